@@ -1,0 +1,44 @@
+"""Room 1: kernels, feature maps and kernel mean embeddings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kmeanalyst.kernels.base import Kernel, OnColumns, Product, Scaled, Sum
+from kmeanalyst.kernels.continuous import Gaussian, Laplacian, MultiScale, median_lengthscale
+from kmeanalyst.kernels.discrete import Indicator, SoftenedProduct
+from kmeanalyst.kernels.embedding import KernelMean
+
+KERNELS: dict[str, type[Kernel]] = {
+    kernel.name: kernel
+    for kernel in (Gaussian, Laplacian, MultiScale, Indicator, SoftenedProduct, Sum, Product, Scaled, OnColumns)
+}
+_DEEPEST = 8
+
+
+def kernel_from_dict(header: Any, *, depth: int = 0) -> Kernel:
+    """Rebuild a kernel from its name and parameters, as `Kernel.to_dict` wrote them; else ValueError."""
+    if depth > _DEEPEST:
+        raise ValueError(f"the kernel is nested more than {_DEEPEST} deep, which no release needs. Refused.")
+    if not isinstance(header, dict) or header.get("name") not in KERNELS:
+        known = ", ".join(KERNELS)
+        raise ValueError(f"unknown kernel {header!r:.80}. This version knows {known}; upgrade kmeanalyst.")
+    parameters = {key: _revive(value, depth) for key, value in header.items() if key != "name"}
+    try:
+        return KERNELS[header["name"]](**parameters)
+    except TypeError:
+        raise ValueError(f"kernel {header['name']} has wrong parameters: {sorted(parameters)}.") from None
+
+
+def _revive(value: Any, depth: int) -> Any:
+    if isinstance(value, dict):
+        return kernel_from_dict(value, depth=depth + 1)
+    if isinstance(value, list):
+        return tuple(_revive(v, depth) for v in value)
+    return value
+
+
+__all__ = [
+    "KERNELS", "Gaussian", "Indicator", "Kernel", "KernelMean", "Laplacian", "MultiScale", "OnColumns", "Product",
+    "Scaled", "SoftenedProduct", "Sum", "kernel_from_dict", "median_lengthscale",
+]  # fmt: skip

@@ -1,0 +1,335 @@
+"""Room 1, similarity: what a kernel is, and how kernels are built from kernels.
+
+A kernel is a small frozen value with a Gram matrix, a diagonal and a bound. Rows are encoded rows,
+float64 (n, d): numbers as they are, levels as codes 0, 1, ..., a missing cell as NaN. Missing is a
+value of its own: rows whose missing cells differ in place are orthogonal, k(x, y) = 0, which keeps
+every kernel positive definite (it is a product with an indicator of the pattern).
+
+Shift-invariant kernels also know how to draw from their spectral measure (Bochner; Rahimi & Recht
+2007): `draw_spectrum`. Sums mix spectra, products add frequencies, and levels get uniform phases, so
+random Fourier features compose exactly as the kernels do.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Frequencies drawn from a kernel's spectral measure: phase(x) = Σ_j x_j W_j + Σ_j table_j[code].
+
+    linear   (d, R) one frequency per column and feature; zero where a feature does not look at it.
+    tables   column → (levels + 1, R) phases of the codes, the last row for a missing cell.
+    """
+
+    linear: Array
+    tables: dict[int, Array]
+
+    def __add__(self, other: Spectrum) -> Spectrum:
+        tables = dict(self.tables)
+        for column, table in other.tables.items():
+            tables[column] = tables[column] + table if column in tables else table
+        return Spectrum(self.linear + other.linear, tables)
+
+    def masked(self, mask: Array) -> Spectrum:
+        """Keep the features where mask (R,) holds; the others become constant (all phases zero)."""
+        return Spectrum(self.linear * mask, {j: table * mask for j, table in self.tables.items()})
+
+
+class Kernel(ABC):
+    """A positive-definite kernel k with |k(x, y)| ≤ bound² (abstract; members are frozen dataclasses)."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def gram(self, X: Array, Y: Array) -> Array:
+        """Kernel matrix k(x_i, y_j), (n, m) for X (n, d) and Y (m, d)."""
+
+    @abstractmethod
+    def diagonal(self, X: Array) -> Array:
+        """k(x_i, x_i), (n,)."""
+
+    @property
+    @abstractmethod
+    def bound(self) -> float:
+        """sup over x of √k(x, x)."""
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether k(x, y) ≥ 0 for all x, y."""
+        return False
+
+    @property
+    def columns(self) -> tuple[int | str, ...] | None:
+        """The columns the kernel looks at; None for all of them."""
+        return None
+
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
+        """Draw `count` frequencies over `n_columns` columns; ValueError if k is not shift-invariant."""
+        raise ValueError(
+            f"{self.name} has no random Fourier features: it is not a shift-invariant kernel. "
+            "Use the method 'subspace', or a kernel such as gaussian, laplacian or table."
+        )
+
+    def __add__(self, other: Kernel) -> Sum:
+        return Sum(terms=(self, other))
+
+    def __mul__(self, other: Kernel | float) -> Kernel:
+        if isinstance(other, Kernel):
+            return Product(factors=(self, other))
+        return Scaled(factor=float(other), kernel=self)
+
+    __rmul__ = __mul__
+
+    def to_dict(self) -> dict[str, Any]:
+        """The kernel by name and parameters, as the file header stores it."""
+        return {"name": self.name, **{f.name: _plain(getattr(self, f.name)) for f in fields(self)}}  # type: ignore[arg-type]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Kernel):
+        return value.to_dict()
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
+    return value
+
+
+def as_rows(X: Any) -> Array:
+    """Rows as float64 (n, d); a one-dimensional input is n rows of one column."""
+    if isinstance(X, pd.DataFrame):
+        X = X.to_numpy()
+    try:
+        rows = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "rows must be numbers, and these are not: a kernel works on encoded rows. "
+            "Encode them first with Domain.encode(frame)."
+        ) from None
+    if rows.ndim == 1:
+        rows = rows[:, None]
+    if rows.ndim != 2:
+        raise ValueError(f"rows must be a table (n, d), got an array of shape {rows.shape}. Reshape it to two axes.")
+    return rows
+
+
+def checked_pair(X: Any, Y: Any) -> tuple[Array, Array]:
+    """Two tables of rows over the same columns."""
+    X, Y = as_rows(X), as_rows(Y)
+    if X.shape[1] != Y.shape[1]:
+        raise ValueError(
+            f"rows to compare must have the same columns, got {X.shape[1]} and {Y.shape[1]}: "
+            "a kernel has one value per pair of like rows. Select the same columns on both sides."
+        )
+    return X, Y
+
+
+def zero_where_missing_differs(K: Array, X: Array, Y: Array) -> Array:
+    """Set k(x, y) = 0 where the missing cells of x and y are not in the same places."""
+    missing_x, missing_y = np.isnan(X), np.isnan(Y)
+    if not (missing_x.any() or missing_y.any()):
+        return K
+    for j in range(X.shape[1]):
+        K = np.where(missing_x[:, j, None] == missing_y[None, :, j], K, 0.0)
+    return K
+
+
+def filled(X: Array) -> Array:
+    """Rows with missing cells set to zero, so that two missing cells are at distance zero."""
+    return np.where(np.isnan(X), 0.0, X)
+
+
+def check_positive(name: str, value: float, why: str, mend: str) -> None:
+    """Refuse a parameter that is not a positive finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 < value < np.inf:
+        raise ValueError(f"{name} must be a positive finite number, got {value!r}: {why} {mend}")
+
+
+@dataclass(frozen=True)
+class Scaled(Kernel):
+    """factor · k, factor > 0."""
+
+    factor: float
+    kernel: Kernel
+    name: ClassVar[str] = "scaled"
+
+    def __post_init__(self) -> None:
+        check_positive("factor", self.factor, "c·k is a kernel only for c > 0.", "Pass a positive number.")
+
+    def gram(self, X: Array, Y: Array) -> Array:
+        return self.factor * self.kernel.gram(X, Y)
+
+    def diagonal(self, X: Array) -> Array:
+        return self.factor * self.kernel.diagonal(X)
+
+    @property
+    def bound(self) -> float:
+        return float(np.sqrt(self.factor) * self.kernel.bound)
+
+    @property
+    def nonnegative(self) -> bool:
+        return self.kernel.nonnegative
+
+    @property
+    def columns(self) -> tuple[int | str, ...] | None:
+        return self.kernel.columns
+
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
+        return self.kernel.draw_spectrum(rng, n_columns, count)
+
+
+def _check_parts(name: str, parts: Sequence[Kernel]) -> None:
+    if len(parts) == 0 or not all(isinstance(part, Kernel) for part in parts):
+        raise ValueError(f"a {name} needs at least one kernel, got {parts!r}. Pass kernels, such as Gaussian(1.0).")
+
+
+class _Composed(Kernel):
+    """What sums and products of kernels share."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[Kernel, ...]:
+        """The kernels it is made of."""
+
+    @property
+    def nonnegative(self) -> bool:
+        return all(part.nonnegative for part in self.parts)
+
+    @property
+    def columns(self) -> tuple[int | str, ...] | None:
+        seen = [part.columns for part in self.parts]
+        if any(columns is None for columns in seen):
+            return None
+        return tuple(dict.fromkeys(c for columns in seen for c in columns or ()))
+
+
+@dataclass(frozen=True)
+class Sum(_Composed):
+    """k₁ + k₂ + ...: similar in any of the ways. bound² is the sum of the squared bounds."""
+
+    terms: tuple[Kernel, ...]
+    name: ClassVar[str] = "sum"
+
+    def __post_init__(self) -> None:
+        _check_parts("sum", self.terms)
+
+    @property
+    def parts(self) -> tuple[Kernel, ...]:
+        return self.terms
+
+    def gram(self, X: Array, Y: Array) -> Array:
+        return sum(term.gram(X, Y) for term in self.terms)  # type: ignore[return-value]
+
+    def diagonal(self, X: Array) -> Array:
+        return sum(term.diagonal(X) for term in self.terms)  # type: ignore[return-value]
+
+    @property
+    def bound(self) -> float:
+        return float(np.sqrt(sum(term.bound**2 for term in self.terms)))
+
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
+        """A mixture: each feature belongs to one term, with probability proportional to its k(x, x)."""
+        shares = np.array([term.bound**2 for term in self.terms])
+        chosen = rng.choice(len(self.terms), size=count, p=shares / shares.sum())
+        total = Spectrum(np.zeros((n_columns, count)), {})
+        for i, term in enumerate(self.terms):
+            total = total + term.draw_spectrum(rng, n_columns, count).masked(chosen == i)
+        return total
+
+
+@dataclass(frozen=True)
+class Product(_Composed):
+    """k₁ · k₂ · ...: similar in every one of the ways."""
+
+    factors: tuple[Kernel, ...]
+    name: ClassVar[str] = "product"
+
+    def __post_init__(self) -> None:
+        _check_parts("product", self.factors)
+
+    @property
+    def parts(self) -> tuple[Kernel, ...]:
+        return self.factors
+
+    def gram(self, X: Array, Y: Array) -> Array:
+        K = self.factors[0].gram(X, Y)
+        for factor in self.factors[1:]:
+            K = K * factor.gram(X, Y)
+        return K
+
+    def diagonal(self, X: Array) -> Array:
+        return np.prod([factor.diagonal(X) for factor in self.factors], axis=0)
+
+    @property
+    def bound(self) -> float:
+        return float(np.prod([factor.bound for factor in self.factors]))
+
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
+        """Frequencies add: the spectral measure of a product is the convolution of the factors'."""
+        total = Spectrum(np.zeros((n_columns, count)), {})
+        for factor in self.factors:
+            total = total + factor.draw_spectrum(rng, n_columns, count)
+        return total
+
+
+@dataclass(frozen=True)
+class OnColumns(Kernel):
+    """A kernel that looks at some columns only.
+
+    columns   positions in encoded rows, or names, which are read from a DataFrame of numbers.
+    """
+
+    kernel: Kernel
+    on: tuple[int | str, ...]
+    name: ClassVar[str] = "on-columns"
+
+    def __post_init__(self) -> None:
+        if len(self.on) == 0 or len(set(self.on)) != len(self.on):
+            raise ValueError(f"columns must be distinct and at least one, got {self.on!r}. Name each column once.")
+
+    def _pick(self, X: Any) -> Array:
+        if isinstance(X, pd.DataFrame):
+            absent = [c for c in self.on if c not in X.columns]
+            if absent:
+                raise ValueError(f"the kernel looks at columns {absent}, which the table lacks. It has {list(X)}.")
+            return as_rows(X[list(self.on)])
+        if any(isinstance(c, str) for c in self.on):
+            raise ValueError(
+                f"the kernel names its columns, {list(self.on)}, and an array has no names. "
+                "Pass a DataFrame, or build the kernel with column positions."
+            )
+        return as_rows(X)[:, list(self.on)]  # type: ignore[arg-type]
+
+    def gram(self, X: Array, Y: Array) -> Array:
+        return self.kernel.gram(self._pick(X), self._pick(Y))
+
+    def diagonal(self, X: Array) -> Array:
+        return self.kernel.diagonal(self._pick(X))
+
+    @property
+    def bound(self) -> float:
+        return self.kernel.bound
+
+    @property
+    def nonnegative(self) -> bool:
+        return self.kernel.nonnegative
+
+    @property
+    def columns(self) -> tuple[int | str, ...] | None:
+        return self.on
+
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
+        inner = self.kernel.draw_spectrum(rng, len(self.on), count)
+        linear = np.zeros((n_columns, count))
+        positions = [int(c) for c in self.on]
+        linear[positions] = inner.linear
+        return Spectrum(linear, {positions[j]: table for j, table in inner.tables.items()})

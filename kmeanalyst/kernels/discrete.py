@@ -1,0 +1,101 @@
+"""Kernels for levels: the indicator, and the softened product that joins columns into a table kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from kmeanalyst.kernels.base import Array, Kernel, Spectrum, as_rows, checked_pair
+from kmeanalyst.kernels.continuous import _UnitDiagonal
+
+
+@dataclass(frozen=True)
+class Indicator(_UnitDiagonal):
+    """1 where the codes agree in every column, else 0. `levels` codes 0 ... levels − 1, NaN for missing."""
+
+    levels: int
+    name: ClassVar[str] = "indicator"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.levels, bool) or not isinstance(self.levels, int) or self.levels < 1:
+            raise ValueError(f"levels must be a positive whole number, got {self.levels!r}: codes run from 0 below it.")
+
+    def gram(self, X: Array, Y: Array) -> Array:
+        X, Y = (np.where(np.isnan(rows), float(self.levels), rows) for rows in checked_pair(X, Y))
+        K = np.ones((len(X), len(Y)))
+        for j in range(X.shape[1]):
+            K *= X[:, j, None] == Y[None, :, j]
+        return K
+
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
+        """Independent uniform phases per level: E cos(θ_a − θ_b) is 1 if a = b, else 0."""
+        tables = {j: rng.uniform(0, 2 * np.pi, (self.levels + 1, count)) for j in range(n_columns)}
+        return Spectrum(np.zeros((n_columns, count)), tables)
+
+
+@dataclass(frozen=True)
+class SoftenedProduct(_UnitDiagonal):
+    """The kernel for tables: similar in most columns is similar, not only alike in all of them.
+
+    k(x, y) = (Π_j (1 − p + p k_j(x_j, y_j)) − (1 − p)^d) / (1 − (1 − p)^d): expand the product and it is a
+    mean over non-empty subsets of columns, each column in it with probability p = inclusion, of the
+    products of their kernels (METHODS §3). A random feature therefore looks at about p·d columns; the
+    subtracted term is the empty subset, a constant that would be measured for nothing.
+
+    kernels     one kernel per column, each with k_j(x, x) = 1 and k_j ≥ 0.
+    inclusion   p, in (0, 1]; p = 1 is the plain product.
+    """
+
+    kernels: tuple[Kernel, ...]
+    inclusion: float
+    name: ClassVar[str] = "softened-product"
+
+    def __post_init__(self) -> None:
+        if len(self.kernels) == 0 or not all(k.bound == 1.0 and k.nonnegative for k in self.kernels):
+            raise ValueError("a softened product needs kernels with k(x, x) = 1 and k ≥ 0, one per column.")
+        if not 0 < self.inclusion <= 1:
+            raise ValueError(f"inclusion must be a probability above 0, got {self.inclusion!r}: it is the chance p.")
+
+    @property
+    def _empty(self) -> float:
+        return float((1 - self.inclusion) ** len(self.kernels))
+
+    def _check_width(self, X: Array) -> None:
+        if X.shape[1] != len(self.kernels):
+            raise ValueError(
+                f"this kernel has one part for each of {len(self.kernels)} columns, the rows have {X.shape[1]}. "
+                "Encode the rows with the domain the kernel was made for."
+            )
+
+    def gram(self, X: Array, Y: Array) -> Array:
+        X, Y = checked_pair(X, Y)
+        self._check_width(X)
+        K = np.ones((len(X), len(Y)))
+        for j, kernel in enumerate(self.kernels):
+            K *= (1 - self.inclusion) + self.inclusion * kernel.gram(X[:, j : j + 1], Y[:, j : j + 1])
+        return (K - self._empty) / (1 - self._empty)
+
+    def diagonal(self, X: Array) -> Array:
+        self._check_width(as_rows(X))
+        return super().diagonal(X)
+
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
+        if n_columns != len(self.kernels):
+            raise ValueError(f"this kernel has {len(self.kernels)} columns, not {n_columns}.")
+        included = self._draw_subsets(rng, count)
+        linear, tables = np.zeros((n_columns, count)), {}
+        for j, kernel in enumerate(self.kernels):
+            part = kernel.draw_spectrum(rng, 1, count).masked(included[j])
+            linear[j] = part.linear[0]
+            if part.tables:
+                tables[j] = part.tables[0]
+        return Spectrum(linear, tables)
+
+    def _draw_subsets(self, rng: np.random.Generator, count: int) -> Array:
+        """Non-empty subsets of the columns, (d, count): by rejection, so that the law is exact."""
+        included = rng.random((len(self.kernels), count)) < self.inclusion
+        while (empty := ~included.any(axis=0)).any():
+            included[:, empty] = rng.random((len(self.kernels), int(empty.sum()))) < self.inclusion
+        return included

@@ -1,0 +1,7 @@
+"""Feature maps, one file for each family."""
+
+from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.kernels.features.nystroem import Nystroem
+
+__all__ = ["FeatureMap", "Nystroem", "RandomFourier"]

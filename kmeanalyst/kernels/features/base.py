@@ -1,0 +1,48 @@
+"""Feature maps φ with a proven norm bound: what a release measures is the mean of one of these.
+
+`norm_bound` and `diameter` are properties of the map itself, derived from its kernel, never numbers
+that a caller may choose. A row's features depend on that row alone, bit for bit, whatever rows share
+its batch: a release may then sum rows in any order, in any number of pieces.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+from kmeanalyst.kernels.base import Array, Kernel
+
+
+class FeatureMap(ABC):
+    """φ: (n, d) encoded rows → (n, F) features, ‖φ(x)‖₂ ≤ norm_bound (abstract)."""
+
+    name: ClassVar[str]
+    kernel: Kernel
+
+    @abstractmethod
+    def __call__(self, X: Array) -> Array:
+        """Features of the rows, float64 (n, dimension)."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """F, the number of coordinates."""
+
+    @property
+    @abstractmethod
+    def norm_bound(self) -> float:
+        """B, with ‖φ(x)‖₂ ≤ B for every row x."""
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether every coordinate is ≥ 0."""
+        return False
+
+    @property
+    def diameter(self) -> float:
+        """sup ‖φ(x) − φ(x′)‖₂: 2B in general, √2·B where every coordinate is non-negative."""
+        return (2**0.5 if self.nonnegative else 2.0) * self.norm_bound
+
+    @abstractmethod
+    def arrays(self) -> dict[str, Array]:
+        """The arrays that define the map, by name, as the file stores them."""

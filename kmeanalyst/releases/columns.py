@@ -1,0 +1,493 @@
+"""Column kinds: what a cell of each kind means, and how it becomes a number and returns.
+
+A cell is read as text, cell by cell: no cell can change what its neighbours mean (METHODS §1). Encoded
+numbers keep their units (log units for log columns), levels become codes 0, 1, ..., dates days since
+1970-01-01, and a missing cell NaN. Encoding never raises and never warns by the value of a cell: it runs
+on private rows.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels.base import Array
+
+KEPT, CLAMPED, REPLACED = 0, 1, 2  # what became of a cell: as it was, moved to a bound, or the default
+_BAD = None
+
+
+class DomainError(ValueError):
+    """A domain, or data that should fit it, is not as it must be; the message has the mend."""
+
+
+def text_of(cell: Any) -> str | None:
+    """The text of one cell, "" for a missing one, None for a thing that is not a cell.
+
+    A number that is whole is written without a decimal point, so that 13 and 13.0 both match the level "13".
+    """
+    if isinstance(cell, str):
+        return cell
+    if cell is None or cell is pd.NA or cell is pd.NaT:
+        return ""
+    if isinstance(cell, bool | np.bool_):
+        return "True" if cell else "False"
+    if isinstance(cell, int | np.integer):
+        return _number_text(float(cell)) if abs(int(cell)) < 2**1000 else ("inf" if cell > 0 else "-inf")
+    if isinstance(cell, float | np.floating):
+        return "" if math.isnan(cell) else _number_text(float(cell))
+    if isinstance(cell, datetime.date):  # a datetime, a pandas Timestamp too
+        return cell.isoformat()
+    if isinstance(cell, np.datetime64):
+        return "" if np.isnat(cell) else str(cell)
+    return None
+
+
+def _number_text(number: float) -> str:
+    return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
+
+
+def _parse_number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return _BAD
+    return _BAD if math.isnan(number) or "_" in text else number
+
+
+def _parse_day(text: str) -> float | None:
+    try:
+        day = datetime.date.fromisoformat(text.strip()[:10])
+    except ValueError:
+        return _BAD
+    return float((day - datetime.date(1970, 1, 1)).days)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column(ABC):
+    """One column of a domain (abstract).
+
+    name      as in the table's header.
+    missing   whether a missing cell is a value of its own; if not, it becomes the default.
+    default   what a bad cell becomes; None for missing if declared, else the first level or lower bound.
+    """
+
+    name: str
+    missing: bool = False
+    default: Any = None
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise DomainError(f"a column needs a name, got {self.name!r}. Write the name the table's header has.")
+        if self.name == "weight":
+            raise DomainError('a column named "weight" is refused: the file\'s own column. Rename yours.')
+        if not isinstance(self.missing, bool):
+            raise DomainError(f"column {self.name}: missing must be true or false, got {self.missing!r}.")
+
+    def _check_default(self) -> None:
+        if self.default is not None:
+            text = text_of(self.default)
+            value = self.parse(text) if text else _BAD
+            if value is _BAD or self._encode_numbers(np.array([value]))[1][0]:
+                raise DomainError(
+                    f"column {self.name}: default {self.default!r} is not a value of the column, and every bad cell "
+                    "would become it. Name a value within the bounds or levels."
+                )
+
+    @abstractmethod
+    def parse(self, text: str) -> float | None:
+        """The number a cell's text stands for, before clamping; None if it stands for none."""
+
+    @abstractmethod
+    def _fallback(self) -> float:
+        """The default of a column that names none and has no missing value."""
+
+    @property
+    def default_code(self) -> float:
+        """The encoded default: what a bad cell becomes."""
+        if self.default is not None:
+            return self._encode_one(self.parse(text_of(self.default) or ""))
+        return math.nan if self.missing else self._encode_one(self._fallback())
+
+    def _encode_one(self, value: float | None) -> float:
+        return float(self._encode_numbers(np.array([value], dtype=float))[0][0])
+
+    def encode(self, cells: Any) -> tuple[Array, Array]:
+        """Encoded values and what became of each cell (KEPT, CLAMPED or REPLACED), both (n,).
+
+        cells   a sequence of anything: text, numbers, dates. Never raises by a cell's value.
+        """
+        codes, texts = _factorised(cells)
+        parsed = [self.parse(text) if text else _BAD for text in texts]
+        bad = np.array([value is _BAD for value in parsed], dtype=bool)
+        missing = np.array([text == "" for text in texts], dtype=bool) & self.missing
+        values = np.array([0.0 if value is _BAD else value for value in parsed], dtype=float)
+        encoded, clamped = self._encode_numbers(values)
+        encoded[bad] = self.default_code
+        encoded[missing] = math.nan
+        status = np.where(clamped, CLAMPED, KEPT)
+        status[bad & ~missing] = REPLACED
+        return encoded[codes], status[codes]
+
+    def _encode_numbers(self, values: Array) -> tuple[Array, Array]:
+        """Clamped and scaled numbers, and which of them were moved to a bound."""
+        return values.copy(), np.zeros(len(values), dtype=bool)
+
+    @abstractmethod
+    def decode(self, encoded: Array) -> pd.Series:
+        """Encoded values (n,) in natural units and levels, a missing one as pandas has it."""
+
+    @abstractmethod
+    def grid(self, size: int, rng: np.random.Generator) -> Array:
+        """At most `size` encoded values that cover the column: all of them if it has no more."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """The column as TOML and the file header have it."""
+
+    def _common_dict(self) -> dict[str, Any]:
+        out: dict[str, Any] = {"name": self.name, "kind": self.kind}
+        if self.missing:
+            out["missing"] = True
+        if self.default is not None:
+            out["default"] = self.default
+        return out
+
+    def draw(self, n: int, rng: np.random.Generator) -> Array:
+        """n encoded values spread evenly over the column; one in ten missing where that is declared."""
+        values = self._draw_present(n, rng)
+        if self.missing:
+            values[rng.random(n) < 0.1] = math.nan
+        return values
+
+    @abstractmethod
+    def _draw_present(self, n: int, rng: np.random.Generator) -> Array: ...
+
+    def with_missing(self, values: Array) -> Array:
+        """Values, and NaN after them where the column can be missing."""
+        return np.append(values, math.nan) if self.missing else values
+
+
+def _factorised(cells: Any) -> tuple[Array, list[str | None]]:
+    """(codes, distinct texts): each cell's text, looked at once for each distinct value."""
+    if isinstance(cells, pd.Series):
+        cells = cells.astype(object).to_numpy() if isinstance(cells.dtype, pd.CategoricalDtype) else cells.to_numpy()
+    values = cells if isinstance(cells, np.ndarray) else np.fromiter(cells, dtype=object, count=len(cells))
+    if values.dtype != object:
+        codes, uniques = pd.factorize(values, use_na_sentinel=False)
+        return codes, [text_of(value) for value in uniques]
+    if pd.api.types.infer_dtype(values, skipna=False) != "string":  # anything may be in it, unhashable things too
+        values = np.fromiter((_hashable_text(cell) for cell in values), dtype=object, count=len(values))
+    codes, uniques = pd.factorize(values)
+    return codes, [None if text == _NOT_A_CELL else text for text in uniques]
+
+
+_NOT_A_CELL = "\udcff not a cell"  # a lone surrogate: no decoded text can equal it
+
+
+def _hashable_text(cell: Any) -> str:
+    text = text_of(cell)
+    return _NOT_A_CELL if text is None else text
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Number(Column):
+    """What numbers and dates share: bounds, scale, and public values of interest."""
+
+    lower: Any
+    upper: Any
+    scale: str = "linear"
+    edges: tuple[Any, ...] = ()
+    atoms: tuple[Any, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        low, high = (self._public_number(field, getattr(self, field)) for field in ("lower", "upper"))
+        if not low < high:
+            raise DomainError(f"column {self.name}: lower must be below upper, got {self.lower} and {self.upper}.")
+        if self.scale not in ("linear", "log", "log1p"):
+            raise DomainError(f'column {self.name}: scale must be "linear", "log" or "log1p", got {self.scale!r}.')
+        if (self.scale == "log" and low <= 0) or (self.scale == "log1p" and low <= -1):
+            raise DomainError(
+                f'column {self.name}: scale "{self.scale}" needs lower > {0 if self.scale == "log" else -1}, '
+                f'got {self.lower}: the logarithm is undefined there. Raise lower, or use "log1p" if zero occurs.'
+            )
+        for field in ("edges", "atoms"):
+            values = tuple(getattr(self, field))
+            for value in values:
+                if not low <= self._public_number(field, value) <= high:
+                    raise DomainError(f"column {self.name}: {field} must lie within the bounds, got {value!r}.")
+            object.__setattr__(self, field, values)
+        self._check_default()
+
+    def _public_number(self, field: str, value: Any) -> float:
+        text = text_of(value)
+        number = self.parse(text) if text else _BAD
+        if number is _BAD or not math.isfinite(number):
+            raise DomainError(f"column {self.name}: {field} must be a finite {self.kind} value, got {value!r}.")
+        return number
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """(lower, upper) in encoded units."""
+        low, high = self._scaled(np.array([self._public_number("bound", v) for v in (self.lower, self.upper)]))
+        return float(low), float(high)
+
+    @property
+    def step(self) -> float | None:
+        """The smallest difference between encoded values; None for a continuum."""
+        return None
+
+    def parse(self, text: str) -> float | None:
+        return _parse_number(text)
+
+    def encode(self, cells: Any) -> tuple[Array, Array]:
+        if isinstance(cells, pd.Series) and not isinstance(cells.dtype, pd.api.extensions.ExtensionDtype):
+            cells = cells.to_numpy()
+        if not (isinstance(cells, np.ndarray) and cells.dtype.kind in "fiu" and self.kind != "date"):
+            return super().encode(cells)
+        values = cells.astype(np.float64)  # the same numbers their texts would give, without the texts
+        absent = np.isnan(values)
+        encoded, clamped = self._encode_numbers(np.where(absent, 0.0, values))
+        encoded[absent] = math.nan if self.missing else self.default_code
+        return encoded, np.where(absent, KEPT if self.missing else REPLACED, np.where(clamped, CLAMPED, KEPT))
+
+    def _encode_numbers(self, values: Array) -> tuple[Array, Array]:
+        clamped = self._clamp(values)
+        return self._scaled(clamped), ~self._near(clamped, values)
+
+    def _near(self, clamped: Array, values: Array) -> Array:
+        return clamped == values
+
+    def _clamp(self, values: Array) -> Array:
+        """Values moved to the nearest one the column allows."""
+        return np.clip(values, self._public_number("lower", self.lower), self._public_number("upper", self.upper))
+
+    def _fallback(self) -> float:
+        return self._public_number("lower", self.lower)
+
+    def _scaled(self, values: Array) -> Array:
+        values = np.asarray(values, dtype=float)
+        return {"linear": lambda v: v, "log": np.log, "log1p": np.log1p}[self.scale](values)
+
+    def _natural(self, encoded: Array) -> Array:
+        natural = {"linear": lambda v: v, "log": np.exp, "log1p": np.expm1}[self.scale](np.asarray(encoded, float))
+        return self._clamp(natural)
+
+    def rounded(self, encoded: Array) -> Array:
+        """Encoded values moved to the nearest ones that decode and encode to themselves."""
+        return self._scaled(self._natural(encoded))
+
+    def grid(self, size: int, rng: np.random.Generator) -> Array:
+        low, high = self.bounds
+        even = np.linspace(low, high, size) + rng.uniform(-0.5, 0.5, size) * (high - low) / (size - 1)
+        special = self._scaled(np.array([self._public_number("edge", v) for v in (*self.edges, *self.atoms)]))
+        return np.unique(self.rounded(np.concatenate([np.clip(even, low, high), special])))
+
+    def _draw_present(self, n: int, rng: np.random.Generator) -> Array:
+        return self.rounded(rng.uniform(*self.bounds, n))
+
+    def to_dict(self) -> dict[str, Any]:
+        out = self._common_dict() | {"lower": self.lower, "upper": self.upper}
+        if self.scale != "linear":
+            out["scale"] = self.scale
+        for field in ("edges", "atoms"):
+            if getattr(self, field):
+                out[field] = list(getattr(self, field))
+        return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Real(_Number):
+    """A number on a continuum, between public bounds."""
+
+    kind: ClassVar[str] = "real"
+
+    def decode(self, encoded: Array) -> pd.Series:
+        return pd.Series(self._natural(encoded), name=self.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Whole(_Number):
+    """Numbers that are whole in natural units: integers, and days."""
+
+    @property
+    def step(self) -> float | None:
+        return 1.0 if self.scale == "linear" else None
+
+    def _clamp(self, values: Array) -> Array:
+        low, high = (self._public_number(field, getattr(self, field)) for field in ("lower", "upper"))
+        return np.clip(np.rint(np.clip(values, low, high)), math.ceil(low), math.floor(high))
+
+    def _near(self, clamped: Array, values: Array) -> Array:
+        return np.abs(clamped - values) <= 0.5
+
+    def grid(self, size: int, rng: np.random.Generator) -> Array:
+        low, high = (self._public_number(field, getattr(self, field)) for field in ("lower", "upper"))
+        if high - low < size:
+            return self._scaled(np.arange(math.ceil(low), math.floor(high) + 1, dtype=float))
+        return super().grid(size, rng)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Integer(_Whole):
+    """A whole number between public bounds; a cell such as 13.4 is rounded."""
+
+    kind: ClassVar[str] = "integer"
+
+    def decode(self, encoded: Array) -> pd.Series:
+        natural = self._natural(encoded)
+        return pd.Series(natural, name=self.name).astype("Int64" if self.missing else "int64")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Date(_Whole):
+    """A day, written YYYY-MM-DD, between public bounds; encoded in days since 1970-01-01."""
+
+    kind: ClassVar[str] = "date"
+
+    def __post_init__(self) -> None:
+        for field in ("lower", "upper", "default"):
+            value = getattr(self, field)
+            if isinstance(value, datetime.date):
+                object.__setattr__(self, field, value.isoformat())
+        for field in ("edges", "atoms"):
+            object.__setattr__(self, field, tuple(text_of(v) for v in getattr(self, field)))
+        super().__post_init__()
+        if self.scale != "linear":
+            raise DomainError(f"column {self.name}: a date has no logarithm. Remove scale.")
+
+    def parse(self, text: str) -> float | None:
+        return _parse_day(text)
+
+    def decode(self, encoded: Array) -> pd.Series:
+        days = self._natural(encoded)
+        missing = np.isnan(days)
+        stamps = np.where(missing, 0, days).astype("datetime64[D]").astype("datetime64[s]")
+        stamps[missing] = np.datetime64("NaT")
+        return pd.Series(stamps, name=self.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Categorical(Column):
+    """One of finitely many public levels, in no order."""
+
+    levels: tuple[str, ...]
+    kind: ClassVar[str] = "categorical"
+    ordered: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        levels = tuple(text_of(level) for level in self.levels)
+        if not levels or any(not level for level in levels) or len(set(levels)) != len(levels):
+            raise DomainError(
+                f"column {self.name}: levels must be distinct texts, at least one and none empty (an empty cell is "
+                f"missing), got {list(self.levels)!r:.200}. List each level once."
+            )
+        object.__setattr__(self, "levels", levels)
+        self._check_default()
+
+    def parse(self, text: str) -> float | None:
+        return self._lookup.get(text, self._lookup.get(text.strip(), _BAD))
+
+    @cached_property
+    def _lookup(self) -> dict[str, float]:
+        return {level: float(code) for code, level in enumerate(self.levels)}
+
+    def _fallback(self) -> float:
+        return 0.0
+
+    def decode(self, encoded: Array) -> pd.Series:
+        codes = np.where(np.isnan(encoded), -1, encoded).astype(int)
+        values = pd.Categorical.from_codes(codes, categories=list(self.levels), ordered=self.ordered)
+        return pd.Series(values, name=self.name)
+
+    def grid(self, size: int, rng: np.random.Generator) -> Array:
+        codes = np.arange(len(self.levels), dtype=float)
+        return codes if len(codes) <= size else np.sort(rng.choice(codes, size, replace=False))
+
+    def _draw_present(self, n: int, rng: np.random.Generator) -> Array:
+        return rng.integers(0, len(self.levels), n).astype(float)
+
+    def to_dict(self) -> dict[str, Any]:
+        return self._common_dict() | {"levels": list(self.levels)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ordinal(Categorical):
+    """One of finitely many public levels, in the order they are listed."""
+
+    kind: ClassVar[str] = "ordinal"
+    ordered: ClassVar[bool] = True
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """(first code, last code)."""
+        return 0.0, float(len(self.levels) - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boolean(Categorical):
+    """True or false; read from true/false, yes/no, t/f, y/n and 1/0, in either case."""
+
+    levels: tuple[str, ...] = ("False", "True")
+    kind: ClassVar[str] = "boolean"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.levels != ("False", "True"):
+            raise DomainError(f"column {self.name}: a boolean has no levels of its own. Remove levels, or use categorical.")
+
+    @cached_property
+    def _lookup(self) -> dict[str, float]:
+        words = {"false": 0.0, "no": 0.0, "f": 0.0, "n": 0.0, "0": 0.0, "true": 1.0, "yes": 1.0, "t": 1.0, "y": 1.0, "1": 1.0}
+        return words | {w.upper(): v for w, v in words.items()} | {w.capitalize(): v for w, v in words.items()}
+
+    def decode(self, encoded: Array) -> pd.Series:
+        values = pd.array(np.where(np.isnan(encoded), 0, encoded) > 0, dtype="boolean")
+        values[np.isnan(encoded)] = pd.NA
+        return pd.Series(values if self.missing else values.astype(bool), name=self.name)
+
+    def to_dict(self) -> dict[str, Any]:
+        return self._common_dict()
+
+
+KINDS: dict[str, type[Column]] = {
+    column.kind: column for column in (Real, Integer, Categorical, Ordinal, Boolean, Date)
+}
+
+
+def column_from_dict(table: Any) -> Column:
+    """A column from its TOML table or header entry; DomainError says what is wrong with it."""
+    if not isinstance(table, dict):
+        raise DomainError(f"a column must be a table of name, kind and so on, got {table!r:.80}.")
+    name, kind = table.get("name", "(unnamed)"), table.get("kind")
+    if kind not in KINDS:
+        raise DomainError(f"column {name}: kind must be one of {', '.join(KINDS)}, got {kind!r}.")
+    arguments = {key: tuple(v) if isinstance(v, list) else v for key, v in table.items() if key != "kind"}
+    try:
+        return KINDS[kind](**arguments)
+    except TypeError:
+        known = [f for f in KINDS[kind].__dataclass_fields__]
+        unknown, absent = sorted(set(arguments) - set(known)), [
+            f for f in ("name", "lower", "upper", "levels") if f in known and f not in arguments and kind != "boolean"
+        ]
+        raise DomainError(
+            f"column {name}: a {kind} column has {', '.join(known)}; "
+            + (f"unknown here: {', '.join(unknown)}. " if unknown else "")
+            + (f"Add {', '.join(absent)}." if absent else "Remove what is unknown.")
+        ) from None
+
+
+def sequence_of_columns(tables: Sequence[Any]) -> tuple[Column, ...]:
+    """Columns from their tables, in order."""
+    return tuple(column_from_dict(table) for table in tables)

@@ -1,0 +1,184 @@
+"""Room 2, the public frame of a table: which columns, which bounds and levels, and nothing private.
+
+A domain turns tables into encoded rows and back. `encode` serves both sides: on the private side its
+result is all that is kept; on the analyst's side `encode_sample` adds notes about the analyst's own rows.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.columns import (
+    CLAMPED,
+    REPLACED,
+    Boolean,
+    Categorical,
+    Column,
+    DomainError,
+    Integer,
+    Real,
+    sequence_of_columns,
+)
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The columns of a table with their public bounds and levels.
+
+    >>> domain = Domain((Integer(name="age", lower=0, upper=120), Categorical(name="sex", levels=("F", "M"))))
+    >>> domain.encode({"age": ["41", "700"], "sex": ["M", "F"]})
+    array([[ 41.,   1.],
+           [120.,   0.]])
+    """
+
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            raise DomainError("a domain needs at least one column, got none. Describe the table's columns.")
+        if len(set(self.names)) != len(self.columns):
+            raise DomainError(f"column names must be distinct, got {list(self.names)}. Rename or remove a column.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Column names, in the order of encoded rows."""
+        return tuple(column.name for column in self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __getitem__(self, name: str) -> Column:
+        """The column of that name; KeyError with what there is."""
+        return self.columns[self.position(name)]
+
+    def position(self, name: str) -> int:
+        """The place of a column in encoded rows; KeyError with what there is."""
+        if name not in self.names:
+            raise KeyError(f"no column {name!r}; the columns are {', '.join(self.names)}")
+        return self.names.index(name)
+
+    def encode(self, table: Mapping[str, Any] | pd.DataFrame) -> Array:
+        """Encoded rows (n, d) float64, clamped to the bounds; an absent column is an error, never a cell."""
+        return self._encode(table)[0]
+
+    def _encode(self, table: Mapping[str, Any] | pd.DataFrame) -> tuple[Array, Array]:
+        self.check_has_columns(table)
+        pairs = [column.encode(table[column.name]) for column in self.columns]
+        return np.column_stack([p[0] for p in pairs]), np.column_stack([p[1] for p in pairs])
+
+    def check_has_columns(self, table: Any, *, what: str = "the table") -> list[str]:
+        """DomainError if `what` lacks a column; returns its further columns, which are ignored."""
+        present = list(table)
+        absent = [name for name in self.names if name not in present]
+        if absent:
+            raise DomainError(
+                f"{what} lacks {_quoted(absent)}: the domain names {len(self)} columns and every one is needed. "
+                f"It has {_quoted(present)}. Add the column, or write a domain without it."
+            )
+        return [str(name) for name in present if name not in self.names]
+
+    def encode_sample(self, table: Mapping[str, Any] | pd.DataFrame) -> tuple[Array, list[str]]:
+        """Encoded rows of an analyst's own sample, and notes: ignored columns, clamped and unseen values."""
+        extra = self.check_has_columns(table, what="the sample")
+        encoded, status = self._encode(table)
+        notes = [f"ignored columns the release does not have: {_quoted(extra)}"] if extra else []
+        for j, name in enumerate(self.names):
+            clamped, replaced = (int((status[:, j] == code).sum()) for code in (CLAMPED, REPLACED))
+            if clamped:
+                notes.append(f"{name}: {clamped} of {len(status)} values were outside the bounds and were clamped")
+            if replaced:
+                notes.append(f"{name}: {replaced} of {len(status)} cells had no value of the domain and became its default")
+        return encoded, notes
+
+    def decode(self, rows: Array) -> pd.DataFrame:
+        """Encoded rows in natural units and levels."""
+        return pd.DataFrame({column.name: column.decode(rows[:, j]) for j, column in enumerate(self.columns)})
+
+    def draw(self, n: int, rng: np.random.Generator | int) -> Array:
+        """n encoded rows spread evenly over the domain, each column by itself: a public reference."""
+        rng = np.random.default_rng(rng)
+        return np.column_stack([column.draw(n, rng) for column in self.columns])
+
+    @property
+    def missing_columns(self) -> list[int]:
+        """Positions of the columns where a cell may be missing."""
+        return [j for j, column in enumerate(self.columns) if column.missing]
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """The columns as the file header has them."""
+        return [column.to_dict() for column in self.columns]
+
+    @classmethod
+    def from_dict(cls, tables: Sequence[Any]) -> Domain:
+        """A domain from its columns' tables."""
+        if not isinstance(tables, Sequence) or isinstance(tables, str):
+            raise DomainError("a domain is a list of columns: write one [[column]] table for each.")
+        return cls(sequence_of_columns(tables))
+
+    @classmethod
+    def of_numbers(cls, X: Array, *, names: Sequence[str] | None = None) -> Domain:
+        """A domain of real columns that just holds the public rows X (n, d)."""
+        names = names or [f"x{j}" for j in range(X.shape[1])]
+        low, high = X.min(axis=0), X.max(axis=0)
+        high = np.where(high > low, high, low + 1)
+        return cls(tuple(Real(name=n, lower=float(a), upper=float(b)) for n, a, b in zip(names, low, high, strict=True)))
+
+
+def read_domain(path: str | Path) -> Domain:
+    """Read a domain from its TOML file; DomainError says what to mend."""
+    try:
+        parsed = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DomainError(f"no domain file at {path}. Draft one from a public sample: release-side draft-domain.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DomainError(f"{path} could not be read as text: {error}. Name a TOML file.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise DomainError(f"{path} is not TOML: {error}. Mend that line.") from None
+    unknown = sorted(set(parsed) - {"column"})
+    if unknown:
+        raise DomainError(f"{path} has unknown entries {unknown}: a domain file has [[column]] tables only.")
+    return Domain.from_dict([_plain_dates(table) for table in parsed.get("column", [])])
+
+
+def _plain_dates(table: Any) -> Any:
+    """TOML dates as ISO text, so that files and headers say the same."""
+    if isinstance(table, dict):
+        return {key: _plain_dates(value) for key, value in table.items()}
+    if isinstance(table, list):
+        return [_plain_dates(value) for value in table]
+    return table.isoformat() if hasattr(table, "isoformat") else table
+
+
+def domain_toml(domain: Domain, comments: Mapping[str, Sequence[str]] | None = None) -> str:
+    """The domain as TOML, a comment line above a column for each of its entries in `comments`."""
+    blocks = []
+    for column in domain.to_dict():
+        notes = [f"# {note}" for note in (comments or {}).get(column["name"], [])]
+        lines = [f"{key} = {_toml_value(value)}" for key, value in column.items()]
+        blocks.append("\n".join([*notes, "[[column]]", *lines]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml_value(v) for v in value) + "]"
+    return json.dumps(value) if isinstance(value, str) else repr(value)
+
+
+def _quoted(names: Sequence[Any], most: int = 12) -> str:
+    shown = ", ".join(f'"{name}"' for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+__all__ = ["Boolean", "Categorical", "Domain", "DomainError", "Integer", "Real", "domain_toml", "read_domain"]

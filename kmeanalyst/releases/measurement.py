@@ -1,0 +1,84 @@
+"""A noisy mean that knows its noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features import FeatureMap
+
+GRID = 2**30  # one unit of a feature bounded by 1, in steps of the integer grid
+SHRINK = 1 - 2.0**-20  # features are shrunk by this before rounding, so that rounding cannot exceed the bound
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Measurement:
+    """The private mean: mean of φ over the table's rows, plus noise of a known law on each coordinate.
+
+    vector        (F,) float64, in units of the mean.
+    noise_scale   standard deviation of the noise on each coordinate, in the same units.
+    noise_law     "discrete gaussian": independent, indistinguishable from a normal law at this scale.
+    n_rows        N, the number of rows averaged.
+    feature_map   φ, of dimension F.
+    noisy_sum     (F,) int64: the released integers, of which `vector` is the rescaled reading.
+    """
+
+    vector: Array
+    noise_scale: float
+    noise_law: str
+    n_rows: int
+    feature_map: FeatureMap
+    noisy_sum: Array
+
+    def __post_init__(self) -> None:
+        if self.vector.shape != (self.feature_map.dimension,) or self.noisy_sum.shape != self.vector.shape:
+            raise ValueError(
+                f"a measurement has one number per feature: {self.feature_map.dimension} features, "
+                f"vector {self.vector.shape}, sum {self.noisy_sum.shape}."
+            )
+        if not 0 < self.noise_scale < np.inf:
+            raise ValueError(f"noise_scale must be positive and finite, got {self.noise_scale!r}.")
+
+    @classmethod
+    def from_sum(cls, noisy_sum: Array, *, grid_scale: float, n_rows: int, feature_map: FeatureMap) -> Measurement:
+        """Read the released integers in units of the mean.
+
+        noisy_sum    (F,) int64: noisy sum over rows of the shrunk features in steps of the grid.
+        grid_scale   standard deviation of the noise in steps of the grid.
+        """
+        unit = mean_unit(n_rows=n_rows, feature_map=feature_map)
+        return cls(
+            vector=noisy_sum.astype(np.float64) * unit,
+            noise_scale=grid_scale * unit,
+            noise_law="discrete gaussian",
+            n_rows=n_rows,
+            feature_map=feature_map,
+            noisy_sum=noisy_sum,
+        )
+
+    def sample_mean(self, X: Array) -> Array:
+        """The noiseless mean of φ over rows X (n, d) of the analyst's own, (F,)."""
+        return feature_mean(self.feature_map, X)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The measurement's header entries; its arrays are stored beside them."""
+        return {"noise_law": self.noise_law, "noise_scale": self.noise_scale, "n_rows": self.n_rows}
+
+
+def mean_unit(*, n_rows: int, feature_map: FeatureMap) -> float:
+    """What one step of the integer grid is in the mean: B / (GRID · SHRINK · N)."""
+    return feature_map.norm_bound / (GRID * SHRINK * n_rows)
+
+
+def feature_mean(feature_map: FeatureMap, X: Array, weights: Array | None = None) -> Array:
+    """Σ w_i φ(x_i) (F,), in blocks; equal weights 1/n by default."""
+    from kmeanalyst.kernels.embedding import row_blocks
+
+    weights = np.full(len(X), 1 / len(X)) if weights is None else weights
+    total = np.zeros(feature_map.dimension)
+    for block in row_blocks(len(X), feature_map.dimension):
+        total += weights[block] @ feature_map(X[block])
+    return total

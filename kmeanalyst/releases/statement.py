@@ -1,0 +1,111 @@
+"""The privacy promise of a release in one value, and the two-line arithmetic that checks it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from scipy.special import log_ndtr
+
+_SLACK = 1e-6  # relative room for rounding when a claim is recomputed
+
+
+class StatementError(ValueError):
+    """A privacy statement that contradicts itself or its own arithmetic."""
+
+
+def gaussian_delta(*, epsilon: float, noise_multiplier: float) -> float:
+    """The smallest δ at which Gaussian noise of σ = noise_multiplier · sensitivity is (ε, δ)-private.
+
+    δ = Φ(1/2s − εs) − e^ε Φ(−1/2s − εs), s the multiplier (Balle & Wang 2018, Theorem 8), in logarithms
+    so that e^ε does not overflow.
+    """
+    half, shift = 0.5 / noise_multiplier, epsilon * noise_multiplier
+    log_first, log_second = float(log_ndtr(half - shift)), epsilon + float(log_ndtr(-half - shift))
+    return float(np.exp(log_first) * -np.expm1(min(0.0, log_second - log_first)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyStatement:
+    """What a release promises about the rows it was made from. A field never changes its meaning.
+
+    epsilon, delta    the (ε, δ) of differential privacy.
+    neighbouring      which two tables are neighbours: "replace-one" (N is public).
+    mechanism         the noise: "discrete gaussian".
+    sensitivity       largest distance between the noiseless vectors of two neighbours, in units of the mean.
+    noise_scale       standard deviation of the noise on one coordinate, in the same units.
+    calibration       how the scale follows from ε, δ and the sensitivity: "analytic".
+    rho               ρ of zero-concentrated differential privacy, sensitivity² / 2σ².
+    n_rows            N, the rows of the table, taken as public.
+    public_points     how many of the points were given as public rows.
+    taken_as_public   everything that was treated as public, in words.
+    versions          the software that made the release.
+    """
+
+    epsilon: float
+    delta: float
+    neighbouring: str
+    mechanism: str
+    sensitivity: float
+    noise_scale: float
+    calibration: str
+    rho: float
+    n_rows: int
+    public_points: int = 0
+    taken_as_public: tuple[str, ...] = ()
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "sensitivity", "noise_scale", "rho"):
+            value = getattr(self, name)
+            if not (isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf):
+                raise StatementError(f"{name} must be a positive finite number, got {value!r}: no promise follows from it.")
+        if not (isinstance(self.delta, int | float) and not isinstance(self.delta, bool) and 0 <= self.delta < 1):
+            raise StatementError(f"delta must be in [0, 1), got {self.delta!r}: it is the chance that the promise fails.")
+        if isinstance(self.n_rows, bool) or not isinstance(self.n_rows, int) or self.n_rows < 1:
+            raise StatementError(f"n_rows must be a positive whole number, got {self.n_rows!r}.")
+        for name, known in (
+            ("neighbouring", ("replace-one",)),
+            ("mechanism", ("discrete gaussian",)),
+            ("calibration", ("analytic",)),
+        ):
+            if getattr(self, name) not in known:
+                raise StatementError(f"{name} must be one of {known}, got {getattr(self, name)!r}. Upgrade kmeanalyst.")
+
+    @property
+    def noise_multiplier(self) -> float:
+        """σ / sensitivity."""
+        return self.noise_scale / self.sensitivity
+
+    def check_arithmetic(self) -> None:
+        """StatementError if ε and δ claim more than the recorded noise and sensitivity give."""
+        delta = gaussian_delta(epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
+        if delta > self.delta * (1 + _SLACK):
+            raise StatementError(
+                f"the file claims δ = {self.delta:.3g} at ε = {self.epsilon:.6g}, but its noise scale "
+                f"{self.noise_scale:.6g} and sensitivity {self.sensitivity:.6g} give δ = {delta:.3g}. "
+                "The claim is better than the arithmetic: do not rely on it; ask its maker for a correct file."
+            )
+        rho = 0.5 / self.noise_multiplier**2
+        if not math.isclose(rho, self.rho, rel_tol=_SLACK):
+            raise StatementError(f"the file claims ρ = {self.rho:.6g}, its noise gives {rho:.6g}. Ask for a correct file.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The statement as the file header has it."""
+        return asdict(self) | {"taken_as_public": list(self.taken_as_public)}
+
+    @classmethod
+    def from_dict(cls, header: Any) -> PrivacyStatement:
+        """The statement from a file header; StatementError if fields are missing or unknown."""
+        known = {f.name for f in fields(cls)}
+        if not isinstance(header, dict) or set(header) != known:
+            got = sorted(set(header) ^ known) if isinstance(header, dict) else header
+            raise StatementError(f"the privacy statement is not complete or has unknown fields: {got!r:.200}.")
+        public, versions = header["taken_as_public"], header["versions"]
+        if not isinstance(public, list) or not all(isinstance(item, str) for item in public):
+            raise StatementError("taken_as_public must be a list of texts.")
+        if not isinstance(versions, dict) or not all(isinstance(v, str) for v in versions.values()):
+            raise StatementError("versions must map names to texts.")
+        return cls(**(header | {"taken_as_public": tuple(public)}))
