@@ -154,6 +154,13 @@ class Column(ABC):
     def to_dict(self) -> dict[str, Any]:
         """The column as TOML and the file header have it."""
 
+    def describe(self) -> str:
+        """Kind and extent in a few words, for people."""
+        return f"{self.kind} {self._extent()}" + (", may be missing" if self.missing else "")
+
+    @abstractmethod
+    def _extent(self) -> str: ...
+
     def _common_dict(self) -> dict[str, Any]:
         out: dict[str, Any] = {"name": self.name, "kind": self.kind}
         if self.missing:
@@ -296,6 +303,9 @@ class _Number(Column):
     def _draw_present(self, n: int, rng: np.random.Generator) -> Array:
         return self.rounded(rng.uniform(*self.bounds, n))
 
+    def _extent(self) -> str:
+        return f"{self.lower} to {self.upper}" + (f" ({self.scale} scale)" if self.scale != "linear" else "")
+
     def to_dict(self) -> dict[str, Any]:
         out = self._common_dict() | {"lower": self.lower, "upper": self.upper}
         if self.scale != "linear":
@@ -417,6 +427,10 @@ class Categorical(Column):
 
     def _draw_present(self, n: int, rng: np.random.Generator) -> Array:
         return rng.integers(0, len(self.levels), n).astype(float)
+
+    def _extent(self) -> str:
+        shown = ", ".join(self.levels[:6])
+        return shown + (f", ... ({len(self.levels)} levels)" if len(self.levels) > 6 else "")
 
     def to_dict(self) -> dict[str, Any]:
         return self._common_dict() | {"levels": list(self.levels)}

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import Nystroem
 from kmeanalyst.releases.measurement import Measurement
@@ -142,6 +143,16 @@ def weights_for(
         ridge = measurement.noise_scale * np.sqrt(len(points)) / len(points)
         return fit_weights(features, measurement, bounded_set(2.0 if bound is None else bound), ridge=ridge)
     raise ValueError(f"weights must be probability, bounded, signed or published, got {view!r}. Name one of these.")
+
+
+def nearest_probability_weights(kernel: Kernel, points: Array, weights: Array) -> Array:
+    """Probability weights p that minimise ‖Σ (p_m − w_m) k(z_m, ·)‖: the probability view of signed weights."""
+    if weights.min() >= 0 and abs(weights.sum() - 1) < 1e-9:
+        return weights
+    G = kernel.gram(points, points)
+    return minimise_quadratic(
+        G, G @ weights, probability_set(), tolerance=1e-9 * kernel.bound**2, start=weights, most_steps=20_000
+    )
 
 
 def published_weights(points: Array, measurement: Measurement, coordinates: Array | None = None) -> Array:

@@ -1,0 +1,282 @@
+"""The published object: weighted points, the noisy measurement they were made from, and the promise.
+
+A Release answers questions through thin doors into the inference room (imported when asked), so that
+this module stays a value: points, weights, measurement, kernel, domain, statement, checked at birth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels import Kernel, KernelMean
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.releases.statement import PrivacyStatement
+
+if TYPE_CHECKING:
+    import xarray
+
+    from kmeanalyst.inference.results import Estimate
+
+View = Literal["signed", "probability", "resampled"]
+VIEWS: tuple[View, ...] = ("signed", "probability", "resampled")
+Question = str | Callable[[pd.DataFrame], Any]
+
+
+class Release:
+    """Weighted points whose kernel mean embedding estimates a table's, with their noise and promise.
+
+    points       DataFrame in natural units and levels, one row per point, one column per domain column.
+    weights      (M,) finite, signed in general; used as they are, never normalised silently.
+    measurement  the noisy mean with its noise law; None where there is none (points from elsewhere).
+    kernel       the kernel of the embedding, on encoded rows.
+    domain       public columns, bounds and levels.
+    statement    PrivacyStatement; None where no privacy is promised or known.
+    method       how the points were made, e.g. "random-features"; "foreign" for data from elsewhere.
+    weight_view  how the weights were fitted: "probability", "bounded", "signed", "published" or "given".
+    fit_distance ‖Σ w φ(z) − y‖ to the measurement, as the maker reported it; None without a measurement.
+    """
+
+    def __init__(
+        self,
+        *,
+        points: pd.DataFrame,
+        weights: Array,
+        measurement: Measurement | None,
+        kernel: Kernel,
+        domain: Domain,
+        statement: PrivacyStatement | None,
+        method: str = "foreign",
+        weight_view: str = "given",
+        fit_distance: float | None = None,
+    ) -> None:
+        weights = np.array(weights, dtype=np.float64)
+        if len(points) == 0 or weights.shape != (len(points),):
+            raise ValueError(
+                f"a release needs one weight for each of its points, got {len(points)} points and weights of shape "
+                f"{weights.shape}. Pass at least one point, and as many weights."
+            )
+        if not np.isfinite(weights).all():
+            raise ValueError("weights must be finite: an infinite or undefined weight means nothing. Remove those points.")
+        if (measurement is None) != (statement is None):
+            raise ValueError("a measurement comes with its privacy statement and a statement with its measurement.")
+        weights.setflags(write=False)
+        self._frame = points[list(domain.names)].reset_index(drop=True)
+        self._encoded = domain.encode(self._frame)
+        self._encoded.setflags(write=False)
+        self.weights = weights
+        self.measurement = measurement
+        self.kernel = kernel
+        self.domain = domain
+        self.statement = statement
+        self.method = method
+        self.weight_view = weight_view
+        self.fit_distance = fit_distance
+        self.cache: dict[Any, Any] = {}  # what questions have prepared for later ones; never part of the value
+
+    # ------------------------------------------------------------------ the points, in several forms
+
+    def __len__(self) -> int:
+        """M, the number of points."""
+        return len(self.weights)
+
+    @property
+    def encoded_points(self) -> Array:
+        """The points as kernels see them, (M, d) float64, read-only."""
+        return self._encoded
+
+    @cached_property
+    def points(self) -> xarray.Dataset:
+        """The points: one variable per column over the dimension "point", natural units and levels.
+
+        A missing level or date is "" or NaT; a missing number or boolean is NaN.
+        """
+        import xarray
+
+        return xarray.Dataset({name: ("point", _plain_array(self._frame[name])) for name in self.domain.names})
+
+    @property
+    def embedding(self) -> KernelMean:
+        """Σ w_m k(z_m, ·), with the weights as released."""
+        return KernelMean(self.kernel, self.encoded_points, self.weights)
+
+    def view_weights(self, view: View = "signed") -> Array:
+        """Weights (M,) of a view: "signed" as released, "probability" the nearest probability weights.
+
+        The nearest ones in RKHS distance: they are the released weights where these are probabilities.
+        """
+        if view == "signed":
+            return self.weights
+        if view == "probability":
+            return self._probability_weights
+        raise ValueError(f'view must be "signed" or "probability" here, got {view!r}: resampled rows have no weights of their own.')
+
+    @cached_property
+    def _probability_weights(self) -> Array:
+        from kmeanalyst.representation.reweight import nearest_probability_weights
+
+        return nearest_probability_weights(self.kernel, self.encoded_points, self.weights)
+
+    @property
+    def is_probability(self) -> bool:
+        """Whether the released weights are non-negative and sum to one."""
+        return bool(self.weights.min() >= 0 and abs(self.weights.sum() - 1) < 1e-9)
+
+    def to_frame(
+        self, view: View = "signed", *, rows: int | None = None, rng: np.random.Generator | int | None = None
+    ) -> pd.DataFrame:
+        """Columns and a "weight" column.
+
+        view   "signed": as released. "probability": the nearest probability weights.
+               "resampled": `rows` rows (M by default) of equal weight 1/rows, drawn from the latter.
+        """
+        if view == "resampled":
+            frame = self.resample(rows or len(self), rng=rng)
+            return frame.assign(weight=1 / len(frame))
+        if rows is not None:
+            raise ValueError(f'rows goes with view="resampled": the {view} view has the {len(self)} released points.')
+        return self._frame.assign(weight=self.view_weights(view))
+
+    def resample(self, n: int, *, rng: np.random.Generator | int | None = None) -> pd.DataFrame:
+        """n rows of equal weight: systematic resampling of the probability view (Kitagawa 1996), shuffled.
+
+        Each point appears ⌊n·p⌋ or ⌈n·p⌉ times, so that the rows stay as near the view as n rows can.
+        """
+        if n < 1:
+            raise ValueError(f"n must be at least 1, got {n}: name how many rows to draw.")
+        rng = np.random.default_rng(rng)
+        cumulative = np.cumsum(self.view_weights("probability"))
+        drawn = np.searchsorted(cumulative / cumulative[-1], (np.arange(n) + rng.random()) / n, side="right")
+        return self._frame.iloc[rng.permutation(np.minimum(drawn, len(self) - 1))].reset_index(drop=True)
+
+    def to_xarray(self) -> xarray.Dataset:
+        """The points and their weights as one Dataset."""
+        return self.points.assign(weight=("point", np.array(self.weights)))
+
+    def to_netcdf(self, path: str | Path) -> None:
+        """Export points and weights to NetCDF (an export: the file of record is .kme)."""
+        from kmeanalyst.releases.export import write_netcdf
+
+        write_netcdf(self, path)
+
+    def write(self, path: str | Path) -> None:
+        """Write the release as a .kme file; the file appears whole or not at all."""
+        from kmeanalyst.releases.file import write_release
+
+        write_release(self, path)
+
+    # ------------------------------------------------------------------ questions, answered in the inference room
+
+    def expectation(self, question: Question, *, where: Question | None = None, view: View | None = None) -> Estimate:
+        """E[question], an expression over column names or a function of a DataFrame, with its error bar."""
+        from kmeanalyst.inference.expectation import expectation
+
+        return expectation(self, question, where=where, view=view)
+
+    def mean(self, column: str, *, where: Question | None = None, view: View | None = None) -> Estimate:
+        """The mean of a column of numbers, with its error bar."""
+        from kmeanalyst.inference.expectation import mean
+
+        return mean(self, column, where=where, view=view)
+
+    def probability(self, condition: Question, *, where: Question | None = None, view: View | None = None) -> Estimate:
+        """The probability of a condition such as "age > 50 and sex == 'Male'", with its error bar."""
+        from kmeanalyst.inference.expectation import probability
+
+        return probability(self, condition, where=where, view=view)
+
+    # ------------------------------------------------------------------ looks
+
+    def summary(self) -> dict[str, str]:
+        """What the release is, line by line: label → text."""
+        weights = self.weights
+        lines = {
+            "points": f"{len(self):,} weighted rows × {len(self.domain)} columns ({self.method}, {self.weight_view} weights)",
+            "weights": f"Σw = {weights.sum():.4g}, Σ|w| = {np.abs(weights).sum():.4g}, {(weights < 0).mean():.0%} negative",
+        }
+        if self.statement is None or self.measurement is None:
+            return lines | {"privacy": "none known: weighted points without a measurement"}
+        promise = self.statement
+        return {
+            "table": f"{promise.n_rows:,} private rows" + (
+                f", {promise.public_points:,} of the points given as public rows" if promise.public_points else ""
+            ),
+            "privacy": f"ε = {promise.epsilon:g}, δ = {promise.delta:g} (neighbours: {promise.neighbouring}; ρ = {promise.rho:.3g})",
+            "mechanism": f"{promise.mechanism}, sensitivity {promise.sensitivity:.3g}, {promise.calibration} calibration",
+            "noise": f"{promise.noise_scale:.3g} on each of {self.measurement.feature_map.dimension:,} features "
+            f"(total {self.measurement.noise_scale * self.measurement.feature_map.dimension**0.5:.3g}, kernel scale {self.kernel.bound:g})",
+            **lines,
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        columns = [f"  {line}" for line in _column_lines(self.domain)]
+        lines = [f"  {label:<10} {text}" for label, text in self.summary().items()]
+        return "\n".join(["kmeanalyst.Release", *lines, f"  columns    {len(columns)}", *[f"  {c}" for c in columns]])
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        def table(rows: list[tuple[str, str]]) -> str:
+            cells = "".join(
+                f'<tr><th style="text-align:left">{escape(a)}</th><td style="text-align:left">{escape(b)}</td></tr>' for a, b in rows
+            )
+            return f"<table>{cells}</table>"
+
+        columns = [tuple(line.split("  ", 1)) for line in _column_lines(self.domain)]
+        return (
+            f"<div><strong>kmeanalyst.Release</strong>{table(list(self.summary().items()))}"
+            f"<details><summary>{len(self.domain)} columns</summary>{table(columns)}</details></div>"  # type: ignore[arg-type]
+        )
+
+
+def _column_lines(domain: Domain) -> list[str]:
+    """A line for each column: name, kind, and bounds or levels."""
+    width = max(len(name) for name in domain.names)
+    return [f"{column.name:<{width}}  {column.describe()}" for column in domain.columns]
+
+
+def _plain_array(series: pd.Series) -> Array:
+    """A column as a plain numpy array: text for levels ("" if missing), NaN for missing numbers and booleans."""
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        return series.astype(object).where(series.notna(), "").to_numpy().astype(str)
+    if series.dtype.kind == "M":
+        return series.to_numpy()
+    return series.to_numpy(dtype=float, na_value=np.nan) if series.isna().any() else series.to_numpy(dtype=_numpy_type(series))
+
+
+def _numpy_type(series: pd.Series) -> Any:
+    return {"Int64": np.int64, "boolean": np.bool_}.get(str(series.dtype), series.dtype)
+
+
+def from_frame(
+    frame: pd.DataFrame, *, weight: str = "weight", kernel: Kernel | str | None = None, domain: Domain | None = None
+) -> Release:
+    """Weighted data from elsewhere as a release without measurement: no privacy part in any answer.
+
+    frame    columns and a weight column; weights may be signed, and are used as they are.
+    weight   the name of the weight column.
+    kernel   Kernel or its text; the table kernel by default.
+    domain   public columns and bounds; drafted from the frame itself by default.
+    """
+    from kmeanalyst.releases.draft import draft_domain
+    from kmeanalyst.releases.kernel_choice import kernel_from_spec
+
+    if weight not in frame.columns:
+        raise ValueError(f"no weight column {weight!r}; the columns are {list(frame.columns)}. Name the one with the weights.")
+    columns = frame.drop(columns=[weight])
+    domain = domain or draft_domain(columns).domain
+    return Release(
+        points=domain.decode(domain.encode(columns)),
+        weights=frame[weight].to_numpy(dtype=float),
+        measurement=None,
+        kernel=kernel_from_spec(kernel, domain),
+        domain=domain,
+        statement=None,
+    )
