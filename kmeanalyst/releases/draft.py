@@ -118,7 +118,8 @@ def _draft_number(
     if scale != "linear":
         notes.append(f"CHECK scale: {scale}, because the sample is heavily skewed")
         options["scale"] = scale
-        low = max(low, _round_out(float(numbers.min()) / 2, math.floor)) if scale == "log" else low
+        if scale == "log":
+            low = max(low, _round_out(float(numbers.min()) / 2, math.floor), 1.0 if whole else 0.0)
     return kind(name=name, missing=missing or bad > 0, lower=number(low), upper=number(high), **options)
 
 
