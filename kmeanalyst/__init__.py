@@ -1,0 +1,64 @@
+"""kmeanalyst: analyse differentially private releases of kernel mean embeddings.
+
+    import kmeanalyst as ka
+    release = ka.read_release("adult.kme")
+    release.mean("age")
+    ka.mmd_test(release, my_sample)
+
+This package never sees private rows; `release_side` is the curator's.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kmeanalyst import kernels
+    from kmeanalyst.inference.results import Estimate, TestResult
+    from kmeanalyst.inference.two_sample import mmd, mmd_squared, mmd_test
+    from kmeanalyst.kernels import KernelMean, median_lengthscale
+    from kmeanalyst.releases.domain import Domain, DomainError, read_domain
+    from kmeanalyst.releases.file import FileRefused, read_release, validate_release
+    from kmeanalyst.releases.release import Release, from_frame
+    from kmeanalyst.releases.statement import PrivacyStatement
+
+_HOMES = {
+    "kernels": "kmeanalyst.kernels",
+    "KernelMean": "kmeanalyst.kernels",
+    "median_lengthscale": "kmeanalyst.kernels",
+    "Domain": "kmeanalyst.releases.domain",
+    "DomainError": "kmeanalyst.releases.domain",
+    "read_domain": "kmeanalyst.releases.domain",
+    "FileRefused": "kmeanalyst.releases.file",
+    "read_release": "kmeanalyst.releases.file",
+    "validate_release": "kmeanalyst.releases.file",
+    "Release": "kmeanalyst.releases.release",
+    "from_frame": "kmeanalyst.releases.release",
+    "PrivacyStatement": "kmeanalyst.releases.statement",
+    "Estimate": "kmeanalyst.inference.results",
+    "TestResult": "kmeanalyst.inference.results",
+    "mmd": "kmeanalyst.inference.two_sample",
+    "mmd_squared": "kmeanalyst.inference.two_sample",
+    "mmd_test": "kmeanalyst.inference.two_sample",
+}
+__version__ = "0.1.0"
+__all__ = [
+    "Domain", "DomainError", "Estimate", "FileRefused", "KernelMean", "PrivacyStatement", "Release", "TestResult",
+    "from_frame", "kernels", "median_lengthscale", "mmd", "mmd_squared", "mmd_test", "read_domain", "read_release",
+    "validate_release",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: `import kmeanalyst` and `--help` stay quick."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'kmeanalyst' has no attribute {name!r}")
+    module = import_module(_HOMES[name])
+    value = module if name == "kernels" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -7,7 +7,7 @@ private value: bad features are clamped, never raised, warned about, counted or 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -16,9 +16,16 @@ from kmeanalyst.kernels.features import FeatureMap
 from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement
 from release_side.mechanism import GaussianNoise, check_room
 
+_BLOCK_ENTRIES = 2**20  # of (rows, features) at a time
+
 
 def private_mean(
-    private_rows: Iterable[Array], feature_map: FeatureMap, mechanism: GaussianNoise, *, n_rows: int
+    private_rows: Iterable[Array],
+    feature_map: FeatureMap,
+    mechanism: GaussianNoise,
+    *,
+    n_rows: int,
+    progress: Callable[[str, float], None] | None = None,
 ) -> Measurement:
     """Release the mean feature vector of the private rows.
 
@@ -36,13 +43,22 @@ def private_mean(
     exact_sum = np.zeros(feature_map.dimension, dtype=np.int64)
     seen = 0
     for rows in private_rows:
-        exact_sum += integer_features(rows, feature_map).sum(axis=0).astype(np.int64)
+        for block in _blocks(len(rows), feature_map.dimension):
+            exact_sum += integer_features(rows[block], feature_map).sum(axis=0).astype(np.int64)
         seen += len(rows)
+        if progress:
+            progress("reading rows", min(1.0, seen / n_rows))
     if seen != n_rows:  # the count is public: this says nothing about a row
         raise ValueError(f"the table has {seen} rows, not the {n_rows} that were announced. Count again.")
     sensitivity = feature_map.diameter / feature_map.norm_bound * GRID
     noisy_sum, grid_scale = mechanism.add_to(exact_sum, sensitivity=sensitivity)
     return Measurement.from_sum(noisy_sum, grid_scale=grid_scale, n_rows=n_rows, feature_map=feature_map)
+
+
+def _blocks(n_rows: int, dimension: int) -> list[slice]:
+    """Rows small enough, with their features, to stay near the processor."""
+    step = max(1, _BLOCK_ENTRIES // dimension)
+    return [slice(start, start + step) for start in range(0, n_rows, step)]
 
 
 def integer_features(rows: Array, feature_map: FeatureMap) -> Array:

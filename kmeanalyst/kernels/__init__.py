@@ -20,7 +20,7 @@ def kernel_from_dict(header: Any, *, depth: int = 0) -> Kernel:
     """Rebuild a kernel from its name and parameters, as `Kernel.to_dict` wrote them; else ValueError."""
     if depth > _DEEPEST:
         raise ValueError(f"the kernel is nested more than {_DEEPEST} deep, which no release needs. Refused.")
-    if not isinstance(header, dict) or header.get("name") not in KERNELS:
+    if not isinstance(header, dict) or not isinstance(header.get("name"), str) or header["name"] not in KERNELS:
         known = ", ".join(KERNELS)
         raise ValueError(f"unknown kernel {header!r:.80}. This version knows {known}; upgrade kmeanalyst.")
     parameters = {key: _revive(value, depth) for key, value in header.items() if key != "name"}

@@ -149,9 +149,17 @@ def filled(X: Array) -> Array:
 
 
 def check_positive(name: str, value: float, why: str, mend: str) -> None:
-    """Refuse a parameter that is not a positive finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 < value < np.inf:
-        raise ValueError(f"{name} must be a positive finite number, got {value!r}: {why} {mend}")
+    """Refuse a parameter that is not a positive number whose square is one too, in float64."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 1e-100 < value < 1e100:
+        raise ValueError(
+            f"{name} must be a positive finite number (between 1e-100 and 1e100), got {value!r:.80}: {why} {mend}"
+        )
+
+
+def check_kernel(kernel: Any) -> None:
+    """Refuse what is not a kernel."""
+    if not isinstance(kernel, Kernel):
+        raise ValueError(f"a kernel is needed, got {kernel!r:.80}: there is nothing to build on. Pass e.g. Gaussian(1.0).")
 
 
 @dataclass(frozen=True)
@@ -164,6 +172,7 @@ class Scaled(Kernel):
 
     def __post_init__(self) -> None:
         check_positive("factor", self.factor, "c·k is a kernel only for c > 0.", "Pass a positive number.")
+        check_kernel(self.kernel)
 
     def gram(self, X: Array, Y: Array) -> Array:
         return self.factor * self.kernel.gram(X, Y)
@@ -293,8 +302,13 @@ class OnColumns(Kernel):
     name: ClassVar[str] = "on-columns"
 
     def __post_init__(self) -> None:
-        if len(self.on) == 0 or len(set(self.on)) != len(self.on):
-            raise ValueError(f"columns must be distinct and at least one, got {self.on!r}. Name each column once.")
+        check_kernel(self.kernel)
+        places = [isinstance(c, str) or (isinstance(c, int) and not isinstance(c, bool) and c >= 0) for c in self.on]
+        if isinstance(self.on, str) or len(self.on) == 0 or not all(places) or len(set(self.on)) != len(self.on):
+            raise ValueError(
+                f"columns must be distinct names or positions from 0, and at least one, got {self.on!r:.80}: "
+                "a column seen twice would count twice. Name each column once."
+            )
 
     def _pick(self, X: Any) -> Array:
         if isinstance(X, pd.DataFrame):

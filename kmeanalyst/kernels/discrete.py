@@ -7,8 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from kmeanalyst.kernels.base import Array, Kernel, Spectrum, as_rows, checked_pair
+from kmeanalyst.kernels.base import Array, Kernel, Spectrum, as_rows, check_kernel, checked_pair
 from kmeanalyst.kernels.continuous import _UnitDiagonal
+
+_LEAST_INCLUSION = 0.001
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,15 @@ class SoftenedProduct(_UnitDiagonal):
     name: ClassVar[str] = "softened-product"
 
     def __post_init__(self) -> None:
+        for kernel in self.kernels:
+            check_kernel(kernel)
         if len(self.kernels) == 0 or not all(k.bound == 1.0 and k.nonnegative for k in self.kernels):
             raise ValueError("a softened product needs kernels with k(x, x) = 1 and k ≥ 0, one per column.")
-        if not 0 < self.inclusion <= 1:
-            raise ValueError(f"inclusion must be a probability above 0, got {self.inclusion!r}: it is the chance p.")
+        if not _LEAST_INCLUSION <= self.inclusion <= 1:
+            raise ValueError(
+                f"inclusion must be a probability of at least {_LEAST_INCLUSION}, got {self.inclusion!r}: it is the chance "
+                "that a feature looks at a column, and all would be rounding below. Pass e.g. 0.2."
+            )
 
     @property
     def _empty(self) -> float:

@@ -9,6 +9,7 @@ on private rows.
 from __future__ import annotations
 
 import datetime
+import decimal
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -44,6 +45,8 @@ def text_of(cell: Any) -> str | None:
         return _number_text(float(cell)) if abs(int(cell)) < 2**1000 else ("inf" if cell > 0 else "-inf")
     if isinstance(cell, float | np.floating):
         return "" if math.isnan(cell) else _number_text(float(cell))
+    if isinstance(cell, decimal.Decimal):
+        return "" if cell.is_nan() else _number_text(float(cell))
     if isinstance(cell, datetime.date):  # a datetime, a pandas Timestamp too
         return cell.isoformat()
     if isinstance(cell, np.datetime64):
@@ -69,6 +72,18 @@ def _parse_day(text: str) -> float | None:
     except ValueError:
         return _BAD
     return float((day - datetime.date(1970, 1, 1)).days)
+
+
+def _plain_number(value: Any) -> Any:
+    """A numpy number as Python's own, which files can hold; anything else as it is."""
+    return value.item() if isinstance(value, np.integer | np.floating) else value
+
+
+def listed(column: str, field: str, values: Any) -> Sequence[Any]:
+    """The values of a field that is a list; a single text is not the list of its letters."""
+    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
+        raise DomainError(f"column {column}: {field} must be a list, got {values!r:.80}. Write it in brackets.")
+    return values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,6 +233,8 @@ class _Number(Column):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for field in ("lower", "upper", "default"):
+            object.__setattr__(self, field, _plain_number(getattr(self, field)))
         low, high = (self._public_number(field, getattr(self, field)) for field in ("lower", "upper"))
         if not low < high:
             raise DomainError(f"column {self.name}: lower must be below upper, got {self.lower} and {self.upper}.")
@@ -229,7 +246,7 @@ class _Number(Column):
                 f'got {self.lower}: the logarithm is undefined there. Raise lower, or use "log1p" if zero occurs.'
             )
         for field in ("edges", "atoms"):
-            values = tuple(getattr(self, field))
+            values = tuple(_plain_number(value) for value in listed(self.name, field, getattr(self, field)))
             for value in values:
                 if not low <= self._public_number(field, value) <= high:
                     raise DomainError(f"column {self.name}: {field} must lie within the bounds, got {value!r}.")
@@ -262,7 +279,8 @@ class _Number(Column):
             cells = cells.to_numpy()
         if not (isinstance(cells, np.ndarray) and cells.dtype.kind in "fiu" and self.kind != "date"):
             return super().encode(cells)
-        values = cells.astype(np.float64)  # the same numbers their texts would give, without the texts
+        with np.errstate(over="ignore"):  # a wider number than float64 becomes infinite, and is clamped
+            values = cells.astype(np.float64)  # the same numbers their texts would give, without the texts
         absent = np.isnan(values)
         encoded, clamped = self._encode_numbers(np.where(absent, 0.0, values))
         encoded[absent] = math.nan if self.missing else self.default_code
@@ -284,11 +302,19 @@ class _Number(Column):
 
     def _scaled(self, values: Array) -> Array:
         values = np.asarray(values, dtype=float)
-        return {"linear": lambda v: v, "log": np.log, "log1p": np.log1p}[self.scale](values)
+        return {"linear": lambda v: v, "log": np.log, "log1p": np.log1p}[self.scale](values) + 0.0  # -0.0 is 0.0
 
     def _natural(self, encoded: Array) -> Array:
-        natural = {"linear": lambda v: v, "log": np.exp, "log1p": np.expm1}[self.scale](np.asarray(encoded, float))
-        return self._clamp(natural)
+        encoded = np.asarray(encoded, dtype=float)
+        natural = self._clamp({"linear": lambda v: v, "log": np.exp, "log1p": np.expm1}[self.scale](encoded))
+        if self.scale == "linear":
+            return natural
+        for towards in (-np.inf, np.inf):  # exp is rounded: take the neighbour that encodes to the code itself, if one does
+            near = natural
+            for _ in range(4):
+                near = self._clamp(np.nextafter(near, towards))
+                natural = np.where((self._scaled(natural) != encoded) & (self._scaled(near) == encoded), near, natural)
+        return natural
 
     def rounded(self, encoded: Array) -> Array:
         """Encoded values moved to the nearest ones that decode and encode to themselves."""
@@ -329,6 +355,15 @@ class Real(_Number):
 @dataclass(frozen=True, kw_only=True)
 class _Whole(_Number):
     """Numbers that are whole in natural units: integers, and days."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        low, high = (self._public_number(field, getattr(self, field)) for field in ("lower", "upper"))
+        if math.ceil(low) > math.floor(high) or max(abs(low), abs(high)) > 2**53:
+            raise DomainError(
+                f"column {self.name}: the bounds must hold a whole number and stay within ±2^53, got {self.lower} and "
+                f"{self.upper}: further numbers are not exact. Move the bounds, or use kind real."
+            )
 
     @property
     def step(self) -> float | None:
@@ -371,7 +406,7 @@ class Date(_Whole):
             if isinstance(value, datetime.date):
                 object.__setattr__(self, field, value.isoformat())
         for field in ("edges", "atoms"):
-            object.__setattr__(self, field, tuple(text_of(v) for v in getattr(self, field)))
+            object.__setattr__(self, field, tuple(text_of(v) for v in listed(self.name, field, getattr(self, field))))
         super().__post_init__()
         if self.scale != "linear":
             raise DomainError(f"column {self.name}: a date has no logarithm. Remove scale.")
@@ -397,7 +432,7 @@ class Categorical(Column):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        levels = tuple(text_of(level) for level in self.levels)
+        levels = tuple(text_of(level) for level in listed(self.name, "levels", self.levels))
         if not levels or any(not level for level in levels) or len(set(levels)) != len(levels):
             raise DomainError(
                 f"column {self.name}: levels must be distinct texts, at least one and none empty (an empty cell is "
@@ -485,7 +520,7 @@ def column_from_dict(table: Any) -> Column:
     if not isinstance(table, dict):
         raise DomainError(f"a column must be a table of name, kind and so on, got {table!r:.80}.")
     name, kind = table.get("name", "(unnamed)"), table.get("kind")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise DomainError(f"column {name}: kind must be one of {', '.join(KINDS)}, got {kind!r}.")
     arguments = {key: tuple(v) if isinstance(v, list) else v for key, v in table.items() if key != "kind"}
     try:

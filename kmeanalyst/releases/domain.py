@@ -84,6 +84,11 @@ class Domain:
                 f"{what} lacks {_quoted(absent)}: the domain names {len(self)} columns and every one is needed. "
                 f"It has {_quoted(present)}. Add the column, or write a domain without it."
             )
+        repeated = sorted({name for name in self.names if present.count(name) > 1})
+        if repeated:
+            raise DomainError(
+                f"{what} has {_quoted(repeated)} more than once: which one is meant cannot be told. Rename or remove one."
+            )
         return [str(name) for name in present if name not in self.names]
 
     def encode_sample(self, table: Mapping[str, Any] | pd.DataFrame) -> tuple[Array, list[str]]:
@@ -173,7 +178,9 @@ def _toml_value(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, list):
         return "[" + ", ".join(_toml_value(v) for v in value) + "]"
-    return json.dumps(value) if isinstance(value, str) else repr(value)
+    if isinstance(value, str):  # JSON's escapes are TOML's, but for pairs of surrogates and the delete character
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value)
 
 
 def _quoted(names: Sequence[Any], most: int = 12) -> str:

@@ -28,6 +28,7 @@ from kmeanalyst.releases.domain import Domain
 _MOST_LEVELS = 200
 _ROOM = 0.1  # of the sample's range, added at each end before rounding outward
 _HEAVY = 0.05  # a value of a number column that carries this share of the rows is suggested as an atom
+_LARGEST = 1e300  # a number beyond it, infinity too, is a code for something else
 _MOST_BAD = 0.5  # a column with a smaller share of cells that are not numbers is still one of numbers
 
 
@@ -95,7 +96,7 @@ def _days(distinct: Sequence[str]) -> tuple[float, float] | None:
 def _numbers(present: Sequence[str]) -> np.ndarray[Any, Any] | None:
     probe = Real(name="probe", lower=-1, upper=1)
     values = [probe.parse(text) for text in present]
-    numbers = np.array([v for v in values if v is not None and math.isfinite(v)], dtype=float)
+    numbers = np.array([v for v in values if v is not None and abs(v) < _LARGEST], dtype=float)
     return numbers if len(numbers) > _MOST_BAD * len(present) else None
 
 
@@ -106,7 +107,7 @@ def _draft_number(
     if bad:
         notes.append(f"CHECK {bad} cells were not numbers (such as {_odd_text(present)!r}); they count as missing")
     low, high = _with_room(float(numbers.min()), float(numbers.max()))
-    whole = bool((numbers == np.rint(numbers)).all())
+    whole = bool((numbers == np.rint(numbers)).all()) and max(-low, high) <= 2**53
     notes.append(f"CHECK bounds: the sample runs from {numbers.min():g} to {numbers.max():g}; values outside are clamped")
     values, counts = np.unique(numbers, return_counts=True)
     heavy = values[counts > _HEAVY * len(numbers)]
@@ -125,7 +126,7 @@ def _draft_number(
 
 def _odd_text(present: Sequence[str]) -> str:
     probe = Real(name="probe", lower=-1, upper=1)
-    return next(text for text in present if (v := probe.parse(text)) is None or not math.isfinite(v))
+    return next(text for text in present if (v := probe.parse(text)) is None or not abs(v) < _LARGEST)
 
 
 def _suggested_scale(numbers: np.ndarray[Any, Any], low: float) -> str:
@@ -154,5 +155,5 @@ def _round_out(value: float, direction: Any) -> float:
     """Two significant digits, rounded in the given direction."""
     if value == 0:
         return 0.0
-    unit = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
-    return float(round(direction(value / unit) * unit, 12))
+    exponent = math.floor(math.log10(abs(value))) - 1
+    return float(f"{direction(value / 10.0**exponent)}e{exponent}")

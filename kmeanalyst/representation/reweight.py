@@ -22,6 +22,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import Nystroem
 from kmeanalyst.releases.measurement import Measurement
 
+WEIGHT_VIEWS = ("probability", "bounded", "signed", "published")
 _MOST_STEPS = 5000
 _CHECK_EVERY = 10
 
@@ -41,6 +42,7 @@ def project_to_simplex(v: Array) -> Array:
     >>> project_to_simplex(np.array([0.5, 0.8, -1.0]))
     array([0.35, 0.65, 0.  ])
     """
+    v = v - v.max()  # the same answer, and no overflow of a large v
     descending = np.sort(v)[::-1]
     excess = np.cumsum(descending) - 1
     last = np.nonzero(descending * np.arange(1, len(v) + 1) > excess)[0][-1]
@@ -93,8 +95,8 @@ def minimise_quadratic(
 
 
 def _largest_eigenvalue(G: Array) -> float:
-    """λ_max(G), from above: the Frobenius norm after a few squarings of a power iteration's bound."""
-    v = np.ones(len(G)) / np.sqrt(len(G))
+    """λ_max(G), and 5 % more: a power iteration from a start that no structure of G is orthogonal to."""
+    v = np.random.default_rng(0).standard_normal(len(G))
     for _ in range(30):
         v = G @ v
         v /= max(float(np.linalg.norm(v)), 1e-300)

@@ -65,9 +65,11 @@ class RandomFourier(FeatureMap):
         spectrum = kernel.draw_spectrum(rng, n_columns, dimension // 2)
         tables = dict(spectrum.tables)
         for j in missing_columns:
-            if j not in tables:  # a frequency that looks at the column gives missing a uniform phase
-                looks = spectrum.linear[j] != 0
+            looks = spectrum.linear[j] != 0  # a frequency that looks at the column gives missing a uniform phase
+            if j not in tables:
                 tables[j] = rng.uniform(0, 2 * np.pi, (1, dimension // 2)) * looks
+            elif looks.any():  # levels and numbers in one column: uniform plus anything is uniform
+                tables[j] = np.vstack([tables[j][:-1], tables[j][-1:] + rng.uniform(0, 2 * np.pi, dimension // 2) * looks])
         return cls(kernel, spectrum.linear, tables)
 
     @property
@@ -109,7 +111,8 @@ class RandomFourier(FeatureMap):
         if j in self.tables:
             table = self.tables[j][:, frequencies]
             if len(table) > 1:
-                part += table[np.where(missing, len(table) - 1, values).astype(np.int64)]
+                last = len(table) - 1  # codes are clipped: an index out of range would be an error by a row's value
+                part += table[np.clip(np.where(missing, last, values), 0, last).astype(np.int64)]
             else:
                 part[missing] += table[0]
         return part

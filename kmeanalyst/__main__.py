@@ -1,0 +1,5 @@
+"""`python -m kmeanalyst`."""
+
+from kmeanalyst.cli import main
+
+main()

@@ -1,0 +1,192 @@
+"""The analyst's command line: parses, calls, prints. Heavy imports wait inside the commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kmeanalyst.terminal import ClearErrors, json_option, print_json
+
+if TYPE_CHECKING:
+    from kmeanalyst.releases.release import Release
+
+release_argument = click.argument("release_path", metavar="FILE.kme")
+
+
+@click.group(cls=ClearErrors, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="kmeanalyst")
+def main() -> None:
+    """Ask questions of a differentially private release: a .kme file of weighted rows with its noise law.
+
+    \b
+    Examples:
+      kmeanalyst demo
+      kmeanalyst info adult.kme
+      kmeanalyst expect adult.kme "age" "age > 50" --where "sex == 'Female'"
+      kmeanalyst mmd-test adult.kme my_sample.csv
+    """
+
+
+def _read(path: str) -> Release:
+    from kmeanalyst.releases.file import read_release
+
+    return read_release(path)
+
+
+@main.command()
+@release_argument
+@json_option
+def info(release_path: str, as_json: bool) -> None:
+    """Show what a release is and promises: rows, columns, ε and δ, noise, weights.
+
+    Example: kmeanalyst info adult.kme
+    """
+    release = _read(release_path)
+    if not as_json:
+        click.echo(repr(release))
+        return
+    statement = release.statement
+    print_json({
+        "method": release.method,
+        "weight_view": release.weight_view,
+        "n_points": len(release),
+        "n_rows": statement.n_rows if statement else None,
+        "n_features": release.measurement.feature_map.dimension if release.measurement else None,
+        "sum_weights": float(release.weights.sum()),
+        "sum_absolute_weights": float(abs(release.weights).sum()),
+        "share_negative": float((release.weights < 0).mean()),
+        "fit_distance": release.fit_distance,
+        "kernel": release.kernel.to_dict(),
+        "statement": statement.to_dict() if statement else None,
+        "columns": release.domain.to_dict(),
+    })  # fmt: skip
+
+
+@main.command()
+@release_argument
+@json_option
+@click.pass_context
+def validate(ctx: click.Context, release_path: str, as_json: bool) -> None:
+    """Recompute every claim in a file that can be recomputed; exit code 3 if one does not hold.
+
+    Example: kmeanalyst validate adult.kme
+    """
+    from kmeanalyst.releases.file import validate_release
+
+    findings = validate_release(release_path)
+    if as_json:
+        print_json({"valid": not findings, "findings": findings})
+    else:
+        for finding in findings:
+            click.echo(f"finding: {finding}")
+        click.echo(f"{release_path}: " + (f"{len(findings)} findings" if findings else "every claim that can be checked holds"))
+    if findings:
+        ctx.exit(3)
+
+
+@main.command()
+@release_argument
+@click.argument("expressions", nargs=-1, required=True, metavar="EXPRESSION...")
+@click.option("--where", help="Only rows for which this condition holds.")
+@click.option("--by", help="One answer for each level of this column.")
+@click.option("--view", type=click.Choice(["signed", "probability"]), help="Weights to use; as released by default.")
+@click.option("--level", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True))
+@json_option
+def expect(
+    release_path: str, expressions: tuple[str, ...], where: str | None, by: str | None, view: Any, level: float, as_json: bool
+) -> None:
+    """Expectations of expressions over the columns, each with its error bar; conditions give probabilities.
+
+    \b
+    Examples:
+      kmeanalyst expect adult.kme "age" "age > 50"
+      kmeanalyst expect adult.kme "`hours-per-week` > 40" --where "sex == 'Female' and age < 30"
+      kmeanalyst expect adult.kme "age" --by sex
+    """
+    from kmeanalyst.inference.expectation import conditions_by
+
+    release = _read(release_path)
+    conditions = [where] if by is None else conditions_by(release, by, where)
+    estimates = [release.expectation(text, where=given, view=view) for text in expressions for given in conditions]
+    if as_json:
+        print_json({"estimates": [estimate.to_dict(level) for estimate in estimates]})
+        return
+    click.echo(_estimate_table(estimates, level))
+
+
+def _estimate_table(estimates: list[Any], level: float) -> str:
+    """Aligned columns: question, value, error, interval, parts."""
+    heads = ("question", "value", "± error", f"{level:.0%} interval", "privacy", "sampling", "resolution")
+    rows = [heads]
+    for e in estimates:
+        digits = e.digits
+        low, high = e.interval(level)
+        parts = tuple("unknown" if part is None else f"{part:.{digits}f}" for part in e.parts.values())
+        interval = f"{low:.{digits}f} to {high:.{digits}f}"
+        rows.append((e.question, f"{e.value:.{digits}f}", f"{e.standard_error:.{digits}f}", interval, *parts))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
+    lines = ["  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]) for row in rows]
+    notes = dict.fromkeys(f"note: {note}" for e in estimates for note in e.notes)
+    return "\n".join([*lines, f"({estimates[0].view} weights)", *notes])
+
+
+@main.command("mmd-test")
+@release_argument
+@click.argument("sample_path", metavar="SAMPLE")
+@click.option("--level", default=0.05, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True))
+@json_option
+def mmd_test_command(release_path: str, sample_path: str, level: float, as_json: bool) -> None:
+    """Test whether SAMPLE (.csv, .parquet or another .kme) comes from the population of the release.
+
+    Example: kmeanalyst mmd-test adult.kme my_sample.csv --level 0.01
+    """
+    from kmeanalyst.inference.two_sample import mmd_test
+    from kmeanalyst.releases.tables import read_table
+
+    release = _read(release_path)
+    sample = _read(sample_path) if sample_path.endswith(".kme") else read_table(sample_path)
+    result = mmd_test(release, sample)
+    reject = result.pvalue < level
+    if as_json:
+        print_json(result.to_dict() | {"level": level, "reject": bool(reject)})
+        return
+    verdict = "differ" if reject else "no difference that this release can show"
+    click.echo(f"p-value      {result.pvalue:.4g}   at level {level:g}: {verdict}")
+    click.echo(f"MMD²         {result.mmd_squared:.4g} (unbiased; negative values happen when both sides agree)")
+    click.echo(f"method       {result.method}; privacy noise {'included' if result.noise_aware else 'not known'}")
+    for note in result.notes:
+        click.echo(f"note         {note}")
+
+
+@main.command()
+@release_argument
+@click.argument("output", type=click.Path(dir_okay=False), metavar="OUT.{csv,parquet,nc}")
+@click.option("--view", default="signed", show_default=True, type=click.Choice(["signed", "probability", "resampled"]))
+@click.option("--rows", type=click.IntRange(min=1), help="How many rows, with --view resampled.")
+@click.option("--seed", type=int, help="Seed of the resampling.")
+def export(release_path: str, output: str, view: Any, rows: int | None, seed: int | None) -> None:
+    """Write the points and weights for other tools.
+
+    Example: kmeanalyst export adult.kme rows.csv --view resampled --rows 10000
+    """
+    from kmeanalyst.releases.export import export as write_export
+
+    release = _read(release_path)
+    write_export(release, Path(output), view=view, rows=rows, rng=seed)
+    if view == "signed" and not release.is_probability:
+        click.echo("note: signed weights; most tools misread negative ones. --view probability or resampled has none.", err=True)
+    click.echo(f"wrote {output}", err=True)
+
+
+@main.command()
+@click.option("--keep", type=click.Path(file_okay=False), help="Keep the files in this folder; by default they are removed.")
+def demo(keep: str | None) -> None:
+    """The whole road on data that ships with the package: publish, inspect, ask, test. Under a minute.
+
+    Example: kmeanalyst demo --keep demo_files
+    """
+    from kmeanalyst.demo import run_demo
+
+    run_demo(keep)

@@ -1,0 +1,202 @@
+"""Private tables, read in pieces: CSV (also .gz), Parquet, a directory or glob of them, or a DataFrame.
+
+A row is one line of CSV, quotes never spanning lines (a quote must not swallow other people's rows); no
+row is dropped. Every cell goes to the domain as it stands, which decides what it means. Nothing here
+raises, warns or chooses by the value of a cell; the header and the number of rows are public.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import gzip
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain import Domain
+from release_side.mechanism import PublishError
+
+_ABSENT = "\udcff absent"  # a lone surrogate: equal to no decoded text, so it is a bad cell in every column
+_PIECE = 20_000  # rows read at a time
+
+
+class PrivateTable(ABC):
+    """Private rows behind a counter and an encoder (abstract)."""
+
+    @property
+    @abstractmethod
+    def header(self) -> list[str]:
+        """Column names; public."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """N, the number of rows; public."""
+
+    @abstractmethod
+    def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Columns of cells, some rows at a time."""
+
+    def encoded(self, domain: Domain) -> Iterator[Array]:
+        """Encoded rows (n_i, d), piece by piece."""
+        for piece in self._pieces(domain.names):
+            yield domain.encode(piece)
+
+
+def open_private(source: str | Path | pd.DataFrame) -> PrivateTable:
+    """The private table behind a path, directory, glob or DataFrame; PublishError if there is none."""
+    if isinstance(source, pd.DataFrame):
+        return _Frame(source)
+    tables = [_open_file(path) for path in _paths(source)]
+    return tables[0] if len(tables) == 1 else _Several(tuple(tables))
+
+
+def _paths(source: str | Path) -> list[Path]:
+    path = Path(source)
+    if path.is_dir():
+        found = sorted(p for p in path.iterdir() if _kind(p))
+        if not found:
+            raise PublishError(f"{source} holds no .csv, .csv.gz or .parquet file. Name the folder that has them.")
+        return found
+    found = [path] if path.exists() else sorted(Path(p) for p in glob.glob(str(source)))
+    if not found:
+        raise PublishError(f"no file at {source}. Check the path; a glob must match at least one file.")
+    return found
+
+
+def _kind(path: Path) -> str:
+    name = path.name.lower()
+    if name.endswith((".csv", ".csv.gz")):
+        return "csv"
+    return "parquet" if name.endswith(".parquet") else ""
+
+
+def _open_file(path: Path) -> PrivateTable:
+    kind = _kind(path)
+    if not kind:
+        raise PublishError(f"{path} is neither .csv, .csv.gz nor .parquet, so it is not read. Convert it to one of these.")
+    return _Csv(path) if kind == "csv" else _Parquet(path)
+
+
+@dataclass(frozen=True)
+class _Csv(PrivateTable):
+    path: Path
+
+    def _open(self) -> IO[bytes]:
+        return gzip.open(self.path, "rb") if self.path.name.lower().endswith(".gz") else open(self.path, "rb")  # type: ignore[return-value]
+
+    @property
+    def header(self) -> list[str]:
+        with self._open() as handle:
+            first = handle.readline()
+        if not first.strip():
+            raise PublishError(f"{self.path} is empty: it has no header line. Name a table whose first line names its columns.")
+        return _cells(first.removeprefix(b"\xef\xbb\xbf"))
+
+    def count(self) -> int:
+        with self._open() as handle:
+            return sum(1 for _ in handle) - 1
+
+    def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        header = self.header
+        places = {name: header.index(name) for name in names}
+        with self._open() as handle:
+            handle.readline()
+            while rows := [_cells(line) for _, line in zip(range(_PIECE), handle, strict=False)]:
+                yield {name: _column(rows, place) for name, place in places.items()}
+
+
+def _cells(line: bytes) -> list[str]:
+    """The cells of one line, from that line alone; an undecodable byte makes its cell unlike any level or number."""
+    text = line.decode("utf-8", errors="surrogateescape").rstrip("\r\n").replace("\r", " ")
+    if '"' not in text:
+        return text.split(",")
+    try:
+        return next(csv.reader([text]), [""])
+    except csv.Error:  # a field beyond the csv module's limit
+        return text.split(",")
+
+
+def _column(rows: list[list[str]], place: int) -> Array:
+    cells = (row[place] if place < len(row) else _ABSENT for row in rows)
+    return np.fromiter(cells, dtype=object, count=len(rows))
+
+
+@dataclass(frozen=True)
+class _Parquet(PrivateTable):
+    path: Path
+
+    def _file(self) -> Any:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            return pq.ParquetFile(self.path)
+        except pa.ArrowInvalid:
+            raise PublishError(f"{self.path} is not a Parquet file. Write the table again, or name another.") from None
+
+    @property
+    def header(self) -> list[str]:
+        with self._file() as file:
+            return list(file.schema_arrow.names)
+
+    def count(self) -> int:
+        with self._file() as file:
+            return int(file.metadata.num_rows)
+
+    def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        with self._file() as file:
+            for batch in file.iter_batches(batch_size=_PIECE, columns=list(names)):
+                yield {name: _arrow_cells(batch.column(name)) for name in names}
+
+
+def _arrow_cells(column: Any) -> Array:
+    import pyarrow as pa
+
+    if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
+        return column.to_numpy(zero_copy_only=False)
+    return np.fromiter(column.to_pylist(), dtype=object, count=len(column))
+
+
+@dataclass(frozen=True)
+class _Several(PrivateTable):
+    """Files of one table, in the order of their names."""
+
+    tables: tuple[PrivateTable, ...]
+
+    @property
+    def header(self) -> list[str]:
+        """The columns that every file has."""
+        headers = [table.header for table in self.tables]
+        return [name for name in headers[0] if all(name in header for header in headers)]
+
+    def count(self) -> int:
+        return sum(table.count() for table in self.tables)
+
+    def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        for table in self.tables:
+            yield from table._pieces(names)
+
+
+@dataclass(frozen=True, eq=False)
+class _Frame(PrivateTable):
+    frame: pd.DataFrame
+
+    @property
+    def header(self) -> list[str]:
+        return [str(name) for name in self.frame.columns]
+
+    def count(self) -> int:
+        return len(self.frame)
+
+    def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        frame = self.frame.set_axis(self.header, axis=1)
+        for start in range(0, len(frame), _PIECE):
+            piece = frame.iloc[start : start + _PIECE]
+            yield {name: piece[name] for name in names}
