@@ -81,7 +81,9 @@ def validate(ctx: click.Context, release_path: str, as_json: bool) -> None:
     else:
         for finding in findings:
             click.echo(f"finding: {finding}")
-        click.echo(f"{release_path}: " + (f"{len(findings)} findings" if findings else "every claim that can be checked holds"))
+        click.echo(
+            f"{release_path}: " + (f"{len(findings)} findings" if findings else "every claim that can be checked holds")
+        )
     if findings:
         ctx.exit(3)
 
@@ -95,14 +97,20 @@ def validate(ctx: click.Context, release_path: str, as_json: bool) -> None:
 @click.option("--level", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True))
 @json_option
 def expect(
-    release_path: str, expressions: tuple[str, ...], where: str | None, by: str | None, view: Any, level: float, as_json: bool
+    release_path: str,
+    expressions: tuple[str, ...],
+    where: str | None,
+    by: str | None,
+    view: Any,
+    level: float,
+    as_json: bool,
 ) -> None:
     """Expectations of expressions over the columns, each with its error bar; conditions give probabilities.
 
     \b
     Examples:
       kmeanalyst expect adult.kme "age" "age > 50"
-      kmeanalyst expect adult.kme "`hours-per-week` > 40" --where "sex == 'Female' and age < 30"
+      kmeanalyst expect adult.kme '`hours-per-week` > 40' --where "sex == 'Female' and age < 30"
       kmeanalyst expect adult.kme "age" --by sex
     """
     from kmeanalyst.inference.expectation import conditions_by
@@ -127,7 +135,10 @@ def _estimate_table(estimates: list[Any], level: float) -> str:
         interval = f"{low:.{digits}f} to {high:.{digits}f}"
         rows.append((e.question, f"{e.value:.{digits}f}", f"{e.standard_error:.{digits}f}", interval, *parts))
     widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
-    lines = ["  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]) for row in rows]
+    lines = [
+        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+        for row in rows
+    ]
     notes = dict.fromkeys(f"note: {note}" for e in estimates for note in e.notes)
     return "\n".join([*lines, f"({estimates[0].view} weights)", *notes])
 
@@ -176,12 +187,17 @@ def export(release_path: str, output: str, view: Any, rows: int | None, seed: in
     release = _read(release_path)
     write_export(release, Path(output), view=view, rows=rows, rng=seed)
     if view == "signed" and not release.is_probability:
-        click.echo("note: signed weights; most tools misread negative ones. --view probability or resampled has none.", err=True)
+        click.echo(
+            "note: signed weights; most tools misread negative ones. --view probability or resampled has none.",
+            err=True,
+        )
     click.echo(f"wrote {output}", err=True)
 
 
 @main.command()
-@click.option("--keep", type=click.Path(file_okay=False), help="Keep the files in this folder; by default they are removed.")
+@click.option(
+    "--keep", type=click.Path(file_okay=False), help="Keep the files in this folder; by default they are removed."
+)
 def demo(keep: str | None) -> None:
     """The whole road on data that ships with the package: publish, inspect, ask, test. Under a minute.
 

@@ -7,10 +7,39 @@ from typing import Any
 
 import click
 
-from kmeanalyst.terminal import ClearErrors, json_option, print_json, progress_line
+from kmeanalyst.terminal import json_option, print_json, progress_line
 
 
-@click.group(cls=ClearErrors, context_settings={"help_option_names": ["-h", "--help"]})
+class PublicErrors(click.Group):
+    """Shows the errors that are made of public facts; of any other, only that it happened.
+
+    An unforeseen exception raised while private rows are in hand may carry a private value in its text.
+    """
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (click.exceptions.Exit, click.Abort, click.ClickException):
+            raise
+        except Exception as error:
+            raise click.ClickException(str(error) if isinstance(error, _public_errors()) else _WITHHELD) from None
+
+
+_WITHHELD = (
+    "something failed that should not, and its details are withheld because they may hold private values. Nothing was "
+    "written. Try the same on a public sample from Python, which shows the details, and report those."
+)
+
+
+def _public_errors() -> tuple[type[Exception], ...]:
+    """Errors whose texts name public facts only."""
+    from kmeanalyst.releases.columns import DomainError
+    from release_side.mechanism import PublishError
+
+    return DomainError, PublishError, OSError
+
+
+@click.group(cls=PublicErrors, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="kmeanalyst", prog_name="release-side")
 def main() -> None:
     """Publish a private table as a differentially private release (.kme).
@@ -24,7 +53,9 @@ def main() -> None:
 
 @main.command("draft-domain")
 @click.argument("public_sample", metavar="PUBLIC_SAMPLE")
-@click.option("--output", type=click.Path(dir_okay=False), help="Where to write the domain; standard output by default.")
+@click.option(
+    "--output", type=click.Path(dir_okay=False), help="Where to write the domain; standard output by default."
+)
 def draft_domain_command(public_sample: str, output: str | None) -> None:
     """Draft a domain file (columns, bounds, levels) from a PUBLIC sample, never from the private table.
 
@@ -38,7 +69,9 @@ def draft_domain_command(public_sample: str, output: str | None) -> None:
     from kmeanalyst.releases.tables import read_table
 
     draft = draft_domain(read_table(public_sample))
-    head = "# Drafted from a public sample. Everything in this file becomes public with the release: see each CHECK.\n\n"
+    head = (
+        "# Drafted from a public sample. Everything in this file becomes public with the release: see each CHECK.\n\n"
+    )
     text = head + domain_toml(draft.domain, draft.notes)
     if output is None:
         click.echo(text, nl=False)
@@ -51,17 +84,30 @@ def draft_domain_command(public_sample: str, output: str | None) -> None:
 
 @main.command()
 @click.argument("private", metavar="PRIVATE")
-@click.option("--domain", "domain_path", required=True, type=click.Path(), help="TOML file of public columns and bounds.")
+@click.option(
+    "--domain", "domain_path", required=True, type=click.Path(), help="TOML file of public columns and bounds."
+)
 @click.option("--epsilon", required=True, type=float, help="ε > 0: the bound on the privacy loss.")
 @click.option("--delta", required=True, type=float, help="δ in (0, 1): the chance that the bound fails, e.g. 1e-6.")
 @click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="FILE.kme")
-@click.option("--method", default="random-features", show_default=True, type=click.Choice(["random-features", "subspace"]))
+@click.option(
+    "--method", default="random-features", show_default=True, type=click.Choice(["random-features", "subspace"])
+)
 @click.option("--public-points", type=click.Path(), help="Rows that are already public: points to use or start from.")
 @click.option("--points", type=int, metavar="M", help="How many points the release has.")
 @click.option("--features", type=int, metavar="F", help="How many feature coordinates are measured (even).")
-@click.option("--kernel", metavar="SPEC", help='"table" (default), "gaussian:lengthscale=158.1", "laplacian:lengthscale=2".')
-@click.option("--weights", default="probability", show_default=True, type=click.Choice(["probability", "bounded", "signed", "published"]))
-@click.option("--bound", type=float, metavar="C", help="Largest Σ|w| for bounded (default 1) and signed (default 2) weights.")
+@click.option(
+    "--kernel", metavar="SPEC", help='"table" (default), "gaussian:lengthscale=158.1", "laplacian:lengthscale=2".'
+)
+@click.option(
+    "--weights",
+    default="probability",
+    show_default=True,
+    type=click.Choice(["probability", "bounded", "signed", "published"]),
+)
+@click.option(
+    "--bound", type=float, metavar="C", help="Largest Σ|w| for bounded (default 1) and signed (default 2) weights."
+)
 @json_option
 def publish(private: str, domain_path: str, output: str, as_json: bool, **choices: Any) -> None:
     """Publish PRIVATE (.csv, .csv.gz, .parquet, a directory or a glob) once, with (ε, δ)-differential privacy.
@@ -70,18 +116,20 @@ def publish(private: str, domain_path: str, output: str, as_json: bool, **choice
     Example:
       release-side publish private.csv --domain domain.toml --epsilon 1 --delta 1e-6 --output table.kme
     """
+    from kmeanalyst.releases.domain import read_domain
     from release_side.mechanism import PublishError
-    from release_side.publish import publish as publish_table
+    from release_side.publishing import publish as publish_table
     from release_side.rows import open_private
 
     folder = Path(output).absolute().parent
     if not folder.is_dir():  # before anything is spent
         raise PublishError(f"the folder {folder} does not exist, so {output} could not be written. Make it first.")
-    release = publish_table(private, domain_path, progress=progress_line(), **choices)
-    release.write(output)
-    extra = [name for name in open_private(private).header if name not in release.domain.names]
+    domain = read_domain(domain_path)
+    extra = domain.check_has_columns(open_private(private).header, what="the private table")
     if extra:
-        click.echo(f"note: columns not in the domain were ignored: {', '.join(extra)}", err=True)
+        click.echo(f"note: columns not in the domain are ignored: {', '.join(extra)}", err=True)
+    release = publish_table(private, domain, progress=progress_line(), **choices)
+    release.write(output)
     if as_json:
         assert release.statement is not None
         print_json({"output": output, "fit_distance": release.fit_distance, "statement": release.statement.to_dict()})

@@ -67,9 +67,13 @@ class GaussianNoise:
 def check_budget(epsilon: float, delta: float) -> None:
     """PublishError unless epsilon > 0 and 0 ≤ delta < 1."""
     if not (isinstance(epsilon, int | float | np.number) and 0 < epsilon < np.inf):
-        raise PublishError(f"epsilon must be a positive finite number, got {epsilon!r}: it bounds the loss. Pass e.g. 1.0.")
+        raise PublishError(
+            f"epsilon must be a positive finite number, got {epsilon!r}: it bounds the loss. Pass e.g. 1.0."
+        )
     if not (isinstance(delta, int | float | np.number) and 0 <= delta < 1):
-        raise PublishError(f"delta must be in [0, 1), got {delta!r}: it is the chance that the bound fails. Pass e.g. 1e-6.")
+        raise PublishError(
+            f"delta must be in [0, 1), got {delta!r}: it is the chance that the bound fails. Pass e.g. 1e-6."
+        )
 
 
 def check_room(*, n_rows: int, dimension: int, grid: int) -> None:
@@ -77,6 +81,8 @@ def check_room(*, n_rows: int, dimension: int, grid: int) -> None:
     if n_rows < 1:
         raise PublishError("the table has no rows: nothing can be released. Name a table with at least one row.")
     if n_rows * grid > _LARGEST_SUM:
-        raise PublishError(f"{n_rows} rows are more than exact 64-bit sums can hold ({_LARGEST_SUM // grid}). Release a part.")
+        raise PublishError(
+            f"{n_rows} rows are more than exact 64-bit sums can hold ({_LARGEST_SUM // grid}). Release a part."
+        )
     if dimension > 10**6:
         raise PublishError(f"{dimension} features are more than the rounding argument covers (10^6). Pass fewer.")

@@ -14,7 +14,7 @@ import numpy as np
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import FeatureMap
 from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement
-from release_side.mechanism import GaussianNoise, check_room
+from release_side.mechanism import GaussianNoise, PublishError, check_room
 
 _BLOCK_ENTRIES = 2**20  # of (rows, features) at a time
 
@@ -49,7 +49,7 @@ def private_mean(
         if progress:
             progress("reading rows", min(1.0, seen / n_rows))
     if seen != n_rows:  # the count is public: this says nothing about a row
-        raise ValueError(f"the table has {seen} rows, not the {n_rows} that were announced. Count again.")
+        raise PublishError(f"the table has {seen} rows, not the {n_rows} that were announced. Count again.")
     sensitivity = feature_map.diameter / feature_map.norm_bound * GRID
     noisy_sum, grid_scale = mechanism.add_to(exact_sum, sensitivity=sensitivity)
     return Measurement.from_sum(noisy_sum, grid_scale=grid_scale, n_rows=n_rows, feature_map=feature_map)

@@ -80,7 +80,9 @@ def _kind(path: Path) -> str:
 def _open_file(path: Path) -> PrivateTable:
     kind = _kind(path)
     if not kind:
-        raise PublishError(f"{path} is neither .csv, .csv.gz nor .parquet, so it is not read. Convert it to one of these.")
+        raise PublishError(
+            f"{path} is neither .csv, .csv.gz nor .parquet, so it is not read. Convert it to one of these."
+        )
     return _Csv(path) if kind == "csv" else _Parquet(path)
 
 
@@ -96,7 +98,9 @@ class _Csv(PrivateTable):
         with self._open() as handle:
             first = handle.readline()
         if not first.strip():
-            raise PublishError(f"{self.path} is empty: it has no header line. Name a table whose first line names its columns.")
+            raise PublishError(
+                f"{self.path} is empty: it has no header line. Name a table whose first line names its columns."
+            )
         return _cells(first.removeprefix(b"\xef\xbb\xbf"))
 
     def count(self) -> int:

@@ -68,8 +68,12 @@ def conditions_by(release: Release, column: str, where: str | None = None) -> li
     """One condition for each level of a column, joined with `where`: what a question is asked by."""
     kind = release.domain[column]
     if not isinstance(kind, Categorical):
-        raise ValueError(f"{column} has no levels to group by: it is {kind.kind}. Name a column with levels, or use where.")
-    conditions = [f"`{column}` == '{level}'" if "'" not in level else f'`{column}` == "{level}"' for level in kind.levels]
+        raise ValueError(
+            f"{column} has no levels to group by: it is {kind.kind}. Name a column with levels, or use where."
+        )
+    conditions = [
+        f"`{column}` == '{level}'" if "'" not in level else f'`{column}` == "{level}"' for level in kind.levels
+    ]
     return [condition if where is None else f"({where}) and {condition}" for condition in conditions]
 
 
@@ -97,7 +101,7 @@ def _evaluate(release: Release, question: Question) -> Array:
     if not np.isfinite(values).all():
         raise ValueError(
             f"the question has no finite value at {int((~np.isfinite(values)).sum())} of {len(release)} points (a missing "
-            "cell, a division by zero, a logarithm of zero). Exclude them with where, such as \"not missing(age)\"."
+            'cell, a division by zero, a logarithm of zero). Exclude them with where, such as "not missing(age)".'
         )
     return values
 
@@ -108,9 +112,11 @@ def _frame(release: Release) -> pd.DataFrame:
 
 def _view(release: Release, view: View | None) -> tuple[Array, str, tuple[str, ...]]:
     if view == "resampled":
-        raise ValueError('resampled rows are for other tools: use to_frame("resampled"). Ask view="signed" or "probability".')
+        raise ValueError(
+            'resampled rows are for other tools: use to_frame("resampled"). Ask view="signed" or "probability".'
+        )
     label = view or ("probability" if release.is_probability else "signed")
-    return release.view_weights(label), label, ()  # type: ignore[arg-type]
+    return release.view_weights(label), label, ()
 
 
 def _estimate(
@@ -121,9 +127,15 @@ def _estimate(
     is_condition = bool(np.isin(values, (0.0, 1.0)).all())
     if is_condition and not 0 <= value <= 1:
         feasible = float(release.view_weights("probability") @ values)
-        notes = (*notes, f"{value:.4g} is no probability: signed weights can give one. The probability view gives {feasible:.4g}.")
+        notes = (
+            *notes,
+            f"{value:.4g} is no probability: signed weights can give one. The probability view gives {feasible:.4g}.",
+        )
     if release.measurement is None:
-        notes = (*notes, "no measurement: the privacy noise is unknown, and the sampling part takes the points for rows")
+        notes = (
+            *notes,
+            "no measurement: the privacy noise is unknown, and the sampling part takes the points for rows",
+        )
     return Estimate(
         value=value, standard_error=total, parts=parts, view=view, question=question, notes=notes
     )  # fmt: skip
@@ -164,7 +176,9 @@ def _prepare(release: Release) -> _Prepared:
     spread = float(p @ p)
     penalty = measurement.noise_scale**2 / spread
     factor = cho_factor(kernel + penalty * np.eye(len(p)), lower=True)
-    return _Prepared(support, root, centred, kernel, factor, penalty, spread, measurement.noise_scale, measurement.n_rows)
+    return _Prepared(
+        support, root, centred, kernel, factor, penalty, spread, measurement.noise_scale, measurement.n_rows
+    )
 
 
 def _error_parts(release: Release, values: Array, weights: Array) -> dict[str, float | None]:

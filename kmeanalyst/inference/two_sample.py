@@ -66,7 +66,9 @@ def mmd_squared(
     if estimator == "biased":
         return x.squared_distance(y)
     if estimator not in ("unbiased", "incomplete"):
-        raise ValueError(f'estimator must be "biased", "unbiased" or "incomplete", got {estimator!r}. Name one of these.')
+        raise ValueError(
+            f'estimator must be "biased", "unbiased" or "incomplete", got {estimator!r}. Name one of these.'
+        )
     n, m = len(x.points), len(y.points)
     if min(n, m) < 2 or not (_equal(x.weights) and _equal(y.weights)):
         raise ValueError(
@@ -155,7 +157,9 @@ def mmd_test(
     if not isinstance(a, Release):
         return _permutation_test(a, b, kernel, permutations, rng)
     if kernel is not None:
-        raise ValueError("kernel goes with plain samples: a release is tested in the space it was measured in. Leave it out.")
+        raise ValueError(
+            "kernel goes with plain samples: a release is tested in the space it was measured in. Leave it out."
+        )
     if isinstance(b, Release):
         return _release_against_release(a, b)
     rows, notes = _encoded_sample(a, b)
@@ -304,7 +308,9 @@ def _release_against_release(a: Release, b: Release) -> TestResult:
     """Two measurements of one feature map: both noises in the law, spread from the released points."""
     first, second = a.measurement, b.measurement
     if first is None or second is None:
-        raise ValueError("a release without a measurement cannot be tested against another: its noise is unknown. Use mmd.")
+        raise ValueError(
+            "a release without a measurement cannot be tested against another: its noise is unknown. Use mmd."
+        )
     if not _same_map(first, second):
         raise ValueError(
             "the two releases were measured with different features, and only directions that both see can be "
@@ -372,9 +378,13 @@ def _permutation_test(
 ) -> TestResult:
     """The ordinary test (Gretton et al. 2012): unbiased statistic, p = (b + 1)/(B + 1), all relabellings at once."""
     if isinstance(a, tuple) or isinstance(b, tuple):
-        raise ValueError("weighted points cannot be relabelled by permutation. Wrap them with from_frame and test those.")
+        raise ValueError(
+            "weighted points cannot be relabelled by permutation. Wrap them with from_frame and test those."
+        )
     if permutations < 1:
-        raise ValueError(f"permutations must be at least 1, got {permutations}: the law is made of them. Pass e.g. 999.")
+        raise ValueError(
+            f"permutations must be at least 1, got {permutations}: the law is made of them. Pass e.g. 999."
+        )
     x, y = _embeddings(a, b, kernel)
     n, m = len(x.points), len(y.points)
     if min(n, m) < 2:

@@ -159,7 +159,7 @@ def check_positive(name: str, value: float, why: str, mend: str) -> None:
 def check_kernel(kernel: Any) -> None:
     """Refuse what is not a kernel."""
     if not isinstance(kernel, Kernel):
-        raise ValueError(f"a kernel is needed, got {kernel!r:.80}: there is nothing to build on. Pass e.g. Gaussian(1.0).")
+        raise ValueError(f"a kernel is needed, got {kernel!r:.80}: nothing else will do. Pass e.g. Gaussian(1.0).")
 
 
 @dataclass(frozen=True)
@@ -321,7 +321,7 @@ class OnColumns(Kernel):
                 f"the kernel names its columns, {list(self.on)}, and an array has no names. "
                 "Pass a DataFrame, or build the kernel with column positions."
             )
-        return as_rows(X)[:, list(self.on)]  # type: ignore[arg-type]
+        return as_rows(X)[:, [int(c) for c in self.on]]
 
     def gram(self, X: Array, Y: Array) -> Array:
         return self.kernel.gram(self._pick(X), self._pick(Y))

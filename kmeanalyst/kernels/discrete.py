@@ -61,8 +61,8 @@ class SoftenedProduct(_UnitDiagonal):
             raise ValueError("a softened product needs kernels with k(x, x) = 1 and k ≥ 0, one per column.")
         if not _LEAST_INCLUSION <= self.inclusion <= 1:
             raise ValueError(
-                f"inclusion must be a probability of at least {_LEAST_INCLUSION}, got {self.inclusion!r}: it is the chance "
-                "that a feature looks at a column, and all would be rounding below. Pass e.g. 0.2."
+                f"inclusion must be a probability of at least {_LEAST_INCLUSION}, got {self.inclusion!r}: it is the "
+                "chance that a feature looks at a column, and all would be rounding below. Pass e.g. 0.2."
             )
 
     @property

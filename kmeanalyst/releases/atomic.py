@@ -36,7 +36,8 @@ def _create(temporary: Path) -> None:
     try:
         temporary.open("xb").close()
     except FileNotFoundError:
-        raise FileNotFoundError(f"there is no folder {temporary.parent}: nothing was written. Create it first.") from None
+        folder = temporary.parent
+        raise FileNotFoundError(f"there is no folder {folder}, so nothing was written. Create it first.") from None
 
 
 def _flush(path: Path, flags: int = os.O_RDWR) -> None:

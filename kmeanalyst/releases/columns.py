@@ -83,7 +83,7 @@ def listed(column: str, field: str, values: Any) -> Sequence[Any]:
     """The values of a field that is a list; a single text is not the list of its letters."""
     if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
         raise DomainError(f"column {column}: {field} must be a list, got {values!r:.80}. Write it in brackets.")
-    return values
+    return tuple(values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +150,8 @@ class Column(ABC):
         encoded[bad] = self.default_code
         encoded[missing] = math.nan
         status = np.where(clamped, CLAMPED, KEPT)
-        status[bad & ~missing] = REPLACED
+        status[bad] = REPLACED
+        status[missing] = KEPT
         return encoded[codes], status[codes]
 
     def _encode_numbers(self, values: Array) -> tuple[Array, Array]:
@@ -309,7 +310,7 @@ class _Number(Column):
         natural = self._clamp({"linear": lambda v: v, "log": np.exp, "log1p": np.expm1}[self.scale](encoded))
         if self.scale == "linear":
             return natural
-        for towards in (-np.inf, np.inf):  # exp is rounded: take the neighbour that encodes to the code itself, if one does
+        for towards in (-np.inf, np.inf):  # exp is rounded: take the neighbour that encodes to the code
             near = natural
             for _ in range(4):
                 near = self._clamp(np.nextafter(near, towards))

@@ -87,7 +87,7 @@ class Domain:
         repeated = sorted({name for name in self.names if present.count(name) > 1})
         if repeated:
             raise DomainError(
-                f"{what} has {_quoted(repeated)} more than once: which one is meant cannot be told. Rename or remove one."
+                f"{what} has {_quoted(repeated)} more than once: which is meant cannot be told. Rename or remove one."
             )
         return [str(name) for name in present if name not in self.names]
 
@@ -151,7 +151,7 @@ def read_domain(path: str | Path) -> Domain:
     unknown = sorted(set(parsed) - {"column"})
     if unknown:
         raise DomainError(f"{path} has unknown entries {unknown}: a domain file has [[column]] tables only.")
-    return Domain.from_dict([_plain_dates(table) for table in parsed.get("column", [])])
+    return Domain.from_dict(_plain_dates(parsed.get("column", [])))
 
 
 def _plain_dates(table: Any) -> Any:

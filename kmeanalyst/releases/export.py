@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -118,4 +118,4 @@ def _allowed_names(columns: list[str]) -> dict[str, str]:
     return names
 
 
-__all__: list[Any] = ["export", "netcdf_dataset", "write_netcdf"]
+__all__ = ["export", "netcdf_dataset", "write_netcdf"]

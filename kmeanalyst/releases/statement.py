@@ -66,6 +66,8 @@ class PrivacyStatement:
             raise StatementError(f"delta must be in [0, 1), got {self.delta!r}: it is the chance that the promise fails.")
         if isinstance(self.n_rows, bool) or not isinstance(self.n_rows, int) or self.n_rows < 1:
             raise StatementError(f"n_rows must be a positive whole number, got {self.n_rows!r}.")
+        if isinstance(self.public_points, bool) or not isinstance(self.public_points, int) or self.public_points < 0:
+            raise StatementError(f"public_points must be a whole number of at least 0, got {self.public_points!r}.")
         for name, known in (
             ("neighbouring", ("replace-one",)),
             ("mechanism", ("discrete gaussian",)),

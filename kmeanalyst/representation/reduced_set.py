@@ -200,7 +200,7 @@ def _polish(state: _State, domain: Domain, real: list[int]) -> None:
     width = bounds[:, 1] - bounds[:, 0]
     steps = (state.features.linear[real] * width[:, None]).astype(np.float32)
     weights = state.weights[used]
-    cells = (state.points[np.ix_(used, real)] - bounds[:, 0]) / width
+    cells = (state.points[used][:, real] - bounds[:, 0]) / width
     free = ~np.isnan(cells)
     home, still = np.where(free, cells, 0.0), state.phasors[used]
 

@@ -8,7 +8,7 @@ its batch: a release may then sum rows in any order, in any number of pieces.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from kmeanalyst.kernels.base import Array, Kernel
 

@@ -69,7 +69,8 @@ class RandomFourier(FeatureMap):
             if j not in tables:
                 tables[j] = rng.uniform(0, 2 * np.pi, (1, dimension // 2)) * looks
             elif looks.any():  # levels and numbers in one column: uniform plus anything is uniform
-                tables[j] = np.vstack([tables[j][:-1], tables[j][-1:] + rng.uniform(0, 2 * np.pi, dimension // 2) * looks])
+                tables[j] = tables[j].copy()
+                tables[j][-1] += rng.uniform(0, 2 * np.pi, dimension // 2) * looks
         return cls(kernel, spectrum.linear, tables)
 
     @property

@@ -46,16 +46,21 @@ class Nystroem(FeatureMap):
         object.__setattr__(self, "_inverse", solve_triangular(factor, np.eye(len(points)), lower=True))
 
     @classmethod
-    def fit(cls, kernel: Kernel, points: Array, *, tolerance: float = 1e-10) -> Nystroem:
-        """Keep the points that span the rest: pivots until every k(z, ·) is within √tolerance of the span.
+    def fit(cls, kernel: Kernel, points: Array, *, tolerance: float = 1e-10, in_given_order: bool = False) -> Nystroem:
+        """Keep the points that span the rest: every k(z, ·) is then within √tolerance of the span.
 
-        points      (M, d) encoded; public.
-        tolerance   on the squared distance, relative to the largest k(z, z).
+        points           (M, d) encoded; public.
+        tolerance        on the squared distance, relative to the largest k(z, z).
+        in_given_order   False: the farthest point next (pivoted Cholesky). True: each point in turn, left out if
+                         it is that close to the span of those before it, as the papers' Gram-Schmidt does (their
+                         code with tolerance 1e-5).
         """
         points = as_rows(points)
         K = kernel.gram(points, points)
-        scale = float(np.max(np.diagonal(K), initial=0.0))
-        _, pivots, rank, _ = lapack.dpstrf(K, tol=tolerance * scale, lower=1)
+        tolerance *= float(np.max(np.diagonal(K), initial=0.0))
+        if in_given_order:
+            return cls(kernel, points[_independent_in_order(K, tolerance)])
+        _, pivots, rank, _ = lapack.dpstrf(K, tol=tolerance, lower=1)
         return cls(kernel, points[pivots[:rank] - 1])
 
     @property
@@ -79,6 +84,22 @@ class Nystroem(FeatureMap):
     def function_values(self, coordinates: Array) -> Array:
         """Values at the points of the function with these coordinates: Lβ."""
         return self._factor @ coordinates
+
+
+def _independent_in_order(K: Array, tolerance: float) -> list[int]:
+    """Indices m with squared distance of k(z_m, ·) to the span of those kept before it above tolerance."""
+    kept: list[int] = []
+    coordinates = np.zeros((len(K), len(K)))  # row m: z_m in the orthonormal basis so far
+    squared_distance = np.diagonal(K).copy()
+    for m in range(len(K)):
+        if squared_distance[m] <= tolerance:
+            continue
+        known = coordinates[:, : len(kept)]
+        new = (K[:, m] - known @ known[m]) / np.sqrt(squared_distance[m])
+        coordinates[:, len(kept)] = new
+        squared_distance -= new**2
+        kept.append(m)
+    return kept
 
 
 def exact_product(A: Array, B: Array, *, bound: float) -> Array:

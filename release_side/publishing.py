@@ -12,7 +12,7 @@ import platform
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -37,9 +37,10 @@ METHODS = ("random-features", "subspace")
 _FEATURES = 4000
 _POINTS = 1000
 _MOST_PUBLIC_POINTS = 3000
+_PAPER_TOLERANCE = 1e-5  # on the squared distance to the span, as in the code of Balog et al.
 
 Progress = Callable[[str, float], None]
-Table = str | Path | pd.DataFrame
+Table: TypeAlias = str | Path | pd.DataFrame
 
 
 def publish(
@@ -79,10 +80,11 @@ def publish(
     table = open_private(private)
     domain.check_has_columns(table.header, what="the private table")
     n_rows = table.count()
-    feature_map, start = _feature_map(method, chosen_kernel, domain, public, points, features)
+    as_printed = weights == "published"
+    feature_map, spanning = _feature_map(method, chosen_kernel, domain, public, points, features, as_printed)
     measurement = private_mean(table.encoded(domain), feature_map, mechanism, n_rows=n_rows, progress=progress)
     del table  # from here on, post-processing
-    encoded, n_public = _represent(method, measurement, domain, start, public, points, progress)
+    encoded, n_public = _represent(method, measurement, domain, spanning, public, points, progress)
     frame = domain.decode(encoded)
     encoded = domain.encode(frame)  # weights belong to the points as the file will hold them
     fitted = weights_for(weights, encoded, measurement, bound=bound, n_public=n_public)
@@ -105,12 +107,16 @@ def _check_choices(method: str, weights: str, points: int | None, features: int 
     if weights not in WEIGHT_VIEWS:
         raise PublishError(f"weights must be one of {', '.join(WEIGHT_VIEWS)}, got {weights!r}. Name one of these.")
     if weights == "published" and method != "subspace":
-        raise PublishError('published weights are Algorithm 1\'s: they need method "subspace". Name it, or other weights.')
+        raise PublishError(
+            'published weights are Algorithm 1\'s: they need method "subspace". Name it, or other weights.'
+        )
     if features is not None and method == "subspace":
         raise PublishError("a subspace has as many features as it has points. Pass points, not features.")
     for name, value in (("points", points), ("features", features)):
         if value is not None and (not isinstance(value, int) or value < 2):
-            raise PublishError(f"{name} must be a whole number of at least 2, got {value!r}. Leave it out for the default.")
+            raise PublishError(
+                f"{name} must be a whole number of at least 2, got {value!r}. Leave it out for the default."
+            )
     if features is not None and features % 2:
         raise PublishError(f"features must be even, got {features}: cosine and sine come in pairs. Add one.")
 
@@ -127,13 +133,23 @@ def _public_rows(source: Table | None, domain: Domain) -> Array | None:
 
 
 def _feature_map(
-    method: str, kernel: Kernel, domain: Domain, public: Array | None, points: int | None, features: int | None
+    method: str,
+    kernel: Kernel,
+    domain: Domain,
+    public: Array | None,
+    points: int | None,
+    features: int | None,
+    as_printed: bool,
 ) -> tuple[FeatureMap, Array | None]:
-    """φ, and for a subspace the points it is spanned by; from public facts alone."""
+    """φ, and for a subspace the points it is spanned by; from public facts alone.
+
+    as_printed   the basis the papers' code builds: points in their order, near-dependent ones left out.
+    """
     if method == "subspace":
         rng = public_generator("points", kernel, domain, points or _POINTS)
         spanning = domain.draw(points or _POINTS, rng) if public is None else public[: points or _MOST_PUBLIC_POINTS]
-        return Nystroem.fit(kernel, spanning), spanning
+        basis = {"tolerance": _PAPER_TOLERANCE, "in_given_order": True} if as_printed else {}
+        return Nystroem.fit(kernel, spanning, **basis), spanning  # type: ignore[arg-type]
     dimension = features or _FEATURES
     rng = public_generator("frequencies", kernel, domain, dimension)
     fourier = RandomFourier.draw(
@@ -192,7 +208,11 @@ def _taken_as_public(method: str, n_public: int) -> tuple[str, ...]:
         "the kernel and its lengthscales, chosen from the domain or by the curator",
         "the frequencies, drawn from a public seed" if method == "random-features" else "the points of the subspace",
         "the sizes: number of points and of features",
-        *((f"{n_public} rows given as public points; a person whose row is public gets no protection for it",) if n_public else ()),
+        *(
+            (f"{n_public} rows given as public points; a person whose row is public gets no protection for it",)
+            if n_public
+            else ()
+        ),
     )
 
 

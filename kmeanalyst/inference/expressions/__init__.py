@@ -1,0 +1,121 @@
+"""Room 4, questions as text: small expressions over column names, parsed by hand and never by eval.
+
+The grammar, loosest first; precedence and associativity are Python's:
+
+    or            a or b
+    and           a and b
+    not           not a
+    comparisons   == != < <= > >= in, not in; chained as in 17 <= age < 30
+    sums          a + b, a - b
+    products      a * b, a / b, a % b
+    signs         -a, +a
+    powers        a ** b, from the right
+    parts         numbers, 'texts' or "texts", true, false, columns, `names in backticks`, (a), f(a)
+    functions     abs log log1p exp sqrt floor ceil round min(a, b) max(a, b) where(condition, a, b)
+                  missing(column) year(date column) month(date column)
+
+A quote inside quotes of its own kind is written twice; there are no backslashes. An expression is a number
+or a condition; a condition counts as 0 or 1 in arithmetic, a boolean column does not before it is compared.
+
+A missing cell is neither equal nor unequal to anything: arithmetic on it gives NaN, every comparison with it
+is False (`!=` and `not in` too), and a missing boolean is no true condition. NaN of any origin, log(-1) say,
+behaves the same. `not` is plain negation, so `not age > 50` holds where age is missing and `age <= 50` does
+not; ask for the cells themselves with missing(age).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.inference.expressions import words
+from kmeanalyst.inference.expressions.meaning import Reader
+from kmeanalyst.inference.expressions.syntax import DEEPEST, LONGEST, Node, Parser, reads_as_condition
+from kmeanalyst.inference.expressions.words import ExpressionError
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain import Domain
+
+__all__ = ["DEEPEST", "LONGEST", "Expression", "ExpressionError", "parse"]
+
+
+def parse(text: str) -> Expression:
+    """Read an expression; ExpressionError if the text is none, whatever the text.
+
+    >>> parse("hours * wage > 400 and `marital-status` in ['Widowed', 'Divorced']").columns
+    ('hours', 'wage', 'marital-status')
+    """
+    if not isinstance(text, str):
+        raise ExpressionError(f"an expression must be text, got {type(text).__name__}. Write it in quotes: 'age > 50'.")
+    if len(text) > LONGEST:
+        raise ExpressionError(
+            f"the expression has {len(text)} characters and at most {LONGEST} are read: what is longer is no question "
+            "that a person asked. Shorten it, or pass a function of a DataFrame."
+        )
+    parser = Parser(text)
+    root = parser.whole()
+    return Expression(text, tuple(parser.columns), root)
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A parsed expression: a frozen value, equal to another of the same text.
+
+    text     as it was written.
+    columns  the columns it names, in order of first mention.
+
+    >>> from kmeanalyst.releases.columns import Categorical, Integer
+    >>> domain = Domain((Integer(name="age", lower=0, upper=99), Categorical(name="sex", levels=("F", "M"))))
+    >>> frame = domain.decode(np.array([[41.0, 1.0], [20.0, 0.0], [70.0, 0.0]]))
+    >>> parse("age / 10").evaluate(frame, domain)
+    array([4.1, 2. , 7. ])
+    >>> parse("sex == 'M' or age > 65").evaluate(frame, domain)
+    array([ True, False,  True])
+    """
+
+    text: str
+    columns: tuple[str, ...]
+    _root: Node = field(repr=False, compare=False)
+
+    @property
+    def is_condition(self) -> bool:
+        """Whether it is a condition by its text alone.
+
+        A boolean column by itself is one too, which the text cannot tell: `check(domain)` can.
+        """
+        return reads_as_condition(self._root)
+
+    def check(self, domain: Domain) -> Literal["number", "condition"]:
+        """What `evaluate` gives on this domain; ExpressionError if columns, levels and operations do not fit.
+
+        >>> from kmeanalyst.releases.columns import Integer
+        >>> parse("17 <= age < 30").check(Domain((Integer(name="age", lower=0, upper=99),)))
+        'condition'
+        >>> parse("agee > 50").check(Domain((Integer(name="age", lower=0, upper=99),)))
+        Traceback (most recent call last):
+            ...
+        kmeanalyst.inference.expressions.words.ExpressionError: no column agee: the columns are age. Did you mean age?
+            agee > 50
+            ^^^^
+        """
+        return Reader(self.text, domain).answer(self._root)[0]
+
+    def evaluate(self, frame: pd.DataFrame, domain: Domain) -> Array:
+        """The expression on every row of a frame: (n,) float64 for a number, bool for a condition.
+
+        frame       (n, d) in natural units and levels, as `domain.decode` gives it; further columns do no harm.
+        Returns     a new array. Missing cells and undefined results are NaN, and no comparison with them holds.
+        Edge cases  log(-1) is NaN, 1 / 0 is inf, without a warning; a constant is repeated n times.
+        """
+        kind, run = Reader(self.text, domain).answer(self._root)
+        absent = [name for name in self.columns if name not in frame.columns]
+        if absent:
+            raise ExpressionError(
+                f"the frame lacks {words.names(absent)}, which the expression names: it has {words.names(frame.columns)}. "
+                "Pass a frame with the domain's columns, as domain.decode gives it."
+            )
+        with np.errstate(all="ignore"):
+            values = np.asarray(run(frame), dtype=bool if kind == "condition" else np.float64)
+        return np.array(np.broadcast_to(values, len(frame)))

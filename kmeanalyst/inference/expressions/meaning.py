@@ -1,0 +1,439 @@
+"""Tree × domain → what to compute: every part is checked against the columns before a row is looked at."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.inference.expressions import words
+from kmeanalyst.inference.expressions.syntax import (
+    NUMBER,
+    Arithmetic,
+    Call,
+    Comparison,
+    Constant,
+    Items,
+    Logic,
+    Name,
+    Node,
+    Not,
+    Sign,
+)
+from kmeanalyst.inference.expressions.words import ExpressionError
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date, Ordinal, text_of
+from kmeanalyst.releases.domain import Domain
+
+_Run = Callable[[pd.DataFrame], Any]
+_Convert = Callable[[Any], Any]
+_COMPARE_BY = {
+    "==": np.equal, "!=": np.not_equal,
+    "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
+}  # fmt: skip
+_KINDS = {
+    "number": "a number", "condition": "a condition", "levels": "a column of levels",
+    "date": "a column of days", "text": "a text",
+}  # fmt: skip
+
+
+def _power(base: Array, exponent: Array) -> Array:
+    """base ** exponent, but NaN where either is: numpy's own nan ** 0 and 1 ** nan are 1."""
+    return np.where(np.isnan(base) | np.isnan(exponent), np.nan, np.power(base, exponent))
+
+
+_CALCULATE: dict[str, Callable[..., Array]] = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "%": np.mod, "**": _power,
+    "abs": np.abs, "log": np.log, "log1p": np.log1p, "exp": np.exp, "sqrt": np.sqrt,
+    "floor": np.floor, "ceil": np.ceil, "round": np.rint, "min": np.minimum, "max": np.maximum,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a part stands for on a domain: its kind, and how to compute it.
+
+    Everything computes to float64, NaN for missing: levels to their codes, days to their count since
+    1970-01-01, a text to nothing (NaN) until it meets a column. Conditions alone compute to bool.
+    """
+
+    node: Node
+    kind: Literal["number", "condition", "levels", "date", "text"]
+    run: _Run
+    column: Column | None = None
+
+    @property
+    def is_boolean_column(self) -> bool:
+        return isinstance(self.column, Boolean)
+
+
+class Reader:
+    """Checks a tree against a domain and says how to compute it; every part is looked at once."""
+
+    def __init__(self, text: str, domain: Domain) -> None:
+        self.text = text
+        self.domain = domain
+
+    def error(self, message: str, node: Node) -> ExpressionError:
+        return ExpressionError(message, self.text, node.place.start, node.place.end)
+
+    def part(self, node: Node) -> str:
+        return words.short(self.text[node.place.start : node.place.end])
+
+    def answer(self, root: Node) -> tuple[Literal["number", "condition"], _Run]:
+        meaning = self.meaning(root)
+        if meaning.kind == "condition" or meaning.is_boolean_column:
+            return "condition", self.as_condition(meaning)
+        return "number", self.as_number(meaning)
+
+    # ---- a part, by its form
+
+    def meaning(self, node: Node) -> Meaning:
+        match node:
+            case Constant():
+                return _literal_meaning(node)
+            case Name():
+                return self.column(node)
+            case Call():
+                return self.call(node)
+            case Comparison():
+                return self.comparison(node)
+            case Logic():
+                return self.logic(node)
+            case Not():
+                operand = self.as_condition(self.meaning(node.operand))
+                return Meaning(node, "condition", lambda frame: np.logical_not(operand(frame)))
+            case Sign():
+                inside = self.as_number(self.meaning(node.operand))
+                run = inside if node.sign == "+" else lambda frame: np.negative(inside(frame))
+                return Meaning(node, "number", run)
+            case Arithmetic():
+                return self.arithmetic(node)
+        raise AssertionError(type(node))
+
+    def column(self, node: Name) -> Meaning:
+        if node.name not in self.domain.names:
+            name, there = words.written(node.name), words.names(self.domain.names)
+            raise self.error(f"no column {name}: the columns are {there}. {self.column_mend(node)}", node)
+        column = self.domain[node.name]
+        if isinstance(column, Categorical):
+            return Meaning(node, "levels", lambda frame: _codes(frame[node.name], column), column)
+        if isinstance(column, Date):
+            return Meaning(node, "date", lambda frame: _days(frame[node.name]), column)
+        return Meaning(node, "number", lambda frame: _numbers(frame[node.name]), column)
+
+    def arithmetic(self, node: Arithmetic) -> Meaning:
+        first = self.as_number(self.meaning(node.first))
+        rest = [(_CALCULATE[sign], self.as_number(self.meaning(operand))) for sign, operand in node.rest]
+
+        def run(frame: pd.DataFrame) -> Any:
+            total = first(frame)
+            for calculate, operand in rest:
+                total = calculate(total, operand(frame))
+            return total
+
+        return Meaning(node, "number", run)
+
+    def logic(self, node: Logic) -> Meaning:
+        operands = [self.as_condition(self.meaning(operand)) for operand in node.operands]
+        combine = np.logical_and if node.word == "and" else np.logical_or
+
+        def run(frame: pd.DataFrame) -> Any:
+            total = operands[0](frame)
+            for operand in operands[1:]:
+                total = combine(total, operand(frame))
+            return total
+
+        return Meaning(node, "condition", run)
+
+    def call(self, node: Call) -> Meaning:
+        if node.function == "missing":
+            return self.missing(node)
+        if node.function in ("year", "month"):
+            return self.calendar(node)
+        arguments = [self.meaning(argument) for argument in node.arguments]
+        if node.function == "where":
+            return self.where(node, *arguments)
+        calculate, numbers = _CALCULATE[node.function], [self.as_number(argument) for argument in arguments]
+        return Meaning(node, "number", lambda frame: calculate(*[number(frame) for number in numbers]))
+
+    def missing(self, node: Call) -> Meaning:
+        if not isinstance(node.arguments[0], Name):
+            raise self.error(
+                "missing asks about the cells of a column, and this is none. Write missing(column).", node.arguments[0]
+            )
+        cells = self.column(node.arguments[0]).run
+        return Meaning(node, "condition", lambda frame: np.isnan(cells(frame)))
+
+    def calendar(self, node: Call) -> Meaning:
+        days = self.meaning(node.arguments[0])
+        if days.kind != "date":
+            dates = [words.written(column.name) for column in self.domain.columns if isinstance(column, Date)]
+            mend = f"Write {node.function}({dates[0]})." if dates else "This domain has no date column: leave it out."
+            raise self.error(
+                f"{node.function} takes a date column, and {self.part(days.node)} is {_KINDS[days.kind]}. {mend}",
+                days.node,
+            )
+        if node.function == "year":
+            return Meaning(node, "number", lambda frame: _calendar(days.run(frame), "Y") + 1970)
+        return Meaning(node, "number", lambda frame: _calendar(days.run(frame), "M") % 12 + 1)
+
+    def where(self, node: Call, test: Meaning, then: Meaning, otherwise: Meaning) -> Meaning:
+        condition, branches = self.as_condition(test), (then, otherwise)
+        both_true_or_false = all(b.kind == "condition" or b.is_boolean_column for b in branches)
+        a, b = (self.as_condition(branch) if both_true_or_false else self.as_number(branch) for branch in branches)
+        kind: Literal["number", "condition"] = "condition" if both_true_or_false else "number"
+        return Meaning(node, kind, lambda frame: np.where(condition(frame), a(frame), b(frame)))
+
+    # ---- a part, as what its place needs
+
+    def as_number(self, meaning: Meaning) -> _Run:
+        run = meaning.run
+        if meaning.kind == "condition":
+            return lambda frame: np.asarray(run(frame), dtype=np.float64)
+        if meaning.kind != "number":
+            raise self.misplaced(meaning, "number")
+        return run
+
+    def as_condition(self, meaning: Meaning) -> _Run:
+        run = meaning.run
+        if meaning.is_boolean_column:
+            return lambda frame: np.equal(run(frame), 1.0)
+        if meaning.kind != "condition":
+            raise self.misplaced(meaning, "condition")
+        return run
+
+    def misplaced(self, meaning: Meaning, needed: str) -> ExpressionError:
+        what = f"{self.part(meaning.node)} is {_KINDS[meaning.kind]}, and a {needed} is needed here."
+        return self.error(f"{what} {self.comparing_mend(meaning)}", meaning.node)
+
+    # ---- comparisons: both sides become numbers on one scale
+
+    def comparison(self, node: Comparison) -> Meaning:
+        operands, tests = [self.meaning(node.first)], []
+        for sign, part in node.rest:
+            if isinstance(part, Items):
+                tests.append(self.membership(sign, operands[-1], part))
+            else:
+                operands.append(self.meaning(part))
+                tests.append(self.pair(sign, operands[-2], operands[-1]))
+
+        def run(frame: pd.DataFrame) -> Any:
+            values = [np.asarray(operand.run(frame), dtype=np.float64) for operand in operands]
+            values.append(values[-1])  # a list, always last, brings its own values
+            total: Any = np.True_
+            for place, test in enumerate(tests):
+                total = np.logical_and(total, test(values[place], values[place + 1]))
+            return total
+
+        return Meaning(node, "condition", run)
+
+    def pair(self, sign: str, left: Meaning, right: Meaning) -> Callable[[Array, Array], Array]:
+        compare = _COMPARE_BY[sign]
+        from_left, from_right = self.scales(sign, left, right)
+
+        def test(a: Array, b: Array) -> Array:
+            a, b = from_left(a), from_right(b)
+            return compare(a, b) & ~np.isnan(a) & ~np.isnan(b)
+
+        return test
+
+    def membership(self, sign: str, left: Meaning, values: Items) -> Callable[[Array, Array], Array]:
+        items = [_literal_meaning(item) for item in values.items]
+        among = np.array([self.scales("==", left, item)[1](np.float64(item.run(_NO_ROWS))) for item in items])
+        if sign == "in":
+            return lambda a, _: np.isin(a, among)
+        return lambda a, _: ~np.isin(a, among) & ~np.isnan(a)
+
+    def scales(self, sign: str, left: Meaning, right: Meaning) -> tuple[_Convert, _Convert]:
+        """What takes each side to the scale they share; ExpressionError if they share none."""
+        onto_kinds: list[tuple[str, Callable[[str, Meaning, Meaning], _Convert]]] = [
+            ("levels", self.onto_levels), ("date", self.onto_days),
+            ("text", self.onto_text), ("condition", self.onto_truth),
+        ]  # fmt: skip
+        for kind, onto in onto_kinds:
+            if left.kind == kind:
+                return _unchanged, onto(sign, left, right)
+            if right.kind == kind:
+                return onto(sign, right, left), _unchanged
+        return _unchanged, _unchanged
+
+    def onto_levels(self, sign: str, levels: Meaning, other: Meaning) -> _Convert:
+        column = levels.column
+        assert isinstance(column, Categorical)
+        if sign not in ("==", "!=") and not isinstance(column, Ordinal):
+            raise self.error(
+                f"{words.written(column.name)} is {column.kind}: its levels have no order, so {sign} means nothing. "
+                f"Use ==, != or in, as in {words.example(column)}.", levels.node
+            )  # fmt: skip
+        if isinstance(other.node, Constant):
+            code = self.level_code(column, other.node)
+            return lambda _: np.float64(code)
+        if isinstance(other.column, Categorical):
+            return self.recoding(sign, column, other)
+        if isinstance(column, Boolean) and other.kind == "condition":
+            return _unchanged
+        raise self.error(
+            f"{words.written(column.name)} has levels, and {self.part(other.node)} is {_KINDS[other.kind]}: they share no "
+            f"scale. Compare it with a level: {words.example(column)}.", other.node
+        )  # fmt: skip
+
+    def level_code(self, column: Categorical, literal: Constant) -> float:
+        """The code of the level a literal stands for: as it is written, or as the cell it would be."""
+        readings = [literal.value] if isinstance(literal.value, str) else [self.part(literal), text_of(literal.value)]
+        codes = (column.parse(str(text)) for text in readings)
+        code = next((code for code in codes if code is not None), None)
+        if code is None:
+            raise self.no_level(column, literal, str(readings[0]))
+        return code
+
+    def no_level(self, column: Categorical, literal: Constant, text: str) -> ExpressionError:
+        name, mend = words.written(column.name), "Use one of these."
+        levels = [words.quoted(level) for level in words.nearest(text, column.levels)]
+        if not text:
+            mend = f"For a missing cell write missing({name})."
+        elif isinstance(column, Boolean):
+            levels = ["true", "false"]
+        elif near := words.close(text, column.levels):
+            mend = f"Did you mean {words.quoted(near)}?"
+        there = words.listed(levels)
+        return self.error(f"{name} has no level {self.part(literal)}: its levels are {there}. {mend}", literal)
+
+    def recoding(self, sign: str, column: Categorical, other: Meaning) -> _Convert:
+        """Codes of another column's levels in this one's; a level that this one lacks gets a code of no level."""
+        assert isinstance(other.column, Categorical)
+        theirs, names = other.column.levels, f"{words.written(column.name)} and {words.written(other.column.name)}"
+        mend = f"Compare each with a level: {words.example(column)}."
+        if sign not in ("==", "!=") and (theirs != column.levels or not isinstance(other.column, Ordinal)):
+            raise self.error(f"{names} are not ordered alike, so {sign} between them means nothing. {mend}", other.node)
+        if not set(theirs) & set(column.levels):
+            raise self.error(f"{names} have no level in common, so they are never equal. {mend}", other.node)
+        places = {level: float(code) for code, level in enumerate(column.levels)}
+        table = np.array([*(places.get(level, -1.0) for level in theirs), np.nan])
+        return lambda codes: table[np.where(np.isnan(codes), len(theirs), codes).astype(int)]
+
+    def onto_days(self, sign: str, days: Meaning, other: Meaning) -> _Convert:
+        assert days.column is not None
+        if isinstance(other.node, Constant) and isinstance(other.node.value, str):
+            day = self.day(other.node)
+            return lambda _: np.float64(day)
+        if other.kind == "date":
+            return _unchanged
+        name = words.written(days.column.name)
+        raise self.error(
+            f"{name} holds days, and {self.part(other.node)} is {_KINDS[other.kind]}: they share no scale. Compare it "
+            f"with a day, {words.example(days.column)}, or use year({name}).", other.node
+        )  # fmt: skip
+
+    def day(self, literal: Constant) -> float:
+        text = str(literal.value)
+        try:
+            if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
+                raise ValueError
+            day = datetime.date.fromisoformat(text)
+        except ValueError:
+            raise self.error(
+                f"{self.part(literal)} is no day of the calendar. Write YYYY-MM-DD, as in '2020-01-31'.", literal
+            ) from None
+        return float((day - datetime.date(1970, 1, 1)).days)
+
+    def onto_text(self, sign: str, text: Meaning, other: Meaning) -> NoReturn:
+        raise self.error(
+            f"{self.part(text.node)} is a text, and {self.part(other.node)} is {_KINDS[other.kind]}: a text compares "
+            f"with a column of levels or days only. {self.text_mend(text.node)}", text.node
+        )  # fmt: skip
+
+    def onto_truth(self, sign: str, truth: Meaning, other: Meaning) -> _Convert:
+        if sign not in ("==", "!="):
+            raise self.error(
+                f"{self.part(truth.node)} is a condition, and true and false have no order, so {sign} means nothing. "
+                "Join comparisons by and: 0 < a and a < 1, or 0 < a < 1 without parentheses.", truth.node
+            )  # fmt: skip
+        if other.kind == "condition" or (isinstance(other.node, Constant) and other.node.value in (0.0, 1.0)):
+            return _unchanged
+        raise self.error(
+            f"{self.part(truth.node)} is a condition, and {self.part(other.node)} is a number: a condition equals true "
+            "or false (1 or 0) only. Join comparisons by and, or compare numbers with numbers.", other.node
+        )  # fmt: skip
+
+    # ---- mends
+
+    def column_mend(self, node: Name) -> str:
+        dashed = [
+            n for n in self.domain.names if words.written(n)[0] == "`" and self.text.startswith(n, node.place.start)
+        ]
+        if dashed and self.text[node.place.start] != "`":
+            return f"Did you mean {words.written(max(dashed, key=len))}, in backticks?"
+        owner = next((c for c in self.domain.columns if isinstance(c, Categorical) and node.name in c.levels), None)
+        if owner is not None and not isinstance(owner, Boolean):
+            return f"If you mean the level of {words.written(owner.name)}, put it in quotes: {words.quoted(node.name)}."
+        if node.name.lower() in ("none", "null", "nan", "na", "nat"):
+            return "For a missing cell write missing(column)."
+        near = words.close(node.name, self.domain.names)
+        return f"Did you mean {words.written(near)}?" if near else "Use one of these."
+
+    def comparing_mend(self, meaning: Meaning) -> str:
+        if meaning.kind == "text":
+            return self.text_mend(meaning.node)
+        if meaning.kind == "number":
+            return f"Compare it, as in {self.part(meaning.node)} > 0."
+        assert meaning.column is not None
+        name = words.written(meaning.column.name)
+        if meaning.kind == "date":
+            return f"Compare it with a day, {words.example(meaning.column)}, or use year({name}) or month({name})."
+        return f"Compare it with a level: {words.example(meaning.column)}."
+
+    def text_mend(self, node: Node) -> str:
+        assert isinstance(node, Constant)
+        text = str(node.value)
+        if text in self.domain.names:
+            return f"For the column write {words.written(text)}."
+        return f"Write {text} without quotes." if NUMBER.fullmatch(text) else "Compare a column with it, or remove it."
+
+
+def _literal_meaning(node: Constant) -> Meaning:
+    value = node.value
+    if isinstance(value, str):
+        return Meaning(node, "text", lambda frame: np.nan)
+    return Meaning(node, "condition" if isinstance(value, bool) else "number", lambda frame: value)
+
+
+def _unchanged(values: Any) -> Any:
+    return values
+
+
+# ------------------------------------------------------------------ cells of a decoded frame, as float64 with NaN
+
+_NO_ROWS = pd.DataFrame()
+
+
+def _numbers(cells: pd.Series) -> Array:
+    return cells.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _codes(cells: pd.Series, column: Categorical) -> Array:
+    if isinstance(column, Boolean):
+        return _numbers(cells)
+    levels = list(column.levels)
+    if isinstance(cells.dtype, pd.CategoricalDtype) and list(cells.cat.categories) == levels:
+        codes = cells.cat.codes.to_numpy()
+    else:
+        codes = pd.Index(levels, dtype=object).get_indexer(pd.Index(cells, dtype=object))
+    return np.where(codes < 0, np.nan, codes)
+
+
+def _days(cells: pd.Series) -> Array:
+    days = cells.to_numpy().astype("datetime64[D]")
+    return np.where(np.isnat(days), np.nan, days.astype(np.int64))
+
+
+def _calendar(days: Array, unit: Literal["Y", "M"]) -> Array:
+    """Whole years or months since 1970."""
+    missing = np.isnan(days)
+    dates = np.where(missing, 0, days).astype(np.int64).astype("datetime64[D]")
+    return np.where(missing, np.nan, dates.astype(f"datetime64[{unit}]").astype(np.int64))

@@ -1,0 +1,90 @@
+"""The error of expressions, and the words its messages are made of."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date
+
+WORDS = ("and", "or", "not", "in", "true", "false", "True", "False")
+
+
+class ExpressionError(ValueError):
+    """An expression is not as it must be; the message says what, why and the mend, and points at the place.
+
+    text      the expression.
+    position  where in it the trouble starts, counted in characters from 0.
+    """
+
+    def __init__(self, message: str, text: str = "", position: int = 0, end: int = 0) -> None:
+        super().__init__(message + (pointed(text, position, end) if text else ""))
+        self.text = text
+        self.position = position
+
+
+def shown(text: str) -> str:
+    """Text in which every character takes one place and none can do a terminal harm."""
+    return "".join(c if c.isprintable() else " " if c in "\t\r\n" else "\ufffd" for c in text)
+
+
+def short(text: str, most: int = 60) -> str:
+    return shown(text if len(text) <= most else text[: most - 3] + "...")
+
+
+def pointed(text: str, start: int, end: int) -> str:
+    """The line of the text with the trouble, cut to a width, and carets under it."""
+    line_start = text.rfind("\n", 0, start) + 1
+    line_end = text.find("\n", start) if "\n" in text[start:] else len(text)
+    left, right = max(line_start, start - 50), min(line_end, start + 70)
+    before, after = "..." if left > line_start else "", "..." if right < line_end else ""
+    carets = "^" * max(1, min(end, right) - start)
+    return f"\n    {before}{shown(text[left:right])}{after}\n    {' ' * (len(before) + start - left)}{carets}"
+
+
+def written(name: str) -> str:
+    """A column's name as expressions write it."""
+    plain = name.isidentifier() and name not in WORDS
+    return short(name) if plain else "`" + short(name.replace("`", "``")) + "`"
+
+
+def quoted(text: str) -> str:
+    """A text as expressions write it."""
+    quote = '"' if "'" in text and '"' not in text else "'"
+    return quote + short(text.replace(quote, quote * 2)) + quote
+
+
+def listed(words: Sequence[str], most: int = 12) -> str:
+    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
+
+
+def names(names: Iterable[Any]) -> str:
+    return listed([written(str(name)) for name in names])
+
+
+def nearest(word: str, words: Sequence[str]) -> list[str]:
+    """Words, those most like `word` first."""
+    likeness = difflib.SequenceMatcher(b=word[:100].lower(), autojunk=False)
+
+    def ratio(candidate: str) -> float:
+        likeness.set_seq1(candidate[:100].lower())
+        return likeness.ratio()
+
+    return sorted(words[:1000], key=ratio, reverse=True) + list(words[1000:])
+
+
+def close(word: str, words: Sequence[str]) -> str | None:
+    """The word most like `word`, if it is like it at all."""
+    best = nearest(word, words)[0]
+    return best if difflib.get_close_matches(word[:100].lower(), [best[:100].lower()]) else None
+
+
+def example(column: Column) -> str:
+    """A comparison of the column with one of its values."""
+    name = written(column.name)
+    if isinstance(column, Date):
+        return f"{name} >= '{column.lower}'"
+    if isinstance(column, Boolean):
+        return f"{name} == true"
+    return f"{name} == {quoted(column.levels[0])}" if isinstance(column, Categorical) else f"{name} > 0"

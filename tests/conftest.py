@@ -1,0 +1,137 @@
+"""Small releases, made as `publish` makes them, for tests of everything after the door."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from kmeanalyst.kernels import Gaussian, Kernel
+from kmeanalyst.kernels.features import FeatureMap, Nystroem, RandomFourier
+from kmeanalyst.releases.columns import Boolean, Categorical, Date, Integer, Ordinal, Real
+from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.kernel_choice import table_kernel
+from kmeanalyst.releases.measurement import GRID, Measurement, feature_mean, mean_unit
+from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.statement import PrivacyStatement
+from kmeanalyst.representation.reweight import weights_for
+from release_side.mechanism import GaussianNoise
+from release_side.private_mean import private_mean
+
+N_ROWS = 2000
+
+
+def statement_of(measurement: Measurement, noise: GaussianNoise) -> PrivacyStatement:
+    """The promise of a measurement, as `publish` writes it."""
+    feature_map = measurement.feature_map
+    unit = mean_unit(n_rows=measurement.n_rows, feature_map=feature_map)
+    sensitivity = feature_map.diameter / feature_map.norm_bound * GRID * unit
+    return PrivacyStatement(
+        epsilon=noise.epsilon,
+        delta=noise.delta,
+        neighbouring="replace-one",
+        mechanism=noise.name,
+        sensitivity=sensitivity,
+        noise_scale=measurement.noise_scale,
+        calibration=noise.calibration,
+        rho=0.5 * (sensitivity / measurement.noise_scale) ** 2,
+        n_rows=measurement.n_rows,
+        taken_as_public=("the number of rows", "the domain"),
+        versions={"kmeanalyst": "0.1.0"},
+    )
+
+
+def release_of(
+    rows: np.ndarray,
+    domain: Domain,
+    kernel: Kernel,
+    feature_map: FeatureMap,
+    points: pd.DataFrame,
+    *,
+    method: str,
+    view: str,
+) -> Release:
+    """Measure the encoded rows and fit weights of a view on the points."""
+    noise = GaussianNoise(1.0, 1e-6)
+    measurement = private_mean([rows], feature_map, noise, n_rows=len(rows))
+    encoded = domain.encode(points)
+    weights = weights_for(view, encoded, measurement)
+    return Release(
+        points=points,
+        weights=weights,
+        measurement=measurement,
+        kernel=kernel,
+        domain=domain,
+        statement=statement_of(measurement, noise),
+        method=method,
+        weight_view=view,
+        fit_distance=float(np.linalg.norm(feature_mean(feature_map, encoded, weights) - measurement.vector)),
+    )
+
+
+@pytest.fixture(scope="session")
+def mixed_domain() -> Domain:
+    """One column of every kind, with and without missing values."""
+    return Domain(
+        (
+            Integer(name="age", lower=17, upper=90, edges=(30, 50)),
+            Integer(name="children", lower=0, upper=12, missing=True),
+            Real(name="income", lower=1.0, upper=1e6, scale="log"),
+            Real(name="capital.gain", lower=0.0, upper=99999.0, scale="log1p", atoms=(0,), missing=True),
+            Categorical(name="city", levels=("Zürich", "St. Gallen", "東京", '"quoted, text"')),
+            Ordinal(name="school", levels=("none", "some", "degree"), missing=True),
+            Boolean(name="married"),
+            Boolean(name="insured", missing=True),
+            Date(name="joined", lower="1950-01-01", upper="2024-12-31"),
+            Date(name="left", lower="1950-01-01", upper="2024-12-31", missing=True),
+        )
+    )
+
+
+@pytest.fixture(scope="session")
+def numeric_release() -> Release:
+    """Algorithm 1: two real columns, a subspace of 40 points, the published weights."""
+    domain = Domain((Real(name="x", lower=-4.0, upper=4.0), Real(name="y", lower=-4.0, upper=4.0)))
+    rng = np.random.default_rng(5)
+    rows = np.clip(rng.normal([1.0, -0.5], [1.0, 0.5], (N_ROWS, 2)), -4, 4)
+    kernel = Gaussian(1.0)
+    spanning = domain.draw(40, rng)
+    feature_map = Nystroem.fit(kernel, spanning)
+    points = domain.decode(spanning)
+    return release_of(rows, domain, kernel, feature_map, points, method="subspace", view="published")
+
+
+@pytest.fixture(scope="session")
+def mixed_release(mixed_domain: Domain) -> Release:
+    """Algorithm 2's measurement: every column kind, 200 random features, 60 points with probability weights."""
+    rng = np.random.default_rng(7)
+    kernel = table_kernel(mixed_domain)
+    feature_map = RandomFourier.draw(
+        kernel, n_columns=len(mixed_domain), dimension=200, missing_columns=mixed_domain.missing_columns, rng=1
+    )
+    points = mixed_domain.decode(mixed_domain.draw(60, rng))
+    rows = mixed_domain.draw(N_ROWS, rng)
+    return release_of(rows, mixed_domain, kernel, feature_map, points, method="random-features", view="probability")
+
+
+@pytest.fixture(scope="session")
+def levels_release(mixed_domain: Domain) -> Release:
+    """A subspace over levels and missing cells: basis points that hold codes and NaN."""
+    domain = Domain(tuple(mixed_domain[name] for name in ("city", "school", "capital.gain")))
+    rng = np.random.default_rng(11)
+    kernel = table_kernel(domain)
+    points = domain.decode(domain.draw(30, rng))
+    feature_map = Nystroem.fit(kernel, domain.encode(points))
+    rows = domain.draw(N_ROWS, rng)
+    return release_of(rows, domain, kernel, feature_map, points, method="subspace", view="probability")
+
+
+@pytest.fixture(scope="session")
+def foreign_release(mixed_domain: Domain) -> Release:
+    """Signed weighted points from elsewhere: no measurement, no statement."""
+    rng = np.random.default_rng(3)
+    points = mixed_domain.decode(mixed_domain.draw(25, rng))
+    return Release(
+        points=points, weights=rng.normal(size=25), measurement=None, kernel=table_kernel(mixed_domain),
+        domain=mixed_domain, statement=None,
+    )  # fmt: skip

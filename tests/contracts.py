@@ -1,0 +1,122 @@
+"""The contract lists: one line per kernel, feature map and column kind. Adding a member adds a line here.
+
+Tests parametrize over these lists, so a new member meets every promise of its kind at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import settings
+
+from kmeanalyst.kernels import (
+    Gaussian,
+    Indicator,
+    Kernel,
+    Laplacian,
+    MultiScale,
+    OnColumns,
+    Product,
+    Scaled,
+    SoftenedProduct,
+    Sum,
+)
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features import FeatureMap, Nystroem, RandomFourier
+from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date, Integer, Ordinal, Real
+
+settings.register_profile("specification", max_examples=50, deadline=None, derandomize=True, database=None)
+settings.load_profile("specification")
+
+
+@dataclass(frozen=True)
+class KernelCase:
+    """A kernel and the rows it is meant for: 0 for a column of numbers, else how many levels it has."""
+
+    name: str
+    kernel: Kernel
+    columns: tuple[int, ...]
+
+    def rows(self, rng: np.random.Generator, n: int, *, missing: float = 0.2) -> Array:
+        """n encoded rows; each cell is missing with the given probability."""
+        parts = [rng.integers(0, levels, n) if levels else rng.normal(0, 2, n) for levels in self.columns]
+        rows = np.column_stack(parts).astype(float)
+        rows[rng.random(rows.shape) < missing] = np.nan
+        return rows
+
+    @property
+    def number_columns(self) -> list[int]:
+        """Positions of the columns of numbers."""
+        return [j for j, levels in enumerate(self.columns) if not levels]
+
+
+KERNELS = [
+    KernelCase("gaussian", Gaussian(1.5), (0, 0, 0)),
+    KernelCase("laplacian", Laplacian(3.0), (0, 0)),
+    KernelCase("multi-scale", MultiScale((0.5, 1.0, 4.0)), (0, 0)),
+    KernelCase("indicator", Indicator(3), (3, 3)),
+    KernelCase(
+        "softened-product", SoftenedProduct((MultiScale((1.0, 3.0)), Indicator(4), Gaussian(2.0)), 0.4), (0, 4, 0)
+    ),
+    KernelCase("sum", Sum((Gaussian(1.0), Laplacian(5.0))), (0, 0)),
+    KernelCase("product", Product((OnColumns(Gaussian(2.0), (1,)), OnColumns(Indicator(3), (0,)))), (3, 0)),
+    KernelCase("scaled", Scaled(2.5, Gaussian(2.0)), (0, 0)),
+    KernelCase("on-columns", OnColumns(MultiScale((1.0, 2.0)), (2, 0)), (0, 5, 0)),
+    KernelCase(
+        "sum of products", 0.5 * OnColumns(Gaussian(1.0), (0,)) * OnColumns(Indicator(3), (1,)) + Gaussian(3.0), (0, 3)
+    ),
+]
+
+
+@dataclass(frozen=True)
+class FeatureCase:
+    """A way to build a feature map for a kernel."""
+
+    family: str
+    case: KernelCase
+    make: Callable[[KernelCase, int, np.random.Generator], FeatureMap]
+
+    def build(self, size: int, seed: int = 0) -> FeatureMap:
+        """A map of about `size` coordinates."""
+        return self.make(self.case, size, np.random.default_rng(seed))
+
+    @property
+    def name(self) -> str:
+        return f"{self.family}, {self.case.name}"
+
+
+def _random_fourier(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
+    columns = range(len(case.columns))
+    return RandomFourier.draw(
+        case.kernel, n_columns=len(columns), dimension=2 * max(1, size // 2), missing_columns=columns, rng=rng
+    )
+
+
+def _nystroem(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
+    return Nystroem.fit(case.kernel, case.rows(rng, size), tolerance=1e-6)
+
+
+FAMILIES = {"random-fourier": _random_fourier, "nystroem": _nystroem}
+FEATURE_MAPS = [FeatureCase(family, case, make) for family, make in FAMILIES.items() for case in KERNELS]
+
+COLUMNS: list[Column] = [
+    Real(name="real", lower=-2.5, upper=1e3),
+    Real(name="real log", lower=1e-3, upper=1e6, scale="log", missing=True),
+    Real(name="real log1p", lower=0, upper=1e6, scale="log1p", edges=(10, 100.5), atoms=(0,)),
+    Integer(name="integer", lower=-17, upper=90, default=30),
+    Integer(name="integer log1p", lower=0, upper=10**6, scale="log1p", missing=True),
+    Categorical(name="categorical", levels=("<=50K", ">50K", "13", 'naïve "quoted"\\', "😀")),
+    Categorical(name="categorical missing", levels=("a", "NA"), missing=True, default="NA"),
+    Ordinal(name="ordinal", levels=("low", "middle", "high", "1"), missing=True),
+    Boolean(name="boolean"),
+    Boolean(name="boolean missing", missing=True),
+    Date(name="date", lower="1999-12-31", upper="2031-02-28", edges=("2010-01-01",)),
+    Date(name="date missing", lower="1900-01-01", upper="2100-01-01", missing=True),
+]
+
+
+def named(cases: list) -> dict:
+    """Arguments for pytest.mark.parametrize: the cases, called by their names."""
+    return {"argvalues": cases, "ids": [case.name.replace(" ", "-") for case in cases]}

@@ -1,0 +1,346 @@
+"""Room 1: every kernel keeps the promises that the privacy proof and the embeddings rest on."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from contracts import KERNELS, KernelCase, named
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kmeanalyst
+from kmeanalyst import kernels
+from kmeanalyst.kernels import (
+    Gaussian,
+    Indicator,
+    KernelMean,
+    Laplacian,
+    MultiScale,
+    OnColumns,
+    Product,
+    Scaled,
+    SoftenedProduct,
+    Sum,
+    embedding,
+    kernel_from_dict,
+    median_lengthscale,
+)
+
+every_kernel = pytest.mark.parametrize("case", **named(KERNELS))
+
+
+def test_each_registered_kernel_is_in_the_contract_list():
+    assert {case.kernel.name for case in KERNELS} == set(kernels.KERNELS)
+
+
+# ---------------------------------------------------------------- values worked by hand
+
+
+def test_the_kernels_have_their_textbook_values():
+    """x = (0, 0), y = (3, 4): ‖x − y‖₂ = 5, ‖x − y‖₁ = 7."""
+    x, y = np.array([[0.0, 0.0]]), np.array([[3.0, 4.0]])
+    assert Gaussian(5.0).gram(x, y).item() == pytest.approx(np.exp(-0.5), rel=1e-15)
+    assert Laplacian(7.0).gram(x, y).item() == pytest.approx(np.exp(-1), rel=1e-15)
+    assert MultiScale((5.0, 2.5)).gram(x, y).item() == pytest.approx((np.exp(-0.5) + np.exp(-2)) / 2, rel=1e-15)
+    assert Indicator(5).gram(x, y).item() == 0
+    assert Indicator(5).gram(y, y).item() == 1
+
+
+def test_the_softened_product_is_the_mean_over_non_empty_subsets_of_columns():
+    """Two columns, p = 1/2: the subsets {1}, {2}, {1, 2} have one third each."""
+    x, y = np.array([[0.0, 1.0]]), np.array([[2.0, 1.0]])
+    a, b = np.exp(-2.0), 1.0  # the columns' own kernels
+    kernel = SoftenedProduct((Gaussian(1.0), Indicator(2)), 0.5)
+    assert kernel.gram(x, y).item() == pytest.approx((a + b + a * b) / 3, rel=1e-14)
+
+
+def test_compositions_add_multiply_and_scale_the_gram_matrices():
+    case = KERNELS[0]
+    X = case.rows(np.random.default_rng(0), 9)
+    k, l = Gaussian(1.0), Laplacian(2.0)  # noqa: E741
+    np.testing.assert_array_equal((k + l).gram(X, X), k.gram(X, X) + l.gram(X, X))
+    np.testing.assert_array_equal((k * l).gram(X, X), k.gram(X, X) * l.gram(X, X))
+    np.testing.assert_array_equal((3 * k).gram(X, X), 3.0 * k.gram(X, X))
+    assert 3 * k == k * 3 == Scaled(3.0, k)
+
+
+def test_a_kernel_on_columns_sees_those_columns_only_by_place_or_by_name():
+    X = np.random.default_rng(0).normal(size=(6, 3))
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    expected = Gaussian(1.0).gram(X[:, [2, 0]], X[:, [2, 0]])
+    np.testing.assert_array_equal(OnColumns(Gaussian(1.0), (2, 0)).gram(X, X), expected)
+    np.testing.assert_array_equal(OnColumns(Gaussian(1.0), ("c", "a")).gram(frame, frame), expected)
+    assert OnColumns(Gaussian(1.0), ("c", "a")).columns == ("c", "a")
+    assert (OnColumns(Gaussian(1.0), (2, 0)) * OnColumns(Gaussian(1.0), (0, 1))).columns == (2, 0, 1)
+    assert (OnColumns(Gaussian(1.0), (2, 0)) + Gaussian(1.0)).columns is None
+
+
+# ---------------------------------------------------------------- promises of every kernel
+
+
+@every_kernel
+def test_the_gram_matrix_is_symmetric_to_the_last_bit(case: KernelCase):
+    rng = np.random.default_rng(1)
+    X, Y = case.rows(rng, 40), case.rows(rng, 25)
+    np.testing.assert_array_equal(case.kernel.gram(X, X), case.kernel.gram(X, X).T)
+    np.testing.assert_array_equal(case.kernel.gram(X, Y), case.kernel.gram(Y, X).T)
+
+
+@every_kernel
+@pytest.mark.parametrize("missing", [0.0, 0.3, 0.9])
+def test_the_gram_matrix_is_positive_semi_definite(case: KernelCase, missing: float):
+    X = case.rows(np.random.default_rng(2), 80, missing=missing)
+    assert np.linalg.eigvalsh(case.kernel.gram(X, X)).min() >= -1e-9 * len(X)
+
+
+@every_kernel
+def test_diagonal_and_bound_agree_with_the_gram_matrix(case: KernelCase):
+    X = case.rows(np.random.default_rng(3), 50)
+    diagonal = case.kernel.diagonal(X)
+    np.testing.assert_allclose(diagonal, np.diagonal(case.kernel.gram(X, X)), rtol=1e-14)
+    np.testing.assert_allclose(diagonal, case.kernel.bound**2, rtol=1e-14)  # all kernels here have k(x, x) constant
+    assert np.abs(case.kernel.gram(X, X)).max() <= case.kernel.bound**2 * (1 + 1e-14)
+
+
+@every_kernel
+def test_a_kernel_that_claims_to_be_nonnegative_is(case: KernelCase):
+    X = case.rows(np.random.default_rng(4), 60)
+    assert case.kernel.nonnegative
+    assert case.kernel.gram(X, 100 * X).min() >= -1e-16  # the softened product subtracts its constant
+
+
+@every_kernel
+def test_rows_missing_in_different_places_are_less_alike_than_in_the_same(case: KernelCase):
+    x = case.rows(np.random.default_rng(5), 1, missing=0.0)
+    for j in range(len(case.columns)):
+        y = x.copy()
+        y[0, j] = np.nan
+        looks = case.kernel.columns is None or j in case.kernel.columns
+        same = case.kernel.bound**2
+        assert case.kernel.gram(y, y).item() == pytest.approx(same, rel=1e-14)
+        assert (case.kernel.gram(x, y).item() < same * (1 - 1e-3)) == looks
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(1.0), Laplacian(1.0), MultiScale((1.0, 2.0))])
+@given(a=st.floats(-5, 5), b=st.floats(-5, 5))
+def test_missing_is_a_value_of_its_own(kernel, a, b):
+    one, other = np.array([[a, np.nan]]), np.array([[b, np.nan]])
+    assert kernel.gram(one, other).item() == kernel.gram([[a]], [[b]]).item()
+    assert kernel.gram(one, [[a, b]]).item() == 0
+    assert kernel.gram(one, [[np.nan, b]]).item() == 0
+
+
+def test_a_missing_level_agrees_with_a_missing_level_only():
+    X = np.array([[0.0], [2.0], [np.nan]])
+    np.testing.assert_array_equal(Indicator(3).gram(X, X), np.eye(3))
+
+
+@every_kernel
+def test_a_kernel_read_back_from_its_header_is_the_kernel_written(case: KernelCase):
+    back = kernel_from_dict(json.loads(json.dumps(case.kernel.to_dict())))
+    X = case.rows(np.random.default_rng(6), 10)
+    assert back == case.kernel
+    np.testing.assert_array_equal(back.gram(X, X), case.kernel.gram(X, X))
+
+
+# ---------------------------------------------------------------- embeddings
+
+
+@every_kernel
+@pytest.mark.parametrize("block", [1, 7, 10_000])
+def test_sums_in_blocks_equal_the_dense_formula(case: KernelCase, block: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(embedding, "_BLOCK_ENTRIES", block)
+    rng = np.random.default_rng(7)
+    X, Y, u, v = case.rows(rng, 13), case.rows(rng, 9), rng.normal(size=13), rng.normal(size=9)
+    a, b = KernelMean(case.kernel, X, u), KernelMean(case.kernel, Y, v)
+    K, L, C = case.kernel.gram(X, X), case.kernel.gram(Y, Y), case.kernel.gram(X, Y)
+    close = {"rel": 1e-12, "abs": 1e-12}
+    assert a.inner(b) == pytest.approx(u @ C @ v, **close)
+    assert a.squared_norm() == pytest.approx(u @ K @ u, **close)
+    assert a.squared_distance(b) == pytest.approx(u @ K @ u - 2 * u @ C @ v + v @ L @ v, **close)
+    assert a.distance(b) ** 2 == pytest.approx(a.squared_distance(b), **close)
+    np.testing.assert_allclose(a.evaluate(Y), C.T @ u, rtol=1e-12, atol=1e-12)
+
+
+def test_an_embedding_without_weights_has_equal_ones_and_no_distance_to_itself():
+    mean = KernelMean(Gaussian(1.0), [[0.0], [1.0], [5.0]])
+    np.testing.assert_array_equal(mean.weights, np.full(3, 1 / 3))
+    assert mean.distance(mean) == 0
+    assert KernelMean(Gaussian(1.0), [[0.1]]).evaluate(np.zeros((0, 1))).shape == (0,)
+
+
+# Golden values, copied from mmd_golden.json of the project's anchors:
+# - shogun, tests/unit/statistical_testing/QuadraticTimeMMD_unittest.cc, kernel exp(−‖x − y‖²/8), statistic 4 · MMD²;
+# - coreax, tests/unit/test_metrics.py, derived by hand there, kernel exp(−‖x − y‖²/2).
+SHOGUN_X, SHOGUN_Y = np.arange(24.0).reshape(8, 3) / 23, np.arange(24.0, 48.0).reshape(8, 3) / 47
+SHOGUN_BIASED, SHOGUN_UNBIASED, SHOGUN_INCOMPLETE = 0.17882546486779649, 0.13440094336133723, 0.16743977201175841
+COREAX_X, COREAX_Y = np.array([[0.0, 0], [1, 1], [2, 2]]), np.array([[0.0, 0], [1, 1]])
+COREAX_EQUAL = np.sqrt((3 - np.exp(-1) - 2 * np.exp(-4)) / 18)
+COREAX_WEIGHTED = np.sqrt(2 / 3 - 2 / 9 * np.exp(-1) - 4 / 9 * np.exp(-4))
+
+
+def test_the_biased_mmd_agrees_with_shogun():
+    a, b = (KernelMean(Gaussian(2.0), rows) for rows in (SHOGUN_X, SHOGUN_Y))
+    assert 4 * a.squared_distance(b) == pytest.approx(SHOGUN_BIASED, abs=1e-10)
+
+
+def test_the_unbiased_mmd_agrees_with_shogun():
+    """Without the diagonals: ‖a‖² becomes (64‖a‖² − 8)/56; the incomplete form drops the paired cross terms too."""
+    a, b = (KernelMean(Gaussian(2.0), rows) for rows in (SHOGUN_X, SHOGUN_Y))
+    within = sum((64 * mean.squared_norm() - 8) / 56 for mean in (a, b))
+    paired = np.trace(Gaussian(2.0).gram(SHOGUN_X, SHOGUN_Y))
+    assert 4 * (within - 2 * a.inner(b)) == pytest.approx(SHOGUN_UNBIASED, abs=1e-10)
+    assert 4 * (within - 2 * (64 * a.inner(b) - paired) / 56) == pytest.approx(SHOGUN_INCOMPLETE, abs=1e-10)
+
+
+def test_the_mmd_agrees_with_the_closed_form_of_coreax():
+    a, b = KernelMean(Gaussian(1.0), COREAX_X), KernelMean(Gaussian(1.0), COREAX_Y)
+    one = KernelMean(Gaussian(1.0), COREAX_Y, [1.0, 0.0])
+    assert a.distance(b) == pytest.approx(0.3797286517, abs=1e-10)
+    assert a.distance(b) == pytest.approx(COREAX_EQUAL, rel=1e-14)
+    assert a.distance(one) == pytest.approx(0.7594573035, abs=1e-10)
+    assert a.distance(one) == pytest.approx(COREAX_WEIGHTED, rel=1e-14)
+
+
+@pytest.mark.skipif(not hasattr(kmeanalyst, "mmd"), reason="kmeanalyst.mmd is not there yet")
+def test_the_public_mmd_has_the_golden_values():
+    kernel = Gaussian(1.0)
+    assert kmeanalyst.mmd(COREAX_X, COREAX_Y, kernel=kernel) == pytest.approx(COREAX_EQUAL, abs=1e-10)
+    weighted = (COREAX_Y, np.array([1.0, 0.0]))
+    assert kmeanalyst.mmd(COREAX_X, weighted, kernel=kernel) == pytest.approx(COREAX_WEIGHTED, abs=1e-10)
+    biased = kmeanalyst.mmd(SHOGUN_X, SHOGUN_Y, kernel=Gaussian(2.0))
+    assert 4 * biased**2 == pytest.approx(SHOGUN_BIASED, abs=1e-10)
+
+
+def test_the_median_lengthscale_is_the_median_of_the_positive_distances():
+    """Points 0, 1, 3, 3: distances 1, 2, 2, 3, 3 and one zero, which is left out."""
+    assert median_lengthscale([0.0, 1.0, 3.0, 3.0]) == 2.0
+    many = np.random.default_rng(0).normal(size=(3000, 1))
+    assert median_lengthscale(many) == pytest.approx(0.954, abs=0.1)  # median |N(0, 2)|
+
+
+# ---------------------------------------------------------------- every check, tripped
+
+
+NOT_POSITIVE = [0, -0.3, np.nan, np.inf, "1", None, True, 1e-200, 1e200, 10**400]
+
+
+@pytest.mark.parametrize("value", NOT_POSITIVE)
+@pytest.mark.parametrize("make", [Gaussian, Laplacian, lambda v: MultiScale((1.0, v))])
+def test_a_lengthscale_must_be_positive(make, value):
+    with pytest.raises(
+        ValueError, match=r"lengthscale must be a positive finite number.*not a kernel.*Pass a positive number"
+    ):
+        make(value)
+
+
+@pytest.mark.parametrize("value", NOT_POSITIVE)
+def test_a_factor_must_be_positive(value):
+    with pytest.raises(
+        ValueError, match=r"factor must be a positive finite number.*kernel only for c > 0.*Pass a positive"
+    ):
+        Scaled(value, Gaussian(1.0))
+
+
+TRIPPED = [
+    (lambda: MultiScale(()), r"lengthscales must name at least one.*Pass a tuple"),
+    (lambda: Indicator(0), r"levels must be a positive whole number, got 0: codes run from 0"),
+    (lambda: Indicator(2.0), r"levels must be a positive whole number, got 2\.0"),
+    (lambda: Indicator(True), r"levels must be a positive whole number, got True"),
+    (lambda: Sum(()), r"a sum needs at least one kernel, got \(\)\. Pass kernels"),
+    (lambda: Product((Gaussian(1.0), 3)), r"a product needs at least one kernel.*Pass kernels"),
+    (lambda: Scaled(1.0, "gaussian"), r"a kernel is needed, got 'gaussian'.*Pass e\.g\. Gaussian"),
+    (lambda: OnColumns(3, (0,)), r"a kernel is needed, got 3.*Pass e\.g\. Gaussian"),
+    (lambda: OnColumns(Gaussian(1.0), ()), r"distinct.*at least one, got \(\).*Name each column once"),
+    (lambda: OnColumns(Gaussian(1.0), (0, 0)), r"distinct.*count twice.*Name each column once"),
+    (lambda: OnColumns(Gaussian(1.0), (0, -1)), r"positions from 0.*Name each column once"),
+    (lambda: OnColumns(Gaussian(1.0), "ab"), r"distinct names or positions.*'ab'"),
+    (lambda: SoftenedProduct((), 0.5), r"needs kernels with k\(x, x\) = 1 and k ≥ 0, one per column"),
+    (lambda: SoftenedProduct((2 * Gaussian(1.0),), 0.5), r"needs kernels with k\(x, x\) = 1"),
+    (lambda: SoftenedProduct((1,), 0.5), r"a kernel is needed, got 1"),
+    (lambda: SoftenedProduct((Gaussian(1.0),), 0.0), r"inclusion must be a probability.*got 0\.0.*chance.*Pass"),
+    (lambda: SoftenedProduct((Gaussian(1.0),), 1e-12), r"inclusion must be a probability.*rounding below"),
+    (lambda: SoftenedProduct((Gaussian(1.0),), np.nan), r"inclusion must be a probability.*got nan"),
+    (lambda: SoftenedProduct((Gaussian(1.0),), 1.1), r"inclusion must be a probability.*got 1\.1"),
+    (lambda: KernelMean(Gaussian(1.0), np.zeros((0, 2))), r"needs at least one point, got none\. Pass points"),
+    (lambda: KernelMean(Gaussian(1.0), [[0], [1]], [1.0]), r"one entry per point, got shape \(1,\) for 2 p.*Pass one"),
+    (lambda: KernelMean(Gaussian(1.0), [[0], [1]], [1.0, np.nan]), r"weights must be finite.*no embedding.*Remove"),
+    (lambda: median_lengthscale([[1.0], [1.0]]), r"all alike.*no lengthscale\. Pass lengthscale yourself"),
+    (lambda: Gaussian(1.0).gram([["a"]], [[1.0]]), r"rows must be numbers.*works on encoded rows.*Encode them first"),
+    (lambda: Gaussian(1.0).gram(np.zeros((1, 1, 1)), [[1.0]]), r"rows must be a table.*\(1, 1, 1\)\. Reshape"),
+    (lambda: Gaussian(1.0).gram([[1.0, 2.0]], [[1.0]]), r"same columns, got 2 and 1.*Select the same columns"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("attempt", "message"), TRIPPED)
+def test_a_wrong_value_is_refused_with_what_why_and_mend(attempt, message):
+    with pytest.raises(ValueError, match=message):
+        attempt()
+
+
+def test_embeddings_of_different_kernels_have_no_inner_product():
+    with pytest.raises(ValueError, match=r"different spaces have no inner product.*Build both with one kernel"):
+        KernelMean(Gaussian(1.0), [[0.0]]).inner(KernelMean(Gaussian(2.0), [[0.0]]))
+
+
+def test_columns_by_name_need_a_table_that_has_them():
+    kernel = OnColumns(Gaussian(1.0), ("a",))
+    with pytest.raises(ValueError, match=r"names its columns, \['a'\], and an array has no names\. Pass a DataFrame"):
+        kernel.gram([[1.0]], [[1.0]])
+    with pytest.raises(ValueError, match=r"looks at columns \['a'\], which the table lacks\. It has \['b'\]"):
+        kernel.gram(pd.DataFrame({"b": [1.0]}), pd.DataFrame({"b": [1.0]}))
+
+
+def test_the_softened_product_refuses_rows_of_another_width():
+    kernel = SoftenedProduct((Gaussian(1.0), Gaussian(1.0)), 0.5)
+    for ask in (lambda: kernel.gram([[1.0]], [[1.0]]), lambda: kernel.diagonal([[1.0]])):
+        with pytest.raises(ValueError, match=r"each of 2 columns, the rows have 1.*Encode the rows with the domain"):
+            ask()
+    with pytest.raises(ValueError, match=r"has 2 columns, not 3"):
+        kernel.draw_spectrum(np.random.default_rng(0), 3, 4)
+
+
+def test_a_kernel_without_a_spectrum_says_so():
+    class Linear(Gaussian):
+        name = "linear"
+        draw_spectrum = kernels.Kernel.draw_spectrum
+
+    with pytest.raises(
+        ValueError, match=r"linear has no random Fourier features.*not a shift-invariant.*Use the method 'subspace'"
+    ):
+        Linear(1.0).draw_spectrum(np.random.default_rng(0), 1, 2)
+
+
+GAUSSIAN = {"name": "gaussian", "lengthscale": 1.0}
+HOSTILE_HEADERS = [
+    None, [], "gaussian", 3, {}, {"name": "polynomial"}, {"name": []}, {"name": {}}, {"name": None},
+    {"name": "gaussian"}, {"name": "gaussian", "lengthscale": "1"}, {"name": "gaussian", "lengthscale": [1]},
+    {"name": "gaussian", "lengthscale": 10**400}, {"name": "gaussian", "lengthscale": 1.0, "more": 1},
+    {"name": "multi-scale", "lengthscales": 5}, {"name": "multi-scale", "lengthscales": ["a"]},
+    {"name": "indicator", "levels": 1.5}, {"name": "indicator", "levels": -1},
+    {"name": "sum", "terms": 5}, {"name": "sum", "terms": [5]}, {"name": "product", "factors": "ab"},
+    {"name": "scaled", "factor": 1.0, "kernel": 5}, {"name": "scaled", "factor": GAUSSIAN, "kernel": GAUSSIAN},
+    {"name": "on-columns", "kernel": GAUSSIAN, "on": "ab"}, {"name": "on-columns", "kernel": GAUSSIAN, "on": 3},
+    {"name": "on-columns", "kernel": GAUSSIAN, "on": [1.5]}, {"name": "on-columns", "kernel": GAUSSIAN, "on": [[0]]},
+    {"name": "on-columns", "kernel": 1, "on": [0]},
+    {"name": "softened-product", "kernels": [1], "inclusion": 0.5},
+    {"name": "softened-product", "kernels": [GAUSSIAN], "inclusion": 1e-300},
+    {"name": "softened-product", "kernels": [GAUSSIAN], "inclusion": "p"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("header", HOSTILE_HEADERS, ids=repr)
+def test_a_header_from_a_stranger_gives_a_kernel_or_a_value_error(header):
+    with pytest.raises(ValueError):
+        kernel_from_dict(header)
+
+
+def test_a_kernel_nested_too_deep_is_refused():
+    header = GAUSSIAN
+    for _ in range(10):
+        header = {"name": "scaled", "factor": 1.0, "kernel": header}
+    with pytest.raises(ValueError, match="nested more than 8 deep"):
+        kernel_from_dict(header)
