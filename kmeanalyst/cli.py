@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,11 +118,27 @@ def expect(
 
     release = _read(release_path)
     conditions = [where] if by is None else conditions_by(release, by, where)
-    estimates = [release.expectation(text, where=given, view=view) for text in expressions for given in conditions]
+    estimates = [answer for text in expressions for answer in _answers(release, text, conditions, view)]
     if as_json:
         print_json({"estimates": [estimate.to_dict(level) for estimate in estimates]})
         return
     click.echo(_estimate_table(estimates, level))
+
+
+def _answers(release: Release, expression: str, conditions: Sequence[str | None], view: Any) -> list[Any]:
+    """An estimate for each condition; one that has no answer is told, and costs the others nothing."""
+    answers: list[Any] = []
+    refusals: dict[str | None, ValueError] = {}
+    for condition in conditions:
+        try:
+            answers.append(release.expectation(expression, where=condition, view=view))
+        except ValueError as error:
+            refusals[condition] = error
+    if not answers:
+        raise next(iter(refusals.values()))
+    for condition, refusal in refusals.items():
+        click.echo(f"note: no answer where {condition}: {refusal}", err=True)
+    return answers
 
 
 def _estimate_table(estimates: list[Any], level: float) -> str:
@@ -177,7 +194,8 @@ def mmd_test_command(release_path: str, sample_path: str, level: float, as_json:
 @click.option("--view", default="signed", show_default=True, type=click.Choice(["signed", "probability", "resampled"]))
 @click.option("--rows", type=click.IntRange(min=1), help="How many rows, with --view resampled.")
 @click.option("--seed", type=int, help="Seed of the resampling.")
-def export(release_path: str, output: str, view: Any, rows: int | None, seed: int | None) -> None:
+@json_option
+def export(release_path: str, output: str, view: Any, rows: int | None, seed: int | None, as_json: bool) -> None:
     """Write the points and weights for other tools.
 
     Example: kmeanalyst export adult.kme rows.csv --view resampled --rows 10000
@@ -192,17 +210,22 @@ def export(release_path: str, output: str, view: Any, rows: int | None, seed: in
             err=True,
         )
     click.echo(f"wrote {output}", err=True)
+    if as_json:
+        print_json({"output": output, "view": view, "rows": rows or len(release)})
 
 
 @main.command()
 @click.option(
     "--keep", type=click.Path(file_okay=False), help="Keep the files in this folder; by default they are removed."
 )
-def demo(keep: str | None) -> None:
+@json_option
+def demo(keep: str | None, as_json: bool) -> None:
     """The whole road on data that ships with the package: publish, inspect, ask, test. Under a minute.
 
     Example: kmeanalyst demo --keep demo_files
     """
     from kmeanalyst.demo import run_demo
 
-    run_demo(keep)
+    answers = run_demo(keep, as_json=as_json)
+    if as_json:
+        print_json(answers)

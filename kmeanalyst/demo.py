@@ -5,66 +5,88 @@ The curator's steps run as separate processes, `python -m release_side`: this pa
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import click
 
 
-def run_demo(keep: str | None = None) -> None:
-    """Publish, inspect, ask and test in a temporary folder, or in `keep`, which is left behind."""
+@dataclass
+class _Stage:
+    """Where the demo plays: its folder, and for --json the answers so far, with the talk on standard error."""
+
+    folder: Path
+    as_json: bool
+    steps: list[dict[str, Any]] = field(default_factory=list)
+
+
+def run_demo(keep: str | None = None, *, as_json: bool = False) -> dict[str, Any]:
+    """Publish, inspect, ask and test in a temporary folder, or in `keep`, which is left behind.
+
+    Returns   the seconds it took, and for as_json what each step printed.
+    """
     started = time.monotonic()
     if keep is not None:
         folder = Path(keep)
         folder.mkdir(parents=True, exist_ok=True)
-        _walk(folder)
+        steps = _walk(_Stage(folder, as_json))
     else:
         with tempfile.TemporaryDirectory() as temporary:
-            _walk(Path(temporary))
+            steps = _walk(_Stage(Path(temporary), as_json))
     kept = f" The files are in {keep}." if keep else " Its files are gone; --keep FOLDER keeps them."
-    click.echo(f"\nThat was the whole road, in {time.monotonic() - started:.0f} seconds.{kept}")
+    seconds = time.monotonic() - started
+    click.echo(f"\nThat was the whole road, in {seconds:.0f} seconds.{kept}", err=as_json)
+    return {"seconds": seconds, "folder": keep, "steps": steps}
 
 
-def _walk(folder: Path) -> None:
+def _walk(stage: _Stage) -> list[dict[str, Any]]:
+    folder = stage.folder
     for name in ("demo_private", "demo_public_sample", "demo_sample"):
         with (files("kmeanalyst") / "data" / f"{name}.csv.gz").open("rb") as source:
             (folder / f"{name}.csv.gz").write_bytes(source.read())
-    click.echo("6,000 rows of the 1994 US census (Adult, UCI, CC BY 4.0) play the private table.")
+    click.echo("6,000 rows of the 1994 US census (Adult, UCI, CC BY 4.0) play the private table.", err=stage.as_json)
 
-    _say("1. The curator drafts a domain: columns, bounds and levels, from a PUBLIC sample only.")
-    _run(folder, "release_side", "draft-domain", "demo_public_sample.csv.gz", "--output", "domain.toml")
+    _say(stage, "1. The curator drafts a domain: columns, bounds and levels, from a PUBLIC sample only.")
+    _run(stage, "release_side", "draft-domain", "demo_public_sample.csv.gz", "--output", "domain.toml")
 
     _say(
+        stage,
         "2. The curator publishes. One noisy mean is taken (ε = 1, δ = 1e-6) and weighted points are fitted to it.",
         "   The noise is drawn afresh every time, so your numbers below will differ a little from anyone else's.",
     )
     choices = ("--domain", "domain.toml", "--epsilon", "1", "--delta", "1e-6", "--output", "census.kme")
-    _run(folder, "release_side", "publish", "demo_private.csv.gz", *choices)
+    _run(stage, "release_side", "publish", "demo_private.csv.gz", *choices)
 
-    _say("3. From here on an analyst has census.kme alone. Does every claim in the file hold?")
-    _run(folder, "kmeanalyst", "validate", "census.kme")
+    _say(stage, "3. From here on an analyst has census.kme alone. Does every claim in the file hold?")
+    _run(stage, "kmeanalyst", "validate", "census.kme")
 
     _say(
+        stage,
         "4. Questions, with error bars. Privacy: the noise that was added. Sampling: the table is itself a sample.",
         "   Resolution: what the release cannot see of a question. (The private table says: mean age "
         f"{_truth(folder)}.)",
     )
-    _run(folder, "kmeanalyst", "expect", "census.kme", "age", "age > 50", "sex == 'Female' and income == '>50K'")
-    _run(folder, "kmeanalyst", "expect", "census.kme", "`hours-per-week`", "--by", "sex")
+    _run(stage, "kmeanalyst", "expect", "census.kme", "age", "age > 50", "sex == 'Female' and income == '>50K'")
+    _run(stage, "kmeanalyst", "expect", "census.kme", "`hours-per-week`", "--by", "sex")
 
     _say(
+        stage,
         "5. Is my own sample of 1,500 people from the same population? The test knows the privacy noise: a small",
         "   p-value would mean no. These rows come from the same census, so it should seldom be below 0.05.",
     )
-    _run(folder, "kmeanalyst", "mmd-test", "census.kme", "demo_sample.csv.gz")
+    _run(stage, "kmeanalyst", "mmd-test", "census.kme", "demo_sample.csv.gz")
 
-    _say("6. The same people, five years older. Now the p-value should be tiny.")
+    _say(stage, "6. The same people, five years older. Now the p-value should be tiny.")
     _age_by_five_years(folder)
-    _run(folder, "kmeanalyst", "mmd-test", "census.kme", "demo_sample_older.csv")
+    _run(stage, "kmeanalyst", "mmd-test", "census.kme", "demo_sample_older.csv")
+    return stage.steps
 
 
 def _truth(folder: Path) -> str:
@@ -82,8 +104,8 @@ def _age_by_five_years(folder: Path) -> None:
     sample.assign(age=sample["age"] + 5).to_csv(folder / "demo_sample_older.csv", index=False)
 
 
-def _say(*lines: str) -> None:
-    click.echo("\n" + "\n".join(lines))
+def _say(stage: _Stage, *lines: str) -> None:
+    click.echo("\n" + "\n".join(lines), err=stage.as_json)
 
 
 def _quoted(argument: str) -> str:
@@ -93,13 +115,17 @@ def _quoted(argument: str) -> str:
     return f"'{argument}'" if "`" in argument else f'"{argument}"'
 
 
-def _run(folder: Path, module: str, *arguments: str) -> None:
+def _run(stage: _Stage, module: str, *arguments: str) -> None:
     """Show a command as a user would type it, run it in its own process, and stop if it fails."""
     shown = "release-side" if module == "release_side" else "kmeanalyst"
-    click.echo(f"$ {shown} {' '.join(_quoted(a) for a in arguments)}")
+    command = f"{shown} {' '.join(_quoted(a) for a in arguments)}"
+    click.echo(f"$ {command}", err=stage.as_json)
     sys.stdout.flush()
-    done = subprocess.run([sys.executable, "-m", module, *arguments], cwd=folder)
+    flags, pipe = (["--json"], subprocess.PIPE) if stage.as_json else ([], None)
+    done = subprocess.run([sys.executable, "-m", module, *arguments, *flags], cwd=stage.folder, stdout=pipe)
     if done.returncode:
         raise click.ClickException(
             f"the step above failed with exit code {done.returncode}. Please report it, with its output."
         )
+    if stage.as_json:
+        stage.steps.append({"command": command, "answer": json.loads(done.stdout)})

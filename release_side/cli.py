@@ -56,7 +56,8 @@ def main() -> None:
 @click.option(
     "--output", type=click.Path(dir_okay=False), help="Where to write the domain; standard output by default."
 )
-def draft_domain_command(public_sample: str, output: str | None) -> None:
+@json_option
+def draft_domain_command(public_sample: str, output: str | None, as_json: bool) -> None:
     """Draft a domain file (columns, bounds, levels) from a PUBLIC sample, never from the private table.
 
     Bounds are drafted wider than the sample; lines marked CHECK want your eye.
@@ -73,13 +74,15 @@ def draft_domain_command(public_sample: str, output: str | None) -> None:
         "# Drafted from a public sample. Everything in this file becomes public with the release: see each CHECK.\n\n"
     )
     text = head + domain_toml(draft.domain, draft.notes)
-    if output is None:
-        click.echo(text, nl=False)
-        return
-    with written_whole(Path(output)) as temporary:
-        temporary.write_text(text, encoding="utf-8")
     checks = sum(note.startswith("CHECK") for notes in draft.notes.values() for note in notes)
-    click.echo(f"wrote {output}: {len(draft.domain)} columns, {checks} places marked CHECK", err=True)
+    if output is not None:
+        with written_whole(Path(output)) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+        click.echo(f"wrote {output}: {len(draft.domain)} columns, {checks} places marked CHECK", err=True)
+    if as_json:
+        print_json({"output": output, "columns": draft.domain.to_dict(), "notes": draft.notes, "checks": checks})
+    elif output is None:
+        click.echo(text, nl=False)
 
 
 @main.command()
@@ -125,7 +128,7 @@ def publish(private: str, domain_path: str, output: str, as_json: bool, **choice
     if not folder.is_dir():  # before anything is spent
         raise PublishError(f"the folder {folder} does not exist, so {output} could not be written. Make it first.")
     domain = read_domain(domain_path)
-    extra = domain.check_has_columns(open_private(private).header, what="the private table")
+    extra = open_private(private).check_columns(domain)
     if extra:
         click.echo(f"note: columns not in the domain are ignored: {', '.join(extra)}", err=True)
     release = publish_table(private, domain, progress=progress_line(), **choices)

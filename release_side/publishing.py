@@ -74,11 +74,11 @@ def publish(
     """
     domain = domain if isinstance(domain, Domain) else read_domain(domain)
     mechanism = GaussianNoise(epsilon, delta)
-    _check_choices(method, weights, points, features)
+    _check_choices(method, weights, points, features, bound)
     chosen_kernel = kernel_from_spec(kernel, domain)
     public = _public_rows(public_points, domain)
     table = open_private(private)
-    domain.check_has_columns(table.header, what="the private table")
+    table.check_columns(domain)
     n_rows = table.count()
     as_printed = weights == "published"
     feature_map, spanning = _feature_map(method, chosen_kernel, domain, public, points, features, as_printed)
@@ -94,14 +94,14 @@ def publish(
         measurement=measurement,
         kernel=chosen_kernel,
         domain=domain,
-        statement=_statement(mechanism, measurement, method, n_public),
+        statement=_statement(mechanism, measurement, method, n_public, given=public is not None),
         method=method,
         weight_view=weights,
         fit_distance=float(np.linalg.norm(feature_mean(feature_map, encoded, fitted) - measurement.vector)),
     )
 
 
-def _check_choices(method: str, weights: str, points: int | None, features: int | None) -> None:
+def _check_choices(method: str, weights: str, points: int | None, features: int | None, bound: float | None) -> None:
     if method not in METHODS:
         raise PublishError(f"method must be one of {', '.join(METHODS)}, got {method!r}. Name one of these.")
     if weights not in WEIGHT_VIEWS:
@@ -119,6 +119,10 @@ def _check_choices(method: str, weights: str, points: int | None, features: int 
             )
     if features is not None and features % 2:
         raise PublishError(f"features must be even, got {features}: cosine and sine come in pairs. Add one.")
+    if bound is not None and weights not in ("bounded", "signed"):
+        raise PublishError(f"bound goes with bounded or signed weights: {weights} weights have none. Leave it out.")
+    if bound is not None and not (isinstance(bound, int | float) and 0 < bound < np.inf):
+        raise PublishError(f"bound must be a positive finite number, got {bound!r}: it limits Σ|w|. Pass e.g. 1.0.")
 
 
 def _public_rows(source: Table | None, domain: Domain) -> Array | None:
@@ -181,7 +185,9 @@ def _represent(
     return reduced_set(measurement, domain, n_points=n_points, start=public, rng=0, progress=progress), 0
 
 
-def _statement(mechanism: GaussianNoise, measurement: Measurement, method: str, n_public: int) -> PrivacyStatement:
+def _statement(
+    mechanism: GaussianNoise, measurement: Measurement, method: str, n_public: int, *, given: bool
+) -> PrivacyStatement:
     feature_map = measurement.feature_map
     unit = mean_unit(n_rows=measurement.n_rows, feature_map=feature_map)
     sensitivity = feature_map.diameter / feature_map.norm_bound * GRID * unit
@@ -196,23 +202,25 @@ def _statement(mechanism: GaussianNoise, measurement: Measurement, method: str, 
         rho=0.5 * (sensitivity / measurement.noise_scale) ** 2,
         n_rows=measurement.n_rows,
         public_points=n_public,
-        taken_as_public=_taken_as_public(method, n_public),
+        taken_as_public=_taken_as_public(method, n_public, given=given),
         versions=_versions(),
     )
 
 
-def _taken_as_public(method: str, n_public: int) -> tuple[str, ...]:
+def _taken_as_public(method: str, n_public: int, *, given: bool) -> tuple[str, ...]:
+    """What the release treats as public, in words; n_public of the points are rows given as public."""
+    rows = (
+        f"{n_public} rows given as public points"
+        if n_public
+        else "the rows given as public, from which the points started"
+    )
     return (
         "the number of rows N and the names of the columns",
         "the domain: kinds, bounds, levels, scales, defaults, edges and atoms",
         "the kernel and its lengthscales, chosen from the domain or by the curator",
         "the frequencies, drawn from a public seed" if method == "random-features" else "the points of the subspace",
         "the sizes: number of points and of features",
-        *(
-            (f"{n_public} rows given as public points; a person whose row is public gets no protection for it",)
-            if n_public
-            else ()
-        ),
+        *((f"{rows}; a person whose row is public gets no protection for it",) if given else ()),
     )
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import csv
 import glob
 import gzip
+import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -23,8 +24,9 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain import Domain
 from release_side.mechanism import PublishError
 
-_ABSENT = "\udcff absent"  # a lone surrogate: equal to no decoded text, so it is a bad cell in every column
+_NO_CELL = "\ud800 no cell"  # a lone surrogate: equal to no decoded text, so it is a bad cell in every column
 _PIECE = 20_000  # rows read at a time
+_T = TypeVar("_T")
 
 
 class PrivateTable(ABC):
@@ -42,6 +44,16 @@ class PrivateTable(ABC):
     @abstractmethod
     def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Columns of cells, some rows at a time."""
+
+    def check_columns(self, domain: Domain) -> list[str]:
+        """PublishError or DomainError unless every column of the domain is there; returns the further columns."""
+        header = self.header
+        if not set(header) & set(domain.names):
+            raise PublishError(
+                "the header of the private table names no column of the domain, so it may be a row, and it is not shown. "
+                "Give the table a first line that names its columns, or mend the names in the domain."
+            )
+        return domain.check_has_columns(header, what="the private table")
 
     def encoded(self, domain: Domain) -> Iterator[Array]:
         """Encoded rows (n_i, d), piece by piece."""
@@ -96,7 +108,12 @@ class _Csv(PrivateTable):
     @property
     def header(self) -> list[str]:
         with self._open() as handle:
-            first = handle.readline()
+            first = _gunzipped(self.path, handle.readline)
+        if b"\r" in first.rstrip(b"\r\n"):  # every row would be in the header, and headers are shown
+            raise PublishError(
+                f"{self.path} ends its lines with carriage returns alone, so that it is one long line. "
+                "Write it again with newlines."
+            )
         if not first.strip():
             raise PublishError(
                 f"{self.path} is empty: it has no header line. Name a table whose first line names its columns."
@@ -105,7 +122,7 @@ class _Csv(PrivateTable):
 
     def count(self) -> int:
         with self._open() as handle:
-            return sum(1 for _ in handle) - 1
+            return _gunzipped(self.path, lambda: sum(1 for _ in handle)) - 1
 
     def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         header = self.header
@@ -114,6 +131,16 @@ class _Csv(PrivateTable):
             handle.readline()
             while rows := [_cells(line) for _, line in zip(range(_PIECE), handle, strict=False)]:
                 yield {name: _column(rows, place) for name, place in places.items()}
+
+
+def _gunzipped(path: Path, read: Callable[[], _T]) -> _T:
+    """What `read` returns; PublishError if the file is no whole .gz file."""
+    try:
+        return read()
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise PublishError(
+            f"{path} is cut off, damaged or no .gz file, so its rows cannot be read. Write it again."
+        ) from None
 
 
 def _cells(line: bytes) -> list[str]:
@@ -128,7 +155,7 @@ def _cells(line: bytes) -> list[str]:
 
 
 def _column(rows: list[list[str]], place: int) -> Array:
-    cells = (row[place] if place < len(row) else _ABSENT for row in rows)
+    cells = (row[place] if place < len(row) else _NO_CELL for row in rows)
     return np.fromiter(cells, dtype=object, count=len(rows))
 
 
@@ -165,7 +192,15 @@ def _arrow_cells(column: Any) -> Array:
 
     if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
         return column.to_numpy(zero_copy_only=False)
-    return np.fromiter(column.to_pylist(), dtype=object, count=len(column))
+    return np.fromiter((_arrow_cell(cell) for cell in column), dtype=object, count=len(column))
+
+
+def _arrow_cell(cell: Any) -> Any:
+    """A cell in Python's terms; what has none (a day beyond the calendar, text that is not UTF-8) is no cell."""
+    try:
+        return cell.as_py()
+    except Exception:  # by the value of a private cell: whatever it is, it must not leave this room
+        return _NO_CELL
 
 
 @dataclass(frozen=True)

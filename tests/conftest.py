@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 import pytest
+from threadpoolctl import threadpool_limits
 
 from kmeanalyst.kernels import Gaussian, Kernel
 from kmeanalyst.kernels.features import FeatureMap, Nystroem, RandomFourier
 from kmeanalyst.releases.columns import Boolean, Categorical, Date, Integer, Ordinal, Real
 from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.file import write_release
 from kmeanalyst.releases.kernel_choice import table_kernel
 from kmeanalyst.releases.measurement import GRID, Measurement, feature_mean, mean_unit
 from kmeanalyst.releases.release import Release
@@ -67,6 +73,13 @@ def release_of(
         weight_view=view,
         fit_distance=float(np.linalg.norm(feature_mean(feature_map, encoded, weights) - measurement.vector)),
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """The suite's matrices are small: on busy cores a second thread waits ten times longer than it works."""
+    with threadpool_limits(limits=1):
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -135,3 +148,30 @@ def foreign_release(mixed_domain: Domain) -> Release:
         points=points, weights=rng.normal(size=25), measurement=None, kernel=table_kernel(mixed_domain),
         domain=mixed_domain, statement=None,
     )  # fmt: skip
+
+
+@pytest.fixture(params=["mixed_release", "numeric_release", "levels_release", "foreign_release"])
+def release(request: pytest.FixtureRequest) -> Release:
+    """Each of the releases in turn."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def mixed_path(mixed_release: Release, tmp_path: Path) -> Path:
+    path = tmp_path / "mixed.kme"
+    write_release(mixed_release, path)
+    return path
+
+
+@pytest.fixture
+def numeric_path(numeric_release: Release, tmp_path: Path) -> Path:
+    path = tmp_path / "numeric.kme"
+    write_release(numeric_release, path)
+    return path
+
+
+@pytest.fixture
+def levels_path(levels_release: Release, tmp_path: Path) -> Path:
+    path = tmp_path / "levels.kme"
+    write_release(levels_release, path)
+    return path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -381,10 +382,11 @@ def test_a_domain_read_back_is_the_domain_written(tmp_path: Path):
     assert Domain.from_dict(domain.to_dict()) == domain
 
 
-@given(
-    levels=st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=5), min_size=1, max_size=4, unique=True)
-)
-def test_any_text_can_be_a_level_in_a_domain_file(levels, tmp_path_factory):
+shown_text = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1, max_size=5)
+
+
+@given(levels=st.lists(shown_text, min_size=1, max_size=4, unique=True))
+def test_any_text_without_control_characters_can_be_a_level_in_a_domain_file(levels, tmp_path_factory):
     domain = Domain((Categorical(name=levels[0] if levels[0] != "weight" else "w", levels=tuple(levels)),))
     path = tmp_path_factory.mktemp("domain") / "domain.toml"
     path.write_text(domain_toml(domain), encoding="utf-8", newline="")
@@ -468,12 +470,45 @@ TRIPPED = [
     (of(), r"column x: kind must be one of .*got None"),
     (of(kind="real", upper=1), r"a real column has .*Add lower"),
     (of(kind="categorical"), r"a categorical column has .*Add levels"),
+    (lambda: column_from_dict({"kind": "boolean"}), r"a boolean column has .*Add name"),
     (of(kind="real", lower=0, upper=1, colour="red"), r"unknown here: colour"),
     (lambda: column_from_dict(["real"]), r"a column must be a table of name, kind"),
     (lambda: Domain(()), r"needs at least one column, got none\. Describe the table's columns"),
     (lambda: Domain((Boolean(name="a"), Boolean(name="a"))), r"must be distinct, got \['a', 'a'\]\. Rename"),
     (lambda: Domain.from_dict("abc"), r"a domain is a list of columns"),
 ]  # fmt: skip
+
+
+SHOWN: list[Callable[[str], Column]] = [
+    lambda text: Real(name=text, lower=0, upper=1),
+    lambda text: Categorical(name="x", levels=("a", text)),
+    lambda text: Ordinal(name="x", levels=("a", text), missing=True),
+    lambda text: Date(name="x", lower="2000-01-01" + text, upper="2001-01-01"),
+    lambda text: Date(name="x", lower="2000-01-01", upper="2001-01-01", default="2000-06-01" + text),
+    lambda text: Date(name="x", lower="2000-01-01", upper="2001-01-01", edges=["2000-06-01" + text]),
+]
+
+
+@pytest.mark.parametrize("make", SHOWN)
+@pytest.mark.parametrize("char", ["\0", "\t", "\n", "\x1b", "\x1f", "\x7f", "\x80", "\x9b"])
+def test_a_text_that_people_are_shown_has_no_control_character(make, char):
+    """Real names and levels, in any script, are free of them; ESC and CSI (9b) begin a terminal's commands."""
+    make("a ~\xa0\xe9東\U0001f600 ")
+    with pytest.raises(DomainError) as caught:
+        make(f"a{char}[2J")
+    what, why, mend = (
+        "must be free of control characters, got '",
+        "could rewrite what else it shows",
+        "Remove them, here",
+    )
+    assert all(part in str(caught.value) for part in (what, why, mend))
+    assert str(caught.value).isprintable()
+
+
+def test_a_cell_with_a_control_character_is_a_bad_cell_and_no_error():
+    encoded, status = Categorical(name="x", levels=("a", "b")).encode(["b", "b\x1b[2J", "\x1b"])
+    assert encoded.tolist() == [1.0, 0.0, 0.0]
+    assert status.tolist() == [KEPT, REPLACED, REPLACED]
 
 
 @pytest.mark.parametrize(("attempt", "message"), TRIPPED)

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy.linalg import cho_factor, cho_solve
 
-from kmeanalyst.inference.expressions import parse
+from kmeanalyst.inference.expressions import parse, words
 from kmeanalyst.inference.results import Estimate
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.columns import Categorical
@@ -53,7 +53,7 @@ def expectation(
 
 def mean(release: Release, column: str, *, where: Question | None = None, view: View | None = None) -> Estimate:
     """The mean of a column of numbers."""
-    return expectation(release, f"`{column}`", where=where, view=view)
+    return expectation(release, words.written(column), where=where, view=view)
 
 
 def probability(
@@ -71,9 +71,7 @@ def conditions_by(release: Release, column: str, where: str | None = None) -> li
         raise ValueError(
             f"{column} has no levels to group by: it is {kind.kind}. Name a column with levels, or use where."
         )
-    conditions = [
-        f"`{column}` == '{level}'" if "'" not in level else f'`{column}` == "{level}"' for level in kind.levels
-    ]
+    conditions = [f"{words.written(column)} == {words.quoted(level)}" for level in kind.levels]
     return [condition if where is None else f"({where}) and {condition}" for condition in conditions]
 
 

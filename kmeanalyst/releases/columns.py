@@ -11,8 +11,9 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -24,6 +25,7 @@ from kmeanalyst.kernels.base import Array
 
 KEPT, CLAMPED, REPLACED = 0, 1, 2  # what became of a cell: as it was, moved to a bound, or the default
 _BAD = None
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # C0 with ESC, DEL and C1
 
 
 class DomainError(ValueError):
@@ -86,6 +88,15 @@ def listed(column: str, field: str, values: Any) -> Sequence[Any]:
     return tuple(values)
 
 
+def _check_shown(what: str, text: str | None) -> None:
+    """DomainError if a text that people will be shown holds a control character."""
+    if text and _CONTROL.search(text):
+        raise DomainError(
+            f"{what} must be free of control characters, got {text!r:.80}: shown on a terminal, they could rewrite "
+            "what else it shows. Remove them, here and in the table."
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Column(ABC):
     """One column of a domain (abstract).
@@ -103,6 +114,7 @@ class Column(ABC):
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise DomainError(f"a column needs a name, got {self.name!r}. Write the name the table's header has.")
+        _check_shown("a column's name", self.name)
         if self.name == "weight":
             raise DomainError('a column named "weight" is refused: the file\'s own column. Rename yours.')
         if not isinstance(self.missing, bool):
@@ -111,6 +123,7 @@ class Column(ABC):
     def _check_default(self) -> None:
         if self.default is not None:
             text = text_of(self.default)
+            _check_shown(f"column {self.name}: default", text)
             value = self.parse(text) if text else _BAD
             if value is _BAD or self._encode_numbers(np.array([value]))[1][0]:
                 raise DomainError(
@@ -222,6 +235,10 @@ def _hashable_text(cell: Any) -> str:
     return _NOT_A_CELL if text is None else text
 
 
+_TO_SCALE: dict[str, Callable[[Array], Array]] = {"linear": lambda v: v, "log": np.log, "log1p": np.log1p}
+_FROM_SCALE: dict[str, Callable[[Array], Array]] = {"linear": lambda v: v, "log": np.exp, "log1p": np.expm1}
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Number(Column):
     """What numbers and dates share: bounds, scale, and public values of interest."""
@@ -256,6 +273,7 @@ class _Number(Column):
 
     def _public_number(self, field: str, value: Any) -> float:
         text = text_of(value)
+        _check_shown(f"column {self.name}: {field}", text)
         number = self.parse(text) if text else _BAD
         if number is _BAD or not math.isfinite(number):
             raise DomainError(f"column {self.name}: {field} must be a finite {self.kind} value, got {value!r}.")
@@ -303,11 +321,11 @@ class _Number(Column):
 
     def _scaled(self, values: Array) -> Array:
         values = np.asarray(values, dtype=float)
-        return {"linear": lambda v: v, "log": np.log, "log1p": np.log1p}[self.scale](values) + 0.0  # -0.0 is 0.0
+        return _TO_SCALE[self.scale](values) + 0.0  # -0.0 is 0.0
 
     def _natural(self, encoded: Array) -> Array:
         encoded = np.asarray(encoded, dtype=float)
-        natural = self._clamp({"linear": lambda v: v, "log": np.exp, "log1p": np.expm1}[self.scale](encoded))
+        natural = self._clamp(_FROM_SCALE[self.scale](encoded))
         if self.scale == "linear":
             return natural
         for towards in (-np.inf, np.inf):  # exp is rounded: take the neighbour that encodes to the code
@@ -439,6 +457,8 @@ class Categorical(Column):
                 f"column {self.name}: levels must be distinct texts, at least one and none empty (an empty cell is "
                 f"missing), got {list(self.levels)!r:.200}. List each level once."
             )
+        for level in levels:
+            _check_shown(f"column {self.name}: a level", level)
         object.__setattr__(self, "levels", levels)
         self._check_default()
 
@@ -495,11 +515,13 @@ class Boolean(Categorical):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.levels != ("False", "True"):
-            raise DomainError(f"column {self.name}: a boolean has no levels of its own. Remove levels, or use categorical.")
+            raise DomainError(
+                f"column {self.name}: a boolean has no levels of its own. Remove levels, or use categorical."
+            )
 
     @cached_property
     def _lookup(self) -> dict[str, float]:
-        words = {"false": 0.0, "no": 0.0, "f": 0.0, "n": 0.0, "0": 0.0, "true": 1.0, "yes": 1.0, "t": 1.0, "y": 1.0, "1": 1.0}
+        words = dict.fromkeys(("false", "no", "f", "n", "0"), 0.0) | dict.fromkeys(("true", "yes", "t", "y", "1"), 1.0)
         return words | {w.upper(): v for w, v in words.items()} | {w.capitalize(): v for w, v in words.items()}
 
     def decode(self, encoded: Array) -> pd.Series:
@@ -523,14 +545,16 @@ def column_from_dict(table: Any) -> Column:
     name, kind = table.get("name", "(unnamed)"), table.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise DomainError(f"column {name}: kind must be one of {', '.join(KINDS)}, got {kind!r}.")
-    arguments = {key: tuple(v) if isinstance(v, list) else v for key, v in table.items() if key != "kind"}
+    arguments: dict[str, Any] = {
+        key: tuple(v) if isinstance(v, list) else v for key, v in table.items() if key != "kind"
+    }
     try:
         return KINDS[kind](**arguments)
     except TypeError:
-        known = [f for f in KINDS[kind].__dataclass_fields__]
-        unknown, absent = sorted(set(arguments) - set(known)), [
-            f for f in ("name", "lower", "upper", "levels") if f in known and f not in arguments and kind != "boolean"
-        ]
+        known = list(KINDS[kind].__dataclass_fields__)
+        needed = ("name",) if kind == "boolean" else ("name", "lower", "upper", "levels")
+        unknown = sorted(set(arguments) - set(known))
+        absent = [field for field in needed if field in known and field not in arguments]
         raise DomainError(
             f"column {name}: a {kind} column has {', '.join(known)}; "
             + (f"unknown here: {', '.join(unknown)}. " if unknown else "")

@@ -101,7 +101,9 @@ class Domain:
             if clamped:
                 notes.append(f"{name}: {clamped} of {len(status)} values were outside the bounds and were clamped")
             if replaced:
-                notes.append(f"{name}: {replaced} of {len(status)} cells had no value of the domain and became its default")
+                notes.append(
+                    f"{name}: {replaced} of {len(status)} cells had no value of the domain and became its default"
+                )
         return encoded, notes
 
     def decode(self, rows: Array) -> pd.DataFrame:
@@ -135,7 +137,9 @@ class Domain:
         names = names or [f"x{j}" for j in range(X.shape[1])]
         low, high = X.min(axis=0), X.max(axis=0)
         high = np.where(high > low, high, low + 1)
-        return cls(tuple(Real(name=n, lower=float(a), upper=float(b)) for n, a, b in zip(names, low, high, strict=True)))
+        return cls(
+            tuple(Real(name=n, lower=float(a), upper=float(b)) for n, a, b in zip(names, low, high, strict=True))
+        )
 
 
 def read_domain(path: str | Path) -> Domain:
@@ -143,7 +147,9 @@ def read_domain(path: str | Path) -> Domain:
     try:
         parsed = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise DomainError(f"no domain file at {path}. Draft one from a public sample: release-side draft-domain.") from None
+        raise DomainError(
+            f"no domain file at {path}. Draft one from a public sample: release-side draft-domain."
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise DomainError(f"{path} could not be read as text: {error}. Name a TOML file.") from None
     except tomllib.TOMLDecodeError as error:

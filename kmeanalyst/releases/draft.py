@@ -54,7 +54,9 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str]) -> Column:
     present = [text for text in texts if text]
     missing = len(present) < len(texts)
     if missing:
-        notes.append(f"CHECK missing: {len(texts) - len(present)} of {len(texts)} cells are empty; kept as a value of its own")
+        notes.append(
+            f"CHECK missing: {len(texts) - len(present)} of {len(texts)} cells are empty; kept as a value of its own"
+        )
     if not present:
         raise DomainError(f"column {name} is empty in the whole sample, so it suggests nothing. Remove it or fill it.")
     distinct = sorted(set(present))
@@ -74,7 +76,9 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str]) -> Column:
             f"column {name} has {len(distinct)} different texts in {len(texts)} rows: it looks like a name or an "
             "identifier, which a release cannot carry. Remove the column from the sample."
         )
-    notes.append("CHECK levels: the sample's only; a level it lacks becomes the default (the first) on the private side")
+    notes.append(
+        "CHECK levels: the sample's only; a level it lacks becomes the default (the first) on the private side"
+    )
     return Categorical(name=name, missing=missing, levels=tuple(distinct))
 
 
@@ -108,7 +112,9 @@ def _draft_number(
         notes.append(f"CHECK {bad} cells were not numbers (such as {_odd_text(present)!r}); they count as missing")
     low, high = _with_room(float(numbers.min()), float(numbers.max()))
     whole = bool((numbers == np.rint(numbers)).all()) and max(-low, high) <= 2**53
-    notes.append(f"CHECK bounds: the sample runs from {numbers.min():g} to {numbers.max():g}; values outside are clamped")
+    notes.append(
+        f"CHECK bounds: the sample runs from {numbers.min():g} to {numbers.max():g}; values outside are clamped"
+    )
     values, counts = np.unique(numbers, return_counts=True)
     heavy = values[counts > _HEAVY * len(numbers)]
     spread = len(values) > 20 and high - low > 200  # spikes matter where the grid is coarse

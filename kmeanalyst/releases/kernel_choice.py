@@ -46,7 +46,9 @@ def kernel_from_spec(spec: str | Kernel | None, domain: Domain) -> Kernel:
     name, _, rest = (spec or "table").partition(":")
     if name == "table":
         if rest:
-            raise DomainError(f'the table kernel takes no parameters, got {rest!r}: the domain sets them. Write "table".')
+            raise DomainError(
+                f'the table kernel takes no parameters, got {rest!r}: the domain sets them. Write "table".'
+            )
         return table_kernel(domain)
     makers: dict[str, Callable[..., Kernel]] = {"gaussian": Gaussian, "laplacian": Laplacian}
     if name not in makers:

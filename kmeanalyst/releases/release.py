@@ -64,9 +64,16 @@ class Release:
                 f"{weights.shape}. Pass at least one point, and as many weights."
             )
         if not np.isfinite(weights).all():
-            raise ValueError("weights must be finite: an infinite or undefined weight means nothing. Remove those points.")
+            raise ValueError(
+                "weights must be finite: an infinite or undefined weight means nothing. Remove those points."
+            )
         if (measurement is None) != (statement is None):
-            raise ValueError("a measurement comes with its privacy statement and a statement with its measurement.")
+            have, lack = ("measurement", "statement") if statement is None else ("statement", "measurement")
+            raise ValueError(
+                f"the release has a {have} and no {lack}: a measurement without its promise cannot be trusted, and a promise "
+                "is about a measurement. Pass both, or neither."
+            )
+        domain.check_has_columns(points, what="the frame of points")
         weights.setflags(write=False)
         self._frame = points[list(domain.names)].reset_index(drop=True)
         self._encoded = domain.encode(self._frame)
@@ -92,15 +99,22 @@ class Release:
         """The points as kernels see them, (M, d) float64, read-only."""
         return self._encoded
 
-    @cached_property
+    @property
     def points(self) -> xarray.Dataset:
         """The points: one variable per column over the dimension "point", natural units and levels.
 
-        A missing level or date is "" or NaT; a missing number or boolean is NaN.
+        A missing level or date is "" or NaT; a missing number or boolean is NaN. The arrays are read-only.
         """
+        return self._dataset.copy()  # of the frame around the arrays: a caller's own variables stay the caller's
+
+    @cached_property
+    def _dataset(self) -> xarray.Dataset:
         import xarray
 
-        return xarray.Dataset({name: ("point", _plain_array(self._frame[name])) for name in self.domain.names})
+        arrays = {name: _plain_array(self._frame[name]) for name in self.domain.names}
+        for array in arrays.values():
+            array.setflags(write=False)
+        return xarray.Dataset({name: ("point", array) for name, array in arrays.items()})
 
     @property
     def embedding(self) -> KernelMean:
@@ -116,7 +130,9 @@ class Release:
             return self.weights
         if view == "probability":
             return self._probability_weights
-        raise ValueError(f'view must be "signed" or "probability" here, got {view!r}: resampled rows have no weights of their own.')
+        raise ValueError(
+            f'view must be "signed" or "probability" here, got {view!r}: resampled rows have no weights of their own.'
+        )
 
     @cached_property
     def _probability_weights(self) -> Array:
@@ -138,7 +154,7 @@ class Release:
                "resampled": `rows` rows (M by default) of equal weight 1/rows, drawn from the latter.
         """
         if view == "resampled":
-            frame = self.resample(rows or len(self), rng=rng)
+            frame = self.resample(len(self) if rows is None else rows, rng=rng)
             return frame.assign(weight=1 / len(frame))
         if rows is not None:
             raise ValueError(f'rows goes with view="resampled": the {view} view has the {len(self)} released points.')
@@ -208,15 +224,18 @@ class Release:
             "table": f"{promise.n_rows:,} private rows" + (
                 f", {promise.public_points:,} of the points given as public rows" if promise.public_points else ""
             ),
-            "privacy": f"ε = {promise.epsilon:g}, δ = {promise.delta:g} (neighbours: {promise.neighbouring}; ρ = {promise.rho:.3g})",
+            "privacy": f"ε = {promise.epsilon:g}, δ = {promise.delta:g} (neighbours: {promise.neighbouring}; "
+            f"ρ = {promise.rho:.3g})",
             "mechanism": f"{promise.mechanism}, sensitivity {promise.sensitivity:.3g}, {promise.calibration} calibration",
             "noise": f"{promise.noise_scale:.3g} on each of {self.measurement.feature_map.dimension:,} features "
-            f"(total {self.measurement.noise_scale * self.measurement.feature_map.dimension**0.5:.3g}, kernel scale {self.kernel.bound:g})",
+            f"(total {self.measurement.noise_scale * self.measurement.feature_map.dimension**0.5:.3g}, "
+            f"kernel scale {self.kernel.bound:g})",
             **lines,
         }  # fmt: skip
 
     def __repr__(self) -> str:
-        columns = [f"  {line}" for line in _column_lines(self.domain)]
+        width = max(len(name) for name in self.domain.names)
+        columns = [f"  {name:<{width}}  {extent}" for name, extent in _column_lines(self.domain)]
         lines = [f"  {label:<10} {text}" for label, text in self.summary().items()]
         return "\n".join(["kmeanalyst.Release", *lines, f"  columns    {len(columns)}", *[f"  {c}" for c in columns]])
 
@@ -225,21 +244,20 @@ class Release:
 
         def table(rows: list[tuple[str, str]]) -> str:
             cells = "".join(
-                f'<tr><th style="text-align:left">{escape(a)}</th><td style="text-align:left">{escape(b)}</td></tr>' for a, b in rows
+                f'<tr><th style="text-align:left">{escape(a)}</th><td style="text-align:left">{escape(b)}</td></tr>'
+                for a, b in rows
             )
             return f"<table>{cells}</table>"
 
-        columns = [tuple(line.split("  ", 1)) for line in _column_lines(self.domain)]
         return (
             f"<div><strong>kmeanalyst.Release</strong>{table(list(self.summary().items()))}"
-            f"<details><summary>{len(self.domain)} columns</summary>{table(columns)}</details></div>"  # type: ignore[arg-type]
+            f"<details><summary>{len(self.domain)} columns</summary>{table(_column_lines(self.domain))}</details></div>"
         )
 
 
-def _column_lines(domain: Domain) -> list[str]:
-    """A line for each column: name, kind, and bounds or levels."""
-    width = max(len(name) for name in domain.names)
-    return [f"{column.name:<{width}}  {column.describe()}" for column in domain.columns]
+def _column_lines(domain: Domain) -> list[tuple[str, str]]:
+    """For each column its name, and its kind with bounds or levels."""
+    return [(column.name, column.describe()) for column in domain.columns]
 
 
 def _plain_array(series: pd.Series) -> Array:
@@ -248,7 +266,11 @@ def _plain_array(series: pd.Series) -> Array:
         return series.astype(object).where(series.notna(), "").to_numpy().astype(str)
     if series.dtype.kind == "M":
         return series.to_numpy()
-    return series.to_numpy(dtype=float, na_value=np.nan) if series.isna().any() else series.to_numpy(dtype=_numpy_type(series))
+    return (
+        series.to_numpy(dtype=float, na_value=np.nan)
+        if series.isna().any()
+        else series.to_numpy(dtype=_numpy_type(series))
+    )
 
 
 def _numpy_type(series: pd.Series) -> Any:
@@ -269,7 +291,9 @@ def from_frame(
     from kmeanalyst.releases.kernel_choice import kernel_from_spec
 
     if weight not in frame.columns:
-        raise ValueError(f"no weight column {weight!r}; the columns are {list(frame.columns)}. Name the one with the weights.")
+        raise ValueError(
+            f"no weight column {weight!r}; the columns are {list(frame.columns)}. Name the one with the weights."
+        )
     columns = frame.drop(columns=[weight])
     domain = domain or draft_domain(columns).domain
     return Release(

@@ -61,9 +61,13 @@ class PrivacyStatement:
         for name in ("epsilon", "sensitivity", "noise_scale", "rho"):
             value = getattr(self, name)
             if not (isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf):
-                raise StatementError(f"{name} must be a positive finite number, got {value!r}: no promise follows from it.")
+                raise StatementError(
+                    f"{name} must be a positive finite number, got {value!r}: no promise follows from it."
+                )
         if not (isinstance(self.delta, int | float) and not isinstance(self.delta, bool) and 0 <= self.delta < 1):
-            raise StatementError(f"delta must be in [0, 1), got {self.delta!r}: it is the chance that the promise fails.")
+            raise StatementError(
+                f"delta must be in [0, 1), got {self.delta!r}: it is the chance that the promise fails."
+            )
         if isinstance(self.n_rows, bool) or not isinstance(self.n_rows, int) or self.n_rows < 1:
             raise StatementError(f"n_rows must be a positive whole number, got {self.n_rows!r}.")
         if isinstance(self.public_points, bool) or not isinstance(self.public_points, int) or self.public_points < 0:
@@ -92,7 +96,9 @@ class PrivacyStatement:
             )
         rho = 0.5 / self.noise_multiplier**2
         if not math.isclose(rho, self.rho, rel_tol=_SLACK):
-            raise StatementError(f"the file claims ρ = {self.rho:.6g}, its noise gives {rho:.6g}. Ask for a correct file.")
+            raise StatementError(
+                f"the file claims ρ = {self.rho:.6g}, its noise gives {rho:.6g}. Ask for a correct file."
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """The statement as the file header has it."""

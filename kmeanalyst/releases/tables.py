@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -22,15 +24,25 @@ def read_table(path: str | Path) -> pd.DataFrame:
         if name.endswith(".parquet"):
             table = pd.read_parquet(path)
         elif name.endswith((".csv", ".csv.gz")):
-            table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+            table = _read_csv(path)
         else:
             raise DomainError(f"{path} is neither .csv, .csv.gz nor .parquet. Convert it to one of these.")
     except pd.errors.EmptyDataError:
-        raise DomainError(f"{path} is empty: it has no header line. Name a table whose first line names its columns.") from None
-    except (OSError, ValueError, pd.errors.ParserError) as error:
+        raise DomainError(
+            f"{path} is empty: it has no header line. Name a table whose first line names its columns."
+        ) from None
+    except (OSError, ValueError, EOFError, zlib.error) as error:  # the last two: a .gz file that is cut off or damaged
         if isinstance(error, DomainError):
             raise
-        raise DomainError(f"{path} could not be read as a table: {error}. Write it again.") from None
+        told = " ".join(str(error).split()).rstrip(".")
+        raise DomainError(f"{path} could not be read as a table: {told}. Write it again.") from None
     if len(table) == 0:
         raise DomainError(f"{path} has a header and no rows. Name a table with rows.")
     return table
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    """Cells as text. A row's superfluous cells are ignored, as on the private side: they never shift the others."""
+    how: dict[str, Any] = {"dtype": str, "keep_default_na": False, "encoding": "utf-8-sig"}
+    width = len(pd.read_csv(path, nrows=0, index_col=False, **how).columns)
+    return pd.read_csv(path, usecols=range(width), **how)

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import RandomFourier
@@ -36,6 +37,7 @@ _SMALLEST_SHARE = 0.01
 _ENOUGH_GAIN = 0.01  # relative, per round, below which the rounds end
 _POLISH_STEPS = 60
 _WEIGHT_STEPS = 300
+_SMALL = 4_000_000  # phasors; below it a second thread waits more than it works (15 times slower on busy cores)
 
 Progress = Callable[[str, float], None]
 
@@ -89,7 +91,9 @@ def reduced_set(
     target = ((measurement.vector[:R] + 1j * measurement.vector[R:]) / scale).astype(np.complex64)
     state = _State(features, target, points, np.full(n_points, 1 / n_points), _unit_phasors(features, points))
     tolerance = gap_tolerance(measurement) / features.norm_bound**2
-    _alternate(state, domain, tolerance, rng, progress or (lambda what, share: None))
+    one_thread = 1 if n_points * R <= _SMALL else None
+    with threadpool_limits(limits=one_thread, user_api="blas"):
+        _alternate(state, domain, tolerance, rng, progress or (lambda what, share: None))
     return state.points
 
 

@@ -1,0 +1,128 @@
+"""A release's members and the zip that holds them: bytes on disk to named members, and back.
+
+Two zip readers must not see two files in one. The archive is therefore plain: stored members of known names,
+one after another without a gap, every byte accounted for.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import stat
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+
+from kmeanalyst.releases.file.refusal import MOST_BYTES, MOST_MEMBERS, refusal, refusing
+
+HEADER, POINTS, NOISY_SUM = "release.json", "points.parquet", "measurement/noisy_sum.npy"
+Members = dict[str, bytes] | dict[str, memoryview]  # name → bytes
+
+_CHECK = "Check that it is a .kme file"
+
+_END = struct.Struct("<4s4H2LH")
+_MOST_ENTRY_BYTES = 256  # of a member in the central directory
+_LOCAL = struct.Struct("<4s5H3L2H")
+_MEMBER_NAME = re.compile(r"release\.json|points\.parquet|measurement/[a-z][a-z0-9_]*\.npy")
+
+
+def contents(path: Path) -> bytes:
+    """The bytes of a file that is not larger than a release can be."""
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_size > MOST_BYTES:
+                raise refusal(f"the file has {status.st_size} bytes", f"a release has at most {MOST_BYTES}", _CHECK)
+            return file.read(MOST_BYTES)
+    except FileNotFoundError:
+        raise refusal("there is no such file", "nothing could be read", "Check the name and the folder") from None
+    except OSError as error:
+        raise refusal("the file cannot be read", f"{error.strerror}", "Name a file that you may read") from None
+
+
+def members_in(raw: bytes) -> dict[str, memoryview]:
+    """Member name → its bytes, of a zip whose every byte is accounted for.
+
+    The members must fill the file from its start without a gap: two zip readers then cannot see two files.
+    """
+    directory = _check_end(raw)
+    with refusing("the archive"), zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        listed = archive.infolist()
+    for info in listed:
+        _check_entry(info)
+    names = [info.filename for info in listed]
+    if len(set(names)) != len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise refusal(f"the members {twice} occur twice", "readers would disagree on which of them counts")
+    members, position = {}, 0
+    for info in sorted(listed, key=lambda info: info.header_offset):
+        members[info.filename], position = _stored_bytes(raw, info, position, directory)
+    if position != directory:
+        raise refusal("the archive has bytes that belong to no member", "readers could see different files in it")
+    if not {HEADER, POINTS} <= set(members):
+        raise refusal(f"the archive lacks {HEADER} or {POINTS}", "it is not a release", _CHECK)
+    return members
+
+
+def _check_end(raw: bytes) -> int:
+    """Where the central directory begins; refuses unless the end record closes the file just as it should."""
+    if len(raw) < _END.size or raw[-_END.size :][:4] != b"PK\5\6":
+        raise refusal("the file is not a whole zip archive", "it is truncated, padded, or no release at all")
+    _, disk, first_disk, here, total, size, offset, comment = _END.unpack(raw[-_END.size :])
+    wide = raw[-_END.size - 20 :][:4] == b"PK\6\7"  # the 64-bit record would overrule this one
+    if wide or disk or first_disk or comment or here != total or offset + size + _END.size != len(raw):
+        raise refusal("the archive's end record does not fit the file", "it is truncated, padded or altered")
+    if total > MOST_MEMBERS or size > total * _MOST_ENTRY_BYTES:
+        raise refusal(f"the archive lists {total} members in {size} bytes", f"a release has at most {MOST_MEMBERS}")
+    return int(offset)
+
+
+def _check_entry(info: zipfile.ZipInfo) -> None:
+    name = info.orig_filename
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    if info.flag_bits & 0x1:
+        raise refusal(f"member {name!r:.80} is encrypted", "a release hides nothing from its reader")
+    if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
+        raise refusal(f"member {name!r:.80} is compressed", "a release has stored members only, of known size")
+    if kind not in (0, stat.S_IFREG):
+        raise refusal(f"member {name!r:.80} is a link or a device", "a release has plain members only")
+    if not _MEMBER_NAME.fullmatch(name):
+        raise refusal(f"member name {name!r:.80}", "no member of a release is called so, and no path is followed")
+    if info.flag_bits & ~0x800 or info.extra or info.comment:
+        raise refusal(f"member {name!r:.80} has flags, extra fields or a comment", "readers could take it differently")
+
+
+def _stored_bytes(raw: bytes, info: zipfile.ZipInfo, position: int, end: int) -> tuple[memoryview, int]:
+    """The member's bytes and where they end; its own header must say what the directory says."""
+    name = info.orig_filename.encode()
+    start = position + _LOCAL.size + len(name)
+    stop = start + info.file_size
+    if info.header_offset != position or stop > end:
+        raise refusal(f"member {info.filename} is not where it should be", "members overlap or leave a gap")
+    told = _LOCAL.unpack(raw[position : position + _LOCAL.size])
+    facts = (b"PK\3\4", info.flag_bits, 0, info.CRC, info.file_size, info.file_size, len(name), 0)
+    if told[:1] + told[2:4] + told[6:] != facts or raw[start - len(name) : start] != name:
+        raise refusal(f"member {info.filename} has two headers that differ", "readers would disagree on it")
+    data = memoryview(raw)[start:stop]
+    if zlib.crc32(data) != info.CRC:
+        raise refusal(f"member {info.filename} does not have its checksum", "the file was damaged or altered")
+    return data, stop
+
+
+def zipped(members: dict[str, bytes]) -> bytes:
+    """A zip of stored members whose bytes depend on the members alone."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in members.items():
+            info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+            info.create_system, info.external_attr = 3, (stat.S_IFREG | 0o644) << 16
+            archive.writestr(info, data)
+    archive_bytes = out.getvalue()
+    if len(archive_bytes) > MOST_BYTES:
+        raise ValueError(
+            f"this release cannot be written: it needs {len(archive_bytes)} bytes, and readers refuse more than "
+            f"{MOST_BYTES}. Publish fewer features, or fewer levels."
+        )
+    return archive_bytes

@@ -1,0 +1,197 @@
+"""release.json, the header: JSON to plain values, each field held against its rule and each member to its digest.
+
+`schema_v1.json` says the same in JSON Schema. The rules are written out here so that reading a file needs no
+validator and every refusal names its field.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kmeanalyst.kernels.features import Nystroem, RandomFourier
+from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, POINTS, Members
+from kmeanalyst.releases.file.refusal import MOST_HEADER_BYTES, MOST_HEADER_DEPTH, refusal, refusing
+
+FORMAT = "kmeanalyst release"
+SCHEMA_MAJOR, SCHEMA_MINOR = 1, 0
+WEIGHT_VIEWS = ("probability", "bounded", "signed", "published", "given")
+
+_Rule = tuple[str, Callable[[Any], bool]]
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, list) and 1 <= len(value) <= 2 and all(_is_whole(size) and size >= 1 for size in value)
+
+
+def _one_of(*values: Any) -> _Rule:
+    return f"one of {', '.join(map(str, values))}", lambda value: type(value) in (str, int) and value in values
+
+
+_TEXT: _Rule = ("a text of 1 to 200 characters", lambda value: isinstance(value, str) and 0 < len(value) <= 200)
+_TEXTS: _Rule = (
+    "a table of texts",
+    lambda value: isinstance(value, dict) and all(isinstance(item, str) for item in value.values()),
+)
+_COUNT: _Rule = ("a whole number of at least 1", lambda value: _is_whole(value) and value >= 1)
+_SIZE: _Rule = ("a whole number of at least 0", lambda value: _is_whole(value) and value >= 0)
+_POSITIVE: _Rule = ("a positive number", lambda value: _is_number(value) and value > 0)
+_DISTANCE: _Rule = ("null or a number of at least 0", lambda value: value is None or (_is_number(value) and value >= 0))
+_TABLE: _Rule = ("a table", lambda value: isinstance(value, dict))
+_TABLE_OR_NULL: _Rule = ("a table or null", lambda value: value is None or isinstance(value, dict))
+_LIST: _Rule = ("a list with at least one entry", lambda value: isinstance(value, list) and bool(value))
+_DIGEST: _Rule = (
+    "64 hexadecimal digits",
+    lambda value: isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None,
+)
+_SHAPES: _Rule = (
+    "a table of shapes",
+    lambda value: isinstance(value, dict) and bool(value) and all(map(_is_shape, value.values())),
+)
+
+_HEADER_RULES = {
+    "format": _one_of(FORMAT),
+    "schema_major": _one_of(SCHEMA_MAJOR),
+    "schema_minor": _SIZE,
+    "columns": _LIST,
+    "kernel": _TABLE,
+    "method": _TEXT,
+    "weight_view": _one_of(*WEIGHT_VIEWS),
+    "fit_distance": _DISTANCE,
+    "n_points": _COUNT,
+    "statement": _TABLE_OR_NULL,
+    "measurement": _TABLE_OR_NULL,
+    "versions": _TEXTS,
+    "members": _TABLE,
+}
+_MEASUREMENT_RULES = {
+    "noise_law": _one_of("discrete gaussian"),
+    "noise_scale": _POSITIVE,
+    "grid_noise_scale": _POSITIVE,
+    "n_rows": _COUNT,
+    "feature_map": _TABLE,
+}
+_FEATURE_MAP_RULES = {"name": _one_of(RandomFourier.name, Nystroem.name), "dimension": _COUNT, "arrays": _SHAPES}
+_MEMBER_RULES = {"bytes": _SIZE, "sha256": _DIGEST}
+
+
+def parsed(data: bytes | memoryview) -> dict[str, Any]:
+    """The header as plain values, all of them finite, of bounded depth, no key twice."""
+    if len(data) > MOST_HEADER_BYTES:
+        raise refusal(f"{HEADER} has {len(data)} bytes", f"a header has at most {MOST_HEADER_BYTES}")
+    with refusing(HEADER):
+        text = bytes(data).decode()
+        header = json.loads(text, object_pairs_hook=_without_twins, parse_constant=_no_constant)
+    _check_values(header, depth=1)
+    if not isinstance(header, dict):
+        raise refusal(HEADER, "a header is a table of fields")
+    return header
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        twice = sorted({key for key, _ in pairs if sum(key == other for other, _ in pairs) > 1})
+        raise refusal(f"{HEADER} has the keys {twice!r:.80} twice", "readers would disagree on which of them counts")
+    return table
+
+
+def _no_constant(name: str) -> None:
+    raise refusal(f"{HEADER} contains {name}", "JSON has no such number, and no field of a release means one")
+
+
+def _check_values(value: Any, *, depth: int) -> None:
+    if depth > MOST_HEADER_DEPTH:
+        raise refusal(f"{HEADER} is nested more than {MOST_HEADER_DEPTH} deep", "no release needs that")
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _check_values(key, depth=depth)
+            _check_values(item, depth=depth + 1)
+    elif isinstance(value, list):
+        for item in value:
+            _check_values(item, depth=depth + 1)
+    elif isinstance(value, str):
+        with refusing(f"a text of {HEADER}"):
+            value.encode()  # half a surrogate pair can be neither printed nor compared
+    elif isinstance(value, float | int) and not abs(value) < (math.inf if isinstance(value, float) else 2**63):
+        raise refusal(f"{HEADER} contains the number {value!r:.40}", "it is beyond what 64 bits hold")
+
+
+def check_header(header: dict[str, Any]) -> None:
+    major, minor = header.get("schema_major"), header.get("schema_minor")
+    if header.get("format") == FORMAT and _is_whole(major) and major != SCHEMA_MAJOR:
+        raise refusal(
+            f"the file is format {major}, this kmeanalyst reads format {SCHEMA_MAJOR}",
+            "nothing was read, because another format may have changed what a weight means",
+            "Upgrade kmeanalyst",
+        )
+    newer = isinstance(minor, int) and minor > SCHEMA_MINOR  # a newer minor version adds fields that may be ignored
+    _check_fields(HEADER, header, _HEADER_RULES, more_allowed=newer)
+    for name, entry in header["members"].items():
+        _check_fields(f"the entry of member {name!r:.80}", entry, _MEMBER_RULES)
+    if (header["measurement"] is None) != (header["statement"] is None):
+        raise refusal("measurement and statement", "one of them alone is a promise about nothing")
+    if header["measurement"] is None and header["fit_distance"] is not None:
+        raise refusal("fit_distance", "there is no measurement that the points could be at a distance from")
+    if header["measurement"] is not None:
+        _check_fields("measurement", header["measurement"], _MEASUREMENT_RULES)
+        _check_fields("feature_map", header["measurement"]["feature_map"], _FEATURE_MAP_RULES)
+
+
+def _check_fields(what: str, table: Any, rules: dict[str, _Rule], *, more_allowed: bool = False) -> None:
+    """Exactly the fields of `rules`, each as its rule has it."""
+    if not isinstance(table, dict):
+        raise refusal(what, f"it should be a table of {', '.join(rules)}")
+    absent, unknown = sorted(set(rules) - set(table)), sorted(set(table) - set(rules))
+    if absent or (unknown and not more_allowed):
+        raise refusal(what, f"missing fields {absent}, unknown fields {unknown!r:.200}; no meaning can be guessed")
+    for name, (wanted, holds) in rules.items():
+        if not holds(table[name]):
+            raise refusal(f"{what}, field {name}", f"it must be {wanted}, got {table[name]!r:.80}")
+
+
+def check_members(header: dict[str, Any], members: Members) -> None:
+    """The members are exactly the declared ones, byte for byte."""
+    wanted = {POINTS}
+    if header["measurement"] is not None:
+        wanted |= {NOISY_SUM} | {f"measurement/{name}.npy" for name in header["measurement"]["feature_map"]["arrays"]}
+    declared, present = set(header["members"]), set(members) - {HEADER}
+    if not wanted == declared == present:
+        raise refusal(
+            "the members differ from the declared ones",
+            f"needed {sorted(wanted)!r:.300}, declared {sorted(declared)!r:.300}, present {sorted(present)!r:.300}",
+        )
+    for name, entry in header["members"].items():
+        data = members[name]
+        if len(data) != entry["bytes"]:
+            raise refusal(f"member {name} has {len(data)} bytes", f"the header declares {entry['bytes']}")
+        if sha256(data) != entry["sha256"]:
+            raise refusal(f"member {name} does not have the declared SHA-256", "the file was damaged or altered")
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON knows it: numpy's numbers as Python's, tuples as lists."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def sha256(data: bytes | memoryview) -> str:
+    """The digest as the header has it, in lower-case hexadecimal."""
+    return hashlib.sha256(data).hexdigest()

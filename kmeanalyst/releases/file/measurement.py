@@ -1,0 +1,165 @@
+"""The measurement of a file: npy arrays, the feature map they make on the domain, and the promise about both.
+
+An array is built only once its npy header says what the file's header says; the promise stands only if its own
+arithmetic holds and its sensitivity, noise and number of rows are those of the measurement.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kmeanalyst.kernels import Kernel
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features import FeatureMap, Nystroem, RandomFourier
+from kmeanalyst.releases.columns import Categorical, Column
+from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.file.archive import NOISY_SUM, Members
+from kmeanalyst.releases.file.refusal import MOST_BASIS_POINTS, refusal, refusing
+from kmeanalyst.releases.measurement import GRID, Measurement, mean_unit
+from kmeanalyst.releases.statement import PrivacyStatement
+
+CLOSE = 1e-6  # relative room for rounding where a recorded number is recomputed
+
+
+def measurement_of(header: dict[str, Any], kernel: Kernel, domain: Domain, members: Members) -> Measurement | None:
+    """The measurement, its vector read from the noisy sum."""
+    told = header["measurement"]
+    if told is None:
+        return None
+    described = told["feature_map"]
+    arrays = {
+        name: _array(f"measurement/{name}.npy", members[f"measurement/{name}.npy"], "<f8", shape)
+        for name, shape in described["arrays"].items()
+    }
+    feature_map = _FEATURE_MAPS[described["name"]](kernel, domain, arrays)
+    if feature_map.dimension != described["dimension"]:
+        raise refusal("feature_map, field dimension", f"the arrays make {feature_map.dimension} features")
+    noisy_sum = _array(NOISY_SUM, members[NOISY_SUM], "<i8", [described["dimension"]])
+    unit = mean_unit(n_rows=told["n_rows"], feature_map=feature_map)
+    if not math.isclose(told["grid_noise_scale"] * unit, told["noise_scale"], rel_tol=CLOSE):
+        raise refusal("grid_noise_scale", "it is not the noise scale in steps of the grid: one of the two is wrong")
+    return Measurement(
+        vector=noisy_sum * unit, noise_scale=float(told["noise_scale"]), noise_law=told["noise_law"],
+        n_rows=told["n_rows"], feature_map=feature_map, noisy_sum=noisy_sum,
+    )  # fmt: skip
+
+
+def statement_of(header: dict[str, Any], measurement: Measurement | None) -> PrivacyStatement | None:
+    """The promise, if its arithmetic holds and it is about this measurement."""
+    if measurement is None:
+        return None
+    with refusing("the privacy statement"):
+        statement = PrivacyStatement.from_dict(header["statement"])
+        statement.check_arithmetic()
+    sensitivity = _sensitivity(measurement)
+    agree = {
+        "n_rows": statement.n_rows == measurement.n_rows,
+        "mechanism": statement.mechanism == measurement.noise_law,
+        "noise_scale": math.isclose(statement.noise_scale, measurement.noise_scale, rel_tol=CLOSE),
+        "sensitivity": math.isclose(statement.sensitivity, sensitivity, rel_tol=CLOSE),
+    }
+    for name, holds in agree.items():
+        if not holds:
+            raise refusal(
+                f"the privacy statement claims {name} {getattr(statement, name)!r}, the measurement has another",
+                "the promise is not about these numbers, and nothing follows from it",
+                "Do not rely on it; ask its maker for a correct file",
+            )
+    return statement
+
+
+def _sensitivity(measurement: Measurement) -> float:
+    """How far one row can move the noiseless vector: the diameter on the integer grid, read as a mean."""
+    feature_map = measurement.feature_map
+    unit = mean_unit(n_rows=measurement.n_rows, feature_map=feature_map)
+    return feature_map.diameter / feature_map.norm_bound * GRID * unit
+
+
+_NPY_MAGIC = b"\x93NUMPY\x01\x00"
+_NPY_HEADER = re.compile(
+    rb"\{'descr': ?'(<f8|<i8)', ?'fortran_order': ?False, ?"
+    rb"'shape': ?\(([1-9]\d{0,11}(?:,|, ?[1-9]\d{0,11}))\),? ?\} *\n"
+)
+_MOST_NPY_HEADER_BYTES = 1024
+
+
+def _array(name: str, data: bytes | memoryview, dtype: str, shape: list[int]) -> Array:
+    """An array of an npy member, once its header has been found to say dtype and shape, and its size to fit."""
+    start = len(_NPY_MAGIC) + 2
+    length = int.from_bytes(data[start - 2 : start], "little")
+    match = _NPY_HEADER.fullmatch(bytes(data[start : start + length]))
+    if bytes(data[: len(_NPY_MAGIC)]) != _NPY_MAGIC or match is None or length > _MOST_NPY_HEADER_BYTES:
+        raise refusal(name, "it is not an npy 1.0 array of little-endian numbers in C order")
+    told = [int(size) for size in match[2].replace(b",", b" ").split()]
+    if match[1].decode() != dtype or told != shape or start + length + 8 * math.prod(shape) != len(data):
+        got = f"{match[1].decode()} of shape {told} in {len(data)} bytes"
+        raise refusal(name, f"it should hold {dtype} of shape {shape} and nothing else, got {got}")
+    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+
+
+def _random_fourier(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
+    """Frequencies and phase tables that fit the domain: no code of a level can fall outside its table."""
+    places = {f"table_{j}": j for j in range(len(domain))}
+    if set(arrays) - set(places) != {"linear"} or any(array.ndim != 2 for array in arrays.values()):
+        raise refusal("feature_map, field arrays", "random Fourier features have linear and table_j, j a column")
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise refusal(f"measurement/{name}.npy", "a number that is infinite or not a number means nothing")
+    linear = arrays["linear"]
+    if len(linear) != len(domain):
+        raise refusal("measurement/linear.npy", f"it has {len(linear)} rows, and there are {len(domain)} columns")
+    _check_phases(linear, domain)
+    tables = {places[name]: table for name, table in arrays.items() if name in places}
+    for j, table in tables.items():
+        column = domain.columns[j]
+        allowed = (len(column.levels) + 1, 1) if isinstance(column, Categorical) else (1,)
+        if table.shape[1] != linear.shape[1] or len(table) not in allowed:
+            raise refusal(
+                f"measurement/table_{j}.npy has shape {table.shape}",
+                f"column {column.name} needs {' or '.join(map(str, allowed))} rows of {linear.shape[1]} phases",
+            )
+    return RandomFourier(kernel, linear, tables)
+
+
+def _check_phases(linear: Array, domain: Domain) -> None:
+    """No row of the domain has a phase that is too large for a float64."""
+    farthest = np.array([np.abs(_encoded_bounds(column)).max() for column in domain.columns])
+    with np.errstate(over="ignore"):
+        if not np.isfinite(farthest @ np.abs(linear)).all():
+            raise refusal("measurement/linear.npy", "a frequency is so large that phases are infinite")
+
+
+def _nystroem(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
+    """Basis points that are encoded rows of the domain."""
+    points = arrays.get("points")
+    if len(arrays) != 1 or points is None or points.ndim != 2 or points.shape[1] != len(domain):
+        raise refusal("feature_map, field arrays", f"a subspace has points of {len(domain)} columns, and nothing else")
+    if len(points) > MOST_BASIS_POINTS:
+        raise refusal(f"measurement/points.npy has {len(points)} rows", f"a subspace has at most {MOST_BASIS_POINTS}")
+    for column, values in zip(domain.columns, points.T, strict=True):
+        present = values[~np.isnan(values)]
+        low, high = _encoded_bounds(column)
+        room = 1e-12 * (1 + max(abs(low), abs(high)))  # logarithms differ in the last digit between machines
+        inside = (present >= low - room) & (present <= high + room)
+        whole = not isinstance(column, Categorical) or (present == np.rint(present)).all()
+        if not (inside.all() and whole) or (len(present) < len(values) and not column.missing):
+            raise refusal(f"measurement/points.npy, column {column.name}", "it has values or codes outside the domain")
+    return Nystroem(kernel, points)
+
+
+def _encoded_bounds(column: Column) -> tuple[float, float]:
+    if isinstance(column, Categorical):
+        return 0.0, float(len(column.levels) - 1)
+    return column.bounds  # type: ignore[attr-defined]
+
+
+_FEATURE_MAPS: dict[str, Callable[[Kernel, Domain, dict[str, Array]], FeatureMap]] = {
+    RandomFourier.name: _random_fourier,
+    Nystroem.name: _nystroem,
+}

@@ -1,0 +1,110 @@
+"""points.parquet: weighted points in natural units, as Domain.decode gives them, every cell within the domain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date, Integer, text_of
+from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.file.archive import POINTS
+from kmeanalyst.releases.file.parquet_footer import check_footer, footer_of
+from kmeanalyst.releases.file.refusal import MOST_CELLS, refusal, refusing
+
+
+def points_and_weights(data: bytes | memoryview, domain: Domain, n_points: int) -> tuple[pd.DataFrame, Array]:
+    """Points in natural units and levels, as Domain.decode gives them, and weights (M,)."""
+    cells = n_points * (len(domain) + 1)
+    if cells > MOST_CELLS:
+        raise refusal(f"{n_points} points of {len(domain)} columns", f"a release has at most {MOST_CELLS} cells")
+    with refusing(POINTS):
+        table = _arrow_table(data, domain, n_points)
+        table.validate(full=True)
+        columns = {column.name: _series(column, table.column(j)) for j, column in enumerate(domain.columns)}
+        weight = table.column(len(domain))
+        if weight.null_count:
+            raise refusal(f"{POINTS}, column weight", "a missing weight means nothing")
+        weights = weight.to_numpy()
+    if not np.isfinite(weights).all():
+        raise refusal(f"{POINTS}, column weight", "a weight that is infinite or not a number means nothing")
+    return pd.DataFrame(columns), weights
+
+
+def is_text(column: Column) -> bool:
+    """Whether the file holds the column's cells as texts: levels, but not truth values."""
+    return isinstance(column, Categorical) and not isinstance(column, Boolean)
+
+
+def arrow_type(column: Column) -> Any:
+    """The column's type in the file (FORMAT.md §3)."""
+    import pyarrow as pa
+
+    if is_text(column):
+        return pa.string()
+    return {Boolean: pa.bool_(), Date: pa.date32(), Integer: pa.int64()}.get(type(column), pa.float64())
+
+
+def _arrow_table(data: bytes | memoryview, domain: Domain, n_points: int) -> Any:
+    """The Parquet table, read only once its own description fits the header.
+
+    Levels are read as dictionaries: a text that is repeated a million times is held once.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    texts = [column.name for column in domain.columns if is_text(column)]
+    check_footer(footer_of(data), len(domain) + 1, n_points, len(data))
+    file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
+    expected = [(column.name, arrow_type(column)) for column in domain.columns] + [("weight", pa.float64())]
+    found = [(field.name, field.type) for field in file.schema_arrow]
+    if found != expected:
+        odd = [f"{name} {kind}" for name, kind in found if (name, kind) not in expected] or ["order"]
+        raise refusal(f"{POINTS} has other columns than declared", f"{', '.join(odd):.200} does not fit the domain")
+    table = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)), read_dictionary=texts).read(use_threads=False)
+    if table.num_rows != n_points:
+        raise refusal(f"{POINTS} has {table.num_rows} rows", f"the header declares {n_points}")
+    return table.unify_dictionaries().combine_chunks()
+
+
+def _series(column: Column, values: Any) -> pd.Series:
+    """A column as Domain.decode gives it; every value within the domain, nulls only where declared."""
+    if values.null_count and not column.missing:
+        raise refusal(f"{POINTS}, column {column.name}", "it has nulls, and the domain declares no missing value")
+    if is_text(column):
+        return column.decode(_codes(column, values))
+    if isinstance(column, Boolean):
+        return column.decode(values.cast("uint8").cast("float64").to_numpy())
+    if isinstance(column, Date):
+        days = values.cast("int32").cast("float64").to_numpy()
+        _check_bounds(column, days, values.null_count, column.bounds)
+        return column.decode(days)
+    numbers = values.to_numpy()
+    low, high = (column.parse(text_of(bound) or "") for bound in (column.lower, column.upper))  # type: ignore[attr-defined]
+    _check_bounds(column, numbers, values.null_count, (low, high))
+    if isinstance(column, Integer) and column.missing:
+        whole = pd.arrays.IntegerArray(np.array(values.fill_null(0)), np.array(values.is_null()))
+        return pd.Series(whole, name=column.name)
+    return pd.Series(np.array(numbers), name=column.name)
+
+
+def _codes(column: Column, values: Any) -> Array:
+    """Level codes as float64, NaN where missing."""
+    chunk = values.chunk(0)
+    codes = {level: code for code, level in enumerate(column.levels)}  # type: ignore[attr-defined]
+    levels = chunk.dictionary.to_pylist()
+    unseen = [level for level in levels if level not in codes]
+    if unseen:
+        raise refusal(f"{POINTS}, column {column.name}", f"{unseen[0]!r:.80} is not one of its levels")
+    place = chunk.indices.cast("float64").to_numpy(zero_copy_only=False)
+    missing = np.isnan(place)
+    known = np.array([float(codes[level]) for level in levels] or [0.0])
+    return np.where(missing, np.nan, known[np.where(missing, 0, place).astype(np.int64)])
+
+
+def _check_bounds(column: Column, numbers: Array, n_missing: int, bounds: tuple[Any, Any]) -> None:
+    inside = (numbers >= bounds[0]) & (numbers <= bounds[1])  # false for NaN, which only a null may have become
+    if int(inside.sum()) + n_missing != len(numbers):
+        raise refusal(f"{POINTS}, column {column.name}", "it has values outside its bounds, or NaN that is not null")

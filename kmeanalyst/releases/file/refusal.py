@@ -1,0 +1,50 @@
+"""How the reader says no: one exception, whose message has what, why and mend, and the limits it keeps.
+
+A message may repeat what a file says, which is as suspect as the rest of it: a character that is not printable,
+such as one that begins a command to the terminal, is shown by its number.
+"""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+MOST_BYTES = 2**31 - 1  # of a file: below this a zip needs no 64-bit extension
+MOST_HEADER_BYTES = 2**24
+MOST_HEADER_DEPTH = 32
+MOST_MEMBERS = 10_000
+MOST_CELLS = 50_000_000  # rows × (columns + weight) of the points
+MOST_ROW_GROUPS = 1000
+MOST_FOOTER_BYTES = 2**22  # of points.parquet
+MOST_BASIS_POINTS = 10_000  # of a subspace: its Gram matrix is built on reading
+
+_AGAIN = "Fetch the file again, or ask its maker for a sound one"
+
+
+class FileRefused(ValueError):
+    """A file that cannot be read as a release, or is not to be trusted; the message has the mend."""
+
+
+def refusal(what: str, why: str, mend: str = _AGAIN) -> FileRefused:
+    """The exception to raise, with what was found, why it is refused, and the mend."""
+    return FileRefused(_printable(f"{what}: {why}. {mend}."))
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+@contextmanager
+def refusing(what: str) -> Iterator[None]:
+    """Turn what a hostile value provokes in `what` into a refusal."""
+    try:
+        yield
+    except FileRefused:
+        raise
+    except (
+        ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, OSError, MemoryError,
+        RecursionError, NotImplementedError, zipfile.BadZipFile, struct.error,
+    ) as error:  # fmt: skip
+        raise refusal(what, f"it does not make sense ({' '.join(str(error).split()).rstrip('.'):.300})") from None

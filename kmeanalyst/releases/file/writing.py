@@ -1,0 +1,149 @@
+"""From a release to a file: members, a canonical header, and one replacement of the file on disk.
+
+The same release gives the same bytes, and nothing is written that its own reader would refuse.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels import Kernel
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.atomic import written_whole
+from kmeanalyst.releases.columns import Column, Date
+from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, POINTS, zipped
+from kmeanalyst.releases.file.header import FORMAT, SCHEMA_MAJOR, SCHEMA_MINOR, plain, sha256
+from kmeanalyst.releases.file.points import arrow_type, is_text
+from kmeanalyst.releases.file.reading import release_of
+from kmeanalyst.releases.file.refusal import FileRefused
+from kmeanalyst.releases.measurement import Measurement, mean_unit
+from kmeanalyst.releases.release import Release
+
+
+def write_release(release: Release, path: str | Path) -> None:
+    """Write the release as a .kme file, which appears whole or not at all.
+
+    The same release gives the same bytes. What is written has been read back first: ValueError, and no file,
+    if its own reader would refuse it.
+    """
+    members = _members_of(release)
+    try:
+        release_of(members)
+    except FileRefused as refusal:
+        raise ValueError(f"this release cannot be written, because no reader would take it: {refusal}") from None
+    with written_whole(path) as temporary:
+        temporary.write_bytes(zipped(members))
+
+
+def _members_of(release: Release) -> dict[str, bytes]:
+    """Member name → bytes, the header first."""
+    members = {POINTS: _parquet(release)}
+    if release.measurement is not None:
+        _check_writable(release.measurement, release.kernel)
+        members[NOISY_SUM] = _npy(release.measurement.noisy_sum, "<i8")
+        for name, array in release.measurement.feature_map.arrays().items():
+            members[f"measurement/{name}.npy"] = _npy(array, "<f8")
+    return {HEADER: _canonical(_header(release, members)), **members}
+
+
+def _canonical(header: dict[str, Any]) -> bytes:
+    """JSON with sorted keys and no spaces: the same header gives the same bytes."""
+    text = json.dumps(header, sort_keys=True, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    return text.encode()
+
+
+def _check_writable(measurement: Measurement, kernel: Kernel) -> None:
+    if measurement.feature_map.kernel != kernel:
+        raise ValueError(
+            "this release cannot be written: its measurement was made with another kernel than its own, and a file "
+            "has one kernel. Build the release with the kernel of the feature map."
+        )
+    unit = mean_unit(n_rows=measurement.n_rows, feature_map=measurement.feature_map)
+    if not np.array_equal(measurement.vector, measurement.noisy_sum * unit):
+        raise ValueError(
+            "this release cannot be written: the measurement's vector is not the reading of its noisy sum, which is "
+            "all that a file holds. Build it with Measurement.from_sum."
+        )
+
+
+def _header(release: Release, members: dict[str, bytes]) -> dict[str, Any]:
+    header = {
+        "format": FORMAT,
+        "schema_major": SCHEMA_MAJOR,
+        "schema_minor": SCHEMA_MINOR,
+        "columns": release.domain.to_dict(),
+        "kernel": release.kernel.to_dict(),
+        "method": release.method,
+        "weight_view": release.weight_view,
+        "fit_distance": release.fit_distance,
+        "n_points": len(release),
+        "statement": None if release.statement is None else release.statement.to_dict(),
+        "measurement": None if release.measurement is None else _measurement_header(release.measurement),
+        "versions": _versions(),
+        "members": {name: {"bytes": len(data), "sha256": sha256(data)} for name, data in members.items()},
+    }
+    return plain(header)
+
+
+def _measurement_header(measurement: Measurement) -> dict[str, Any]:
+    feature_map = measurement.feature_map
+    unit = mean_unit(n_rows=measurement.n_rows, feature_map=feature_map)
+    return measurement.to_dict() | {
+        "grid_noise_scale": measurement.noise_scale / unit,
+        "feature_map": {
+            "name": feature_map.name,
+            "dimension": feature_map.dimension,
+            "arrays": {name: list(array.shape) for name, array in feature_map.arrays().items()},
+        },
+    }
+
+
+def _versions() -> dict[str, str]:
+    return {"python": platform.python_version()} | {name: version(name) for name in ("kmeanalyst", "numpy", "pyarrow")}
+
+
+def _npy(array: Array, dtype: str) -> bytes:
+    out = io.BytesIO()
+    np.lib.format.write_array(out, np.ascontiguousarray(array, dtype=dtype), version=(1, 0), allow_pickle=False)
+    return out.getvalue()
+
+
+def _parquet(release: Release) -> bytes:
+    """Points in natural units and weights, as Parquet without compression and without a pandas schema."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    frame = release.to_frame()
+    arrays = [_arrow_array(column, frame[column.name]) for column in release.domain.columns]
+    arrays.append(pa.array(release.weights, pa.float64()))
+    table = pa.Table.from_arrays(arrays, names=[*release.domain.names, "weight"])
+    out = io.BytesIO()
+    pq.write_table(
+        table, out, compression="none", store_schema=False, write_statistics=False, row_group_size=len(release),
+        use_dictionary=[column.name for column in release.domain.columns if is_text(column)],
+    )  # fmt: skip
+    return out.getvalue()
+
+
+def _arrow_array(column: Column, series: pd.Series) -> Any:
+    import pyarrow as pa
+
+    try:
+        if isinstance(column, Date):
+            series = pd.Series(series.to_numpy().astype("datetime64[D]"), dtype=object)
+        elif is_text(column):
+            series = series.astype(object).where(series.notna(), None)
+        return pa.array(series, arrow_type(column), from_pandas=True)
+    except (ValueError, TypeError, pa.ArrowException) as error:
+        raise ValueError(
+            f"this release cannot be written: the points of column {column.name} are not {column.kind} values "
+            f"({error}). Build the release with points as Domain.decode gives them."
+        ) from None

@@ -1,0 +1,220 @@
+"""Refusals of the .kme file's outer shell: the path, the limits, the zip; and damage anywhere."""
+
+from __future__ import annotations
+
+import io
+import stat
+import struct
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from file_tools import NO_ZIP, Members, forged, refused, zipped
+
+from kmeanalyst.releases.file import FileRefused, read_release, write_release
+from kmeanalyst.releases.file import archive as archive_module
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(FileRefused, match=r"absent\.kme: there is no such file: nothing .* read\. Check the name"):
+        read_release(tmp_path / "absent.kme")
+    with pytest.raises(FileRefused, match=r"cannot be read: .*directory\. Name a file that you may read"):
+        read_release(tmp_path)
+
+
+def test_a_file_over_the_limit_is_refused_before_it_is_read(mixed_path, monkeypatch):
+    monkeypatch.setattr(archive_module, "MOST_BYTES", 1000)
+    with pytest.raises(FileRefused, match=r"has \d+ bytes: a release has at most 1000\. Check that it is a \.kme file"):
+        read_release(mixed_path)
+
+
+def test_a_release_over_the_limit_is_not_written(numeric_release, tmp_path, monkeypatch):
+    monkeypatch.setattr(archive_module, "MOST_BYTES", 1000)
+    with pytest.raises(ValueError, match=r"cannot be written: it needs \d+ bytes, .* more than 1000\. Publish fewer"):
+        write_release(numeric_release, tmp_path / "a.kme")
+    assert list(tmp_path.iterdir()) == []
+
+
+def with_flag(data: bytes, flag: int) -> bytes:
+    """The archive with a general-purpose flag set on its first member, in both headers."""
+    out, central = bytearray(data), data.index(b"PK\1\2")
+    for place in (6, central + 8):
+        out[place : place + 2] = struct.pack("<H", struct.unpack("<H", data[place : place + 2])[0] | flag)
+    return bytes(out)
+
+
+def with_gap(members: Members) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+            archive.fp.write(b"hidden")
+            archive.start_dir = archive.fp.tell()
+    return out.getvalue()
+
+
+def as_link(name: str) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name)
+    info.create_system, info.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
+    return info
+
+
+def with_extra(name: str) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name)
+    info.extra = struct.pack("<HHQ", 0x7777, 8, 1)
+    return info
+
+
+def appended(data: bytes, *more: tuple[str | zipfile.ZipInfo, bytes]) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return zipped([*((name, archive.read(name)) for name in archive.namelist()), *more])
+
+
+def patched(data: bytes, place: int, value: bytes) -> bytes:
+    return data[:place] + value + data[place + len(value) :]
+
+
+def with_end(data: bytes, **changes: int) -> bytes:
+    names = ["disk", "first", "here", "total", "size", "offset", "comment"]
+    fields = dict(zip(names, struct.unpack("<4H2LH", data[-18:]), strict=True)) | changes
+    return data[:-18] + struct.pack("<4H2LH", *fields.values())
+
+
+def without(data: bytes, name: str) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return zipped([(n, archive.read(n)) for n in archive.namelist() if n != name])
+
+
+def deflated(data: bytes) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return zipped([(n, archive.read(n)) for n in archive.namelist()], zipfile.ZIP_DEFLATED)
+
+
+END = ("the archive's end record does not fit the file", "truncated, padded or altered")
+LINK = ("member 'measurement/a.npy' is a link or a device", "plain members only")
+ARCHIVES: dict[str, tuple[Callable[[bytes], bytes], str, str]] = {
+    "nothing": (lambda d: b"", *NO_ZIP),
+    "a text": (lambda d: b"x,y\n1,2\n" * 10, *NO_ZIP),
+    "a truncated file": (lambda d: d[:-1], *NO_ZIP),
+    "half a file": (lambda d: d[: len(d) // 2], *NO_ZIP),
+    "a padded file": (lambda d: d + b"\0", *NO_ZIP),
+    "bytes before": (lambda d: b"#!/bin/sh\n" + d, *END),
+    "an archive comment": (lambda d: with_end(d, comment=1), *END),
+    "several disks": (lambda d: with_end(d, disk=1), *END),
+    "another first disk": (lambda d: with_end(d, first=1), *END),
+    "two member counts": (lambda d: with_end(d, here=1), *END),
+    "a shifted directory": (lambda d: with_end(d, offset=5), *END),
+    "a 64-bit locator": (lambda d: patched(d, len(d) - 42, b"PK\6\7"), *END),
+    "too many members": (
+        lambda d: zipped([(f"measurement/a{i}.npy", b"") for i in range(10_001)]),
+        r"the archive lists 10001 members in \d+ bytes", "at most 10000",
+    ),
+    "long names": (lambda d: zipped([("a" * 300, b"")]), r"lists 1 members in 346 bytes", "at most 10000"),
+    "a directory of garbage": (
+        lambda d: patched(d, d.index(b"PK\1\2"), b"garbage"), "the archive: it does not make sense", "magic number",
+    ),
+    "a compressed member": (deflated, r"member 'release\.json' is compressed", "stored members only"),
+    "an encrypted member": (lambda d: with_flag(d, 1), r"member 'release\.json' is encrypted", "hides nothing"),
+    "a data descriptor": (lambda d: with_flag(d, 8), r"member 'release\.json' has flags, extra", "take it differently"),
+    "an extra field": (
+        lambda d: appended(d, (with_extra("measurement/a.npy"), b"")), r"has flags, extra fields",
+        "take it differently",
+    ),
+    "a link": (lambda d: appended(d, (as_link("measurement/a.npy"), b"/etc/passwd")), *LINK),
+    "a member twice": (
+        lambda d: appended(d, ("points.parquet", b"other")), r"the members \['points\.parquet'\] occur twice",
+        "disagree",
+    ),
+    "a gap": (
+        lambda d: with_gap({"release.json": b"{}", "points.parquet": b""}),
+        r"member points\.parquet is not where it should be", "overlap or leave a gap",
+    ),
+    "bytes after the members": (
+        lambda d: with_gap({"release.json": b"{}"}), "bytes that belong to no member", "see different files",
+    ),
+    "two sizes": (
+        lambda d: patched(d, 22, b"\1\0\0\0"), r"member release\.json has two headers that differ", "disagree on it",
+    ),
+    "two names": (
+        lambda d: patched(d, 30, b"R"), r"member release\.json has two headers that differ", "disagree on it",
+    ),
+    "a flipped bit": (
+        lambda d: patched(d, 60, bytes([d[60] ^ 1])), r"member release\.json does not have its checksum", "damaged",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ARCHIVES)
+def test_an_archive_that_is_not_plain_and_whole_is_refused(case, mixed_path, tmp_path):
+    forge, what, why = ARCHIVES[case]
+    refused(forge(mixed_path.read_bytes()), tmp_path, what, why)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../evil", "/etc/passwd", "measurement/../../evil.npy", "C:\\evil", "measurement\\a.npy", "measurement/",
+     "measurement/.npy", "Release.json", "measurement/a.npy.exe", "measurement/ä.npy"],
+)  # fmt: skip
+def test_a_member_with_a_name_that_is_a_path_or_unknown_is_refused(name, mixed_path, tmp_path):
+    data = appended(mixed_path.read_bytes(), (zipfile.ZipInfo(name), b""))
+    refused(data, tmp_path, r"member name '.*'", "no member of a release is called so, and no path is followed")
+    assert not (tmp_path / "evil").exists()
+
+
+@pytest.mark.parametrize("name", ["release.json", "points.parquet"])
+def test_an_archive_without_header_or_points_is_no_release(name, mixed_path, tmp_path):
+    data = without(mixed_path.read_bytes(), name)
+    what, mend = r"lacks release\.json or points\.parquet", "Check that it is a .kme file."
+    refused(data, tmp_path, what, "it is not a release", mend)
+
+
+# ---------------------------------------------------------------------- damage
+
+READ_MANY = """
+import sys, warnings
+from pathlib import Path
+from kmeanalyst.releases.file import FileRefused, read_release, write_release
+folder = Path(sys.argv[1])
+for path in sorted(folder.glob("*.kme")):
+    try:
+        release = read_release(path)
+    except FileRefused:
+        print("refused", path.name)
+    else:
+        write_release(release, folder / "again")
+        print((folder / "again").read_bytes() == (folder / "original").read_bytes(), path.name)
+"""
+
+
+def test_damage_ends_in_a_refusal_or_in_the_identical_release(mixed_path, tmp_path):
+    """300 flipped bits (a third of them resealed by a forger) and 60 truncations; a crash would end the child."""
+    whole, rng = mixed_path.read_bytes(), np.random.default_rng(20)
+    folder = tmp_path / "many"
+    folder.mkdir()
+    (folder / "original").write_bytes(whole)
+    for i in range(200):
+        data, place = bytearray(whole), int(rng.integers(len(whole)))
+        data[place] ^= 1 << int(rng.integers(8))
+        (folder / f"flip{i}.kme").write_bytes(data)
+    for i in range(100):
+        (folder / f"sealed{i}.kme").write_bytes(forged(mixed_path, lambda h, m: flip(m, rng)))
+    for i in range(60):
+        (folder / f"cut{i}.kme").write_bytes(whole[: int(rng.integers(len(whole)))])
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", READ_MANY, str(folder)], capture_output=True, text=True, timeout=300
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    outcomes = dict(line.split()[::-1] for line in run.stdout.splitlines())
+    assert len(outcomes) == 360
+    assert all(outcomes[f"cut{i}.kme"] == "refused" for i in range(60))
+    assert all(outcomes[f"flip{i}.kme"] in ("refused", "True") for i in range(200))
+
+
+def flip(members: Members, rng: np.random.Generator) -> None:
+    """Flip a bit of the points, as a forger who then makes the checksums good."""
+    data = bytearray(members["points.parquet"])
+    data[int(rng.integers(len(data)))] ^= 1 << int(rng.integers(8))
+    members["points.parquet"] = bytes(data)

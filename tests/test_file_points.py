@@ -1,0 +1,186 @@
+"""Refusals of the .kme file's points: Parquet that does not fit the domain, or whose footer is odd."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from file_tools import SENSELESS, Members, forged, refused, same, setting
+
+from kmeanalyst.releases.file import FileRefused, parquet_footer, read_release
+
+
+def parquet(table: pa.Table, **options: Any) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(table, out, **({"compression": "none", "store_schema": False} | options))
+    return out.getvalue()
+
+
+def edited_points(edit: Callable[[pa.Table], pa.Table], **options: Any) -> Callable[[dict[str, Any], Members], None]:
+    def forge(header: dict[str, Any], members: Members) -> None:
+        table = pq.read_table(io.BytesIO(members["points.parquet"]))
+        members["points.parquet"] = parquet(edit(table), **options)
+
+    return forge
+
+
+def with_column(name: str, make: Callable[[list[Any]], Any]) -> Callable[[pa.Table], pa.Table]:
+    def edit(table: pa.Table) -> pa.Table:
+        place = table.column_names.index(name)
+        return table.set_column(place, name, make(table[name].to_pylist()))
+
+    return edit
+
+
+def first(name: str, value: Any, kind: pa.DataType) -> Callable[[pa.Table], pa.Table]:
+    """The table with another first cell in a column."""
+    return with_column(name, lambda cells: pa.array([value, *cells[1:]], kind, from_pandas=False))
+
+
+NAN = float("nan")
+OTHER, UNBOUND = "has other columns than declared", "values outside its bounds, or NaN that is not null"
+NULLS = "it has nulls, and the domain declares no missing value"
+DAY = pa.date32()
+POINTS: dict[str, tuple[Callable[[dict[str, Any], Members], None], str, str]] = {
+    "no Parquet": (lambda h, m: m.update({"points.parquet": b"PAR1 nonsense PAR1"}), r"points\.parquet: ", SENSELESS),
+    "an empty member": (lambda h, m: m.update({"points.parquet": b""}), r"points\.parquet: ", SENSELESS),
+    "compressed pages": (
+        edited_points(lambda t: t, compression="snappy"), "column 'age' is compressed",
+        "size cannot be known beforehand",
+    ),
+    "a stored Arrow schema": (
+        edited_points(lambda t: t, store_schema=True), "has an ARROW:schema entry", "those of Parquet itself",
+    ),
+    "one row less": (edited_points(lambda t: t.slice(1)), r"points\.parquet has 59 rows", "the header declares 60"),
+    "more rows": (edited_points(lambda t: pa.concat_tables([t, t])), "has 120 rows", "the header declares 60"),
+    "a column more": (
+        edited_points(lambda t: t.append_column("x", t["age"])), "has 12 columns", "domain and weight make 11",
+    ),
+    "a column less": (edited_points(lambda t: t.drop_columns(["age"])), "has 10 columns", "domain and weight make 11"),
+    "another name": (
+        edited_points(lambda t: t.rename_columns(["AGE", *t.column_names[1:]])), OTHER, "AGE int64 does not fit",
+    ),
+    "another order": (
+        edited_points(lambda t: t.select(["children", "age", *t.column_names[2:]])), OTHER, "order does not fit",
+    ),
+    "numbers of 32 bits": (
+        edited_points(with_column("age", lambda c: pa.array(c, pa.int32()))), OTHER,
+        "age int32 does not fit the domain",
+    ),
+    "floats for integers": (
+        edited_points(with_column("age", lambda c: pa.array(map(float, c)))), OTHER, "age double does not fit",
+    ),
+    "bytes for levels": (
+        edited_points(with_column("city", lambda c: pa.array([x.encode() for x in c]))), OTHER, "city binary does not",
+    ),
+    "lists for numbers": (
+        edited_points(with_column("age", lambda c: pa.array([[x] for x in c]))), OTHER, "age list",
+    ),
+    "a struct of numbers": (
+        edited_points(with_column("age", lambda c: pa.array([{"x": x} for x in c]))), OTHER, "age struct",
+    ),
+    "timestamps for dates": (
+        edited_points(with_column("joined", lambda c: pa.array(c).cast(pa.timestamp("ms")))), OTHER, "joined timestamp",
+    ),
+    "many row groups": (edited_points(lambda t: t, row_group_size=1), "has 60 row groups", "at most 50 are read"),
+    "a null age": (edited_points(first("age", None, pa.int64())), "column age", NULLS),
+    "a null income": (edited_points(first("income", None, pa.float64())), "column income", NULLS),
+    "a null city": (edited_points(first("city", None, pa.string())), "column city", NULLS),
+    "a null truth": (edited_points(first("married", None, pa.bool_())), "column married", NULLS),
+    "a null day": (edited_points(first("joined", None, DAY)), "column joined", NULLS),
+    "NaN that is not null": (edited_points(first("capital.gain", NAN, pa.float64())), r"column capital\.gain", UNBOUND),
+    "NaN undeclared": (edited_points(first("income", NAN, pa.float64())), "column income", UNBOUND),
+    "an infinite income": (edited_points(first("income", float("inf"), pa.float64())), "column income", UNBOUND),
+    "an income below": (edited_points(first("income", 0.5, pa.float64())), "column income", UNBOUND),
+    "an age above": (edited_points(first("age", 91, pa.int64())), "column age", UNBOUND),
+    "children below zero": (edited_points(first("children", -1, pa.int64())), "column children", UNBOUND),
+    "a day too early": (edited_points(first("joined", -10_000, DAY)), "column joined", UNBOUND),
+    "a day too late": (edited_points(first("left", 2**31 - 1, DAY)), "column left", UNBOUND),
+    "an unseen level": (
+        edited_points(first("city", "Bern", pa.string())), "column city", "'Bern' is not one of its levels",
+    ),
+    "a level with spaces": (
+        edited_points(first("city", " Zürich", pa.string())), "column city", "not one of its levels",
+    ),
+    "an empty level": (edited_points(first("school", "", pa.string())), "column school", "'' is not one of its levels"),
+    "a null weight": (edited_points(first("weight", None, pa.float64())), "column weight", "a missing weight"),
+    "an infinite weight": (edited_points(first("weight", float("-inf"), pa.float64())), "column weight", "infinite"),
+    "a NaN weight": (edited_points(first("weight", NAN, pa.float64())), "column weight", "infinite or not a number"),
+    "texts packed by prefixes": (  # a short file could unfold to any size
+        edited_points(lambda t: t, use_dictionary=False, column_encoding={"city": "DELTA_BYTE_ARRAY"}),
+        r"points\.parquet: ", "Not yet implemented",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", POINTS)
+def test_points_that_do_not_fit_the_domain_are_refused(case, mixed_path, tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet_footer, "MOST_ROW_GROUPS", 50)
+    edit, what, why = POINTS[case]
+    refused(forged(mixed_path, edit), tmp_path, what, why)
+
+
+def test_points_in_several_row_groups_and_plain_pages_are_read(mixed_path, mixed_release):
+    mixed_path.write_bytes(forged(mixed_path, edited_points(lambda t: t, row_group_size=7, use_dictionary=False)))
+    same(mixed_release, read_release(mixed_path))
+
+
+def test_more_cells_than_the_limit_are_refused_before_they_are_read(mixed_path, tmp_path):
+    edit = setting("n_points", to=5_000_000)
+    data = forged(mixed_path, lambda h, m: edit(h))
+    refused(data, tmp_path, "5000000 points of 10 columns", "at most 50000000 cells")
+
+
+def test_a_footer_is_read_by_its_field_numbers():
+    """Field 1 the whole number -1, field 2 the text hi, field 3 a list of two structs with field 1 true."""
+    data = b"\x15\x01" + b"\x18\x02hi" + b"\x19\x2c" + 2 * b"\x11\x00" + b"\x00"
+    footer = parquet_footer._thrift_struct(io.BytesIO(data), depth=1)
+    assert footer == {1: -1, 2: b"hi", 3: [{1: True}, {1: True}]}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\x15\x02\x05\x02\x02\x00", "field 1 occurs twice"),
+        (b"\x1c" * 20, "structs nested too deep"),
+        (b"\x19\x1c" + b"\x19\x19" * 20, "structs nested too deep"),
+        (b"\x19\xf1\xff\xff\xff\xff\x0f", "a list of booleans"),
+        (b"\x1b\x00", "values of kind 11"),
+        (b"\x15" + b"\xff" * 11, "more than 64 bits"),
+    ],
+)
+def test_a_footer_that_is_odd_or_would_swell_is_refused(data, message):
+    with pytest.raises(ValueError, match=message):
+        parquet_footer._thrift_struct(io.BytesIO(data), depth=1)
+
+
+def test_a_footer_over_the_limit_is_refused(mixed_path, tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet_footer, "MOST_FOOTER_BYTES", 100)
+    refused(mixed_path.read_bytes(), tmp_path, r"points\.parquet: ", "its footer does not fit")
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [{1: b"/etc/passwd"}, {8: {}}, {9: b""}, {3: {5: 61}}, {3: {6: 9}}, {3: {6: -1, 7: -1}}, {3: {6: 999, 7: 999}}],
+)
+def test_a_column_that_lies_elsewhere_or_has_other_sizes_is_refused(chunk):
+    described = {3: [b"age"], 4: 0, 5: 60, 6: 10, 7: 10}
+    parquet_footer._check_chunk({3: described}, 60, 100)
+    with pytest.raises(
+        FileRefused, match=r"column 'age': its description does not fit the file\. Fetch the file again"
+    ):
+        parquet_footer._check_chunk(chunk | {3: described | chunk.get(3, {})}, 60, 100)
+
+
+@pytest.mark.parametrize("sizes", [[59], [30, 31], [70, -10], []])
+def test_row_groups_that_do_not_make_the_rows_are_refused(sizes):
+    def footer(sizes: list[int]) -> dict[int, Any]:
+        return {3: 60, 4: [{1: [{3: {3: [b"a"], 4: 0, 5: n, 6: 1, 7: 1}}], 3: n} for n in sizes]}
+
+    parquet_footer.check_footer(footer([20, 40]), 1, 60, 100)
+    with pytest.raises(FileRefused, match=r"row groups: they do not make 60 rows\. Fetch the file again"):
+        parquet_footer.check_footer(footer(sizes), 1, 60, 100)

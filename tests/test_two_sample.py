@@ -1,0 +1,296 @@
+"""Two-sample testing: distances against published numbers, laws against exact ones, level and power."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import chi2, kstest
+
+import kmeanalyst as ka
+from kmeanalyst.inference import two_sample
+from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
+from kmeanalyst.kernels import Gaussian, KernelMean
+from kmeanalyst.kernels.features import FeatureMap, Nystroem, RandomFourier
+from kmeanalyst.releases.columns import Real
+from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.statement import PrivacyStatement
+
+# pinned by the test suites of Shogun (QuadraticTimeMMD_unittest.cc; n·m/(n + m) · MMD² = 4 MMD²) and coreax
+# (test_metrics.py), re-computed from the definition
+SHOGUN_X, SHOGUN_Y = np.arange(24.0).reshape(8, 3) / 23, np.arange(24.0, 48.0).reshape(8, 3) / 47
+SHOGUN = {"biased": 0.17882546486779649, "unbiased": 0.13440094336133723, "incomplete": 0.16743977201175841}
+COREAX_X, COREAX_Y = [[0, 0], [1, 1], [2, 2]], [[0, 0], [1, 1]]
+
+DOMAIN = Domain(tuple(Real(name=f"x{j}", lower=-5, upper=5) for j in range(2)))
+KERNEL = Gaussian(1.5)
+N, L = 500, 150
+MAPS: dict[str, FeatureMap] = {
+    "random-features": RandomFourier.draw(KERNEL, n_columns=2, dimension=200, rng=1),
+    "subspace": Nystroem.fit(KERNEL, DOMAIN.draw(60, 2)),
+}
+NOISE_SCALE = {1.0: 4.22 * 2 / N, 0.1: 35.0 * 2 / N}  # about ε = 1 and 0.1 at δ = 1e-6
+
+
+def population(n: int, rng: np.random.Generator, shift: float = 0.0) -> np.ndarray:
+    """A skewed mixture of two clusters."""
+    rows = rng.normal(size=(n, 2)) * [0.7, 1.2] + np.where(rng.random((n, 1)) < 0.7, -1.0, 1.5)
+    return np.clip(rows + shift, -5, 5)
+
+
+def noisy(feature_map: FeatureMap, vector: np.ndarray, noise_scale: float, rng: np.random.Generator) -> Release:
+    """A release around a measurement of this vector (a normal law in place of the discrete one)."""
+    measurement = Measurement(
+        vector=vector + noise_scale * rng.normal(size=len(vector)), noise_scale=noise_scale,
+        noise_law="discrete gaussian", n_rows=N, feature_map=feature_map, noisy_sum=np.zeros(len(vector), dtype=int),
+    )  # fmt: skip
+    statement = PrivacyStatement(
+        epsilon=1.0, delta=1e-6, neighbouring="replace-one", mechanism="discrete gaussian", sensitivity=2 / N,
+        noise_scale=noise_scale, calibration="analytic", rho=0.5 * (2 / N / noise_scale) ** 2, n_rows=N,
+    )  # fmt: skip
+    points = DOMAIN.decode(population(40, rng))
+    return Release(
+        points=points, weights=np.full(40, 1 / 40), measurement=measurement, kernel=KERNEL, domain=DOMAIN,
+        statement=statement,
+    )  # fmt: skip
+
+
+@pytest.fixture(params=sorted(MAPS))
+def feature_map(request: pytest.FixtureRequest) -> FeatureMap:
+    return MAPS[request.param]
+
+
+# ---------------------------------------------------------------- distances
+
+
+@pytest.mark.parametrize("estimator", sorted(SHOGUN))
+def test_squared_distances_are_those_other_projects_pin(estimator):
+    ours = 4 * ka.mmd_squared(SHOGUN_X, SHOGUN_Y, Gaussian(2.0), estimator=estimator)
+    assert ours == pytest.approx(SHOGUN[estimator], abs=1e-10)
+
+
+def test_weights_count_as_given():
+    assert ka.mmd(COREAX_X, COREAX_Y, Gaussian(1.0)) == pytest.approx(0.3797286517, abs=1e-10)
+    assert ka.mmd(COREAX_X, (COREAX_Y, [1, 0]), Gaussian(1.0)) == pytest.approx(0.7594573035, abs=1e-10)
+
+
+def test_signed_weights_follow_the_definition():
+    rng = np.random.default_rng(0)
+    x, y, u, v = rng.normal(size=(9, 2)), rng.normal(size=(6, 2)), rng.normal(size=9), rng.normal(size=6)
+    both, signed = np.vstack([x, y]), np.concatenate([u, -v])
+    dense = np.sqrt(signed @ np.exp(-((both[:, None] - both[None]) ** 2).sum(-1) / 2) @ signed)
+    assert ka.mmd((x, u), (y, v), Gaussian(1.0)) == pytest.approx(dense, abs=1e-10)
+
+
+def test_a_release_is_at_distance_zero_from_itself_and_measured_in_its_own_kernel(mixed_release):
+    assert ka.mmd(mixed_release, mixed_release) == 0.0
+    frame = mixed_release.to_frame().drop(columns="weight")
+    expected = mixed_release.embedding.distance(KernelMean(mixed_release.kernel, mixed_release.encoded_points))
+    assert ka.mmd(mixed_release, frame) == pytest.approx(expected, abs=1e-12)
+
+
+def test_releases_in_different_spaces_need_a_common_kernel(mixed_release, numeric_release):
+    with pytest.raises(ValueError, match=r"different kernels or domains.*different spaces.*Pass kernel="):
+        ka.mmd(mixed_release, numeric_release)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "estimator", "message"),
+    [
+        ([[0.0], [1.0]], [[0.0], [1.0]], "other", r"estimator must be .* got 'other'.*Name one"),
+        (([[0.0], [1.0]], [0.3, 0.7]), [[0.0], [1.0]], "unbiased", r"plain samples.*no pair can be left out.*biased"),
+        ([[0.0]], [[0.0], [1.0]], "unbiased", r"two rows or more"),
+        ([[0.0], [1.0], [2.0]], [[0.0], [1.0]], "incomplete", r"sizes must be equal, got 3 and 2"),
+        ([[0.0, 1.0]], [[0.0]], "biased", r"same columns, got 2 and 1.*Select"),
+    ],
+)
+def test_distances_that_cannot_be_are_refused(a, b, estimator, message):
+    with pytest.raises(ValueError, match=message):
+        ka.mmd_squared(a, b, Gaussian(1.0), estimator=estimator)
+
+
+# ---------------------------------------------------------------- the law of a weighted sum of χ²
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 7, 150])
+@pytest.mark.parametrize("chance", [0.99, 0.5, 0.05, 1e-3, 1e-12])
+def test_equal_coefficients_give_the_chi_squared_law_far_into_the_tail(freedom, chance):
+    ours = weighted_chi_squared_sf(3 * chi2.isf(chance, freedom), np.full(freedom, 3.0))
+    assert ours == pytest.approx(chance, rel=0.06)  # the saddlepoint error is largest at two degrees of freedom
+
+
+def test_unequal_coefficients_give_what_simulation_gives():
+    coefficients = 1 / np.arange(1, 60) ** 1.5
+    draws = np.random.default_rng(0).chisquare(1, (200_000, 59)) @ coefficients
+    for chance in (0.5, 0.05, 0.01):
+        ours = weighted_chi_squared_sf(float(np.quantile(draws, 1 - chance)), coefficients)
+        assert ours == pytest.approx(chance, rel=0.1)
+
+
+def test_the_law_decreases_smoothly_through_the_mean():
+    coefficients = np.array([1.0, 0.5, 0.25])
+    tails = [weighted_chi_squared_sf(q, coefficients) for q in np.linspace(1.70, 1.80, 401)]
+    steps = np.diff(tails)
+    assert (steps < 0).all() and np.ptp(steps) < 0.2 * np.abs(steps).mean()
+
+
+def test_the_law_at_and_below_zero_is_one_and_without_spread_refused():
+    assert weighted_chi_squared_sf(0.0, np.array([1.0])) == 1.0
+    with pytest.raises(ValueError, match="no spread"):
+        weighted_chi_squared_sf(1.0, np.zeros(3))
+
+
+# ---------------------------------------------------------------- release against sample
+
+
+def directions_of(release):
+    """Prepared once for a feature map: they depend on public facts alone."""
+    return two_sample._directions(release, release.measurement)
+
+
+def pvalues(feature_map, noise_scale, repetitions, *, shift=0.0, told=None):
+    """p-values over fresh tables, noise and samples; `told` is the noise scale the test is told."""
+    rng = np.random.default_rng(4)
+    out, directions = [], None
+    for _ in range(repetitions):
+        release = noisy(feature_map, feature_map(population(N, rng)).mean(axis=0), noise_scale, rng)
+        if told is not None:
+            release.measurement = replace(release.measurement, noise_scale=told)
+        directions = release.cache.setdefault("directions", directions or directions_of(release))
+        out.append(ka.mmd_test(release, DOMAIN.decode(population(L, rng, shift))).pvalue)
+    return np.array(out)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 0.1])
+def test_p_values_are_uniform_when_both_sides_come_from_one_population(feature_map, epsilon):
+    # false-alarm rate 1e-4 each; the seeds are fixed, so a pass stays a pass
+    p = pvalues(feature_map, NOISE_SCALE[epsilon], 300)
+    assert kstest(p, "uniform").pvalue > 1e-4
+    assert (p <= 0.05).mean() <= 0.08
+
+
+def test_a_test_that_leaves_the_noise_out_rejects_true_hypotheses(feature_map):
+    told_less = pvalues(feature_map, NOISE_SCALE[0.1], 40, told=NOISE_SCALE[0.1] / 10)
+    assert (told_less <= 0.05).mean() > 0.5
+
+
+def test_a_shifted_sample_is_found(feature_map):
+    assert (pvalues(feature_map, NOISE_SCALE[1.0], 40, shift=0.5) <= 0.05).mean() > 0.7
+
+
+def test_the_unbiased_estimate_averages_to_the_squared_distance_of_the_populations(feature_map):
+    rng = np.random.default_rng(8)
+    truth = feature_map(population(50_000, rng)).mean(axis=0) - feature_map(population(50_000, rng, 0.4)).mean(axis=0)
+    estimates, directions = [], None
+    for _ in range(300):
+        release = noisy(feature_map, feature_map(population(N, rng)).mean(axis=0), NOISE_SCALE[1.0], rng)
+        directions = release.cache.setdefault("directions", directions or directions_of(release))
+        estimates.append(ka.mmd_test(release, population(L, rng, 0.4)).mmd_squared)
+    tolerance = 4 * np.std(estimates) / np.sqrt(len(estimates)) + 1e-4  # 4 standard errors
+    assert np.mean(estimates) == pytest.approx(truth @ truth, abs=tolerance)
+    naive = np.mean(estimates) + len(truth) * NOISE_SCALE[1.0] ** 2  # the noise's square left in
+    assert abs(naive - truth @ truth) > tolerance
+
+
+def test_the_result_tells_all_that_the_interface_names(mixed_release):
+    frame = mixed_release.resample(30, rng=0).assign(extra=1)
+    frame.loc[0, "age"] = 200
+    result = ka.mmd_test(mixed_release, frame).to_dict()
+    named = {"statistic", "pvalue", "mmd_squared", "method", "n_release_rows", "n_release_points", "n_sample_rows"}
+    assert named | {"noise_aware", "epsilon", "delta"} <= set(result)
+    assert (result["n_release_rows"], result["n_release_points"], result["n_sample_rows"]) == (2000, 60, 30)
+    assert result["noise_aware"] is True and result["epsilon"] == 1.0
+    told = " ".join(result["notes"])
+    assert '"extra"' in told and "age: 1 of 30 values were outside the bounds and were clamped" in told
+
+
+def test_the_sample_in_blocks_gives_the_moments_of_the_whole(feature_map, monkeypatch):
+    release = noisy(feature_map, np.zeros(feature_map.dimension), 1.0, np.random.default_rng(0))
+    directions = two_sample._directions(release, release.measurement)
+    rows = population(400, np.random.default_rng(1))
+    whole = two_sample._moments(release.measurement, directions, rows)
+    monkeypatch.setattr("kmeanalyst.kernels.embedding._BLOCK_ENTRIES", 7 * feature_map.dimension)
+    blocks = two_sample._moments(release.measurement, directions, rows)
+    features = feature_map(rows)
+    np.testing.assert_allclose(blocks.mean, features.mean(axis=0), atol=1e-12)
+    np.testing.assert_allclose(blocks.covariance, np.cov((features @ directions.vectors).T), atol=1e-10)
+    np.testing.assert_allclose(blocks.covariance, whole.covariance, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("sample", "message"),
+    [
+        (pd.DataFrame({"x0": [1.0, 2.0]}), r'the sample lacks "x1".*every one is needed.*Add the column'),
+        (pd.DataFrame({"x0": [1.0], "x1": [2.0]}), r"at least two rows.*got 1. Add rows"),
+        (np.zeros((5, 3)), r"2 columns, the sample 3.*x0, x1"),
+    ],
+)
+def test_samples_that_do_not_fit_are_refused(sample, message):
+    release = noisy(MAPS["subspace"], np.zeros(MAPS["subspace"].dimension), 1.0, np.random.default_rng(0))
+    with pytest.raises(ValueError, match=message):
+        ka.mmd_test(release, sample)
+
+
+# ---------------------------------------------------------------- the other pairs
+
+
+def test_two_releases_of_one_map_hold_their_level_and_show_a_difference():
+    feature_map, rng = MAPS["random-features"], np.random.default_rng(6)
+    same, apart, directions = [], [], None
+    for _ in range(60):
+        a, b, c = (
+            noisy(feature_map, feature_map(population(N, rng, s)).mean(axis=0), NOISE_SCALE[1.0], rng) for s in (0, 0, 0.8)
+        )
+        directions = a.cache.setdefault("directions", directions or directions_of(a))
+        same.append(ka.mmd_test(a, b).pvalue)
+        apart.append(ka.mmd_test(a, c).pvalue)
+    assert np.mean(np.array(same) <= 0.05) <= 0.2  # 60 draws at 5 %: above 0.2 with chance 2e-5
+    assert np.mean(np.array(apart) <= 0.05) > 0.8
+
+
+def test_releases_of_different_maps_are_told_apart_with_a_mend(mixed_release, numeric_release):
+    with pytest.raises(ValueError, match=r"different features.*both see.*Publish both"):
+        ka.mmd_test(mixed_release, numeric_release)
+
+
+def test_points_without_a_measurement_are_tested_as_fixed_and_the_result_says_so():
+    rng = np.random.default_rng(2)
+    fixed = DOMAIN.decode(population(1000, rng)).assign(weight=1 / 1000)
+    foreign = ka.from_frame(fixed, kernel=KERNEL, domain=DOMAIN)
+    p = [ka.mmd_test(foreign, DOMAIN.decode(population(L, rng))).pvalue for _ in range(40)]
+    assert kstest(p, "uniform").pvalue > 1e-4
+    result = ka.mmd_test(foreign, DOMAIN.decode(population(L, rng, 1.0)))
+    assert result.pvalue < 1e-4 and not result.noise_aware
+    assert result.epsilon is None and any("fixed distribution" in note for note in result.notes)
+
+
+def test_plain_samples_get_the_permutation_test():
+    rng = np.random.default_rng(3)
+    p = [ka.mmd_test(rng.normal(size=(20, 2)), rng.normal(size=(25, 2)), permutations=99, rng=i).pvalue for i in range(80)]
+    assert kstest(p, "uniform").pvalue > 1e-4
+    x, y = rng.normal(size=(60, 2)), rng.normal(size=(50, 2)) + 1.5
+    first, again = (ka.mmd_test(x, y, rng=7) for _ in range(2))
+    assert first.pvalue == again.pvalue == 1 / 1000
+    assert first.mmd_squared == pytest.approx(ka.mmd_squared(x, y, estimator="unbiased"), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((np.zeros((3, 1)), np.ones((3, 1))), {"permutations": 0}, r"permutations must be at least 1, got 0.*e\.g\. 999"),
+        (((np.zeros((3, 1)), np.ones(3)), np.ones((3, 1))), {}, r"cannot be relabelled.*from_frame"),
+        ((np.zeros((1, 1)), np.ones((3, 1))), {"kernel": Gaussian(1.0)}, r"at least two rows, got 1 and 3"),
+    ],
+)
+def test_permutation_tests_that_cannot_be_are_refused(arguments, options, message):
+    with pytest.raises(ValueError, match=message):
+        ka.mmd_test(*arguments, **options)
+
+
+def test_a_kernel_for_a_release_is_refused(mixed_release):
+    with pytest.raises(ValueError, match=r"kernel goes with plain samples.*Leave it out"):
+        ka.mmd_test(mixed_release, mixed_release.resample(20, rng=0), kernel=Gaussian(1.0))
