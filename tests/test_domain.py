@@ -14,6 +14,7 @@ from contracts import COLUMNS, named
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kmeanalyst.releases.cells import text_of
 from kmeanalyst.releases.columns import (
     CLAMPED,
     KEPT,
@@ -28,7 +29,6 @@ from kmeanalyst.releases.columns import (
     Ordinal,
     Real,
     column_from_dict,
-    text_of,
 )
 from kmeanalyst.releases.domain import Domain, domain_toml, read_domain
 from kmeanalyst.releases.draft import draft_domain

@@ -23,7 +23,11 @@ def test_the_value_is_the_weighted_sum_of_the_view(mixed_release, numeric_releas
     nearest = numeric_release.to_frame("probability")
     other = numeric_release.mean("x", view="probability")
     assert other.value == pytest.approx(nearest["weight"] @ nearest["x"], abs=1e-12)
-    assert (numeric_release.mean("x").view, other.view, mixed_release.mean("age").view) == ("signed", "probability", "probability")
+    assert (numeric_release.mean("x").view, other.view, mixed_release.mean("age").view) == (
+        "signed",
+        "probability",
+        "probability",
+    )
 
 
 def test_a_function_of_a_frame_and_its_expression_agree(mixed_release):
@@ -92,7 +96,10 @@ def test_the_standard_error_is_the_root_of_the_squared_parts(mixed_release):
 def test_intervals_hold_smooth_truths_over_releases():
     """30 releases at ε = 1: two smooth questions, 95 % intervals; below 24 of 30 happens with chance 2e-4 at 95 %."""
     domain = ka.Domain.from_dict(
-        [{"name": "x", "kind": "real", "lower": -4, "upper": 4}, {"name": "job", "kind": "categorical", "levels": ["a", "b"]}]
+        [
+            {"name": "x", "kind": "real", "lower": -4, "upper": 4},
+            {"name": "job", "kind": "categorical", "levels": ["a", "b"]},
+        ]
     )
     truth = {"x": 0.5, "job == 'a'": 0.3}
     hits = dict.fromkeys(truth, 0)
@@ -137,7 +144,10 @@ def test_points_from_elsewhere_have_no_privacy_part_and_say_so(foreign_release):
         (lambda r: r.mean("city"), r"city is a column of levels.*number is needed.*Compare it with a level"),
         (lambda r: r.probability("age"), r"needs a condition.*Write a comparison"),
         (lambda r: r.mean("children"), r"no finite value at \d+ of 60 points.*missing cell.*Exclude them with where"),
-        (lambda r: r.expectation(lambda frame: 1.0), r"one number for each of 60 points, got shape \(\).*Return a column"),
+        (
+            lambda r: r.expectation(lambda frame: 1.0),
+            r"one number for each of 60 points, got shape \(\).*Return a column",
+        ),
         (lambda r: r.mean("age", where="age > 1000"), r"the condition has probability 0.*wider condition"),
         (lambda r: r.mean("age", view="resampled"), r"resampled rows are for other tools.*Ask view="),
         (lambda r: r.mean("age").interval(1.5), r"level must lie between 0 and 1, got 1.5.*e\.g\. 0\.95"),
@@ -150,7 +160,11 @@ def test_questions_that_cannot_be_answered_say_why_and_what_to_do(mixed_release,
 
 def test_an_estimate_as_a_dictionary_has_what_the_interface_names():
     estimate = Estimate(
-        value=1.0, standard_error=0.5, parts={"privacy": 0.3, "sampling": 0.4, "resolution": 0.0}, view="signed", question="age"
+        value=1.0,
+        standard_error=0.5,
+        parts={"privacy": 0.3, "sampling": 0.4, "resolution": 0.0},
+        view="signed",
+        question="age",
     )
     told = estimate.to_dict(0.9)
     assert {"expression", "value", "standard_error", "interval", "level", "view", "parts"} <= set(told)

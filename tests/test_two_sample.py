@@ -243,7 +243,8 @@ def test_two_releases_of_one_map_hold_their_level_and_show_a_difference():
     same, apart, directions = [], [], None
     for _ in range(60):
         a, b, c = (
-            noisy(feature_map, feature_map(population(N, rng, s)).mean(axis=0), NOISE_SCALE[1.0], rng) for s in (0, 0, 0.8)
+            noisy(feature_map, feature_map(population(N, rng, s)).mean(axis=0), NOISE_SCALE[1.0], rng)
+            for s in (0, 0, 0.8)
         )
         directions = a.cache.setdefault("directions", directions or directions_of(a))
         same.append(ka.mmd_test(a, b).pvalue)
@@ -270,7 +271,10 @@ def test_points_without_a_measurement_are_tested_as_fixed_and_the_result_says_so
 
 def test_plain_samples_get_the_permutation_test():
     rng = np.random.default_rng(3)
-    p = [ka.mmd_test(rng.normal(size=(20, 2)), rng.normal(size=(25, 2)), permutations=99, rng=i).pvalue for i in range(80)]
+    p = [
+        ka.mmd_test(rng.normal(size=(20, 2)), rng.normal(size=(25, 2)), permutations=99, rng=i).pvalue
+        for i in range(80)
+    ]
     assert kstest(p, "uniform").pvalue > 1e-4
     x, y = rng.normal(size=(60, 2)), rng.normal(size=(50, 2)) + 1.5
     first, again = (ka.mmd_test(x, y, rng=7) for _ in range(2))
@@ -281,7 +285,11 @@ def test_plain_samples_get_the_permutation_test():
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((np.zeros((3, 1)), np.ones((3, 1))), {"permutations": 0}, r"permutations must be at least 1, got 0.*e\.g\. 999"),
+        (
+            (np.zeros((3, 1)), np.ones((3, 1))),
+            {"permutations": 0},
+            r"permutations must be at least 1, got 0.*e\.g\. 999",
+        ),
         (((np.zeros((3, 1)), np.ones(3)), np.ones((3, 1))), {}, r"cannot be relabelled.*from_frame"),
         ((np.zeros((1, 1)), np.ones((3, 1))), {"kernel": Gaussian(1.0)}, r"at least two rows, got 1 and 3"),
     ],

@@ -9,7 +9,6 @@ on private rows.
 from __future__ import annotations
 
 import datetime
-import decimal
 import math
 import re
 from abc import ABC, abstractmethod
@@ -22,58 +21,14 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.cells import BAD, factorised, parse_day, parse_number, text_of
 
 KEPT, CLAMPED, REPLACED = 0, 1, 2  # what became of a cell: as it was, moved to a bound, or the default
-_BAD = None
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # C0 with ESC, DEL and C1
 
 
 class DomainError(ValueError):
     """A domain, or data that should fit it, is not as it must be; the message has the mend."""
-
-
-def text_of(cell: Any) -> str | None:
-    """The text of one cell, "" for a missing one, None for a thing that is not a cell.
-
-    A number that is whole is written without a decimal point, so that 13 and 13.0 both match the level "13".
-    """
-    if isinstance(cell, str):
-        return cell
-    if cell is None or cell is pd.NA or cell is pd.NaT:
-        return ""
-    if isinstance(cell, bool | np.bool_):
-        return "True" if cell else "False"
-    if isinstance(cell, int | np.integer):
-        return _number_text(float(cell)) if abs(int(cell)) < 2**1000 else ("inf" if cell > 0 else "-inf")
-    if isinstance(cell, float | np.floating):
-        return "" if math.isnan(cell) else _number_text(float(cell))
-    if isinstance(cell, decimal.Decimal):
-        return "" if cell.is_nan() else _number_text(float(cell))
-    if isinstance(cell, datetime.date):  # a datetime, a pandas Timestamp too
-        return cell.isoformat()
-    if isinstance(cell, np.datetime64):
-        return "" if np.isnat(cell) else str(cell)
-    return None
-
-
-def _number_text(number: float) -> str:
-    return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
-
-
-def _parse_number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return _BAD
-    return _BAD if math.isnan(number) or "_" in text else number
-
-
-def _parse_day(text: str) -> float | None:
-    try:
-        day = datetime.date.fromisoformat(text.strip()[:10])
-    except ValueError:
-        return _BAD
-    return float((day - datetime.date(1970, 1, 1)).days)
 
 
 def _plain_number(value: Any) -> Any:
@@ -124,8 +79,8 @@ class Column(ABC):
         if self.default is not None:
             text = text_of(self.default)
             _check_shown(f"column {self.name}: default", text)
-            value = self.parse(text) if text else _BAD
-            if value is _BAD or self._encode_numbers(np.array([value]))[1][0]:
+            value = self.parse(text) if text else BAD
+            if value is BAD or self._encode_numbers(np.array([value]))[1][0]:
                 raise DomainError(
                     f"column {self.name}: default {self.default!r} is not a value of the column, and every bad cell "
                     "would become it. Name a value within the bounds or levels."
@@ -154,11 +109,11 @@ class Column(ABC):
 
         cells   a sequence of anything: text, numbers, dates. Never raises by a cell's value.
         """
-        codes, texts = _factorised(cells)
-        parsed = [self.parse(text) if text else _BAD for text in texts]
-        bad = np.array([value is _BAD for value in parsed], dtype=bool)
+        codes, texts = factorised(cells)
+        parsed = [self.parse(text) if text else BAD for text in texts]
+        bad = np.array([value is BAD for value in parsed], dtype=bool)
         missing = np.array([text == "" for text in texts], dtype=bool) & self.missing
-        values = np.array([0.0 if value is _BAD else value for value in parsed], dtype=float)
+        values = np.array([0.0 if value is BAD else value for value in parsed], dtype=float)
         encoded, clamped = self._encode_numbers(values)
         encoded[bad] = self.default_code
         encoded[missing] = math.nan
@@ -213,28 +168,6 @@ class Column(ABC):
         return np.append(values, math.nan) if self.missing else values
 
 
-def _factorised(cells: Any) -> tuple[Array, list[str | None]]:
-    """(codes, distinct texts): each cell's text, looked at once for each distinct value."""
-    if isinstance(cells, pd.Series):
-        cells = cells.astype(object).to_numpy() if isinstance(cells.dtype, pd.CategoricalDtype) else cells.to_numpy()
-    values = cells if isinstance(cells, np.ndarray) else np.fromiter(cells, dtype=object, count=len(cells))
-    if values.dtype != object:
-        codes, uniques = pd.factorize(values, use_na_sentinel=False)
-        return codes, [text_of(value) for value in uniques]
-    if pd.api.types.infer_dtype(values, skipna=False) != "string":  # anything may be in it, unhashable things too
-        values = np.fromiter((_hashable_text(cell) for cell in values), dtype=object, count=len(values))
-    codes, uniques = pd.factorize(values)
-    return codes, [None if text == _NOT_A_CELL else text for text in uniques]
-
-
-_NOT_A_CELL = "\udcff not a cell"  # a lone surrogate: no decoded text can equal it
-
-
-def _hashable_text(cell: Any) -> str:
-    text = text_of(cell)
-    return _NOT_A_CELL if text is None else text
-
-
 _TO_SCALE: dict[str, Callable[[Array], Array]] = {"linear": lambda v: v, "log": np.log, "log1p": np.log1p}
 _FROM_SCALE: dict[str, Callable[[Array], Array]] = {"linear": lambda v: v, "log": np.exp, "log1p": np.expm1}
 
@@ -274,8 +207,8 @@ class _Number(Column):
     def _public_number(self, field: str, value: Any) -> float:
         text = text_of(value)
         _check_shown(f"column {self.name}: {field}", text)
-        number = self.parse(text) if text else _BAD
-        if number is _BAD or not math.isfinite(number):
+        number = self.parse(text) if text else BAD
+        if number is BAD or not math.isfinite(number):
             raise DomainError(f"column {self.name}: {field} must be a finite {self.kind} value, got {value!r}.")
         return number
 
@@ -291,7 +224,7 @@ class _Number(Column):
         return None
 
     def parse(self, text: str) -> float | None:
-        return _parse_number(text)
+        return parse_number(text)
 
     def encode(self, cells: Any) -> tuple[Array, Array]:
         if isinstance(cells, pd.Series) and not isinstance(cells.dtype, pd.api.extensions.ExtensionDtype):
@@ -431,7 +364,7 @@ class Date(_Whole):
             raise DomainError(f"column {self.name}: a date has no logarithm. Remove scale.")
 
     def parse(self, text: str) -> float | None:
-        return _parse_day(text)
+        return parse_day(text)
 
     def decode(self, encoded: Array) -> pd.Series:
         days = self._natural(encoded)
@@ -463,7 +396,7 @@ class Categorical(Column):
         self._check_default()
 
     def parse(self, text: str) -> float | None:
-        return self._lookup.get(text, self._lookup.get(text.strip(), _BAD))
+        return self._lookup.get(text, self._lookup.get(text.strip(), BAD))
 
     @cached_property
     def _lookup(self) -> dict[str, float]:

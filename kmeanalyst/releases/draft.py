@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from kmeanalyst.releases.cells import text_of
 from kmeanalyst.releases.columns import (
     Boolean,
     Categorical,
@@ -21,7 +22,6 @@ from kmeanalyst.releases.columns import (
     DomainError,
     Integer,
     Real,
-    text_of,
 )
 from kmeanalyst.releases.domain import Domain
 

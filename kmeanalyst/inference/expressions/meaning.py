@@ -27,7 +27,8 @@ from kmeanalyst.inference.expressions.syntax import (
 )
 from kmeanalyst.inference.expressions.words import ExpressionError
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date, Ordinal, text_of
+from kmeanalyst.releases.cells import text_of
+from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date, Ordinal
 from kmeanalyst.releases.domain import Domain
 
 _Run = Callable[[pd.DataFrame], Any]

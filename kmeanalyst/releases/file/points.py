@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date, Integer, text_of
+from kmeanalyst.releases.cells import text_of
+from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date, Integer
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file.archive import POINTS
 from kmeanalyst.releases.file.parquet_footer import check_footer, footer_of
