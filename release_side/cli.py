@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -125,14 +126,21 @@ def publish(private: str, domain_path: str, output: str, as_json: bool, **choice
     from release_side.rows import open_private
 
     folder = Path(output).absolute().parent
-    if not folder.is_dir():  # before anything is spent
-        raise PublishError(f"the folder {folder} does not exist, so {output} could not be written. Make it first.")
+    if not folder.is_dir() or not os.access(folder, os.W_OK):  # before anything is spent
+        raise PublishError(
+            f"the folder {folder} is not there or not writable, so {output} could not appear. Make it first."
+        )
     domain = read_domain(domain_path)
     extra = open_private(private).check_columns(domain)
     if extra:
         click.echo(f"note: columns not in the domain are ignored: {', '.join(extra)}", err=True)
     release = publish_table(private, domain, progress=progress_line(), **choices)
-    release.write(output)
+    try:
+        release.write(output)
+    except (OSError, ValueError) as error:
+        raise PublishError(
+            f"{output} was not written: {error} The noise had been drawn: count this as spent."
+        ) from None
     if as_json:
         assert release.statement is not None
         print_json({"output": output, "fit_distance": release.fit_distance, "statement": release.statement.to_dict()})

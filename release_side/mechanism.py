@@ -12,11 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.statement import gaussian_delta
 
 # The discrete law on a grid costs at most (F + T)/(24 s²) in ε, T = (√F + √200)², s = σ in grid steps; with
 # S = 2^30 that is below 1e-13 for F ≤ 10^6 and ε ≤ 10. This factor on σ pays for it many times over.
 _DISCRETE_FACTOR = 1 + 1e-9
 _LARGEST_SUM = 2**62
+_EPSILONS = (1e-5, 1e5)  # beyond, the calibration library's solver loses more digits than the factor pays for
+_SMALLEST_DELTA = 1e-30  # the argument for the discrete law leaves out a tail of mass e^-100
 
 
 class PublishError(ValueError):
@@ -38,6 +41,8 @@ class GaussianNoise:
 
     def __post_init__(self) -> None:
         check_budget(self.epsilon, self.delta)
+        object.__setattr__(self, "epsilon", float(self.epsilon))  # a numpy float32 would calibrate in single precision
+        object.__setattr__(self, "delta", float(self.delta))
         if self.delta == 0:
             raise PublishError(
                 "delta = 0 asks for a promise without exceptions, and Gaussian noise cannot give one. "
@@ -48,7 +53,13 @@ class GaussianNoise:
         """σ / sensitivity, the factor for the discrete law included."""
         from dp_accounting.gaussian_mechanism import get_sigma_gaussian
 
-        return float(get_sigma_gaussian(self.epsilon, self.delta)) * _DISCRETE_FACTOR
+        multiplier = float(get_sigma_gaussian(self.epsilon, self.delta)) * _DISCRETE_FACTOR
+        if gaussian_delta(epsilon=self.epsilon, noise_multiplier=multiplier) > self.delta:
+            raise PublishError(
+                f"no noise scale could be found that surely gives δ = {self.delta:g} at ε = {self.epsilon:g}. "
+                "Pass a usual budget, such as epsilon 1 and delta 1e-6."
+            )
+        return multiplier
 
     def add_to(self, exact_sum: Array, *, sensitivity: float) -> tuple[Array, float]:
         """The sum (F,) int64 with noise, and the noise's standard deviation, both in steps of the grid."""
@@ -65,15 +76,24 @@ class GaussianNoise:
 
 
 def check_budget(epsilon: float, delta: float) -> None:
-    """PublishError unless epsilon > 0 and 0 ≤ delta < 1."""
-    if not (isinstance(epsilon, int | float | np.number) and 0 < epsilon < np.inf):
+    """PublishError unless epsilon and delta are numbers in the range for which the calibration is proven."""
+    if not _is_number(epsilon) or not _EPSILONS[0] <= float(epsilon) <= _EPSILONS[1]:
         raise PublishError(
-            f"epsilon must be a positive finite number, got {epsilon!r}: it bounds the loss. Pass e.g. 1.0."
+            f"epsilon must be a positive number between {_EPSILONS[0]:g} and {_EPSILONS[1]:g}, got {epsilon!r}: it bounds "
+            "the privacy loss. Pass e.g. 1.0."
         )
-    if not (isinstance(delta, int | float | np.number) and 0 <= delta < 1):
+    if not _is_number(delta) or not 0 <= float(delta) < 1:
         raise PublishError(
             f"delta must be in [0, 1), got {delta!r}: it is the chance that the bound fails. Pass e.g. 1e-6."
         )
+    if 0 < float(delta) < _SMALLEST_DELTA:
+        raise PublishError(
+            f"delta must be at least {_SMALLEST_DELTA:g}, got {delta!r}: the calibration is not proven below."
+        )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool | np.longdouble)
 
 
 def check_room(*, n_rows: int, dimension: int, grid: int) -> None:

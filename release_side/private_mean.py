@@ -75,8 +75,8 @@ def _integer_features(rows: Array, feature_map: FeatureMap) -> Array:
     z *= GRID * SHRINK / feature_map.norm_bound
     np.rint(z, out=z)
     outside = ~fits(z, nonnegative=feature_map.nonnegative)
-    if outside.any():  # never for a map that keeps its bound: the bound is enforced, not believed
-        z[outside] = _forced(z[outside], nonnegative=feature_map.nonnegative)
+    for i in np.flatnonzero(outside):  # never for a map that keeps its bound: the bound is enforced, not believed
+        z[i] = _forced(z[i : i + 1], nonnegative=feature_map.nonnegative)[0]  # alone, whatever rows share its block
     return z
 
 
@@ -85,16 +85,20 @@ def fits(z: Array, *, nonnegative: bool) -> Array:
 
     A float64 sum of F squares is off by a factor of at most 1 + F·2^-52, which the margin covers.
     """
-    squared_norm = np.einsum("ij,ij->i", z, z)
-    inside = squared_norm <= GRID**2 * (1 - z.shape[1] * 2.0**-52)  # false for NaN and inf
+    inside = _squared_norms(z) <= GRID**2 * (1 - z.shape[1] * 2.0**-52)  # false for NaN and inf
     return inside & (z.min(axis=1) >= 0) if nonnegative else inside
+
+
+def _squared_norms(z: Array) -> Array:
+    """Σz² of each row, summed in an order that depends on the width alone (einsum's depends on the height too)."""
+    return np.square(z).sum(axis=1)
 
 
 def _forced(z: Array, *, nonnegative: bool) -> Array:
     """Rows shrunk towards zero until they fit; a row that still does not becomes zero."""
     z = np.where(np.isfinite(z).all(axis=1, keepdims=True), z, 0.0)
     z = np.clip(z, 0.0 if nonnegative else -float(GRID), float(GRID))  # no square can overflow after this
-    norm = np.maximum(np.sqrt(np.einsum("ij,ij->i", z, z)), 1.0)
+    norm = np.maximum(np.sqrt(_squared_norms(z)), 1.0)
     z = np.trunc(z * np.minimum(1.0, GRID * SHRINK / norm)[:, None])
     z[~fits(z, nonnegative=nonnegative)] = 0.0
     return z

@@ -31,7 +31,7 @@ from kmeanalyst.representation.reduced_set import reduced_set
 from kmeanalyst.representation.reweight import WEIGHT_VIEWS, weights_for
 from release_side.mechanism import GaussianNoise, PublishError
 from release_side.private_mean import private_mean
-from release_side.rows import open_private
+from release_side.rows import open_private, refuse_private_as_public
 
 METHODS = ("random-features", "subspace")
 _FEATURES = 4000
@@ -76,6 +76,7 @@ def publish(
     mechanism = GaussianNoise(epsilon, delta)
     _check_choices(method, weights, points, features, bound)
     chosen_kernel = kernel_from_spec(kernel, domain)
+    refuse_private_as_public(private, public_points)
     public = _public_rows(public_points, domain)
     table = open_private(private)
     table.check_columns(domain)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import glob
 import gzip
+import warnings
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -21,10 +22,10 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.cells import NO_CELL
 from kmeanalyst.releases.domain import Domain
 from release_side.mechanism import PublishError
 
-_NO_CELL = "\ud800 no cell"  # a lone surrogate: equal to no decoded text, so it is a bad cell in every column
 _PIECE = 20_000  # rows read at a time
 _T = TypeVar("_T")
 
@@ -56,9 +57,21 @@ class PrivateTable(ABC):
         return domain.check_has_columns(header, what="the private table")
 
     def encoded(self, domain: Domain) -> Iterator[Array]:
-        """Encoded rows (n_i, d), piece by piece."""
-        for piece in self._pieces(domain.names):
-            yield domain.encode(piece)
+        """Encoded rows (n_i, d), piece by piece, without a warning: it could tell the value of a cell."""
+        pieces = self._pieces(domain.names)
+        while (rows := _silently(lambda: _next_encoded(pieces, domain))) is not None:
+            yield rows
+
+
+def _next_encoded(pieces: Iterator[dict[str, Any]], domain: Domain) -> Array | None:
+    piece = next(pieces, None)
+    return None if piece is None else domain.encode(piece)
+
+
+def _silently(work: Callable[[], _T]) -> _T:
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return work()
 
 
 def open_private(source: str | Path | pd.DataFrame) -> PrivateTable:
@@ -67,6 +80,19 @@ def open_private(source: str | Path | pd.DataFrame) -> PrivateTable:
         return _Frame(source)
     tables = [_open_file(path) for path in _paths(source)]
     return tables[0] if len(tables) == 1 else _Several(tuple(tables))
+
+
+def refuse_private_as_public(private: str | Path | pd.DataFrame, public: str | Path | pd.DataFrame | None) -> None:
+    """PublishError if the public points are the private table itself, by its name; contents are not compared."""
+    if isinstance(private, pd.DataFrame) or isinstance(public, pd.DataFrame) or public is None:
+        same = private is public
+    else:
+        same = Path(public).exists() and any(path.samefile(public) for path in _paths(private))
+    if same:
+        raise PublishError(
+            "the public points are the private table itself: its rows would be in the release as they are. "
+            "Name a file of rows that are public already, or leave it out."
+        )
 
 
 def _paths(source: str | Path) -> list[Path]:
@@ -155,7 +181,7 @@ def _cells(line: bytes) -> list[str]:
 
 
 def _column(rows: list[list[str]], place: int) -> Array:
-    cells = (row[place] if place < len(row) else _NO_CELL for row in rows)
+    cells = (row[place] if place < len(row) else NO_CELL for row in rows)
     return np.fromiter(cells, dtype=object, count=len(rows))
 
 
@@ -200,7 +226,7 @@ def _arrow_cell(cell: Any) -> Any:
     try:
         return cell.as_py()
     except Exception:  # by the value of a private cell: whatever it is, it must not leave this room
-        return _NO_CELL
+        return NO_CELL
 
 
 @dataclass(frozen=True)
@@ -211,9 +237,9 @@ class _Several(PrivateTable):
 
     @property
     def header(self) -> list[str]:
-        """The columns that every file has."""
+        """The columns that every file has, and as often."""
         headers = [table.header for table in self.tables]
-        return [name for name in headers[0] if all(name in header for header in headers)]
+        return [name for name in headers[0] if all(header.count(name) == headers[0].count(name) for header in headers)]
 
     def count(self) -> int:
         return sum(table.count() for table in self.tables)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pandas as pd

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array
 
 BAD = None  # a text that stands for no value
+NO_CELL = object()  # a thing that is not a cell
 
 
 def text_of(cell: Any) -> str | None:
@@ -24,11 +26,13 @@ def text_of(cell: Any) -> str | None:
     A number that is whole is written without a decimal point, so that 13 and 13.0 both match the level "13".
     """
     if isinstance(cell, str):
-        return cell
+        return cell if type(cell) is str else str.__str__(cell)
     if cell is None or cell is pd.NA or cell is pd.NaT:
         return ""
     if isinstance(cell, bool | np.bool_):
         return "True" if cell else "False"
+    if isinstance(cell, np.timedelta64):  # numpy counts it among the integers
+        return None
     if isinstance(cell, int | np.integer):
         return _number_text(float(cell)) if abs(int(cell)) < 2**1000 else ("inf" if cell > 0 else "-inf")
     if isinstance(cell, float | np.floating):
@@ -63,22 +67,32 @@ def parse_day(text: str) -> float | None:
 
 
 def factorised(cells: Any) -> tuple[Array, list[str | None]]:
-    """(codes, distinct texts): each cell's text, looked at once for each distinct value."""
-    if isinstance(cells, pd.Series):
-        cells = cells.astype(object).to_numpy() if isinstance(cells.dtype, pd.CategoricalDtype) else cells.to_numpy()
-    values = cells if isinstance(cells, np.ndarray) else np.fromiter(cells, dtype=object, count=len(cells))
-    if values.dtype != object:
-        codes, uniques = pd.factorize(values, use_na_sentinel=False)
-        return codes, [text_of(value) for value in uniques]
-    if pd.api.types.infer_dtype(values, skipna=False) != "string":  # anything may be in it, unhashable things too
-        values = np.fromiter((_hashable_text(cell) for cell in values), dtype=object, count=len(values))
-    codes, uniques = pd.factorize(values)
-    return codes, [None if text == _NOT_A_CELL else text for text in uniques]
+    """(codes, distinct texts): each cell's text, so that a text is parsed once.
+
+    Texts are told apart by Python's own equality: the hash tables of data-frame libraries have taken "A" and
+    "A\\0", or an undecodable byte and its escape, for one text, and a row then changes what others mean.
+    """
+    texts = [text_of(cell) for cell in _cell_by_cell(cells)]
+    places: dict[str | None, int] = {}
+    codes = np.fromiter((places.setdefault(text, len(places)) for text in texts), dtype=np.intp, count=len(texts))
+    return codes, list(places)
 
 
-_NOT_A_CELL = "\udcff not a cell"  # a lone surrogate: no decoded text can equal it
+def _cell_by_cell(cells: Any) -> Iterable[Any]:
+    """The cells one at a time; one that its library cannot turn into a Python value is no cell."""
+    if not isinstance(cells, pd.Series):
+        return cells
+    dtype = cells.dtype
+    if not isinstance(dtype, pd.api.extensions.ExtensionDtype) or isinstance(dtype, pd.CategoricalDtype):
+        return cells.to_numpy() if isinstance(dtype, np.dtype) else cells.astype(object).to_numpy()
+    array = cells.array
+    if getattr(dtype, "storage", "") == "pyarrow" or isinstance(dtype, pd.ArrowDtype):
+        return (_read(cell.as_py) for cell in array.__arrow_array__())
+    return (_read(lambda i=i: array[i]) for i in range(len(array)))  # type: ignore[misc]
 
 
-def _hashable_text(cell: Any) -> str:
-    text = text_of(cell)
-    return _NOT_A_CELL if text is None else text
+def _read(read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except Exception:  # a day beyond the calendar, bytes that are no text: by the value of a cell
+        return NO_CELL

@@ -111,10 +111,10 @@ class Release:
     def _dataset(self) -> xarray.Dataset:
         import xarray
 
-        arrays = {name: _plain_array(self._frame[name]) for name in self.domain.names}
-        for array in arrays.values():
-            array.setflags(write=False)
-        return xarray.Dataset({name: ("point", array) for name, array in arrays.items()})
+        points = xarray.Dataset({name: ("point", _plain_array(self._frame[name])) for name in self.domain.names})
+        for variable in points.values():
+            variable.values.setflags(write=False)
+        return points
 
     @property
     def embedding(self) -> KernelMean:
