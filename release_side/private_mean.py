@@ -13,7 +13,7 @@ import numpy as np
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import FeatureMap
-from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement
+from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, grid_sensitivity
 from release_side.mechanism import GaussianNoise, PublishError, check_room
 
 _BLOCK_ENTRIES = 2**20  # of (rows, features) at a time
@@ -50,8 +50,7 @@ def private_mean(
             progress("reading rows", min(1.0, seen / n_rows))
     if seen != n_rows:  # the count is public: this says nothing about a row
         raise PublishError(f"the table has {seen} rows, not the {n_rows} that were announced. Count again.")
-    sensitivity = feature_map.diameter / feature_map.norm_bound * GRID
-    noisy_sum, grid_scale = mechanism.add_to(exact_sum, sensitivity=sensitivity)
+    noisy_sum, grid_scale = mechanism.add_to(exact_sum, sensitivity=grid_sensitivity(feature_map))
     return Measurement.from_sum(noisy_sum, grid_scale=grid_scale, n_rows=n_rows, feature_map=feature_map)
 
 

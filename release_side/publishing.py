@@ -23,7 +23,7 @@ from kmeanalyst.kernels.features import FeatureMap, Nystroem, RandomFourier
 from kmeanalyst.releases.columns import DomainError
 from kmeanalyst.releases.domain import Domain, read_domain
 from kmeanalyst.releases.kernel_choice import kernel_from_spec
-from kmeanalyst.releases.measurement import GRID, Measurement, feature_mean, mean_unit
+from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import Release
 from kmeanalyst.releases.statement import PrivacyStatement
 from kmeanalyst.releases.tables import read_table
@@ -189,18 +189,15 @@ def _represent(
 def _statement(
     mechanism: GaussianNoise, measurement: Measurement, method: str, n_public: int, *, given: bool
 ) -> PrivacyStatement:
-    feature_map = measurement.feature_map
-    unit = mean_unit(n_rows=measurement.n_rows, feature_map=feature_map)
-    sensitivity = feature_map.diameter / feature_map.norm_bound * GRID * unit
     return PrivacyStatement(
         epsilon=float(mechanism.epsilon),
         delta=float(mechanism.delta),
         neighbouring="replace-one",
         mechanism=mechanism.name,
-        sensitivity=sensitivity,
+        sensitivity=measurement.sensitivity,
         noise_scale=measurement.noise_scale,
         calibration=mechanism.calibration,
-        rho=0.5 * (sensitivity / measurement.noise_scale) ** 2,
+        rho=0.5 * (measurement.sensitivity / measurement.noise_scale) ** 2,
         n_rows=measurement.n_rows,
         public_points=n_public,
         taken_as_public=_taken_as_public(method, n_public, given=given),

@@ -16,7 +16,7 @@ from kmeanalyst.releases.columns import Boolean, Categorical, Date, Integer, Ord
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file import write_release
 from kmeanalyst.releases.kernel_choice import table_kernel
-from kmeanalyst.releases.measurement import GRID, Measurement, feature_mean, mean_unit
+from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import Release
 from kmeanalyst.releases.statement import PrivacyStatement
 from kmeanalyst.representation.reweight import weights_for
@@ -28,18 +28,15 @@ N_ROWS = 2000
 
 def statement_of(measurement: Measurement, noise: GaussianNoise) -> PrivacyStatement:
     """The promise of a measurement, as `publish` writes it."""
-    feature_map = measurement.feature_map
-    unit = mean_unit(n_rows=measurement.n_rows, feature_map=feature_map)
-    sensitivity = feature_map.diameter / feature_map.norm_bound * GRID * unit
     return PrivacyStatement(
         epsilon=noise.epsilon,
         delta=noise.delta,
         neighbouring="replace-one",
         mechanism=noise.name,
-        sensitivity=sensitivity,
+        sensitivity=measurement.sensitivity,
         noise_scale=measurement.noise_scale,
         calibration=noise.calibration,
-        rho=0.5 * (sensitivity / measurement.noise_scale) ** 2,
+        rho=0.5 * (measurement.sensitivity / measurement.noise_scale) ** 2,
         n_rows=measurement.n_rows,
         taken_as_public=("the number of rows", "the domain"),
         versions={"kmeanalyst": "0.1.0"},

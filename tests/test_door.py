@@ -288,7 +288,9 @@ def test_the_measurement_reads_the_integers_in_units_of_the_mean():
         np.testing.assert_allclose(
             measurement.vector, feature_map(rows).mean(axis=0), atol=0.6 * feature_map.norm_bound / GRID
         )
-        np.testing.assert_allclose(measurement.sample_mean(rows), feature_map(rows).mean(axis=0), atol=1e-12)
+        np.testing.assert_allclose(
+            feature_mean(measurement.feature_map, rows), feature_map(rows).mean(axis=0), atol=1e-12
+        )
         assert measurement.n_rows == 60 and measurement.feature_map is feature_map
 
 

@@ -59,13 +59,20 @@ class Measurement:
             noisy_sum=noisy_sum,
         )
 
-    def sample_mean(self, X: Array) -> Array:
-        """The noiseless mean of φ over rows X (n, d) of the analyst's own, (F,)."""
-        return feature_mean(self.feature_map, X)
+    @property
+    def sensitivity(self) -> float:
+        """How far replacing one row can move the noiseless vector: the diameter on the grid, in units of the mean."""
+        unit = mean_unit(n_rows=self.n_rows, feature_map=self.feature_map)
+        return grid_sensitivity(self.feature_map) * unit
 
     def to_dict(self) -> dict[str, Any]:
         """The measurement's header entries; its arrays are stored beside them."""
         return {"noise_law": self.noise_law, "noise_scale": self.noise_scale, "n_rows": self.n_rows}
+
+
+def grid_sensitivity(feature_map: FeatureMap) -> float:
+    """How far two integer images on the grid can be apart: diameter · GRID, in units where the bound is GRID."""
+    return feature_map.diameter / feature_map.norm_bound * GRID
 
 
 def mean_unit(*, n_rows: int, feature_map: FeatureMap) -> float:

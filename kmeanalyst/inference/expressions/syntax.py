@@ -28,27 +28,37 @@ class Place:
 
 @dataclass(frozen=True)
 class Node:
+    """A part of an expression."""
+
     place: Place
 
 
 @dataclass(frozen=True)
 class Constant(Node):
+    """A number, a text, true or false."""
+
     value: float | str | bool
 
 
 @dataclass(frozen=True)
 class Name(Node):
+    """A column."""
+
     name: str
 
 
 @dataclass(frozen=True)
 class Sign(Node):
+    """-a or +a."""
+
     sign: str
     operand: Node
 
 
 @dataclass(frozen=True)
 class Not(Node):
+    """not a."""
+
     operand: Node
 
 
@@ -62,6 +72,8 @@ class Arithmetic(Node):
 
 @dataclass(frozen=True)
 class Logic(Node):
+    """a and b and ..., or a or b or ...."""
+
     word: str
     operands: tuple[Node, ...]
 
@@ -76,16 +88,21 @@ class Comparison(Node):
 
 @dataclass(frozen=True)
 class Items(Node):
+    """A list of constants, after `in`."""
+
     items: tuple[Constant, ...]
 
 
 @dataclass(frozen=True)
 class Call(Node):
+    """function(a, b, ...)."""
+
     function: str
     arguments: tuple[Node, ...]
 
 
 def reads_as_condition(node: Node) -> bool:
+    """Whether a part is a condition by its form alone."""
     if isinstance(node, Call) and node.function == "where":
         return all(reads_as_condition(branch) for branch in node.arguments[1:])
     if isinstance(node, Constant):

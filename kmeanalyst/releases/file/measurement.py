@@ -21,7 +21,7 @@ from kmeanalyst.releases.columns import Categorical, Column
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file.archive import NOISY_SUM, Members
 from kmeanalyst.releases.file.refusal import MOST_BASIS_POINTS, refusal, refusing
-from kmeanalyst.releases.measurement import GRID, Measurement, mean_unit
+from kmeanalyst.releases.measurement import Measurement, mean_unit
 from kmeanalyst.releases.statement import PrivacyStatement
 
 CLOSE = 1e-6  # relative room for rounding where a recorded number is recomputed
@@ -57,7 +57,7 @@ def statement_of(header: dict[str, Any], measurement: Measurement | None) -> Pri
     with refusing("the privacy statement"):
         statement = PrivacyStatement.from_dict(header["statement"])
         statement.check_arithmetic()
-    sensitivity = _sensitivity(measurement)
+    sensitivity = measurement.sensitivity
     agree = {
         "n_rows": statement.n_rows == measurement.n_rows,
         "mechanism": statement.mechanism == measurement.noise_law,
@@ -72,13 +72,6 @@ def statement_of(header: dict[str, Any], measurement: Measurement | None) -> Pri
                 "Do not rely on it; ask its maker for a correct file",
             )
     return statement
-
-
-def _sensitivity(measurement: Measurement) -> float:
-    """How far one row can move the noiseless vector: the diameter on the integer grid, read as a mean."""
-    feature_map = measurement.feature_map
-    unit = mean_unit(n_rows=measurement.n_rows, feature_map=feature_map)
-    return feature_map.diameter / feature_map.norm_bound * GRID * unit
 
 
 _NPY_MAGIC = b"\x93NUMPY\x01\x00"
