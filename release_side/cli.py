@@ -139,7 +139,7 @@ def publish(private: str, domain_path: str, output: str, as_json: bool, **choice
         release.write(output)
     except (OSError, ValueError) as error:
         raise PublishError(
-            f"{output} was not written: {error} The noise had been drawn: count this as spent."
+            f"{output} was not written: {str(error).rstrip('.')}. The noise had been drawn: count this as spent."
         ) from None
     if as_json:
         assert release.statement is not None

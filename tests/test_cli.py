@@ -547,7 +547,7 @@ CURATOR = [
     Bad(
         "output into no folder",
         "publish {private} GOOD --output {nowhere}/o.kme",
-        r"the folder .* does not exist, so .*\. Make it first",
+        r"the folder .* is not there or not writable, so .*\. Make it first",
     ),
     Bad("output over a folder", "publish {private} GOOD --output {a_folder}", r"is a directory", code=2),
     Bad("unknown method", "publish {private} GOOD --method magic", r"Invalid value for '--method'", code=2),
@@ -570,6 +570,11 @@ CURATOR = [
         "public points that do not fit",
         "publish {private} GOOD --public-points {lacks_csv}",
         r'the file of public points lacks "wage": .*\. Add',
+    ),
+    Bad(
+        "the private table as public points",
+        "publish {private} GOOD --public-points {private}",
+        r"the public points are the private table itself: its rows would be in the release .*\. Name a file",
     ),
     Bad("no public points", "publish {private} GOOD --public-points {nowhere}.csv", r"no file at .*\. Check the path"),
     Bad("draft from nothing", "draft-domain {nowhere}.csv --output {out}.toml", r"no file at .*\. Check the path"),
@@ -639,7 +644,9 @@ def test_an_older_file_stays_as_it_was_when_a_publication_fails(files, tmp_path,
         result = call(
             "release-side", "publish", files.private, "--domain", files.domain, "--output", str(output), *PUBLISH
         )
-    assert (result.exit_code, result.stderr.splitlines()[-1]) == (1, "Error: disk full")
+    assert result.exit_code == 1
+    told = f"Error: {output} was not written: disk full. The noise had been drawn: count this as spent."
+    assert result.stderr.splitlines()[-1] == told
     assert listing(tmp_path) == {str(output): b"older"}
 
 

@@ -434,7 +434,7 @@ REFUSED = [
     ({"weights": "bounded", "bound": 0.0}, r"bound must be a positive finite number, got 0\.0: it limits Σ\|w\|\. Pass"),
     ({"weights": "signed", "bound": -1}, r"bound must be a positive finite number, got -1: it limits Σ\|w\|\. Pass"),
     ({"weights": "signed", "bound": np.nan}, r"bound must be a positive finite number, got nan: it limits .*\. Pass"),
-    ({"epsilon": 0.0}, r"epsilon must be a positive finite number, got 0\.0: it bounds the loss\. Pass"),
+    ({"epsilon": 0.0}, r"epsilon must be a positive .*, got 0\.0: it bounds the .*loss\. Pass"),
     ({"delta": 1.0}, r"delta must be in \[0, 1\), got 1\.0: it is the chance that the bound fails\. Pass"),
     ({"delta": 0.0}, r"delta = 0 asks for .*, and Gaussian noise cannot give one\. Pass a small delta"),
     ({"kernel": "gaussian:lengthscale=1"}, r"the gaussian kernel is for numbers, and .* have no distance\. Use"),
@@ -561,6 +561,7 @@ def test_a_table_that_cannot_be_published_is_refused_with_its_mend(table, messag
 def test_public_rows_that_do_not_fit_are_refused(domain, frame, tmp_path):
     for public, message in [
         (frame.drop(columns="age"), r'the file of public points lacks "age": .*\. Add the column'),
+        (frame, r"the public points are the private table itself: its rows would be in the release .*\. Name a file"),
         (frame[:0], r"the file of public points has no rows\. Name one that has, or leave it out"),
         (tmp_path / "nowhere.csv", r"no file at .*nowhere\.csv\. Check the path"),
     ]:
@@ -575,7 +576,8 @@ HOSTILE_TEXTS = ["", " ", "NaN", "inf", "-inf", "1e308", "-1e999", "9" * 5000, "
                  "2024-02-30", "99999-01-01", "0000-00-00", '"', "''", "=1+1", "'; DROP TABLE", "\u202e", SECRET]  # fmt: skip
 HOSTILE_CELLS = [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, 10**400, None, pd.NA, pd.NaT, [], [1, [2]], {}, {"a": 1},
                  set(), b"bytes", object(), 1 + 2j, np.array([1, 2]), np.array(3.0), True, np.float16(1), "\ud800", SECRET,
-                 pd.Timestamp("1700-01-01"), np.datetime64("NaT"), pd.Timedelta(days=3), np.longdouble("1e4000"), len]  # fmt: skip
+                 pd.Timestamp("1700-01-01"), np.datetime64("NaT"), pd.Timedelta(days=3),
+                 np.timedelta64(3, "D"), np.longdouble("1e4000"), len]  # fmt: skip
 
 
 def one_of_each_kind() -> Domain:
@@ -646,12 +648,7 @@ def test_no_cell_raises_warns_or_prints(method, table, tmp_path, capfd, caplog):
     assert caplog.records == []
 
 
-DURATION = pytest.param(
-    np.timedelta64(3, "D"), marks=pytest.mark.xfail(strict=True, reason="columns.text_of raises on a numpy duration")
-)
-
-
-@pytest.mark.parametrize("cell", [*HOSTILE_CELLS, DURATION], ids=lambda cell: f"{type(cell).__name__} {cell!r:.20}")
+@pytest.mark.parametrize("cell", HOSTILE_CELLS, ids=lambda cell: f"{type(cell).__name__} {cell!r:.20}")
 def test_one_hostile_cell_changes_its_own_row_alone(cell):
     """The cell's row is of the domain, and the others are what they were."""
     domain = one_of_each_kind()
