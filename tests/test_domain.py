@@ -493,7 +493,8 @@ SHOWN: list[Callable[[str], Column]] = [
 @pytest.mark.parametrize("char", ["\0", "\t", "\n", "\x1b", "\x1f", "\x7f", "\x80", "\x9b"])
 def test_a_text_that_people_are_shown_has_no_control_character(make, char):
     """Real names and levels, in any script, are free of them; ESC and CSI (9b) begin a terminal's commands."""
-    make("a ~\xa0\xe9東\U0001f600 ")
+    if make in SHOWN[:3]:  # a day has no room for other text
+        make("a ~\xa0\xe9東\U0001f600 ")
     with pytest.raises(DomainError) as caught:
         make(f"a{char}[2J")
     what, why, mend = (

@@ -60,7 +60,7 @@ def parse_number(text: str) -> float | None:
 
 def parse_day(text: str) -> float | None:
     try:
-        day = datetime.date.fromisoformat(text.strip()[:10])
+        day = datetime.datetime.fromisoformat(text.strip()).date()  # a time of day may follow
     except ValueError:
         return BAD
     return float((day - datetime.date(1970, 1, 1)).days)

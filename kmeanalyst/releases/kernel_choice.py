@@ -72,5 +72,11 @@ def _refuse_levels(name: str, domain: Domain) -> None:
 
 
 def _parameters(text: str) -> dict[str, float]:
-    pairs = [item.partition("=") for item in text.split(",") if item]
-    return {key.strip(): float(value) for key, _, value in pairs}
+    parameters = {}
+    for item in filter(None, text.split(",")):
+        key, _, value = item.partition("=")
+        try:
+            parameters[key.strip()] = float(value)
+        except ValueError:
+            raise ValueError(f"{item!r} is not name=number. Write e.g. lengthscale=1.0") from None
+    return parameters
