@@ -1,14 +1,17 @@
 """Room 4: expectations, means and probabilities, each with its error in three parts (METHODS §5).
 
 The value is Σ w_m h(z_m). Its error is read off the part of h that the features can see: a ridge fit
-h ≈ const + aᵀφ over the released points. Then the privacy noise reaches the answer as τ‖a‖, the table is
-itself a sample of N rows, and what the fit leaves over, r = h − aᵀφ, is what the features cannot see of
-the question. How far the points miss the measurement along a, aᵀ(y − Σ w φ), counts as resolution too.
-All three follow from one factorisation of an (M, M) matrix, kept for later questions.
+h ≈ const + aᵀφ. Then the privacy noise reaches the answer as τ‖a‖, the table is itself a sample of N rows,
+and what the fit leaves over, r = h − aᵀφ, is what the features cannot see of the question: the table may
+differ there from the released points by a relative variance κ, which is read off the measurement.
+
+A fit on the released points alone would explain any question by interpolation. It is therefore made on
+points and neighbours of theirs, and its residual is taken on other neighbours that it has not seen.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +22,13 @@ from scipy.linalg import cho_factor, cho_solve
 from kmeanalyst.inference.expressions import parse, words
 from kmeanalyst.inference.results import Estimate
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.columns import Categorical
+from kmeanalyst.releases.columns import Categorical, Number
+from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.release import Question, Release, View
+
+_NEIGHBOURS = (500, 2000)  # fewest and most, to fit on and again to check on
+_BLUR = 0.1  # of a column's range
+_ROUNDING = 1e-9
 
 
 def expectation(
@@ -33,12 +41,12 @@ def expectation(
     where      a condition, in either form.
     view       "signed" (as released; the default) or "probability".
     """
-    values = _evaluate(release, question)
     text = question if isinstance(question, str) else getattr(question, "__name__", "function")
-    chosen, label, notes = _view(release, view)
+    chosen, label = _view(release, view)
+    values = _at_points(release, question)
     if where is None:
-        return _estimate(release, values, float(chosen @ values), chosen, text, label, notes)
-    given = _evaluate(release, where)
+        return _estimate(release, _evaluator(release, question), float(chosen @ values), chosen, text, label)
+    given = _at_points(release, where)
     _check_condition(given)
     chance = float(chosen @ given)
     if chance <= 0:
@@ -47,8 +55,14 @@ def expectation(
             'it. Ask a wider condition, or use view="probability".'
         )
     ratio = float(chosen @ (values * given)) / chance
+    ask, condition = _evaluator(release, question), _evaluator(release, where)
+
+    def influence(frame: pd.DataFrame) -> Array:  # of a ratio (delta method)
+        holds = condition(frame) == 1
+        return np.where(holds, ask(frame) - ratio, 0.0) / chance
+
     shown = text + (f" | {where}" if isinstance(where, str) else " | condition")
-    return _estimate(release, (values - ratio) * given / chance, ratio, chosen, shown, label, notes)
+    return _estimate(release, influence, ratio, chosen, shown, label)
 
 
 def mean(release: Release, column: str, *, where: Question | None = None, view: View | None = None) -> Estimate:
@@ -60,7 +74,7 @@ def probability(
     release: Release, condition: Question, *, where: Question | None = None, view: View | None = None
 ) -> Estimate:
     """The probability of a condition; ValueError if the question is not one."""
-    _check_condition(_evaluate(release, condition))
+    _check_condition(_at_points(release, condition))
     return expectation(release, condition, where=where, view=view)
 
 
@@ -83,14 +97,17 @@ def _check_condition(values: Array) -> None:
         )
 
 
-def _evaluate(release: Release, question: Question) -> Array:
+def _evaluator(release: Release, question: Question) -> Callable[[pd.DataFrame], Array]:
+    """The question as a function of a frame, float64 (n,)."""
+    if not isinstance(question, str):
+        return lambda frame: np.asarray(question(frame), dtype=float)
+    expression = parse(question)
+    return lambda frame: np.asarray(expression.evaluate(frame, release.domain), dtype=float)
+
+
+def _at_points(release: Release, question: Question) -> Array:
     """The question at each point, (M,) float64, finite."""
-    frame = _frame(release)
-    if isinstance(question, str):
-        values: Any = parse(question).evaluate(frame, release.domain)
-    else:
-        values = question(frame)
-    values = np.asarray(values, dtype=float)
+    values = _evaluator(release, question)(_frame(release))
     if values.shape != (len(release),):
         raise ValueError(
             f"the question must give one number for each of {len(release)} points, got shape {values.shape}. "
@@ -108,105 +125,133 @@ def _frame(release: Release) -> pd.DataFrame:
     return release.to_frame("signed").drop(columns="weight")
 
 
-def _view(release: Release, view: View | None) -> tuple[Array, str, tuple[str, ...]]:
+def _view(release: Release, view: View | None) -> tuple[Array, str]:
     if view == "resampled":
         raise ValueError(
             'resampled rows are for other tools: use to_frame("resampled"). Ask view="signed" or "probability".'
         )
     label = view or ("probability" if release.is_probability else "signed")
-    return release.view_weights(label), label, ()
+    return release.view_weights(label), label
 
 
 def _estimate(
-    release: Release, values: Array, value: float, weights: Array, question: str, view: str, notes: tuple[str, ...]
+    release: Release, ask: Callable[[pd.DataFrame], Array], value: float, weights: Array, question: str, view: str
 ) -> Estimate:
-    parts = _error_parts(release, values, weights)
+    """The estimate of a value whose dependence on the population is Σ w · ask(z), to first order."""
+    values = ask(_frame(release))
+    parts = _error_parts(release, ask, weights) if release.measurement else _parts_without_measurement(release, values)
     total = float(np.sqrt(sum(part**2 for part in parts.values() if part is not None)))
-    is_condition = bool(np.isin(values, (0.0, 1.0)).all())
-    if is_condition and not 0 <= value <= 1:
+    notes = []
+    if np.isin(values, (0.0, 1.0)).all() and not -_ROUNDING <= value <= 1 + _ROUNDING:
         feasible = float(release.view_weights("probability") @ values)
-        notes = (
-            *notes,
-            f"{value:.4g} is no probability: signed weights can give one. The probability view gives {feasible:.4g}.",
-        )
+        told = f"{value:.4g} is no probability: signed weights can give one. The probability view gives {feasible:.4g}."
+        notes.append(told)
     if release.measurement is None:
-        notes = (
-            *notes,
-            "no measurement: the privacy noise is unknown, and the sampling part takes the points for rows",
-        )
+        notes.append("no measurement: the privacy noise is unknown, and the sampling part takes the points for rows")
     return Estimate(
-        value=value, standard_error=total, parts=parts, view=view, question=question, notes=notes
+        value=value, standard_error=total, parts=parts, view=view, question=question, notes=tuple(notes)
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class _Prepared:
-    """What every question to a release shares; p are its probability-view weights on their support."""
+    """What every question to a release shares: points to fit on (q their weights), and others to check on."""
 
-    support: Array
-    root: Array  # √p
-    centred: Array  # φ − Σ p φ on the support, (m, F)
-    kernel: Array  # (m, m) √p φ̃ φ̃ᵀ √p
-    factor: Any  # Cholesky of kernel + penalty · I
-    penalty: float
-    spread: float  # Σ p², one over the effective number of points
-    noise_scale: float
-    n_rows: int
-
-
-def _prepared(release: Release) -> _Prepared:
-    if "expectation" not in release.cache:
-        release.cache["expectation"] = _prepare(release)
-    return release.cache["expectation"]
+    fit_frame: pd.DataFrame
+    q: Array
+    kernel: Array  # (m, m) √q φ̃ φ̃ᵀ √q, φ̃ = φ − Σ q φ
+    factor: Any  # Cholesky of kernel + τ²/κ · I
+    check_frame: pd.DataFrame
+    across: Array  # (n, m) φ̃(check) φ̃ᵀ √q
+    missed: Array  # (m,) √q φ̃ (y − Σ w φ(z)): how far the weighted points miss the measurement
+    kappa: float
 
 
-def _prepare(release: Release) -> _Prepared:
-    measurement = release.measurement
+def _prepared(release: Release, weights: Array) -> _Prepared:
+    key = ("expectation", weights.tobytes())
+    if key not in release.cache:
+        release.cache[key] = _prepare(release, weights)
+    return release.cache[key]
+
+
+def _prepare(release: Release, weights: Array) -> _Prepared:
+    measurement, domain = release.measurement, release.domain
     assert measurement is not None
+    rng = np.random.default_rng(0)
+    n = int(np.clip(len(release), *_NEIGHBOURS))
     p = release.view_weights("probability")
-    support = np.flatnonzero(p > 0)
-    p = p[support]
-    features = measurement.feature_map(release.encoded_points[support])
-    centred = features - p @ features
-    root = np.sqrt(p)
-    weighted = centred * root[:, None]
+    near, check = _neighbours(release, n, rng), _neighbours(release, n, rng)
+    fit_points = np.vstack([release.encoded_points[p > 0], near])
+    q = np.concatenate([p[p > 0] / 2, np.full(n, 0.5 / n)])
+    features, check_features = measurement.feature_map(fit_points), measurement.feature_map(check)
+    kappa = _relative_variance(check_features, measurement, p)
+    weighted = (features - q @ features) * np.sqrt(q)[:, None]
     kernel = weighted @ weighted.T
-    spread = float(p @ p)
-    penalty = measurement.noise_scale**2 / spread
-    factor = cho_factor(kernel + penalty * np.eye(len(p)), lower=True)
+    penalty = measurement.noise_scale**2 / kappa
     return _Prepared(
-        support, root, centred, kernel, factor, penalty, spread, measurement.noise_scale, measurement.n_rows
+        fit_frame=domain.decode(fit_points),
+        q=q,
+        kernel=kernel,
+        factor=cho_factor(kernel + penalty * np.eye(len(q)), lower=True),
+        check_frame=domain.decode(check),
+        across=(check_features - check_features.mean(axis=0)) @ weighted.T,
+        missed=weighted @ (measurement.vector - weights @ measurement.feature_map(release.encoded_points)),
+        kappa=kappa,
     )
 
 
-def _error_parts(release: Release, values: Array, weights: Array) -> dict[str, float | None]:
-    """Standard errors of Σ w h(z): privacy τ‖a‖, sampling √(Var h / N), resolution √(Var r · Σp² + missed²).
+def _neighbours(release: Release, n: int, rng: np.random.Generator) -> Array:
+    """n rows near the released points: each cell kept, or taken from another point, at even odds; numbers blurred."""
+    p = release.view_weights("probability")
+    home, other = (release.encoded_points[rng.choice(len(p), n, p=p / p.sum())] for _ in range(2))
+    rows = np.where(rng.random(home.shape) < 0.5, home, other)
+    for j, column in enumerate(release.domain.columns):
+        if isinstance(column, Number):
+            low, high = column.bounds
+            blurred = np.clip(rows[:, j] + rng.normal(0, _BLUR * (high - low), n), low, high)
+            rows[:, j] = np.where(rng.random(n) < 0.5, column.rounded(blurred), rows[:, j])
+    return rows
 
-    a minimises τ²‖a‖² + Σp² · Var_p(h − aᵀφ), the variance it is used to state.
+
+def _relative_variance(near: Array, measurement: Measurement, p: Array) -> float:
+    """κ: how far the table may be from the points where the features do not look, in units of one row's spread.
+
+    Were the table's law the neighbours' but for relative deviations of variance κ, ‖y − mean φ‖² would exceed its
+    noise Fτ² by κ tr Cov φ. That estimate, with two standard errors of the noise on top; at least Σp².
     """
-    if release.measurement is None:
-        p = release.view_weights("probability")
-        variance = float(p @ (values - p @ values) ** 2)
-        return {"privacy": None, "sampling": float(np.sqrt(variance * (p @ p))), "resolution": None}
-    ready = _prepared(release)
-    h = ready.root * (values[ready.support] - (ready.root**2) @ values[ready.support])
-    alpha = cho_solve(ready.factor, h)  # a = Φ̃ᵀ √p α
-    seen = ready.kernel @ alpha  # √p · aᵀφ̃ at the points
-    missed = _missed(release, ready, weights) @ (ready.root * alpha)
-    residual_variance = float(ready.penalty**2 * (alpha @ alpha))
+    centre = near.mean(axis=0)
+    spread = float(np.einsum("ij,ij->", near, near) / len(near) - centre @ centre)
+    excess = float(((measurement.vector - centre) ** 2).sum()) - len(centre) * measurement.noise_scale**2
+    doubt = 2 * np.sqrt(2 * len(centre)) * measurement.noise_scale**2
+    return max((max(excess, 0.0) + doubt) / max(spread, 1e-12), float(p @ p))
+
+
+def _error_parts(release: Release, ask: Callable[[pd.DataFrame], Array], weights: Array) -> dict[str, float | None]:
+    """Standard errors of Σ w h(z): privacy τ‖a‖, sampling √(Var h / N), resolution √(κ Var r + missed²).
+
+    a minimises τ²‖a‖² + κ · Var_q(h − aᵀφ), the variance it is used to state; Var r is taken on points it has not seen.
+    """
+    measurement, ready = release.measurement, _prepared(release, weights)
+    assert measurement is not None
+    h, unseen = _finite(ask(ready.fit_frame)), _finite(ask(ready.check_frame))
+    alpha = cho_solve(ready.factor, np.sqrt(ready.q) * (h - ready.q @ h))  # a = φ̃ᵀ √q α
+    residual = unseen - ready.across @ alpha
+    missed = float(ready.missed @ alpha)
+    p, values = release.view_weights("probability"), ask(_frame(release))
     return {
-        "privacy": float(ready.noise_scale * np.sqrt(max(alpha @ seen, 0.0))),
-        "sampling": float(np.sqrt(float(h @ h) / ready.n_rows)),
-        "resolution": float(np.sqrt(residual_variance * ready.spread + missed**2)),
+        "privacy": float(measurement.noise_scale * np.sqrt(max(alpha @ (ready.kernel @ alpha), 0.0))),
+        "sampling": float(np.sqrt(p @ (values - p @ values) ** 2 / measurement.n_rows)),
+        "resolution": float(np.sqrt(ready.kappa * residual.var() + missed**2)),
     }
 
 
-def _missed(release: Release, ready: _Prepared, weights: Array) -> Array:
-    """Φ̃(y − Σ w φ(z)): how far the weighted points miss the measurement, seen from each point."""
-    key = ("missed", weights.tobytes())
-    if key not in release.cache:
-        measurement = release.measurement
-        assert measurement is not None
-        fitted = weights @ measurement.feature_map(release.encoded_points)
-        release.cache[key] = ready.centred @ (measurement.vector - fitted)
-    return release.cache[key]
+def _finite(values: Array) -> Array:
+    """Values with those that are undefined near, but not at, the points (a division by zero) set to the mean."""
+    known = np.isfinite(values)
+    return np.where(known, values, values[known].mean() if known.any() else 0.0)
+
+
+def _parts_without_measurement(release: Release, values: Array) -> dict[str, float | None]:
+    p = release.view_weights("probability")
+    variance = float(p @ (values - p @ values) ** 2)
+    return {"privacy": None, "sampling": float(np.sqrt(variance * (p @ p))), "resolution": None}

@@ -173,7 +173,7 @@ _FROM_SCALE: dict[str, Callable[[Array], Array]] = {"linear": lambda v: v, "log"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Number(Column):
+class Number(Column):
     """What numbers and dates share: bounds, scale, and public values of interest."""
 
     lower: Any
@@ -295,7 +295,7 @@ class _Number(Column):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Real(_Number):
+class Real(Number):
     """A number on a continuum, between public bounds."""
 
     kind: ClassVar[str] = "real"
@@ -305,7 +305,7 @@ class Real(_Number):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Whole(_Number):
+class _Whole(Number):
     """Numbers that are whole in natural units: integers, and days."""
 
     def __post_init__(self) -> None:

@@ -14,50 +14,25 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
+from populations import POPULATIONS
 
 import kmeanalyst as ka
 import release_side
 from kmeanalyst.inference import two_sample
-from kmeanalyst.releases.columns import Categorical, Integer, Real
-from kmeanalyst.releases.domain import Domain
 
 N, L = 1000, 200
-
-NUMERIC = Domain(tuple(Real(name=f"x{j}", lower=-6, upper=6) for j in range(5)))
-MIXED = Domain((
-    Integer(name="age", lower=0, upper=100),
-    Real(name="wage", lower=1, upper=1e5, scale="log", missing=True),
-    Categorical(name="job", levels=("a", "b", "c", "d")),
-    Categorical(name="sex", levels=("F", "M")),
-))  # fmt: skip
-
-
-def numeric_rows(n: int, rng: np.random.Generator) -> pd.DataFrame:
-    """A mixture of three normal clusters in five dimensions."""
-    centres = np.array([[-2.0] * 5, [0.0, 2, 0, 2, 0], [3.0, -1, 1, 0, 2]])
-    rows = centres[rng.integers(0, 3, n)] + rng.normal(size=(n, 5))
-    return pd.DataFrame(rows, columns=list(NUMERIC.names))
-
-
-def mixed_rows(n: int, rng: np.random.Generator) -> pd.DataFrame:
-    """Dependent columns, a heavy tail, and missing wages."""
-    age = rng.integers(18, 90, n)
-    job = np.array(list("abcd"))[np.minimum(rng.poisson(age / 40), 3)]
-    wage = np.exp(rng.normal(7, 1, n) + age / 80)
-    wage[rng.random(n) < 0.15] = np.nan
-    return pd.DataFrame({"age": age, "wage": wage, "job": job, "sex": np.where(rng.random(n) < 0.4, "F", "M")})
 
 
 def pvalues(table: str, method: str, epsilon: float, repetitions: int) -> tuple[np.ndarray, np.ndarray]:
     """p-values of the noise-aware test, and of the same test told that there is no noise."""
-    domain, draw = (NUMERIC, numeric_rows) if table == "numeric" else (MIXED, mixed_rows)
+    domain, draw, kernel = POPULATIONS[table]
     sizes = {"features": 500} if method == "random-features" else {}
     aware, naive = [], []
     for i in range(repetitions):  # a fresh table, release and sample each time: independent repetitions
         rng = np.random.default_rng([i, int(epsilon * 10)])
         release = release_side.publish(
             draw(N, rng), domain, epsilon=epsilon, delta=1e-6, method=method, points=100,
-            kernel="gaussian:lengthscale=3" if table == "numeric" else "table", **sizes,
+            kernel=kernel, **sizes,
         )  # fmt: skip
         sample = draw(L, rng)
         aware.append(ka.mmd_test(release, sample).pvalue)
@@ -84,7 +59,7 @@ def main() -> None:
     repetitions = parser.parse_args().repetitions
     print(f"N = {N}, L = {L}, {repetitions} repetitions; rejections of a true hypothesis at 5 % and 1 %")
     print(f"{'table':8} {'method':16} {'ε':>4}  {'aware 5 %':>9} {'1 %':>6}  {'noise ignored 5 %':>17}")
-    for table, method, epsilon in product(("numeric", "mixed"), ("random-features", "subspace"), (1.0, 0.1)):
+    for table, method, epsilon in product(POPULATIONS, ("random-features", "subspace"), (1.0, 0.1)):
         aware, naive = pvalues(table, method, epsilon, repetitions)
         rates = (aware <= 0.05).mean(), (aware <= 0.01).mean(), (naive <= 0.05).mean()
         print(f"{table:8} {method:16} {epsilon:4g}  {rates[0]:9.3f} {rates[1]:6.3f}  {rates[2]:17.3f}", flush=True)
