@@ -169,3 +169,24 @@ def test_an_estimate_as_a_dictionary_has_what_the_interface_names():
     told = estimate.to_dict(0.9)
     assert {"expression", "value", "standard_error", "interval", "level", "view", "parts"} <= set(told)
     assert told["interval"][0] == pytest.approx(1.0 - 1.644854 * 0.5, abs=1e-5)
+
+
+def test_what_the_features_cannot_see_is_not_explained_away_by_interpolation(mixed_release):
+    """A coin tossed by the last digits of a number: no smooth feature sees it, though 60 points could be fitted."""
+
+    def coin(frame: pd.DataFrame) -> np.ndarray:
+        return np.sign(np.sin(1e7 * frame["income"].to_numpy()))
+
+    def seen(frame: pd.DataFrame) -> np.ndarray:
+        return frame["married"].to_numpy(dtype=float)
+
+    unseen_part = mixed_release.expectation(coin).parts["resolution"]
+    kappa = next(value.kappa for key, value in mixed_release.cache.items() if key[0] == "expectation")
+    assert unseen_part > 0.9 * np.sqrt(kappa)  # all of its variance, 1, is unseen
+    assert mixed_release.expectation(seen).parts["resolution"] < 0.35 * unseen_part
+
+
+def test_more_noise_leaves_more_doubt_about_what_is_unseen(mixed_release):
+    noisier = with_noise(mixed_release, 5 * mixed_release.measurement.noise_scale)
+    question = "age > 40 and income > 1000"
+    assert noisier.expectation(question).standard_error > mixed_release.expectation(question).standard_error
