@@ -63,7 +63,7 @@ def good_text(column: Column) -> st.SearchStrategy[str]:
 
 ANY_CELL = st.one_of(
     st.text(max_size=12), st.floats(), st.integers(), st.booleans(), st.none(), st.dates(), st.datetimes(),
-    st.binary(max_size=3), st.just(pd.NA), st.just(pd.NaT), st.just(np.float32(0.1)), st.just(np.datetime64("NaT")),
+    st.binary(max_size=3), st.just(pd.NA), st.just(pd.NaT), st.just(np.float32(0.1)), st.just(np.datetime64("NaT", "s")),
     st.just(np.datetime64("2012-03-04T05:06")), st.just([]), st.just({}), st.just((1, 2)), st.just(object()),
     st.just(10**400),
     st.decimals(), st.sampled_from(["inf", "-inf", "nan", "NaN", "1e999", "-0.0", "1_000", " 5 ", "\ud800", "٣"]),
@@ -151,7 +151,7 @@ def test_a_bad_cell_becomes_the_default_silently(column: Column):
 
 @every_column
 def test_a_missing_cell_is_a_value_where_declared_and_else_the_default(column: Column):
-    codes, status = column.encode(["", None, np.nan, pd.NA, pd.NaT, np.datetime64("NaT")])
+    codes, status = column.encode(["", None, np.nan, pd.NA, pd.NaT, np.datetime64("NaT", "s")])
     expected = np.nan if column.missing else column.default_code
     np.testing.assert_array_equal(bits(codes), bits([expected] * 6))
     assert set(status) == {KEPT if column.missing else REPLACED}

@@ -71,7 +71,7 @@ FRAMES = {
     "arrow text that is not UTF-8": pd.Series(pd.arrays.ArrowExtensionArray(
         pa.array([b"A", b"\xff"], pa.binary()).view(pa.string()))),
     "durations": pd.Series(np.array([0, "NaT"], dtype="m8[ns]")),
-    "durations as objects": pd.Series([np.timedelta64(3, "D"), np.timedelta64("NaT")], dtype=object),
+    "durations as objects": pd.Series([np.timedelta64(3, "D"), np.timedelta64("NaT", "s")], dtype=object),
     "long doubles": pd.Series(np.array([1, "1e4000"], dtype=np.longdouble)),
     "signalling NaN": pd.Series(np.array([0x3F800000, 0x7F800001], dtype=np.uint32).view(np.float32)),
     "everything": pd.Series([None, [], {}, b"A", 1j, object(), datetime.time(1), 10**5000, float("nan"), pd.NA], dtype=object),

@@ -576,7 +576,7 @@ HOSTILE_TEXTS = ["", " ", "NaN", "inf", "-inf", "1e308", "-1e999", "9" * 5000, "
                  "2024-02-30", "99999-01-01", "0000-00-00", '"', "''", "=1+1", "'; DROP TABLE", "\u202e", SECRET]  # fmt: skip
 HOSTILE_CELLS = [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, 10**400, None, pd.NA, pd.NaT, [], [1, [2]], {}, {"a": 1},
                  set(), b"bytes", object(), 1 + 2j, np.array([1, 2]), np.array(3.0), True, np.float16(1), "\ud800", SECRET,
-                 pd.Timestamp("1700-01-01"), np.datetime64("NaT"), pd.Timedelta(days=3),
+                 pd.Timestamp("1700-01-01"), np.datetime64("NaT", "s"), pd.Timedelta(days=3),
                  np.timedelta64(3, "D"), np.longdouble("1e4000"), len]  # fmt: skip
 
 

@@ -370,7 +370,7 @@ class Date(_Whole):
         days = self._natural(encoded)
         missing = np.isnan(days)
         stamps = np.where(missing, 0, days).astype("datetime64[D]").astype("datetime64[s]")
-        stamps[missing] = np.datetime64("NaT")
+        stamps[missing] = np.datetime64("NaT", "s")
         return pd.Series(stamps, name=self.name)
 
 
