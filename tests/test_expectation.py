@@ -184,9 +184,3 @@ def test_what_the_features_cannot_see_is_not_explained_away_by_interpolation(mix
     kappa = next(value.kappa for key, value in mixed_release.cache.items() if key[0] == "expectation")
     assert unseen_part > 0.9 * np.sqrt(kappa)  # all of its variance, 1, is unseen
     assert mixed_release.expectation(seen).parts["resolution"] < 0.35 * unseen_part
-
-
-def test_more_noise_leaves_more_doubt_about_what_is_unseen(mixed_release):
-    noisier = with_noise(mixed_release, 5 * mixed_release.measurement.noise_scale)
-    question = "age > 40 and income > 1000"
-    assert noisier.expectation(question).standard_error > mixed_release.expectation(question).standard_error
