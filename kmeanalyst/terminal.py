@@ -19,6 +19,8 @@ class ClearErrors(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:  # the reader has seen enough (`| head`): click ends quietly
+            raise
         except (ValueError, KeyError, OSError) as error:
             text = error.args[0] if isinstance(error, KeyError) and error.args else error
             raise click.ClickException(str(text)) from None

@@ -20,7 +20,7 @@ class PublicErrors(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (click.exceptions.Exit, click.Abort, click.ClickException):
+        except (click.exceptions.Exit, click.Abort, click.ClickException, BrokenPipeError):
             raise
         except Exception as error:
             raise click.ClickException(str(error) if isinstance(error, _public_errors()) else _WITHHELD) from None

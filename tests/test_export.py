@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -96,11 +95,17 @@ def test_whole_numbers_beyond_32_bits_become_floats_and_odd_names_are_mended(tmp
         assert dataset[name].values.tolist() == release.to_frame()[column].tolist()
 
 
+def read_exactly(path):
+    """Numbers as Python reads them: older pandas rounds in the last place."""
+    return pd.read_csv(path, dtype=str).astype(float)
+
+
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".nc"])
 def test_a_resampled_view_has_rows_of_equal_weight(ending, numeric_release, tmp_path):
     export(numeric_release, tmp_path / f"a{ending}", view="resampled", rows=17, rng=3)
-    read_csv = partial(pd.read_csv, float_precision="round_trip")  # older pandas rounds otherwise
-    reader = {".csv": read_csv, ".parquet": pd.read_parquet, ".nc": lambda path: opened(path).to_dataframe()}[ending]
+    reader = {".csv": read_exactly, ".parquet": pd.read_parquet, ".nc": lambda path: opened(path).to_dataframe()}[
+        ending
+    ]
     back = reader(tmp_path / f"a{ending}")
     expected = numeric_release.to_frame("resampled", rows=17, rng=3)
     np.testing.assert_array_equal(back.to_numpy(), expected.to_numpy())
