@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import TypeAlias
 
@@ -25,7 +23,7 @@ from kmeanalyst.releases.domain import Domain, read_domain
 from kmeanalyst.releases.kernel_choice import kernel_from_spec
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import Release
-from kmeanalyst.releases.statement import PrivacyStatement
+from kmeanalyst.releases.statement import PrivacyStatement, software_versions
 from kmeanalyst.releases.tables import read_table
 from kmeanalyst.representation.reduced_set import reduced_set
 from kmeanalyst.representation.reweight import WEIGHT_VIEWS, weights_for
@@ -201,7 +199,7 @@ def _statement(
         n_rows=measurement.n_rows,
         public_points=n_public,
         taken_as_public=_taken_as_public(method, n_public, given=given),
-        versions=_versions(),
+        versions=software_versions("kmeanalyst", "numpy", "scipy", "pandas", "opendp", "dp-accounting"),
     )
 
 
@@ -220,11 +218,6 @@ def _taken_as_public(method: str, n_public: int, *, given: bool) -> tuple[str, .
         "the sizes: number of points and of features",
         *((f"{rows}; a person whose row is public gets no protection for it",) if given else ()),
     )
-
-
-def _versions() -> dict[str, str]:
-    packages = ("kmeanalyst", "numpy", "scipy", "pandas", "opendp", "dp-accounting")
-    return {"python": platform.python_version()} | {name: version(name) for name in packages}
 
 
 __all__ = ["METHODS", "DomainError", "publish"]

@@ -139,7 +139,11 @@ def _estimate(
 ) -> Estimate:
     """The estimate of a value whose dependence on the population is Σ w · ask(z), to first order."""
     values = ask(_frame(release))
-    parts = _error_parts(release, ask, weights) if release.measurement else _parts_without_measurement(release, values)
+    parts = (
+        _error_parts(release, ask, values, weights)
+        if release.measurement
+        else _parts_without_measurement(release, values)
+    )
     total = float(np.sqrt(sum(part**2 for part in parts.values() if part is not None)))
     notes = []
     if np.isin(values, (0.0, 1.0)).all() and not -_ROUNDING <= value <= 1 + _ROUNDING:
@@ -226,8 +230,10 @@ def _relative_variance(near: Array, measurement: Measurement, p: Array) -> float
     return max((max(excess, 0.0) + doubt) / max(spread, 1e-12), float(p @ p))
 
 
-def _error_parts(release: Release, ask: Callable[[pd.DataFrame], Array], weights: Array) -> dict[str, float | None]:
-    """Standard errors of Σ w h(z): privacy τ‖a‖, sampling √(Var h / N), resolution √(κ Var r + missed²).
+def _error_parts(
+    release: Release, ask: Callable[[pd.DataFrame], Array], values: Array, weights: Array
+) -> dict[str, float | None]:
+    """Standard errors of Σ w h(z), values = h(z): privacy τ‖a‖, sampling √(Var h / N), resolution √(κ Var r + missed²).
 
     a minimises τ²‖a‖² + κ · Var_q(h − aᵀφ), the variance it is used to state; Var r is taken on points it has not seen.
     """
@@ -237,7 +243,7 @@ def _error_parts(release: Release, ask: Callable[[pd.DataFrame], Array], weights
     alpha = cho_solve(ready.factor, np.sqrt(ready.q) * (h - ready.q @ h))  # a = φ̃ᵀ √q α
     residual = unseen - ready.across @ alpha
     missed = float(ready.missed @ alpha)
-    p, values = release.view_weights("probability"), ask(_frame(release))
+    p = release.view_weights("probability")
     return {
         "privacy": float(measurement.noise_scale * np.sqrt(max(alpha @ (ready.kernel @ alpha), 0.0))),
         "sampling": float(np.sqrt(p @ (values - p @ values) ** 2 / measurement.n_rows)),

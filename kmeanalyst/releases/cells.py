@@ -51,6 +51,7 @@ def _number_text(number: float) -> str:
 
 
 def parse_number(text: str) -> float | None:
+    """The number a text stands for, infinite ones too; BAD for NaN, separators and anything else."""
     try:
         number = float(text)
     except ValueError:
@@ -59,6 +60,7 @@ def parse_number(text: str) -> float | None:
 
 
 def parse_day(text: str) -> float | None:
+    """Days since 1970-01-01 of an ISO date, whatever time of day follows it; BAD for anything else."""
     try:
         day = datetime.datetime.fromisoformat(text.strip()).date()  # a time of day may follow
     except ValueError:

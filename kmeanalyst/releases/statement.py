@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import platform
 from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,11 @@ def gaussian_delta(*, epsilon: float, noise_multiplier: float) -> float:
     half, shift = 0.5 / noise_multiplier, epsilon * noise_multiplier
     log_first, log_second = float(log_ndtr(half - shift)), epsilon + float(log_ndtr(-half - shift))
     return float(np.exp(log_first) * -np.expm1(min(0.0, log_second - log_first)))
+
+
+def software_versions(*packages: str) -> dict[str, str]:
+    """Python's version and those of the packages, as statements and file headers record them."""
+    return {"python": platform.python_version()} | {name: version(name) for name in packages}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -103,9 +103,7 @@ def _largest_eigenvalue(G: Array) -> float:
     return max(1.05 * float(v @ (G @ v)), 1e-300)
 
 
-def fit_weights(
-    features: Array, measurement: Measurement, allowed: ConvexSet, *, ridge: float = 0.0, start: Array | None = None
-) -> Array:
+def fit_weights(features: Array, measurement: Measurement, allowed: ConvexSet, *, ridge: float = 0.0) -> Array:
     """Weights (M,) in `allowed` whose mean feature is nearest to the measurement.
 
     features   (M, F) φ of the points.
@@ -114,7 +112,7 @@ def fit_weights(
     G = features @ features.T
     G[np.diag_indices_from(G)] += ridge
     b = features @ measurement.vector
-    return minimise_quadratic(G, b, allowed, tolerance=gap_tolerance(measurement), start=start)
+    return minimise_quadratic(G, b, allowed, tolerance=gap_tolerance(measurement))
 
 
 def gap_tolerance(measurement: Measurement) -> float:

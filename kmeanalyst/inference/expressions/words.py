@@ -30,6 +30,7 @@ def shown(text: str) -> str:
 
 
 def short(text: str, most: int = 60) -> str:
+    """Text cut to a length, safe to show."""
     return shown(text if len(text) <= most else text[: most - 3] + "...")
 
 
@@ -56,10 +57,12 @@ def quoted(text: str) -> str:
 
 
 def listed(words: Sequence[str], most: int = 12) -> str:
+    """Words with commas, the first few of many."""
     return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
 
 
 def names(names: Iterable[Any]) -> str:
+    """Column names as expressions write them, with commas."""
     return listed([written(str(name)) for name in names])
 
 

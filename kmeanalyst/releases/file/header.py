@@ -132,6 +132,7 @@ def _check_values(value: Any, *, depth: int) -> None:
 
 
 def check_header(header: dict[str, Any]) -> None:
+    """FileRefused unless the header has every field it must have, of the right kind; at a minor version it knows, no other."""
     major, minor = header.get("schema_major"), header.get("schema_minor")
     if header.get("format") == FORMAT and _is_whole(major) and major != SCHEMA_MAJOR:
         raise refusal(

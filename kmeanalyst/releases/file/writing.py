@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import platform
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from kmeanalyst.releases.file.reading import release_of
 from kmeanalyst.releases.file.refusal import FileRefused
 from kmeanalyst.releases.measurement import Measurement, mean_unit
 from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.statement import software_versions
 
 
 def write_release(release: Release, path: str | Path) -> None:
@@ -87,7 +86,7 @@ def _header(release: Release, members: dict[str, bytes]) -> dict[str, Any]:
         "n_points": len(release),
         "statement": None if release.statement is None else release.statement.to_dict(),
         "measurement": None if release.measurement is None else _measurement_header(release.measurement),
-        "versions": _versions(),
+        "versions": software_versions("kmeanalyst", "numpy", "pyarrow"),
         "members": {name: {"bytes": len(data), "sha256": sha256(data)} for name, data in members.items()},
     }
     return plain(header)
@@ -104,10 +103,6 @@ def _measurement_header(measurement: Measurement) -> dict[str, Any]:
             "arrays": {name: list(array.shape) for name, array in feature_map.arrays().items()},
         },
     }
-
-
-def _versions() -> dict[str, str]:
-    return {"python": platform.python_version()} | {name: version(name) for name in ("kmeanalyst", "numpy", "pyarrow")}
 
 
 def _npy(array: Array, dtype: str) -> bytes:
