@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from kmeanalyst.releases.release import Release
 
 release_argument = click.argument("release_path", metavar="FILE.kme")
+rehearsal_option = click.option(
+    "--allow-rehearsal", is_flag=True, help="Read files stamped NOT PRIVATE too (rehearsals)."
+)
 
 
 @click.group(cls=ClearErrors, context_settings={"help_option_names": ["-h", "--help"]})
@@ -30,21 +33,27 @@ def main() -> None:
     """
 
 
-def _read(path: str) -> Release:
+def _read(path: str, allow_rehearsal: bool) -> Release:
     from kmeanalyst.releases.file import read_release
 
-    return read_release(path)
+    release = read_release(path, allow_rehearsal=allow_rehearsal)
+    if release.statement is not None and release.statement.is_rehearsal:
+        click.echo(
+            f"note: {path} is a rehearsal and NOT PRIVATE; show it to nobody who may not see the table", err=True
+        )
+    return release
 
 
 @main.command()
 @release_argument
+@rehearsal_option
 @json_option
-def info(release_path: str, as_json: bool) -> None:
+def info(release_path: str, allow_rehearsal: bool, as_json: bool) -> None:
     """Show what a release is and promises: rows, columns, ε and δ, noise, weights.
 
     Example: kmeanalyst info adult.kme
     """
-    release = _read(release_path)
+    release = _read(release_path, allow_rehearsal)
     if not as_json:
         click.echo(repr(release))
         return
@@ -54,6 +63,7 @@ def info(release_path: str, as_json: bool) -> None:
         "weight_view": release.weight_view,
         "n_points": len(release),
         "n_rows": statement.n_rows if statement else None,
+        "rehearsal": statement.is_rehearsal if statement else False,
         "n_features": release.measurement.feature_map.dimension if release.measurement else None,
         "sum_weights": float(release.weights.sum()),
         "sum_absolute_weights": float(abs(release.weights).sum()),
@@ -67,16 +77,17 @@ def info(release_path: str, as_json: bool) -> None:
 
 @main.command()
 @release_argument
+@rehearsal_option
 @json_option
 @click.pass_context
-def validate(ctx: click.Context, release_path: str, as_json: bool) -> None:
+def validate(ctx: click.Context, release_path: str, allow_rehearsal: bool, as_json: bool) -> None:
     """Recompute every claim in a file that can be recomputed; exit code 3 if one does not hold.
 
     Example: kmeanalyst validate adult.kme
     """
     from kmeanalyst.releases.file import validate_release
 
-    findings = validate_release(release_path)
+    findings = validate_release(release_path, allow_rehearsal=allow_rehearsal)
     if as_json:
         print_json({"valid": not findings, "findings": findings})
     else:
@@ -96,6 +107,7 @@ def validate(ctx: click.Context, release_path: str, as_json: bool) -> None:
 @click.option("--by", help="One answer for each level of this column.")
 @click.option("--view", type=click.Choice(["signed", "probability"]), help="Weights to use; as released by default.")
 @click.option("--level", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True))
+@rehearsal_option
 @json_option
 def expect(
     release_path: str,
@@ -104,6 +116,7 @@ def expect(
     by: str | None,
     view: Any,
     level: float,
+    allow_rehearsal: bool,
     as_json: bool,
 ) -> None:
     """Expectations of expressions over the columns, each with its error bar; conditions give probabilities.
@@ -116,7 +129,7 @@ def expect(
     """
     from kmeanalyst.inference.expectation import conditions_by
 
-    release = _read(release_path)
+    release = _read(release_path, allow_rehearsal)
     conditions = [where] if by is None else conditions_by(release, by, where)
     estimates = [answer for text in expressions for answer in _answers(release, text, conditions, view)]
     if as_json:
@@ -164,8 +177,9 @@ def _estimate_table(estimates: list[Any], level: float) -> str:
 @release_argument
 @click.argument("sample_path", metavar="SAMPLE")
 @click.option("--level", default=0.05, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True))
+@rehearsal_option
 @json_option
-def mmd_test_command(release_path: str, sample_path: str, level: float, as_json: bool) -> None:
+def mmd_test_command(release_path: str, sample_path: str, level: float, allow_rehearsal: bool, as_json: bool) -> None:
     """Test whether SAMPLE (.csv, .parquet or another .kme) comes from the population of the release.
 
     Example: kmeanalyst mmd-test adult.kme my_sample.csv --level 0.01
@@ -173,8 +187,8 @@ def mmd_test_command(release_path: str, sample_path: str, level: float, as_json:
     from kmeanalyst.inference.two_sample import mmd_test
     from kmeanalyst.releases.tables import read_table
 
-    release = _read(release_path)
-    sample = _read(sample_path) if sample_path.endswith(".kme") else read_table(sample_path)
+    release = _read(release_path, allow_rehearsal)
+    sample = _read(sample_path, allow_rehearsal) if sample_path.endswith(".kme") else read_table(sample_path)
     result = mmd_test(release, sample)
     reject = result.pvalue < level
     if as_json:
@@ -194,15 +208,24 @@ def mmd_test_command(release_path: str, sample_path: str, level: float, as_json:
 @click.option("--view", default="signed", show_default=True, type=click.Choice(["signed", "probability", "resampled"]))
 @click.option("--rows", type=click.IntRange(min=1), help="How many rows, with --view resampled.")
 @click.option("--seed", type=int, help="Seed of the resampling.")
+@rehearsal_option
 @json_option
-def export(release_path: str, output: str, view: Any, rows: int | None, seed: int | None, as_json: bool) -> None:
+def export(
+    release_path: str,
+    output: str,
+    view: Any,
+    rows: int | None,
+    seed: int | None,
+    allow_rehearsal: bool,
+    as_json: bool,
+) -> None:
     """Write the points and weights for other tools.
 
     Example: kmeanalyst export adult.kme rows.csv --view resampled --rows 10000
     """
     from kmeanalyst.releases.export import export as write_export
 
-    release = _read(release_path)
+    release = _read(release_path, allow_rehearsal)
     write_export(release, Path(output), view=view, rows=rows, rng=seed)
     if view == "signed" and not release.is_probability:
         click.echo(

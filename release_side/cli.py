@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kmeanalyst.terminal import json_option, print_json, progress_line
+
+if TYPE_CHECKING:
+    from release_side.ledger import TableAccount
 
 
 class PublicErrors(click.Group):
@@ -92,7 +94,9 @@ def draft_domain_command(public_sample: str, output: str | None, as_json: bool) 
     "--domain", "domain_path", required=True, type=click.Path(), help="TOML file of public columns and bounds."
 )
 @click.option("--epsilon", required=True, type=float, help="ε > 0: the bound on the privacy loss.")
-@click.option("--delta", required=True, type=float, help="δ in (0, 1): the chance that the bound fails, e.g. 1e-6.")
+@click.option(
+    "--delta", required=True, type=float, help="δ: the chance that the bound fails, e.g. 1e-6; 0 for Laplace."
+)
 @click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="FILE.kme")
 @click.option(
     "--method", default="random-features", show_default=True, type=click.Choice(["random-features", "subspace"])
@@ -112,8 +116,20 @@ def draft_domain_command(public_sample: str, output: str | None, as_json: bool) 
 @click.option(
     "--bound", type=float, metavar="C", help="Largest Σ|w| for bounded (default 1) and signed (default 2) weights."
 )
+@click.option("--noise", default="gaussian", show_default=True, type=click.Choice(["gaussian", "laplace"]))
+@click.option(
+    "--calibration", type=click.Choice(["analytic", "zcdp"]), help="Of Gaussian noise; analytic, the least, by default."
+)
+@click.option(
+    "--ledger", type=click.Path(dir_okay=False), metavar="LEDGER", help="Count the spend here; refused over budget."
+)
+@click.option("--table", metavar="NAME", help="What the ledger calls the private table.")
+@click.option(
+    "--rehearsal", type=int, metavar="SEED", help="Noise that can be drawn again: the file is stamped NOT PRIVATE."
+)
+@click.option("--workers", type=int, metavar="N", help="Threads; as many as processors by default. Changes no bit.")
 @json_option
-def publish(private: str, domain_path: str, output: str, as_json: bool, **choices: Any) -> None:
+def publish(private: str, domain_path: str, as_json: bool, **choices: Any) -> None:
     """Publish PRIVATE (.csv, .csv.gz, .parquet, a directory or a glob) once, with (ε, δ)-differential privacy.
 
     \b
@@ -121,31 +137,97 @@ def publish(private: str, domain_path: str, output: str, as_json: bool, **choice
       release-side publish private.csv --domain domain.toml --epsilon 1 --delta 1e-6 --output table.kme
     """
     from kmeanalyst.releases.domain import read_domain
-    from release_side.mechanism import PublishError
     from release_side.publishing import publish as publish_table
     from release_side.rows import open_private
 
-    folder = Path(output).absolute().parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK):  # before anything is spent
-        raise PublishError(
-            f"the folder {folder} is not there or not writable, so {output} could not appear. Make it first."
-        )
     domain = read_domain(domain_path)
     extra = open_private(private).check_columns(domain)
     if extra:
         click.echo(f"note: columns not in the domain are ignored: {', '.join(extra)}", err=True)
     release = publish_table(private, domain, progress=progress_line(), **choices)
-    try:
-        release.write(output)
-    except (OSError, ValueError) as error:
-        raise PublishError(
-            f"{output} was not written: {str(error).rstrip('.')}. The noise had been drawn: count this as spent."
-        ) from None
+    assert release.statement is not None
     if as_json:
-        assert release.statement is not None
-        print_json({"output": output, "fit_distance": release.fit_distance, "statement": release.statement.to_dict()})
+        print_json({
+            "output": choices["output"], "fit_distance": release.fit_distance,
+            "statement": release.statement.to_dict(),
+        })  # fmt: skip
         return
-    click.echo(f"wrote {output}", err=True)
+    click.echo(f"wrote {choices['output']}", err=True)
     for label, text in release.summary().items():
-        click.echo(f"{label:<10} {text}")
-    click.echo("Publishing again spends again: releases of one table add up.", err=True)
+        click.echo(f"{label:<11} {text}")
+
+
+@main.group()
+def ledger() -> None:
+    """Keep count of what is spent on each private table, and hold a budget.
+
+    \b
+    Examples:
+      release-side ledger init budget.ledger --table adult --epsilon 2 --delta 1e-6
+      release-side ledger show budget.ledger
+    """
+
+
+@ledger.command("init")
+@click.argument("ledger_path", metavar="LEDGER", type=click.Path(dir_okay=False))
+@click.option("--table", required=True, metavar="NAME", help="What you call the private table, as in publish --table.")
+@click.option("--epsilon", required=True, type=float, help="ε that all releases of the table may spend together.")
+@click.option("--delta", required=True, type=float, help="δ that they may spend together; 0 for Laplace noise alone.")
+@json_option
+def ledger_init(ledger_path: str, table: str, epsilon: float, delta: float, as_json: bool) -> None:
+    """Give a table its budget, once; LEDGER is made if it is not there. What was recorded before counts.
+
+    Example: release-side ledger init budget.ledger --table adult --epsilon 2 --delta 1e-6
+    """
+    from release_side.ledger import Ledger
+
+    account = Ledger(ledger_path).init(table, epsilon, delta)
+    if as_json:
+        print_json({"ledger": ledger_path, **account.to_dict()})
+        return
+    click.echo(f"wrote {ledger_path}", err=True)
+    click.echo(_account_text(account))
+
+
+@ledger.command("show")
+@click.argument("ledger_path", metavar="LEDGER", type=click.Path(dir_okay=False))
+@json_option
+def ledger_show(ledger_path: str, as_json: bool) -> None:
+    """Show each table's budget, what its releases have spent together, what is left, and every release.
+
+    Example: release-side ledger show budget.ledger
+    """
+    from release_side.ledger import Ledger
+
+    accounts = Ledger(ledger_path).accounts()
+    if as_json:
+        print_json({"ledger": ledger_path, "tables": [account.to_dict() for account in accounts]})
+        return
+    click.echo("\n\n".join(map(_account_text, accounts)) or "no table yet")
+
+
+def _account_text(account: TableAccount) -> str:
+    """A table's budget, what is spent and left, and a line for each release."""
+    from release_side.composition import rounded
+
+    budget, left = "none: releases are recorded and not limited", "no limit"
+    if account.epsilon is not None and account.epsilon_left is not None:
+        law = account.mechanism_left.removeprefix("discrete ").capitalize()
+        budget = f"epsilon {account.epsilon:g}, delta {account.delta:g}"
+        left = f"epsilon {rounded(account.epsilon_left, up=False)}, delta {account.delta:g}, in one {law} release"
+    spent = f"epsilon {rounded(account.total_epsilon, up=True)}, delta {account.total_delta:g}"
+    rows = [("time (UTC)", "epsilon", "delta", "noise", "rows", "method", "file")]
+    for release in account.releases:
+        spend = release.spend
+        time = release.time.removesuffix("+00:00").replace("T", " ")
+        noise = f"{spend.mechanism}, {spend.calibration}"
+        file = "not published" if release.output is None else _printable(release.output)
+        rows.append((time, f"{spend.epsilon:g}", f"{spend.delta:g}", noise, f"{spend.n_rows}", spend.method, file))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+    head = [f"table   {account.name}", f"budget  {budget}", f"spent   {spent}", f"left    {left}"]
+    return "\n".join([*head, *(f"  {line}" for line in lines)] if account.releases else head)
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)

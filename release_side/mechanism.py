@@ -1,25 +1,40 @@
 """Noise laws and their calibration: how much noise a promise costs, and exact draws of it.
 
-The scale is the analytic Gaussian one (Balle & Wang 2018) from dp_accounting, never the classical
+Gaussian noise has the analytic scale (Balle & Wang 2018) from dp_accounting, never the classical
 √(2 ln(1.25/δ)) Δ/ε of the papers: that is up to 1.7 times larger at small ε and breaks its promise at
-large ε. Draws are OpenDP's exact discrete Gaussian on 64-bit integers.
+large ε. Laplace noise gives δ = 0. Draws are OpenDP's exact discrete laws on 64-bit integers. PROOF.md has
+the argument for each of them.
 """
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
 
 import numpy as np
+from scipy.optimize import brentq
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.statement import gaussian_delta
+from kmeanalyst.releases.noise import (
+    CALIBRATIONS,
+    GAUSSIAN,
+    LAPLACE,
+    gaussian_delta,
+    rehearsed,
+    zcdp_delta,
+)
 
-# The discrete law on a grid costs at most (F + T)/(24 s²) in ε, T = (√F + √200)², s = σ in grid steps; with
-# S = 2^30 that is below 1e-13 for F ≤ 10^6 and ε ≤ 10. This factor on σ pays for it many times over.
+NOISES = ("gaussian", "laplace")
+
+# Continuous noise becomes discrete at a cost in ε below 1e-8 ε and in δ below 1e-12 δ (PROOF.md §3, for every budget
+# that check_budget lets pass and F ≤ 10^6). This factor on σ pays for it many times over, and for rounding.
 _DISCRETE_FACTOR = 1 + 1e-9
 _LARGEST_SUM = 2**62
 _EPSILONS = (1e-5, 1e5)  # beyond, the calibration library's solver loses more digits than the factor pays for
-_SMALLEST_DELTA = 1e-30  # the argument for the discrete law leaves out a tail of mass e^-100
+_DELTAS = (1e-30, 0.5)  # the argument for the discrete law leaves out a tail of mass e^-99
 
 
 class PublishError(ValueError):
@@ -27,52 +42,216 @@ class PublishError(ValueError):
 
 
 @dataclass(frozen=True)
-class GaussianNoise:
-    """Discrete Gaussian noise that gives (epsilon, delta) at a given L2 sensitivity.
+class Noise(ABC):
+    """A law of noise, scaled to a promise (abstract).
 
-    epsilon   > 0.
-    delta     in (0, 1).
+    epsilon       ε > 0.
+    delta         δ in [0, 1).
+    calibration   how the scale follows from them; "" for the law's usual way.
     """
 
     epsilon: float
     delta: float
-    name = "discrete gaussian"
-    calibration = "analytic"
+    calibration: str = ""
+    law: ClassVar[str]
 
     def __post_init__(self) -> None:
         check_budget(self.epsilon, self.delta)
         object.__setattr__(self, "epsilon", float(self.epsilon))  # a numpy float32 would calibrate in single precision
         object.__setattr__(self, "delta", float(self.delta))
+        known = CALIBRATIONS[self.law]
+        object.__setattr__(self, "calibration", self.calibration or known[0])
+        if self.calibration not in known:
+            raise PublishError(
+                f"calibration must be one of {', '.join(known)} for {self.law} noise, got {self.calibration!r}. "
+                "Leave it out for the usual one."
+            )
+
+    @property
+    def name(self) -> str:
+        """The law as statements have it."""
+        return self.law
+
+    @abstractmethod
+    def multiplier(self) -> float:
+        """Standard deviation / sensitivity."""
+
+    def deviation(self, sensitivity: float) -> float:
+        """Standard deviation of the noise in steps of the grid; PublishError if 64 bits cannot hold it.
+
+        sensitivity   of the sum, in the distance that the law is measured by.
+        """
+        deviation = self.multiplier() * sensitivity
+        if not 0 < deviation < _LARGEST_SUM / 100:  # scale 0 would be accepted, and output saturates silently
+            raise PublishError(f"epsilon = {self.epsilon:g} needs noise too large for 64-bit sums. Raise epsilon.")
+        return deviation
+
+    def add_to(self, exact_sum: Array, *, sensitivity: float) -> Array:
+        """The sum (F,) int64 with noise of this deviation on each coordinate."""
+        import opendp.prelude as dp
+
+        self.deviation(sensitivity)
+        dp.enable_features("contrib")
+        domain = dp.vector_domain(dp.atom_domain(T="i64"), size=len(exact_sum))
+        return np.array(self._measurement(dp, domain, sensitivity)(exact_sum.tolist()), dtype=np.int64)
+
+    @abstractmethod
+    def _measurement(self, dp: Any, domain: Any, sensitivity: float) -> Any:
+        """OpenDP's measurement: a list of int64 → the list with noise."""
+
+    @abstractmethod
+    def _standard(self, rng: np.random.Generator, size: int) -> Array:
+        """`size` draws of the continuous law with standard deviation 1, for rehearsals."""
+
+
+class GaussianNoise(Noise):
+    """Discrete Gaussian noise that gives (epsilon, delta) at a given L2 sensitivity.
+
+    calibration   "analytic", the least noise; or "zcdp", the noise at which (ε, δ) follows from ρ alone.
+    """
+
+    law = GAUSSIAN
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.delta == 0:
             raise PublishError(
                 "delta = 0 asks for a promise without exceptions, and Gaussian noise cannot give one. "
-                "Pass a small delta, such as 1e-6 (well below 1/N)."
+                "Pass a small delta, such as 1e-6 (well below 1/N), or Laplace noise."
             )
 
     def multiplier(self) -> float:
         """σ / sensitivity, the factor for the discrete law included."""
-        from dp_accounting.gaussian_mechanism import get_sigma_gaussian
-
-        multiplier = float(get_sigma_gaussian(self.epsilon, self.delta)) * _DISCRETE_FACTOR
-        if gaussian_delta(epsilon=self.epsilon, noise_multiplier=multiplier) > self.delta:
+        solve = _analytic_multiplier if self.calibration == "analytic" else _zcdp_multiplier
+        multiplier = solve(self.epsilon, self.delta) * _DISCRETE_FACTOR
+        kept = gaussian_delta(epsilon=self.epsilon, noise_multiplier=multiplier) <= self.delta
+        if not kept or (self.calibration == "zcdp" and self._zcdp_delta(multiplier) > self.delta):
             raise PublishError(
                 f"no noise scale could be found that surely gives δ = {self.delta:g} at ε = {self.epsilon:g}. "
                 "Pass a usual budget, such as epsilon 1 and delta 1e-6."
             )
         return multiplier
 
-    def add_to(self, exact_sum: Array, *, sensitivity: float) -> tuple[Array, float]:
-        """The sum (F,) int64 with noise, and the noise's standard deviation, both in steps of the grid."""
-        import opendp.prelude as dp
+    def _zcdp_delta(self, multiplier: float) -> float:
+        return zcdp_delta(epsilon=self.epsilon, rho=0.5 / multiplier**2)
 
-        dp.enable_features("contrib")
-        scale = self.multiplier() * sensitivity
-        if not 0 < scale < _LARGEST_SUM / 100:  # scale 0 would be accepted, and output saturates silently
-            raise PublishError(f"epsilon = {self.epsilon:g} needs noise too large for 64-bit sums. Raise epsilon.")
-        domain = dp.vector_domain(dp.atom_domain(T="i64"), size=len(exact_sum))
-        values = exact_sum.tolist()
-        noisy = dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=scale)(values)
-        return np.array(noisy, dtype=np.int64), scale
+    def _measurement(self, dp: Any, domain: Any, sensitivity: float) -> Any:
+        return dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=self.deviation(sensitivity))
+
+    def _standard(self, rng: np.random.Generator, size: int) -> Array:
+        return rng.standard_normal(size)
+
+
+def _analytic_multiplier(epsilon: float, delta: float) -> float:
+    from dp_accounting.gaussian_mechanism import get_sigma_gaussian
+
+    return float(get_sigma_gaussian(epsilon, delta))
+
+
+def _zcdp_multiplier(epsilon: float, delta: float) -> float:
+    """1/√(2ρ), ρ the largest from which (ε, δ) follows."""
+
+    def excess(log_rho: float) -> float:
+        return math.log(zcdp_delta(epsilon=epsilon, rho=math.exp(log_rho))) - math.log(delta)
+
+    wanted = math.log(1 / delta)
+    enough = (math.sqrt(wanted + epsilon) - math.sqrt(wanted)) ** 2  # ρ + 2√(ρ log 1/δ) = ε (Bun & Steinke 2016)
+    log_rho = brentq(excess, math.log(enough) - 1e-6, math.log(enough) + 20, xtol=1e-13, rtol=1e-14)
+    return 1 / math.sqrt(2 * math.exp(float(log_rho)))
+
+
+class LaplaceNoise(Noise):
+    """Discrete Laplace noise that gives epsilon with delta = 0 at a given whole L1 sensitivity."""
+
+    law = LAPLACE
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.delta != 0:
+            raise PublishError(
+                f"Laplace noise gives a promise without exceptions, so delta is 0, got {self.delta!r}. "
+                "Pass delta 0, or Gaussian noise."
+            )
+
+    def multiplier(self) -> float:
+        """√2 / ε: a scale b = sensitivity / ε has the standard deviation √2 b (the grid changes it by 1/24b²)."""
+        return math.sqrt(2) / self.epsilon
+
+    def _measurement(self, dp: Any, domain: Any, sensitivity: float) -> Any:
+        return dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=laplace_scale(self.epsilon, sensitivity))
+
+    def _standard(self, rng: np.random.Generator, size: int) -> Array:
+        return rng.laplace(scale=math.sqrt(0.5), size=size)
+
+
+def laplace_scale(epsilon: float, sensitivity: float) -> float:
+    """The least float64 b with b·ε ≥ sensitivity, exactly."""
+    scale = sensitivity / epsilon
+    while Fraction(scale) * Fraction(epsilon) < Fraction(sensitivity):
+        scale = math.nextafter(scale, math.inf)
+    return scale
+
+
+@dataclass(frozen=True)
+class RehearsalNoise:
+    """Noise of the same law and size as `noise`, drawn again by whoever knows or guesses the seed: NOT PRIVATE."""
+
+    noise: Noise
+    seed: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int | np.integer) or self.seed < 0:
+            raise PublishError(
+                f"rehearsal must be a whole number of at least 0, got {self.seed!r}: it is the seed of the noise. "
+                "Pass e.g. 1."
+            )
+
+    @property
+    def name(self) -> str:
+        """The law as statements have it, with the stamp of a rehearsal."""
+        return rehearsed(self.noise.name)
+
+    @property
+    def epsilon(self) -> float:
+        """ε of the noise that is rehearsed."""
+        return self.noise.epsilon
+
+    @property
+    def delta(self) -> float:
+        """δ of the noise that is rehearsed."""
+        return self.noise.delta
+
+    @property
+    def calibration(self) -> str:
+        """How that noise is scaled."""
+        return self.noise.calibration
+
+    def deviation(self, sensitivity: float) -> float:
+        """Standard deviation of the noise that is rehearsed."""
+        return self.noise.deviation(sensitivity)
+
+    def add_to(self, exact_sum: Array, *, sensitivity: float) -> Array:
+        """The sum (F,) int64 with noise from the seed."""
+        standard = self.noise._standard(np.random.default_rng(self.seed), len(exact_sum))
+        return exact_sum + np.rint(self.deviation(sensitivity) * standard).astype(np.int64)
+
+
+def noise_for(
+    noise: str, epsilon: float, delta: float, *, calibration: str | None = None, rehearsal: int | None = None
+) -> Noise | RehearsalNoise:
+    """The noise that a curator names; PublishError if the promise does not go with it."""
+    if noise not in NOISES:
+        raise PublishError(f"noise must be one of {', '.join(NOISES)}, got {noise!r}. Name one of these.")
+    if noise == "laplace" and calibration not in (None, "analytic"):
+        raise PublishError(
+            f"calibration {calibration!r} is of Gaussian noise, and Laplace noise has one. Leave it out."
+        )
+    if noise == "gaussian" and calibration not in (None, *CALIBRATIONS[GAUSSIAN]):
+        raise PublishError(
+            f"calibration must be one of {', '.join(CALIBRATIONS[GAUSSIAN])}, got {calibration!r}. Name one of these."
+        )
+    fresh = LaplaceNoise(epsilon, delta) if noise == "laplace" else GaussianNoise(epsilon, delta, calibration or "")
+    return fresh if rehearsal is None else RehearsalNoise(fresh, rehearsal)
 
 
 def check_budget(epsilon: float, delta: float) -> None:
@@ -86,9 +265,10 @@ def check_budget(epsilon: float, delta: float) -> None:
         raise PublishError(
             f"delta must be in [0, 1), got {delta!r}: it is the chance that the bound fails. Pass e.g. 1e-6."
         )
-    if 0 < float(delta) < _SMALLEST_DELTA:
+    if float(delta) != 0 and not _DELTAS[0] <= float(delta) <= _DELTAS[1]:
         raise PublishError(
-            f"delta must be at least {_SMALLEST_DELTA:g}, got {delta!r}: the calibration is not proven below."
+            f"delta must be 0, or between {_DELTAS[0]:g} and {_DELTAS[1]:g}, got {delta!r}: the calibration is not "
+            "proven elsewhere. Pass e.g. 1e-6."
         )
 
 

@@ -7,24 +7,31 @@ private value: bad features are clamped, never raised, warned about, counted or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import FeatureMap
 from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, grid_sensitivity
-from release_side.mechanism import GaussianNoise, PublishError, check_room
+from release_side.mechanism import Noise, PublishError, RehearsalNoise, check_room
 
-_BLOCK_ENTRIES = 2**20  # of (rows, features) at a time
+_T = TypeVar("_T")
+_BLOCK_ENTRIES = 2**17  # of (rows, features) at a time, for each worker: a megabyte, which stays near the processor
 
 
 def private_mean(
     private_rows: Iterable[Array],
     feature_map: FeatureMap,
-    mechanism: GaussianNoise,
+    mechanism: Noise | RehearsalNoise,
     *,
     n_rows: int,
+    workers: int = 1,
+    record_spend: Callable[[], None] | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> Measurement:
     """Release the mean feature vector of the private rows.
@@ -32,26 +39,54 @@ def private_mean(
     private_rows  pieces (n_i, d) of the table, encoded and clamped by a Domain; their edges depend on
                   public facts alone. n_rows, their total, is taken as public.
     feature_map   (n, d) → (n, F); every image has Euclidean norm at most feature_map.norm_bound.
+    mechanism     the noise, which knows the distance (L2 or L1) that it needs the sensitivity in.
+    workers       threads that turn rows into features; no bit of the sum depends on how many.
+    record_spend  called once, just before noise is drawn; an error there means that none is.
     Returns       Measurement: vector (F,), noise_scale in units of one feature coordinate.
 
     Guarantee     (epsilon, delta)-differential privacy under replace-one, for every table of n_rows rows:
-                  the integer sums of two neighbours differ by at most diameter · GRID, by construction.
+                  the integer sums of two neighbours differ by at most diameter · GRID, by construction
+                  (in L1 by at most ⌈√F · diameter · GRID⌉). PROOF.md has the argument.
     Edge cases    a non-finite image counts as the zero vector; n_rows = 0 raises PublishError (n is public).
     Source        Balog, Tolstikhin & Schölkopf 2018, Algorithm 1 lines 2-4 and Algorithm 2 lines 3-4.
     """
     check_room(n_rows=n_rows, dimension=feature_map.dimension, grid=GRID)
-    exact_sum = np.zeros(feature_map.dimension, dtype=np.int64)
-    seen = 0
-    for rows in private_rows:
-        for block in _blocks(len(rows), feature_map.dimension):
-            exact_sum += integer_features(rows[block], feature_map).sum(axis=0).astype(np.int64)
-        seen += len(rows)
+    sensitivity = grid_sensitivity(feature_map, mechanism.name)
+    grid_scale = mechanism.deviation(sensitivity)
+    exact_sum, seen = np.zeros(feature_map.dimension, dtype=np.int64), 0
+    blocks = (rows[block] for rows in private_rows for block in _blocks(len(rows), feature_map.dimension))
+    for n_block, block_sum in _in_order(lambda rows: _integer_sum(rows, feature_map), blocks, workers):
+        exact_sum += block_sum
+        seen += n_block
         if progress:
             progress("reading rows", min(1.0, seen / n_rows))
     if seen != n_rows:  # the count is public: this says nothing about a row
         raise PublishError(f"the table has {seen} rows, not the {n_rows} that were announced. Count again.")
-    noisy_sum, grid_scale = mechanism.add_to(exact_sum, sensitivity=grid_sensitivity(feature_map))
-    return Measurement.from_sum(noisy_sum, grid_scale=grid_scale, n_rows=n_rows, feature_map=feature_map)
+    if record_spend:
+        record_spend()
+    noisy_sum = mechanism.add_to(exact_sum, sensitivity=sensitivity)
+    return Measurement.from_sum(
+        noisy_sum, grid_scale=grid_scale, n_rows=n_rows, feature_map=feature_map, noise_law=mechanism.name
+    )
+
+
+def _integer_sum(rows: Array, feature_map: FeatureMap) -> tuple[int, Array]:
+    """How many rows, and the exact sum (F,) int64 of their integer features."""
+    return len(rows), integer_features(rows, feature_map).sum(axis=0).astype(np.int64)
+
+
+def _in_order(work: Callable[[Array], _T], blocks: Iterable[Array], workers: int) -> Iterator[_T]:
+    """work(block) for each block, by that many threads, with few blocks in memory at a time."""
+    if workers == 1:
+        yield from map(work, blocks)
+        return
+    with threadpool_limits(1), ThreadPoolExecutor(workers) as pool:  # matrix products then need no threads of their own
+        waiting: deque[Future[_T]] = deque()
+        for block in blocks:
+            waiting.append(pool.submit(work, block))
+            if len(waiting) > workers:
+                yield waiting.popleft().result()
+        yield from (future.result() for future in waiting)
 
 
 def _blocks(n_rows: int, dimension: int) -> list[slice]:

@@ -6,39 +6,33 @@ public files. Everything after it is post-processing of the measurement.
 
 from __future__ import annotations
 
-import hashlib
-import json
+import logging
+import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
-import pandas as pd
 
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features import FeatureMap, Nystroem, RandomFourier
 from kmeanalyst.releases.columns import DomainError
 from kmeanalyst.releases.domain import Domain, read_domain
 from kmeanalyst.releases.kernel_choice import kernel_from_spec
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import Release
-from kmeanalyst.releases.statement import PrivacyStatement, software_versions
-from kmeanalyst.releases.tables import read_table
 from kmeanalyst.representation.reduced_set import reduced_set
-from kmeanalyst.representation.reweight import WEIGHT_VIEWS, weights_for
-from release_side.mechanism import GaussianNoise, PublishError
+from kmeanalyst.representation.reweight import weights_for
+from release_side.choices import DEFAULT_POINTS, METHODS, check_choices, feature_map_for, processors, public_rows
+from release_side.composition import Spend
+from release_side.ledger import Ledger
+from release_side.mechanism import Noise, PublishError, RehearsalNoise, noise_for
 from release_side.private_mean import private_mean
-from release_side.rows import open_private, refuse_private_as_public
+from release_side.promise import statement_for
+from release_side.rows import Table, open_private, refuse_private_as_public
 
-METHODS = ("random-features", "subspace")
-_FEATURES = 4000
-_POINTS = 1000
-_MOST_PUBLIC_POINTS = 3000
-_PAPER_TOLERANCE = 1e-5  # on the squared distance to the span, as in the code of Balog et al.
-
+_log = logging.getLogger("release_side")
 Progress = Callable[[str, float], None]
-Table: TypeAlias = str | Path | pd.DataFrame
 
 
 def publish(
@@ -54,6 +48,13 @@ def publish(
     kernel: Kernel | str | None = None,
     weights: str = "probability",
     bound: float | None = None,
+    noise: str = "gaussian",
+    calibration: str | None = None,
+    ledger: str | Path | None = None,
+    table: str | None = None,
+    rehearsal: int | None = None,
+    workers: int | None = None,
+    output: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Release:
     """Release the kernel mean embedding of a private table, once, with (epsilon, delta)-differential privacy.
@@ -66,105 +67,117 @@ def publish(
     features        F, coordinates measured by random features (cosine and sine count two); 4000 by default.
     kernel          Kernel or its text; "table" by default.
     weights         "probability", "bounded" (Σ|w| ≤ bound, 1 by default), "signed" (2), or "published".
+    noise           "gaussian", or "laplace" for a promise without exceptions (delta = 0).
+    calibration     of Gaussian noise: "analytic" (default), the least that gives (epsilon, delta); or "zcdp", a little
+                    more, at which (epsilon, delta) follows from ρ alone.
+    ledger, table   file that counts what releases of this table add up to, and the curator's name for the table:
+                    the spend is recorded before noise is drawn, and refused if it goes over the table's budget.
+    rehearsal       a seed: the noise can be drawn again, and the release is NOT PRIVATE and stamped so. For data
+                    that the curator may play with.
+    workers         threads; by default as many as there are processors. No bit of the result depends on it.
+    output          file to write the release to as well; the ledger then knows it by its name.
     progress        called with what is being done and the share of it that is.
     Returns         Release; its statement lists everything that was taken as public.
     Errors          PublishError or DomainError, by public facts alone.
     """
     domain = domain if isinstance(domain, Domain) else read_domain(domain)
-    mechanism = GaussianNoise(epsilon, delta)
-    _check_choices(method, weights, points, features, bound)
+    mechanism = noise_for(noise, epsilon, delta, calibration=calibration, rehearsal=rehearsal)
+    check_choices(method, weights, points, features, bound, workers)
+    _check_can_appear(output)
     chosen_kernel = kernel_from_spec(kernel, domain)
     refuse_private_as_public(private, public_points)
-    public = _public_rows(public_points, domain)
-    table = open_private(private)
-    table.check_columns(domain)
-    n_rows = table.count()
+    public = public_rows(public_points, domain)
+    rows = open_private(private)
+    rows.check_columns(domain)
+    n_rows = rows.count()
+    spending = _spending(ledger, table, mechanism, n_rows=n_rows, method=method)
     as_printed = weights == "published"
-    feature_map, spanning = _feature_map(method, chosen_kernel, domain, public, points, features, as_printed)
-    measurement = private_mean(table.encoded(domain), feature_map, mechanism, n_rows=n_rows, progress=progress)
-    del table  # from here on, post-processing
+    feature_map, spanning = feature_map_for(method, chosen_kernel, domain, public, points, features, as_printed)
+    measurement = private_mean(
+        rows.encoded(domain), feature_map, mechanism, n_rows=n_rows, workers=workers or processors(),
+        record_spend=spending.record if spending else None, progress=progress,
+    )  # fmt: skip
+    del rows  # from here on, post-processing
     encoded, n_public = _represent(method, measurement, domain, spanning, public, points, progress)
     frame = domain.decode(encoded)
     encoded = domain.encode(frame)  # weights belong to the points as the file will hold them
     fitted = weights_for(weights, encoded, measurement, bound=bound, n_public=n_public)
-    return Release(
+    release = Release(
         points=frame,
         weights=fitted,
         measurement=measurement,
         kernel=chosen_kernel,
         domain=domain,
-        statement=_statement(mechanism, measurement, method, n_public, given=public is not None),
+        statement=statement_for(mechanism, measurement, method, n_public, given=public is not None),
         method=method,
         weight_view=weights,
         fit_distance=float(np.linalg.norm(feature_mean(feature_map, encoded, fitted) - measurement.vector)),
     )
+    if output is not None:
+        _written(release, output, spending)
+    return release
 
 
-def _check_choices(method: str, weights: str, points: int | None, features: int | None, bound: float | None) -> None:
-    if method not in METHODS:
-        raise PublishError(f"method must be one of {', '.join(METHODS)}, got {method!r}. Name one of these.")
-    if weights not in WEIGHT_VIEWS:
-        raise PublishError(f"weights must be one of {', '.join(WEIGHT_VIEWS)}, got {weights!r}. Name one of these.")
-    if weights == "published" and method != "subspace":
+def _check_can_appear(output: str | Path | None) -> None:
+    """PublishError, before anything is spent, if the file could not appear."""
+    folder = None if output is None else Path(output).absolute().parent
+    if folder is not None and (not folder.is_dir() or not os.access(folder, os.W_OK)):
         raise PublishError(
-            'published weights are Algorithm 1\'s: they need method "subspace". Name it, or other weights.'
+            f"the folder {folder} is not there or not writable, so {output} could not appear. Make it first."
         )
-    if features is not None and method == "subspace":
-        raise PublishError("a subspace has as many features as it has points. Pass points, not features.")
-    for name, value in (("points", points), ("features", features)):
-        if value is not None and (not isinstance(value, int) or value < 2):
-            raise PublishError(
-                f"{name} must be a whole number of at least 2, got {value!r}. Leave it out for the default."
-            )
-    if features is not None and features % 2:
-        raise PublishError(f"features must be even, got {features}: cosine and sine come in pairs. Add one.")
-    if bound is not None and weights not in ("bounded", "signed"):
-        raise PublishError(f"bound goes with bounded or signed weights: {weights} weights have none. Leave it out.")
-    if bound is not None and not (isinstance(bound, int | float) and 0 < bound < np.inf):
-        raise PublishError(f"bound must be a positive finite number, got {bound!r}: it limits Σ|w|. Pass e.g. 1.0.")
 
 
-def _public_rows(source: Table | None, domain: Domain) -> Array | None:
-    """Public rows, encoded as the release will hold them."""
-    if source is None:
+class _Spending:
+    """One release in the ledger: checked when the size of the table is known, recorded just before the noise."""
+
+    def __init__(self, ledger: str | Path, table: str, noise: Noise, *, n_rows: int, method: str) -> None:
+        self._ledger, self._table = Ledger(ledger), table
+        self._spend = Spend(
+            epsilon=noise.epsilon, delta=noise.delta, mechanism=noise.name, calibration=noise.calibration,
+            noise_multiplier=noise.multiplier(), n_rows=n_rows, method=method,
+        )  # fmt: skip
+        self._ledger.check(table, self._spend)
+
+    def record(self) -> None:
+        self._number = self._ledger.record(self._table, self._spend)
+
+    def published(self, output: str | Path) -> None:
+        self._ledger.published(self._number, Path(output))
+
+
+def _spending(
+    ledger: str | Path | None, table: str | None, noise: Noise | RehearsalNoise, *, n_rows: int, method: str
+) -> _Spending | None:
+    """The place of this release in the ledger; None without one, which is said once, and for a rehearsal."""
+    if (ledger is None) != (table is None):
+        raise PublishError("ledger and table go together: a ledger counts by names of tables. Pass both, or neither.")
+    if isinstance(noise, RehearsalNoise):
+        if ledger is None:
+            return None
+        raise PublishError("a rehearsal protects nobody, so a ledger has nothing to count. Leave out one of the two.")
+    if ledger is None or table is None:
+        _say_once_that_nothing_counts()
         return None
-    frame = source if isinstance(source, pd.DataFrame) else read_table(source)
-    if len(frame) == 0:
-        raise PublishError("the file of public points has no rows. Name one that has, or leave it out.")
-    domain.check_has_columns(frame, what="the file of public points")
-    return domain.encode(domain.decode(domain.encode(frame)))
+    return _Spending(ledger, table, noise, n_rows=n_rows, method=method)
 
 
-def _feature_map(
-    method: str,
-    kernel: Kernel,
-    domain: Domain,
-    public: Array | None,
-    points: int | None,
-    features: int | None,
-    as_printed: bool,
-) -> tuple[FeatureMap, Array | None]:
-    """φ, and for a subspace the points it is spanned by; from public facts alone.
-
-    as_printed   the basis the papers' code builds: points in their order, near-dependent ones left out.
-    """
-    if method == "subspace":
-        rng = public_generator("points", kernel, domain, points or _POINTS)
-        spanning = domain.draw(points or _POINTS, rng) if public is None else public[: points or _MOST_PUBLIC_POINTS]
-        basis = {"tolerance": _PAPER_TOLERANCE, "in_given_order": True} if as_printed else {}
-        return Nystroem.fit(kernel, spanning, **basis), spanning  # type: ignore[arg-type]
-    dimension = features or _FEATURES
-    rng = public_generator("frequencies", kernel, domain, dimension)
-    fourier = RandomFourier.draw(
-        kernel, n_columns=len(domain), dimension=dimension, missing_columns=domain.missing_columns, rng=rng
+@cache
+def _say_once_that_nothing_counts() -> None:
+    _log.warning(
+        "no ledger: releases of one table add up, and nothing counts them. "
+        "Name a ledger and the table (--ledger, --table) to have them counted."
     )
-    return fourier, None
 
 
-def public_generator(what: str, kernel: Kernel, domain: Domain, size: int) -> np.random.Generator:
-    """A generator seeded by public facts, so that releases of one kernel, domain and size share features."""
-    facts = json.dumps([what, kernel.to_dict(), domain.to_dict(), size], sort_keys=True)
-    return np.random.default_rng(int.from_bytes(hashlib.sha256(facts.encode()).digest()[:16], "big"))
+def _written(release: Release, output: str | Path, spending: _Spending | None) -> None:
+    try:
+        release.write(output)
+    except (OSError, ValueError) as error:
+        raise PublishError(
+            f"{output} was not written: {str(error).rstrip('.')}. The noise had been drawn: count this as spent."
+        ) from None
+    if spending:
+        spending.published(output)
 
 
 def _represent(
@@ -180,44 +193,8 @@ def _represent(
     if method == "subspace":
         assert spanning is not None
         return spanning, len(spanning) if public is not None else 0
-    n_points = points or _POINTS
+    n_points = points or DEFAULT_POINTS
     return reduced_set(measurement, domain, n_points=n_points, start=public, rng=0, progress=progress), 0
-
-
-def _statement(
-    mechanism: GaussianNoise, measurement: Measurement, method: str, n_public: int, *, given: bool
-) -> PrivacyStatement:
-    return PrivacyStatement(
-        epsilon=float(mechanism.epsilon),
-        delta=float(mechanism.delta),
-        neighbouring="replace-one",
-        mechanism=mechanism.name,
-        sensitivity=measurement.sensitivity,
-        noise_scale=measurement.noise_scale,
-        calibration=mechanism.calibration,
-        rho=0.5 * (measurement.sensitivity / measurement.noise_scale) ** 2,
-        n_rows=measurement.n_rows,
-        public_points=n_public,
-        taken_as_public=_taken_as_public(method, n_public, given=given),
-        versions=software_versions("kmeanalyst", "numpy", "scipy", "pandas", "opendp", "dp-accounting"),
-    )
-
-
-def _taken_as_public(method: str, n_public: int, *, given: bool) -> tuple[str, ...]:
-    """What the release treats as public, in words; n_public of the points are rows given as public."""
-    rows = (
-        f"{n_public} rows given as public points"
-        if n_public
-        else "the rows given as public, from which the points started"
-    )
-    return (
-        "the number of rows N and the names of the columns",
-        "the domain: kinds, bounds, levels, scales, defaults, edges and atoms",
-        "the kernel and its lengthscales, chosen from the domain or by the curator",
-        "the frequencies, drawn from a public seed" if method == "random-features" else "the points of the subspace",
-        "the sizes: number of points and of features",
-        *((f"{rows}; a person whose row is public gets no protection for it",) if given else ()),
-    )
 
 
 __all__ = ["METHODS", "DomainError", "publish"]

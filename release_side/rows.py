@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -26,6 +26,7 @@ from kmeanalyst.releases.cells import NO_CELL
 from kmeanalyst.releases.domain import Domain
 from release_side.mechanism import PublishError
 
+Table: TypeAlias = str | Path | pd.DataFrame
 _PIECE = 20_000  # rows read at a time
 _T = TypeVar("_T")
 
@@ -74,7 +75,7 @@ def _silently(work: Callable[[], _T]) -> _T:
         return work()
 
 
-def open_private(source: str | Path | pd.DataFrame) -> PrivateTable:
+def open_private(source: Table) -> PrivateTable:
     """The private table behind a path, directory, glob or DataFrame; PublishError if there is none."""
     if isinstance(source, pd.DataFrame):
         return _Frame(source)
@@ -82,7 +83,7 @@ def open_private(source: str | Path | pd.DataFrame) -> PrivateTable:
     return tables[0] if len(tables) == 1 else _Several(tuple(tables))
 
 
-def refuse_private_as_public(private: str | Path | pd.DataFrame, public: str | Path | pd.DataFrame | None) -> None:
+def refuse_private_as_public(private: Table, public: Table | None) -> None:
     """PublishError if the public points are the private table itself, by its name; contents are not compared."""
     if isinstance(private, pd.DataFrame) or isinstance(public, pd.DataFrame) or public is None:
         same = private is public

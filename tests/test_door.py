@@ -26,7 +26,8 @@ from kmeanalyst.releases.columns import Boolean, Categorical, Date, Integer, Rea
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.kernel_choice import table_kernel
 from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, feature_mean, mean_unit
-from kmeanalyst.releases.statement import PrivacyStatement, StatementError, gaussian_delta
+from kmeanalyst.releases.noise import GAUSSIAN, gaussian_delta
+from kmeanalyst.releases.statement import PrivacyStatement, StatementError
 from release_side.mechanism import GaussianNoise, PublishError, check_room
 from release_side.private_mean import integer_features, private_mean
 
@@ -39,12 +40,16 @@ every_map = pytest.mark.parametrize("case", **named(FEATURE_MAPS))
 class Recorder:
     """A mechanism that adds nothing and remembers what it was asked for."""
 
+    name: str = GAUSSIAN
     exact_sum: Array | None = None
     sensitivity: float | None = None
 
-    def add_to(self, exact_sum: Array, *, sensitivity: float) -> tuple[Array, float]:
+    def deviation(self, sensitivity: float) -> float:
+        return 1.0
+
+    def add_to(self, exact_sum: Array, *, sensitivity: float) -> Array:
         self.exact_sum, self.sensitivity = exact_sum.copy(), sensitivity
-        return exact_sum, 1.0
+        return exact_sum
 
 
 def recorded(rows: Array, feature_map: FeatureMap, *, pieces: list[Array] | None = None) -> Recorder:
@@ -353,8 +358,9 @@ def chi_square_refuses(draws: Array, scale: float, *, false_alarm: float) -> boo
 def draws() -> Array:
     """40 000 draws of discrete Gaussian noise of scale 3, from the operating system's entropy."""
     noise = GaussianNoise(1.0, 1e-6)
-    noisy, scale = noise.add_to(np.full(40_000, 10**15, dtype=np.int64), sensitivity=3 / noise.multiplier())
-    assert scale == pytest.approx(3, rel=1e-15) and noisy.dtype == np.int64
+    sensitivity = 3 / noise.multiplier()
+    noisy = noise.add_to(np.full(40_000, 10**15, dtype=np.int64), sensitivity=sensitivity)
+    assert noise.deviation(sensitivity) == pytest.approx(3, rel=1e-15) and noisy.dtype == np.int64
     return noisy - 10**15
 
 

@@ -16,7 +16,7 @@ from kmeanalyst.kernels.features import RandomFourier
 from kmeanalyst.releases.columns import Categorical, Date, Integer, Real
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.kernel_choice import table_kernel
-from kmeanalyst.releases.statement import gaussian_delta
+from kmeanalyst.releases.noise import gaussian_delta
 from release_side.mechanism import GaussianNoise, PublishError
 from release_side.private_mean import _forced, fits, integer_features
 from release_side.rows import open_private

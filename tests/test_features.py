@@ -14,21 +14,21 @@ from scipy.optimize import minimize
 from kmeanalyst.kernels import Gaussian, Indicator, MultiScale, OnColumns, Scaled, SoftenedProduct
 from kmeanalyst.kernels.base import Array, Kernel
 from kmeanalyst.kernels.features import FeatureMap, Nystroem, RandomFourier, fourier, nystroem
-from kmeanalyst.kernels.features.nystroem import exact_product
+from kmeanalyst.kernels.features.nystroem import ExactProduct
 
 every_map = pytest.mark.parametrize("case", **named(FEATURE_MAPS))
 every_kernel = pytest.mark.parametrize("case", **named(KERNELS))
 
 
 def rounding_of(feature_map: FeatureMap) -> float:
-    """How far a feature vector may be from its exact value, in norm: a bound from the proof of `exact_product`.
+    """How far a feature vector may be from its exact value, in norm: a bound from the proof of `ExactProduct`.
 
     Each factor is cut to 2^-41 of its scale (at most twice the largest entry), so a coordinate is off by at most
     2^-40 · bound · (Σ|B| + m · max|B|); the inverse factor itself is off by about m · 2^-52 · ‖L⁻¹‖² (backward error).
     """
     if not isinstance(feature_map, Nystroem):
         return feature_map.norm_bound * 1e-13
-    inverse = np.abs(feature_map._inverse)
+    inverse = np.abs(np.linalg.inv(feature_map._factor))
     m = len(inverse)
     cut = 2.0**-40 * feature_map.kernel.bound**2 * (inverse.sum(axis=1) + m * inverse.max(axis=1))
     return float(np.linalg.norm(cut)) + m * 2.0**-52 * feature_map.kernel.bound**2 * float((inverse**2).sum())
@@ -262,7 +262,7 @@ def test_features_of_wide_rows_do_not_depend_on_the_batch(width: int):
 
 
 def exactly_rounded_product(A: Array, B: Array, bound: float) -> Array:
-    """`exact_product` in Python's own integers: every sum exact, one rounding where float64 has one."""
+    """`ExactProduct` in Python's own integers: every sum exact, one rounding where float64 has one."""
     scale_a = Fraction(2) ** int(np.ceil(np.log2(bound)))
     out = np.empty((len(A), B.shape[1]))
     for f in range(B.shape[1]):
@@ -300,7 +300,7 @@ def test_the_exact_product_agrees_with_integers_and_with_numpy(seed, n, m, f, ex
     A = rng.uniform(-bound, bound, (n, m)) * rng.choice([1.0, 1e-9, 0.0], (n, m))
     A[0, 0] = bound  # the extreme value
     B = rng.normal(size=(m, f)) * 2.0**exponent
-    product = exact_product(A, B, bound=bound)
+    product = ExactProduct(B, bound=bound)(A)
     np.testing.assert_array_equal(product, exactly_rounded_product(A, B, bound))
     error = np.abs(product - A @ B)
     assert (
@@ -313,20 +313,20 @@ def test_the_exact_product_stays_exact_at_the_largest_sums():
     m = 5000
     for a, b in ((1.0, 1.0), (1.0, -1.0), (1 - 2.0**-21, 1 - 2.0**-21), (1 - 2.0**-53, 1.0)):
         A, B = np.full((1, m), a), np.full((m, 1), b)
-        np.testing.assert_array_equal(exact_product(A, B, bound=1.0), exactly_rounded_product(A, B, 1.0))
+        np.testing.assert_array_equal(ExactProduct(B, bound=1.0)(A), exactly_rounded_product(A, B, 1.0))
 
 
 def test_a_wide_exact_product_does_not_depend_on_the_batch():
     rng = np.random.default_rng(0)
     A, B = rng.uniform(-1, 1, (70, 5000)), rng.normal(size=(5000, 9)) * 10.0 ** rng.uniform(-9, 9, 9)
-    whole = exact_product(A, B, bound=1.0)
+    whole = ExactProduct(B, bound=1.0)(A)
     for piece in (slice(0, 1), slice(69, 70), slice(3, 50), slice(None, None, -1)):
-        np.testing.assert_array_equal(bits(exact_product(A[piece], B, bound=1.0)), bits(whole[piece]))
-    np.testing.assert_array_equal(bits(exact_product(np.asfortranarray(A), B, bound=1.0)), bits(whole))
+        np.testing.assert_array_equal(bits(ExactProduct(B, bound=1.0)(A[piece])), bits(whole[piece]))
+    np.testing.assert_array_equal(bits(ExactProduct(B, bound=1.0)(np.asfortranarray(A))), bits(whole))
 
 
 def test_zero_columns_of_the_second_factor_give_zero():
-    np.testing.assert_array_equal(exact_product(np.ones((2, 3)), np.zeros((3, 2)), bound=1.0), np.zeros((2, 2)))
+    np.testing.assert_array_equal(ExactProduct(np.zeros((3, 2)), bound=1.0)(np.ones((2, 3))), np.zeros((2, 2)))
 
 
 # ---------------------------------------------------------------- checks, tripped; and what the file stores

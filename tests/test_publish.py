@@ -27,8 +27,9 @@ from kmeanalyst.releases.file import read_release, validate_release
 from kmeanalyst.releases.measurement import feature_mean
 from kmeanalyst.releases.release import Release
 from release_side import rows as rows_module
+from release_side.choices import METHODS
 from release_side.mechanism import GaussianNoise, PublishError
-from release_side.publishing import METHODS, publish
+from release_side.publishing import publish
 from release_side.rows import open_private
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
@@ -57,9 +58,7 @@ def frame(domain: Domain) -> pd.DataFrame:
 @pytest.fixture
 def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """The exact sum is released as it is: for tests only."""
-    monkeypatch.setattr(
-        GaussianNoise, "add_to", lambda self, exact, *, sensitivity: (exact, self.multiplier() * sensitivity)
-    )
+    monkeypatch.setattr(GaussianNoise, "add_to", lambda self, exact, *, sensitivity: exact)
 
 
 def exact_sum(table: Any, domain: Domain) -> list[int]:
@@ -452,7 +451,7 @@ def test_a_wrong_choice_is_refused_before_a_row_is_read(choice, message, domain,
         with pytest.raises((PublishError, DomainError), match=message):
             publish(frame, domain, **{**BUDGET, **choice})
         return
-    monkeypatch.setattr("release_side.publishing.RandomFourier.draw", lambda *_, dimension, **__: _Wide(dimension))
+    monkeypatch.setattr("release_side.choices.RandomFourier.draw", lambda *_, dimension, **__: _Wide(dimension))
     with pytest.raises(PublishError, match=message):
         publish(frame, domain, **{**BUDGET, **choice})
 

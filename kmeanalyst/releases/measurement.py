@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import FeatureMap
+from kmeanalyst.releases.noise import GAUSSIAN, is_pure
 
 GRID = 2**30  # one unit of a feature bounded by 1, in steps of the integer grid
 SHRINK = 1 - 2.0**-20  # features are shrunk by this before rounding, so that rounding cannot exceed the bound
@@ -20,7 +23,8 @@ class Measurement:
 
     vector        (F,) float64, in units of the mean.
     noise_scale   standard deviation of the noise on each coordinate, in the same units.
-    noise_law     "discrete gaussian": independent, indistinguishable from a normal law at this scale.
+    noise_law     one of noise.NOISE_LAWS, "discrete gaussian" or "discrete laplace": independent on each coordinate,
+                  indistinguishable from the continuous law at this scale.
     n_rows        N, the number of rows averaged.
     feature_map   φ, of dimension F.
     noisy_sum     (F,) int64: the released integers, of which `vector` is the rescaled reading.
@@ -43,7 +47,9 @@ class Measurement:
             raise ValueError(f"noise_scale must be positive and finite, got {self.noise_scale!r}.")
 
     @classmethod
-    def from_sum(cls, noisy_sum: Array, *, grid_scale: float, n_rows: int, feature_map: FeatureMap) -> Measurement:
+    def from_sum(
+        cls, noisy_sum: Array, *, grid_scale: float, n_rows: int, feature_map: FeatureMap, noise_law: str = GAUSSIAN
+    ) -> Measurement:
         """Read the released integers in units of the mean.
 
         noisy_sum    (F,) int64: noisy sum over rows of the shrunk features in steps of the grid.
@@ -53,7 +59,7 @@ class Measurement:
         return cls(
             vector=noisy_sum.astype(np.float64) * unit,
             noise_scale=grid_scale * unit,
-            noise_law="discrete gaussian",
+            noise_law=noise_law,
             n_rows=n_rows,
             feature_map=feature_map,
             noisy_sum=noisy_sum,
@@ -61,18 +67,26 @@ class Measurement:
 
     @property
     def sensitivity(self) -> float:
-        """How far replacing one row can move the noiseless vector: the diameter on the grid, in units of the mean."""
+        """How far replacing one row can move the noiseless vector, in units of the mean: Euclidean, or L1 for Laplace."""
         unit = mean_unit(n_rows=self.n_rows, feature_map=self.feature_map)
-        return grid_sensitivity(self.feature_map) * unit
+        return grid_sensitivity(self.feature_map, self.noise_law) * unit
 
     def to_dict(self) -> dict[str, Any]:
         """The measurement's header entries; its arrays are stored beside them."""
         return {"noise_law": self.noise_law, "noise_scale": self.noise_scale, "n_rows": self.n_rows}
 
 
-def grid_sensitivity(feature_map: FeatureMap) -> float:
-    """How far two integer images on the grid can be apart: diameter · GRID, in units where the bound is GRID."""
-    return feature_map.diameter / feature_map.norm_bound * GRID
+def grid_sensitivity(feature_map: FeatureMap, noise_law: str = GAUSSIAN) -> float:
+    """How far two integer images on the grid can be apart, in the distance that the noise law is measured by.
+
+    Euclidean: diameter · GRID, in units where the bound is GRID. L1: ⌈√F · diameter · GRID⌉ (Cauchy–Schwarz), whole
+    because distances between whole numbers are.
+    """
+    euclidean = feature_map.diameter / feature_map.norm_bound * GRID
+    if not is_pure(noise_law):
+        return euclidean
+    squared = math.ceil(feature_map.dimension * Fraction(euclidean) ** 2)
+    return float(math.isqrt(squared - 1) + 1)  # the root of a whole number, rounded up
 
 
 def mean_unit(*, n_rows: int, feature_map: FeatureMap) -> float:

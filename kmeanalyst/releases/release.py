@@ -220,7 +220,8 @@ class Release:
         if self.statement is None or self.measurement is None:
             return lines | {"privacy": "none known: weighted points without a measurement"}
         promise = self.statement
-        return {
+        stamp = {"NOT PRIVATE": "a rehearsal: its noise can be drawn again from a seed"} if promise.is_rehearsal else {}
+        return stamp | {
             "table": f"{promise.n_rows:,} private rows" + (
                 f", {promise.public_points:,} of the points given as public rows" if promise.public_points else ""
             ),
@@ -236,8 +237,8 @@ class Release:
     def __repr__(self) -> str:
         width = max(len(name) for name in self.domain.names)
         columns = [f"  {name:<{width}}  {extent}" for name, extent in _column_lines(self.domain)]
-        lines = [f"  {label:<10} {text}" for label, text in self.summary().items()]
-        return "\n".join(["kmeanalyst.Release", *lines, f"  columns    {len(columns)}", *[f"  {c}" for c in columns]])
+        lines = [f"  {label:<11} {text}" for label, text in self.summary().items()]
+        return "\n".join(["kmeanalyst.Release", *lines, f"  columns     {len(columns)}", *[f"  {c}" for c in columns]])
 
     def _repr_html_(self) -> str:
         from html import escape

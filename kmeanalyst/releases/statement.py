@@ -8,25 +8,22 @@ from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
 from typing import Any
 
-import numpy as np
-from scipy.special import log_ndtr
+from kmeanalyst.releases.noise import (
+    NOISE_LAWS,
+    calibrations_of,
+    gaussian_delta,
+    is_pure,
+    is_rehearsal,
+    pure_epsilon,
+    zcdp_delta,
+    zcdp_rho,
+)
 
 _SLACK = 1e-6  # relative room for rounding when a claim is recomputed
 
 
 class StatementError(ValueError):
     """A privacy statement that contradicts itself or its own arithmetic."""
-
-
-def gaussian_delta(*, epsilon: float, noise_multiplier: float) -> float:
-    """The smallest δ at which Gaussian noise of σ = noise_multiplier · sensitivity is (ε, δ)-private.
-
-    δ = Φ(1/2s − εs) − e^ε Φ(−1/2s − εs), s the multiplier (Balle & Wang 2018, Theorem 8), in logarithms
-    so that e^ε does not overflow.
-    """
-    half, shift = 0.5 / noise_multiplier, epsilon * noise_multiplier
-    log_first, log_second = float(log_ndtr(half - shift)), epsilon + float(log_ndtr(-half - shift))
-    return float(np.exp(log_first) * -np.expm1(min(0.0, log_second - log_first)))
 
 
 def software_versions(*packages: str) -> dict[str, str]:
@@ -40,11 +37,14 @@ class PrivacyStatement:
 
     epsilon, delta    the (ε, δ) of differential privacy.
     neighbouring      which two tables are neighbours: "replace-one" (N is public).
-    mechanism         the noise: "discrete gaussian".
-    sensitivity       largest distance between the noiseless vectors of two neighbours, in units of the mean.
+    mechanism         the noise: "discrete gaussian" or "discrete laplace", or "rehearsal of" one of them: drawn
+                      from a seed, and so NOT PRIVATE.
+    sensitivity       largest distance between the noiseless vectors of two neighbours, in units of the mean:
+                      Euclidean for Gaussian noise, L1 for Laplace.
     noise_scale       standard deviation of the noise on one coordinate, in the same units.
-    calibration       how the scale follows from ε, δ and the sensitivity: "analytic".
-    rho               ρ of zero-concentrated differential privacy, sensitivity² / 2σ².
+    calibration       how the scale follows from ε, δ and the sensitivity: "analytic" (Balle & Wang 2018) or "zcdp"
+                      (through ρ; Canonne, Kamath & Steinke 2020) for Gaussian noise, "pure" for Laplace.
+    rho               ρ of zero-concentrated differential privacy: sensitivity² / 2σ², or ε²/2 for Laplace.
     n_rows            N, the rows of the table, taken as public.
     public_points     how many of the points were given as public rows.
     taken_as_public   everything that was treated as public, in words.
@@ -79,13 +79,18 @@ class PrivacyStatement:
             raise StatementError(f"n_rows must be a positive whole number, got {self.n_rows!r}.")
         if isinstance(self.public_points, bool) or not isinstance(self.public_points, int) or self.public_points < 0:
             raise StatementError(f"public_points must be a whole number of at least 0, got {self.public_points!r}.")
-        for name, known in (
-            ("neighbouring", ("replace-one",)),
-            ("mechanism", ("discrete gaussian",)),
-            ("calibration", ("analytic",)),
-        ):
-            if getattr(self, name) not in known:
-                raise StatementError(f"{name} must be one of {known}, got {getattr(self, name)!r}. Upgrade kmeanalyst.")
+        self._check_words("neighbouring", ("replace-one",))
+        self._check_words("mechanism", NOISE_LAWS)
+        self._check_words("calibration", calibrations_of(self.mechanism))
+
+    def _check_words(self, name: str, known: tuple[str, ...]) -> None:
+        if getattr(self, name) not in known:
+            raise StatementError(f"{name} must be one of {known}, got {getattr(self, name)!r:.80}. Upgrade kmeanalyst.")
+
+    @property
+    def is_rehearsal(self) -> bool:
+        """Whether the noise came from a seed: the release is NOT PRIVATE, whatever ε and δ say."""
+        return is_rehearsal(self.mechanism)
 
     @property
     def noise_multiplier(self) -> float:
@@ -94,18 +99,27 @@ class PrivacyStatement:
 
     def check_arithmetic(self) -> None:
         """StatementError if ε and δ claim more than the recorded noise and sensitivity give."""
-        delta = gaussian_delta(epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
-        if delta > self.delta * (1 + _SLACK):
+        noise = f"its noise scale {self.noise_scale:.6g} and sensitivity {self.sensitivity:.6g} give"
+        mend = "The claim is better than the arithmetic: do not rely on it; ask its maker for a correct file."
+        if is_pure(self.mechanism):
+            epsilon = pure_epsilon(noise_multiplier=self.noise_multiplier)
+            if epsilon > self.epsilon * (1 + _SLACK):
+                raise StatementError(f"the file claims ε = {self.epsilon:.6g}, but {noise} ε = {epsilon:.6g}. {mend}")
+        elif (delta := self._recomputed_delta()) > self.delta * (1 + _SLACK):
             raise StatementError(
-                f"the file claims δ = {self.delta:.3g} at ε = {self.epsilon:.6g}, but its noise scale "
-                f"{self.noise_scale:.6g} and sensitivity {self.sensitivity:.6g} give δ = {delta:.3g}. "
-                "The claim is better than the arithmetic: do not rely on it; ask its maker for a correct file."
+                f"the file claims δ = {self.delta:.3g} at ε = {self.epsilon:.6g}, but {noise} δ = {delta:.3g}. {mend}"
             )
-        rho = 0.5 / self.noise_multiplier**2
+        rho = zcdp_rho(self.mechanism, noise_multiplier=self.noise_multiplier)
         if not math.isclose(rho, self.rho, rel_tol=_SLACK):
             raise StatementError(
                 f"the file claims ρ = {self.rho:.6g}, its noise gives {rho:.6g}. Ask for a correct file."
             )
+
+    def _recomputed_delta(self) -> float:
+        """δ of Gaussian noise at the claimed ε, by the way in which it was calibrated."""
+        if self.calibration == "zcdp":
+            return zcdp_delta(epsilon=self.epsilon, rho=0.5 / self.noise_multiplier**2)
+        return gaussian_delta(epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
 
     def to_dict(self) -> dict[str, Any]:
         """The statement as the file header has it."""

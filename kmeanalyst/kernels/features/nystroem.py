@@ -30,7 +30,7 @@ class Nystroem(FeatureMap):
     kernel: Kernel
     points: Array
     _factor: Array = field(init=False, repr=False)
-    _inverse: Array = field(init=False, repr=False)
+    _product: ExactProduct = field(init=False, repr=False)
     name: ClassVar[str] = "nystroem"
 
     def __post_init__(self) -> None:
@@ -43,7 +43,8 @@ class Nystroem(FeatureMap):
             )
         object.__setattr__(self, "points", points)
         object.__setattr__(self, "_factor", factor)
-        object.__setattr__(self, "_inverse", solve_triangular(factor, np.eye(len(points)), lower=True))
+        inverse = solve_triangular(factor, np.eye(len(points)), lower=True)
+        object.__setattr__(self, "_product", ExactProduct(inverse.T, bound=self.kernel.bound**2))
 
     @classmethod
     def fit(cls, kernel: Kernel, points: Array, *, tolerance: float = 1e-10, in_given_order: bool = False) -> Nystroem:
@@ -75,7 +76,7 @@ class Nystroem(FeatureMap):
         return {"points": self.points}
 
     def __call__(self, X: Array) -> Array:
-        return exact_product(self.kernel.gram(X, self.points), self._inverse.T, bound=self.kernel.bound**2)
+        return self._product(self.kernel.gram(X, self.points))
 
     def coefficients(self, coordinates: Array) -> Array:
         """Weights w on the points with Σ w_m k(z_m, ·) at these coordinates: L⁻ᵀβ (Algorithm 1, line 5)."""
@@ -102,25 +103,33 @@ def _independent_in_order(K: Array, tolerance: float) -> list[int]:
     return kept
 
 
-def exact_product(A: Array, B: Array, *, bound: float) -> Array:
-    """A @ B whose rows depend on the same row of A alone, bit for bit, whatever the batch or the threads.
+class ExactProduct:
+    """A ↦ A @ B whose rows depend on the same row of A alone, bit for bit, whatever the batch or the threads.
 
     Both factors are cut into two integer pieces of 20 bits, relative to scales that do not depend on A
     (`bound` for A, the largest entry of each column for B), so every partial sum of a product of pieces
     is an integer below 2^53, and exact in any order.
 
-    A (n, m) with |A| ≤ bound, B (m, f)  →  (n, f), with an error of about 2^-40 · bound · Σ|B|.
+    B (m, f); A (n, m) with |A| ≤ bound  →  (n, f), with an error of about 2^-40 · bound · Σ|B|.
     """
-    scale_a = 2.0 ** np.ceil(np.log2(bound))
-    scale_b = 2.0 ** np.ceil(np.log2(np.maximum(np.abs(B).max(axis=0, initial=0.0), 2.0**-1000)))
-    total = np.zeros((len(A), B.shape[1]))
-    for start in range(0, B.shape[0], 4096):
-        block = slice(start, start + 4096)
-        high_a, low_a = _pieces(A[:, block] / scale_a)
-        high_b, low_b = _pieces(B[block] / scale_b)
-        total += high_a @ high_b
-        total += (high_a @ low_b + low_a @ high_b) * 2.0**-_PIECE_BITS
-    return total * (scale_a * scale_b * 2.0 ** (-2 * _PIECE_BITS))
+
+    def __init__(self, B: Array, *, bound: float) -> None:
+        self._scale_a = 2.0 ** np.ceil(np.log2(bound))
+        scale_b = 2.0 ** np.ceil(np.log2(np.maximum(np.abs(B).max(axis=0, initial=0.0), 2.0**-1000)))
+        self._pieces_of_b = [_pieces(B[block] / scale_b) for block in _short_blocks(len(B))]
+        self._unit = self._scale_a * scale_b * 2.0 ** (-2 * _PIECE_BITS)
+
+    def __call__(self, A: Array) -> Array:
+        total = np.zeros((len(A), len(self._unit)))
+        for block, (high_b, low_b) in zip(_short_blocks(A.shape[1]), self._pieces_of_b, strict=True):
+            high_a, low_a = _pieces(A[:, block] / self._scale_a)
+            total += high_a @ high_b
+            total += (high_a @ low_b + low_a @ high_b) * 2.0**-_PIECE_BITS
+        return total * self._unit
+
+
+def _short_blocks(length: int) -> list[slice]:
+    return [slice(start, start + 4096) for start in range(0, length, 4096)]
 
 
 def _pieces(values: Array) -> tuple[Array, Array]:

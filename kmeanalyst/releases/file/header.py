@@ -18,6 +18,7 @@ import numpy as np
 from kmeanalyst.kernels.features import Nystroem, RandomFourier
 from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, POINTS, Members
 from kmeanalyst.releases.file.refusal import MOST_HEADER_BYTES, MOST_HEADER_DEPTH, refusal, refusing
+from kmeanalyst.releases.noise import NOISE_LAWS
 
 FORMAT = "kmeanalyst release"
 SCHEMA_MAJOR, SCHEMA_MINOR = 1, 0
@@ -79,7 +80,7 @@ _HEADER_RULES = {
     "members": _TABLE,
 }
 _MEASUREMENT_RULES = {
-    "noise_law": _one_of("discrete gaussian"),
+    "noise_law": _one_of(*NOISE_LAWS),
     "noise_scale": _POSITIVE,
     "grid_noise_scale": _POSITIVE,
     "n_rows": _COUNT,

@@ -15,19 +15,29 @@ from kmeanalyst.releases.file.archive import HEADER, POINTS, Members, contents, 
 from kmeanalyst.releases.file.header import check_header, check_members, parsed, plain
 from kmeanalyst.releases.file.measurement import measurement_of, statement_of
 from kmeanalyst.releases.file.points import points_and_weights
-from kmeanalyst.releases.file.refusal import FileRefused, refusing
+from kmeanalyst.releases.file.refusal import FileRefused, refusal, refusing
 from kmeanalyst.releases.release import Release
 
 
-def read_release(path: str | Path) -> Release:
+def read_release(path: str | Path, *, allow_rehearsal: bool = False) -> Release:
     """Read a .kme file; FileRefused says what is wrong with a file that is not sound.
 
     Nothing is returned unless checksums, shapes, values and the arithmetic of the privacy statement agree.
+
+    allow_rehearsal   read a file that is stamped NOT PRIVATE too: a rehearsal, whose noise a seed gives back.
     """
     try:
-        return release_of(members_in(contents(Path(path))))
-    except FileRefused as refusal:
-        raise FileRefused(f"{path}: {refusal}") from None
+        release = release_of(members_in(contents(Path(path))))
+        if not allow_rehearsal and release.statement is not None and release.statement.is_rehearsal:
+            raise refusal(
+                "the file is stamped NOT PRIVATE",
+                "it is a rehearsal, whose noise a seed gives back: nobody whose row is in it is protected",
+                "Ask its maker for the release itself; to read it all the same, say --allow-rehearsal "
+                "(in Python allow_rehearsal=True)",
+            )
+        return release
+    except FileRefused as refused:
+        raise FileRefused(f"{path}: {refused}") from None
 
 
 def release_of(members: Members) -> Release:

@@ -16,14 +16,15 @@ from kmeanalyst.releases.measurement import feature_mean
 from kmeanalyst.releases.release import Release
 
 
-def validate_release(path: str | Path) -> list[str]:
+def validate_release(path: str | Path, *, allow_rehearsal: bool = False) -> list[str]:
     """What is wrong with a .kme file, in words; nothing if all is well.
 
-    A refusal is one finding. Of a file that can be read, everything that follows from its numbers is
-    computed again: the features' bound on the points, the distance of the fit, and what the weights claim to be.
+    A refusal is one finding, and so is the stamp of a rehearsal unless it is allowed. Of a file that can be read,
+    everything that follows from its numbers is computed again: the features' bound on the points, the distance of
+    the fit, and what the weights claim to be.
     """
     try:
-        release = read_release(path)
+        release = read_release(path, allow_rehearsal=allow_rehearsal)
     except FileRefused as refusal:
         return [str(refusal)]
     checks = (_weight_findings, _public_findings, _bound_findings, _distance_findings, _published_findings)

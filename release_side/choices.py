@@ -1,0 +1,110 @@
+"""What the curator chooses before the door opens, from public facts alone: checked, defaulted, drawn.
+
+Kernel, features, points and sizes follow from the domain, N, ε, δ and public files; the seeds are public, so that
+two releases of one kernel, domain and size share a feature map.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels import Kernel
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features import FeatureMap, Nystroem, RandomFourier
+from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.tables import read_table
+from kmeanalyst.representation.reweight import WEIGHT_VIEWS
+from release_side.mechanism import PublishError
+from release_side.rows import Table
+
+METHODS = ("random-features", "subspace")
+DEFAULT_POINTS = 1000
+_FEATURES = 4000
+_MOST_PUBLIC_POINTS = 3000
+_PAPER_TOLERANCE = 1e-5  # on the squared distance to the span, as in the code of Balog et al.
+
+
+def check_choices(
+    method: str, weights: str, points: int | None, features: int | None, bound: float | None, workers: int | None
+) -> None:
+    """PublishError unless the choices are known and go together."""
+    if method not in METHODS:
+        raise PublishError(f"method must be one of {', '.join(METHODS)}, got {method!r}. Name one of these.")
+    if weights not in WEIGHT_VIEWS:
+        raise PublishError(f"weights must be one of {', '.join(WEIGHT_VIEWS)}, got {weights!r}. Name one of these.")
+    if weights == "published" and method != "subspace":
+        raise PublishError(
+            'published weights are Algorithm 1\'s: they need method "subspace". Name it, or other weights.'
+        )
+    if features is not None and method == "subspace":
+        raise PublishError("a subspace has as many features as it has points. Pass points, not features.")
+    for name, value in (("points", points), ("features", features)):
+        if value is not None and (not isinstance(value, int) or value < 2):
+            raise PublishError(
+                f"{name} must be a whole number of at least 2, got {value!r}. Leave it out for the default."
+            )
+    if features is not None and features % 2:
+        raise PublishError(f"features must be even, got {features}: cosine and sine come in pairs. Add one.")
+    if bound is not None and weights not in ("bounded", "signed"):
+        raise PublishError(f"bound goes with bounded or signed weights: {weights} weights have none. Leave it out.")
+    if bound is not None and not (isinstance(bound, int | float) and 0 < bound < np.inf):
+        raise PublishError(f"bound must be a positive finite number, got {bound!r}: it limits Σ|w|. Pass e.g. 1.0.")
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+        raise PublishError(
+            f"workers must be a whole number of at least 1, got {workers!r}. Leave it out for the default."
+        )
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def public_rows(source: Table | None, domain: Domain) -> Array | None:
+    """Public rows, encoded as the release will hold them."""
+    if source is None:
+        return None
+    frame = source if isinstance(source, pd.DataFrame) else read_table(source)
+    if len(frame) == 0:
+        raise PublishError("the file of public points has no rows. Name one that has, or leave it out.")
+    domain.check_has_columns(frame, what="the file of public points")
+    return domain.encode(domain.decode(domain.encode(frame)))
+
+
+def feature_map_for(
+    method: str,
+    kernel: Kernel,
+    domain: Domain,
+    public: Array | None,
+    points: int | None,
+    features: int | None,
+    as_printed: bool,
+) -> tuple[FeatureMap, Array | None]:
+    """φ, and for a subspace the points it is spanned by; from public facts alone.
+
+    as_printed   the basis the papers' code builds: points in their order, near-dependent ones left out.
+    """
+    if method == "subspace":
+        rng = public_generator("points", kernel, domain, points or DEFAULT_POINTS)
+        spanning = (
+            domain.draw(points or DEFAULT_POINTS, rng) if public is None else public[: points or _MOST_PUBLIC_POINTS]
+        )
+        basis = {"tolerance": _PAPER_TOLERANCE, "in_given_order": True} if as_printed else {}
+        return Nystroem.fit(kernel, spanning, **basis), spanning  # type: ignore[arg-type]
+    dimension = features or _FEATURES
+    rng = public_generator("frequencies", kernel, domain, dimension)
+    fourier = RandomFourier.draw(
+        kernel, n_columns=len(domain), dimension=dimension, missing_columns=domain.missing_columns, rng=rng
+    )
+    return fourier, None
+
+
+def public_generator(what: str, kernel: Kernel, domain: Domain, size: int) -> np.random.Generator:
+    """A generator seeded by public facts, so that releases of one kernel, domain and size share features."""
+    facts = json.dumps([what, kernel.to_dict(), domain.to_dict(), size], sort_keys=True)
+    return np.random.default_rng(int.from_bytes(hashlib.sha256(facts.encode()).digest()[:16], "big"))

@@ -1,0 +1,344 @@
+"""The ledger: which releases were made of which table, and how much of its budget they have spent.
+
+One file, safe under several processes on one machine and under crashes: a spend is checked and written in
+one transaction that is on the disk before `record` returns, and noise is drawn after that. A draw that never
+became a file still counts. A table is what the curator calls it; nothing looks at its rows. Names that were
+never given a budget are recorded and not limited. Keep the file on a local disk: locks of network disks are
+not reliable.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import unicodedata
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from kmeanalyst.releases.noise import GAUSSIAN, LAPLACE
+from release_side.composition import Spend, check_text, fits, largest_epsilon_left, rounded, total_epsilon
+from release_side.mechanism import PublishError, check_budget
+
+_APPLICATION = int.from_bytes(b"kmel", "big")
+_FORMAT = 1
+_PATIENCE = 60.0  # seconds to wait for another process that is writing
+_SCHEMA = f"""
+CREATE TABLE budget (
+    name TEXT NOT NULL PRIMARY KEY CHECK (typeof(name) = 'text' AND length(name) BETWEEN 1 AND 200),
+    epsilon REAL NOT NULL CHECK (typeof(epsilon) = 'real' AND epsilon > 0 AND epsilon <= 1e5),
+    delta REAL NOT NULL CHECK (typeof(delta) = 'real' AND delta >= 0 AND delta < 1)
+);
+CREATE TABLE release (
+    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL CHECK (typeof(name) = 'text' AND length(name) BETWEEN 1 AND 200),
+    time TEXT NOT NULL CHECK (typeof(time) = 'text'),
+    epsilon REAL NOT NULL CHECK (typeof(epsilon) = 'real' AND epsilon > 0 AND epsilon <= 1e5),
+    delta REAL NOT NULL CHECK (typeof(delta) = 'real' AND delta >= 0 AND delta < 1),
+    mechanism TEXT NOT NULL CHECK (typeof(mechanism) = 'text'),
+    calibration TEXT NOT NULL CHECK (typeof(calibration) = 'text'),
+    noise_multiplier REAL NOT NULL CHECK (typeof(noise_multiplier) = 'real' AND noise_multiplier BETWEEN 1e-9 AND 1e99),
+    n_rows INTEGER NOT NULL CHECK (typeof(n_rows) = 'integer' AND n_rows > 0),
+    method TEXT NOT NULL CHECK (typeof(method) = 'text'),
+    output TEXT CHECK (output IS NULL OR typeof(output) = 'text')
+);
+CREATE INDEX release_name ON release (name);
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {_FORMAT};
+"""
+_SPEND = ("epsilon", "delta", "mechanism", "calibration", "noise_multiplier", "n_rows", "method")
+
+
+@dataclass(frozen=True)
+class RecordedRelease:
+    """One release as the ledger has it; `output` is the file it became, None for a draw that became none."""
+
+    id: int
+    time: str
+    spend: Spend
+    output: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The release as the command line prints it."""
+        return {"id": self.id, "time": self.time, **asdict(self.spend), "output": self.output}
+
+
+@dataclass(frozen=True)
+class TableAccount:
+    """A table of the ledger: its budget (None: recorded and not limited) and every release, oldest first."""
+
+    name: str
+    epsilon: float | None
+    delta: float | None
+    releases: tuple[RecordedRelease, ...]
+
+    @property
+    def spends(self) -> tuple[Spend, ...]:
+        """What each release costs."""
+        return tuple(release.spend for release in self.releases)
+
+    @property
+    def total_delta(self) -> float:
+        """The δ at which `total_epsilon` is told: that of the budget, or the largest of the releases."""
+        return self.delta if self.delta is not None else max((spend.delta for spend in self.spends), default=0.0)
+
+    @cached_property
+    def total_epsilon(self) -> float:
+        """ε of all releases together; infinite where a Gaussian one is counted at δ = 0."""
+        return total_epsilon(self.spends, self.total_delta)
+
+    @property
+    def mechanism_left(self) -> str:
+        """The noise of the release that `epsilon_left` is about: Gaussian, or Laplace for a budget with δ = 0."""
+        return LAPLACE if self.delta == 0 else GAUSSIAN
+
+    @cached_property
+    def epsilon_left(self) -> float | None:
+        """The largest ε of one more release at the budget's δ; None without a budget."""
+        if self.epsilon is None or self.delta is None:
+            return None
+        return largest_epsilon_left(
+            self.spends, self.epsilon, self.delta, mechanism=self.mechanism_left, delta=self.delta
+        )
+
+    def admits(self, spend: Spend) -> bool:
+        """Whether one more release keeps the budget."""
+        return self.epsilon is None or self.delta is None or fits([*self.spends, spend], self.epsilon, self.delta)
+
+    def refusal(self, spend: Spend) -> PublishError:
+        """What is asked, spent and left, for a release that the budget does not admit."""
+        assert self.epsilon is not None and self.delta is not None
+        left = largest_epsilon_left(self.spends, self.epsilon, self.delta, mechanism=spend.mechanism, delta=spend.delta)
+        law = "Laplace" if spend.is_pure else "Gaussian"
+        offer = f"release of epsilon up to {rounded(left, up=False)} still fits: ask for that"
+        return PublishError(
+            f"table {self.name!r} has a budget of epsilon {self.epsilon:g}, delta {self.delta:g}, and {self._spent()}: "
+            f"a {law} release of epsilon {spend.epsilon:g}, delta {spend.delta:g} does not fit. At delta "
+            f"{spend.delta:g} {f'a {law} {offer}' if left else f'no {law} release fits: use what is published'}."
+        )
+
+    def _spent(self) -> str:
+        if not self.releases:
+            return "nothing is spent yet"
+        count = len(self.releases)
+        releases = "its one release has" if count == 1 else f"its {count} releases have together"
+        return f"{releases} spent epsilon {rounded(self.total_epsilon, up=True)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The account as the command line prints it."""
+        return {
+            "table": self.name,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "spent": {"epsilon": self.total_epsilon, "delta": self.total_delta},
+            "left": None
+            if self.epsilon is None
+            else {"epsilon": self.epsilon_left, "delta": self.delta, "mechanism": self.mechanism_left},
+            "releases": [release.to_dict() for release in self.releases],
+        }
+
+
+class Ledger:
+    """A ledger file. Every call opens it, does its work in one transaction, and closes it.
+
+    Errors   PublishError; nothing is written then.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def init(self, table: str, epsilon: float, delta: float) -> TableAccount:
+        """Give a table its budget, once: a budget is a promise. What was recorded before counts."""
+        name = _table_name(table)
+        check_budget(epsilon, delta)
+        with self._writing() as connection:
+            account = _account(connection, name)
+            if account.epsilon is not None:
+                raise PublishError(
+                    f"table {name!r} has a budget already, epsilon {account.epsilon:g}, delta {account.delta:g}: a "
+                    "budget is a promise to the people in the table, and stays. Keep it, or name another table."
+                )
+            connection.execute("INSERT INTO budget VALUES (?, ?, ?)", (name, float(epsilon), float(delta)))
+            return _account(connection, name)
+
+    def check(self, table: str, spend: Spend) -> None:
+        """PublishError if the release would not fit or could not be recorded. Writes and creates nothing."""
+        name = _table_name(table)
+        self._check_place(writing=True)
+        if self._is_new():
+            return
+        with self._reading() as connection:
+            account = _account(connection, name)
+        if not account.admits(spend):
+            raise account.refusal(spend)
+
+    def record(self, table: str, spend: Spend) -> int:
+        """Check a release and write it down, before its noise is drawn; the number it has in the ledger.
+
+        Guarantee   the spend is on the disk when this returns, and no two processes share what only one may spend.
+        """
+        name = _table_name(table)
+        values = tuple(getattr(spend, field) for field in _SPEND)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        with self._writing() as connection:
+            account = _account(connection, name)
+            if admitted := account.admits(spend):
+                written = connection.execute(
+                    f"INSERT INTO release (name, time, {', '.join(_SPEND)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (name, now, *values),
+                )
+        if not admitted:
+            raise account.refusal(spend)  # worked out when others may write again
+        assert written.lastrowid is not None
+        return written.lastrowid
+
+    def published(self, release_id: int, output: str | os.PathLike[str]) -> None:
+        """Note the file that a recorded release became."""
+        text = os.fspath(output).encode("utf-8", "backslashreplace").decode()
+        self._check_is_there()
+        with self._writing() as connection:
+            marked = connection.execute(
+                "UPDATE release SET output = ? WHERE id = ? AND output IS NULL", (text, release_id)
+            )
+            if marked.rowcount != 1:
+                raise PublishError(
+                    f"{self.path} has no release {release_id!r:.80} that waits for its file. Pass the number that "
+                    "recording gave."
+                )
+
+    def accounts(self) -> list[TableAccount]:
+        """Every table with its budget and releases, by name."""
+        with self._reading() as connection:
+            names = connection.execute("SELECT name FROM budget UNION SELECT name FROM release ORDER BY name")
+            return [_account(connection, name) for (name,) in names.fetchall()]
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """A connection in a transaction of which there is one at a time; on the disk if the block ends well."""
+        self._check_place(writing=True)
+        with self._connected("rwc") as connection:
+            connection.execute("PRAGMA synchronous = EXTRA")  # else a power cut could undo the end of a transaction
+            connection.execute("PRAGMA fullfsync = ON")
+            connection.execute("BEGIN IMMEDIATE")
+            if not self._is_laid_out(connection):
+                for statement in _SCHEMA.split(";"):
+                    connection.execute(statement)
+            yield connection
+            connection.execute("COMMIT")  # closing without it undoes everything
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection that sees one state of the ledger."""
+        self._check_place(writing=False)
+        self._check_is_there()
+        with self._connected("rw") as connection:  # not "ro": what a killed process left half written must be undone
+            connection.execute("BEGIN")
+            if not self._is_laid_out(connection):
+                raise PublishError(f"{self.path} is empty: no ledger yet. Make one: release-side ledger init.")
+            yield connection
+
+    @contextmanager
+    def _connected(self, mode: str) -> Iterator[sqlite3.Connection]:
+        address = f"{self.path.absolute().as_uri()}?mode={mode}"
+        try:
+            with closing(sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None)) as connection:
+                yield connection
+        except sqlite3.Error as error:
+            raise PublishError(_said(self.path, error)) from None
+
+    def _is_new(self) -> bool:
+        """Whether the file is yet to be made, or to be laid out."""
+        return not self.path.exists() or self.path.stat().st_size == 0
+
+    def _check_is_there(self) -> None:
+        if not self.path.exists():
+            raise PublishError(
+                f"there is no ledger {self.path}. Check the path, or make one: release-side ledger init."
+            )
+
+    def _check_place(self, *, writing: bool) -> None:
+        folder, exists = self.path.absolute().parent, self.path.exists()
+        if not folder.is_dir():
+            raise PublishError(f"there is no folder {folder} for the ledger. Nothing was recorded. Make it first.")
+        if exists and not self.path.is_file():
+            raise PublishError(f"the ledger {self.path} is not a plain file. Nothing was recorded. Name one.")
+        if writing and not all(os.access(place, os.W_OK) for place in [folder, *([self.path] if exists else [])]):
+            raise PublishError(
+                f"the ledger {self.path} cannot be written. Nothing was recorded. Make it and its folder writable, or "
+                "name another file."
+            )
+
+    def _is_laid_out(self, connection: sqlite3.Connection) -> bool:
+        """Whether the file is a ledger, or empty; PublishError if it is anything else."""
+        application, version, things = (
+            connection.execute(question).fetchone()[0]
+            for question in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+        )
+        if application == version == things == 0:
+            return False
+        if application != _APPLICATION:
+            raise PublishError(
+                f"{self.path} belongs to another application: it is no ledger. Nothing was changed. Name another file."
+            )
+        if version != _FORMAT:
+            raise PublishError(
+                f"the ledger {self.path} is format {version}; this kmeanalyst reads format {_FORMAT}. Nothing was "
+                "read: another format may have changed what a spend means. Upgrade kmeanalyst."
+            )
+        return True
+
+
+_DAMAGED = ("is damaged", "Restore it from a copy; what it held was spent all the same")
+_CLOSED = ("cannot be opened or written", "Make the file and its folder readable and writable")
+_TROUBLES = {
+    sqlite3.SQLITE_NOTADB: ("is not a ledger, but a file of another kind", "Name another file"),
+    sqlite3.SQLITE_BUSY: ("was in use by another process for a minute", "Try again when that has ended"),
+    sqlite3.SQLITE_READONLY: _CLOSED,
+    sqlite3.SQLITE_PERM: _CLOSED,
+    sqlite3.SQLITE_CANTOPEN: _CLOSED,
+    sqlite3.SQLITE_FULL: ("cannot grow: the disk is full", "Make room on the disk"),
+    sqlite3.SQLITE_IOERR: ("could not be read or written: the disk failed", "Check the disk, then show the ledger"),
+}
+
+
+def _said(path: Path, error: sqlite3.Error) -> str:
+    """What went wrong with the file, in words."""
+    primary = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+    what, mend = _TROUBLES.get(primary, _DAMAGED)
+    return f"the ledger {path} {what}. Nothing was recorded. {mend}."
+
+
+def _table_name(name: object) -> str:
+    """A checked name, in the one Unicode spelling under which it is looked up."""
+    check_text("the name of a table", name)
+    return unicodedata.normalize("NFC", str(name))
+
+
+def _account(connection: sqlite3.Connection, name: str) -> TableAccount:
+    """The account of a table; PublishError if a row is not what `record` writes."""
+    budget = connection.execute("SELECT epsilon, delta FROM budget WHERE name = ?", (name,)).fetchone()
+    rows = connection.execute(
+        f"SELECT id, time, output, {', '.join(_SPEND)} FROM release WHERE name = ? ORDER BY id", (name,)
+    ).fetchall()
+    try:
+        check_text("the name of a table", name)
+        if budget is not None:
+            check_budget(*budget)
+        epsilon, delta = budget or (None, None)
+        return TableAccount(name, epsilon, delta, tuple(_recorded(*row) for row in rows))
+    except PublishError as error:
+        raise PublishError(
+            f"the ledger's account of table {name!r:.80} was changed by another hand: {error} Nothing was recorded. "
+            "Restore the ledger from a copy."
+        ) from None
+
+
+def _recorded(number: int, time: Any, output: Any, *spend: Any) -> RecordedRelease:
+    check_text("the time of a release", time)
+    if not isinstance(output, str | None):
+        raise PublishError("the file of a release is not text.")
+    return RecordedRelease(number, time, Spend(*spend), output)

@@ -1,0 +1,48 @@
+"""What a release promises and what it takes as public: the statement that goes into the file."""
+
+from __future__ import annotations
+
+from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.releases.noise import zcdp_rho
+from kmeanalyst.releases.statement import PrivacyStatement, software_versions
+from release_side.mechanism import Noise, RehearsalNoise
+
+
+def statement_for(
+    mechanism: Noise | RehearsalNoise, measurement: Measurement, method: str, n_public: int, *, given: bool
+) -> PrivacyStatement:
+    """The promise of this measurement.
+
+    n_public   how many of the points are rows that were given as public; given: whether any were given at all.
+    """
+    return PrivacyStatement(
+        epsilon=mechanism.epsilon,
+        delta=mechanism.delta,
+        neighbouring="replace-one",
+        mechanism=mechanism.name,
+        sensitivity=measurement.sensitivity,
+        noise_scale=measurement.noise_scale,
+        calibration=mechanism.calibration,
+        rho=zcdp_rho(mechanism.name, noise_multiplier=measurement.noise_scale / measurement.sensitivity),
+        n_rows=measurement.n_rows,
+        public_points=n_public,
+        taken_as_public=_taken_as_public(method, n_public, given=given),
+        versions=software_versions("kmeanalyst", "numpy", "scipy", "pandas", "opendp", "dp-accounting"),
+    )
+
+
+def _taken_as_public(method: str, n_public: int, *, given: bool) -> tuple[str, ...]:
+    """What the release treats as public, in words; n_public of the points are rows given as public."""
+    rows = (
+        f"{n_public} rows given as public points"
+        if n_public
+        else "the rows given as public, from which the points started"
+    )
+    return (
+        "the number of rows N and the names of the columns",
+        "the domain: kinds, bounds, levels, scales, defaults, edges and atoms",
+        "the kernel and its lengthscales, chosen from the domain or by the curator",
+        "the frequencies, drawn from a public seed" if method == "random-features" else "the points of the subspace",
+        "the sizes: number of points and of features",
+        *((f"{rows}; a person whose row is public gets no protection for it",) if given else ()),
+    )

@@ -1,0 +1,115 @@
+"""What exactness costs at the door: its throughput beside a bare float64 loop over the same features.
+
+The bare loop evaluates the features of one block of rows after another and adds them in float64: no bound enforced,
+no integers, sums that depend on order. For a subspace its product is one plain matrix product. Both run in the same
+process, one after the other, on one thread and in the same blocks; the ratio is of their fastest rounds. Then the
+time of 10⁴ and 10⁵ noisy coordinates, and of two workers against one.
+
+    python tests/benchmarks/door_throughput.py
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from kmeanalyst.kernels import Gaussian
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features import FeatureMap, Nystroem, RandomFourier
+from kmeanalyst.releases.columns import Categorical, Column, Integer, Real
+from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.kernel_choice import table_kernel
+from release_side.mechanism import GaussianNoise, LaplaceNoise, Noise
+from release_side.private_mean import _blocks, private_mean
+
+ROUNDS = 5
+
+
+class NoNoise:
+    """A mechanism that adds nothing: what is timed is the way to the exact sum."""
+
+    name = "discrete gaussian"
+
+    def deviation(self, sensitivity: float) -> float:
+        return sensitivity
+
+    def add_to(self, exact_sum: Array, *, sensitivity: float) -> Array:
+        return exact_sum
+
+
+def census() -> Domain:
+    """Fifteen columns in the manner of a census table."""
+    columns: list[Column] = [Integer(name=f"integer {i}", lower=0, upper=10 ** (i + 1)) for i in range(6)]
+    for i, n in enumerate((2, 2, 5, 7, 9, 14, 16, 16, 41)):
+        columns.append(Categorical(name=f"{n} levels ({i})", levels=tuple(map(str, range(n)))))
+    return Domain(tuple(columns))
+
+
+def numbers() -> Domain:
+    return Domain(tuple(Real(name=f"x{i}", lower=0, upper=1) for i in range(5)))
+
+
+def bare_features(feature_map: FeatureMap) -> Callable[[Array], Array]:
+    if isinstance(feature_map, Nystroem):
+        inverse = np.linalg.inv(feature_map._factor).T
+        return lambda rows: feature_map.kernel.gram(rows, feature_map.points) @ inverse
+    return feature_map
+
+
+def bare_loop(rows: Array, feature_map: FeatureMap) -> Array:
+    features, total = bare_features(feature_map), np.zeros(feature_map.dimension)
+    for block in _blocks(len(rows), feature_map.dimension):
+        total += features(rows[block]).sum(axis=0)
+    return total / len(rows)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def compare(label: str, rows: Array, feature_map: FeatureMap) -> None:
+    def door(workers: int = 1) -> Array:
+        return private_mean([rows], feature_map, NoNoise(), n_rows=len(rows), workers=workers).vector  # type: ignore[arg-type]
+
+    with threadpool_limits(1):
+        np.testing.assert_allclose(door(), bare_loop(rows, feature_map), atol=1e-6)
+        times = [
+            (seconds(lambda: bare_loop(rows, feature_map)), seconds(door), seconds(lambda: door(2)))
+            for _ in range(ROUNDS)
+        ]
+    bare, exact, two = (min(column) for column in zip(*times, strict=True))
+    rate = len(rows) * feature_map.dimension / exact / 1e6
+    print(
+        f"{label:<44} F = {feature_map.dimension:<6} bare {bare:6.2f} s   door {exact:6.2f} s   ratio {exact / bare:.2f}"
+        f"   {rate:4.0f} million features/s   two workers {two:6.2f} s",
+        flush=True,
+    )
+
+
+def noise(law: Noise, n_coordinates: int, sensitivity: float) -> None:
+    total = np.zeros(n_coordinates, dtype=np.int64)
+    best = min(seconds(lambda: law.add_to(total, sensitivity=sensitivity)) for _ in range(ROUNDS))
+    print(f"{law.law:<44} {n_coordinates:>7,} noisy coordinates: {best:.3f} s", flush=True)
+
+
+def main() -> None:
+    rng = np.random.default_rng(0)
+    for label, domain in (("random features, 15 mixed columns", census()), ("random features, 5 numbers", numbers())):
+        features = RandomFourier.draw(table_kernel(domain), n_columns=len(domain), dimension=4000, rng=0)
+        compare(label, domain.draw(20_000, rng), features)
+    domain = numbers()
+    for label, kernel in (("the table kernel", table_kernel(domain)), ("a Gaussian kernel", Gaussian(0.3))):
+        subspace = Nystroem.fit(kernel, domain.draw(1000, rng))
+        compare(f"subspace of 1,000 points, {label}", domain.draw(10_000, rng), subspace)
+    for n_coordinates in (10**4, 10**5):
+        noise(GaussianNoise(1.0, 1e-6), n_coordinates, 2.0**31)
+        noise(LaplaceNoise(1.0, 0), n_coordinates, 2.0**31 * n_coordinates**0.5 // 1)
+
+
+if __name__ == "__main__":
+    main()
