@@ -155,7 +155,7 @@ def largest_epsilon_left(
 
 
 def _last_where(still_fits: Callable[[float], bool]) -> float:
-    """The largest ε where it holds, to a relative precision of 1e-9; 0 if there is none.
+    """The largest ε where it holds, to a relative precision of 1e-7; 0 if there is none.
 
     The search comes from above: the smallest ε may be ones for which no noise is known.
     """
@@ -163,8 +163,8 @@ def _last_where(still_fits: Callable[[float], bool]) -> float:
     while not still_fits(high):
         if high == _SMALLEST_EPSILON:
             return 0.0
-        high = max(high / 2, _SMALLEST_EPSILON)
-    return _bisected(still_fits, high, 2 * high, precision=1e-9)
+        high = max(high / 10, _SMALLEST_EPSILON)
+    return _bisected(still_fits, high, 10 * high, precision=1e-7)
 
 
 def one_more(epsilon: float, delta: float, mechanism: str) -> Spend:

@@ -12,6 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -142,12 +143,14 @@ class GaussianNoise(Noise):
         return rng.standard_normal(size)
 
 
+@cache
 def _analytic_multiplier(epsilon: float, delta: float) -> float:
     from dp_accounting.gaussian_mechanism import get_sigma_gaussian
 
     return float(get_sigma_gaussian(epsilon, delta))
 
 
+@cache
 def _zcdp_multiplier(epsilon: float, delta: float) -> float:
     """1/√(2ρ), ρ the largest from which (ε, δ) follows."""
 

@@ -121,6 +121,9 @@ def test_two_releases_that_together_are_the_budget_fit_and_a_hair_more_does_not(
     assert effective_multiplier(halves) == pytest.approx(GaussianNoise(1.0, 1e-6).multiplier(), rel=1e-15)
     assert fits(halves, 1.0, 1e-6)
     assert not fits([halves[0], gaussian_of(multiplier * (1 - 2e-9))], 1.0, 1e-6)
+    # half of the factor that each multiplier carries for its discrete law stays in the total
+    assert fits([gaussian_of(multiplier * (1 - 0.4e-9))] * 2, 1.0, 1e-6)
+    assert not fits([gaussian_of(multiplier * (1 - 0.6e-9))] * 2, 1.0, 1e-6)
     # a numerical accountant alone would have refused the two
     assert numerical_epsilon(halves, 1e-6) > 1.0
 
@@ -169,8 +172,9 @@ def test_the_grid_counts_no_release_too_low_and_hardly_too_high(epsilons, delta)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(composition, "_MOST_OUTCOMES", 0)
         on_grid = total_epsilon(releases, delta)
+        assert max(pure_losses(epsilons)[0]) <= math.fsum(epsilons)  # nothing is refused that adding up allows
     cells = 2 * len(epsilons) * sum(epsilons) / composition._CELLS  # a cell is at most twice the least one
-    assert exact * (1 - 1e-12) <= on_grid <= min(exact + cells, sum(epsilons) * (1 + 1e-12))
+    assert exact * (1 - 1e-12) <= on_grid <= exact + cells
 
 
 @pytest.mark.parametrize("count", [3, 9])

@@ -1,0 +1,50 @@
+"""Files of format 1, written on 2026-11-21, read for ever. See golden/make_v1.py."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kmeanalyst.releases.file import FileRefused, read_release, validate_release
+from kmeanalyst.releases.measurement import feature_mean
+
+FOLDER = Path(__file__).parent / "golden" / "v1"
+EXPECTED: dict[str, dict[str, Any]] = json.loads((FOLDER / "expected.json").read_text(encoding="utf-8"))
+
+
+def test_no_file_is_lost():
+    assert len(EXPECTED) >= 9
+    assert {path.stem for path in FOLDER.glob("*.kme")} == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_file_of_format_1_reads_as_on_the_day_it_was_written(name: str):
+    path, expected = FOLDER / f"{name}.kme", EXPECTED[name]
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == expected["sha256"], "a golden file was changed"
+    assert validate_release(path, allow_rehearsal=True) == []
+    release = read_release(path, allow_rehearsal=True)
+    points = release.encoded_points
+    np.testing.assert_array_equal(points, np.array(expected["encoded_points"], dtype=float))
+    np.testing.assert_array_equal(release.weights, expected["weights"])
+    assert release.domain.to_dict() == expected["columns"]
+    np.testing.assert_allclose(
+        release.kernel.gram(points[:3], points[:3]), expected["gram_of_first_points"], atol=1e-12
+    )
+    if "statement" not in expected:
+        assert release.statement is None and release.measurement is None
+        return
+    assert release.statement is not None and release.statement.to_dict() == expected["statement"]
+    assert release.measurement is not None
+    np.testing.assert_allclose(release.measurement.vector, expected["vector"], rtol=1e-15)
+    mean = feature_mean(release.measurement.feature_map, points, release.weights)
+    np.testing.assert_allclose(mean, expected["feature_mean"], atol=1e-9)
+
+
+def test_the_rehearsal_among_them_is_refused_unless_asked_for():
+    with pytest.raises(FileRefused, match="stamped NOT PRIVATE"):
+        read_release(FOLDER / "rehearsal.kme")
