@@ -62,7 +62,10 @@ def _walk(stage: _Stage) -> list[dict[str, Any]]:
         "   The noise is drawn afresh every time, so your numbers below will differ a little from anyone else's.",
     )
     choices = ("--domain", "domain.toml", "--epsilon", "1", "--delta", "1e-6", "--output", "census.kme")
-    _run(stage, "release_side", "publish", "demo_private.csv.gz", *choices)
+    counted = ("--ledger", "census.ledger", "--table", "census")
+    _run(stage, "release_side", "publish", "demo_private.csv.gz", *choices, *counted)
+    _say(stage, "   Releases of one table add up. The ledger counts them; `ledger init` would set a budget to keep.")
+    _run(stage, "release_side", "ledger", "show", "census.ledger")
 
     _say(stage, "3. From here on an analyst has census.kme alone. Does every claim in the file hold?")
     _run(stage, "kmeanalyst", "validate", "census.kme")

@@ -153,8 +153,24 @@ def publish(private: str, domain_path: str, as_json: bool, **choices: Any) -> No
         })  # fmt: skip
         return
     click.echo(f"wrote {choices['output']}", err=True)
+    if choices["ledger"]:
+        click.echo(_counted(choices["ledger"], choices["table"]), err=True)
     for label, text in release.summary().items():
         click.echo(f"{label:<11} {text}")
+
+
+def _counted(ledger_path: str, table: str) -> str:
+    """What the table has spent, now that the release is counted; a name without a budget may be a slip of the pen."""
+    from release_side.composition import rounded
+    from release_side.ledger import Ledger
+
+    account = Ledger(ledger_path).account(table)
+    spent = (
+        f"has spent epsilon {rounded(account.total_epsilon, up=True)} of {account.epsilon:g}"
+        if account.epsilon
+        else "has no budget"
+    )
+    return f"counted in {ledger_path} as a release of table {account.name}, which {spent}"
 
 
 @main.group()

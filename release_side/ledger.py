@@ -169,11 +169,11 @@ class Ledger:
         """PublishError if the release would not fit or could not be recorded. Writes and creates nothing."""
         name = _table_name(table)
         self._check_place(writing=True)
-        if self._is_new():
+        if not self.path.exists():
             return
         with self._reading() as connection:
-            account = _account(connection, name)
-        if not account.admits(spend):
+            account = _account(connection, name) if connection else None
+        if account and not account.admits(spend):
             raise account.refusal(spend)
 
     def record(self, table: str, spend: Spend) -> int:
@@ -210,9 +210,16 @@ class Ledger:
                     "recording gave."
                 )
 
+    def account(self, table: str) -> TableAccount:
+        """One table with its budget and releases; empty if the ledger does not know it."""
+        with self._reading() as connection:
+            return _account(connection, _table_name(table))
+
     def accounts(self) -> list[TableAccount]:
         """Every table with its budget and releases, by name."""
         with self._reading() as connection:
+            if connection is None:
+                raise PublishError(f"{self.path} is empty: no ledger yet. Make one: release-side ledger init.")
             names = connection.execute("SELECT name FROM budget UNION SELECT name FROM release ORDER BY name")
             return [_account(connection, name) for (name,) in names.fetchall()]
 
@@ -231,15 +238,13 @@ class Ledger:
             connection.execute("COMMIT")  # closing without it undoes everything
 
     @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection that sees one state of the ledger."""
+    def _reading(self) -> Iterator[sqlite3.Connection | None]:
+        """A connection that sees one state of the ledger; None if the file is empty."""
         self._check_place(writing=False)
         self._check_is_there()
         with self._connected("rw") as connection:  # not "ro": what a killed process left half written must be undone
             connection.execute("BEGIN")
-            if not self._is_laid_out(connection):
-                raise PublishError(f"{self.path} is empty: no ledger yet. Make one: release-side ledger init.")
-            yield connection
+            yield connection if self._is_laid_out(connection) else None
 
     @contextmanager
     def _connected(self, mode: str) -> Iterator[sqlite3.Connection]:
@@ -249,10 +254,6 @@ class Ledger:
                 yield connection
         except sqlite3.Error as error:
             raise PublishError(_said(self.path, error)) from None
-
-    def _is_new(self) -> bool:
-        """Whether the file is yet to be made, or to be laid out."""
-        return not self.path.exists() or self.path.stat().st_size == 0
 
     def _check_is_there(self) -> None:
         if not self.path.exists():
@@ -314,8 +315,9 @@ def _said(path: Path, error: sqlite3.Error) -> str:
 
 def _table_name(name: object) -> str:
     """A checked name, in the one Unicode spelling under which it is looked up."""
-    check_text("the name of a table", name)
-    return unicodedata.normalize("NFC", str(name))
+    spelled = unicodedata.normalize("NFC", name) if isinstance(name, str) else name
+    check_text("the name of a table", spelled)
+    return str(spelled)
 
 
 def _account(connection: sqlite3.Connection, name: str) -> TableAccount:

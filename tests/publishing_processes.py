@@ -3,9 +3,9 @@
     python publishing_processes.py FOLDER LINES TIMES
 
 One process has everything imported and forks a child for each kill. A child publishes a small table with a ledger
-over an older file, and kills itself (SIGKILL) at a line of the code that publishes, records or writes, LINES of them
-spread over all there are (0: every one); or its parent kills it after a random time, TIMES times. Just before noise
-is drawn a child leaves a mark. After each kill the parent checks:
+over an older file, and kills itself (SIGKILL) at a line of the code that publishes, records or writes: LINES of them
+spread over all there are (0: every one), and each that puts the file in its place. Or its parent kills it after a
+random time, TIMES times. Just before noise is drawn a child leaves a mark. After each kill the parent checks:
 
 - the file is the older one or a new one, whole and valid; a new one's spend is in the ledger;
 - where the mark is, the spend is in the ledger: no noise was drawn that nobody counts;
@@ -58,20 +58,20 @@ def publish_here(folder: Path) -> None:
     )  # fmt: skip
 
 
-def counting(stop: int | None) -> tuple[Callable[..., Any], list[int]]:
-    """A tracer that counts the lines of the traced modules, and kills this process at line `stop`."""
-    count = [0]
+def counting(stop: int | None) -> tuple[Callable[..., Any], list[str]]:
+    """A tracer that lists the files of the lines of the traced modules, and kills this process at line `stop`."""
+    lines: list[str] = []
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
         if frame.f_code.co_filename not in TRACED:
             return None
         if event == "line":
-            count[0] += 1
-            if count[0] == stop:
+            lines.append(frame.f_code.co_filename)
+            if len(lines) == stop:
                 os.kill(os.getpid(), signal.SIGKILL)
         return trace
 
-    return trace, count
+    return trace, lines
 
 
 def new_folder(root: Path, older: bytes) -> Path:
@@ -124,7 +124,7 @@ def main(root: Path, n_lines: int, n_times: int) -> dict[str, Any]:
     older_bytes = older.read_bytes()
     read_release(older, allow_rehearsal=True)
     folder = new_folder(root, older_bytes)
-    trace, count = counting(None)
+    trace, lines = counting(None)
     sys.settrace(trace)
     publish_here(folder)
     sys.settrace(None)
@@ -133,12 +133,13 @@ def main(root: Path, n_lines: int, n_times: int) -> dict[str, Any]:
     assert os.waitpid(in_child(lambda: publish_here(new_folder(root, older_bytes))), 0)[1] == 0
     whole = time.perf_counter() - start
     left: dict[str, int] = {}
-    stops = range(1, count[0] + 1) if n_lines == 0 else np.linspace(1, count[0], n_lines).astype(int).tolist()
+    spread = range(1, len(lines) + 1) if n_lines == 0 else np.linspace(1, len(lines), n_lines).astype(int).tolist()
+    stops = sorted({*spread, *(i for i, file in enumerate(lines, 1) if file == atomic.__file__)})  # the file's own: all
     for stop in stops:
         folder = new_folder(root, older_bytes)
         status = os.waitpid(in_child(lambda folder=folder, stop=stop: traced(folder, stop)), 0)[1]
         # a child may run a few lines less than the parent did: what is imported or worked out once
-        assert os.WIFSIGNALED(status) or (os.WEXITSTATUS(status) == 0 and stop > 0.9 * count[0]), status
+        assert os.WIFSIGNALED(status) or (os.WEXITSTATUS(status) == 0 and stop > 0.9 * len(lines)), status
         word = check(folder, older_bytes)
         left[word] = left.get(word, 0) + 1
     clock = random.Random(1)
@@ -150,7 +151,7 @@ def main(root: Path, n_lines: int, n_times: int) -> dict[str, Any]:
         os.waitpid(child, 0)
         word = check(folder, older_bytes)
         left[word] = left.get(word, 0) + 1
-    return {"lines": count[0], "killed_at_lines": len(stops), "killed_at_times": n_times, "left": left}
+    return {"lines": len(lines), "killed_at_lines": len(stops), "killed_at_times": n_times, "left": left}
 
 
 if __name__ == "__main__":

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import os
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -148,3 +152,22 @@ def test_row_features_do_not_depend_on_the_rows_beside_them():
     together = integer_features(rows, features)
     for i in range(len(rows)):
         np.testing.assert_array_equal(integer_features(rows[i : i + 1], features)[0], together[i])
+
+
+def test_row_features_do_not_depend_on_their_batch_without_vector_units_either():
+    """The machine's own vector unit is tested everywhere; here numpy is told to do without it, as on older ones."""
+    program = """
+import numpy as np
+from contracts import FEATURE_MAPS
+from release_side.private_mean import integer_features
+for case in FEATURE_MAPS:
+    feature_map, rows = case.build(64), case.case.rows(np.random.default_rng(1), 103)
+    whole = integer_features(rows, feature_map)
+    for size in (1, 2, 7, 16, 33):
+        parts = [integer_features(rows[i : i + size], feature_map) for i in range(0, 103, size)]
+        np.testing.assert_array_equal(np.concatenate(parts), whole)
+"""
+    plain = {"NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX2 FMA3 AVX512F", "PYTHONPATH": str(Path(__file__).parent)}
+    command = [sys.executable, "-W", "ignore", "-c", program]  # numpy warns of names that this build does not know
+    result = subprocess.run(command, env=os.environ | plain, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr

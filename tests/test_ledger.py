@@ -212,8 +212,14 @@ def test_a_kill_at_any_line_leaves_a_sound_ledger_with_all_of_a_spend_or_nothing
 
 
 @needs_fork
-def test_a_transaction_that_was_half_written_when_its_process_died_is_undone(tmp_path):
-    assert processes("half_written", tmp_path) == {"hot": True, "as_before": True, "whole": True, "journal": False}
+@pytest.mark.parametrize("begun", [1, 0], ids=["a ledger in use", "a new ledger"])
+def test_a_transaction_that_was_half_written_when_its_process_died_is_undone(tmp_path, begun):
+    assert processes("half_written", tmp_path, begun) == {
+        "hot": True,
+        "as_before": True,
+        "whole": True,
+        "journal": False,
+    }
 
 
 def test_a_spend_is_on_the_disk_when_record_returns(ledger):

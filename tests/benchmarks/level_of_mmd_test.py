@@ -1,6 +1,6 @@
 """Level of the noise-aware two-sample test: how often a true hypothesis is rejected, small releases.
 
-    python tests/benchmarks/level_of_mmd_test.py [--repetitions 500]
+    python tests/benchmarks/level_of_mmd_test.py [--repetitions 500] [--noise gaussian | laplace]
 
 Numbers (a mixture in five dimensions) and a mixed table (numbers, levels, missing cells), both methods,
 ε = 1 and 0.1; N = 1000 private rows, L = 200 sample rows, 250 feature pairs or 100 points. A test that
@@ -10,6 +10,7 @@ leaves the privacy noise out is shown beside it.
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -23,7 +24,7 @@ from kmeanalyst.inference import two_sample
 N, L = 1000, 200
 
 
-def pvalues(table: str, method: str, epsilon: float, repetitions: int) -> tuple[np.ndarray, np.ndarray]:
+def pvalues(table: str, method: str, epsilon: float, noise: str, repetitions: int) -> tuple[np.ndarray, np.ndarray]:
     """p-values of the noise-aware test, and of the same test told that there is no noise."""
     domain, draw, kernel = POPULATIONS[table]
     sizes = {"features": 500} if method == "random-features" else {}
@@ -31,8 +32,8 @@ def pvalues(table: str, method: str, epsilon: float, repetitions: int) -> tuple[
     for i in range(repetitions):  # a fresh table, release and sample each time: independent repetitions
         rng = np.random.default_rng([i, int(epsilon * 10)])
         release = release_side.publish(
-            draw(N, rng), domain, epsilon=epsilon, delta=1e-6, method=method, points=100,
-            kernel=kernel, **sizes,
+            draw(N, rng), domain, epsilon=epsilon, delta=1e-6 if noise == "gaussian" else 0, noise=noise, method=method,
+            points=100, kernel=kernel, **sizes,
         )  # fmt: skip
         sample = draw(L, rng)
         aware.append(ka.mmd_test(release, sample).pvalue)
@@ -47,20 +48,24 @@ def _told_no_noise(release: ka.Release, sample: pd.DataFrame) -> float:
     rows = release.domain.encode(sample)
     moments = two_sample._moments(measurement, directions, rows)
     shrink = 1 / measurement.n_rows + 1 / len(rows)
-    return two_sample._noise_aware_law(measurement.vector - moments.mean, directions, moments.covariance, shrink, 0.0)[
-        1
-    ]
+    no_noise = replace(measurement, noise_scale=1e-300, noise_law="discrete gaussian")
+    difference = measurement.vector - moments.mean
+    return two_sample._noise_aware_law(difference, directions, moments.covariance, shrink, [no_noise])[1]
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repetitions", type=int, default=500)
-    repetitions = parser.parse_args().repetitions
-    print(f"N = {N}, L = {L}, {repetitions} repetitions; rejections of a true hypothesis at 5 % and 1 %")
+    parser.add_argument("--noise", default="gaussian", choices=["gaussian", "laplace"])
+    choice = parser.parse_args()
+    repetitions = choice.repetitions
+    print(
+        f"N = {N}, L = {L}, {choice.noise} noise, {repetitions} repetitions; rejections of a true hypothesis at 5 % and 1 %"
+    )
     print(f"{'table':8} {'method':16} {'ε':>4}  {'aware 5 %':>9} {'1 %':>6}  {'noise ignored 5 %':>17}")
     for table, method, epsilon in product(POPULATIONS, ("random-features", "subspace"), (1.0, 0.1)):
-        aware, naive = pvalues(table, method, epsilon, repetitions)
+        aware, naive = pvalues(table, method, epsilon, choice.noise, repetitions)
         rates = (aware <= 0.05).mean(), (aware <= 0.01).mean(), (naive <= 0.05).mean()
         print(f"{table:8} {method:16} {epsilon:4g}  {rates[0]:9.3f} {rates[1]:6.3f}  {rates[2]:17.3f}", flush=True)
 

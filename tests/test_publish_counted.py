@@ -1,0 +1,188 @@
+"""Publishing with a ledger: what is recorded, what is refused, and when."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from kmeanalyst.releases.columns import Categorical, Integer
+from kmeanalyst.releases.domain import Domain, domain_toml
+from kmeanalyst.releases.file import read_release
+from release_side import publishing
+from release_side.cli import main
+from release_side.ledger import Ledger, RecordedRelease
+from release_side.mechanism import GaussianNoise, PublishError
+from release_side.publishing import publish
+
+DOMAIN = Domain((Integer(name="age", lower=17, upper=90), Categorical(name="city", levels=("A", "B", "C"))))
+FRAME = DOMAIN.decode(DOMAIN.draw(80, 1))
+SMALL: dict[str, Any] = {"points": 10, "features": 40}
+ONE: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, **SMALL}
+
+
+@pytest.fixture
+def counted(tmp_path: Path) -> dict[str, Any]:
+    """The choices that count a release of the table "people" in a ledger."""
+    return {"ledger": tmp_path / "ledger", "table": "people"}
+
+
+def recorded(counted: dict[str, Any]) -> tuple[RecordedRelease, ...]:
+    accounts = {account.name: account for account in Ledger(counted["ledger"]).accounts()}
+    return accounts[counted["table"]].releases
+
+
+class _Unread(pd.DataFrame):
+    """A table whose rows may not be read."""
+
+    @property
+    def iloc(self) -> Any:
+        raise AssertionError("a row was read")
+
+
+def test_the_ledger_has_what_the_statement_has(counted, tmp_path):
+    output = tmp_path / "r.kme"
+    for choice in ({}, {"noise": "laplace", "delta": 0}, {"calibration": "zcdp"}):
+        release = publish(FRAME, DOMAIN, **(ONE | choice), **counted, output=output)
+        promise, found = release.statement, recorded(counted)[-1]
+        assert promise is not None and found.output == str(output)
+        for name in ("epsilon", "delta", "mechanism", "calibration", "n_rows"):
+            assert getattr(found.spend, name) == getattr(promise, name)
+        assert found.spend.noise_multiplier == pytest.approx(promise.noise_multiplier, rel=1e-12)
+        assert found.spend.method == release.method
+    assert len(recorded(counted)) == 3
+    np.testing.assert_array_equal(read_release(output).weights, release.weights)
+
+
+def test_a_release_that_was_not_written_counts_and_is_told_apart(counted):
+    publish(FRAME, DOMAIN, **ONE, **counted)
+    assert [release.output for release in recorded(counted)] == [None]
+
+
+def test_what_goes_over_the_budget_is_refused_before_a_row_is_read_with_what_is_left(counted, tmp_path):
+    Ledger(counted["ledger"]).init("people", 1.5, 1e-6)
+    publish(FRAME, DOMAIN, **ONE, **counted)
+    with pytest.raises(
+        PublishError, match=r"budget of epsilon 1\.5, .*spent epsilon 1.*of epsilon up to (1\.0\d+|0\.\d+)"
+    ):
+        publish(_Unread(FRAME), DOMAIN, **(ONE | {"epsilon": 1.3}), **counted, output=tmp_path / "r.kme")
+    assert len(recorded(counted)) == 1 and not (tmp_path / "r.kme").exists()
+    publish(FRAME, DOMAIN, **(ONE | {"epsilon": 0.9}), **counted)  # Gaussians add up by their squares
+    assert len(recorded(counted)) == 2
+
+
+def test_a_budget_that_another_process_spends_meanwhile_is_not_overspent(counted, monkeypatch):
+    """Both pass the early check; the one that comes second to the noise draws none."""
+    book = Ledger(counted["ledger"])
+    book.init("people", 1.0, 1e-6)
+    honest, drawn = publishing.private_mean, []
+
+    def late(*facts: Any, **options: Any) -> Any:
+        if not drawn:
+            drawn.append("first")
+            publish(FRAME, DOMAIN, **ONE, **counted)
+        return honest(*facts, **options)
+
+    monkeypatch.setattr(publishing, "private_mean", late)
+    noise = GaussianNoise.add_to
+    monkeypatch.setattr(GaussianNoise, "add_to", lambda *a, **k: (drawn.append("noise"), noise(*a, **k))[1])
+    with pytest.raises(PublishError, match="does not fit"):
+        publish(FRAME, DOMAIN, **ONE, **counted)
+    assert drawn == ["first", "noise"] and len(recorded(counted)) == 1
+
+
+def test_noise_that_is_refused_spends_nothing(counted):
+    with pytest.raises(PublishError, match="noise too large"):
+        publish(FRAME, DOMAIN, epsilon=1e-5, delta=0, noise="laplace", points=10, features=800_000, **counted)
+    assert not counted["ledger"].exists()
+
+
+@pytest.mark.parametrize("given", ["ledger", "table"])
+def test_a_ledger_and_a_table_go_together(given, counted):
+    with pytest.raises(PublishError, match=r"ledger and table go together.*names of tables\. Pass both, or neither"):
+        publish(FRAME, DOMAIN, **ONE, **{given: counted[given]})
+
+
+def test_a_rehearsal_is_not_counted(counted):
+    with pytest.raises(
+        PublishError, match=r"a rehearsal protects nobody, so a ledger has nothing to count\. Leave out"
+    ):
+        publish(FRAME, DOMAIN, **ONE, **counted, rehearsal=1)
+    assert not counted["ledger"].exists()
+
+
+def test_a_file_that_cannot_appear_is_refused_before_anything_is_spent(counted, tmp_path):
+    with pytest.raises(PublishError, match=r"the folder .* is not there or not writable.*Make it first"):
+        publish(_Unread(FRAME), DOMAIN, **ONE, **counted, output=tmp_path / "nowhere" / "r.kme")
+    assert not counted["ledger"].exists()
+
+
+def test_a_file_that_does_not_appear_after_the_draw_is_told_and_counts(counted, tmp_path):
+    (tmp_path / "folder.kme").mkdir()
+    with pytest.raises(PublishError, match=r"was not written: .*is a folder.*had been drawn: count this as spent"):
+        publish(FRAME, DOMAIN, **ONE, **counted, output=tmp_path / "folder.kme")
+    assert [release.output for release in recorded(counted)] == [None]
+
+
+def test_without_a_ledger_it_is_said_once(caplog):
+    publishing._say_once_that_nothing_counts.cache_clear()
+    for _ in range(2):
+        publish(FRAME, DOMAIN, **ONE)
+    assert [record.name for record in caplog.records] == ["release_side"]
+    assert "nothing counts them. Name a ledger and the table" in caplog.text
+
+
+def test_with_a_ledger_or_for_a_rehearsal_it_is_not_said(counted, caplog):
+    publishing._say_once_that_nothing_counts.cache_clear()
+    publish(FRAME, DOMAIN, **ONE, **counted)
+    publish(FRAME, DOMAIN, **ONE, rehearsal=1)
+    assert caplog.records == []
+
+
+# ---------------------------------------------------------------- the command line
+
+
+def call(*words: object) -> Any:
+    result = CliRunner().invoke(main, [str(word) for word in words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def test_the_command_line_keeps_the_budget(tmp_path):
+    private, toml, book, output = (tmp_path / name for name in ("p.csv", "d.toml", "b.ledger", "o.kme"))
+    FRAME.to_csv(private, index=False)
+    toml.write_text(domain_toml(DOMAIN), encoding="utf-8")
+    assert call("ledger", "init", book, "--table", "people", "--epsilon", 1, "--delta", 1e-6).exit_code == 0
+    words = ("publish", private, "--domain", toml, "--epsilon", 1, "--delta", 1e-6, "--points", 10, "--features", 40)
+    counted = ("--ledger", book, "--table", "people", "--output", output)
+    first = call(*words, *counted)
+    assert first.exit_code == 0
+    assert f"counted in {book} as a release of table people, which has spent epsilon 1 of 1" in first.stderr
+    output.unlink()
+    second = call(*words, *counted)
+    assert second.exit_code == 1 and not output.exists()
+    assert (
+        "has a budget of epsilon 1" in second.stderr
+        and "no Gaussian release fits: use what is published" in second.stderr
+    )
+    other = call(*words, "--ledger", book, "--table", "poeple", "--output", output)  # a slip of the pen
+    assert "as a release of table poeple, which has no budget" in other.stderr
+    shown = call("ledger", "show", book)
+    assert str(output) in shown.stdout and "people" in shown.stdout
+
+
+def test_a_rehearsal_on_the_command_line_is_stamped(tmp_path):
+    private, toml, output = (tmp_path / name for name in ("p.csv", "d.toml", "o.kme"))
+    FRAME.to_csv(private, index=False)
+    toml.write_text(domain_toml(DOMAIN), encoding="utf-8")
+    words = ("publish", private, "--domain", toml, "--epsilon", 1, "--delta", 1e-6, "--points", 10, "--features", 40)
+    result = call(*words, "--rehearsal", 3, "--output", output)
+    assert result.exit_code == 0 and "NOT PRIVATE" in result.stdout
+    first = output.read_bytes()
+    call(*words, "--rehearsal", 3, "--output", output, "--workers", 1)
+    assert output.read_bytes() == first
