@@ -39,9 +39,13 @@ def recorded(counted: dict[str, Any]) -> tuple[RecordedRelease, ...]:
 class _Unread(pd.DataFrame):
     """A table whose rows may not be read."""
 
-    @property
-    def iloc(self) -> Any:
+    def set_axis(self, *facts: Any, **options: Any) -> Any:
         raise AssertionError("a row was read")
+
+
+def test_the_table_that_may_not_be_read_tells_when_it_is():
+    with pytest.raises(AssertionError, match="a row was read"):
+        publish(_Unread(FRAME), DOMAIN, **ONE)
 
 
 def test_the_ledger_has_what_the_statement_has(counted, tmp_path):
