@@ -37,7 +37,7 @@ def _read(path: str, allow_rehearsal: bool) -> Release:
     from kmeanalyst.releases.file import read_release
 
     release = read_release(path, allow_rehearsal=allow_rehearsal)
-    if release.statement is not None and release.statement.is_rehearsal:
+    if release.is_rehearsal:
         click.echo(
             f"note: {path} is a rehearsal and NOT PRIVATE; show it to nobody who may not see the table", err=True
         )
@@ -63,7 +63,7 @@ def info(release_path: str, allow_rehearsal: bool, as_json: bool) -> None:
         "weight_view": release.weight_view,
         "n_points": len(release),
         "n_rows": statement.n_rows if statement else None,
-        "rehearsal": statement.is_rehearsal if statement else False,
+        "rehearsal": release.is_rehearsal,
         "n_features": release.measurement.feature_map.dimension if release.measurement else None,
         "sum_weights": float(release.weights.sum()),
         "sum_absolute_weights": float(abs(release.weights).sum()),
@@ -133,7 +133,7 @@ def expect(
     conditions = [where] if by is None else conditions_by(release, by, where)
     estimates = [answer for text in expressions for answer in _answers(release, text, conditions, view)]
     if as_json:
-        print_json({"estimates": [estimate.to_dict(level) for estimate in estimates]})
+        print_json({"rehearsal": release.is_rehearsal, "estimates": [e.to_dict(level) for e in estimates]})
         return
     click.echo(_estimate_table(estimates, level))
 
@@ -185,6 +185,7 @@ def mmd_test_command(release_path: str, sample_path: str, level: float, allow_re
     Example: kmeanalyst mmd-test adult.kme my_sample.csv --level 0.01
     """
     from kmeanalyst.inference.two_sample import mmd_test
+    from kmeanalyst.releases.release import Release
     from kmeanalyst.releases.tables import read_table
 
     release = _read(release_path, allow_rehearsal)
@@ -192,7 +193,8 @@ def mmd_test_command(release_path: str, sample_path: str, level: float, allow_re
     result = mmd_test(release, sample)
     reject = result.pvalue < level
     if as_json:
-        print_json(result.to_dict() | {"level": level, "reject": bool(reject)})
+        rehearsal = release.is_rehearsal or (isinstance(sample, Release) and sample.is_rehearsal)
+        print_json(result.to_dict() | {"level": level, "reject": bool(reject), "rehearsal": rehearsal})
         return
     verdict = "differ" if reject else "no difference that this release can show"
     click.echo(f"p-value      {result.pvalue:.4g}   at level {level:g}: {verdict}")

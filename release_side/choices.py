@@ -29,6 +29,14 @@ _MOST_PUBLIC_POINTS = 3000
 _PAPER_TOLERANCE = 1e-5  # on the squared distance to the span, as in the code of Balog et al.
 
 
+def check_ledger(ledger: object, table: object, rehearsal: object) -> None:
+    """PublishError unless ledger and table are named together, and not for a rehearsal."""
+    if (ledger is None) != (table is None):
+        raise PublishError("ledger and table go together: a ledger counts by names of tables. Pass both, or neither.")
+    if ledger is not None and rehearsal is not None:
+        raise PublishError("a rehearsal protects nobody, so a ledger has nothing to count. Leave out one of the two.")
+
+
 def check_choices(
     method: str, weights: str, points: int | None, features: int | None, bound: float | None, workers: int | None
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,19 @@ class PublicErrors(click.Group):
         except (click.exceptions.Exit, click.Abort, click.ClickException, BrokenPipeError):
             raise
         except Exception as error:
-            raise click.ClickException(str(error) if isinstance(error, _public_errors()) else _WITHHELD) from None
+            text = str(error) if isinstance(error, _public_errors()) else _WITHHELD
+            raise click.ClickException(" ".join([text, *_spent_note(error)])) from None
+        except KeyboardInterrupt as interrupt:
+            for note in _spent_note(interrupt):
+                click.echo(note, err=True)
+            raise
+
+
+def _spent_note(error: BaseException) -> list[str]:
+    """The one note that may be shown: that the noise had been drawn."""
+    from release_side.mechanism import SPENT
+
+    return [note for note in getattr(error, "__notes__", []) if note == SPENT]
 
 
 _WITHHELD = (
@@ -137,6 +150,7 @@ def publish(private: str, domain_path: str, as_json: bool, **choices: Any) -> No
       release-side publish private.csv --domain domain.toml --epsilon 1 --delta 1e-6 --output table.kme
     """
     from kmeanalyst.releases.domain import read_domain
+    from release_side.mechanism import PublishError
     from release_side.publishing import publish as publish_table
     from release_side.rows import open_private
 
@@ -154,7 +168,8 @@ def publish(private: str, domain_path: str, as_json: bool, **choices: Any) -> No
         return
     click.echo(f"wrote {choices['output']}", err=True)
     if choices["ledger"]:
-        click.echo(_counted(choices["ledger"], choices["table"]), err=True)
+        with suppress(PublishError):  # written and counted all the same
+            click.echo(_counted(choices["ledger"], choices["table"]), err=True)
     for label, text in release.summary().items():
         click.echo(f"{label:<11} {text}")
 

@@ -8,8 +8,9 @@ mixture needs no grid: δ(ε) = E[δ_m(ε − L)], L the sum of the ±ε (Zhu, D
 The neighbours replace one row, and sensitivities are those of a replacement: a multiplier goes into the
 formula as it is. Accounting that starts from "add or remove" sensitivities and doubles them would count twice.
 
-The totals hold for budgets that were chosen without looking at earlier releases. Sums of ε (Rogers, Roth,
-Ullman & Vadhan 2016) and Gaussian releases alone (Smith & Thakurta 2022) may be chosen after looking as well.
+The totals hold for releases whose ε was chosen without looking at earlier ones. Where the budget's δ is 0, so that ε
+are added (Rogers, Roth, Ullman & Vadhan 2016), and for Gaussian releases alone (Smith & Thakurta 2022), it may be
+chosen after looking as well; with Laplace noise under a budget with δ > 0 it may not.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from release_side.mechanism import GaussianNoise, LaplaceNoise, PublishError, ch
 
 _SLACK = 1e-6  # relative room for rounding when a claim is recomputed, as in a release's statement
 _CONTINUOUS = 1 + 5e-10  # half of the factor that each multiplier carries for its discrete law pays for it in a total
+_ROUNDING = 1e-12  # of sums of privacy losses, relative to ε
 _MOST_OUTCOMES = 2**10  # of randomised responses that are listed one by one; more go onto a grid
 _CELLS = 2**17  # of that grid: k releases are counted at most k/2^17 of Σε too high
 _SMALLEST_EPSILON, _LARGEST_EPSILON = 1e-5, 1e5  # that noise can be calibrated for
@@ -116,7 +118,7 @@ def fits(spends: Sequence[Spend], epsilon: float, delta: float) -> bool:
     added_epsilon, added_delta = _added(spends)
     if added_epsilon <= _typed(epsilon) and added_delta <= _typed(delta):
         return True
-    return delta > 0 and delta_curve(spends)(epsilon) <= delta
+    return delta > 0 and delta_curve(spends)(epsilon * (1 - _ROUNDING)) <= delta
 
 
 def total_epsilon(spends: Sequence[Spend], delta: float) -> float:

@@ -4,7 +4,7 @@ One file, safe under several processes on one machine and under crashes: a spend
 one transaction that is on the disk before `record` returns, and noise is drawn after that. A draw that never
 became a file still counts. A table is what the curator calls it; nothing looks at its rows. Names that were
 never given a budget are recorded and not limited. Keep the file on a local disk: locks of network disks are
-not reliable.
+not reliable. LEDGER and LEDGER-journal belong together, and a copy of both is a second budget.
 """
 
 from __future__ import annotations
@@ -165,16 +165,20 @@ class Ledger:
             connection.execute("INSERT INTO budget VALUES (?, ?, ?)", (name, float(epsilon), float(delta)))
             return _account(connection, name)
 
-    def check(self, table: str, spend: Spend) -> None:
-        """PublishError if the release would not fit or could not be recorded. Writes and creates nothing."""
+    def check(self, table: str, spend: Spend) -> bool:
+        """Whether the table has a budget; PublishError if the release would not fit or could not be recorded.
+
+        Writes and creates nothing.
+        """
         name = _table_name(table)
         self._check_place(writing=True)
         if not self.path.exists():
-            return
+            return False
         with self._reading() as connection:
             account = _account(connection, name) if connection else None
         if account and not account.admits(spend):
             raise account.refusal(spend)
+        return account is not None and account.epsilon is not None
 
     def record(self, table: str, spend: Spend) -> int:
         """Check a release and write it down, before its noise is drawn; the number it has in the ledger.
@@ -212,8 +216,9 @@ class Ledger:
 
     def account(self, table: str) -> TableAccount:
         """One table with its budget and releases; empty if the ledger does not know it."""
+        name = _table_name(table)
         with self._reading() as connection:
-            return _account(connection, _table_name(table))
+            return _account(connection, name) if connection else TableAccount(name, None, None, ())
 
     def accounts(self) -> list[TableAccount]:
         """Every table with its budget and releases, by name."""
@@ -267,6 +272,11 @@ class Ledger:
             raise PublishError(f"there is no folder {folder} for the ledger. Nothing was recorded. Make it first.")
         if exists and not self.path.is_file():
             raise PublishError(f"the ledger {self.path} is not a plain file. Nothing was recorded. Name one.")
+        if exists and self.path.stat().st_nlink > 1:  # each name would have a journal of its own, to undo the other's
+            raise PublishError(
+                f"the ledger {self.path} has a second name (a hard link), under which it could be written as if this "
+                "one were not there. Nothing was recorded. Remove the other name, or link it symbolically."
+            )
         if writing and not all(os.access(place, os.W_OK) for place in [folder, *([self.path] if exists else [])]):
             raise PublishError(
                 f"the ledger {self.path} cannot be written. Nothing was recorded. Make it and its folder writable, or "
@@ -315,7 +325,7 @@ def _said(path: Path, error: sqlite3.Error) -> str:
 
 def _table_name(name: object) -> str:
     """A checked name, in the one Unicode spelling under which it is looked up."""
-    spelled = unicodedata.normalize("NFC", name) if isinstance(name, str) else name
+    spelled = unicodedata.normalize("NFKC", name) if isinstance(name, str) else name
     check_text("the name of a table", spelled)
     return str(spelled)
 

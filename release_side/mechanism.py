@@ -30,12 +30,15 @@ from kmeanalyst.releases.noise import (
 
 NOISES = ("gaussian", "laplace")
 
-# Continuous noise becomes discrete at a cost in ε below 1e-8 ε and in δ below 1e-12 δ (PROOF.md §3, for every budget
+# Continuous noise becomes discrete at a cost in ε below 2e-8 and in δ below 1e-12 δ (PROOF.md §4, for every budget
 # that check_budget lets pass and F ≤ 10^6). This factor on σ pays for it many times over, and for rounding.
 _DISCRETE_FACTOR = 1 + 1e-9
 _LARGEST_SUM = 2**62
 _EPSILONS = (1e-5, 1e5)  # beyond, the calibration library's solver loses more digits than the factor pays for
 _DELTAS = (1e-30, 0.5)  # the argument for the discrete law leaves out a tail of mass e^-99
+
+
+SPENT = "The noise had been drawn: count this release as spent."  # said of whatever fails after that
 
 
 class PublishError(ValueError):
@@ -59,7 +62,7 @@ class Noise(ABC):
     def __post_init__(self) -> None:
         check_budget(self.epsilon, self.delta)
         object.__setattr__(self, "epsilon", float(self.epsilon))  # a numpy float32 would calibrate in single precision
-        object.__setattr__(self, "delta", float(self.delta))
+        object.__setattr__(self, "delta", float(self.delta) + 0.0)  # −0.0 becomes 0.0
         known = CALIBRATIONS[self.law]
         object.__setattr__(self, "calibration", self.calibration or known[0])
         if self.calibration not in known:
@@ -203,7 +206,7 @@ class RehearsalNoise:
     seed: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int | np.integer) or self.seed < 0:
+        if isinstance(self.seed, bool | np.timedelta64) or not isinstance(self.seed, int | np.integer) or self.seed < 0:
             raise PublishError(
                 f"rehearsal must be a whole number of at least 0, got {self.seed!r}: it is the seed of the noise. "
                 "Pass e.g. 1."
@@ -276,7 +279,10 @@ def check_budget(epsilon: float, delta: float) -> None:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool | np.longdouble)
+    """Whether `value` is a real number that fits float64, of a type that is meant as one."""
+    if isinstance(value, bool | np.longdouble | np.timedelta64):
+        return False
+    return isinstance(value, float | np.floating) or (isinstance(value, int | np.integer) and abs(int(value)) < 2**63)
 
 
 def check_room(*, n_rows: int, dimension: int, grid: int) -> None:

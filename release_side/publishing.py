@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -19,18 +20,27 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.columns import DomainError
 from kmeanalyst.releases.domain import Domain, read_domain
 from kmeanalyst.releases.kernel_choice import kernel_from_spec
-from kmeanalyst.releases.measurement import Measurement, feature_mean
+from kmeanalyst.releases.measurement import GRID, Measurement, feature_mean
 from kmeanalyst.releases.release import Release
 from kmeanalyst.representation.reduced_set import reduced_set
 from kmeanalyst.representation.reweight import weights_for
-from release_side.choices import DEFAULT_POINTS, METHODS, check_choices, feature_map_for, processors, public_rows
+from release_side.choices import (
+    DEFAULT_POINTS,
+    METHODS,
+    check_choices,
+    check_ledger,
+    feature_map_for,
+    processors,
+    public_rows,
+)
 from release_side.composition import Spend
 from release_side.ledger import Ledger
-from release_side.mechanism import Noise, PublishError, RehearsalNoise, noise_for
+from release_side.mechanism import SPENT, Noise, PublishError, check_room, noise_for
 from release_side.private_mean import private_mean
 from release_side.promise import statement_for
 from release_side.rows import Table, open_private, refuse_private_as_public
 
+_WEAK_EPSILON = 10.0
 _log = logging.getLogger("release_side")
 Progress = Callable[[str, float], None]
 
@@ -59,7 +69,8 @@ def publish(
 ) -> Release:
     """Release the kernel mean embedding of a private table, once, with (epsilon, delta)-differential privacy.
 
-    private         path of a CSV (.gz), Parquet, a directory or glob of them, or a DataFrame.
+    private         path of a CSV (.gz), Parquet, a directory or glob of them; or a DataFrame whose cells do not depend on
+                    other rows (read with dtype=str: type inference lets one cell change its column).
     domain          Domain, or the path of its TOML file: public columns, bounds and levels.
     method          "random-features" (Algorithm 2) or "subspace" (Algorithm 1).
     public_points   rows that are already public: Algorithm 1's points, Algorithm 2's start.
@@ -80,85 +91,126 @@ def publish(
     Returns         Release; its statement lists everything that was taken as public.
     Errors          PublishError or DomainError, by public facts alone.
     """
-    domain = domain if isinstance(domain, Domain) else read_domain(domain)
+    domain_path, domain = domain, domain if isinstance(domain, Domain) else read_domain(domain)
     mechanism = noise_for(noise, epsilon, delta, calibration=calibration, rehearsal=rehearsal)
     check_choices(method, weights, points, features, bound, workers)
-    _check_can_appear(output)
+    check_ledger(ledger, table, rehearsal)
+    _check_can_appear(output, beside=(private, domain_path, public_points, ledger))
     chosen_kernel = kernel_from_spec(kernel, domain)
     refuse_private_as_public(private, public_points)
     public = public_rows(public_points, domain)
     rows = open_private(private)
     rows.check_columns(domain)
     n_rows = rows.count()
-    spending = _spending(ledger, table, mechanism, n_rows=n_rows, method=method)
+    check_room(n_rows=n_rows, dimension=1, grid=GRID)
+    spending = None
+    if isinstance(mechanism, Noise):  # a rehearsal spends nothing
+        spending = _Spending(ledger, table, mechanism, n_rows=n_rows, method=method)
     as_printed = weights == "published"
     feature_map, spanning = feature_map_for(method, chosen_kernel, domain, public, points, features, as_printed)
-    measurement = private_mean(
-        rows.encoded(domain), feature_map, mechanism, n_rows=n_rows, workers=workers or processors(),
-        record_spend=spending.record if spending else None, progress=progress,
-    )  # fmt: skip
-    del rows  # from here on, post-processing
-    encoded, n_public = _represent(method, measurement, domain, spanning, public, points, progress)
-    frame = domain.decode(encoded)
-    encoded = domain.encode(frame)  # weights belong to the points as the file will hold them
-    fitted = weights_for(weights, encoded, measurement, bound=bound, n_public=n_public)
-    release = Release(
-        points=frame,
-        weights=fitted,
-        measurement=measurement,
-        kernel=chosen_kernel,
-        domain=domain,
-        statement=statement_for(mechanism, measurement, method, n_public, given=public is not None),
-        method=method,
-        weight_view=weights,
-        fit_distance=float(np.linalg.norm(feature_mean(feature_map, encoded, fitted) - measurement.vector)),
-    )
-    if output is not None:
-        _written(release, output, spending)
+    with _told_if_spent(spending):
+        measurement = private_mean(
+            rows.encoded(domain), feature_map, mechanism, n_rows=n_rows, workers=workers or processors(),
+            record_spend=spending.record if spending else None, progress=progress,
+        )  # fmt: skip
+        del rows  # from here on, post-processing
+        encoded, n_public = _represent(method, measurement, domain, spanning, public, points, progress)
+        frame = domain.decode(encoded)
+        encoded = domain.encode(frame)  # weights belong to the points as the file will hold them
+        fitted = weights_for(weights, encoded, measurement, bound=bound, n_public=n_public)
+        release = Release(
+            points=frame,
+            weights=fitted,
+            measurement=measurement,
+            kernel=chosen_kernel,
+            domain=domain,
+            statement=statement_for(mechanism, measurement, method, n_public, given=public is not None),
+            method=method,
+            weight_view=weights,
+            fit_distance=float(np.linalg.norm(feature_mean(feature_map, encoded, fitted) - measurement.vector)),
+        )
+        if output is not None:
+            _write(release, output)
+    if output is not None and spending:
+        spending.published(output)
     return release
 
 
-def _check_can_appear(output: str | Path | None) -> None:
-    """PublishError, before anything is spent, if the file could not appear."""
-    folder = None if output is None else Path(output).absolute().parent
-    if folder is not None and (not folder.is_dir() or not os.access(folder, os.W_OK)):
+def _check_can_appear(output: str | Path | None, *, beside: tuple[object, ...]) -> None:
+    """PublishError, before anything is spent, if the file could not appear or would take another's place.
+
+    beside   what else was named: tables, domain, ledger; anything that is no path is passed over.
+    """
+    if output is None:
+        return
+    path, folder = Path(output), Path(output).absolute().parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise PublishError(
             f"the folder {folder} is not there or not writable, so {output} could not appear. Make it first."
         )
+    others = [Path(other) for other in beside if isinstance(other, str | Path)]
+    others += [file for other in others if other.is_dir() for file in other.iterdir()]
+    for other in others:
+        if path.absolute() == other.absolute() or (path.exists() and other.exists() and path.samefile(other)):
+            raise PublishError(
+                f"{output} is named as the release's file and as another ({other}), which it would replace. "
+                "Name a new file."
+            )
 
 
 class _Spending:
-    """One release in the ledger: checked when the size of the table is known, recorded just before the noise."""
+    """What one release spends: checked when the size of the table is known, recorded just before the noise.
 
-    def __init__(self, ledger: str | Path, table: str, noise: Noise, *, n_rows: int, method: str) -> None:
-        self._ledger, self._table = Ledger(ledger), table
+    Without a ledger nothing is recorded, which is said once.
+    """
+
+    def __init__(self, ledger: str | Path | None, table: str | None, noise: Noise, *, n_rows: int, method: str) -> None:
+        self.is_spent = False
+        self._ledger, self._table = None if ledger is None else Ledger(ledger), table or ""
         self._spend = Spend(
             epsilon=noise.epsilon, delta=noise.delta, mechanism=noise.name, calibration=noise.calibration,
             noise_multiplier=noise.multiplier(), n_rows=n_rows, method=method,
         )  # fmt: skip
-        self._ledger.check(table, self._spend)
+        if noise.epsilon > _WEAK_EPSILON or noise.delta * n_rows >= 1:
+            _log.warning(
+                "a weak promise: epsilon %g, delta %g for %d rows. Above epsilon %g a release may tell one row from another; "
+                "with delta of 1/N or more it may give whole rows away. Choose less.",
+                noise.epsilon, noise.delta, n_rows, _WEAK_EPSILON,
+            )  # fmt: skip
+        if self._ledger is None:
+            _say_once_that_nothing_counts()
+        elif not self._ledger.check(self._table, self._spend):
+            _log.warning(
+                "table %r has no budget in %s: its releases are recorded and not limited. Check the two names; "
+                "release-side ledger init sets a budget.", self._table, ledger,
+            )  # fmt: skip
 
     def record(self) -> None:
-        self._number = self._ledger.record(self._table, self._spend)
+        """The last thing before the noise."""
+        if self._ledger is not None:
+            self._number = self._ledger.record(self._table, self._spend)
+        self.is_spent = True
 
     def published(self, output: str | Path) -> None:
-        self._ledger.published(self._number, Path(output))
+        """Note the file's name; what is spent and written is so whether or not this succeeds."""
+        try:
+            if self._ledger is not None:
+                self._ledger.published(self._number, Path(output))
+        except PublishError:
+            _log.warning("%s is written and counted as spent; the ledger could not note its name.", output)
 
 
-def _spending(
-    ledger: str | Path | None, table: str | None, noise: Noise | RehearsalNoise, *, n_rows: int, method: str
-) -> _Spending | None:
-    """The place of this release in the ledger; None without one, which is said once, and for a rehearsal."""
-    if (ledger is None) != (table is None):
-        raise PublishError("ledger and table go together: a ledger counts by names of tables. Pass both, or neither.")
-    if isinstance(noise, RehearsalNoise):
-        if ledger is None:
-            return None
-        raise PublishError("a rehearsal protects nobody, so a ledger has nothing to count. Leave out one of the two.")
-    if ledger is None or table is None:
-        _say_once_that_nothing_counts()
-        return None
-    return _Spending(ledger, table, noise, n_rows=n_rows, method=method)
+@contextmanager
+def _told_if_spent(spending: _Spending | None) -> Iterator[None]:
+    """Whatever fails after noise was drawn says that the release counts."""
+    try:
+        yield
+    except PublishError as error:
+        raise PublishError(f"{error} {SPENT}" if spending and spending.is_spent else str(error)) from None
+    except BaseException as error:
+        if spending and spending.is_spent:
+            error.add_note(SPENT)
+        raise
 
 
 @cache
@@ -169,15 +221,11 @@ def _say_once_that_nothing_counts() -> None:
     )
 
 
-def _written(release: Release, output: str | Path, spending: _Spending | None) -> None:
+def _write(release: Release, output: str | Path) -> None:
     try:
         release.write(output)
     except (OSError, ValueError) as error:
-        raise PublishError(
-            f"{output} was not written: {str(error).rstrip('.')}. The noise had been drawn: count this as spent."
-        ) from None
-    if spending:
-        spending.published(output)
+        raise PublishError(f"{output} was not written: {str(error).rstrip('.')}.") from None
 
 
 def _represent(

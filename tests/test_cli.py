@@ -162,7 +162,7 @@ def test_mmd_test_takes_another_release(files):
 def test_expect_json_has_the_fields_of_the_interface(files):
     questions = ("age", "age > 50", "`hours-per-week` * wage")
     found = answer(call("kmeanalyst", "expect", files.release, *questions, "--level", "0.8", "--json"))
-    assert list(found) == ["estimates"]
+    assert list(found) == ["rehearsal", "estimates"] and found["rehearsal"] is False
     assert [e["expression"] for e in found["estimates"]] == list(questions)
     release = read_release(files.release)
     for estimate, question in zip(found["estimates"], questions, strict=True):
@@ -660,7 +660,7 @@ def test_an_older_file_stays_as_it_was_when_a_publication_fails(files, tmp_path,
             "release-side", "publish", files.private, "--domain", files.domain, "--output", str(output), *PUBLISH
         )
     assert result.exit_code == 1
-    told = f"Error: {output} was not written: disk full. The noise had been drawn: count this as spent."
+    told = f"Error: {output} was not written: disk full. The noise had been drawn: count this release as spent."
     assert result.stderr.splitlines()[-1] == told
     assert listing(tmp_path) == {str(output): b"older"}
 
@@ -845,7 +845,7 @@ def test_demo_json_is_one_object_with_the_answer_of_each_step(stage, tmp_path):
 def test_the_demo_shows_the_commands_it_runs(stage):
     result = call("kmeanalyst", "demo")
     shown = [line for line in result.stdout.splitlines() if line.startswith("$ ")]
-    assert len(shown) == len(stage) == 7
+    assert len(shown) == len(stage) == 8
     assert all(arguments[1:3] in (["-m", "kmeanalyst"], ["-m", "release_side"]) for arguments in stage)
     assert "--keep FOLDER keeps them" in result.stdout
 

@@ -526,10 +526,14 @@ def test_noise_that_does_not_fit_64_bits_is_refused():
 def test_a_measurement_must_have_one_number_per_feature_and_a_noise_scale():
     feature_map = Claimed(np.zeros((1, 2)))
     with pytest.raises(ValueError, match=r"one number per feature: 2 features, vector \(3,\)"):
-        Measurement.from_sum(np.zeros(3, dtype=np.int64), grid_scale=1.0, n_rows=1, feature_map=feature_map)
+        Measurement.from_sum(
+            np.zeros(3, dtype=np.int64), grid_scale=1.0, n_rows=1, feature_map=feature_map, noise_law=GAUSSIAN
+        )
     for scale in (0.0, np.inf, np.nan):
         with pytest.raises(ValueError, match="noise_scale must be positive and finite"):
-            Measurement.from_sum(np.zeros(2, dtype=np.int64), grid_scale=scale, n_rows=1, feature_map=feature_map)
+            Measurement.from_sum(
+                np.zeros(2, dtype=np.int64), grid_scale=scale, n_rows=1, feature_map=feature_map, noise_law=GAUSSIAN
+            )
 
 
 def test_the_mean_of_features_is_the_same_in_blocks(monkeypatch: pytest.MonkeyPatch):

@@ -110,7 +110,20 @@ def test_a_budget_in_low_precision_is_calibrated_in_full(kind):
     assert gaussian_delta(epsilon=noise.epsilon, noise_multiplier=noise.multiplier()) <= noise.delta
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(1e-6, 1e-6), (1e6, 1e-6), (1.0, 1e-31), (True, 1e-6), (1.0, True)])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"),
+    [
+        (1e-6, 1e-6),
+        (1e6, 1e-6),
+        (1.0, 1e-31),
+        (True, 1e-6),
+        (1.0, True),
+        (10**400, 1e-6),
+        (1.0, 10**400),
+        (np.timedelta64(1), 1e-6),
+        (1.0, np.longdouble(1e-6)),
+    ],
+)
 def test_budgets_outside_the_proven_range_are_refused(epsilon, delta):
     with pytest.raises(PublishError, match=r"(epsilon|delta) must be .*got .*: .*"):
         GaussianNoise(epsilon, delta)

@@ -8,24 +8,30 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import json
 from fractions import Fraction
 from math import isqrt
 from pathlib import Path
 
 import mpmath
 import numpy as np
+import pandas as pd
 import pytest
+import xarray
+from click.testing import CliRunner
 from contracts import FEATURE_MAPS, FeatureCase, named
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
 import kmeanalyst as ka
+from kmeanalyst.cli import main
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import RandomFourier
 from kmeanalyst.releases.columns import Categorical, Integer
 from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.export import export
 from kmeanalyst.releases.file import FileRefused, read_release, validate_release
 from kmeanalyst.releases.measurement import GRID, SHRINK, grid_sensitivity
 from kmeanalyst.releases.noise import GAUSSIAN, LAPLACE, gaussian_delta, pure_epsilon, zcdp_delta, zcdp_rho
@@ -198,6 +204,18 @@ def test_a_claim_through_rho_is_held_against_the_formula_of_rho():
     promise(GaussianNoise(1.0, 1e-6, "zcdp")).check_arithmetic()
 
 
+@pytest.mark.parametrize("calibration", ["analytic", "zcdp"])
+@pytest.mark.parametrize("delta", [0.0, 1e-310])
+def test_gaussian_noise_may_not_claim_a_delta_of_nothing(calibration: str, delta: float):
+    """With much noise the formula underflows to zero; what it stands for is not zero."""
+    noise = GaussianNoise(1.0, 1e-6)
+    much = {"noise_scale": 0.25 * 40, "rho": 0.5 / 40**2, "epsilon": 1.6, "calibration": calibration}
+    assert gaussian_delta(epsilon=1.6, noise_multiplier=40.0) == 0.0
+    with pytest.raises(StatementError, match=r"for Gaussian noise, which has none so small\. The claim is better"):
+        promise(noise, **much, delta=delta).check_arithmetic()
+    promise(noise, **much, delta=1e-90).check_arithmetic()
+
+
 # ---------------------------------------------------------------- the cost of the grid (PROOF.md, step 4)
 
 
@@ -333,6 +351,31 @@ def test_the_stamp_stays_when_a_rehearsal_is_written_again(tmp_path: Path):
 def test_a_rehearsal_needs_a_seed(seed):
     with pytest.raises(PublishError, match=r"rehearsal must be a whole number of at least 0.*seed of the noise\. Pass"):
         RehearsalNoise(GaussianNoise(1.0, 1e-6), seed)
+
+
+def test_the_stamp_of_a_rehearsal_goes_where_a_format_has_room_for_it(tmp_path: Path):
+    frame = DOMAIN.decode(DOMAIN.draw(50, 1))
+    for seed, stamp in ((1, "NOT PRIVATE"), (None, "ε = 1, δ = 1e-06")):
+        release = publish(frame, DOMAIN, epsilon=1.0, delta=1e-6, rehearsal=seed, **SMALL)
+        assert release.is_rehearsal == (seed is not None)
+        export(release, tmp_path / "r.nc")
+        with xarray.open_dataset(tmp_path / "r.nc", engine="scipy") as dataset:
+            assert stamp in dataset.attrs["privacy"]
+        export(release, tmp_path / "r.parquet")
+        assert stamp in pd.read_parquet(tmp_path / "r.parquet").attrs["privacy"]
+
+
+def test_every_json_of_a_rehearsal_says_so(tmp_path: Path):
+    path, sample = tmp_path / "r.kme", tmp_path / "s.csv"
+    frame = DOMAIN.decode(DOMAIN.draw(50, 1))
+    publish(frame, DOMAIN, epsilon=1.0, delta=1e-6, rehearsal=1, output=path, **SMALL)
+    frame.to_csv(sample, index=False)
+    for words in (["info"], ["expect", "age"], ["mmd-test", str(sample)]):
+        command = [words[0], str(path), *words[1:], "--json", "--allow-rehearsal"]
+        result = CliRunner().invoke(main, command)
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout)["rehearsal"] is True and "NOT PRIVATE" in result.stderr
+        assert CliRunner().invoke(main, command[:-1]).exit_code == 1
 
 
 # ---------------------------------------------------------------- published with each noise

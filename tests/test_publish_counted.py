@@ -127,7 +127,9 @@ def test_a_file_that_cannot_appear_is_refused_before_anything_is_spent(counted, 
 
 def test_a_file_that_does_not_appear_after_the_draw_is_told_and_counts(counted, tmp_path):
     (tmp_path / "folder.kme").mkdir()
-    with pytest.raises(PublishError, match=r"was not written: .*is a folder.*had been drawn: count this as spent"):
+    with pytest.raises(
+        PublishError, match=r"was not written: .*is a folder.*had been drawn: count this release as spent"
+    ):
         publish(FRAME, DOMAIN, **ONE, **counted, output=tmp_path / "folder.kme")
     assert [release.output for release in recorded(counted)] == [None]
 
@@ -142,9 +144,99 @@ def test_without_a_ledger_it_is_said_once(caplog):
 
 def test_with_a_ledger_or_for_a_rehearsal_it_is_not_said(counted, caplog):
     publishing._say_once_that_nothing_counts.cache_clear()
+    Ledger(counted["ledger"]).init("people", 1.0, 1e-6)
     publish(FRAME, DOMAIN, **ONE, **counted)
     publish(FRAME, DOMAIN, **ONE, rehearsal=1)
     assert caplog.records == []
+
+
+# ---------------------------------------------------------------- what a fresh adversarial reading found
+
+
+@pytest.mark.parametrize("other", ["ledger", "private", "domain", "public", "folder", "link"])
+def test_a_release_takes_no_other_files_place(other, counted, tmp_path):
+    """Named as --output, the ledger or the private table itself would be gone."""
+    Ledger(counted["ledger"]).init("people", 5.0, 1e-6)
+    private, toml, public = tmp_path / "rows" / "p.csv", tmp_path / "d.toml", tmp_path / "q.csv"
+    private.parent.mkdir()
+    for path in (private, public):
+        FRAME.to_csv(path, index=False)
+    toml.write_text(domain_toml(DOMAIN), encoding="utf-8")
+    (tmp_path / "link.kme").symlink_to(private)
+    places = {
+        "ledger": counted["ledger"], "private": private, "domain": toml, "public": public, "folder": private,
+        "link": tmp_path / "link.kme",
+    }  # fmt: skip
+    before = places[other].read_bytes()
+    with pytest.raises(
+        PublishError, match=r"the release's file and as another \(.*which it would replace\. Name a new"
+    ):
+        publish(
+            private.parent if other == "folder" else private, toml, **ONE, **counted, public_points=public,
+            output=places[other],
+        )  # fmt: skip
+    assert places[other].read_bytes() == before
+    assert Ledger(counted["ledger"]).account("people").releases == ()
+
+
+def test_a_ledger_of_two_names_is_refused(counted, tmp_path):
+    """Each name would have a journal of its own: after a crash one could undo what the other had recorded."""
+    Ledger(counted["ledger"]).init("people", 5.0, 1e-6)
+    (tmp_path / "second").hardlink_to(counted["ledger"])
+    for name in ("ledger", "second"):
+        with pytest.raises(
+            PublishError, match=r"has a second name \(a hard link\).*Remove the other name, or link it sym"
+        ):
+            publish(FRAME, DOMAIN, **ONE, ledger=tmp_path / name, table="people")
+
+
+def test_a_name_without_a_budget_is_told_before_the_noise(counted, caplog, monkeypatch):
+    def drawn(*facts: Any, **options: Any) -> Any:
+        assert "table 'poeple' has no budget" in caplog.text and "Check the two names" in caplog.text
+        raise KeyError("enough seen")
+
+    monkeypatch.setattr(GaussianNoise, "add_to", drawn)
+    with pytest.raises(KeyError, match="enough seen"):
+        publish(FRAME, DOMAIN, **ONE, ledger=counted["ledger"], table="poeple")
+
+
+def test_whatever_fails_after_the_draw_says_that_it_counts(counted, monkeypatch):
+    def fails(*facts: Any, **options: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(publishing, "weights_for", fails)
+    with pytest.raises(MemoryError) as caught:
+        publish(FRAME, DOMAIN, **ONE, **counted)
+    assert caught.value.__notes__ == ["The noise had been drawn: count this release as spent."]
+    monkeypatch.setattr(publishing, "private_mean", fails)
+    with pytest.raises(MemoryError) as caught:
+        publish(FRAME, DOMAIN, **ONE, **counted)
+    assert not hasattr(caught.value, "__notes__")
+
+
+def test_a_ledger_that_is_lost_after_the_draw_does_not_hide_that_the_file_is_there(
+    counted, tmp_path, monkeypatch, caplog
+):
+    def busy(*facts: Any) -> None:
+        raise PublishError("the ledger was in use. Nothing was recorded. Try again.")
+
+    monkeypatch.setattr(Ledger, "published", busy)
+    publish(FRAME, DOMAIN, **ONE, **counted, output=tmp_path / "r.kme")
+    assert "is written and counted as spent; the ledger could not note its name" in caplog.text
+    assert (tmp_path / "r.kme").exists() and len(recorded(counted)) == 1
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "weak"), [(1.0, 1e-6, False), (11.0, 1e-6, True), (1.0, 1 / 80, True)])
+def test_a_weak_promise_is_called_weak(epsilon, delta, weak, counted, caplog):
+    Ledger(counted["ledger"]).init("people", 50.0, 0.1)
+    publish(FRAME, DOMAIN, epsilon=epsilon, delta=delta, **SMALL, **counted)
+    assert ("a weak promise" in caplog.text) == weak
+
+
+def test_names_that_differ_only_in_spelling_are_one_table(counted):
+    Ledger(counted["ledger"]).init("people é", 1.0, 1e-6)
+    for name in ("people e\u0301", "ｐｅｏｐｌｅ é"):
+        assert Ledger(counted["ledger"]).account(name).epsilon == 1.0
 
 
 # ---------------------------------------------------------------- the command line
@@ -157,7 +249,7 @@ def call(*words: object) -> Any:
     return result
 
 
-def test_the_command_line_keeps_the_budget(tmp_path):
+def test_the_command_line_keeps_the_budget(tmp_path, monkeypatch):
     private, toml, book, output = (tmp_path / name for name in ("p.csv", "d.toml", "b.ledger", "o.kme"))
     FRAME.to_csv(private, index=False)
     toml.write_text(domain_toml(DOMAIN), encoding="utf-8")
@@ -176,6 +268,10 @@ def test_the_command_line_keeps_the_budget(tmp_path):
     )
     other = call(*words, "--ledger", book, "--table", "poeple", "--output", output)  # a slip of the pen
     assert "as a release of table poeple, which has no budget" in other.stderr
+    monkeypatch.setattr(publishing, "weights_for", lambda *facts, **options: 1 / 0)
+    failed = call(*words, "--ledger", book, "--table", "poeple", "--output", output)
+    assert failed.exit_code == 1 and "details are withheld" in failed.stderr
+    assert failed.stderr.endswith("The noise had been drawn: count this release as spent.\n")
     shown = call("ledger", "show", book)
     assert str(output) in shown.stdout and "people" in shown.stdout
 

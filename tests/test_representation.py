@@ -18,6 +18,7 @@ from kmeanalyst.releases.columns import Boolean, Categorical, Date, Integer, Ord
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.kernel_choice import table_kernel
 from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, feature_mean
+from kmeanalyst.releases.noise import GAUSSIAN
 from kmeanalyst.representation.reduced_set import reduced_set
 from kmeanalyst.representation.reweight import (
     bounded_set,
@@ -44,7 +45,9 @@ def measured(
     noisy = mean + noise_scale * np.random.default_rng(seed).standard_normal(len(mean))
     unit = feature_map.norm_bound / (GRID * SHRINK * n_rows)
     integers = np.rint(noisy / unit).astype(np.int64)
-    return Measurement.from_sum(integers, grid_scale=noise_scale / unit, n_rows=n_rows, feature_map=feature_map)
+    return Measurement.from_sum(
+        integers, grid_scale=noise_scale / unit, n_rows=n_rows, feature_map=feature_map, noise_law=GAUSSIAN
+    )
 
 
 # ---------------------------------------------------------------- projections

@@ -274,7 +274,7 @@ def _noise_variances(measurements: Sequence[Measurement], dimension: int) -> Ite
         return
     rng = np.random.default_rng(0)
     for _ in range(_LAPLACE_DRAWS if dimension > _FEW_FEATURES else 8 * _LAPLACE_DRAWS):  # many features average out
-        yield fixed + sum(scale * rng.exponential(size=dimension) for scale in scales)
+        yield fixed + np.sum([scale * rng.exponential(size=dimension) for scale in scales], axis=0)
 
 
 def _release_against_sample(

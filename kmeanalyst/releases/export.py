@@ -43,14 +43,23 @@ def export(
             f"{', '.join(_WRITERS)} are known. Name a file with one of these endings."
         )
     frame = release.to_frame(view, rows=rows, rng=rng)
+    frame.attrs |= _stamp(release)
     with written_whole(path) as temporary:
         writer(frame, temporary)
 
 
 def write_netcdf(release: Release, path: str | Path) -> None:
     """Write points and weights, as released, to a NetCDF 3 file; it appears whole or not at all."""
+    frame = release.to_frame()
+    frame.attrs |= _stamp(release)
     with written_whole(path) as temporary:
-        _to_netcdf(release.to_frame(), temporary)
+        _to_netcdf(frame, temporary)
+
+
+def _stamp(release: Release) -> dict[str, str]:
+    """What the file says of its privacy, where its format has room for that (Parquet and NetCDF)."""
+    summary = release.summary()
+    return {"privacy": "NOT PRIVATE: " + summary["NOT PRIVATE"] if release.is_rehearsal else summary["privacy"]}
 
 
 def _to_csv(frame: pd.DataFrame, path: Path) -> None:
@@ -87,7 +96,7 @@ def netcdf_dataset(frame: pd.DataFrame) -> xarray.Dataset:
         values = _allowed_values(frame[column])
         encoding = {"units": "days since 1970-01-01"} if values.dtype.kind == "M" else {}
         variables[name] = xarray.Variable((_DIMENSION,), values, {"long_name": column}, encoding)
-    return xarray.Dataset(variables)
+    return xarray.Dataset(variables, attrs=frame.attrs)
 
 
 def _allowed_values(series: pd.Series) -> Array:

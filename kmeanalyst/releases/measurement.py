@@ -48,7 +48,7 @@ class Measurement:
 
     @classmethod
     def from_sum(
-        cls, noisy_sum: Array, *, grid_scale: float, n_rows: int, feature_map: FeatureMap, noise_law: str = GAUSSIAN
+        cls, noisy_sum: Array, *, grid_scale: float, n_rows: int, feature_map: FeatureMap, noise_law: str
     ) -> Measurement:
         """Read the released integers in units of the mean.
 

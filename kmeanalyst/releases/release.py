@@ -208,6 +208,11 @@ class Release:
 
         return probability(self, condition, where=where, view=view)
 
+    @property
+    def is_rehearsal(self) -> bool:
+        """Whether the noise came from a seed, so that the release is NOT PRIVATE."""
+        return self.statement is not None and self.statement.is_rehearsal
+
     # ------------------------------------------------------------------ looks
 
     def summary(self) -> dict[str, str]:
@@ -220,7 +225,7 @@ class Release:
         if self.statement is None or self.measurement is None:
             return lines | {"privacy": "none known: weighted points without a measurement"}
         promise = self.statement
-        stamp = {"NOT PRIVATE": "a rehearsal: its noise can be drawn again from a seed"} if promise.is_rehearsal else {}
+        stamp = {"NOT PRIVATE": "a rehearsal: its noise can be drawn again from a seed"} if self.is_rehearsal else {}
         return stamp | {
             "table": f"{promise.n_rows:,} private rows" + (
                 f", {promise.public_points:,} of the points given as public rows" if promise.public_points else ""

@@ -20,6 +20,7 @@ from kmeanalyst.releases.noise import (
 )
 
 _SLACK = 1e-6  # relative room for rounding when a claim is recomputed
+_SMALLEST_DELTA = 1e-100  # that Gaussian noise may claim: none of ours does, and far below the arithmetic underflows
 
 
 class StatementError(ValueError):
@@ -97,29 +98,37 @@ class PrivacyStatement:
         """σ / sensitivity."""
         return self.noise_scale / self.sensitivity
 
-    def check_arithmetic(self) -> None:
-        """StatementError if ε and δ claim more than the recorded noise and sensitivity give."""
+    def check_arithmetic(self, noise_multiplier: float | None = None) -> None:
+        """StatementError if ε and δ claim more than the noise gives.
+
+        noise_multiplier   σ / sensitivity, where it is known better than from the recorded two.
+        """
+        multiplier = noise_multiplier or self.noise_multiplier
         noise = f"its noise scale {self.noise_scale:.6g} and sensitivity {self.sensitivity:.6g} give"
         mend = "The claim is better than the arithmetic: do not rely on it; ask its maker for a correct file."
         if is_pure(self.mechanism):
-            epsilon = pure_epsilon(noise_multiplier=self.noise_multiplier)
+            epsilon = pure_epsilon(noise_multiplier=multiplier)
             if epsilon > self.epsilon * (1 + _SLACK):
                 raise StatementError(f"the file claims ε = {self.epsilon:.6g}, but {noise} ε = {epsilon:.6g}. {mend}")
-        elif (delta := self._recomputed_delta()) > self.delta * (1 + _SLACK):
+        elif self.delta < _SMALLEST_DELTA:
+            raise StatementError(
+                f"the file claims δ = {self.delta:.3g} for Gaussian noise, which has none so small. {mend}"
+            )
+        elif (delta := self._recomputed_delta(multiplier)) > self.delta * (1 + _SLACK):
             raise StatementError(
                 f"the file claims δ = {self.delta:.3g} at ε = {self.epsilon:.6g}, but {noise} δ = {delta:.3g}. {mend}"
             )
-        rho = zcdp_rho(self.mechanism, noise_multiplier=self.noise_multiplier)
+        rho = zcdp_rho(self.mechanism, noise_multiplier=multiplier)
         if not math.isclose(rho, self.rho, rel_tol=_SLACK):
             raise StatementError(
                 f"the file claims ρ = {self.rho:.6g}, its noise gives {rho:.6g}. Ask for a correct file."
             )
 
-    def _recomputed_delta(self) -> float:
+    def _recomputed_delta(self, multiplier: float) -> float:
         """δ of Gaussian noise at the claimed ε, by the way in which it was calibrated."""
         if self.calibration == "zcdp":
-            return zcdp_delta(epsilon=self.epsilon, rho=0.5 / self.noise_multiplier**2)
-        return gaussian_delta(epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
+            return zcdp_delta(epsilon=self.epsilon, rho=0.5 / multiplier**2)
+        return gaussian_delta(epsilon=self.epsilon, noise_multiplier=multiplier)
 
     def to_dict(self) -> dict[str, Any]:
         """The statement as the file header has it."""

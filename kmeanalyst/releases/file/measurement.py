@@ -21,7 +21,7 @@ from kmeanalyst.releases.columns import Categorical, Column
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file.archive import NOISY_SUM, Members
 from kmeanalyst.releases.file.refusal import MOST_BASIS_POINTS, refusal, refusing
-from kmeanalyst.releases.measurement import Measurement, mean_unit
+from kmeanalyst.releases.measurement import Measurement, grid_sensitivity, mean_unit
 from kmeanalyst.releases.statement import PrivacyStatement
 
 CLOSE = 1e-6  # relative room for rounding where a recorded number is recomputed
@@ -71,6 +71,9 @@ def statement_of(header: dict[str, Any], measurement: Measurement | None) -> Pri
                 "the promise is not about these numbers, and nothing follows from it",
                 "Do not rely on it; ask its maker for a correct file",
             )
+    with refusing("the privacy statement"):  # again, from the measurement itself: no room for rounding adds to another
+        grid_scale = header["measurement"]["grid_noise_scale"]
+        statement.check_arithmetic(grid_scale / grid_sensitivity(measurement.feature_map, measurement.noise_law))
     return statement
 
 

@@ -28,7 +28,7 @@ def read_release(path: str | Path, *, allow_rehearsal: bool = False) -> Release:
     """
     try:
         release = release_of(members_in(contents(Path(path))))
-        if not allow_rehearsal and release.statement is not None and release.statement.is_rehearsal:
+        if release.is_rehearsal and not allow_rehearsal:
             raise refusal(
                 "the file is stamped NOT PRIVATE",
                 "it is a rehearsal, whose noise a seed gives back: nobody whose row is in it is protected",
