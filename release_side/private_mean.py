@@ -125,7 +125,10 @@ def fits(z: Array, *, nonnegative: bool) -> Array:
 
 def _squared_norms(z: Array) -> Array:
     """Σz² of each row, summed in an order that depends on the width alone (einsum's depends on the height too)."""
-    return np.square(z).sum(axis=1)
+    total = np.zeros(len(z))
+    for start in range(0, z.shape[1], 512):  # small pieces: a second array of this size costs more than the squares
+        total += np.square(z[:, start : start + 512]).sum(axis=1)
+    return total
 
 
 def _forced(z: Array, *, nonnegative: bool) -> Array:

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
-from file_tools import SCHEMA_TEST, SENSELESS, Members, forged, members_of, refused, setting, zipped
+from conftest import statement_of
+from file_tools import (
+    SCHEMA,
+    SCHEMA_TEST,
+    SENSELESS,
+    Members,
+    changed,
+    forged,
+    members_of,
+    refused,
+    setting,
+    zipped,
+)
 
 from kmeanalyst.releases.file import FileRefused, read_release, write_release
+from kmeanalyst.releases.file.reading import release_of
+from kmeanalyst.releases.noise import zcdp_rho
+from release_side.mechanism import GaussianNoise, LaplaceNoise
+from release_side.private_mean import private_mean
 
 # ---------------------------------------------------------------------- the text
 
@@ -55,7 +74,22 @@ TEXTS: dict[str, tuple[Callable[[str], str], str, str]] = {
         lambda t: t.replace('"method":', f'"method":{"[" * 40}{"]" * 40},"more":'), "nested more than 32 deep",
         "no release",
     ),
-    "a million levels of lists": (lambda t: "[" * 1_000_000, r"release\.json: ", SENSELESS),
+    "a hundred thousand levels of lists": (lambda t: "[" * 100_000, r"release\.json: ", SENSELESS),
+    "a million levels of lists": (
+        lambda t: "[" * 1_100_000, r"release\.json has 1100000 commas and brackets", "at most 1048576",
+    ),
+    "a million numbers": (
+        lambda t: t.replace('"method":', f'"more":[{"1," * 2**20}1],"method":'), "has 1048[0-9]* commas", "at most 1048576",
+    ),
+    "a number of a million digits": (
+        lambda t: re.sub(r'"n_points":[^,]+', '"n_points":' + "9" * 10**6, t), r"release\.json: ", SENSELESS,
+    ),
+    "minus 1e999 within a list": (
+        lambda t: t.replace('"edges":[', '"edges":[-1e999,'), "contains the number -inf", "64 bits",
+    ),
+    "half a pair as a key": (
+        lambda t: t.replace('"versions":{', '"versions":{"\\udfff":"",', 1), r"a text of release\.json", "surrogates not allowed",
+    ),
 }  # fmt: skip
 
 
@@ -188,6 +222,10 @@ HEADERS: dict[str, tuple[Callable[[dict[str, Any]], None], str, str, bool]] = {
     "a kernel of nan": (
         setting("kernel", to=scaled(7)), "the kernel", "not bounded, or does not keep its bound", False,
     ),
+    "a kernel nested 20 deep": (setting("kernel", to=scaled(20)), "the kernel", "nested more than 8 deep", False),
+    "an inclusion that is true": (
+        setting("kernel", "inclusion", to=True), "the kernel", "inclusion must be a probability", True,
+    ),
     "an indicator of too few levels": (
         setting("kernel", "kernels", 4, "levels", to=3), "the kernel", "3 levels in column city, which has 4", False,
     ),
@@ -289,6 +327,21 @@ def test_a_statement_about_another_measurement_is_refused(case, mixed_path, tmp_
     refused(forged(mixed_path, lambda header, members: edit(header)), tmp_path, what, CLAIM, CORRECT)
 
 
+@pytest.mark.parametrize("noise", [GaussianNoise(0.5, 1e-6), LaplaceNoise(1.0, 0), GaussianNoise(1.0, 1e-6)])
+def test_a_statement_or_a_measurement_of_another_release_is_refused(noise, mixed_path, mixed_release, tmp_path):
+    """Another noise, or (the last) another number of rows: what the one file says is not about the other's numbers."""
+    n_rows = 1999 if noise == GaussianNoise(1.0, 1e-6) else 2000
+    feature_map, domain = mixed_release.measurement.feature_map, mixed_release.domain
+    other = private_mean([domain.draw(n_rows, 5)], feature_map, noise, n_rows=n_rows)
+    promise = statement_of(other, noise)
+    promise = replace(promise, rho=zcdp_rho(noise.name, noise_multiplier=promise.noise_multiplier))
+    write_release(changed(mixed_release, measurement=other, statement=promise), tmp_path / "other.kme")
+    header = json.loads(members_of(tmp_path / "other.kme")["release.json"])
+    for part in ("statement", "measurement"):
+        data = forged(mixed_path, lambda h, m, part=part: setting(part, to=header[part])(h))
+        refused(data, tmp_path, r"the privacy statement claims \w+ .*, the measurement has another", CLAIM, CORRECT)
+
+
 def test_a_slightly_generous_statement_is_read(mixed_path, mixed_release):
     mixed_path.write_bytes(forged(mixed_path, lambda h, m: scaling("statement", "delta", by=1.5)(h)))
     assert read_release(mixed_path).statement.delta == 1.5 * mixed_release.statement.delta
@@ -298,6 +351,75 @@ def test_a_distance_to_no_measurement_is_refused(foreign_release, tmp_path):
     write_release(foreign_release, tmp_path / "a.kme")
     data = forged(tmp_path / "a.kme", lambda h, m: setting("fit_distance", to=0.1)(h))
     refused(data, tmp_path, "fit_distance", "there is no measurement")
+
+
+OTHERS: list[Any] = [None, True, -1, 0.5, 2**62, "x", [], {}, [0], {"x": 0}]
+GAUSSIAN = {"name": "gaussian", "lengthscale": 1.0}
+KERNELS_IN_FILES = [
+    GAUSSIAN, {"name": "laplacian", "lengthscale": 2}, {"name": "multi-scale", "lengthscales": [1, 2.0]},
+    {"name": "indicator", "levels": 3}, {"name": "softened-product", "inclusion": 0.5, "kernels": [GAUSSIAN] * 10},
+    {"name": "sum", "terms": [GAUSSIAN] * 2}, {"name": "product", "factors": [GAUSSIAN] * 2},
+    {"name": "scaled", "factor": 2, "kernel": GAUSSIAN}, {"name": "on-columns", "on": [1, 0], "kernel": GAUSSIAN},
+]  # fmt: skip
+
+
+def single_changes(value: Any) -> Iterator[tuple[str, Callable[[Any], None]]]:
+    """(place, edit) for each change of one field within: left out, of another kind or size, or one too many.
+
+    Of a list only the first and the last entry are changed.
+    """
+    keys = list(value) if isinstance(value, dict) else sorted({0, len(value) - 1} & set(range(len(value))))
+    for key in keys:
+        yield f"{key} left out", lambda v, key=key: v.pop(key)
+        for other in OTHERS:
+            yield f"{key} = {other!r}", lambda v, key=key, other=other: setting(key, to=copy.deepcopy(other))(v)
+        if isinstance(value[key], dict | list):
+            for place, edit in single_changes(value[key]):
+                yield f"{key}.{place}", lambda v, key=key, edit=edit: edit(v[key])
+    if isinstance(value, dict):
+        yield "one too many", lambda v: setting("surplus", to=1)(v)
+
+
+def check_reader_is_as_strict(path: Path, part: str, value: Any, *, wrap: Callable[[Any], Any] = lambda v: v) -> int:
+    """Every single change of a part that its own schema refuses, its reader refuses; returns how many there were."""
+    members = members_of(path)
+    header = json.loads(members["release.json"])
+    definitions = {"": SCHEMA} | {
+        name: {"$ref": f"#/$defs/{name}", "$defs": SCHEMA["$defs"]} for name in SCHEMA["$defs"]
+    }
+    schema = jsonschema.Draft202012Validator(definitions[part.removesuffix("s")])
+    assert schema.is_valid(value)
+    broken = 0
+    for place, edit in single_changes(value):
+        changed = copy.deepcopy(value)
+        edit(changed)
+        if schema.is_valid(changed):
+            continue
+        broken += 1
+        text = json.dumps(header | {part: wrap(changed)} if part else changed)
+        with pytest.raises(FileRefused):
+            release_of(members | {"release.json": text.encode()})
+            pytest.fail(f"{part}.{place} breaks the schema, and was read")
+    return broken
+
+
+def test_a_header_that_the_schema_refuses_is_refused(mixed_path, foreign_release, tmp_path):
+    """Of every single change of a field; the other way round a reader knows more than a schema can say."""
+    header = json.loads(members_of(mixed_path)["release.json"])
+    assert check_reader_is_as_strict(mixed_path, "statement", header["statement"]) > 100
+    assert check_reader_is_as_strict(mixed_path, "measurement", header["measurement"]) > 100
+    write_release(foreign_release, tmp_path / "foreign.kme")
+    header = json.loads(members_of(tmp_path / "foreign.kme")["release.json"])
+    columns, header["columns"] = header["columns"], header["columns"][:1]  # the others are next
+    header["kernel"] = GAUSSIAN
+    assert check_reader_is_as_strict(tmp_path / "foreign.kme", "", header) > 100
+    for place, column in enumerate(columns):
+        count = check_reader_is_as_strict(
+            tmp_path / "foreign.kme", "columns", column, wrap=lambda c, i=place: [*columns[:i], c, *columns[i + 1 :]]
+        )
+        assert count > 15
+    for kernel in KERNELS_IN_FILES:
+        assert check_reader_is_as_strict(tmp_path / "foreign.kme", "kernel", kernel) > 10
 
 
 # ---------------------------------------------------------------------- refusals: members against their declaration

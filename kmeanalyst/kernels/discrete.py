@@ -59,7 +59,7 @@ class SoftenedProduct(_UnitDiagonal):
             check_kernel(kernel)
         if len(self.kernels) == 0 or not all(k.bound == 1.0 and k.nonnegative for k in self.kernels):
             raise ValueError("a softened product needs kernels with k(x, x) = 1 and k ≥ 0, one per column.")
-        if not _LEAST_INCLUSION <= self.inclusion <= 1:
+        if isinstance(self.inclusion, bool) or not _LEAST_INCLUSION <= self.inclusion <= 1:
             raise ValueError(
                 f"inclusion must be a probability of at least {_LEAST_INCLUSION}, got {self.inclusion!r}: it is the "
                 "chance that a feature looks at a column, and all would be rounding below. Pass e.g. 0.2."

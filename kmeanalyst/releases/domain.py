@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,19 +78,20 @@ class Domain:
 
     def check_has_columns(self, table: Any, *, what: str = "the table") -> list[str]:
         """DomainError if `what` lacks a column; returns its further columns, which are ignored."""
-        present = list(table)
+        present = Counter(list(table))
         absent = [name for name in self.names if name not in present]
         if absent:
             raise DomainError(
                 f"{what} lacks {_quoted(absent)}: the domain names {len(self)} columns and every one is needed. "
-                f"It has {_quoted(present)}. Add the column, or write a domain without it."
+                f"It has {_quoted(list(present))}. Add the column, or write a domain without it."
             )
-        repeated = sorted({name for name in self.names if present.count(name) > 1})
+        repeated = sorted(name for name in self.names if present[name] > 1)
         if repeated:
             raise DomainError(
                 f"{what} has {_quoted(repeated)} more than once: which is meant cannot be told. Rename or remove one."
             )
-        return [str(name) for name in present if name not in self.names]
+        known = set(self.names)
+        return [str(name) for name in present if name not in known]
 
     def encode_sample(self, table: Mapping[str, Any] | pd.DataFrame) -> tuple[Array, list[str]]:
         """Encoded rows of an analyst's own sample, and notes: ignored columns, clamped and unseen values."""

@@ -16,7 +16,8 @@ from scipy.linalg import lapack, solve_triangular
 from kmeanalyst.kernels.base import Array, Kernel, as_rows
 from kmeanalyst.kernels.features.base import FeatureMap
 
-_PIECE_BITS = 20  # two pieces of 20 bits: a product of pieces, summed 4096 times, stays below 2^53
+_PIECE_BITS = 20  # two pieces of 20 bits: a product of pieces, summed _ROWS times, stays below 2^53
+_ROWS, _COLUMNS = 4096, 128  # of the blocks of the right factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,20 +117,30 @@ class ExactProduct:
     def __init__(self, B: Array, *, bound: float) -> None:
         self._scale_a = 2.0 ** np.ceil(np.log2(bound))
         scale_b = 2.0 ** np.ceil(np.log2(np.maximum(np.abs(B).max(axis=0, initial=0.0), 2.0**-1000)))
-        self._pieces_of_b = [_pieces(B[block] / scale_b) for block in _short_blocks(len(B))]
         self._unit = self._scale_a * scale_b * 2.0 ** (-2 * _PIECE_BITS)
+        self._blocks = []  # (rows, columns, high, low) of B, rows that are zero at the end left out
+        for columns in _blocks(B.shape[1], _COLUMNS):
+            height = 1 + int(np.flatnonzero(B[:, columns].any(axis=1)).max(initial=-1))  # B is triangular as a rule
+            for rows in _blocks(height, _ROWS):
+                self._blocks.append((rows, columns, *_pieces(B[rows, columns] / scale_b[columns])))
 
     def __call__(self, A: Array) -> Array:
-        total = np.zeros((len(A), len(self._unit)))
-        for block, (high_b, low_b) in zip(_short_blocks(A.shape[1]), self._pieces_of_b, strict=True):
-            high_a, low_a = _pieces(A[:, block] / self._scale_a)
-            total += high_a @ high_b
-            total += (high_a @ low_b + low_a @ high_b) * 2.0**-_PIECE_BITS
-        return total * self._unit
+        n = len(A)
+        pieces_of_a = np.concatenate(_pieces(A / self._scale_a))  # high above low: one product for both
+        total = np.zeros((n, len(self._unit)))
+        for rows, columns, high_b, low_b in self._blocks:
+            by_high = pieces_of_a[:, rows] @ high_b
+            cross = pieces_of_a[:n, rows] @ low_b
+            cross += by_high[n:]
+            cross *= 2.0**-_PIECE_BITS
+            total[:, columns] += by_high[:n]
+            total[:, columns] += cross
+        total *= self._unit
+        return total
 
 
-def _short_blocks(length: int) -> list[slice]:
-    return [slice(start, start + 4096) for start in range(0, length, 4096)]
+def _blocks(length: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, length)) for start in range(0, length, size)]
 
 
 def _pieces(values: Array) -> tuple[Array, Array]:

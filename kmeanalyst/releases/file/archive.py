@@ -13,6 +13,7 @@ import stat
 import struct
 import zipfile
 import zlib
+from collections import Counter
 from pathlib import Path
 
 from kmeanalyst.releases.file.refusal import MOST_BYTES, MOST_MEMBERS, refusal, refusing
@@ -31,15 +32,22 @@ _MEMBER_NAME = re.compile(r"release\.json|points\.parquet|measurement/[a-z][a-z0
 def contents(path: Path) -> bytes:
     """The bytes of a file that is not larger than a release can be."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_opened_at_once) as file:
             status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise refusal("it is a pipe or a device", "nothing was read, for it may have no end", "Name a file")
             if status.st_size > MOST_BYTES:
                 raise refusal(f"the file has {status.st_size} bytes", f"a release has at most {MOST_BYTES}", _CHECK)
-            return file.read(MOST_BYTES)
+            return file.read(status.st_size)
     except FileNotFoundError:
         raise refusal("there is no such file", "nothing could be read", "Check the name and the folder") from None
     except OSError as error:
         raise refusal("the file cannot be read", f"{error.strerror}", "Name a file that you may read") from None
+
+
+def _opened_at_once(path: str, flags: int) -> int:
+    """A file descriptor; a pipe is opened too, without waiting for somebody to write into it."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def members_in(raw: bytes) -> dict[str, memoryview]:
@@ -52,10 +60,9 @@ def members_in(raw: bytes) -> dict[str, memoryview]:
         listed = archive.infolist()
     for info in listed:
         _check_entry(info)
-    names = [info.filename for info in listed]
-    if len(set(names)) != len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        raise refusal(f"the members {twice} occur twice", "readers would disagree on which of them counts")
+    twice = sorted(name for name, times in Counter(info.filename for info in listed).items() if times > 1)
+    if twice:
+        raise refusal(f"the members {twice!r:.200} occur twice", "readers would disagree on which of them counts")
     members, position = {}, 0
     for info in sorted(listed, key=lambda info: info.header_offset):
         members[info.filename], position = _stored_bytes(raw, info, position, directory)

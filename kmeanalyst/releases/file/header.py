@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,14 @@ import numpy as np
 
 from kmeanalyst.kernels.features import Nystroem, RandomFourier
 from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, POINTS, Members
-from kmeanalyst.releases.file.refusal import MOST_HEADER_BYTES, MOST_HEADER_DEPTH, refusal, refusing
+from kmeanalyst.releases.file.refusal import (
+    MOST_COLUMNS,
+    MOST_HEADER_BYTES,
+    MOST_HEADER_DEPTH,
+    MOST_HEADER_MARKS,
+    refusal,
+    refusing,
+)
 from kmeanalyst.releases.noise import NOISE_LAWS
 
 FORMAT = "kmeanalyst release"
@@ -94,10 +102,14 @@ def parsed(data: bytes | memoryview) -> dict[str, Any]:
     """The header as plain values, all of them finite, of bounded depth, no key twice."""
     if len(data) > MOST_HEADER_BYTES:
         raise refusal(f"{HEADER} has {len(data)} bytes", f"a header has at most {MOST_HEADER_BYTES}")
+    raw = bytes(data)
+    marks = sum(map(raw.count, (b",", b"[", b"{")))  # before parsing: two bytes could become a table of a hundred
+    if marks > MOST_HEADER_MARKS:
+        raise refusal(f"{HEADER} has {marks} commas and brackets", f"a header has at most {MOST_HEADER_MARKS}")
     with refusing(HEADER):
-        text = bytes(data).decode()
-        header = json.loads(text, object_pairs_hook=_without_twins, parse_constant=_no_constant)
-    _check_values(header, depth=1)
+        header = json.loads(raw.decode(), object_pairs_hook=_without_twins, parse_constant=_no_constant)
+    with refusing(f"a text of {HEADER}"):
+        _check_values(header, depth=1)
     if not isinstance(header, dict):
         raise refusal(HEADER, "a header is a table of fields")
     return header
@@ -106,7 +118,7 @@ def parsed(data: bytes | memoryview) -> dict[str, Any]:
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) != len(pairs):
-        twice = sorted({key for key, _ in pairs if sum(key == other for other, _ in pairs) > 1})
+        twice = sorted(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
         raise refusal(f"{HEADER} has the keys {twice!r:.80} twice", "readers would disagree on which of them counts")
     return table
 
@@ -126,8 +138,7 @@ def _check_values(value: Any, *, depth: int) -> None:
         for item in value:
             _check_values(item, depth=depth + 1)
     elif isinstance(value, str):
-        with refusing(f"a text of {HEADER}"):
-            value.encode()  # half a surrogate pair can be neither printed nor compared
+        value.encode()  # half a surrogate pair can be neither printed nor compared
     elif isinstance(value, float | int) and not abs(value) < (math.inf if isinstance(value, float) else 2**63):
         raise refusal(f"{HEADER} contains the number {value!r:.40}", "it is beyond what 64 bits hold")
 
@@ -143,6 +154,8 @@ def check_header(header: dict[str, Any]) -> None:
         )
     newer = isinstance(minor, int) and minor > SCHEMA_MINOR  # a newer minor version adds fields that may be ignored
     _check_fields(HEADER, header, _HEADER_RULES, more_allowed=newer)
+    if len(header["columns"]) > MOST_COLUMNS:
+        raise refusal(f"{HEADER} has {len(header['columns'])} columns", f"a release has at most {MOST_COLUMNS}")
     for name, entry in header["members"].items():
         _check_fields(f"the entry of member {name!r:.80}", entry, _MEMBER_RULES)
     if (header["measurement"] is None) != (header["statement"] is None):

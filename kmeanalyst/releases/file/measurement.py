@@ -6,7 +6,6 @@ arithmetic holds and its sensitivity, noise and number of rows are those of the 
 
 from __future__ import annotations
 
-import io
 import math
 import re
 from collections.abc import Callable
@@ -20,7 +19,8 @@ from kmeanalyst.kernels.features import FeatureMap, Nystroem, RandomFourier
 from kmeanalyst.releases.columns import Categorical, Column
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file.archive import NOISY_SUM, Members
-from kmeanalyst.releases.file.refusal import MOST_BASIS_POINTS, refusal, refusing
+from kmeanalyst.releases.file.kernel import kernel_work
+from kmeanalyst.releases.file.refusal import MOST_BASIS_POINTS, MOST_BASIS_WORK, refusal, refusing
 from kmeanalyst.releases.measurement import Measurement, grid_sensitivity, mean_unit
 from kmeanalyst.releases.statement import PrivacyStatement
 
@@ -96,7 +96,7 @@ def _array(name: str, data: bytes | memoryview, dtype: str, shape: list[int]) ->
     if match[1].decode() != dtype or told != shape or start + length + 8 * math.prod(shape) != len(data):
         got = f"{match[1].decode()} of shape {told} in {len(data)} bytes"
         raise refusal(name, f"it should hold {dtype} of shape {shape} and nothing else, got {got}")
-    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    return np.frombuffer(data, dtype=dtype, offset=start + length).reshape(shape).copy()
 
 
 def _random_fourier(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
@@ -138,6 +138,12 @@ def _nystroem(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Featu
         raise refusal("feature_map, field arrays", f"a subspace has points of {len(domain)} columns, and nothing else")
     if len(points) > MOST_BASIS_POINTS:
         raise refusal(f"measurement/points.npy has {len(points)} rows", f"a subspace has at most {MOST_BASIS_POINTS}")
+    work = len(points) ** 2 * kernel_work(kernel, len(domain))
+    if work > MOST_BASIS_WORK:
+        raise refusal(
+            f"measurement/points.npy has {len(points)} rows",
+            f"the kernel takes {work} steps on them to make the subspace, and a release takes at most {MOST_BASIS_WORK}",
+        )
     for column, values in zip(domain.columns, points.T, strict=True):
         present = values[~np.isnan(values)]
         low, high = _encoded_bounds(column)

@@ -12,7 +12,8 @@ from kmeanalyst.releases.cells import text_of
 from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date, Integer
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file.archive import POINTS
-from kmeanalyst.releases.file.parquet_footer import check_footer, footer_of
+from kmeanalyst.releases.file.parquet_footer import chunks_of
+from kmeanalyst.releases.file.parquet_pages import plain_parquet
 from kmeanalyst.releases.file.refusal import MOST_CELLS, refusal, refusing
 
 
@@ -49,25 +50,23 @@ def arrow_type(column: Column) -> Any:
 
 
 def _arrow_table(data: bytes | memoryview, domain: Domain, n_points: int) -> Any:
-    """The Parquet table, read only once its own description fits the header.
+    """The Parquet table, read only once its own description fits the header, and from pages that we described.
 
     Levels are read as dictionaries: a text that is repeated a million times is held once.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    texts = [column.name for column in domain.columns if is_text(column)]
-    check_footer(footer_of(data), len(domain) + 1, n_points, len(data))
-    file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
-    expected = [(column.name, arrow_type(column)) for column in domain.columns] + [("weight", pa.float64())]
-    found = [(field.name, field.type) for field in file.schema_arrow]
-    if found != expected:
-        odd = [f"{name} {kind}" for name, kind in found if (name, kind) not in expected] or ["order"]
-        raise refusal(f"{POINTS} has other columns than declared", f"{', '.join(odd):.200} does not fit the domain")
-    table = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)), read_dictionary=texts).read(use_threads=False)
-    if table.num_rows != n_points:
-        raise refusal(f"{POINTS} has {table.num_rows} rows", f"the header declares {n_points}")
+    kinds = [_parquet_kind(column) for column in domain.columns] + ["real"]
+    groups = chunks_of(data, list(zip([*domain.names, "weight"], kinds, strict=True)), n_points)
+    texts = [str(j) for j, kind in enumerate(kinds) if kind == "text"]
+    plain = pa.BufferReader(pa.py_buffer(plain_parquet(data, groups)))
+    table = pq.ParquetFile(plain, read_dictionary=texts).read(use_threads=False)
     return table.unify_dictionaries().combine_chunks()
+
+
+def _parquet_kind(column: Column) -> str:
+    return "text" if is_text(column) else column.kind
 
 
 def _series(column: Column, values: Any) -> pd.Series:

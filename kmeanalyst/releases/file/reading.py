@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
-
-from kmeanalyst.kernels import Indicator, Kernel, SoftenedProduct, kernel_from_dict
-from kmeanalyst.releases.columns import Categorical
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file.archive import HEADER, POINTS, Members, contents, members_in
 from kmeanalyst.releases.file.header import check_header, check_members, parsed, plain
+from kmeanalyst.releases.file.kernel import check_kernel, kernel_of
 from kmeanalyst.releases.file.measurement import measurement_of, statement_of
 from kmeanalyst.releases.file.points import points_and_weights
 from kmeanalyst.releases.file.refusal import FileRefused, refusal, refusing
@@ -49,10 +44,9 @@ def release_of(members: Members) -> Release:
         domain = Domain.from_dict(header["columns"])
         if plain(domain.to_dict()) != header["columns"]:
             raise ValueError("they are not written as a domain writes them")
-    with refusing("the kernel"):
-        kernel = kernel_from_dict(header["kernel"])
+    kernel = kernel_of(header["kernel"], len(domain))
     points, weights = points_and_weights(members[POINTS], domain, header["n_points"])
-    _check_kernel(kernel, domain, points)
+    check_kernel(kernel, domain, points)
     with refusing("the release"):
         measurement = measurement_of(header, kernel, domain, members)
         return Release(
@@ -60,18 +54,3 @@ def release_of(members: Members) -> Release:
             statement=statement_of(header, measurement), method=header["method"], weight_view=header["weight_view"],
             fit_distance=None if header["fit_distance"] is None else float(header["fit_distance"]),
         )  # fmt: skip
-
-
-def _check_kernel(kernel: Kernel, domain: Domain, points: pd.DataFrame) -> None:
-    """The kernel has a finite bound and is a kernel on rows of this domain."""
-    with refusing("the kernel"), np.errstate(all="ignore"):
-        rows = domain.encode(points.iloc[:8])
-        K, bound = kernel.gram(rows, rows), kernel.bound
-        kept = K.shape == (len(rows), len(rows)) and bool((np.abs(K) <= bound**2 * (1 + 1e-9)).all())
-        if not (kept and 0 < bound < math.inf):
-            raise ValueError("it is not bounded, or does not keep its bound on the points")
-        parts = kernel.kernels if isinstance(kernel, SoftenedProduct) else ()
-        for part, column in zip(parts, domain.columns, strict=bool(parts)):
-            levels = len(column.levels) if isinstance(column, Categorical) else None
-            if isinstance(part, Indicator) and levels is not None and part.levels != levels:
-                raise ValueError(f"it counts {part.levels} levels in column {column.name}, which has {levels}")

@@ -14,11 +14,16 @@ from contextlib import contextmanager
 MOST_BYTES = 2**31 - 1  # of a file: below this a zip needs no 64-bit extension
 MOST_HEADER_BYTES = 2**24
 MOST_HEADER_DEPTH = 32
+MOST_HEADER_MARKS = 2**20  # commas and opening brackets: it has about as many values
+MOST_COLUMNS = 5000
+MOST_KERNEL_WORK = 100_000  # passes over a Gram matrix, one for each column and lengthscale that a part looks at
 MOST_MEMBERS = 10_000
-MOST_CELLS = 50_000_000  # rows × (columns + weight) of the points
+MOST_CELLS = 10_000_000  # rows × (columns + weight) of the points
 MOST_ROW_GROUPS = 1000
 MOST_FOOTER_BYTES = 2**22  # of points.parquet
+MOST_PAGES = 200_000
 MOST_BASIS_POINTS = 10_000  # of a subspace: its Gram matrix is built on reading
+MOST_BASIS_WORK = 10_000_000_000  # entries of that matrix × passes of the kernel
 
 _AGAIN = "Fetch the file again, or ask its maker for a sound one"
 
