@@ -17,6 +17,15 @@ from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import FeatureMap, Nystroem, RandomFourier
 from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.file.kernel import kernel_work
+from kmeanalyst.releases.file.refusal import (
+    MOST_BASIS_POINTS,
+    MOST_BASIS_WORK,
+    MOST_BYTES,
+    MOST_CELLS,
+    MOST_COLUMNS,
+    MOST_KERNEL_WORK,
+)
 from kmeanalyst.releases.tables import read_table
 from kmeanalyst.representation.reweight import WEIGHT_VIEWS
 from release_side.mechanism import PublishError
@@ -66,6 +75,24 @@ def check_choices(
         raise PublishError(
             f"workers must be a whole number of at least 1, got {workers!r}. Leave it out for the default."
         )
+
+
+def check_readable(n_points: int, domain: Domain, feature_map: FeatureMap) -> None:
+    """PublishError, before anything is spent, if the release would be larger than readers allow."""
+    work = kernel_work(feature_map.kernel, len(domain))
+    basis = feature_map.dimension if isinstance(feature_map, Nystroem) else 0
+    cells = n_points * (len(domain) + 1)
+    n_bytes = 8 * (feature_map.dimension + sum(array.size for array in feature_map.arrays().values())) + 40 * cells
+    for what, size, most, mend in (
+        ("columns", len(domain), MOST_COLUMNS, "Publish fewer columns"),
+        ("cells of points", cells, MOST_CELLS, "Pass fewer points"),
+        ("basis points of the subspace", basis, MOST_BASIS_POINTS, "Pass fewer points"),
+        ("steps to make the kernel's matrix", work, MOST_KERNEL_WORK, "Choose a simpler kernel"),
+        ("steps to make the subspace", basis**2 * work, MOST_BASIS_WORK, "Pass fewer points"),
+        ("bytes", n_bytes, MOST_BYTES, "Pass fewer features"),
+    ):
+        if size > most:
+            raise PublishError(f"the release would have {size:,} {what}, and readers allow {most:,}. {mend}.")
 
 
 def processors() -> int:

@@ -29,6 +29,7 @@ from release_side.choices import (
     METHODS,
     check_choices,
     check_ledger,
+    check_readable,
     feature_map_for,
     processors,
     public_rows,
@@ -108,6 +109,7 @@ def publish(
         spending = _Spending(ledger, table, mechanism, n_rows=n_rows, method=method)
     as_printed = weights == "published"
     feature_map, spanning = feature_map_for(method, chosen_kernel, domain, public, points, features, as_printed)
+    check_readable(points or DEFAULT_POINTS if spanning is None else len(spanning), domain, feature_map)
     with _told_if_spent(spending):
         measurement = private_mean(
             rows.encoded(domain), feature_map, mechanism, n_rows=n_rows, workers=workers or processors(),

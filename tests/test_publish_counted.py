@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+from kmeanalyst.kernels import Gaussian, Sum
 from kmeanalyst.releases.columns import Categorical, Integer
 from kmeanalyst.releases.domain import Domain, domain_toml
 from kmeanalyst.releases.file import read_release
@@ -224,6 +225,51 @@ def test_a_ledger_that_is_lost_after_the_draw_does_not_hide_that_the_file_is_the
     publish(FRAME, DOMAIN, **ONE, **counted, output=tmp_path / "r.kme")
     assert "is written and counted as spent; the ledger could not note its name" in caplog.text
     assert (tmp_path / "r.kme").exists() and len(recorded(counted)) == 1
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        (
+            {"points": 4_000_000},
+            r"would have 12,000,000 cells of points, and readers allow 10,000,000\. Pass fewer points",
+        ),
+        (
+            {"kernel": Sum((Gaussian(1.0),) * 60_000)},
+            r"steps to make the kernel's matrix.*100,000\. Choose a simpler kernel",
+        ),
+    ],
+)
+def test_what_no_reader_would_take_is_refused_before_anything_is_spent(choice, message, counted):
+    domain = Domain((Integer(name="age", lower=17, upper=90), Integer(name="more", lower=0, upper=9)))
+    frame = _Unread(domain.decode(domain.draw(20, 1)))
+    with pytest.raises(PublishError, match=message):
+        publish(frame, domain, **(ONE | choice), **counted)
+    assert not counted["ledger"].exists()
+
+
+@pytest.mark.parametrize(
+    ("limit", "choice", "message"),
+    [
+        (
+            "MOST_BASIS_POINTS",
+            {"method": "subspace"},
+            "basis points of the subspace, and readers allow 3. Pass fewer points",
+        ),
+        (
+            "MOST_BASIS_WORK",
+            {"method": "subspace"},
+            "steps to make the subspace, and readers allow 3. Pass fewer points",
+        ),
+        ("MOST_COLUMNS", {"features": 40}, "2 columns, and readers allow 1. Publish fewer columns"),
+        ("MOST_BYTES", {"features": 40}, "bytes, and readers allow 3. Pass fewer features"),
+    ],
+)
+def test_each_limit_of_readers_is_kept_by_the_publisher(limit, choice, message, counted, monkeypatch):
+    monkeypatch.setattr(f"release_side.choices.{limit}", 1 if limit == "MOST_COLUMNS" else 3)
+    with pytest.raises(PublishError, match=message):
+        publish(_Unread(FRAME), DOMAIN, epsilon=1.0, delta=1e-6, points=10, **choice, **counted)
+    assert not counted["ledger"].exists()
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "weak"), [(1.0, 1e-6, False), (11.0, 1e-6, True), (1.0, 1 / 80, True)])
