@@ -103,13 +103,13 @@ def publish(
     rows = open_private(private)
     rows.check_columns(domain)
     n_rows = rows.count()
-    check_room(n_rows=n_rows, dimension=1, grid=GRID)
+    as_printed = weights == "published"
+    feature_map, spanning = feature_map_for(method, chosen_kernel, domain, public, points, features, as_printed)
+    check_room(n_rows=n_rows, dimension=feature_map.dimension, grid=GRID)
+    check_readable(points or DEFAULT_POINTS if spanning is None else len(spanning), domain, feature_map)
     spending = None
     if isinstance(mechanism, Noise):  # a rehearsal spends nothing
         spending = _Spending(ledger, table, mechanism, n_rows=n_rows, method=method)
-    as_printed = weights == "published"
-    feature_map, spanning = feature_map_for(method, chosen_kernel, domain, public, points, features, as_printed)
-    check_readable(points or DEFAULT_POINTS if spanning is None else len(spanning), domain, feature_map)
     with _told_if_spent(spending):
         measurement = private_mean(
             rows.encoded(domain), feature_map, mechanism, n_rows=n_rows, workers=workers or processors(),
