@@ -67,8 +67,7 @@ class Noise(ABC):
         object.__setattr__(self, "calibration", self.calibration or known[0])
         if self.calibration not in known:
             raise PublishError(
-                f"calibration must be one of {', '.join(known)} for {self.law} noise, got {self.calibration!r}. "
-                "Leave it out for the usual one."
+                f"calibration must be one of {', '.join(known)}, got {self.calibration!r}. Name one of these."
             )
 
     @property
@@ -251,10 +250,6 @@ def noise_for(
     if noise == "laplace" and calibration not in (None, "analytic"):
         raise PublishError(
             f"calibration {calibration!r} is of Gaussian noise, and Laplace noise has one. Leave it out."
-        )
-    if noise == "gaussian" and calibration not in (None, *CALIBRATIONS[GAUSSIAN]):
-        raise PublishError(
-            f"calibration must be one of {', '.join(CALIBRATIONS[GAUSSIAN])}, got {calibration!r}. Name one of these."
         )
     fresh = LaplaceNoise(epsilon, delta) if noise == "laplace" else GaussianNoise(epsilon, delta, calibration or "")
     return fresh if rehearsal is None else RehearsalNoise(fresh, rehearsal)

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
@@ -39,7 +40,7 @@ from release_side.ledger import Ledger
 from release_side.mechanism import SPENT, Noise, PublishError, check_room, noise_for
 from release_side.private_mean import private_mean
 from release_side.promise import statement_for
-from release_side.rows import Table, open_private, refuse_private_as_public
+from release_side.rows import Table, open_private, paths_of, refuse_private_as_public
 
 _WEAK_EPSILON = 10.0
 _log = logging.getLogger("release_side")
@@ -96,7 +97,8 @@ def publish(
     mechanism = noise_for(noise, epsilon, delta, calibration=calibration, rehearsal=rehearsal)
     check_choices(method, weights, points, features, bound, workers)
     check_ledger(ledger, table, rehearsal)
-    _check_can_appear(output, beside=(private, domain_path, public_points, ledger))
+    private_files = [] if isinstance(private, pd.DataFrame) else paths_of(private)
+    _check_can_appear(output, beside=(*private_files, domain_path, public_points, ledger))
     chosen_kernel = kernel_from_spec(kernel, domain)
     refuse_private_as_public(private, public_points)
     public = public_rows(public_points, domain)
@@ -150,9 +152,7 @@ def _check_can_appear(output: str | Path | None, *, beside: tuple[object, ...]) 
         raise PublishError(
             f"the folder {folder} is not there or not writable, so {output} could not appear. Make it first."
         )
-    others = [Path(other) for other in beside if isinstance(other, str | Path)]
-    others += [file for other in others if other.is_dir() for file in other.iterdir()]
-    for other in others:
+    for other in (Path(other) for other in beside if isinstance(other, str | Path)):
         if path.absolute() == other.absolute() or (path.exists() and other.exists() and path.samefile(other)):
             raise PublishError(
                 f"{output} is named as the release's file and as another ({other}), which it would replace. "

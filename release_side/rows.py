@@ -79,7 +79,7 @@ def open_private(source: Table) -> PrivateTable:
     """The private table behind a path, directory, glob or DataFrame; PublishError if there is none."""
     if isinstance(source, pd.DataFrame):
         return _Frame(source)
-    tables = [_open_file(path) for path in _paths(source)]
+    tables = [_open_file(path) for path in paths_of(source)]
     return tables[0] if len(tables) == 1 else _Several(tuple(tables))
 
 
@@ -88,7 +88,7 @@ def refuse_private_as_public(private: Table, public: Table | None) -> None:
     if isinstance(private, pd.DataFrame) or isinstance(public, pd.DataFrame) or public is None:
         same = private is public
     else:
-        same = Path(public).exists() and any(path.samefile(public) for path in _paths(private))
+        same = Path(public).exists() and any(path.samefile(public) for path in paths_of(private))
     if same:
         raise PublishError(
             "the public points are the private table itself: its rows would be in the release as they are. "
@@ -96,7 +96,8 @@ def refuse_private_as_public(private: Table, public: Table | None) -> None:
         )
 
 
-def _paths(source: str | Path) -> list[Path]:
+def paths_of(source: str | Path) -> list[Path]:
+    """The files of a table: one, those of a directory, or those that a glob matches; PublishError if there is none."""
     path = Path(source)
     if path.is_dir():
         found = sorted(p for p in path.iterdir() if _kind(p))

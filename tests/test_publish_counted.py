@@ -154,7 +154,7 @@ def test_with_a_ledger_or_for_a_rehearsal_it_is_not_said(counted, caplog):
 # ---------------------------------------------------------------- what a fresh adversarial reading found
 
 
-@pytest.mark.parametrize("other", ["ledger", "private", "domain", "public", "folder", "link"])
+@pytest.mark.parametrize("other", ["ledger", "private", "domain", "public", "folder", "glob", "link"])
 def test_a_release_takes_no_other_files_place(other, counted, tmp_path):
     """Named as --output, the ledger or the private table itself would be gone."""
     Ledger(counted["ledger"]).init("people", 5.0, 1e-6)
@@ -165,15 +165,16 @@ def test_a_release_takes_no_other_files_place(other, counted, tmp_path):
     toml.write_text(domain_toml(DOMAIN), encoding="utf-8")
     (tmp_path / "link.kme").symlink_to(private)
     places = {
-        "ledger": counted["ledger"], "private": private, "domain": toml, "public": public, "folder": private,
+        "ledger": counted["ledger"], "private": private, "domain": toml, "public": public, "folder": private, "glob": private,
         "link": tmp_path / "link.kme",
     }  # fmt: skip
+    named = {"folder": private.parent, "glob": f"{private.parent}/*.csv"}.get(other, private)
     before = places[other].read_bytes()
     with pytest.raises(
         PublishError, match=r"the release's file and as another \(.*which it would replace\. Name a new"
     ):
         publish(
-            private.parent if other == "folder" else private, toml, **ONE, **counted, public_points=public,
+            named, toml, **ONE, **counted, public_points=public,
             output=places[other],
         )  # fmt: skip
     assert places[other].read_bytes() == before
