@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kmeanalyst.releases.file import FileRefused, read_release, validate_release
     from kmeanalyst.releases.release import Release, from_frame
     from kmeanalyst.releases.statement import PrivacyStatement
+    from kmeanalyst.representation.thinning import thin
 
 _HOMES = {
     "kernels": "kmeanalyst.kernels",
@@ -41,12 +42,13 @@ _HOMES = {
     "mmd": "kmeanalyst.inference.two_sample",
     "mmd_squared": "kmeanalyst.inference.two_sample",
     "mmd_test": "kmeanalyst.inference.two_sample",
+    "thin": "kmeanalyst.representation.thinning",
 }
 __version__ = "0.1.0"
 __all__ = [
     "Domain", "DomainError", "Estimate", "FileRefused", "KernelMean", "PrivacyStatement", "Release", "TestResult",
     "from_frame", "kernels", "median_lengthscale", "mmd", "mmd_squared", "mmd_test", "read_domain", "read_release",
-    "validate_release",
+    "thin", "validate_release",
 ]  # fmt: skip
 
 

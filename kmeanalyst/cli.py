@@ -240,6 +240,40 @@ def export(
 
 
 @main.command()
+@release_argument
+@click.argument("n", type=click.IntRange(min=1), metavar="N")
+@click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="OUT.kme", help="File to write.")
+@click.option(
+    "--weights",
+    default="probability",
+    show_default=True,
+    type=click.Choice(["probability", "uniform", "signed"]),
+    help="Kind of weights: uniform gives 1/N to each.",
+)
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed, for over 5000 points.")
+@rehearsal_option
+@json_option
+def thin(release_path: str, n: int, output: str, weights: Any, seed: int, allow_rehearsal: bool, as_json: bool) -> None:
+    """Keep N of the points, with weights that stay as near the whole release as N points can be found to.
+
+    Example: kmeanalyst thin adult.kme 200 --output small.kme --weights uniform
+    """
+    release = _read(release_path, allow_rehearsal)
+    small = release.thin(n, weights=weights, rng=seed)
+    small.write(output)
+    click.echo(f"wrote {output}: {n} of {len(release)} points, at RKHS distance {small.thinning_error:.3g}", err=True)
+    if as_json:
+        print_json({
+            "output": output,
+            "n_points": n,
+            "weights": weights,
+            "thinning_error": small.thinning_error,
+            "fit_distance": small.fit_distance,
+            "rehearsal": release.is_rehearsal,
+        })  # fmt: skip
+
+
+@main.command()
 @click.option(
     "--keep", type=click.Path(file_okay=False), help="Keep the files in this folder; by default they are removed."
 )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kmeanalyst.releases.domain import Domain, read_domain
     from kmeanalyst.releases.draft import draft_domain
     from release_side.mechanism import GaussianNoise, PublishError
+    from release_side.planning import plan
     from release_side.publishing import publish
 
 _HOMES = {
@@ -25,9 +26,10 @@ _HOMES = {
     "draft_domain": "kmeanalyst.releases.draft",
     "GaussianNoise": "release_side.mechanism",
     "PublishError": "release_side.mechanism",
+    "plan": "release_side.planning",
     "publish": "release_side.publishing",
 }
-__all__ = ["Domain", "DomainError", "GaussianNoise", "PublishError", "draft_domain", "publish", "read_domain"]
+__all__ = ["Domain", "DomainError", "GaussianNoise", "PublishError", "draft_domain", "plan", "publish", "read_domain"]
 
 
 def __getattr__(name: str) -> Any:

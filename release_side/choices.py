@@ -26,13 +26,16 @@ from kmeanalyst.releases.file.refusal import (
     MOST_COLUMNS,
     MOST_KERNEL_WORK,
 )
+from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.tables import read_table
 from kmeanalyst.representation.reweight import WEIGHT_VIEWS
 from release_side.mechanism import PublishError
 from release_side.rows import Table
 
 METHODS = ("random-features", "subspace")
+WEIGHTS = (*WEIGHT_VIEWS, "uniform")
 DEFAULT_POINTS = 1000
+_MOST_DEFAULT_POINTS = 2000  # of random features, where the noise is small enough to see the difference
 _FEATURES = 4000
 _MOST_PUBLIC_POINTS = 3000
 _PAPER_TOLERANCE = 1e-5  # on the squared distance to the span, as in the code of Balog et al.
@@ -47,13 +50,25 @@ def check_ledger(ledger: object, table: object, rehearsal: object) -> None:
 
 
 def check_choices(
-    method: str, weights: str, points: int | None, features: int | None, bound: float | None, workers: int | None
+    method: str,
+    weights: str,
+    points: int | None,
+    features: int | None,
+    bound: float | None,
+    workers: int | None,
+    *,
+    float32: bool = False,
 ) -> None:
     """PublishError unless the choices are known and go together."""
     if method not in METHODS:
         raise PublishError(f"method must be one of {', '.join(METHODS)}, got {method!r}. Name one of these.")
-    if weights not in WEIGHT_VIEWS:
-        raise PublishError(f"weights must be one of {', '.join(WEIGHT_VIEWS)}, got {weights!r}. Name one of these.")
+    if weights not in WEIGHTS:
+        raise PublishError(f"weights must be one of {', '.join(WEIGHTS)}, got {weights!r}. Name one of these.")
+    if method == "subspace" and (weights == "uniform" or float32):
+        raise PublishError(
+            f"{'float32' if float32 else 'uniform weights'} is for points that are placed, and a subspace's points are "
+            'given. Use method "random-features", or leave it out.'
+        )
     if weights == "published" and method != "subspace":
         raise PublishError(
             'published weights are Algorithm 1\'s: they need method "subspace". Name it, or other weights.'
@@ -75,6 +90,21 @@ def check_choices(
         raise PublishError(
             f"workers must be a whole number of at least 1, got {workers!r}. Leave it out for the default."
         )
+
+
+def default_points(measurement: Measurement) -> int:
+    """How many points carry a mean of random features no worse than its noise lets it be known; by N, ε, δ alone.
+
+    The error of well-placed weighted points falls about as 1/M, that of the mean is some twelve times the noise
+    scale (a hundred parameters or more are told from the noise): M is where both meet, within limits.
+    """
+    wanted = measurement.feature_map.norm_bound / (6 * measurement.noise_scale)
+    return int(np.clip(wanted, DEFAULT_POINTS, _MOST_DEFAULT_POINTS))
+
+
+def most_points(points: int | None, spanning: Array | None) -> int:
+    """The number of points that a release may come to have."""
+    return len(spanning) if spanning is not None else points or _MOST_DEFAULT_POINTS
 
 
 def check_readable(n_points: int, domain: Domain, feature_map: FeatureMap) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,7 @@ def main() -> None:
     \b
     Examples:
       release-side draft-domain public_sample.csv --output domain.toml
+      release-side plan --rows 100000 --domain domain.toml --epsilon 0.1 1 10 --delta 1e-6
       release-side publish private.csv --domain domain.toml --epsilon 1 --delta 1e-6 --output table.kme
     """
 
@@ -101,6 +103,132 @@ def draft_domain_command(public_sample: str, output: str | None, as_json: bool) 
         click.echo(text, nl=False)
 
 
+_CHOICES = (
+    click.option(
+        "--method", default="random-features", show_default=True, type=click.Choice(["random-features", "subspace"])
+    ),
+    click.option(
+        "--public-points", type=click.Path(), help="Rows that are already public: points to use or start from."
+    ),
+    click.option("--points", type=int, metavar="M", help="How many points the release has."),
+    click.option("--features", type=int, metavar="F", help="How many feature coordinates are measured (even)."),
+    click.option(
+        "--kernel", metavar="SPEC", help='"table" (default), "gaussian:lengthscale=158.1", "laplacian:lengthscale=2".'
+    ),
+    click.option(
+        "--weights",
+        default="probability",
+        show_default=True,
+        type=click.Choice(["probability", "bounded", "signed", "uniform", "published"]),
+    ),
+    click.option(
+        "--bound", type=float, metavar="C", help="Largest Σ|w| for bounded (default 1) and signed (default 2) weights."
+    ),
+    click.option("--float32", is_flag=True, help="Round real columns of the points to single precision."),
+    click.option("--noise", default="gaussian", show_default=True, type=click.Choice(["gaussian", "laplace"])),
+    click.option(
+        "--calibration",
+        type=click.Choice(["analytic", "zcdp"]),
+        help="Of Gaussian noise; analytic, the least, by default.",
+    ),
+)
+
+
+def _choices(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that publish and plan share: what is chosen from public facts, and changes what a release is worth."""
+    for option in reversed(_CHOICES):
+        command = option(command)
+    return command
+
+
+class _ManyEpsilons(click.Command):
+    """A command whose --epsilon takes several values (--epsilon 0.1 1 10), which options of click do not."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _repeated("--epsilon", args))
+
+
+def _repeated(option: str, args: list[str]) -> list[str]:
+    """Arguments in which the option is named again before each further value that follows one of its values."""
+    spread: list[str] = []
+    values = 0  # of the option that was named last, if it is this one: 1 for the one to come
+    for word in args:
+        if word.startswith("-") and not (values and _is_number(word)):
+            values = 1 if word == option else 2 if word.startswith(f"{option}=") else 0
+        elif values:
+            spread += [option] * (values > 1)
+            values += 1
+        spread.append(word)
+    return spread
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+@main.command("plan", cls=_ManyEpsilons)
+@click.option("--rows", required=True, type=int, metavar="N", help="How many rows the private table has, or will have.")
+@click.option(
+    "--domain", "domain_path", required=True, type=click.Path(), help="TOML file of public columns and bounds."
+)
+@click.option(
+    "--epsilon", type=float, multiple=True, metavar="E...", help="One ε or several; 0.1 0.3 1 3 when left out."
+)
+@click.option("--delta", required=True, type=float, help="δ of each release, as in publish; 0 for Laplace.")
+@_choices
+@json_option
+def plan_command(domain_path: str, as_json: bool, rows: int, epsilon: tuple[float, ...], **choices: Any) -> None:
+    """Predict what a budget would buy: noise, errors, time and file size at each ε. Opens no private file.
+
+    Releases of a made-up table of the same domain and size are simulated; nothing is spent. A real table's errors
+    lie within about a factor of two. The other options are those of publish.
+
+    \b
+    Columns:
+      noise scale     standard deviation of the noise on each coordinate that is measured
+      RKHS error      distance of the release from its table, in the kernel's space
+      sampling error  distance of the table from the population it was drawn from
+      ± mean          standard error an analyst will read of a column's mean, in parts of its range
+      ± probability   the same of a probability near one half
+
+    \b
+    Example:
+      release-side plan --rows 100000 --domain domain.toml --epsilon 0.1 1 10 --delta 1e-6
+    """
+    from kmeanalyst.releases.domain import read_domain
+    from release_side.planning import EPSILONS, NOTE, plan
+
+    domain = read_domain(domain_path)
+    plans = plan(domain, rows=rows, epsilon=epsilon or EPSILONS, progress=progress_line(), **choices)
+    records = plans.to_dict("records")
+    click.echo(f"note: {NOTE}", err=True)
+    if as_json:
+        print_json({"rows": rows, "columns": domain.to_dict(), "plans": records})
+        return
+    click.echo(_plan_table(rows, records))
+
+
+def _plan_table(rows: int, plans: list[dict[str, Any]]) -> str:
+    """Aligned columns, a line for each ε, and below what is the same for all."""
+    heads = ("epsilon", "noise scale", "RKHS error", "sampling error", "± mean", "± probability", "seconds", "file")
+    lines: list[tuple[str, ...]] = [heads]
+    for p in plans:
+        errors = (f"{p[name]:.2g}" for name in ("rkhs_error", "sampling_error", "se_mean", "se_probability"))
+        lines.append((
+            f"{p['epsilon']:g}", f"{p['noise_scale']:.3g}", *errors, f"{p['seconds']:.0f}",
+            f"{p['file_bytes'] / 1000:,.0f} kB",
+        ))  # fmt: skip
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    table = ["  ".join(cell.rjust(w) for cell, w in zip(line, widths, strict=True)) for line in lines]
+    same = plans[0]
+    facts = f"{rows:,} rows, delta {same['delta']:g}, {same['method']}, {same['points']:,} points"
+    return "\n".join([*table, f"({facts}, {same['features']:,} features)"])
+
+
 @main.command()
 @click.argument("private", metavar="PRIVATE")
 @click.option(
@@ -111,28 +239,7 @@ def draft_domain_command(public_sample: str, output: str | None, as_json: bool) 
     "--delta", required=True, type=float, help="δ: the chance that the bound fails, e.g. 1e-6; 0 for Laplace."
 )
 @click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="FILE.kme")
-@click.option(
-    "--method", default="random-features", show_default=True, type=click.Choice(["random-features", "subspace"])
-)
-@click.option("--public-points", type=click.Path(), help="Rows that are already public: points to use or start from.")
-@click.option("--points", type=int, metavar="M", help="How many points the release has.")
-@click.option("--features", type=int, metavar="F", help="How many feature coordinates are measured (even).")
-@click.option(
-    "--kernel", metavar="SPEC", help='"table" (default), "gaussian:lengthscale=158.1", "laplacian:lengthscale=2".'
-)
-@click.option(
-    "--weights",
-    default="probability",
-    show_default=True,
-    type=click.Choice(["probability", "bounded", "signed", "published"]),
-)
-@click.option(
-    "--bound", type=float, metavar="C", help="Largest Σ|w| for bounded (default 1) and signed (default 2) weights."
-)
-@click.option("--noise", default="gaussian", show_default=True, type=click.Choice(["gaussian", "laplace"]))
-@click.option(
-    "--calibration", type=click.Choice(["analytic", "zcdp"]), help="Of Gaussian noise; analytic, the least, by default."
-)
+@_choices
 @click.option(
     "--ledger", type=click.Path(dir_okay=False), metavar="LEDGER", help="Count the spend here; refused over budget."
 )

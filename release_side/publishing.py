@@ -18,26 +18,28 @@ import pandas as pd
 
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features import FeatureMap
 from kmeanalyst.releases.columns import DomainError
 from kmeanalyst.releases.domain import Domain, read_domain
 from kmeanalyst.releases.kernel_choice import kernel_from_spec
 from kmeanalyst.releases.measurement import GRID, Measurement, feature_mean
 from kmeanalyst.releases.release import Release
-from kmeanalyst.representation.reduced_set import reduced_set
+from kmeanalyst.representation.represent import represent
 from kmeanalyst.representation.reweight import weights_for
 from release_side.choices import (
-    DEFAULT_POINTS,
     METHODS,
     check_choices,
     check_ledger,
     check_readable,
+    default_points,
     feature_map_for,
+    most_points,
     processors,
     public_rows,
 )
 from release_side.composition import Spend
 from release_side.ledger import Ledger
-from release_side.mechanism import SPENT, Noise, PublishError, check_room, noise_for
+from release_side.mechanism import SPENT, Noise, PublishError, RehearsalNoise, check_room, noise_for
 from release_side.private_mean import private_mean
 from release_side.promise import statement_for
 from release_side.rows import Table, open_private, paths_of, refuse_private_as_public
@@ -60,6 +62,7 @@ def publish(
     kernel: Kernel | str | None = None,
     weights: str = "probability",
     bound: float | None = None,
+    float32: bool = False,
     noise: str = "gaussian",
     calibration: str | None = None,
     ledger: str | Path | None = None,
@@ -79,7 +82,9 @@ def publish(
     points          M; by default 1000, or the public rows up to 3000 for a subspace.
     features        F, coordinates measured by random features (cosine and sine count two); 4000 by default.
     kernel          Kernel or its text; "table" by default.
-    weights         "probability", "bounded" (Σ|w| ≤ bound, 1 by default), "signed" (2), or "published".
+    weights         "probability", "bounded" (Σ|w| ≤ bound, 1 by default), "signed" (2), "uniform" (1/M each; random
+                    features), or "published" (subspace).
+    float32         real columns of the points hold single precision numbers, and the weights are fitted to those.
     noise           "gaussian", or "laplace" for a promise without exceptions (delta = 0).
     calibration     of Gaussian noise: "analytic" (default), the least that gives (epsilon, delta); or "zcdp", a little
                     more, at which (epsilon, delta) follows from ρ alone.
@@ -95,7 +100,7 @@ def publish(
     """
     domain_path, domain = domain, domain if isinstance(domain, Domain) else read_domain(domain)
     mechanism = noise_for(noise, epsilon, delta, calibration=calibration, rehearsal=rehearsal)
-    check_choices(method, weights, points, features, bound, workers)
+    check_choices(method, weights, points, features, bound, workers, float32=float32)
     check_ledger(ledger, table, rehearsal)
     private_files = [] if isinstance(private, pd.DataFrame) else paths_of(private)
     _check_can_appear(output, beside=(*private_files, domain_path, public_points, ledger))
@@ -105,10 +110,9 @@ def publish(
     rows = open_private(private)
     rows.check_columns(domain)
     n_rows = rows.count()
-    as_printed = weights == "published"
-    feature_map, spanning = feature_map_for(method, chosen_kernel, domain, public, points, features, as_printed)
-    check_room(n_rows=n_rows, dimension=feature_map.dimension, grid=GRID)
-    check_readable(points or DEFAULT_POINTS if spanning is None else len(spanning), domain, feature_map)
+    feature_map, spanning = checked_features(
+        method, chosen_kernel, domain, public, points, features, weights, n_rows=n_rows
+    )
     spending = None
     if isinstance(mechanism, Noise):  # a rehearsal spends nothing
         spending = _Spending(ledger, table, mechanism, n_rows=n_rows, method=method)
@@ -118,26 +122,76 @@ def publish(
             record_spend=spending.record if spending else None, progress=progress,
         )  # fmt: skip
         del rows  # from here on, post-processing
-        encoded, n_public = _represent(method, measurement, domain, spanning, public, points, progress)
-        frame = domain.decode(encoded)
-        encoded = domain.encode(frame)  # weights belong to the points as the file will hold them
-        fitted = weights_for(weights, encoded, measurement, bound=bound, n_public=n_public)
-        release = Release(
-            points=frame,
-            weights=fitted,
-            measurement=measurement,
-            kernel=chosen_kernel,
-            domain=domain,
-            statement=statement_for(mechanism, measurement, method, n_public, given=public is not None),
-            method=method,
-            weight_view=weights,
-            fit_distance=float(np.linalg.norm(feature_mean(feature_map, encoded, fitted) - measurement.vector)),
-        )
+        release = represented(
+            measurement, mechanism, domain, chosen_kernel, method=method, spanning=spanning, public=public,
+            points=points, weights=weights, bound=bound, float32=float32, progress=progress,
+        )  # fmt: skip
         if output is not None:
             _write(release, output)
     if output is not None and spending:
         spending.published(output)
     return release
+
+
+def checked_features(
+    method: str,
+    kernel: Kernel,
+    domain: Domain,
+    public: Array | None,
+    points: int | None,
+    features: int | None,
+    weights: str,
+    *,
+    n_rows: int,
+) -> tuple[FeatureMap, Array | None]:
+    """φ and, for a subspace, the points it is spanned by; PublishError if sums or files could not hold the release."""
+    feature_map, spanning = feature_map_for(
+        method, kernel, domain, public, points, features, as_printed=weights == "published"
+    )
+    check_room(n_rows=n_rows, dimension=feature_map.dimension, grid=GRID)
+    check_readable(most_points(points, spanning), domain, feature_map)
+    return feature_map, spanning
+
+
+def represented(
+    measurement: Measurement,
+    mechanism: Noise | RehearsalNoise,
+    domain: Domain,
+    kernel: Kernel,
+    *,
+    method: str,
+    spanning: Array | None,
+    public: Array | None,
+    points: int | None,
+    weights: str,
+    bound: float | None,
+    float32: bool,
+    progress: Progress | None,
+) -> Release:
+    """The release that a measurement becomes: everything after the door, in memory. Post-processing."""
+    n_public = 0
+    if method == "subspace":
+        assert spanning is not None
+        encoded, n_public = spanning, len(spanning) if public is not None else 0
+        fitted = weights_for(weights, encoded, measurement, bound=bound, n_public=n_public)
+    else:
+        encoded, fitted = represent(
+            measurement, domain, n_points=points or default_points(measurement), view=weights, bound=bound,
+            public=public, float32=float32, rng=0, progress=progress,
+        )  # fmt: skip
+    frame = domain.decode(encoded, float32=float32)
+    fitted_mean = feature_mean(measurement.feature_map, encoded, fitted)
+    return Release(
+        points=frame,
+        weights=fitted,
+        measurement=measurement,
+        kernel=kernel,
+        domain=domain,
+        statement=statement_for(mechanism, measurement, method, n_public, given=public is not None),
+        method=method,
+        weight_view="probability" if weights == "uniform" else weights,
+        fit_distance=float(np.linalg.norm(fitted_mean - measurement.vector)),
+    )
 
 
 def _check_can_appear(output: str | Path | None, *, beside: tuple[object, ...]) -> None:
@@ -173,12 +227,7 @@ class _Spending:
             epsilon=noise.epsilon, delta=noise.delta, mechanism=noise.name, calibration=noise.calibration,
             noise_multiplier=noise.multiplier(), n_rows=n_rows, method=method,
         )  # fmt: skip
-        if noise.epsilon > _WEAK_EPSILON or noise.delta * n_rows >= 1:
-            _log.warning(
-                "a weak promise: epsilon %g, delta %g for %d rows. Above epsilon %g a release may tell one row from another; "
-                "with delta of 1/N or more it may give whole rows away. Choose less.",
-                noise.epsilon, noise.delta, n_rows, _WEAK_EPSILON,
-            )  # fmt: skip
+        warn_if_weak(noise, n_rows)
         if self._ledger is None:
             _say_once_that_nothing_counts()
         elif not self._ledger.check(self._table, self._spend):
@@ -200,6 +249,16 @@ class _Spending:
                 self._ledger.published(self._number, Path(output))
         except PublishError:
             _log.warning("%s is written and counted as spent; the ledger could not note its name.", output)
+
+
+def warn_if_weak(noise: Noise, n_rows: int) -> None:
+    """Say so if a promise is kept in words only."""
+    if noise.epsilon > _WEAK_EPSILON or noise.delta * n_rows >= 1:
+        _log.warning(
+            "a weak promise: epsilon %g, delta %g for %d rows. Above epsilon %g a release may tell one row from another; "
+            "with delta of 1/N or more it may give whole rows away. Choose less.",
+            noise.epsilon, noise.delta, n_rows, _WEAK_EPSILON,
+        )  # fmt: skip
 
 
 @contextmanager
@@ -228,23 +287,6 @@ def _write(release: Release, output: str | Path) -> None:
         release.write(output)
     except (OSError, ValueError) as error:
         raise PublishError(f"{output} was not written: {str(error).rstrip('.')}.") from None
-
-
-def _represent(
-    method: str,
-    measurement: Measurement,
-    domain: Domain,
-    spanning: Array | None,
-    public: Array | None,
-    points: int | None,
-    progress: Progress | None,
-) -> tuple[Array, int]:
-    """Encoded points of the release, and how many of them are the given public rows (the first ones)."""
-    if method == "subspace":
-        assert spanning is not None
-        return spanning, len(spanning) if public is not None else 0
-    n_points = points or DEFAULT_POINTS
-    return reduced_set(measurement, domain, n_points=n_points, start=public, rng=0, progress=progress), 0
 
 
 __all__ = ["METHODS", "DomainError", "publish"]

@@ -330,10 +330,11 @@ def test_publish_passes_every_choice_on(files, tmp_path, monkeypatch):
         "output": str(tmp_path / "o.kme"),
     }
     words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    result = call("release-side", "publish", files.private, "--domain", files.domain, *words)
-    assert (result.exit_code, result.stderr.splitlines()[-1]) == (1, "Error: enough seen")
-    assert seen.pop("progress") is None
-    assert seen == options
+    for flag in ([], ["--float32"]):
+        result = call("release-side", "publish", files.private, "--domain", files.domain, *words, *flag)
+        assert (result.exit_code, result.stderr.splitlines()[-1]) == (1, "Error: enough seen")
+        assert seen.pop("progress") is None
+        assert seen == options | {"float32": bool(flag)}
 
 
 def test_publish_in_words_shows_the_promise_and_that_promises_add_up(files, tmp_path, caplog):
@@ -696,7 +697,7 @@ SECRET = "the cell said secret 4711"
     ],
     ids=lambda error: type(error).__name__,
 )
-@pytest.mark.parametrize("place", ["private_mean", "reduced_set", "weights_for", "open_private"])
+@pytest.mark.parametrize("place", ["private_mean", "represent", "open_private"])
 def test_the_text_of_an_unforeseen_error_is_withheld(place, error, files, tmp_path, monkeypatch):
     def fail(*_: Any, **__: Any) -> None:
         raise error

@@ -206,7 +206,7 @@ def test_whatever_fails_after_the_draw_says_that_it_counts(counted, monkeypatch)
     def fails(*facts: Any, **options: Any) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr(publishing, "weights_for", fails)
+    monkeypatch.setattr(publishing, "represent", fails)
     with pytest.raises(MemoryError) as caught:
         publish(FRAME, DOMAIN, **ONE, **counted)
     assert caught.value.__notes__ == ["The noise had been drawn: count this release as spent."]
@@ -315,7 +315,7 @@ def test_the_command_line_keeps_the_budget(tmp_path, monkeypatch):
     )
     other = call(*words, "--ledger", book, "--table", "poeple", "--output", output)  # a slip of the pen
     assert "as a release of table poeple, which has no budget" in other.stderr
-    monkeypatch.setattr(publishing, "weights_for", lambda *facts, **options: 1 / 0)
+    monkeypatch.setattr(publishing, "represent", lambda *facts, **options: 1 / 0)
     failed = call(*words, "--ledger", book, "--table", "poeple", "--output", output)
     assert failed.exit_code == 1 and "details are withheld" in failed.stderr
     assert failed.stderr.endswith("The noise had been drawn: count this release as spent.\n")

@@ -20,6 +20,7 @@ from kmeanalyst.releases.kernel_choice import table_kernel
 from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, feature_mean
 from kmeanalyst.releases.noise import GAUSSIAN
 from kmeanalyst.representation.reduced_set import reduced_set
+from kmeanalyst.representation.represent import represent
 from kmeanalyst.representation.reweight import (
     bounded_set,
     fit_weights,
@@ -249,13 +250,6 @@ def test_the_wiener_step_never_loses_much_where_one_of_them_knows_all(noise_scal
     assert wiener < 0.6 * max(raw, uniform)
 
 
-def test_signed_weights_on_public_points_carry_the_wiener_coordinates():
-    feature_map, points, rows = subspace()
-    measurement = measured(feature_map, rows, noise_scale=0.01)
-    signed = weights_for("signed", points, measurement, n_public=len(points))
-    np.testing.assert_allclose(feature_map(points).T @ signed, wiener_coordinates(points, measurement), atol=1e-4)
-
-
 # ---------------------------------------------------------------- the probability view
 
 
@@ -309,23 +303,28 @@ PEOPLE = Domain((
 ))  # fmt: skip
 
 
-def fitted(
-    rows: Array, domain: Domain, *, noise_scale: float, n_points: int, dimension: int, start: Array | None = None
-) -> tuple[Array, Array]:
-    """Points and probability weights from a simulated measurement of the rows."""
+def simulated(domain: Domain, rows: Array, *, noise_scale: float, dimension: int) -> Measurement:
+    """A simulated measurement of the rows in random features of the domain's own kernel."""
     feature_map = RandomFourier.draw(
         table_kernel(domain), n_columns=len(domain), dimension=dimension, missing_columns=domain.missing_columns, rng=0
     )
-    measurement = measured(feature_map, rows, noise_scale=noise_scale)
-    points = reduced_set(measurement, domain, n_points=n_points, start=start, rng=0)
-    return points, weights_for("probability", points, measurement)
+    return measured(feature_map, rows, noise_scale=noise_scale)
+
+
+def placed(measurement: Measurement, domain: Domain, *, n_points: int, **options) -> tuple[Array, Array]:
+    """Points and probability weights as near to the measurement itself as they get: nothing is denoised."""
+    return reduced_set(
+        measurement.feature_map, measurement.vector, domain, n_points=n_points, enough=measurement.noise_scale,
+        rng=0, **options,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def fit() -> tuple[pd.DataFrame, pd.DataFrame, Array, Array]:
     """(the population, the fitted points, their codes, their weights)."""
     table = people(4000, np.random.default_rng(3))
-    points, weights = fitted(PEOPLE.encode(table), PEOPLE, noise_scale=1e-4, n_points=80, dimension=600)
+    measurement = simulated(PEOPLE, PEOPLE.encode(table), noise_scale=1e-4, dimension=600)
+    points, weights = placed(measurement, PEOPLE, n_points=80)
     return table, PEOPLE.decode(points), points, weights
 
 
@@ -372,7 +371,8 @@ def test_the_margins_of_a_population_are_recovered_with_little_noise(fit):
 
 def test_more_noise_gives_a_worse_fit_that_is_still_a_probability():
     table = people(500, np.random.default_rng(4))
-    points, weights = fitted(PEOPLE.encode(table), PEOPLE, noise_scale=0.05, n_points=20, dimension=120)
+    measurement = simulated(PEOPLE, PEOPLE.encode(table), noise_scale=0.05, dimension=120)
+    points, weights = placed(measurement, PEOPLE, n_points=20)
     assert np.isfinite(weights).all() and weights.min() >= 0 and weights.sum() == pytest.approx(1, abs=1e-12)
     np.testing.assert_array_equal(PEOPLE.encode(PEOPLE.decode(points)), points)
 
@@ -383,12 +383,8 @@ def test_every_kind_of_column_can_be_fitted_alone(column):
     domain = Domain((column,))
     targets = [domain.draw(1, 5)] + ([np.array([[np.nan]])] if column.missing else [])
     for target in targets:
-        feature_map = RandomFourier.draw(
-            table_kernel(domain), n_columns=1, dimension=400, missing_columns=domain.missing_columns, rng=0
-        )
-        measurement = measured(feature_map, np.repeat(target, 50, axis=0), noise_scale=1e-4)
-        points = reduced_set(measurement, domain, n_points=12, rng=0)
-        weights = weights_for("probability", points, measurement)
+        measurement = simulated(domain, np.repeat(target, 50, axis=0), noise_scale=1e-4, dimension=400)
+        points, weights = placed(measurement, domain, n_points=12)
         fitted_mean, target_mean = (
             KernelMean(table_kernel(domain), points, weights),
             KernelMean(table_kernel(domain), target),
@@ -398,24 +394,50 @@ def test_every_kind_of_column_can_be_fitted_alone(column):
 
 
 def test_public_rows_are_where_the_points_start():
+    """With noise so large that nothing needs improving, they are the points, as many as are asked for."""
     rows = PEOPLE.encode(people(40, np.random.default_rng(5)))
+    measurement = simulated(PEOPLE, rows, noise_scale=1.0, dimension=60)
     for n_points in (10, 40, 45):
-        points, weights = fitted(rows, PEOPLE, noise_scale=1.0, n_points=n_points, dimension=60, start=rows)
+        points, weights = reduced_set(
+            measurement.feature_map, measurement.vector, PEOPLE, n_points=n_points, enough=100.0, start=rows, rng=0
+        )
         assert points.shape == (n_points, len(PEOPLE)) and weights.shape == (n_points,)
+        np.testing.assert_array_equal(points[:40], rows[:n_points])
+
+
+def small_measurement() -> tuple[Measurement, Domain]:
+    domain = Domain((Real(name="x", lower=-3, upper=3), Boolean(name="b")))
+    return simulated(domain, domain.draw(200, 1), noise_scale=0.01, dimension=60), domain
+
+
+def test_uniform_points_do_all_the_work():
+    """Weights stay 1/M to the bit, and the moved points are far nearer than the ones they started from."""
+    measurement, domain = small_measurement()
+    points, weights = placed(measurement, domain, n_points=20, uniform=True)
+    np.testing.assert_array_equal(weights, np.full(20, 1 / 20))
+    features, start = measurement.feature_map, domain.draw(20, 0)
+    moved, unmoved = (np.linalg.norm(feature_mean(features, p) - measurement.vector) for p in (points, start))
+    assert moved < 0.6 * unmoved
+
+
+def test_a_ridge_makes_weights_more_even():
+    measurement, domain = small_measurement()
+    (_, plain), (_, even) = (placed(measurement, domain, n_points=30, ridge=ridge) for ridge in (0.0, 1e3))
+    assert 1 / (plain**2).sum() < 20
+    np.testing.assert_allclose(even, 1 / 30, rtol=0.1)
 
 
 def test_the_fit_reports_its_progress_and_depends_on_its_seed_alone():
-    domain = Domain((Real(name="x", lower=-3, upper=3), Boolean(name="b")))
-    feature_map = RandomFourier.draw(table_kernel(domain), n_columns=2, dimension=60, rng=0)
-    measurement = measured(feature_map, domain.draw(200, 1), noise_scale=0.01)
+    measurement, domain = small_measurement()
     said: list[float] = []
-    one = reduced_set(measurement, domain, n_points=10, rng=3, progress=lambda what, share: said.append(share))
-    np.testing.assert_array_equal(one, reduced_set(measurement, domain, n_points=10, rng=3))
+    one = placed(measurement, domain, n_points=10, progress=lambda what, share: said.append(share))
+    for first, second in zip(one, placed(measurement, domain, n_points=10), strict=True):
+        np.testing.assert_array_equal(first, second)
     assert said == sorted(said) and said[-1] == 1.0
 
 
-def test_points_cannot_be_moved_against_other_features():
+def test_points_cannot_be_placed_by_other_features():
     feature_map, _, rows = subspace()
     domain = Domain.of_numbers(rows)
-    with pytest.raises(ValueError, match=r"against random Fourier features.*Give the points yourself"):
-        reduced_set(measured(feature_map, rows, noise_scale=0.1), domain, n_points=5)
+    with pytest.raises(ValueError, match=r"denoised in random Fourier features.*other features.*Give the points your"):
+        represent(measured(feature_map, rows, noise_scale=0.1), domain, n_points=5)

@@ -275,8 +275,17 @@ class Number(Column):
     def grid(self, size: int, rng: np.random.Generator) -> Array:
         low, high = self.bounds
         even = np.linspace(low, high, size) + rng.uniform(-0.5, 0.5, size) * (high - low) / (size - 1)
-        special = self._scaled(np.array([self._public_number("edge", v) for v in (*self.edges, *self.atoms)]))
-        return np.unique(self.rounded(np.concatenate([np.clip(even, low, high), special])))
+        return np.unique(
+            self.rounded(np.concatenate([np.clip(even, low, high), self._codes(self.edges), self.atom_codes]))
+        )
+
+    def _codes(self, values: Sequence[Any]) -> Array:
+        return self._scaled(np.array([self._public_number("value", v) for v in values], dtype=float))
+
+    @property
+    def atom_codes(self) -> Array:
+        """The encoded atoms, as cells encode to them; sorted."""
+        return np.unique(self.rounded(self._codes(self.atoms)))
 
     def _draw_present(self, n: int, rng: np.random.Generator) -> Array:
         return self.rounded(rng.uniform(*self.bounds, n))

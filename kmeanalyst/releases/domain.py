@@ -108,9 +108,14 @@ class Domain:
                 )
         return encoded, notes
 
-    def decode(self, rows: Array) -> pd.DataFrame:
-        """Encoded rows in natural units and levels."""
-        return pd.DataFrame({column.name: column.decode(rows[:, j]) for j, column in enumerate(self.columns)})
+    def decode(self, rows: Array, *, float32: bool = False) -> pd.DataFrame:
+        """Encoded rows in natural units and levels; float32: real columns as the nearest single precision numbers."""
+        frame = pd.DataFrame({column.name: column.decode(rows[:, j]) for j, column in enumerate(self.columns)})
+        for column in self.columns:
+            if float32 and column.kind == "real":
+                values = frame[column.name].to_numpy()
+                frame[column.name] = _single_precision_within(values, column.lower, column.upper)  # type: ignore[attr-defined]
+        return frame
 
     def draw(self, n: int, rng: np.random.Generator | int) -> Array:
         """n encoded rows spread evenly over the domain, each column by itself: a public reference."""
@@ -142,6 +147,14 @@ class Domain:
         return cls(
             tuple(Real(name=n, lower=float(a), upper=float(b)) for n, a, b in zip(names, low, high, strict=True))
         )
+
+
+def _single_precision_within(values: Array, lower: float, upper: float) -> Array:
+    """The nearest numbers of single precision that the bounds allow, as float64."""
+    single = values.astype(np.float32)
+    single = np.where(single > upper, np.nextafter(single, np.float32(-np.inf)), single)
+    single = np.where(single < lower, np.nextafter(single, np.float32(np.inf)), single)
+    return single.astype(np.float64)
 
 
 def read_domain(path: str | Path) -> Domain:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import xarray
 
     from kmeanalyst.inference.results import Estimate
+    from kmeanalyst.representation.thinning import ThinWeights
 
 View = Literal["signed", "probability", "resampled"]
 VIEWS: tuple[View, ...] = ("signed", "probability", "resampled")
@@ -42,6 +43,7 @@ class Release:
     method       how the points were made, e.g. "random-features"; "foreign" for data from elsewhere.
     weight_view  how the weights were fitted: "probability", "bounded", "signed", "published" or "given".
     fit_distance ‖Σ w φ(z) − y‖ to the measurement, as the maker reported it; None without a measurement.
+    thinning_error  RKHS distance to the release this one was thinned from; None if it was not. A file does not keep it.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Release:
         method: str = "foreign",
         weight_view: str = "given",
         fit_distance: float | None = None,
+        thinning_error: float | None = None,
     ) -> None:
         weights = np.array(weights, dtype=np.float64)
         if len(points) == 0 or weights.shape != (len(points),):
@@ -86,6 +89,7 @@ class Release:
         self.method = method
         self.weight_view = weight_view
         self.fit_distance = fit_distance
+        self.thinning_error = thinning_error
         self.cache: dict[Any, Any] = {}  # what questions have prepared for later ones; never part of the value
 
     # ------------------------------------------------------------------ the points, in several forms
@@ -172,6 +176,14 @@ class Release:
         drawn = np.searchsorted(cumulative / cumulative[-1], (np.arange(n) + rng.random()) / n, side="right")
         return self._frame.iloc[rng.permutation(np.minimum(drawn, len(self) - 1))].reset_index(drop=True)
 
+    def thin(
+        self, n: int, *, weights: ThinWeights = "probability", rng: np.random.Generator | int | None = 0
+    ) -> Release:
+        """A release with n of the points, as near in RKHS distance as can be found: see `kmeanalyst.thin`."""
+        from kmeanalyst.representation.thinning import thin
+
+        return thin(self, n, weights=weights, rng=rng)
+
     def to_xarray(self) -> xarray.Dataset:
         """The points and their weights as one Dataset."""
         return self.points.assign(weight=("point", np.array(self.weights)))
@@ -222,6 +234,8 @@ class Release:
             "points": f"{len(self):,} weighted rows × {len(self.domain)} columns ({self.method}, {self.weight_view} weights)",
             "weights": f"Σw = {weights.sum():.4g}, Σ|w| = {np.abs(weights).sum():.4g}, {(weights < 0).mean():.0%} negative",
         }
+        if self.thinning_error is not None:
+            lines["thinned"] = f"at RKHS distance {self.thinning_error:.3g} from the release it was thinned from"
         if self.statement is None or self.measurement is None:
             return lines | {"privacy": "none known: weighted points without a measurement"}
         promise = self.statement

@@ -1,4 +1,4 @@
-"""Room 3: points and weights from a noisy mean of random Fourier features (Algorithm 2), for every column kind.
+"""Room 3: few weighted points whose mean random Fourier feature is near a target, for every column kind.
 
 minimise ½‖Σ w_m φ(z_m) − y‖² over points and probability weights, by turns:
 
@@ -12,7 +12,8 @@ minimise ½‖Σ w_m φ(z_m) − y‖² over points and probability weights, by 
    the next atom of a Frank-Wolfe method.
 3. real columns are polished by L-BFGS.
 
-Levels, spikes and missing cells need no relaxation and no rounding.
+Levels, spikes and missing cells need no relaxation and no rounding. The rounds end when the target is near
+enough, when they no longer help, or after a fixed number.
 """
 
 from __future__ import annotations
@@ -28,8 +29,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import RandomFourier
 from kmeanalyst.releases.columns import Column, Real
 from kmeanalyst.releases.domain import Domain
-from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation.reweight import gap_tolerance, minimise_quadratic, probability_set
+from kmeanalyst.representation.convex_fit import minimise_quadratic, probability_set
 
 _GRID_SIZE = 96
 _LEAST_ROUNDS, _MOST_ROUNDS = 8, 24
@@ -51,6 +51,8 @@ class _State:
     points: Array
     weights: Array
     phasors: Array
+    ridge: float = 0.0
+    uniform: bool = False
 
     def residual(self) -> Array:
         """Σ w e^{ip} − y, (R,)."""
@@ -62,39 +64,46 @@ class _State:
 
 
 def reduced_set(
-    measurement: Measurement,
+    features: RandomFourier,
+    target: Array,
     domain: Domain,
     *,
     n_points: int,
+    enough: float,
     start: Array | None = None,
+    ridge: float = 0.0,
+    uniform: bool = False,
     rng: np.random.Generator | int | None = None,
     progress: Progress | None = None,
-) -> Array:
-    """Points (M, d), encoded, whose reweighted mean feature comes close to the measurement.
+) -> tuple[Array, Array]:
+    """Points (M, d), encoded, and probability weights (M,) whose mean feature comes close to a target.
 
-    measurement   of a RandomFourier feature map.
-    n_points      M.
-    start         (m, d) encoded public rows to start from; filled up from the domain.
-    progress      called with what is done and the share of it that is.
-    Source        Balog, Tolstikhin & Schölkopf 2018, Algorithm 2, line 5 (any reduced-set method).
+    features   random Fourier features.
+    target     (F,) the mean feature to come near.
+    n_points   M.
+    enough     a distance ‖Σ w φ(z) − target‖ that needs no improving.
+    start      (m, d) encoded rows to start from; filled up from the domain.
+    ridge      adds ridge/2 · ‖w − 1/M‖²: how much even weights are worth.
+    uniform    every weight stays 1/M, and the points do all the work.
+    progress   called with what is done and the share of it that is.
+    Source     Balog, Tolstikhin & Schölkopf 2018, Algorithm 2, line 5 (any reduced-set method).
     """
     rng = np.random.default_rng(rng)
-    features = measurement.feature_map
-    if not isinstance(features, RandomFourier):
-        raise ValueError(
-            "points are optimised against random Fourier features, and this measurement has other ones. "
-            "Give the points yourself, and fit weights on them with weights_for."
-        )
     points = _starting_points(domain, n_points, start, rng)
     R = features.n_frequencies
     scale = features.norm_bound / np.sqrt(R)
-    target = ((measurement.vector[:R] + 1j * measurement.vector[R:]) / scale).astype(np.complex64)
-    state = _State(features, target, points, np.full(n_points, 1 / n_points), _unit_phasors(features, points))
-    tolerance = gap_tolerance(measurement) / features.norm_bound**2
+    phasor_target = ((target[:R] + 1j * target[R:]) / scale).astype(np.complex64)
+    weights = np.full(n_points, 1 / n_points)
+    state = _State(features, phasor_target, points, weights, _unit_phasors(features, points))
+    state.ridge, state.uniform = ridge / features.norm_bound**2, uniform
     one_thread = 1 if n_points * R <= _SMALL else None
+    least_rounds = _LEAST_ROUNDS if start is None else 2
     with threadpool_limits(limits=one_thread, user_api="blas"):
-        _alternate(state, domain, tolerance, rng, progress or (lambda what, share: None))
-    return state.points
+        _alternate(
+            state, domain, (enough / features.norm_bound) ** 2, least_rounds, rng,
+            progress or (lambda what, share: None),
+        )  # fmt: skip
+    return state.points, state.weights
 
 
 def _starting_points(domain: Domain, n_points: int, start: Array | None, rng: np.random.Generator) -> Array:
@@ -116,18 +125,20 @@ def _unit_phasors(features: RandomFourier, points: Array) -> Array:
     return _phasors(features.phases(points))
 
 
-def _alternate(state: _State, domain: Domain, tolerance: float, rng: np.random.Generator, progress: Progress) -> None:
-    """Weights and points by turns until a round no longer helps; real columns are polished now and then."""
+def _alternate(
+    state: _State, domain: Domain, enough: float, least_rounds: int, rng: np.random.Generator, progress: Progress
+) -> None:
+    """Weights and points by turns until the objective is low enough or a round no longer helps; real columns are polished."""
     real = [j for j, column in enumerate(domain.columns) if isinstance(column, Real)]
     share, before = 0.3, np.inf
     for turn in range(_MOST_ROUNDS):
-        _refit_weights(state, tolerance)
+        _refit_weights(state, enough / 4)
         if real and turn % 4 == 3:
             _polish(state, domain, real)
-            _refit_weights(state, tolerance)
+            _refit_weights(state, enough / 4)
         now = state.objective()
         progress("placing points", (turn + 1) / _MOST_ROUNDS)
-        if turn >= _LEAST_ROUNDS and now > (1 - _ENOUGH_GAIN) * before:
+        if now <= enough or (turn >= least_rounds and now > (1 - _ENOUGH_GAIN) * before):
             break
         before = now
         for j in rng.permutation(len(domain)):
@@ -138,9 +149,12 @@ def _alternate(state: _State, domain: Domain, tolerance: float, rng: np.random.G
 
 def _refit_weights(state: _State, tolerance: float) -> None:
     """Probability weights for the points as they are, to a tolerance that shrinks no further than it matters."""
-    R = state.features.n_frequencies
+    if state.uniform:
+        return
+    R, M = state.features.n_frequencies, len(state.weights)
     G = (state.phasors @ state.phasors.conj().T).real.astype(np.float64) / R
-    b = (state.phasors @ state.target.conj()).real.astype(np.float64) / R
+    b = (state.phasors @ state.target.conj()).real.astype(np.float64) / R + state.ridge / M
+    G[np.diag_indices(M)] += state.ridge
     state.weights = minimise_quadratic(
         G, b, probability_set(), tolerance=tolerance, start=state.weights, most_steps=_WEIGHT_STEPS
     )

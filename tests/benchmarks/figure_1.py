@@ -1,17 +1,19 @@
 """Figure 1 of Balog, Tolstikhin & Schölkopf 2018: Algorithm 1 with the first M private rows public.
 
-    python tests/benchmarks/figure_1.py [--most-points 3000] [--draws 5]
+    python tests/benchmarks/figure_1.py [--most-points 3000] [--draws 5] [--dimension 2] [--figure figure_1.pdf]
 
 Reads ../shared/anchors (data and published curves) and says so when they are not there. First the papers'
 own weights at the papers' own noise scale, beside the published numbers: the projection distances must
-agree, the privacy error on average. Then the weights of this package at its own (smaller) noise scale.
+agree, the privacy error on average. Then, at this package's own (smaller) noise scale, the raw weights on the
+better of two bases, and every view of weights: median error and (largest − smallest)/median over draws. Last,
+where any view lies above the uniform baseline or above the raw weights by more than the draws vary.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,9 @@ from release_side.mechanism import GaussianNoise
 
 ANCHORS = Path(__file__).resolve().parents[3] / "shared" / "anchors"
 DELTA = 1e-6
+NUMBERS = (1, 2, 3, 5, 8, 12, 19, 31, 49, 79, 126, 200, 319, 509, 811, 1072, 1555, 2056, 2983)  # among the published
+VIEWS = ("signed", "probability", "bounded")
+NEGLIGIBLE = 0.01  # relative; less is no difference worth a line
 
 
 @dataclass
@@ -41,6 +46,42 @@ class Setting:
         points = KernelMean(self.kernel, self.rows[:n_points], weights)
         square = points.squared_norm() - 2 * weights @ self.inner[:n_points] + self.squared_norm
         return float(np.sqrt(max(0.0, square)))
+
+
+@dataclass
+class Curves:
+    """Errors of one dimension: by name, one list per ε, with one entry per M: median and draws."""
+
+    dimension: int
+    epsilons: list[float]
+    numbers: list[int] = field(default_factory=list)
+    draws: dict[tuple[str, float], list[Any]] = field(default_factory=dict)
+
+    def add(self, name: str, epsilon: float, draws: Any) -> str:
+        """Keep the draws of the next M; returns them in print."""
+        draws = np.atleast_1d(draws)
+        self.draws.setdefault((name, epsilon), []).append(draws)
+        spread = f" ±{np.ptp(draws) / 2 / np.median(draws):4.0%}" if len(draws) > 1 else ""
+        return f"{np.median(draws):.5f}{spread}"
+
+    def median(self, name: str, epsilon: float) -> Any:
+        """(number of M,)."""
+        return np.array([np.median(draws) for draws in self.draws[name, epsilon]])
+
+    def standard_error(self, name: str, epsilon: float) -> Any:
+        """Of the medians, (number of M,)."""
+        return np.array([1.25 * draws.std() / np.sqrt(len(draws)) for draws in self.draws[name, epsilon]])
+
+    def above(self, view: str, reference: str, epsilon: float) -> list[str]:
+        """The M, and the ratio, where the view's error is above the reference's by more than the draws vary."""
+        ours, theirs = self.median(view, epsilon), self.median(reference, epsilon)
+        noise = np.hypot(self.standard_error(view, epsilon), self.standard_error(reference, epsilon))
+        worse = (ours - theirs > 2 * noise) & (ours > (1 + NEGLIGIBLE) * theirs)
+        return [
+            f"{m} (×{ratio:.2f})"
+            for m, ratio, is_worse in zip(self.numbers, ours / theirs, worse, strict=True)
+            if is_worse
+        ]
 
 
 def load(dimension: int, most_points: int) -> Setting:
@@ -69,62 +110,123 @@ def measure(setting: Setting, feature_map: Nystroem, noise_scale: float, rng: np
     )
 
 
-def compare(dimension: int, most_points: int, draws: int) -> None:
-    """Print the published curve and ours at every published M up to most_points."""
+def errors(
+    setting: Setting, feature_map: Nystroem, m: int, noise_scale: float, view: str, draws: int, rng: np.random.Generator
+) -> list[float]:
+    """One error per draw of the noise, of one view of weights on the first m rows."""
+    points = setting.rows[:m]
+    return [
+        setting.error(m, weights_for(view, points, measure(setting, feature_map, noise_scale, rng), n_public=m))
+        for _ in range(draws)
+    ]
+
+
+def compare(dimension: int, most_points: int, draws: int) -> Curves:
+    """Print the published curve and ours at some of the published M up to most_points."""
     published = json.loads((ANCHORS / f"published_D{dimension}_alg1_leak_M10000.json").read_text())
     setting = load(dimension, most_points)
-    n, epsilons = len(setting.rows), published["epsilons"]
+    curves = Curves(dimension, published["epsilons"])
     rng = np.random.default_rng(0)
     worst, log_ratios = 0.0, []
     print(
-        f"\nD = {dimension}: projection, then per ε = {epsilons}: published / its weights here / signed here / uniform"
+        f"\nD = {dimension}: published / its weights here, then at our noise scale: raw / uniform / {' / '.join(VIEWS)}"
     )
-    for i, m in enumerate(published["Ns_public"]):
-        if m > most_points:
-            break
+    for m in (m for m in NUMBERS if m <= most_points):
+        i = published["Ns_public"].index(m)
         points = setting.rows[:m]
         theirs_map = Nystroem.fit(setting.kernel, points, tolerance=1e-5, in_given_order=True)  # their Gram-Schmidt
         feature_map = Nystroem.fit(setting.kernel, points)
-        exact = weights_for("published", points, measure(setting, theirs_map, 0.0, rng))
-        projection, theirs = setting.error(m, exact), published["dists_proj"][i]
+        curves.numbers.append(m)
+        projection, theirs = errors(setting, theirs_map, m, 0.0, "published", 1, rng)[0], published["dists_proj"][i]
         if theirs > 1e-4:
             worst = max(worst, abs(projection / theirs - 1))
-        cells = []
-        for e, epsilon in enumerate(epsilons):
-            classical = np.sqrt(2 * np.log(1.25 / DELTA)) * (2 / n) / epsilon
-            analytic = GaussianNoise(epsilon, DELTA).multiplier() * 2 / n
-            raw = [
-                setting.error(m, weights_for("published", points, measure(setting, theirs_map, classical, rng)))
-                for _ in range(draws)
-            ]
-            ours = [
-                setting.error(
-                    m, weights_for("signed", points, measure(setting, feature_map, analytic, rng), n_public=m)
-                )
-                for _ in range(draws)
-            ]
+        print(f"M {m:5d}  basis {feature_map.dimension} ({theirs_map.dimension})  proj {theirs:.6f} / {projection:.6f}")
+        for e, epsilon in enumerate(curves.epsilons):
+            classical = float(np.sqrt(2 * np.log(1.25 / DELTA)) * (2 / len(setting.rows)) / epsilon)
+            analytic = GaussianNoise(epsilon, DELTA).multiplier() * 2 / len(setting.rows)
             there = published["dists_alg1"][e][i]
+            replayed = errors(setting, theirs_map, m, classical, "published", draws, rng)
+            raw = [errors(setting, basis, m, analytic, "published", draws, rng) for basis in (theirs_map, feature_map)]
             if m >= 20:
-                log_ratios.append(np.log(np.median(raw) / there))
-            cells.append(
-                f"{there:.5f} / {np.median(raw):.5f} / {np.median(ours):.5f} / {published['dists_base'][i]:.5f}"
-            )
-        print(f"M {m:5d}  proj {theirs:.6f} / {projection:.6f}   " + "   ".join(cells), flush=True)
+                log_ratios.append(np.log(np.median(replayed) / there))
+            cells = [
+                curves.add("published", epsilon, there),
+                f"{np.median(replayed):.5f}",
+                curves.add("raw", epsilon, min(raw, key=np.median)),
+                curves.add("uniform", epsilon, setting.error(m, np.full(m, 1 / m))),
+                *(
+                    curves.add(view, epsilon, errors(setting, feature_map, m, analytic, view, draws, rng))
+                    for view in VIEWS
+                ),
+            ]
+            print(f"    ε {epsilon:<5}" + " / ".join(cells), flush=True)
     print(f"projection: worst relative difference {worst:.4f} where it exceeds 1e-4")
     print(f"privacy error at the papers' noise scale: mean ratio to the published {np.exp(np.mean(log_ratios)):.3f}")
+    return curves
+
+
+def closing_line(curves: Curves) -> str:
+    """Where any view is above the uniform baseline or the raw weights by more than the draws vary."""
+    found = [
+        f"{view} above {reference} at ε = {epsilon}, M = {', '.join(at)}"
+        for view in VIEWS
+        for reference in ("uniform", "raw")
+        for epsilon in curves.epsilons
+        if (at := curves.above(view, reference, epsilon))
+    ]
+    beyond = "by more than 1 % and two standard errors of the medians"
+    return f"D = {curves.dimension}, {beyond}: " + ("; ".join(found) or "no view is above uniform or raw") + "."
+
+
+def draw(all_curves: list[Curves], path: str) -> None:
+    """One panel per dimension and ε: the published curve, raw, uniform, and the views."""
+    from matplotlib.figure import Figure
+
+    styles = {  # colours of Okabe & Ito, which colour-blind readers can tell apart, and marks for print in grey
+        "published": ("#999999", "--", ""), "raw": ("#56B4E9", ":", "s"), "uniform": ("#000000", "-.", ""),
+        "probability": ("#009E73", "-", "^"), "bounded": ("#E69F00", "-", "v"), "signed": ("#D55E00", "-", "o"),
+    }  # fmt: skip
+    labels = {"published": "Algorithm 1, as published", "raw": "Algorithm 1, our noise", "uniform": "uniform, no noise"}
+    figure = Figure(figsize=(10, 3.2 * len(all_curves) + 0.6), layout="constrained")
+    panels = figure.subplots(len(all_curves), len(all_curves[0].epsilons), squeeze=False)
+    for row, curves in zip(panels, all_curves, strict=True):
+        for panel, epsilon in zip(row, curves.epsilons, strict=True):
+            for name, (colour, line, mark) in styles.items():
+                panel.loglog(
+                    curves.numbers, curves.median(name, epsilon), color=colour, linestyle=line, marker=mark,
+                    markersize=4, linewidth=1.3, markerfacecolor="white", label=labels.get(name, f"{name} weights"),
+                )  # fmt: skip
+            low, high = (
+                [function(draws) for draws in curves.draws["signed", epsilon]] for function in (np.min, np.max)
+            )
+            panel.fill_between(curves.numbers, low, high, color=styles["signed"][0], alpha=0.2, linewidth=0)
+            panel.set_title(f"D = {curves.dimension}, ε = {epsilon:g}", fontsize=10)
+            panel.grid(alpha=0.3, linewidth=0.5)
+            panel.set_xlabel("public rows M")
+        row[0].set_ylabel("RKHS distance to the table")
+    figure.legend(
+        *panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize=8, frameon=False
+    )
+    figure.savefig(path, dpi=200)
 
 
 def main() -> None:
-    """Both dimensions."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Both dimensions, or one."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--most-points", type=int, default=3000)
     parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--dimension", type=int, choices=(2, 5), help="only this one")
+    parser.add_argument("--figure", help="draw the curves to this file (pdf, svg or png)")
     arguments = parser.parse_args()
     if not ANCHORS.is_dir():
         print(f"the published data are not at {ANCHORS}: nothing to compare with. Skipped.")
         return
-    for dimension in (2, 5):
-        compare(dimension, arguments.most_points, arguments.draws)
+    dimensions = (arguments.dimension,) if arguments.dimension else (2, 5)
+    all_curves = [compare(dimension, arguments.most_points, arguments.draws) for dimension in dimensions]
+    for curves in all_curves:
+        print(closing_line(curves))
+    if arguments.figure:
+        draw(all_curves, arguments.figure)
 
 
 if __name__ == "__main__":

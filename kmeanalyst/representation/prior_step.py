@@ -1,0 +1,139 @@
+"""What public rows know beforehand, and a noisy mean drawn towards it: a step of Bayes.
+
+The public rows' uniform mean b ("baseline") is near the table's mean μ, and their covariance says how near in
+which direction: for M rows of the same population the central limit theorem gives μ − b ~ N(0, Cov/M). Such a
+prior alone is confidently wrong about a biased sample, about directions in which the few rows do not vary, and
+about small eigenvalues, which few rows underestimate. So its size, and a second part of another shape, are unknown
+and averaged over: that makes the answer fall back on the noisy mean itself where the prior is not borne out.
+
+Of all weights with nearly these coordinates, the ones nearest to uniform are the most useful: they leave the
+largest effective sample size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.measurement import Measurement
+
+_INFLATIONS = np.geomspace(0.25, 256, 21)  # of the variance that the central limit theorem gives
+_SECOND_SIZES = 32
+_SECOND_SHAPES = (0.0, 0.5, 2.0)  # powers of the eigenvalues: anything; rougher; smoother than the sample tells
+_NEGLIGIBLE = 1e-9  # share of the posterior
+_CLOSE = 0.2  # of the noise on one coordinate: a distance that adds 2 % to the least error there is
+_RIDGES = np.geomspace(1e-14, 1.0, 340)  # of the trace; rounding allows no smaller one
+
+
+def wiener_coordinates(points: Array, measurement: Measurement) -> Array:
+    """The noisy coordinates (F,) drawn towards the uniform mean of the public rows, as far as those can be trusted.
+
+    points   (M, d) encoded public rows; measurement of a Nystroem map.
+    See `posterior_mean`; METHODS §2.
+    """
+    return posterior_mean(
+        measurement.feature_map(points), measurement.vector, measurement.noise_scale, n_rows=measurement.n_rows
+    )
+
+
+def posterior_mean(features: Array, vector: Array, noise_scale: float, *, n_rows: int) -> Array:
+    """E[μ | vector], where vector = μ + noise and the prior of μ comes from public rows, (F,): see `posterior_of_public`."""
+    return posterior_of_public(features, vector, noise_scale, n_rows=n_rows)[0]
+
+
+def posterior_of_public(features: Array, vector: Array, noise_scale: float, *, n_rows: int) -> tuple[Array, float]:
+    """E[μ | vector] (F,), where vector = μ + noise and the prior of μ comes from public rows, and how far μ may be.
+
+    features      (M, F) of the public rows.
+    vector        (F,) noisy mean of n_rows rows; noise_scale its standard deviation on each coordinate.
+
+    In the eigenvectors of the public rows' covariance, with eigenvalues e, the coordinates z of vector − b are
+    N(0, v + τ²) for the prior variance v = p·e·(1/M + 1/N) + q·e^a. For each (p, q, a) the posterior mean of μ − b
+    is v/(v + τ²)·z, and its variance τ²v/(v + τ²); both are averaged with the posterior probabilities of (p, q, a).
+    """
+    baseline = features.mean(axis=0)
+    eigenvalues, vectors = _spectrum(features, baseline)
+    z = vectors.T @ (vector - baseline)
+    expected = eigenvalues * (1 / len(features) + 1 / n_rows)
+    trust = _trust(z, eigenvalues, expected, noise_scale**2)
+    return baseline + vectors @ (trust * z), noise_scale * float(np.sqrt(trust.sum()))
+
+
+def _spectrum(features: Array, baseline: Array) -> tuple[Array, Array]:
+    """Eigenvalues (F,) and eigenvectors of the rows' covariance.
+
+    M rows vary in M − 1 directions at most, so a pseudo-row of 1/M that varies equally in all F of them is counted
+    too: one row alone is then known to vary, and a hundred hardly notice.
+    """
+    m, dimension = features.shape
+    centred = features - baseline
+    eigenvalues, vectors = np.linalg.eigh(centred.T @ centred)
+    isotropic = float((features**2).sum()) / (m * dimension)
+    return (np.maximum(eigenvalues, 0.0) + isotropic / m) / (m - 1 + 1 / m), vectors
+
+
+def _trust(z: Array, eigenvalues: Array, expected: Array, noise_variance: float) -> Array:
+    """Posterior mean of v/(v + τ²), (F,): 0 leaves the baseline, 1 takes the noisy coordinate as it is."""
+    weighted = [
+        (log_prior - 0.5 * float((np.log(v + noise_variance) + z**2 / (v + noise_variance)).sum()), v)
+        for log_prior, v in _variances(eigenvalues, expected, noise_variance, largest=float((z**2).sum()))
+    ]
+    evidence = np.exp(np.array([log for log, _ in weighted]) - max(log for log, _ in weighted))
+    evidence /= evidence.sum()
+    return np.sum(
+        [p * v / (v + noise_variance) for p, (_, v) in zip(evidence, weighted, strict=True) if p > _NEGLIGIBLE], axis=0
+    )
+
+
+def _variances(
+    eigenvalues: Array, expected: Array, noise_variance: float, *, largest: float
+) -> Iterator[tuple[float, Array]]:
+    """(log prior probability, prior variances (F,)).
+
+    With probability ½ the public rows are of the table's population: p = 1, q = 0. Else p is likely near 1 (density
+    min(p, 1/p) on the logarithmic scale), a is any of its three values, and q is 0 or, as likely at each step of a
+    logarithmic scale, from hardly any noise to all of |vector − b|².
+    """
+    yield np.log(0.5), expected
+    shares = np.minimum(_INFLATIONS, 1 / _INFLATIONS)
+    shares *= 0.5 / (shares.sum() * len(_SECOND_SHAPES) * _SECOND_SIZES)
+    sizes = np.geomspace(1e-3 * noise_variance, max(noise_variance, largest), _SECOND_SIZES - 1)
+    relative = eigenvalues / max(float(eigenvalues.max()), 1e-300)
+    for power in _SECOND_SHAPES:
+        shape = relative**power
+        for inflation, share in zip(_INFLATIONS, shares, strict=True):
+            for size in (0.0, *sizes):
+                yield float(np.log(share)), inflation * expected + size * shape
+
+
+def nearly_uniform_weights(features: Array, coordinates: Array, noise_scale: float) -> tuple[Array, float]:
+    """Weights (M,) with Σ w_m φ(z_m) close to these coordinates (F,), as near to 1/M each as that allows; and λ.
+
+    features   (M, F) of rank F, as those of the points that a Nystroem basis was picked from.
+
+    w minimises ½‖Σ w_m φ(z_m) − coordinates‖² + ½λ‖w − 1/M‖² with the largest λ that leaves no more than a fifth of
+    the noise scale between them, or the least that rounding allows: w = 1/M + Φx with (ΦᵀΦ + λ)x = coordinates −
+    mean φ, whose residual is λx.
+    """
+    missing = coordinates - features.mean(axis=0)
+    second_moment = features.T @ features
+    ridges = _RIDGES * float(np.trace(second_moment))
+    low, high = 0, len(ridges)
+    while high - low > 1:  # the residual grows with the ridge
+        middle = (low + high) // 2
+        too_far = ridges[middle] * np.linalg.norm(_ridge_solution(second_moment, missing, ridges[middle])) > (
+            _CLOSE * noise_scale
+        )
+        low, high = (low, middle) if too_far else (middle, high)
+    ridge = float(ridges[low])
+    return 1 / len(features) + features @ _ridge_solution(second_moment, missing, ridge), ridge
+
+
+def _ridge_solution(A: Array, b: Array, ridge: float) -> Array:
+    """(A + ridge)⁻¹ b."""
+    shifted = A.copy()
+    shifted[np.diag_indices_from(shifted)] += ridge
+    return cho_solve(cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False), b, check_finite=False)

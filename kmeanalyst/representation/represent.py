@@ -1,0 +1,125 @@
+"""Room 3: points and weights of a release from the measurement of random features (Algorithm 2).
+
+The measurement is denoised (`denoise`); points are drawn evenly from the mixture that it comes down to, and their
+weights are the most even ones that give them the estimated mean. Where the points are too few for that, they are
+moved as well (`reduced_set`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.measurement import Measurement, feature_mean
+from kmeanalyst.representation.convex_fit import bounded_set, probability_set, solve_quadratic
+from kmeanalyst.representation.denoise import Denoised, between, denoised
+from kmeanalyst.representation.reduced_set import reduced_set
+
+VIEWS = ("probability", "bounded", "signed", "uniform")
+_SHARE_OF_DOUBT = 0.3  # of the doubt in the mean: what representing it by points may add
+
+Progress = Callable[[str, float], None]
+
+
+def represent(
+    measurement: Measurement,
+    domain: Domain,
+    *,
+    n_points: int,
+    view: str = "probability",
+    bound: float | None = None,
+    public: Array | None = None,
+    float32: bool = False,
+    rng: np.random.Generator | int | None = None,
+    progress: Progress | None = None,
+) -> tuple[Array, Array]:
+    """Points (M, d), encoded, and weights (M,) that carry an estimate of the table's mean feature.
+
+    n_points   M.
+    view       "probability", "bounded" (Σ|w| ≤ bound, 1 by default), "signed" (2 by default) or "uniform" (1/M each).
+    public     (m, d) encoded public rows: the points start from some of them, as many as they are worth.
+    float32    real columns hold single precision numbers in natural units; weights are fitted to them as they are.
+    """
+    if view not in VIEWS:
+        raise ValueError(f"weights must be {', '.join(VIEWS[:-1])} or {VIEWS[-1]}, got {view!r}. Name one of these.")
+    rng, told = np.random.default_rng(rng), progress or (lambda what, share: None)
+    estimate = denoised(measurement, domain, public=public, rng=rng, progress=between(0.0, 0.8, told))
+    return placed(
+        estimate, measurement, domain, n_points=n_points, view=view, bound=bound, public=public, float32=float32,
+        rng=rng, progress=between(0.8, 1.0, told),
+    )  # fmt: skip
+
+
+def placed(
+    estimate: Denoised,
+    measurement: Measurement,
+    domain: Domain,
+    *,
+    n_points: int,
+    view: str = "probability",
+    bound: float | None = None,
+    public: Array | None = None,
+    float32: bool = False,
+    rng: np.random.Generator | int | None = None,
+    progress: Progress | None = None,
+) -> tuple[Array, Array]:
+    """Points (M, d) and weights (M,) that carry an estimate at hand, with the arguments of `represent`."""
+    rng, told = np.random.default_rng(rng), progress or (lambda what, share: None)
+    start = _starting_points(estimate, public, n_points, rng)
+    if float32:
+        start = domain.encode(domain.decode(start, float32=True))
+    weights = weights_towards(estimate, view, start, measurement, bound)
+    if _distance(estimate, measurement, start, weights) <= _SHARE_OF_DOUBT * estimate.doubt:
+        told("placing points", 1.0)
+        return start, weights
+    points, _ = reduced_set(
+        measurement.feature_map, estimate.mean, domain, n_points=n_points, start=start,  # type: ignore[arg-type]
+        enough=_SHARE_OF_DOUBT * estimate.doubt, ridge=_evenness(estimate, n_points), uniform=view == "uniform",
+        rng=rng, progress=told,
+    )  # fmt: skip
+    if float32:
+        points = domain.encode(domain.decode(points, float32=True))
+    return points, weights_towards(estimate, view, points, measurement, bound)
+
+
+def _starting_points(estimate: Denoised, public: Array | None, n_points: int, rng: np.random.Generator) -> Array:
+    drawn = estimate.mixture.draw(n_points, rng)
+    if public is None:
+        return drawn
+    count = min(len(public), round(estimate.public * n_points))
+    chosen = public[rng.choice(len(public), count, replace=False)]
+    return np.vstack([chosen, drawn[: n_points - count]])
+
+
+def _distance(estimate: Denoised, measurement: Measurement, points: Array, weights: Array) -> float:
+    return float(np.linalg.norm(feature_mean(measurement.feature_map, points, weights) - estimate.mean))
+
+
+def _evenness(estimate: Denoised, n_points: int) -> float:
+    """The ridge that makes weights as uneven as 1/M costs no more than representing the mean may."""
+    return (_SHARE_OF_DOUBT * estimate.doubt) ** 2 * n_points
+
+
+def weights_towards(
+    estimate: Denoised, view: str, points: Array, measurement: Measurement, bound: float | None
+) -> Array:
+    """Weights (M,) on encoded points whose mean feature is near the estimate: as even as that allows.
+
+    view   "uniform", "probability", "bounded" (Σ|w| ≤ bound, 1 by default) or "signed" (2 by default).
+    """
+    M = len(points)
+    if view == "uniform":
+        return np.full(M, 1 / M)
+    allowed = {
+        "probability": probability_set(),
+        "bounded": bounded_set(1.0 if bound is None else bound),
+        "signed": bounded_set(2.0 if bound is None else bound),
+    }[view]
+    features, ridge = measurement.feature_map(points), _evenness(estimate, M)
+    G = features @ features.T
+    G[np.diag_indices(M)] += ridge
+    tolerance = (0.1 * _SHARE_OF_DOUBT * estimate.doubt) ** 2
+    return solve_quadratic(G, features @ estimate.mean + ridge / M, allowed, tolerance=tolerance)

@@ -1,0 +1,366 @@
+"""Figure 2 of Balog, Tolstikhin & Schölkopf 2018: no public rows, points and random features free to choose.
+
+    python tests/benchmarks/figure_2.py [--points 10 31 ...] [--draws 5] [--dimension 2] [--ideas] [--figure figure_2.pdf]
+
+Reads ../shared/anchors (data and published curves) and says so when they are not there. Beside the published
+Algorithms 1 and 2: points and weights of random features as a release has them by default (`represent`), and
+Algorithm 1 with probability weights on points drawn from the domain. Error is the RKHS distance to the embedding
+of all rows; the line to compare with is the distance of that embedding to the population's. Last, at the default
+number of points, how the errors stand to the targets. With --ideas also what each step towards them contributes,
+and what shrinkage and other frequencies would.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from figure_1 import ANCHORS, DELTA, Setting, load
+from scipy.stats import norm, ortho_group, qmc
+
+from kmeanalyst.kernels import Kernel, KernelMean
+from kmeanalyst.kernels.features import FeatureMap, RandomFourier
+from kmeanalyst.releases.columns import Real
+from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.measurement import Measurement, feature_mean, grid_sensitivity, mean_unit
+from kmeanalyst.representation import denoise
+from kmeanalyst.representation.mixture import mean_phasors
+from kmeanalyst.representation.represent import placed
+from kmeanalyst.representation.reweight import weights_for
+from release_side.choices import default_points, feature_map_for
+from release_side.mechanism import GaussianNoise
+from release_side.private_mean import private_mean
+
+POINTS = (10, 31, 100, 316, 1000)  # among the published
+SUBSPACE = (100, 316, 1000)
+EPSILONS = (0.01, 0.1, 1.0)
+TARGETS = {5: (0.080, 0.015, 0.0035), 2: (0.040, 0.0075, 0.0014)}  # at EPSILONS
+UNIFORM_DRAWS = 20_000
+
+
+@dataclass
+class Results:
+    """Of one dimension: errors and seconds, by (name, ε, M), one for each draw of the noise."""
+
+    dimension: int
+    finite_sample: float
+    errors: dict[tuple[str, float, int], list[float]] = field(default_factory=lambda: defaultdict(list))
+    seconds: dict[tuple[str, float, int], list[float]] = field(default_factory=lambda: defaultdict(list))
+    ideas: dict[tuple[str, float], list[float]] = field(default_factory=lambda: defaultdict(list))
+    default: dict[float, int] = field(default_factory=dict)  # ε → M
+
+    def numbers(self, name: str, epsilon: float) -> list[int]:
+        """The M at which there are errors."""
+        return sorted(m for n, e, m in self.errors if (n, e) == (name, epsilon))
+
+    def over_draws(self, name: str, epsilon: float, function: Callable[[Any], Any]) -> list[float]:
+        """A function of the draws, for each M."""
+        return [function(self.errors[name, epsilon, m]) for m in self.numbers(name, epsilon)]
+
+
+def domain_of(dimension: int) -> Domain:
+    return Domain(tuple(Real(name=f"x{j}", lower=-700, upper=700) for j in range(dimension)))
+
+
+def measure(feature_map: FeatureMap, exact: Any, n_rows: int, epsilon: float, draw: int) -> Measurement:
+    """What the door would release: the exact mean feature, and noise of the scale that the promise costs."""
+    sensitivity = grid_sensitivity(feature_map) * mean_unit(n_rows=n_rows, feature_map=feature_map)
+    noise_scale = GaussianNoise(epsilon, DELTA).multiplier() * sensitivity
+    rng = np.random.default_rng([draw, EPSILONS.index(epsilon)])
+    return Measurement(
+        vector=exact + noise_scale * rng.standard_normal(len(exact)),
+        noise_scale=noise_scale,
+        noise_law="normal",
+        n_rows=n_rows,
+        feature_map=feature_map,
+        noisy_sum=np.zeros(len(exact), dtype=np.int64),
+    )
+
+
+def distance(table: Setting, points: Any, weights: Any) -> float:
+    """RKHS distance of weighted points to the embedding of all rows; points of weight zero cost nothing."""
+    points, weights = points[weights != 0], weights[weights != 0]
+    inner = KernelMean(table.kernel, table.rows).evaluate(points)
+    return Setting(table.kernel, points, inner, table.squared_norm).error(len(points), weights)
+
+
+def since(start: float) -> float:
+    return time.perf_counter() - start
+
+
+def door(table: Setting, feature_map: FeatureMap, exact: Any) -> str:
+    """The time of one real measurement, and whether its noise has the size that is simulated here."""
+    start = time.perf_counter()
+    real = private_mean([table.rows], feature_map, GaussianNoise(1.0, DELTA), n_rows=len(table.rows))
+    seconds = since(start)
+    size = np.linalg.norm(real.vector - exact) / (real.noise_scale * np.sqrt(len(exact)))
+    return f"{seconds:.1f} s for {len(exact)} random features of {len(table.rows)} rows (size of its noise: {size:.3f})"
+
+
+def place(
+    results: Results, name: str, measurement: Measurement, table: Setting, epsilon: float, numbers: tuple[int, ...]
+) -> tuple[Any, Any]:
+    """Denoise once and place each number of points, and the default number; returns the points of that, and weights.
+
+    The draws of `placed` go on where those of `denoised` ended: points and weights are those of `represent`, rng=0.
+    """
+    domain, rng = domain_of(table.rows.shape[1]), np.random.default_rng(0)
+    start = time.perf_counter()
+    estimate = denoise.denoised(measurement, domain, rng=rng)
+    denoising = since(start)
+    results.default[epsilon] = default_points(measurement)
+    for m in sorted({*numbers, results.default[epsilon]}):
+        start = time.perf_counter()
+        points, weights = placed(estimate, measurement, domain, n_points=m, view="probability", rng=deepcopy(rng))
+        results.seconds[name, epsilon, m].append(denoising + since(start))
+        results.errors[name, epsilon, m].append(distance(table, points, weights))
+        if m == results.default[epsilon]:
+            chosen = points, weights
+    return chosen
+
+
+def random_features(
+    results: Results, table: Setting, feature_map: RandomFourier, exact: Any, options: argparse.Namespace
+) -> None:
+    """The default method, and with --ideas the steps on its way."""
+    base = feature_mean(feature_map, domain_of(results.dimension).draw(UNIFORM_DRAWS, 0)) if options.ideas else None
+    for epsilon in EPSILONS:
+        for draw in range(options.draws):
+            measurement = measure(feature_map, exact, len(table.rows), epsilon, draw)
+            with steps_seen() as seen:
+                chosen = place(results, "random features", measurement, table, epsilon, tuple(options.points))
+            if options.ideas:
+                means = {"as measured": measurement.vector, "James–Stein": james_stein(measurement, base)}
+                means |= means_of(seen, feature_map) | {"points, default M": feature_mean(feature_map, *chosen)}
+                for name, mean in means.items():
+                    results.ideas[name, epsilon].append(float(np.linalg.norm(mean - exact)))
+                results.ideas["RKHS: sketch of 300 points", epsilon].append(distance(table, *seen["reduced_set"]))
+        print_lines(results, "random features", epsilon)
+
+
+def subspace(results: Results, table: Setting, draws: int) -> None:
+    """Algorithm 1 with probability weights, on points drawn from the domain."""
+    domain = domain_of(results.dimension)
+    for m in SUBSPACE:
+        feature_map, points = feature_map_for("subspace", table.kernel, domain, None, m, None, False)
+        inner = KernelMean(table.kernel, table.rows).evaluate(points)
+        position = {point.tobytes(): i for i, point in enumerate(points)}
+        of_basis = inner[[position[point.tobytes()] for point in feature_map.points]]
+        exact = np.linalg.solve(feature_map.function_values(np.eye(len(of_basis))), of_basis)
+        setting = Setting(table.kernel, points, inner, table.squared_norm)
+        for epsilon in EPSILONS:
+            for draw in range(draws):
+                measurement = measure(feature_map, exact, len(table.rows), epsilon, draw)
+                start = time.perf_counter()
+                weights = weights_for("probability", points, measurement)
+                results.seconds["subspace", epsilon, m].append(since(start))
+                results.errors["subspace", epsilon, m].append(setting.error(m, weights))
+    for epsilon in EPSILONS:
+        print_lines(results, "subspace", epsilon)
+
+
+def print_lines(results: Results, name: str, epsilon: float) -> None:
+    """One line for each M."""
+    for m in results.numbers(name, epsilon):
+        draws, seconds = results.errors[name, epsilon, m], results.seconds[name, epsilon, m]
+        usual = " (default)" if name == "random features" and m == results.default[epsilon] else ""
+        print(
+            f"D = {results.dimension}  ε {epsilon:<5} {name:<15} M {m:5d}  {np.median(draws):.5f}"
+            f"  {min(draws):.5f} to {max(draws):.5f}  {np.median(seconds):6.1f} s{usual}",
+            flush=True,
+        )
+
+
+# Ideas: what each step contributes
+
+
+@contextmanager
+def steps_seen() -> Iterator[dict[str, Any]]:
+    """What the steps of `denoised` return while it runs, by name."""
+    seen: dict[str, Any] = {}
+
+    def watched(name: str) -> Any:
+        step = getattr(denoise, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            seen[name] = step(*arguments, **options)
+            return seen[name]
+
+        return mock.patch.object(denoise, name, call)
+
+    with watched("reduced_set"), watched("fit_mixture"), watched("draw_posterior"), watched("_wiener_step"):
+        yield seen
+
+
+def means_of(seen: dict[str, Any], feature_map: RandomFourier) -> dict[str, Any]:
+    """The mean features that the steps came to; a step that was not taken leaves the mean as it was."""
+    mixture = seen["fit_mixture"]
+    fitted = of_phasors(mixture.weights @ mean_phasors(mixture, feature_map.n_frequencies), feature_map)
+    posterior = seen["draw_posterior"]
+    mean = fitted if posterior is None else of_phasors(posterior.phasors, feature_map)
+    return {
+        "sketch of 300 points": feature_mean(feature_map, *seen["reduced_set"]),
+        "best single mixture": fitted,
+        "mean of the posterior": mean,
+        "with the Wiener step": seen["_wiener_step"][0] if "_wiener_step" in seen else mean,
+    }
+
+
+def of_phasors(phasors: Any, feature_map: RandomFourier) -> Any:
+    scale = feature_map.norm_bound / np.sqrt(feature_map.n_frequencies)
+    return scale * np.concatenate([phasors.real, phasors.imag])
+
+
+def james_stein(measurement: Measurement, base: Any) -> Any:
+    """The measurement drawn towards a base by as much as its noise explains of their distance."""
+    away = measurement.vector - base
+    return base + max(0.0, 1 - len(away) * measurement.noise_scale**2 / float(away @ away)) * away
+
+
+def orthogonal(kernel: Kernel, d: int, R: int) -> RandomFourier:
+    """Directions in orthogonal sets of d, lengths independent (Yu et al. 2016)."""
+    rng = np.random.default_rng(0)
+    directions = np.vstack(ortho_group.rvs(d, size=-(-R // d), random_state=rng))[:R]
+    return RandomFourier(kernel, (directions * np.sqrt(rng.chisquare(d, (R, 1)))).T / kernel.lengthscale)  # type: ignore[attr-defined]
+
+
+def sobol(kernel: Kernel, d: int, R: int) -> RandomFourier:
+    """Normal quantiles of a scrambled Sobol sequence."""
+    uniforms = qmc.Sobol(d, seed=0).random_base2(int(np.ceil(np.log2(R))))[:R]
+    return RandomFourier(kernel, norm.ppf(uniforms).T / kernel.lengthscale)  # type: ignore[attr-defined]
+
+
+def other_frequencies(results: Results, table: Setting, R: int, draws: int) -> None:
+    """The default method with evenly spread frequencies."""
+    for name, frequencies in (("orthogonal", orthogonal), ("Sobol", sobol)):
+        feature_map = frequencies(table.kernel, results.dimension, R)
+        exact = feature_mean(feature_map, table.rows)
+        other = Results(results.dimension, results.finite_sample)
+        for epsilon in EPSILONS:
+            for draw in range(draws):
+                place(other, name, measure(feature_map, exact, len(table.rows), epsilon, draw), table, epsilon, ())
+            print_lines(other, name, epsilon)
+            errors = other.errors[name, epsilon, other.default[epsilon]]
+            results.ideas[f"RKHS: {name} frequencies", epsilon] = errors
+
+
+def print_ideas(results: Results) -> None:
+    """Medians over the draws, one line for each idea; of steps in feature distance, of points in RKHS distance."""
+    for epsilon in EPSILONS:
+        errors = results.errors["random features", epsilon, results.default[epsilon]]
+        results.ideas["RKHS: points, default M", epsilon] = errors
+    for name in dict.fromkeys(name for name, _ in results.ideas):
+        cells = [f"{np.median(results.ideas[name, epsilon]):.5f}" for epsilon in EPSILONS]
+        print(f"D = {results.dimension} | {name:<30} | " + " | ".join(cells), flush=True)
+
+
+# The whole
+
+
+def study(dimension: int, options: argparse.Namespace) -> Results:
+    """One dimension, printed as it goes."""
+    table = load(dimension, 1)
+    results = Results(dimension, float(np.sqrt((1 - table.squared_norm) / len(table.rows))))
+    domain = domain_of(dimension)
+    feature_map, _ = feature_map_for("random-features", table.kernel, domain, None, None, None, False)
+    assert isinstance(feature_map, RandomFourier)
+    exact = feature_mean(feature_map, table.rows)
+    print(f"\nD = {dimension}: embedding of the rows to that of the population {results.finite_sample:.5f}")
+    print(f"D = {dimension}: the door takes {door(table, feature_map, exact)}", flush=True)
+    print("setting, method, M, median error, smallest to largest, seconds from measurement to points and weights")
+    random_features(results, table, feature_map, exact, options)
+    subspace(results, table, options.draws)
+    if options.ideas:
+        other_frequencies(results, table, feature_map.n_frequencies, options.draws)
+        print(f"ideas: median error, ε = {', '.join(map(str, EPSILONS))}; feature distance unless it says RKHS")
+        print_ideas(results)
+    return results
+
+
+def print_targets(results: Results) -> None:
+    """At the default number of points: target, error, and whether that is met."""
+    for epsilon, target in zip(EPSILONS, TARGETS[results.dimension], strict=True):
+        key = "random features", epsilon, results.default[epsilon]
+        draws, middle = results.errors[key], float(np.median(results.errors[key]))
+        print(
+            f"D = {results.dimension}, ε = {epsilon:<4} | {target:.4f} | {middle:.5f} | {min(draws):.5f} to {max(draws):.5f}"
+            f" | {np.median(results.seconds[key]):.1f} s | {'met' if middle <= target else 'not met'}"
+        )
+
+
+def published(dimension: int, algorithm: int) -> tuple[list[int], list[list[float]]]:
+    """(M, a list of errors for each ε)."""
+    facts = json.loads((ANCHORS / f"published_D{dimension}_alg{algorithm}_random_M10000.json").read_text())
+    assert tuple(facts["epsilons"]) == EPSILONS
+    return facts["Ns_public" if algorithm == 1 else "Ms_report"], facts[f"dists_alg{algorithm}"]
+
+
+def draw(all_results: list[Results], path: str) -> None:
+    """One row of panels for each dimension, one column for each ε."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 3.2 * len(all_results) + 0.6), layout="constrained")
+    panels = figure.subplots(len(all_results), len(EPSILONS), squeeze=False, sharey="row")
+    for row, results in zip(panels, all_results, strict=True):
+        for e, panel in enumerate(row):
+            fill(panel, results, e)
+        row[0].set_ylabel("RKHS distance to the table")
+    figure.legend(
+        *panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8, frameon=False
+    )
+    figure.savefig(path, dpi=200)
+
+
+def fill(panel: Any, results: Results, e: int) -> None:
+    """One panel. Colours of Okabe & Ito, which colour-blind readers can tell apart; dashes and marks for print in grey."""
+    epsilon = EPSILONS[e]
+    for algorithm, line, colour in ((1, ":", "#56B4E9"), (2, "--", "#999999")):
+        numbers, errors = published(results.dimension, algorithm)
+        panel.loglog(numbers, errors[e], line, color=colour, label=f"Algorithm {algorithm}, as published")
+    for name, mark, colour, label in (
+        ("subspace", "s", "#E69F00", "Algorithm 1, points from the domain, probability weights"),
+        ("random features", "o", "#D55E00", "random features, the default (filled: its M)"),
+    ):
+        numbers = results.numbers(name, epsilon)
+        filled = [m == results.default[epsilon] and name == "random features" for m in numbers]
+        middle, low, high = (results.over_draws(name, epsilon, function) for function in (np.median, min, max))
+        panel.plot(numbers, middle, marker=mark, color=colour, markersize=4, markerfacecolor="white", label=label)
+        panel.fill_between(numbers, low, high, color=colour, alpha=0.25, linewidth=0)
+        panel.plot(np.compress(filled, numbers), np.compress(filled, middle), mark, color=colour, markersize=6)
+    panel.axhline(results.finite_sample, color="black", linestyle="-.", linewidth=1, label="table to its population")
+    panel.set_title(f"D = {results.dimension}, ε = {epsilon:g}", fontsize=10)
+    panel.set_xlabel("points M")
+    panel.grid(alpha=0.3, linewidth=0.5)
+
+
+def main() -> None:
+    """Both dimensions, or one."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--points", type=int, nargs="*", default=POINTS, help="M, beside the default number")
+    parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--dimension", type=int, choices=(2, 5), help="only this one")
+    parser.add_argument("--ideas", action="store_true", help="also what each step, shrinkage, other frequencies do")
+    parser.add_argument("--figure", help="draw the curves to this file (pdf, svg or png)")
+    options = parser.parse_args()
+    if not ANCHORS.is_dir():
+        print(f"the published data are not at {ANCHORS}: nothing to compare with. Skipped.")
+        return
+    all_results = [study(dimension, options) for dimension in ((options.dimension,) if options.dimension else (2, 5))]
+    print("\nsetting | target | median error | smallest to largest | seconds | at the default number of points")
+    for results in all_results:
+        print_targets(results)
+    if options.figure:
+        draw(all_results, options.figure)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""RKHS distance of n points to a release of M = 3000: drawn at random, herded, and thinned.
+
+    python tests/benchmarks/thinning.py [--points 3000] [--repetitions 3]
+
+The release is a mixture of ten normal clusters in D = 2 and 5 dimensions under the kernel exp(−‖x−y‖²/(10⁴ D)), with
+probability weights, or with signed ones of which a fifth are negative. Beside `kmeanalyst.thin` stand systematic
+resampling (points drawn by |w|, with weights ±Σ|w|/n; mean of 20 draws) and plain kernel herding (Chen, Welling &
+Smola 2010, equal weights). The ratio is that of the better of these two to the thinned release with probability weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from itertools import product
+
+import numpy as np
+import pandas as pd
+
+import kmeanalyst as ka
+from kmeanalyst.kernels import Gaussian, KernelMean
+from kmeanalyst.releases.columns import Real
+from kmeanalyst.releases.domain import Domain
+
+SIZES = (10, 30, 100, 300)
+
+
+def mixture(dimension: int, n_points: int, rng: np.random.Generator, *, signed: bool) -> ka.Release:
+    """Points of the clusters, with exponential weights that sum to one."""
+    centres = rng.normal(0, 150, (10, dimension))
+    rows = centres[rng.integers(0, 10, n_points)] + rng.normal(0, 30, (n_points, dimension))
+    weights = rng.exponential(size=n_points)
+    if signed:
+        weights *= np.where(rng.random(n_points) < 0.2, -1, 1)
+    domain = Domain(tuple(Real(name=f"x{j}", lower=-1000, upper=1000) for j in range(dimension)))
+    frame = pd.DataFrame(rows, columns=list(domain.names)).assign(weight=weights / weights.sum())
+    return ka.from_frame(frame, kernel=Gaussian(float(np.sqrt(1e4 * dimension / 2))), domain=domain)
+
+
+def drawn(release: ka.Release, n: int, rng: np.random.Generator) -> float:
+    """The distance of n points drawn systematically by |w|, the mean of 20 draws."""
+    cumulative = np.cumsum(np.abs(release.weights))
+    total = cumulative[-1]
+    distances = []
+    for _ in range(20):
+        places = np.searchsorted(cumulative / total, (np.arange(n) + rng.random()) / n, side="right")
+        places = np.minimum(places, len(release) - 1)
+        weights = np.sign(release.weights[places]) * total / n
+        distances.append(distance(release, places, weights))
+    return float(np.mean(distances))
+
+
+def herded(release: ka.Release, n: int) -> float:
+    """The distance of the first n points of plain herding: argmax of μ(z) − Σ k(z_j, z)/(i + 1)."""
+    target = release.embedding.evaluate(release.encoded_points)
+    total = np.zeros(len(release))
+    places = []
+    for i in range(n):
+        places.append(int(np.argmax(target - total / (i + 1))))
+        total += release.kernel.gram(release.encoded_points[places[-1], None], release.encoded_points)[0]
+    return distance(release, np.array(places), np.full(n, 1 / n))
+
+
+def distance(release: ka.Release, places: np.ndarray, weights: np.ndarray) -> float:
+    """RKHS distance of weighted points to the release."""
+    points = release.encoded_points
+    difference = KernelMean(release.kernel, points[places], weights)
+    target = release.embedding.evaluate(points)
+    squared = release.weights @ target - 2 * weights @ target[places] + difference.squared_norm()
+    return float(np.sqrt(max(0.0, squared)))
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--points", type=int, default=3000)
+    parser.add_argument("--repetitions", type=int, default=3)
+    choice = parser.parse_args()
+    kinds = ("uniform", "probability", "signed")
+    print(f"M = {choice.points}, mean of {choice.repetitions} releases; RKHS distance, and seconds of the thinning")
+    heads = "".join(f"{kind:>12}       s" for kind in kinds)
+    print(f"{'D':>1} {'weights':12} {'n':>4} {'resampled':>10} {'herded':>10}{heads}{'ratio':>9}")
+    for dimension, signed, n in product((2, 5), (False, True), SIZES):
+        rows = []
+        for seed in range(choice.repetitions):
+            rng = np.random.default_rng(seed)
+            release = mixture(dimension, choice.points, rng, signed=signed)
+            row = [drawn(release, n, rng), herded(release, n)]
+            for kind in kinds:
+                start = time.perf_counter()
+                error = release.thin(n, weights=kind).thinning_error
+                assert error is not None
+                row += [error, time.perf_counter() - start]
+            rows.append(row)
+        found = np.mean(rows, axis=0)
+        cells = "".join(f"{found[i]:12.2e} {found[i + 1]:7.1f}" for i in (2, 4, 6))
+        label = "signed" if signed else "probability"
+        ratio = found[:2].min() / max(found[4], 1e-8)
+        print(f"{dimension} {label:12} {n:4} {found[0]:10.2e} {found[1]:10.2e}{cells}{ratio:9.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
