@@ -61,14 +61,21 @@ def case(request) -> Case:
 # ---------------------------------------------------------------- the estimate
 
 
-def test_the_estimate_is_far_nearer_than_the_measurement_and_nearer_than_the_sketch(case: Case):
-    """√200 coordinates carry noise into the measurement, a few dozen parameters into the estimate."""
-    measurement = case.measurement
-    points, weights = reduced_set(
-        FEATURES, measurement.vector, PLANE, n_points=300, enough=measurement.noise_scale, rng=0
-    )
-    assert error(case.estimate.mean) < 0.4 * error(measurement.vector)
-    assert error(case.estimate.mean) < 0.9 * error(feature_mean(FEATURES, points, weights))
+@pytest.mark.parametrize("noise_scale", [0.01, 0.05])
+def test_the_estimate_is_far_nearer_than_the_measurement_and_nearer_than_the_sketch(noise_scale: float):
+    """√200 coordinates carry noise into the measurement, a few dozen parameters into the estimate.
+
+    Over four draws of the noise the ratio to the sketch is .65 to .73 at the small noise, .82 to .86 at the large.
+    """
+    errors = []
+    for seed in range(100, 104):
+        measurement = noisy(noise_scale, seed=seed)
+        points, weights = reduced_set(FEATURES, measurement.vector, PLANE, n_points=300, enough=noise_scale, rng=0)
+        estimate = denoised(measurement, PLANE, rng=0)
+        errors.append([error(v) for v in (estimate.mean, measurement.vector, feature_mean(FEATURES, points, weights))])
+    ours, measured_, sketched = np.sqrt(np.mean(np.square(errors), axis=0))
+    assert ours < 0.4 * measured_
+    assert ours < 0.95 * sketched
 
 
 def test_the_doubt_is_the_error_to_expect(case: Case):
