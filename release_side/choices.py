@@ -26,10 +26,10 @@ from kmeanalyst.releases.file.refusal import (
     MOST_COLUMNS,
     MOST_KERNEL_WORK,
 )
-from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.releases.measurement import GRID, Measurement
 from kmeanalyst.releases.tables import read_table
 from kmeanalyst.representation.reweight import WEIGHT_VIEWS
-from release_side.mechanism import PublishError
+from release_side.mechanism import PublishError, check_room
 from release_side.rows import Table
 
 METHODS = ("random-features", "subspace")
@@ -167,6 +167,26 @@ def feature_map_for(
         kernel, n_columns=len(domain), dimension=dimension, missing_columns=domain.missing_columns, rng=rng
     )
     return fourier, None
+
+
+def checked_features(
+    method: str,
+    kernel: Kernel,
+    domain: Domain,
+    public: Array | None,
+    points: int | None,
+    features: int | None,
+    weights: str,
+    *,
+    n_rows: int,
+) -> tuple[FeatureMap, Array | None]:
+    """φ and, for a subspace, the points it is spanned by; PublishError if sums or files could not hold the release."""
+    feature_map, spanning = feature_map_for(
+        method, kernel, domain, public, points, features, as_printed=weights == "published"
+    )
+    check_room(n_rows=n_rows, dimension=feature_map.dimension, grid=GRID)
+    check_readable(most_points(points, spanning), domain, feature_map)
+    return feature_map, spanning
 
 
 def public_generator(what: str, kernel: Kernel, domain: Domain, size: int) -> np.random.Generator:

@@ -29,10 +29,11 @@ from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.kernel_choice import kernel_from_spec, table_kernel
 from kmeanalyst.releases.measurement import Measurement, feature_mean, grid_sensitivity, mean_unit
 from kmeanalyst.releases.release import Release
-from release_side.choices import check_choices, processors, public_generator, public_rows
+from kmeanalyst.representation.progress import Progress, silent
+from release_side.choices import check_choices, checked_features, processors, public_generator, public_rows
 from release_side.mechanism import PublishError, RehearsalNoise, noise_for
 from release_side.private_mean import private_mean
-from release_side.publishing import checked_features, represented, warn_if_weak
+from release_side.publishing import represented, warn_if_weak
 from release_side.rows import Table
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
@@ -50,7 +51,6 @@ _STAND_IN_WORK = 1.2e9  # kernel entries times passes for the squared norm of th
 _PUBLIC_ROWS = 3000  # that a stand-in like public rows is made from, at most
 _ALIKE = 0.08  # of the public rows are alike enough to swap cells
 _TIMED_ROWS = 2000
-Progress = Callable[[str, float], None]
 
 
 def plan(
@@ -108,7 +108,7 @@ def plan(
     for mechanism in mechanisms:  # all that could be refused is, before the first is simulated
         mechanism.deviation(grid_sensitivity(feature_map, mechanism.name))
         warn_if_weak(mechanism.noise, n_rows)
-    tell = progress or (lambda what, share: None)
+    tell = progress or silent
     tell("making a stand-in", 0.0)
     truth = StandIn.of(domain, chosen_kernel, feature_map, public=public, n_rows=n_rows)
     tell("making a stand-in", 1.0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -18,35 +18,32 @@ import pandas as pd
 
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features import FeatureMap
 from kmeanalyst.releases.columns import DomainError
 from kmeanalyst.releases.domain import Domain, read_domain
 from kmeanalyst.releases.kernel_choice import kernel_from_spec
-from kmeanalyst.releases.measurement import GRID, Measurement, feature_mean
+from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import Release
+from kmeanalyst.representation.progress import Progress
 from kmeanalyst.representation.represent import represent
 from kmeanalyst.representation.reweight import weights_for
 from release_side.choices import (
     METHODS,
     check_choices,
     check_ledger,
-    check_readable,
+    checked_features,
     default_points,
-    feature_map_for,
-    most_points,
     processors,
     public_rows,
 )
 from release_side.composition import Spend
 from release_side.ledger import Ledger
-from release_side.mechanism import SPENT, Noise, PublishError, RehearsalNoise, check_room, noise_for
+from release_side.mechanism import SPENT, Noise, PublishError, RehearsalNoise, noise_for
 from release_side.private_mean import private_mean
 from release_side.promise import statement_for
 from release_side.rows import Table, open_private, paths_of, refuse_private_as_public
 
 _WEAK_EPSILON = 10.0
 _log = logging.getLogger("release_side")
-Progress = Callable[[str, float], None]
 
 
 def publish(
@@ -133,26 +130,6 @@ def publish(
     return release
 
 
-def checked_features(
-    method: str,
-    kernel: Kernel,
-    domain: Domain,
-    public: Array | None,
-    points: int | None,
-    features: int | None,
-    weights: str,
-    *,
-    n_rows: int,
-) -> tuple[FeatureMap, Array | None]:
-    """φ and, for a subspace, the points it is spanned by; PublishError if sums or files could not hold the release."""
-    feature_map, spanning = feature_map_for(
-        method, kernel, domain, public, points, features, as_printed=weights == "published"
-    )
-    check_room(n_rows=n_rows, dimension=feature_map.dimension, grid=GRID)
-    check_readable(most_points(points, spanning), domain, feature_map)
-    return feature_map, spanning
-
-
 def represented(
     measurement: Measurement,
     mechanism: Noise | RehearsalNoise,
@@ -172,6 +149,7 @@ def represented(
     n_public = 0
     if method == "subspace":
         assert spanning is not None
+        # the points as the file will hold them: public rows were decoded and encoded again, drawn ones are of the domain
         encoded, n_public = spanning, len(spanning) if public is not None else 0
         fitted = weights_for(weights, encoded, measurement, bound=bound, n_public=n_public)
     else:

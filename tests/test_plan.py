@@ -23,8 +23,9 @@ from kmeanalyst.releases.domain import Domain, domain_toml
 from kmeanalyst.releases.file import FileRefused, read_release
 from kmeanalyst.releases.kernel_choice import kernel_from_spec
 from kmeanalyst.releases.release import Release
+from kmeanalyst.representation import posterior
 from release_side import planning, publishing
-from release_side.choices import public_generator
+from release_side.choices import checked_features, public_generator
 from release_side.cli import main
 from release_side.mechanism import PublishError
 from release_side.planning import EPSILONS, StandIn, plan, rows_like, spread_rows
@@ -52,9 +53,12 @@ def square() -> Domain:
 
 
 @pytest.fixture(autouse=True)
-def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small stand-in, for speed."""
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small stand-in, and a short posterior in plans and publications alike."""
     monkeypatch.setattr(planning, "_STAND_IN_ROWS", (500, 1000))
+    monkeypatch.setattr(posterior, "_WARM_UP", 15)
+    monkeypatch.setattr(posterior, "_DRAWS", 30)
+    monkeypatch.setattr(posterior, "_FEWEST", 10)
 
 
 @pytest.fixture
@@ -501,9 +505,7 @@ def test_the_help_names_the_command():
 def test_stand_ins_of_one_domain_are_alike_whatever_the_kernel(square):
     def rows(kernel: str) -> Array:
         chosen = kernel_from_spec(kernel, square)
-        features, _ = publishing.checked_features(
-            "random-features", chosen, square, None, 20, 64, "probability", n_rows=500
-        )
+        features, _ = checked_features("random-features", chosen, square, None, 20, 64, "probability", n_rows=500)
         return StandIn.of(square, chosen, features, public=None, n_rows=500).rows
 
     np.testing.assert_array_equal(rows("gaussian:lengthscale=1"), rows("laplacian:lengthscale=2"))

@@ -19,19 +19,21 @@ from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.kernel_choice import table_kernel
 from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, feature_mean
 from kmeanalyst.releases.noise import GAUSSIAN
-from kmeanalyst.representation.reduced_set import reduced_set
-from kmeanalyst.representation.represent import represent
-from kmeanalyst.representation.reweight import (
+from kmeanalyst.representation.convex_fit import (
     bounded_set,
-    fit_weights,
     minimise_quadratic,
-    nearest_probability_weights,
     probability_set,
     project_to_ball,
     project_to_simplex,
+)
+from kmeanalyst.representation.prior_step import wiener_coordinates
+from kmeanalyst.representation.reduced_set import reduced_set
+from kmeanalyst.representation.represent import represent
+from kmeanalyst.representation.reweight import (
+    fit_weights,
+    nearest_probability_weights,
     published_weights,
     weights_for,
-    wiener_coordinates,
 )
 
 VECTORS = arrays(np.float64, st.integers(1, 12), elements=st.floats(-1e6, 1e6))
@@ -391,6 +393,14 @@ def test_every_kind_of_column_can_be_fitted_alone(column):
         )
         assert fitted_mean.distance(target_mean) < 0.1
         np.testing.assert_array_equal(domain.encode(domain.decode(points)), points)
+
+
+def test_a_column_whose_cells_are_all_missing_leaves_nothing_to_polish():
+    """The only point comes to lie where the number is missing, and the search goes on."""
+    domain = Domain((Real(name="r", lower=0, upper=1, missing=True),))
+    measurement = simulated(domain, np.full((50, 1), np.nan), noise_scale=0.05, dimension=40)
+    points, weights = placed(measurement, domain, n_points=1)
+    assert np.isnan(points).all() and weights == [1.0]
 
 
 def test_public_rows_are_where_the_points_start():

@@ -16,6 +16,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import RandomFourier
 from kmeanalyst.releases.columns import Categorical, Column, Number
 from kmeanalyst.releases.domain import Domain
+from kmeanalyst.representation.phasors import unit_phasors
 
 _FEW_VALUES = 12  # an integer column with no more values than this has a probability for each
 _NARROWEST = 0.03  # standard deviation of a component, in lengthscales of the features
@@ -70,10 +71,8 @@ class Normals(Law):
         self._frequencies32, self._squares32 = (a.astype(np.float32) for a in (self.frequencies, self.squares))
         self.width, self.n_columns = 2 * len(columns), len(columns)
         ends = [np.array(domain.columns[j].bounds) / u for j, u in zip(columns, self.unit, strict=True)]  # type: ignore[attr-defined]
-        self.free, self.prior = (
-            self.width,
-            [_FLAT] * len(columns) + [_ABOUT_HALF] * len(columns),
-        )
+        self.free = self.width
+        self.prior = [_FLAT] * len(columns) + [_ABOUT_HALF] * len(columns)
         self.log_sds, self.extents = slice(len(columns), self.width), np.array([high - low for low, high in ends])
         self.bounds = [(low, high) for low, high in ends] + [_log_sd_bounds(high - low) for low, high in ends]
 
@@ -83,7 +82,7 @@ class Normals(Law):
 
     def characteristic(self, parameters: Array) -> Array:
         mean, variance = self._split(parameters)
-        return _phasors(mean @ self.frequencies.T, -0.5 * (variance @ self.squares.T))
+        return unit_phasors(mean @ self.frequencies.T, -0.5 * (variance @ self.squares.T))
 
     def slopes(self, parameters: Array, chi: Array, base: Array) -> Array:
         _, variance = self._split(parameters)
@@ -113,7 +112,7 @@ class NormalOrSpecial(Law):
         self.special = kind.with_missing(kind.atom_codes)
         self.looks = features.looks_at(column)
         self.frequencies = features.linear[column, self.looks] * unit
-        self.phasors = _phasors(features.column_phases(column, self.special, self.looks))
+        self.phasors = unit_phasors(features.column_phases(column, self.special, self.looks))
         low, high = np.array(kind.bounds) / unit
         self.width = self.free = 2 + len(self.special)
         self.log_sds, self.extents = slice(1, 2), np.array([high - low])
@@ -126,7 +125,7 @@ class NormalOrSpecial(Law):
 
     def _ordinary(self, parameters: Array) -> Array:
         mean, variance = parameters[:, :1], np.exp(2 * parameters[:, 1:2])
-        return _phasors(mean * self.frequencies, -0.5 * variance * self.frequencies**2)
+        return unit_phasors(mean * self.frequencies, -0.5 * variance * self.frequencies**2)
 
     def characteristic(self, parameters: Array) -> Array:
         chances = self._chances(parameters).astype(np.float32)
@@ -168,7 +167,7 @@ class Chances(Law):
     def __init__(self, features: RandomFourier, column: int, values: Array) -> None:
         self.column, self.values = column, values
         self.looks = features.looks_at(column)
-        self.phasors = _phasors(features.column_phases(column, values, self.looks))
+        self.phasors = unit_phasors(features.column_phases(column, values, self.looks))
         self.width, self.free, self.prior = len(values), len(values) - 1, [(0.0, 2.0)] * len(values)
         self.bounds = [(-_LOGIT, _LOGIT)] * self.width
 
@@ -189,18 +188,6 @@ class Chances(Law):
         ends = np.cumsum(softmax(parameters, axis=1), axis=1)
         place = (uniforms[:, :1, 0] > ends).sum(axis=1)
         return [self.column], self.values[np.minimum(place, self.width - 1)][:, None]
-
-
-def _phasors(phase: Array, log_size: Array | None = None) -> Array:
-    """e^{ip} times e^{log size}, complex64; the phase is reduced in double precision first."""
-    phase -= 2 * np.pi * np.rint(phase / (2 * np.pi))
-    reduced = phase.astype(np.float32)
-    out = np.empty(phase.shape, dtype=np.complex64)
-    np.cos(reduced, out=out.real)
-    np.sin(reduced, out=out.imag)
-    if log_size is not None:
-        out *= np.exp(log_size.astype(np.float32))
-    return out
 
 
 def _inverse(chi: Array) -> Array:
@@ -240,6 +227,7 @@ def _few_values(column: Column) -> Array | None:
 
 
 def laws_for(features: RandomFourier, domain: Domain, units: Array) -> list[Law]:
+    """The laws of a component, by the kinds of the columns; units (columns,) are the lengthscales they count in."""
     laws: list[Law] = []
     plain: list[int] = []
     for j, column in enumerate(domain.columns):

@@ -15,6 +15,7 @@ from scipy.linalg import cho_factor, cho_solve, lapack
 
 from kmeanalyst.kernels.base import Array
 
+_DEFAULT_BOUNDS = {"bounded": 1.0, "signed": 2.0}
 _MOST_STEPS = 5000
 _FIRST_STEPS = 300  # of projected gradients, before a factorisation is worth its price
 _CHECK_EVERY = 10
@@ -52,6 +53,20 @@ def probability_set() -> ConvexSet:
 def bounded_set(bound: float) -> ConvexSet:
     """Σ|w| ≤ bound."""
     return ConvexSet(bound, signed=True)
+
+
+def default_set(view: str, bound: float | None = None) -> ConvexSet:
+    """The set of "probability", "bounded" (Σ|w| ≤ bound, 1 by default) or "signed" weights (2 by default)."""
+    if view == "probability":
+        return probability_set()
+    return bounded_set(_DEFAULT_BOUNDS[view] if bound is None else bound)
+
+
+def ridged_gram(features: Array, ridge: float) -> Array:
+    """ΦΦᵀ + ridge·I, (M, M), of features (M, F)."""
+    G = features @ features.T
+    G[np.diag_indices_from(G)] += ridge
+    return np.asarray(G)
 
 
 def project_to_simplex(v: Array) -> Array:

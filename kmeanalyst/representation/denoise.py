@@ -16,7 +16,6 @@ no chance beside it: the noise is spread evenly over thousands of coordinates, t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,20 +26,16 @@ from kmeanalyst.kernels.features import RandomFourier
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.mixture import Mixture, MixtureFit, fit_mixture, mean_phasors
+from kmeanalyst.representation.phasors import as_phasors, from_phasors
 from kmeanalyst.representation.posterior import draw_posterior
 from kmeanalyst.representation.prior_step import posterior_of_public
+from kmeanalyst.representation.progress import Progress, between, silent
 from kmeanalyst.representation.reduced_set import reduced_set
 
 _SKETCH_POINTS = 300
 _DRAWS = 1500  # of the mixture, whose spread the Wiener step follows
+_RANK_TOLERANCE = 1e-10  # of the largest eigenvalue of a Gram matrix
 _STANDARD_ERRORS = 3.0  # by which the squared residual may exceed that of noise before the step is taken
-
-Progress = Callable[[str, float], None]
-
-
-def between(low: float, high: float, progress: Progress) -> Progress:
-    """A progress callback for one part of a longer way."""
-    return lambda what, share: progress(what, low + (high - low) * share)
 
 
 @dataclass(frozen=True)
@@ -78,17 +73,15 @@ def denoised(
             "a measurement is denoised in random Fourier features, and this one is of other features. "
             "Give the points yourself, and fit weights on them with weights_for."
         )
-    rng, told = np.random.default_rng(rng), progress or (lambda what, share: None)
+    rng, told = np.random.default_rng(rng), progress or silent
     sketching, clustering, weighing = between(0.0, 0.25, told), between(0.25, 0.65, told), between(0.65, 1.0, told)
     points, weights = reduced_set(
         features, measurement.vector, domain, n_points=_SKETCH_POINTS, start=public, rng=rng,
         enough=measurement.noise_scale, progress=lambda _, share: sketching("sketching", share),
     )  # fmt: skip
-    R, scale = features.n_frequencies, features.norm_bound / np.sqrt(features.n_frequencies)
     search = MixtureFit(
-        features, domain, (measurement.vector[:R] + 1j * measurement.vector[R:]) / scale,
-        measurement.noise_scale / features.norm_bound,
-    )  # fmt: skip
+        features, domain, as_phasors(measurement.vector, features), measurement.noise_scale / features.norm_bound
+    )
     with threadpool_limits(limits=1, user_api="blas"):  # thousands of small products, which a second thread only slows
         mixture = fit_mixture(
             search, points=points[weights > 0], weights=weights[weights > 0], rng=rng,
@@ -96,11 +89,11 @@ def denoised(
         )  # fmt: skip
         posterior = draw_posterior(search, mixture, rng, progress=lambda share: weighing("weighing clusters", share))
     if posterior is None:
-        phasors = mixture.weights @ mean_phasors(mixture, R)
+        phasors = mixture.weights @ mean_phasors(mixture, features.n_frequencies)
         doubt = measurement.noise_scale * float(np.sqrt(len(mixture) * search.free))
     else:
         phasors, doubt, mixture = posterior.phasors, posterior.spread * features.norm_bound, posterior.pooled
-    mean = np.concatenate([phasors.real, phasors.imag]) * scale
+    mean = from_phasors(phasors, features)
     if not _explained(measurement, mean):
         mean, more = _wiener_step(measurement, mean, mixture.draw(_DRAWS, rng))
         doubt = float(np.hypot(doubt, more))
@@ -111,9 +104,7 @@ def denoised(
 def _with_public(estimate: Denoised, measurement: Measurement, public: Array) -> Denoised:
     """The average of the estimate and of what the public rows and the measurement say, weighted by their precision."""
     features = measurement.feature_map(public)
-    eigenvalues, U = np.linalg.eigh(features @ features.T)
-    seen = eigenvalues > 1e-10 * eigenvalues[-1]
-    basis = features.T @ (U[:, seen] / np.sqrt(eigenvalues[seen]))
+    _, basis = _principal_directions(features)
     inside, doubt = posterior_of_public(
         features @ basis, basis.T @ measurement.vector, measurement.noise_scale, n_rows=measurement.n_rows
     )
@@ -134,14 +125,18 @@ def _explained(measurement: Measurement, mean: Array) -> bool:
     return square <= variance * (F + _STANDARD_ERRORS * np.sqrt(2 * F))
 
 
+def _principal_directions(A: Array) -> tuple[Array, Array]:
+    """The eigenvalues of AᵀA (n, F) that are not zero, and their orthonormal eigenvectors (F, rank)."""
+    eigenvalues, U = np.linalg.eigh(A @ A.T)
+    seen = eigenvalues > _RANK_TOLERANCE * eigenvalues[-1]
+    return eigenvalues[seen], A.T @ (U[:, seen] / np.sqrt(eigenvalues[seen]))
+
+
 def _wiener_step(measurement: Measurement, mean: Array, rows: Array) -> tuple[Array, float]:
     """The posterior mean under N(mean, q·Cov/N), Cov that of the rows' features, q by marginal likelihood; its error."""
     A = measurement.feature_map(rows)
     A = (A - A.mean(axis=0)) / np.sqrt(len(A))
-    eigenvalues, U = np.linalg.eigh(A @ A.T)
-    seen = eigenvalues > 1e-10 * eigenvalues[-1]
-    eigenvalues = eigenvalues[seen]
-    directions = A.T @ (U[:, seen] / np.sqrt(eigenvalues))
+    eigenvalues, directions = _principal_directions(A)
     z, noise = directions.T @ (measurement.vector - mean), measurement.noise_scale**2
     candidates = np.concatenate([[0.0], np.geomspace(1e-2, 1e7, 200)])
     variance = candidates[:, None] * eigenvalues / measurement.n_rows + noise

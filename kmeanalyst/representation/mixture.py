@@ -81,6 +81,7 @@ class Mixture:
 
 
 def slices_of(laws: Sequence[Law]) -> list[slice]:
+    """Where each law's parameters lie in a component's."""
     ends = np.cumsum([0, *(law.width for law in laws)])
     return [slice(a, b) for a, b in pairwise(ends)]
 
@@ -206,11 +207,11 @@ class MixtureFit:
         now = mixture.weights.astype(np.float32) @ self.phasors(mixture)
         step, residual = self.phasors(candidates) - now, self.target - now
         along = (step.real @ residual.real + step.imag @ residual.imag) / len(now)
-        square = np.maximum(np.mean(step.real**2 + step.imag**2, axis=1), _TINY)
-        gain = np.where(along > 0, along**2 / square, 0.0)
+        length = np.maximum(np.mean(step.real**2 + step.imag**2, axis=1), _TINY)
+        gain = np.where(along > 0, along**2 / length, 0.0)
         settled = []
         for i in np.argsort(-gain)[:_SETTLED]:
-            share = float(np.clip(along[i] / square[i], 1e-3, 0.3))
+            share = float(np.clip(along[i] / length[i], 1e-3, 0.3))
             settled.append(self.settled(now, candidates.parameters[i], share))
         settled.sort(key=lambda one: one[0])
         return [(parameters, share) for _, parameters, share in settled[:_TRIES]]
@@ -273,11 +274,12 @@ def _stale(starts: list[Mixture], search: MixtureFit) -> bool:
 def _clusters(points: Array, weights: Array, size: int, features: RandomFourier, rng: np.random.Generator) -> Array:
     """Labels (n,) of clusters that are compact in feature space, on a few dozen frequencies."""
     from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
 
     chosen = rng.choice(features.n_frequencies, min(64, features.n_frequencies), replace=False)
     phases = features.phases(points)[:, chosen]
     found = KMeans(size, n_init=1, random_state=int(rng.integers(2**31)))
     with warnings.catch_warnings():  # fewer distinct points than clusters make fewer clusters
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore", ConvergenceWarning)
         labels = found.fit(np.hstack([np.cos(phases), np.sin(phases)]), sample_weight=weights).labels_
     return np.asarray(labels)

@@ -30,6 +30,8 @@ from kmeanalyst.kernels.features import RandomFourier
 from kmeanalyst.releases.columns import Column, Real
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.representation.convex_fit import minimise_quadratic, probability_set
+from kmeanalyst.representation.phasors import as_phasors, unit_phasors
+from kmeanalyst.representation.progress import Progress, silent
 
 _GRID_SIZE = 96
 _LEAST_ROUNDS, _MOST_ROUNDS = 8, 24
@@ -38,8 +40,6 @@ _ENOUGH_GAIN = 0.01  # relative, per round, below which the rounds end
 _POLISH_STEPS = 60
 _WEIGHT_STEPS = 300
 _SMALL = 4_000_000  # phasors; below it a second thread waits more than it works (15 times slower on busy cores)
-
-Progress = Callable[[str, float], None]
 
 
 @dataclass
@@ -91,17 +91,16 @@ def reduced_set(
     rng = np.random.default_rng(rng)
     points = _starting_points(domain, n_points, start, rng)
     R = features.n_frequencies
-    scale = features.norm_bound / np.sqrt(R)
-    phasor_target = ((target[:R] + 1j * target[R:]) / scale).astype(np.complex64)
+    phasor_target = as_phasors(target, features).astype(np.complex64)
     weights = np.full(n_points, 1 / n_points)
-    state = _State(features, phasor_target, points, weights, _unit_phasors(features, points))
+    state = _State(features, phasor_target, points, weights, unit_phasors(features.phases(points)))
     state.ridge, state.uniform = ridge / features.norm_bound**2, uniform
     one_thread = 1 if n_points * R <= _SMALL else None
     least_rounds = _LEAST_ROUNDS if start is None else 2
     with threadpool_limits(limits=one_thread, user_api="blas"):
         _alternate(
             state, domain, (enough / features.norm_bound) ** 2, least_rounds, rng,
-            progress or (lambda what, share: None),
+            progress or silent,
         )  # fmt: skip
     return state.points, state.weights
 
@@ -110,19 +109,6 @@ def _starting_points(domain: Domain, n_points: int, start: Array | None, rng: np
     if start is None:
         return domain.draw(n_points, rng)
     return np.vstack([start[:n_points], domain.draw(max(1, n_points - len(start)), rng)])[:n_points]
-
-
-def _phasors(phases: Array) -> Array:
-    """e^{ip} as complex64; the phase is reduced in double precision first."""
-    phases = np.remainder(phases, 2 * np.pi).astype(np.float32)
-    out = np.empty(phases.shape, dtype=np.complex64)
-    np.cos(phases, out=out.real)
-    np.sin(phases, out=out.imag)
-    return out
-
-
-def _unit_phasors(features: RandomFourier, points: Array) -> Array:
-    return _phasors(features.phases(points))
 
 
 def _alternate(
@@ -143,7 +129,7 @@ def _alternate(
         before = now
         for j in rng.permutation(len(domain)):
             share = _move_column(state, domain.columns[j], int(j), rng, max(share, 0.05))
-        state.phasors = _unit_phasors(state.features, state.points)  # no drift of single precision
+        state.phasors = unit_phasors(state.features.phases(state.points))  # no drift of single precision
     progress("placing points", 1.0)
 
 
@@ -166,8 +152,8 @@ def _move_column(state: _State, column: Column, j: int, rng: np.random.Generator
     if not len(looks):
         return share
     values = column.with_missing(column.grid(_GRID_SIZE, rng))
-    table = _phasors(state.features.column_phases(j, values, looks))
-    old = _phasors(state.features.column_phases(j, state.points[:, j], looks))
+    table = unit_phasors(state.features.column_phases(j, values, looks))
+    old = unit_phasors(state.features.column_phases(j, state.points[:, j], looks))
     gain, best = _best_values(state, table, old, looks)
 
     def move(chosen: Array) -> None:
@@ -220,12 +206,14 @@ def _polish(state: _State, domain: Domain, real: list[int]) -> None:
     weights = state.weights[used]
     cells = (state.points[used][:, real] - bounds[:, 0]) / width
     free = ~np.isnan(cells)
+    if not free.any():
+        return
     home, still = np.where(free, cells, 0.0), state.phasors[used]
 
     def objective(flat: Array) -> tuple[float, Array]:
         moved = np.zeros(free.shape)
         moved[free] = flat - home[free]
-        phasors = still * _phasors(moved @ steps)
+        phasors = still * unit_phasors(moved @ steps)
         residual = weights.astype(np.complex64) @ phasors - state.target
         slope = (np.conj(residual) * phasors).imag @ steps.T  # d Re⟨r, e^{ip}⟩ = −Im(conj(r) e^{ip}) dp
         gradient = -2 / len(residual) * weights[:, None] * slope
@@ -240,4 +228,4 @@ def _polish(state: _State, domain: Domain, real: list[int]) -> None:
         column = domain.columns[j]
         assert isinstance(column, Real)
         state.points[used, j] = column.rounded(bounds[i, 0] + width[i] * cells[:, i])
-    state.phasors = _unit_phasors(state.features, state.points)
+    state.phasors = unit_phasors(state.features.phases(state.points))

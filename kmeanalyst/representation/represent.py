@@ -7,21 +7,18 @@ moved as well (`reduced_set`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.representation.convex_fit import bounded_set, probability_set, solve_quadratic
-from kmeanalyst.representation.denoise import Denoised, between, denoised
+from kmeanalyst.representation.convex_fit import default_set, ridged_gram, solve_quadratic
+from kmeanalyst.representation.denoise import Denoised, denoised
+from kmeanalyst.representation.progress import Progress, between, silent
 from kmeanalyst.representation.reduced_set import reduced_set
 
 VIEWS = ("probability", "bounded", "signed", "uniform")
 _SHARE_OF_DOUBT = 0.3  # of the doubt in the mean: what representing it by points may add
-
-Progress = Callable[[str, float], None]
 
 
 def represent(
@@ -45,7 +42,7 @@ def represent(
     """
     if view not in VIEWS:
         raise ValueError(f"weights must be {', '.join(VIEWS[:-1])} or {VIEWS[-1]}, got {view!r}. Name one of these.")
-    rng, told = np.random.default_rng(rng), progress or (lambda what, share: None)
+    rng, told = np.random.default_rng(rng), progress or silent
     estimate = denoised(measurement, domain, public=public, rng=rng, progress=between(0.0, 0.8, told))
     return placed(
         estimate, measurement, domain, n_points=n_points, view=view, bound=bound, public=public, float32=float32,
@@ -67,7 +64,7 @@ def placed(
     progress: Progress | None = None,
 ) -> tuple[Array, Array]:
     """Points (M, d) and weights (M,) that carry an estimate at hand, with the arguments of `represent`."""
-    rng, told = np.random.default_rng(rng), progress or (lambda what, share: None)
+    rng, told = np.random.default_rng(rng), progress or silent
     start = _starting_points(estimate, public, n_points, rng)
     if float32:
         start = domain.encode(domain.decode(start, float32=True))
@@ -113,13 +110,8 @@ def weights_towards(
     M = len(points)
     if view == "uniform":
         return np.full(M, 1 / M)
-    allowed = {
-        "probability": probability_set(),
-        "bounded": bounded_set(1.0 if bound is None else bound),
-        "signed": bounded_set(2.0 if bound is None else bound),
-    }[view]
     features, ridge = measurement.feature_map(points), _evenness(estimate, M)
-    G = features @ features.T
-    G[np.diag_indices(M)] += ridge
-    tolerance = (0.1 * _SHARE_OF_DOUBT * estimate.doubt) ** 2
-    return solve_quadratic(G, features @ estimate.mean + ridge / M, allowed, tolerance=tolerance)
+    return solve_quadratic(
+        ridged_gram(features, ridge), features @ estimate.mean + ridge / M, default_set(view, bound),
+        tolerance=(0.1 * _SHARE_OF_DOUBT * estimate.doubt) ** 2,
+    )  # fmt: skip

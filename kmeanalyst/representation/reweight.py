@@ -15,8 +15,6 @@ convex set brings it no farther from any member of the set, so what that step ga
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from kmeanalyst.kernels import Kernel
@@ -25,40 +23,14 @@ from kmeanalyst.kernels.features import Nystroem
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.convex_fit import (
     ConvexSet,
-    bounded_set,
-    duality_gap,
-    minimise_quadratic,
+    default_set,
     probability_set,
-    project_to_ball,
-    project_to_simplex,
+    ridged_gram,
     solve_quadratic,
 )
-from kmeanalyst.representation.prior_step import nearly_uniform_weights, posterior_mean, wiener_coordinates
-
-__all__ = [
-    "WEIGHT_VIEWS",
-    "ConvexSet",
-    "bounded_set",
-    "duality_gap",
-    "fit_weights",
-    "gap_tolerance",
-    "minimise_quadratic",
-    "nearest_probability_weights",
-    "probability_set",
-    "project_to_ball",
-    "project_to_simplex",
-    "public_weights",
-    "published_weights",
-    "solve_quadratic",
-    "weights_for",
-    "wiener_coordinates",
-]
+from kmeanalyst.representation.prior_step import nearly_uniform_weights, posterior_mean
 
 WEIGHT_VIEWS = ("probability", "bounded", "signed", "published")
-_SETS: dict[str, Callable[[float | None], ConvexSet]] = {
-    "probability": lambda bound: probability_set(),
-    "bounded": lambda bound: bounded_set(1.0 if bound is None else bound),
-}
 _FINE = 0.01  # of the gap that no longer matters: a fit made once can afford it
 _ROUNDING = 1e-14  # no gap below this share of the largest k(z, z) can be certified
 
@@ -69,14 +41,8 @@ def fit_weights(features: Array, measurement: Measurement, allowed: ConvexSet, *
     features   (M, F) φ of the points.
     ridge      adds ridge/2 · ‖w‖².
     """
-    G = _ridged_gram(features, ridge)
+    G = ridged_gram(features, ridge)
     return solve_quadratic(G, features @ measurement.vector, allowed, tolerance=_fine_tolerance(measurement))
-
-
-def _ridged_gram(features: Array, ridge: float) -> Array:
-    G = features @ features.T
-    G[np.diag_indices_from(G)] += ridge
-    return G
 
 
 def public_weights(features: Array, measurement: Measurement, allowed: ConvexSet | None) -> Array:
@@ -90,7 +56,7 @@ def public_weights(features: Array, measurement: Measurement, allowed: ConvexSet
     free, ridge = nearly_uniform_weights(features, coordinates, measurement.noise_scale)
     if allowed is None:
         return free
-    G = _ridged_gram(features, ridge)
+    G = ridged_gram(features, ridge)
     return solve_quadratic(G, G @ free, allowed, tolerance=_fine_tolerance(measurement), start=free)
 
 
@@ -120,11 +86,9 @@ def weights_for(
         return published_weights(points, measurement)
     features = measurement.feature_map(points)
     if n_public == len(points) and isinstance(measurement.feature_map, Nystroem):
-        return public_weights(features, measurement, _SETS[view](bound) if view in _SETS else None)
-    if view in _SETS:
-        return fit_weights(features, measurement, _SETS[view](bound))
-    ridge = measurement.noise_scale * np.sqrt(len(points)) / len(points)
-    return fit_weights(features, measurement, bounded_set(2.0 if bound is None else bound), ridge=ridge)
+        return public_weights(features, measurement, None if view == "signed" else default_set(view, bound))
+    ridge = measurement.noise_scale / np.sqrt(len(points)) if view == "signed" else 0.0
+    return fit_weights(features, measurement, default_set(view, bound), ridge=ridge)
 
 
 def nearest_probability_weights(kernel: Kernel, points: Array, weights: Array) -> Array:

@@ -34,6 +34,7 @@ from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean, grid_sensitivity, mean_unit
 from kmeanalyst.representation import denoise
 from kmeanalyst.representation.mixture import mean_phasors
+from kmeanalyst.representation.phasors import from_phasors
 from kmeanalyst.representation.represent import placed
 from kmeanalyst.representation.reweight import weights_for
 from release_side.choices import default_points, feature_map_for
@@ -204,20 +205,15 @@ def steps_seen() -> Iterator[dict[str, Any]]:
 def means_of(seen: dict[str, Any], feature_map: RandomFourier) -> dict[str, Any]:
     """The mean features that the steps came to; a step that was not taken leaves the mean as it was."""
     mixture = seen["fit_mixture"]
-    fitted = of_phasors(mixture.weights @ mean_phasors(mixture, feature_map.n_frequencies), feature_map)
+    fitted = from_phasors(mixture.weights @ mean_phasors(mixture, feature_map.n_frequencies), feature_map)
     posterior = seen["draw_posterior"]
-    mean = fitted if posterior is None else of_phasors(posterior.phasors, feature_map)
+    mean = fitted if posterior is None else from_phasors(posterior.phasors, feature_map)
     return {
         "sketch of 300 points": feature_mean(feature_map, *seen["reduced_set"]),
         "best single mixture": fitted,
         "mean of the posterior": mean,
         "with the Wiener step": seen["_wiener_step"][0] if "_wiener_step" in seen else mean,
     }
-
-
-def of_phasors(phasors: Any, feature_map: RandomFourier) -> Any:
-    scale = feature_map.norm_bound / np.sqrt(feature_map.n_frequencies)
-    return scale * np.concatenate([phasors.real, phasors.imag])
 
 
 def james_stein(measurement: Measurement, base: Any) -> Any:
