@@ -36,6 +36,8 @@ BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 SMALL: dict[str, dict[str, int]] = {"random-features": {"points": 20, "features": 100}, "subspace": {"points": 20}}
 FIRST: dict[str, Any] = {"method": "subspace", **SMALL["subspace"], **BUDGET}
 
+pytestmark = pytest.mark.usefixtures("rough_representation")
+
 
 @pytest.fixture(scope="module")
 def domain() -> Domain:

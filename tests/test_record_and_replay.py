@@ -23,7 +23,6 @@ from kmeanalyst.releases.columns import Boolean, Categorical, Date, Integer, Rea
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.measurement import grid_sensitivity
 from kmeanalyst.releases.release import Release
-from kmeanalyst.representation import posterior
 from release_side import choices, mechanism, promise, publishing, rows
 
 DOMAIN = Domain((
@@ -52,11 +51,7 @@ def worked_out_once() -> None:
         release_side.publish(DOMAIN.decode(DOMAIN.draw(9, 1)), DOMAIN, epsilon=1.0, delta=1e-6, rehearsal=1, **size)
 
 
-@pytest.fixture(autouse=True)
-def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is watched is release_side; what it makes of a measurement need not be good, and is slow to watch."""
-    monkeypatch.setattr(posterior, "_WARM_UP", 2)
-    monkeypatch.setattr(posterior, "_DRAWS", 2)
+pytestmark = pytest.mark.usefixtures("rough_representation")
 
 
 @contextmanager
