@@ -185,7 +185,7 @@ def plan_command(domain_path: str, as_json: bool, rows: int, epsilon: tuple[floa
     """Predict what a budget would buy: noise, errors, time and file size at each ε. Opens no private file.
 
     Releases of a made-up table of the same domain and size are simulated; nothing is spent. A real table's errors
-    lie within about a factor of two. The other options are those of publish.
+    may be a third of these, or two and a half times as large. The other options are those of publish.
 
     \b
     Columns:

@@ -38,8 +38,8 @@ from release_side.rows import Table
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 NOTE = (
-    "predicted on a made-up stand-in table of the same domain and size, one of many possible: expect a real table's "
-    "errors within about a factor of two. Nothing private was read and nothing is spent."
+    "predicted on a made-up stand-in table of the same domain and size, one of many possible: a real table's errors may "
+    "be a third of these, or two and a half times as large. Nothing private was read and nothing is spent."
 )
 _CLUSTERS = 5
 _CENTRES = (0.1, 0.9)  # of clusters in a column of numbers, in parts of its range
@@ -89,9 +89,9 @@ def plan(
                 seconds          what publishing takes on this machine, once the table is read.
                 file_bytes       size of the file.
     Limits      The table is a stand-in, drawn from a public seed: clusters spread over the domain or, where public
-                points are given, a population that they could be a sample of. It is one of many possible tables, more
-                spread out than most: realised rkhs_errors of six very different ones (ε = 0.1 and 1) were 0.46 to 1.10
-                times the predicted, and 0.5 to 1.4 times with 100 to 1000 public points that came from the table.
+                points are given, a population that they could be a sample of. It is one of many possible tables:
+                realised rkhs_errors of seven very different ones (ε = 0.1 and 1) were 0.3 (one small cluster) to 2.5
+                times the predicted (uniform rows, which no mixture of few clusters describes).
                 One draw of the noise is simulated, the same for each ε; another may give a tenth more or less.
     """
     domain = domain if isinstance(domain, Domain) else read_domain(domain)
