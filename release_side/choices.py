@@ -13,9 +13,9 @@ import os
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.kernels import Kernel
+from kmeanalyst.kernels import Kernel, Margins
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features import FeatureMap, Nystroem, RandomFourier
+from kmeanalyst.kernels.features import FeatureMap, MarginFeatures, Nystroem, RandomFourier
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.file.refusal import (
@@ -36,6 +36,7 @@ METHODS = ("random-features", "subspace")
 WEIGHTS = (*WEIGHT_VIEWS, "uniform")
 DEFAULT_POINTS = 1000
 _MOST_DEFAULT_POINTS = 2000  # of random features, where the noise is small enough to see the difference
+_MOST_MARGIN_POINTS = 50_000  # rows drawn from classes: as many as the table has, within reason
 _FEATURES = 4000
 _MOST_PUBLIC_POINTS = 3000
 _PAPER_TOLERANCE = 1e-5  # on the squared distance to the span, as in the code of Balog et al.
@@ -98,13 +99,17 @@ def default_points(measurement: Measurement) -> int:
     The error of well-placed weighted points falls about as 1/M, that of the mean is some twelve times the noise
     scale (a hundred parameters or more are told from the noise): M is where both meet, within limits.
     """
+    if isinstance(measurement.feature_map, MarginFeatures):
+        return int(np.clip(measurement.n_rows, DEFAULT_POINTS, _MOST_MARGIN_POINTS))
     wanted = measurement.feature_map.norm_bound / (6 * measurement.noise_scale)
     return int(np.clip(wanted, DEFAULT_POINTS, _MOST_DEFAULT_POINTS))
 
 
-def most_points(points: int | None, spanning: Array | None) -> int:
+def most_points(points: int | None, spanning: Array | None, feature_map: FeatureMap) -> int:
     """The number of points that a release may come to have."""
-    return len(spanning) if spanning is not None else points or _MOST_DEFAULT_POINTS
+    if spanning is not None:
+        return len(spanning)
+    return points or (_MOST_MARGIN_POINTS if isinstance(feature_map, MarginFeatures) else _MOST_DEFAULT_POINTS)
 
 
 def check_readable(n_points: int, domain: Domain, feature_map: FeatureMap) -> None:
@@ -161,6 +166,10 @@ def feature_map_for(
         )
         basis = {"tolerance": _PAPER_TOLERANCE, "in_given_order": True} if as_printed else {}
         return Nystroem.fit(kernel, spanning, **basis), spanning  # type: ignore[arg-type]
+    if isinstance(kernel, Margins):
+        if features is not None:
+            raise PublishError("margins have one feature for each cell: the domain says how many. Leave features out.")
+        return MarginFeatures(kernel), None
     dimension = features or _FEATURES
     rng = public_generator("frequencies", kernel, domain, dimension)
     fourier = RandomFourier.draw(
@@ -185,7 +194,7 @@ def checked_features(
         method, kernel, domain, public, points, features, as_printed=weights == "published"
     )
     check_room(n_rows=n_rows, dimension=feature_map.dimension, grid=GRID)
-    check_readable(most_points(points, spanning), domain, feature_map)
+    check_readable(most_points(points, spanning, feature_map), domain, feature_map)
     return feature_map, spanning
 
 

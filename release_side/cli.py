@@ -113,8 +113,11 @@ _CHOICES = (
     click.option("--points", type=int, metavar="M", help="How many points the release has."),
     click.option("--features", type=int, metavar="F", help="How many feature coordinates are measured (even)."),
     click.option(
-        "--kernel", metavar="SPEC", help='"table" (default), "gaussian:lengthscale=158.1", "laplacian:lengthscale=2".'
+        "--kernel",
+        metavar="SPEC",
+        help='"table" (default), "margins", "gaussian:lengthscale=158.1", "laplacian:lengthscale=2".',
     ),
+    click.option("--target", metavar="COLUMN", help="With margins: a column that all margins are crossed with."),
     click.option(
         "--weights",
         default="probability",

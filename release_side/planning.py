@@ -64,6 +64,7 @@ def plan(
     points: int | None = None,
     features: int | None = None,
     kernel: Kernel | str | None = None,
+    target: str | None = None,
     weights: str = "probability",
     bound: float | None = None,
     float32: bool = False,
@@ -98,7 +99,7 @@ def plan(
     mechanisms = [_simulated_noise(noise, e, delta, calibration) for e in _as_list(epsilon)]
     n_rows = _as_whole(rows)
     check_choices(method, weights, points, features, bound, None, float32=float32)
-    chosen_kernel = kernel_from_spec(kernel, domain)
+    chosen_kernel = kernel_from_spec(kernel, domain, target)
     public = public_rows(public_points, domain)
     started = time.perf_counter()
     feature_map, spanning = checked_features(

@@ -57,6 +57,7 @@ def publish(
     points: int | None = None,
     features: int | None = None,
     kernel: Kernel | str | None = None,
+    target: str | None = None,
     weights: str = "probability",
     bound: float | None = None,
     float32: bool = False,
@@ -78,7 +79,9 @@ def publish(
     public_points   rows that are already public: Algorithm 1's points, Algorithm 2's start.
     points          M; by default 1000, or the public rows up to 3000 for a subspace.
     features        F, coordinates measured by random features (cosine and sine count two); 4000 by default.
-    kernel          Kernel or its text; "table" by default.
+    kernel          Kernel or its text; "table" by default. "margins" (random features' place, no random ones): the
+                    one-way and two-way tables of levels, public edges and atoms.
+    target          with margins: a column whose relations to pairs of others are measured as well.
     weights         "probability", "bounded" (Σ|w| ≤ bound, 1 by default), "signed" (2), "uniform" (1/M each; random
                     features), or "published" (subspace).
     float32         real columns of the points hold single precision numbers, and the weights are fitted to those.
@@ -101,7 +104,7 @@ def publish(
     check_ledger(ledger, table, rehearsal)
     private_files = [] if isinstance(private, pd.DataFrame) else paths_of(private)
     _check_can_appear(output, beside=(*private_files, domain_path, public_points, ledger))
-    chosen_kernel = kernel_from_spec(kernel, domain)
+    chosen_kernel = kernel_from_spec(kernel, domain, target)
     refuse_private_as_public(private, public_points)
     public = public_rows(public_points, domain)
     rows = open_private(private)

@@ -16,6 +16,7 @@ from kmeanalyst.kernels import (
     Indicator,
     Kernel,
     Laplacian,
+    Margins,
     MultiScale,
     OnColumns,
     Product,
@@ -24,7 +25,7 @@ from kmeanalyst.kernels import (
     Sum,
 )
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features import FeatureMap, Nystroem, RandomFourier
+from kmeanalyst.kernels.features import FeatureMap, MarginFeatures, Nystroem, RandomFourier
 from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date, Integer, Ordinal, Real
 
 settings.register_profile("specification", max_examples=50, deadline=None, derandomize=True, database=None)
@@ -52,7 +53,7 @@ class KernelCase:
         return [j for j, levels in enumerate(self.columns) if not levels]
 
 
-KERNELS = [
+SHIFT_INVARIANT = [
     KernelCase("gaussian", Gaussian(1.5), (0, 0, 0)),
     KernelCase("laplacian", Laplacian(3.0), (0, 0)),
     KernelCase("multi-scale", MultiScale((0.5, 1.0, 4.0)), (0, 0)),
@@ -66,6 +67,17 @@ KERNELS = [
     KernelCase("on-columns", OnColumns(MultiScale((1.0, 2.0)), (2, 0)), (0, 5, 0)),
     KernelCase(
         "sum of products", 0.5 * OnColumns(Gaussian(1.0), (0,)) * OnColumns(Indicator(3), (1,)) + Gaussian(3.0), (0, 3)
+    ),
+]
+KERNELS = [
+    *SHIFT_INVARIANT,
+    KernelCase(
+        "margins", Margins(((-1.0, 0.0, 2.5), (0.5, 1.5)), ((1.0,), ()), (True, True), (0.3, 0, 0.7, 0)), (0, 3)
+    ),
+    KernelCase(
+        "margins with target",
+        Margins(((0.0,), (0.5, 1.5), (0.5,), ()), ((), (), (), (0.0,)), (True,) * 4, (0.4, 0.3, 0.1, 0.2), 2),
+        (0, 3, 2, 0),
     ),
 ]
 
@@ -98,8 +110,17 @@ def _nystroem(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureM
     return Nystroem.fit(case.kernel, case.rows(rng, size), tolerance=1e-6)
 
 
-FAMILIES = {"random-fourier": _random_fourier, "nystroem": _nystroem}
-FEATURE_MAPS = [FeatureCase(family, case, make) for family, make in FAMILIES.items() for case in KERNELS]
+def _margins(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
+    assert isinstance(case.kernel, Margins)
+    return MarginFeatures(case.kernel)  # its size is the kernel's
+
+
+FAMILIES = {"random-fourier": _random_fourier, "nystroem": _nystroem, "margins": _margins}
+FEATURE_MAPS = [
+    *(FeatureCase("random-fourier", case, _random_fourier) for case in SHIFT_INVARIANT),
+    *(FeatureCase("nystroem", case, _nystroem) for case in KERNELS),
+    *(FeatureCase("margins", case, _margins) for case in KERNELS[len(SHIFT_INVARIANT) :]),
+]
 
 COLUMNS: list[Column] = [
     Real(name="real", lower=-2.5, upper=1e3),

@@ -6,18 +6,19 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from contracts import FAMILIES, FEATURE_MAPS, KERNELS, FeatureCase, KernelCase, named
+from contracts import FAMILIES, FEATURE_MAPS, KERNELS, SHIFT_INVARIANT, FeatureCase, KernelCase, named
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from kmeanalyst.kernels import Gaussian, Indicator, MultiScale, OnColumns, Scaled, SoftenedProduct
 from kmeanalyst.kernels.base import Array, Kernel
-from kmeanalyst.kernels.features import FeatureMap, Nystroem, RandomFourier, fourier, nystroem
+from kmeanalyst.kernels.features import FeatureMap, Nystroem, RandomFourier, fourier, margins, nystroem
 from kmeanalyst.kernels.features.nystroem import ExactProduct
 
 every_map = pytest.mark.parametrize("case", **named(FEATURE_MAPS))
 every_kernel = pytest.mark.parametrize("case", **named(KERNELS))
+every_shift_invariant = pytest.mark.parametrize("case", **named(SHIFT_INVARIANT))
 
 
 def rounding_of(feature_map: FeatureMap) -> float:
@@ -50,7 +51,7 @@ def largest_error(feature_map: FeatureMap, kernel: Kernel, rows: Array) -> float
     return float(np.abs(features @ features.T - kernel.gram(rows, rows)).max())
 
 
-@every_kernel
+@every_shift_invariant
 def test_random_fourier_features_approximate_their_kernel(case: KernelCase):
     """With missing cells too. False alarms: 1e-9 for each kernel (the frequencies are drawn from a fixed seed)."""
     rows = case.rows(np.random.default_rng(0), 14)
@@ -59,7 +60,7 @@ def test_random_fourier_features_approximate_their_kernel(case: KernelCase):
     assert largest_error(feature_map, case.kernel, rows) <= allowed
 
 
-@every_kernel
+@every_shift_invariant
 def test_random_fourier_features_are_told_from_those_of_a_kernel_that_differs_by_a_tenth(case: KernelCase):
     """The power of the test above: it fails for 0.9 k."""
     rows = case.rows(np.random.default_rng(0), 14)
@@ -388,7 +389,7 @@ def test_a_wrong_value_is_refused_with_what_why_and_mend(attempt, message):
 
 
 def test_every_family_of_feature_maps_is_in_the_contract_list():
-    members = {m.name for module in (fourier, nystroem) for m in vars(module).values() if _is_member(m)}
+    members = {m.name for module in (fourier, margins, nystroem) for m in vars(module).values() if _is_member(m)}
     assert members == set(FAMILIES)
     assert all(isinstance(case.build(4), FeatureMap) for case in FEATURE_MAPS)
     assert OnColumns(G, (0,)).bound == 1.0

@@ -23,10 +23,12 @@ from kmeanalyst.inference.expressions import parse, words
 from kmeanalyst.inference.results import Estimate
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.columns import Categorical, Number
-from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import Question, Release, View
 
 _NEIGHBOURS = (500, 2000)  # fewest and most, to fit on and again to check on
+_MOST_FIT = 4000  # of the released points, to fit on
+_MOST_NUMBERS = 5e7  # features of the points to fit on, altogether: some 400 MB
 _BLUR = 0.1  # of a column's range
 _ROUNDING = 1e-9
 
@@ -182,11 +184,16 @@ def _prepare(release: Release, weights: Array) -> _Prepared:
     measurement, domain = release.measurement, release.domain
     assert measurement is not None
     rng = np.random.default_rng(0)
-    n = int(np.clip(len(release), *_NEIGHBOURS))
+    affordable = int(_MOST_NUMBERS / (3 * measurement.feature_map.dimension))
+    most = int(np.clip(affordable, _NEIGHBOURS[0], _MOST_FIT))
+    n = int(np.clip(len(release), _NEIGHBOURS[0], min(_NEIGHBOURS[1], most)))
     p = release.view_weights("probability")
     near, check = _neighbours(release, n, rng), _neighbours(release, n, rng)
-    fit_points = np.vstack([release.encoded_points[p > 0], near])
-    q = np.concatenate([p[p > 0] / 2, np.full(n, 0.5 / n)])
+    used = np.flatnonzero(p > 0)
+    if len(used) > most:
+        used = rng.choice(used, most, replace=False)
+    fit_points = np.vstack([release.encoded_points[used], near])
+    q = np.concatenate([p[used] / p[used].sum() / 2, np.full(n, 0.5 / n)])
     features, check_features = measurement.feature_map(fit_points), measurement.feature_map(check)
     kappa = _relative_variance(check_features, measurement, p)
     weighted = (features - q @ features) * np.sqrt(q)[:, None]
@@ -199,7 +206,7 @@ def _prepare(release: Release, weights: Array) -> _Prepared:
         factor=cho_factor(kernel + penalty * np.eye(len(q)), lower=True),
         check_frame=domain.decode(check),
         across=(check_features - check_features.mean(axis=0)) @ weighted.T,
-        missed=weighted @ (measurement.vector - weights @ measurement.feature_map(release.encoded_points)),
+        missed=weighted @ (measurement.vector - feature_mean(measurement.feature_map, release.encoded_points, weights)),
         kappa=kappa,
     )
 

@@ -304,14 +304,16 @@ def _release_against_sample(
 def _squared_mean_norm(release: Release) -> float:
     """Unbiased estimate of ‖E φ‖² from the measurement: noise and the diagonal taken off.
 
-    E‖y‖² = ‖E φ‖² (1 − 1/N) + E‖φ‖²/N + Fτ². Random Fourier features have one norm; for a subspace the mean
+    E‖y‖² = ‖E φ‖² (1 − 1/N) + E‖φ‖²/N + Fτ². Random Fourier features and margins have one norm; for a subspace the mean
     squared norm is read off the released points.
     """
     measurement = release.measurement
     assert measurement is not None
     n, vector = measurement.n_rows, measurement.vector
-    features = measurement.feature_map(release.encoded_points)
-    mean_square = float(release.view_weights("probability") @ np.einsum("ij,ij->i", features, features))
+    mean_square = measurement.feature_map.norm_bound**2
+    if isinstance(measurement.feature_map, Nystroem):
+        features = measurement.feature_map(release.encoded_points)
+        mean_square = float(release.view_weights("probability") @ np.einsum("ij,ij->i", features, features))
     without_noise = float(vector @ vector) - len(vector) * measurement.noise_scale**2
     return (n * without_noise - mean_square) / (n - 1) if n > 1 else without_noise
 

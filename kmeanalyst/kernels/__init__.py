@@ -8,10 +8,22 @@ from kmeanalyst.kernels.base import Kernel, OnColumns, Product, Scaled, Sum
 from kmeanalyst.kernels.continuous import Gaussian, Laplacian, MultiScale, median_lengthscale
 from kmeanalyst.kernels.discrete import Indicator, SoftenedProduct
 from kmeanalyst.kernels.embedding import KernelMean
+from kmeanalyst.kernels.margins import Margins
 
 KERNELS: dict[str, type[Kernel]] = {
     kernel.name: kernel
-    for kernel in (Gaussian, Laplacian, MultiScale, Indicator, SoftenedProduct, Sum, Product, Scaled, OnColumns)
+    for kernel in (
+        Gaussian,
+        Laplacian,
+        MultiScale,
+        Indicator,
+        SoftenedProduct,
+        Sum,
+        Product,
+        Scaled,
+        OnColumns,
+        Margins,
+    )
 }
 _DEEPEST = 8
 
@@ -39,6 +51,6 @@ def _revive(value: Any, depth: int) -> Any:
 
 
 __all__ = [
-    "KERNELS", "Gaussian", "Indicator", "Kernel", "KernelMean", "Laplacian", "MultiScale", "OnColumns", "Product",
+    "KERNELS", "Gaussian", "Indicator", "Kernel", "KernelMean", "Laplacian", "Margins", "MultiScale", "OnColumns", "Product",
     "Scaled", "SoftenedProduct", "Sum", "kernel_from_dict", "median_lengthscale",
 ]  # fmt: skip

@@ -223,6 +223,15 @@ class Number(Column):
         """The smallest difference between encoded values; None for a continuum."""
         return None
 
+    def cuts(self, values: Sequence[Any]) -> Array:
+        """Encoded numbers that part the cells below each value from those at it and above; half a step lower for whole ones."""
+        return self._scaled(self._numbers(values))
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The bounds in encoded units, with half a step beside them for whole numbers: evenly drawn, rounding is even."""
+        return self.bounds
+
     def parse(self, text: str) -> float | None:
         return parse_number(text)
 
@@ -280,7 +289,10 @@ class Number(Column):
         )
 
     def _codes(self, values: Sequence[Any]) -> Array:
-        return self._scaled(np.array([self._public_number("value", v) for v in values], dtype=float))
+        return self._scaled(self._numbers(values))
+
+    def _numbers(self, values: Sequence[Any]) -> Array:
+        return np.array([self._public_number("value", v) for v in values], dtype=float)
 
     @property
     def atom_codes(self) -> Array:
@@ -329,6 +341,15 @@ class _Whole(Number):
     @property
     def step(self) -> float | None:
         return 1.0 if self.scale == "linear" else None
+
+    def cuts(self, values: Sequence[Any]) -> Array:
+        return self._scaled(np.ceil(self._numbers(values)) - 0.5)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        low, high = (self._public_number(field, getattr(self, field)) for field in ("lower", "upper"))
+        below, above = self._scaled(np.array([math.ceil(low) - 0.5, math.floor(high) + 0.5]))
+        return float(below), float(above)
 
     def _clamp(self, values: Array) -> Array:
         low, high = (self._public_number(field, getattr(self, field)) for field in ("lower", "upper"))

@@ -151,9 +151,10 @@ class Domain:
 
 def _single_precision_within(values: Array, lower: float, upper: float) -> Array:
     """The nearest numbers of single precision that the bounds allow, as float64."""
-    single = values.astype(np.float32)
-    single = np.where(single > upper, np.nextafter(single, np.float32(-np.inf)), single)
-    single = np.where(single < lower, np.nextafter(single, np.float32(np.inf)), single)
+    with np.errstate(over="ignore"):  # beyond the largest of them: infinite, and stepped back below
+        single = values.astype(np.float32)
+        single = np.where(single.astype(np.float64) > upper, np.nextafter(single, np.float32(-np.inf)), single)
+        single = np.where(single.astype(np.float64) < lower, np.nextafter(single, np.float32(np.inf)), single)
     return single.astype(np.float64)
 
 

@@ -9,12 +9,21 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kmeanalyst.kernels import Gaussian, Indicator, Kernel, Laplacian, MultiScale, SoftenedProduct
-from kmeanalyst.releases.columns import Categorical, Column, Ordinal
+from kmeanalyst.kernels import Gaussian, Indicator, Kernel, Laplacian, Margins, MultiScale, SoftenedProduct
+from kmeanalyst.releases.columns import Categorical, Column, Number, Ordinal
 from kmeanalyst.releases.domain import Domain, DomainError
 
 _COLUMNS_SEEN = 3  # a random feature of the table kernel looks at about three columns
 _FINEST = 256  # a continuum is resolved to this part of its range
+_OF_THE_DOMAIN = ("table", "margins")
+_RANGES, _FEW_VALUES = 12, 16  # that a column of numbers is cut into; an integer column with no more has one for each
+_MARGIN_HEIGHTS = (
+    3.0,
+    2.0,
+    0.0,
+    1.0,
+)  # of a cell one way, one way × target, two ways, two ways × target: by measurement
+_MARGIN_HEIGHTS_WITHOUT_TARGET = (3.0, 0.0, 1.0, 0.0)
 
 
 def table_kernel(domain: Domain) -> Kernel:
@@ -36,23 +45,67 @@ def _column_kernel(column: Column) -> Kernel:
     return MultiScale(lengthscales=tuple(float(high - low) / 2.0**i for i in reversed(range(octaves + 1))))
 
 
-def kernel_from_spec(spec: str | Kernel | None, domain: Domain) -> Kernel:
+def margin_kernel(domain: Domain, target: str | None = None) -> Margins:
+    """The kernel of one-way and two-way margins over the domain's levels, `edges`, `atoms` and missing cells.
+
+    Numbers without edges are cut into a dozen even ranges of their scale, or into their values if they have few.
+    target   a column that every margin is crossed with as well: its relations to pairs of others are then measured.
+    """
+    cuts = [_cuts(column) for column in domain.columns]
+    if target is not None and target not in domain.names:
+        raise DomainError(f"target: there is no column {target!r}. Name one of {', '.join(domain.names)}.")
+    place = -1 if target is None or len(domain) == 1 else domain.position(target)
+    others = len(domain) - (place >= 0)
+    counts = np.array([len(domain), others, others * (others - 1) / 2, others * (others - 1) / 2])
+    squares = counts * np.square(_MARGIN_HEIGHTS if place >= 0 else _MARGIN_HEIGHTS_WITHOUT_TARGET)
+    return Margins(
+        edges=tuple(edges for edges, _ in cuts),
+        atoms=tuple(atoms for _, atoms in cuts),
+        missing=tuple(column.missing for column in domain.columns),
+        shares=tuple((squares / squares.sum()).tolist()),
+        target=place,
+    )
+
+
+def _cuts(column: Column) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Inner edges of the column's ranges, and its atoms, in encoded units."""
+    if isinstance(column, Categorical):
+        return tuple(np.arange(len(column.levels) - 1) + 0.5), ()
+    assert isinstance(column, Number)
+    low, high = column.ends
+    if column.edges:
+        edges = column.cuts(column.edges)
+    elif column.step and high - low <= _FEW_VALUES:
+        edges = np.arange(low, high)
+    else:
+        edges = np.linspace(low, high, _RANGES + 1)
+    inner = np.unique(edges[(edges > low) & (edges < high)])
+    return tuple(inner.tolist()), tuple(column.atom_codes.tolist())
+
+
+def kernel_from_spec(spec: str | Kernel | None, domain: Domain, target: str | None = None) -> Kernel:
     """A kernel from its text, such as "table" or "gaussian:lengthscale=158.1"; DomainError if it cannot be.
 
     Lengthscales are in the columns' own units, log units for log columns.
+    target   a column that the margins kernel crosses with the others; other kernels have no use for it.
     """
+    if target is not None and spec != "margins":
+        raise DomainError(
+            'target goes with the kernel "margins", which measures how the other columns relate to it. Name both, or '
+            "leave it out."
+        )
     if isinstance(spec, Kernel):
         return spec
     name, _, rest = (spec or "table").partition(":")
-    if name == "table":
+    if name in _OF_THE_DOMAIN:
         if rest:
             raise DomainError(
-                f'the table kernel takes no parameters, got {rest!r}: the domain sets them. Write "table".'
+                f'the {name} kernel takes no parameters, got {rest!r}: the domain sets them. Write "{name}".'
             )
-        return table_kernel(domain)
+        return margin_kernel(domain, target) if name == "margins" else table_kernel(domain)
     makers: dict[str, Callable[..., Kernel]] = {"gaussian": Gaussian, "laplacian": Laplacian}
     if name not in makers:
-        raise DomainError(f"unknown kernel {name!r}. Write one of table, {', '.join(makers)}.")
+        raise DomainError(f"unknown kernel {name!r}. Write one of {', '.join(_OF_THE_DOMAIN)}, {', '.join(makers)}.")
     _refuse_levels(name, domain)
     try:
         return makers[name](**_parameters(rest))

@@ -10,10 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features import MarginFeatures
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.representation.convex_fit import default_set, ridged_gram, solve_quadratic
 from kmeanalyst.representation.denoise import Denoised, denoised
+from kmeanalyst.representation.latent_classes import draw_rows, fit_latent_classes
 from kmeanalyst.representation.progress import Progress, between, silent
 from kmeanalyst.representation.reduced_set import reduced_set
 
@@ -43,6 +45,12 @@ def represent(
     if view not in VIEWS:
         raise ValueError(f"weights must be {', '.join(VIEWS[:-1])} or {VIEWS[-1]}, got {view!r}. Name one of these.")
     rng, told = np.random.default_rng(rng), progress or silent
+    features = measurement.feature_map
+    if isinstance(features, MarginFeatures):
+        model = fit_latent_classes(measurement, rng, between(0.0, 0.9, told))
+        points = draw_rows(model, features.kernel, domain, n_points, rng)
+        told("placing points", 1.0)
+        return domain.encode(domain.decode(points, float32=float32)), np.full(n_points, 1 / n_points)
     estimate = denoised(measurement, domain, public=public, rng=rng, progress=between(0.0, 0.8, told))
     return placed(
         estimate, measurement, domain, n_points=n_points, view=view, bound=bound, public=public, float32=float32,

@@ -2,6 +2,7 @@
 
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.kernels.features.margins import MarginFeatures
 from kmeanalyst.kernels.features.nystroem import Nystroem
 
-__all__ = ["FeatureMap", "Nystroem", "RandomFourier"]
+__all__ = ["FeatureMap", "MarginFeatures", "Nystroem", "RandomFourier"]

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.kernels.features import Nystroem, RandomFourier
+from kmeanalyst.kernels.features import MarginFeatures, Nystroem, RandomFourier
 from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, POINTS, Members
 from kmeanalyst.releases.file.refusal import (
     MOST_COLUMNS,
@@ -69,7 +69,7 @@ _DIGEST: _Rule = (
 )
 _SHAPES: _Rule = (
     "a table of shapes",
-    lambda value: isinstance(value, dict) and bool(value) and all(map(_is_shape, value.values())),
+    lambda value: isinstance(value, dict) and all(map(_is_shape, value.values())),
 )
 
 _HEADER_RULES = {
@@ -94,7 +94,11 @@ _MEASUREMENT_RULES = {
     "n_rows": _COUNT,
     "feature_map": _TABLE,
 }
-_FEATURE_MAP_RULES = {"name": _one_of(RandomFourier.name, Nystroem.name), "dimension": _COUNT, "arrays": _SHAPES}
+_FEATURE_MAP_RULES = {
+    "name": _one_of(RandomFourier.name, Nystroem.name, MarginFeatures.name),
+    "dimension": _COUNT,
+    "arrays": _SHAPES,
+}
 _MEMBER_RULES = {"bytes": _SIZE, "sha256": _DIGEST}
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 from kmeanalyst.kernels import (
     Indicator,
     Kernel,
+    Margins,
     OnColumns,
     Product,
     Scaled,
@@ -41,6 +42,8 @@ def kernel_work(kernel: Kernel, n_columns: int) -> int:
         return 1 + sum(kernel_work(part, n_columns) for part in kernel.parts)
     if isinstance(kernel, Scaled):
         return 1 + kernel_work(kernel.kernel, n_columns)
+    if isinstance(kernel, Margins):
+        return 3 * len(kernel.edges)
     if isinstance(kernel, OnColumns):
         return len(kernel.on) + kernel_work(kernel.kernel, len(kernel.on))
     return n_columns + len(getattr(kernel, "lengthscales", ()))

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.kernels import Kernel
+from kmeanalyst.kernels import Kernel, Margins
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features import FeatureMap, Nystroem, RandomFourier
+from kmeanalyst.kernels.features import FeatureMap, MarginFeatures, Nystroem, RandomFourier
 from kmeanalyst.releases.columns import Categorical, Column
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file.archive import NOISY_SUM, Members
@@ -161,7 +161,15 @@ def _encoded_bounds(column: Column) -> tuple[float, float]:
     return column.bounds  # type: ignore[attr-defined]
 
 
+def _margins(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
+    """The margins kernel says it all; its cells are the domain's."""
+    if arrays or not isinstance(kernel, Margins):
+        raise refusal("feature_map, field arrays", "margins are features of the margins kernel, which have no arrays")
+    return MarginFeatures(kernel)
+
+
 _FEATURE_MAPS: dict[str, Callable[[Kernel, Domain, dict[str, Array]], FeatureMap]] = {
     RandomFourier.name: _random_fourier,
     Nystroem.name: _nystroem,
+    MarginFeatures.name: _margins,
 }

@@ -1,0 +1,170 @@
+"""Room 3: noisy margins become rows; latent classes are fitted with exact slopes and drawn from evenly."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime
+from test_margins import PEOPLE, people
+from test_representation import measured
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features import MarginFeatures
+from kmeanalyst.releases.columns import Boolean, Categorical, Integer, Real
+from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.kernel_choice import margin_kernel
+from kmeanalyst.releases.measurement import Measurement, feature_mean
+from kmeanalyst.representation import latent_classes, represent
+from kmeanalyst.representation.latent_classes import LatentClasses, _Search, draw_rows, fit_latent_classes
+
+ROWS = PEOPLE.encode(people(6000, np.random.default_rng(0)))
+EVERY_TARGET = pytest.mark.parametrize("target", [None, "rich", "city", "gain"])
+
+
+def measurement_of(rows: Array, domain: Domain, *, noise_scale: float, target: str | None = None) -> Measurement:
+    return measured(MarginFeatures(margin_kernel(domain, target)), rows, noise_scale=noise_scale)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer and smaller fits."""
+    monkeypatch.setattr(latent_classes, "_FITS", 2)
+    monkeypatch.setattr(latent_classes, "_CLASSES", 6)
+    monkeypatch.setattr(latent_classes, "_FEWEST_CLASSES", 2)
+    monkeypatch.setattr(latent_classes, "_STEPS", 100)
+
+
+@EVERY_TARGET
+def test_slopes_are_those_of_finite_differences(small, target: str | None):
+    measurement = measurement_of(ROWS, PEOPLE, noise_scale=0.01, target=target)
+    search = _Search(measurement.feature_map, measurement.vector, measurement.noise_scale)
+    n = search.values * search.each
+    flat = np.random.default_rng(1).normal(size=n + search.width * (1 + search.values + n))
+    value, slope = search.objective(flat)
+    chosen = np.random.default_rng(2).choice(len(flat), 40, replace=False)
+    chosen[:n] = np.arange(n)  # all of the weights'
+
+    def along(part: Array) -> float:
+        moved = flat.copy()
+        moved[chosen] = part
+        return search.objective(moved)[0]
+
+    expected = approx_fprime(flat[chosen], along, 1e-6)
+    np.testing.assert_allclose(slope[chosen], expected, atol=1e-5 * value)
+
+
+@EVERY_TARGET
+def test_the_loss_is_the_distance_of_the_models_own_features(small, target: str | None):
+    """½‖φ̄(model) − y‖²/τ²: the mean feature of rows drawn from the model is what the fit compares with y."""
+    measurement = measurement_of(ROWS, PEOPLE, noise_scale=0.02, target=target)
+    features = measurement.feature_map
+    assert isinstance(features, MarginFeatures)
+    search = _Search(features, measurement.vector, measurement.noise_scale)
+    n = search.values * search.each
+    flat = np.random.default_rng(3).normal(size=n + search.width * (1 + search.values + n))
+    weights, common, by_value, own = search._split(flat)
+    inside = [search._probabilities(own[y] + common + by_value[y]) for y in range(search.values)]
+    model = LatentClasses(weights.ravel(), search._with_target(inside))
+    rows = draw_rows(model, features.kernel, PEOPLE, 200_000, np.random.default_rng(4))
+    apart = feature_mean(features, rows) - measurement.vector
+    prior = 0.5 * sum(float((a**2).sum()) for a in (common, by_value, own)) / latent_classes._DEVIATION**2
+    loss = search.objective(flat)[0] - prior
+    assert loss == pytest.approx(0.5 * apart @ apart / measurement.noise_scale**2, rel=0.03)
+
+
+@EVERY_TARGET
+def test_the_fit_is_far_nearer_to_the_table_than_its_measurement(target: str | None):
+    measurement = measurement_of(ROWS, PEOPLE, noise_scale=0.01, target=target)
+    features = measurement.feature_map
+    points, weights = represent.represent(measurement, PEOPLE, n_points=4000, rng=0)
+    truth = feature_mean(features, ROWS)
+    assert np.linalg.norm(feature_mean(features, points, weights) - truth) < 0.5 * np.linalg.norm(
+        measurement.vector - truth
+    )
+
+
+def test_averaging_several_fits_brings_them_nearer(monkeypatch: pytest.MonkeyPatch):
+    """On a table of twelve classes in eight columns, where every start ends in another optimum."""
+    rng = np.random.default_rng(7)
+    domain = Domain(tuple(Categorical(name=name, levels=tuple("abcd")) for name in "stuvwxyz"))
+    kernel, true = (
+        margin_kernel(domain),
+        LatentClasses(np.full(12, 1 / 12), rng.dirichlet(np.full(4, 0.5), (12, 8)).reshape(12, -1)),
+    )
+    measurement = measurement_of(draw_rows(true, kernel, domain, 20_000, rng), domain, noise_scale=0.001)
+    features = measurement.feature_map
+    truth = feature_mean(features, draw_rows(true, kernel, domain, 20_000, rng))
+
+    def error(fits: int, seed: int = 0) -> float:
+        monkeypatch.setattr(latent_classes, "_FITS", fits)
+        rows = draw_rows(fit_latent_classes(measurement, seed), kernel, domain, 20_000, np.random.default_rng(0))
+        return float(np.linalg.norm(feature_mean(features, rows) - truth))
+
+    assert error(6) < 0.985 * np.mean([error(1, seed) for seed in range(4)])
+
+
+def test_rows_are_drawn_evenly_from_the_cells_of_the_domain():
+    """One class: every one-way table is met to one row in n; atoms, missing cells and ranges are what they are."""
+    kernel = margin_kernel(PEOPLE)
+    chances = np.concatenate([np.random.default_rng(j).dirichlet(np.ones(size)) for j, size in enumerate(kernel.sizes)])
+    rows = draw_rows(LatentClasses(np.ones(1), chances[None]), kernel, PEOPLE, 1000, np.random.default_rng(0))
+    starts = np.concatenate([[0], np.cumsum(kernel.sizes)])
+    for j, size in enumerate(kernel.sizes):
+        counts = np.bincount(kernel.cells(rows)[:, j], minlength=size)
+        if j == 0:  # nothing but the atom is in its range, so what is drawn there is the atom
+            counts, expected = np.append(counts[[0, 1, 3]], counts[2] + counts[4]), chances[: starts[1]]
+            expected = np.append(expected[[0, 1, 3]], expected[2] + expected[4])
+        else:
+            expected = chances[starts[j] : starts[j + 1]]
+        assert np.abs(counts - 1000 * expected).max() <= 1 + 1e-9
+    np.testing.assert_array_equal(PEOPLE.encode(PEOPLE.decode(rows)), rows)
+
+
+def test_whole_numbers_are_even_within_their_range():
+    """The first and last values of a range are drawn as often as the others, at the ends of the domain too."""
+    domain = Domain((Integer(name="i", lower=0, upper=9, edges=(5,)),))
+    rows = draw_rows(
+        LatentClasses(np.ones(1), np.array([[0.5, 0.5]])), margin_kernel(domain), domain, 10_000, np.random.default_rng(0)
+    )  # fmt: skip
+    counts = np.bincount(rows[:, 0].astype(int), minlength=10)
+    assert np.abs(counts - 1000).max() < 5 * np.sqrt(1000)
+
+
+def test_a_range_leaves_its_atom_to_the_atoms_own_cell():
+    domain = Domain((Integer(name="i", lower=0, upper=9, edges=(5,), atoms=(0,)),))
+    model = LatentClasses(np.ones(1), np.array([[0.9, 0.0, 0.1]]))
+    rows = draw_rows(model, margin_kernel(domain), domain, 1000, np.random.default_rng(0))
+    assert np.bincount(rows[:, 0].astype(int), minlength=10)[0] == 100
+
+
+def test_the_answer_depends_on_the_seed_alone_and_the_progress_ends(small):
+    measurement, told = measurement_of(ROWS, PEOPLE, noise_scale=0.01), []
+    one, two, other = (
+        represent.represent(
+            measurement, PEOPLE, n_points=60, rng=seed, progress=lambda what, share: told.append((what, share))
+        )[0]
+        for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(one, two)
+    assert not np.array_equal(one, other)
+    assert {what for what, _ in told} == {"fitting latent classes", "placing points"} and told[-1][1] == 1.0
+
+
+HOSTILE = {
+    "one level": (Domain((Categorical(name="c", levels=("a",)),)), np.zeros((5, 1)), 0.1),
+    "one boolean": (Domain((Boolean(name="b"),)), np.array([[0.0], [1], [1]]), 0.1),
+    "huge noise": (PEOPLE, ROWS[:50], 1e4),
+    "all missing": (Domain((Real(name="r", lower=0, upper=1, missing=True),)), np.full((5, 1), np.nan), 0.05),
+    "one real number": (Domain((Real(name="r", lower=-3, upper=1e300),)), np.ones((5, 1)), 0.05),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("float32", [False, True])
+def test_hostile_measurements_give_rows_of_the_domain(small, name: str, float32: bool):
+    domain, rows, noise_scale = HOSTILE[name]
+    for target in (None, domain.names[0]):
+        measurement = measurement_of(rows, domain, noise_scale=noise_scale, target=target)
+        points, weights = represent.represent(measurement, domain, n_points=7, rng=0, float32=float32)
+        np.testing.assert_array_equal(domain.encode(domain.decode(points)), points)
+        np.testing.assert_array_equal(weights, np.full(7, 1 / 7))

@@ -1,0 +1,232 @@
+"""The margins kernel and its features: complete one-way and two-way tables, cut as the domain says, and their file."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from contracts import COLUMNS, FEATURE_MAPS, FeatureCase, named
+
+import kmeanalyst as ka
+import release_side
+from kmeanalyst.kernels import Gaussian, Margins, kernel_from_dict
+from kmeanalyst.kernels.features import MarginFeatures
+from kmeanalyst.releases.columns import Categorical, Date, DomainError, Integer, Number, Real
+from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.file import FileRefused
+from kmeanalyst.releases.file.kernel import check_kernel
+from kmeanalyst.releases.file.measurement import _FEATURE_MAPS
+from kmeanalyst.releases.kernel_choice import kernel_from_spec, margin_kernel
+from release_side.mechanism import PublishError
+
+every_map = pytest.mark.parametrize("case", **named([case for case in FEATURE_MAPS if case.family == "margins"]))
+PEOPLE = Domain((
+    Integer(name="hours", lower=1, upper=99, edges=(20, 40, 41), atoms=(40,)),
+    Real(name="gain", lower=0.0, upper=100.0, missing=True),
+    Categorical(name="city", levels=("Basel", "Genf", "Zug")),
+    Categorical(name="rich", levels=("no", "yes")),
+))  # fmt: skip
+
+
+def people(n: int, rng: np.random.Generator) -> pd.DataFrame:
+    """Who works long and in Zug is rich; the gain of many is missing."""
+    hours = np.where(rng.random(n) < 0.4, 40, rng.integers(1, 100, n))
+    city = rng.choice(["Basel", "Genf", "Zug"], n, p=[0.5, 0.3, 0.2])
+    rich = np.where((hours > 40) & (city == "Zug"), rng.random(n) < 0.9, rng.random(n) < 0.1)
+    gain = np.where(rng.random(n) < 0.5, np.nan, rng.uniform(0, 100, n) ** (1 + rich) / 100**rich)
+    return pd.DataFrame({"hours": hours, "gain": gain, "city": city, "rich": np.where(rich, "yes", "no")})
+
+
+# ---------------------------------------------------------------- kernel and features
+
+
+@every_map
+def test_the_inner_product_of_two_rows_features_is_their_kernel(case: FeatureCase):
+    rows, features = case.case.rows(np.random.default_rng(0), 60), case.build(0)
+    np.testing.assert_allclose(features(rows) @ features(rows).T, case.case.kernel.gram(rows, rows), atol=1e-12)
+
+
+@every_map
+def test_every_row_has_one_cell_in_every_table(case: FeatureCase):
+    rows, features = case.case.rows(np.random.default_rng(1), 40), case.build(0)
+    assert isinstance(features, MarginFeatures)
+    for group in features.groups:
+        own = features(rows)[:, group.start : group.stop]
+        np.testing.assert_array_equal((own != 0).sum(axis=1), len(group.tables))
+        assert set(np.unique(own)) == {0.0, group.height}
+
+
+def test_the_mean_feature_is_the_tables_counts():
+    """Against pandas: every cell of every one- and two-way table, and of those crossed with the target."""
+    kernel = margin_kernel(PEOPLE, "rich")
+    features = MarginFeatures(kernel)
+    frame = people(300, np.random.default_rng(2))
+    rows = PEOPLE.encode(frame)
+    cells = pd.DataFrame(kernel.cells(rows))
+    mean = features(rows).mean(axis=0)
+    for group in features.groups:
+        counts = []
+        for value in range(group.crossed):
+            own = cells[cells[3] == value] if group.target >= 0 else cells
+            for table in group.tables:
+                for index in product(*(range(kernel.sizes[j]) for j in table)):
+                    counts.append(np.logical_and.reduce([own[j] == i for j, i in zip(table, index, strict=True)]).sum())
+        np.testing.assert_allclose(mean[group.start : group.stop] / group.height * 300, counts, atol=1e-9)
+
+
+def test_cells_are_ranges_atoms_and_missing_cells():
+    kernel = margin_kernel(PEOPLE)
+    frame = pd.DataFrame({
+        "hours": [1, 19, 20, 39, 40, 41, 99, 40], "gain": [0, 8.3, 8.4, 99.9, 100, None, 50, 0],
+        "city": ["Basel", "Genf", "Zug"] * 2 + ["Zug"] * 2, "rich": ["no", "yes"] * 4,
+    })  # fmt: skip
+    cells = kernel.cells(PEOPLE.encode(frame))
+    assert kernel.edges[0] == (19.5, 39.5, 40.5)
+    np.testing.assert_array_equal(cells[:, 0], [0, 0, 1, 1, 4, 3, 3, 4])  # 40 is an atom, beside its own range
+    np.testing.assert_array_equal(cells[:, 1], [0, 0, 1, 11, 11, 12, 6, 0])
+    np.testing.assert_array_equal(cells[:, 2], [0, 1, 2, 0, 1, 2, 2, 2])
+
+
+def test_every_atom_is_a_cell_of_its_own():
+    domain = Domain((Real(name="gain", lower=0, upper=100, edges=(50,), atoms=(0, 99)),))
+    cells = margin_kernel(domain).cells(np.array([[0.0], [1], [50], [99]]))
+    assert cells.ravel().tolist() == [2, 0, 1, 3]
+
+
+@pytest.mark.parametrize("column", [c for c in COLUMNS if isinstance(c, Number)], ids=lambda column: column.name)
+def test_edges_of_whole_numbers_lie_half_a_step_below_them(column: Number):
+    """No value is on an edge, so that rounding moves none across; a real number at an edge is above it."""
+    low, high = column.ends
+    assert low <= column.bounds[0] < column.bounds[1] <= high
+    if column.kind != "real":
+        assert low < column.bounds[0] and column.bounds[1] < high
+        middle = "2010-01-01" if isinstance(column, Date) else 40
+        (edge,), codes = column.cuts([middle]), column.encode(pd.Series([str(middle)]))[0]
+        assert edge < codes[0] and edge > low
+
+
+def test_shares_follow_the_heights_and_the_number_of_tables():
+    with_target, without = margin_kernel(PEOPLE, "rich"), margin_kernel(PEOPLE)
+    np.testing.assert_allclose(with_target.shares, np.array([4 * 9, 3 * 4, 0, 3]) / 51)
+    np.testing.assert_allclose(without.shares, np.array([4 * 9, 0, 6, 0]) / 42)
+    assert with_target.target == 3 and without.target == -1
+    alone = margin_kernel(Domain((PEOPLE["city"],)), "city")
+    assert alone.shares == (1.0, 0.0, 0.0, 0.0)
+
+
+PARTS: dict[str, Any] = {
+    "edges": ((0.5,), (1.0, 2.0)),
+    "atoms": ((), ()),
+    "missing": (False, True),
+    "shares": (1, 0, 0, 0),
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"edges": ((0.5,),)}, "for each of one or more columns"),
+        ({"edges": ((0.5,), (2.0, 1.0))}, "must be finite and increase"),
+        ({"atoms": ((np.nan,), ())}, "must be finite and increase"),
+        ({"missing": (False, 1)}, "true or false"),
+        ({"target": 2}, "target must be a column's number"),
+        ({"shares": (0.5, 0, 0, 0)}, "must add up to 1"),
+        ({"shares": (1.5, 0, -0.5, 0)}, "at least 0"),
+        ({"shares": (0.5, 0.5, 0, 0)}, "need one"),
+        ({"shares": (0.5, 0, 0.5, 0), "target": 0}, "need two beside the target"),
+        (
+            {name: (value,) * 1001 for name, value in (("edges", ()), ("atoms", ()), ("missing", False))}
+            | {"shares": (0, 0, 1, 0)},
+            "at most 1000 columns",
+        ),
+        ({"edges": ((0.5,), tuple(range(100_001)))}, "at most 100000 cells"),
+    ],
+)
+def test_what_is_no_margins_kernel_is_refused(change: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message):
+        Margins(**(PARTS | change))
+
+
+def test_rows_of_another_width_are_refused():
+    with pytest.raises(ValueError, match="are of 2 columns, the rows have 3"):
+        Margins(**PARTS).gram(np.zeros((2, 3)), np.zeros((2, 3)))
+
+
+def test_a_kernel_comes_back_from_its_header():
+    kernel = margin_kernel(PEOPLE, "rich")
+    assert kernel_from_dict(kernel.to_dict()) == kernel
+
+
+# ---------------------------------------------------------------- a release of margins
+
+
+def publish(frame: pd.DataFrame, **options: Any) -> Any:
+    return release_side.publish(
+        frame.astype(str).replace("nan", ""), PEOPLE, **({"epsilon": 2.0, "delta": 1e-6, "kernel": "margins"} | options)
+    )
+
+
+def test_a_release_of_margins_is_read_back_and_answers(tmp_path: Path):
+    frame = people(4000, np.random.default_rng(3))
+    written = publish(frame, target="rich", rehearsal=1, output=tmp_path / "r.kme")
+    release = ka.read_release(tmp_path / "r.kme", allow_rehearsal=True)
+    assert release.kernel == written.kernel and len(release) == 4000
+    np.testing.assert_array_equal(release.measurement.vector, written.measurement.vector)
+    both = release.probability("city == 'Zug' and rich == 'yes'")
+    truth = ((frame.city == "Zug") & (frame.rich == "yes")).mean()
+    assert abs(both.value - truth) < max(3 * both.standard_error, 0.02)
+    assert abs(release.probability("hours == 40").value - (frame.hours == 40).mean()) < 0.03
+    assert ka.mmd_test(release, people(1500, np.random.default_rng(4))).pvalue > 0.001
+    other = people(1500, np.random.default_rng(5)).assign(rich="yes")
+    assert ka.mmd_test(release, other).pvalue < 1e-6
+
+
+def test_three_way_relations_to_the_target_are_kept(monkeypatch: pytest.MonkeyPatch):
+    """Long hours and Zug make rich, neither alone: pairs cannot say so, pairs crossed with the target do."""
+    frame = people(8000, np.random.default_rng(6))
+
+    def gap(target: str | None) -> float:
+        release = publish(frame, target=target, epsilon=4.0, rehearsal=2)
+        ask = "rich == 'yes'"
+        rich = [release.probability(ask, where=f"hours > 40 and city == '{city}'").value for city in ("Zug", "Basel")]
+        return rich[0] - rich[1]
+
+    assert gap("rich") > 0.7  # in truth 0.8
+
+
+def test_the_noise_is_that_of_rows_that_are_root_two_apart():
+    """Non-negative features: √2 · B / N times the multiplier, not 2 · B / N."""
+    release = publish(people(1000, np.random.default_rng(7)), points=50, rehearsal=3)
+    assert release.measurement.sensitivity == pytest.approx(np.sqrt(2) / 1000, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kernel": "table", "target": "rich"}, 'target goes with the kernel "margins"'),
+        ({"kernel": "margins:degree=3"}, "takes no parameters"),
+        ({"features": 100}, "one feature for each cell"),
+        ({"target": "wealth"}, "no column 'wealth'. Name one of"),
+    ],
+)
+def test_choices_that_mean_nothing_for_margins_are_refused(options: dict[str, Any], message: str):
+    with pytest.raises((PublishError, DomainError), match=message):
+        publish(people(50, np.random.default_rng(8)), **options)
+
+
+def test_a_file_whose_margins_are_not_those_of_its_columns_is_refused():
+    with pytest.raises(FileRefused, match="features of the margins kernel, which have no arrays"):
+        _FEATURE_MAPS["margins"](Gaussian(1.0), PEOPLE, {})
+    with pytest.raises(FileRefused, match="features of the margins kernel, which have no arrays"):
+        _FEATURE_MAPS["margins"](margin_kernel(PEOPLE), PEOPLE, {"linear": np.zeros((4, 2))})
+    with pytest.raises(FileRefused, match="these margins are of 2 columns"):
+        check_kernel(margin_kernel(Domain(PEOPLE.columns[:2])), PEOPLE, people(9, np.random.default_rng(9)))
+
+
+def test_a_spec_is_read_with_its_target():
+    kernel = kernel_from_spec("margins", PEOPLE, "city")
+    assert isinstance(kernel, Margins) and kernel.target == 2
