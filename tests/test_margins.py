@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from contracts import COLUMNS, FEATURE_MAPS, FeatureCase, named
+from file_tools import SCHEMA_TEST, members_of
 
 import kmeanalyst as ka
 import release_side
@@ -176,6 +178,7 @@ def test_a_release_of_margins_is_read_back_and_answers(tmp_path: Path):
     release = ka.read_release(tmp_path / "r.kme", allow_rehearsal=True)
     assert release.kernel == written.kernel and len(release) == 4000
     np.testing.assert_array_equal(release.measurement.vector, written.measurement.vector)
+    SCHEMA_TEST.validate(json.loads(members_of(tmp_path / "r.kme")["release.json"]))
     both = release.probability("city == 'Zug' and rich == 'yes'")
     truth = ((frame.city == "Zug") & (frame.rich == "yes")).mean()
     assert abs(both.value - truth) < max(3 * both.standard_error, 0.02)

@@ -413,12 +413,19 @@ def test_epsilon_takes_one_value_several_or_none(words, epsilons, toml, asked):
 def test_the_command_passes_every_choice_on(toml, asked):
     options = {
         "rows": 1234, "delta": 1e-7, "method": "subspace", "public_points": "p.csv", "points": 12, "features": 34,
-        "kernel": "table", "weights": "signed", "bound": 1.5, "noise": "laplace", "calibration": "zcdp",
+        "kernel": "margins", "target": "city", "weights": "signed", "bound": 1.5, "noise": "laplace", "calibration": "zcdp",
     }  # fmt: skip
     words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     assert call("--domain", toml, *words, "--epsilon", "2").exit_code == 1
     assert asked == options | {"epsilon": (2.0,), "float32": False, "progress": None}
     assert set(asked) | {"domain"} == set(inspect.signature(plan).parameters)
+
+
+def test_margins_are_planned_like_anything_else(domain):
+    wide, tight = plan(
+        domain, rows=2000, delta=1e-6, points=400, kernel="margins", target="city", epsilon=[0.1, 1.0]
+    ).rkhs_error
+    assert 0 < tight < wide
 
 
 def test_every_choice_of_publish_that_changes_what_a_release_is_worth_is_one_of_plan():

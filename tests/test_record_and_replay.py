@@ -32,6 +32,7 @@ DOMAIN = Domain((
 ))  # fmt: skip
 SIZES: dict[str, dict[str, Any]] = {
     "random-features": {"points": 6, "features": 32},
+    "margins": {"points": 6, "kernel": "margins", "target": "flag"},
     "subspace": {"method": "subspace", "points": 8, "weights": "published"},
 }
 TRACED = {
