@@ -167,6 +167,11 @@ def feature_map_for(
         basis = {"tolerance": _PAPER_TOLERANCE, "in_given_order": True} if as_printed else {}
         return Nystroem.fit(kernel, spanning, **basis), spanning  # type: ignore[arg-type]
     if isinstance(kernel, Margins):
+        if public is not None:
+            raise PublishError(
+                "margins have no use for public points: rows are drawn from classes. Leave public points out, or choose "
+                "another kernel."
+            )
         if features is not None:
             raise PublishError("margins have one feature for each cell: the domain says how many. Leave features out.")
         return MarginFeatures(kernel), None

@@ -62,6 +62,13 @@ def test_every_row_has_one_cell_in_every_table(case: FeatureCase):
         assert set(np.unique(own)) == {0.0, group.height}
 
 
+@every_map
+def test_a_weighted_mean_is_counted_as_it_would_be_summed(case: FeatureCase):
+    rng, features = np.random.default_rng(3), case.build(0)
+    rows, weights = case.case.rows(rng, 70), rng.normal(size=70)
+    np.testing.assert_allclose(features.mean(rows, weights), weights @ features(rows), atol=1e-13)
+
+
 def test_the_mean_feature_is_the_tables_counts():
     """Against pandas: every cell of every one- and two-way table, and of those crossed with the target."""
     kernel = margin_kernel(PEOPLE, "rich")
@@ -213,6 +220,7 @@ def test_the_noise_is_that_of_rows_that_are_root_two_apart():
         ({"kernel": "table", "target": "rich"}, 'target goes with the kernel "margins"'),
         ({"kernel": "margins:degree=3"}, "takes no parameters"),
         ({"features": 100}, "one feature for each cell"),
+        ({"public_points": people(5, np.random.default_rng(0))}, "no use for public points"),
         ({"target": "wealth"}, "no column 'wealth'. Name one of"),
     ],
 )

@@ -96,10 +96,4 @@ def mean_unit(*, n_rows: int, feature_map: FeatureMap) -> float:
 
 def feature_mean(feature_map: FeatureMap, X: Array, weights: Array | None = None) -> Array:
     """Σ w_i φ(x_i) (F,), in blocks; equal weights 1/n by default."""
-    from kmeanalyst.kernels.embedding import row_blocks
-
-    weights = np.full(len(X), 1 / len(X)) if weights is None else weights
-    total = np.zeros(feature_map.dimension)
-    for block in row_blocks(len(X), feature_map.dimension):
-        total += weights[block] @ feature_map(X[block])
-    return total
+    return feature_map.mean(X, np.full(len(X), 1 / len(X)) if weights is None else weights)

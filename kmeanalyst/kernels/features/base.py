@@ -10,7 +10,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+import numpy as np
+
 from kmeanalyst.kernels.base import Array, Kernel
+from kmeanalyst.kernels.embedding import row_blocks
 
 
 class FeatureMap(ABC):
@@ -22,6 +25,13 @@ class FeatureMap(ABC):
     @abstractmethod
     def __call__(self, X: Array) -> Array:
         """Features of the rows, float64 (n, dimension)."""
+
+    def mean(self, X: Array, weights: Array) -> Array:
+        """Σ w_i φ(x_i) (F,) of encoded rows (n, d) and weights (n,), in blocks."""
+        total = np.zeros(self.dimension)
+        for block in row_blocks(len(X), self.dimension):
+            total += weights[block] @ self(X[block])
+        return total
 
     @property
     @abstractmethod

@@ -15,6 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from kmeanalyst.kernels.base import Array, as_rows
+from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.margins import Margins
 
@@ -65,6 +66,16 @@ class MarginFeatures(FeatureMap):
         for group in self._groups:
             out[rows, group.places(cells)] = group.height
         return out
+
+    def mean(self, X: Array, weights: Array) -> Array:
+        """Σ w_i φ(x_i) (F,), by counting: no feature is written down."""
+        cells, total = self.kernel.cells(as_rows(X)), np.zeros(self.dimension)
+        for block in row_blocks(len(cells), sum(len(group.tables) for group in self._groups)):
+            for group in self._groups:
+                places = group.places(cells[block]).ravel()
+                counts = np.bincount(places - group.start, np.repeat(weights[block], len(group.tables)))
+                total[group.start : group.start + len(counts)] += group.height * counts
+        return total
 
 
 @dataclass(frozen=True)
