@@ -1,8 +1,11 @@
-"""Room 3: points and weights of a release from the measurement of random features (Algorithm 2).
+"""Room 3: points and weights of a release from its measurement, where the points are not given (Algorithm 2).
 
 The measurement is denoised (`denoise`); points are drawn evenly from the mixture that it comes down to, and their
 weights are the most even ones that give them the estimated mean. Where the points are too few for that, they are
 moved as well (`reduced_set`).
+
+A measurement of margins becomes rows of equal weight, drawn from latent classes (`latent_classes`): even weights are in
+the set of every view.
 """
 
 from __future__ import annotations
