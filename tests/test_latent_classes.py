@@ -150,6 +150,15 @@ def test_the_answer_depends_on_the_seed_alone_and_the_progress_ends(small):
     assert {what for what, _ in told} == {"fitting latent classes", "placing points"} and told[-1][1] == 1.0
 
 
+@pytest.mark.parametrize(
+    ("view", "bound", "total"), [("bounded", 0.5, 0.5), ("signed", 3.0, 1.0), ("uniform", None, 1.0)]
+)
+def test_even_weights_keep_the_bound(small, view: str, bound: float | None, total: float):
+    measurement = measurement_of(ROWS[:100], PEOPLE, noise_scale=0.05)
+    _, weights = represent.represent(measurement, PEOPLE, n_points=20, view=view, bound=bound, rng=0)
+    np.testing.assert_allclose(weights, total / 20, rtol=1e-15)
+
+
 HOSTILE = {
     "one level": (Domain((Categorical(name="c", levels=("a",)),)), np.zeros((5, 1)), 0.1),
     "one boolean": (Domain((Boolean(name="b"),)), np.array([[0.0], [1], [1]]), 0.1),

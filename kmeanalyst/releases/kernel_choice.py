@@ -17,12 +17,8 @@ _COLUMNS_SEEN = 3  # a random feature of the table kernel looks at about three c
 _FINEST = 256  # a continuum is resolved to this part of its range
 _OF_THE_DOMAIN = ("table", "margins")
 _RANGES, _FEW_VALUES = 12, 16  # that a column of numbers is cut into; an integer column with no more has one for each
-_MARGIN_HEIGHTS = (
-    3.0,
-    2.0,
-    0.0,
-    1.0,
-)  # of a cell one way, one way × target, two ways, two ways × target: by measurement
+# by measurement: heights of a cell one way, one way × target, two ways, two ways × target
+_MARGIN_HEIGHTS = (3.0, 2.0, 0.0, 1.0)
 _MARGIN_HEIGHTS_WITHOUT_TARGET = (3.0, 0.0, 1.0, 0.0)
 
 

@@ -78,13 +78,14 @@ class _Search:
 
     def __init__(self, features: MarginFeatures, vector: Array, noise_scale: float) -> None:
         kernel = features.kernel
-        self.kernel, self.target = kernel, kernel.target
+        self.target = kernel.target
         sizes = np.array(kernel.sizes)[list(kernel.others)]
         ends = np.concatenate([[0], np.cumsum(sizes)])
         self.blocks = [slice(a, b) for a, b in pairwise(ends)]
         self.width = int(ends[-1])
         self.values = kernel.sizes[self.target] if self.target >= 0 else 1
         self.each = max(_FEWEST_CLASSES, _CLASSES // self.values)
+        self.before = sum(kernel.sizes[: max(self.target, 0)])  # cells of the columns before the target
         self.upper = _in_pair_order(sizes, ends)
         self.alone: _Observed | None = None
         self.crossed: _Observed | None = None
@@ -99,8 +100,7 @@ class _Search:
         if len(group.tables[0]) == 1 and group.target < 0:
             own = np.zeros(group.length, dtype=bool)
             if self.target >= 0:
-                before = sum(self.kernel.sizes[: self.target])
-                own[before : before + self.values] = True
+                own[self.before : self.before + self.values] = True
                 self.of_target = _Observed(shares[0, own], noise)
             self.alone = _Observed(shares[0, ~own], noise)
         elif len(group.tables[0]) == 1:
@@ -151,8 +151,7 @@ class _Search:
         if self.target < 0:
             return stacked
         block = np.repeat(np.eye(self.values), self.each, axis=0)
-        before = sum(self.kernel.sizes[: self.target])
-        return np.hstack([stacked[:, :before], block, stacked[:, before:]])
+        return np.hstack([stacked[:, : self.before], block, stacked[:, self.before :]])
 
     def objective(self, flat: Array) -> tuple[float, Array]:
         """Its value and its slope."""

@@ -5,7 +5,7 @@ weights are the most even ones that give them the estimated mean. Where the poin
 moved as well (`reduced_set`).
 
 A measurement of margins becomes rows of equal weight, drawn from latent classes (`latent_classes`): even weights are in
-the set of every view.
+the set of every view, and where Σ|w| is bounded below 1 they add up to the bound.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def represent(
         model = fit_latent_classes(measurement, rng, between(0.0, 0.9, told))
         points = draw_rows(model, features.kernel, domain, n_points, rng)
         told("placing points", 1.0)
-        return domain.encode(domain.decode(points, float32=float32)), np.full(n_points, 1 / n_points)
+        total = 1.0 if bound is None else min(1.0, bound)
+        return domain.encode(domain.decode(points, float32=float32)), np.full(n_points, total / n_points)
     estimate = denoised(measurement, domain, public=public, rng=rng, progress=between(0.0, 0.8, told))
     return placed(
         estimate, measurement, domain, n_points=n_points, view=view, bound=bound, public=public, float32=float32,

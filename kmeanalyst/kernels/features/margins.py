@@ -28,23 +28,19 @@ class MarginFeatures(FeatureMap):
     i < j are in lexicographic order, the cell of i slower than that of j.
 
     kernel   Margins.
+    groups   the groups of tables that are measured; they follow from it.
     """
 
     kernel: Margins
-    _groups: tuple[Group, ...] = field(init=False, repr=False)
+    groups: tuple[Group, ...] = field(init=False, repr=False)
     name: ClassVar[str] = "margins"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_groups", tuple(_groups(self.kernel)))
-
-    @property
-    def groups(self) -> tuple[Group, ...]:
-        """The groups of tables that are measured."""
-        return self._groups
+        object.__setattr__(self, "groups", tuple(_groups(self.kernel)))
 
     @property
     def dimension(self) -> int:
-        return self._groups[-1].stop
+        return self.groups[-1].stop
 
     @property
     def norm_bound(self) -> float:
@@ -63,15 +59,15 @@ class MarginFeatures(FeatureMap):
         cells = self.kernel.cells(as_rows(X))
         out = np.zeros((len(cells), self.dimension))
         rows = np.arange(len(cells))[:, None]
-        for group in self._groups:
+        for group in self.groups:
             out[rows, group.places(cells)] = group.height
         return out
 
     def mean(self, X: Array, weights: Array) -> Array:
         """Σ w_i φ(x_i) (F,), by counting: no feature is written down."""
         cells, total = self.kernel.cells(as_rows(X)), np.zeros(self.dimension)
-        for block in row_blocks(len(cells), sum(len(group.tables) for group in self._groups)):
-            for group in self._groups:
+        for block in row_blocks(len(cells), sum(len(group.tables) for group in self.groups)):
+            for group in self.groups:
                 places = group.places(cells[block]).ravel()
                 counts = np.bincount(places - group.start, np.repeat(weights[block], len(group.tables)))
                 total[group.start : group.start + len(counts)] += group.height * counts
