@@ -26,10 +26,11 @@ from kmeanalyst.releases.file.refusal import (
     MOST_COLUMNS,
     MOST_KERNEL_WORK,
 )
-from kmeanalyst.releases.measurement import GRID, Measurement
+from kmeanalyst.releases.kernel_choice import default_spec, kernel_from_spec
+from kmeanalyst.releases.measurement import GRID, Measurement, grid_sensitivity, mean_unit
 from kmeanalyst.releases.tables import read_table
 from kmeanalyst.representation.reweight import WEIGHT_VIEWS
-from release_side.mechanism import PublishError, check_room
+from release_side.mechanism import Noise, PublishError, RehearsalNoise, check_room
 from release_side.rows import Table
 
 METHODS = ("random-features", "subspace")
@@ -144,6 +145,30 @@ def public_rows(source: Table | None, domain: Domain) -> Array | None:
         raise PublishError("the file of public points has no rows. Name one that has, or leave it out.")
     domain.check_has_columns(frame, what="the file of public points")
     return domain.encode(domain.decode(domain.encode(frame)))
+
+
+def kernel_for(
+    spec: Kernel | str | None,
+    domain: Domain,
+    target: str | None,
+    noise: Noise | RehearsalNoise,
+    n_rows: int,
+    *,
+    random: bool,
+) -> Kernel:
+    """The kernel that a release of n_rows rows is measured in, from public facts alone.
+
+    random   whether the choices ask for features of a kernel at large (a number of them, or public points).
+    """
+    if spec is None:
+        spec = "table" if random and target is None else default_spec(domain, target)
+    kernel = kernel_from_spec(spec, domain, target)
+    if isinstance(spec, Kernel) or not isinstance(kernel, Margins):
+        return kernel
+    features = MarginFeatures(kernel)
+    check_room(n_rows=n_rows, dimension=features.dimension, grid=GRID)
+    deviation = noise.deviation(grid_sensitivity(features, noise.name)) * mean_unit(n_rows=n_rows, feature_map=features)
+    return kernel_from_spec(spec, domain, target, deviation)
 
 
 def feature_map_for(

@@ -26,11 +26,18 @@ from kmeanalyst.kernels.features import FeatureMap
 from kmeanalyst.releases.columns import Categorical, Column, Integer, Number, Real
 from kmeanalyst.releases.domain import Domain, read_domain
 from kmeanalyst.releases.file.kernel import kernel_work
-from kmeanalyst.releases.kernel_choice import kernel_from_spec, table_kernel
+from kmeanalyst.releases.kernel_choice import table_kernel
 from kmeanalyst.releases.measurement import Measurement, feature_mean, grid_sensitivity, mean_unit
 from kmeanalyst.releases.release import Release
 from kmeanalyst.representation.progress import Progress, silent
-from release_side.choices import check_choices, checked_features, processors, public_generator, public_rows
+from release_side.choices import (
+    check_choices,
+    checked_features,
+    kernel_for,
+    processors,
+    public_generator,
+    public_rows,
+)
 from release_side.mechanism import PublishError, RehearsalNoise, noise_for
 from release_side.private_mean import private_mean
 from release_side.publishing import represented, warn_if_weak
@@ -81,7 +88,8 @@ def plan(
     Returns     DataFrame, a row for each ε, with the columns
                 epsilon, delta, rho; method, points, features    the promise (ρ of zCDP), M and F.
                 noise_scale      standard deviation of the noise on each of the F coordinates of the mean; exact.
-                rkhs_error       distance of the release from its table, in the kernel's space (not that of the features).
+                rkhs_error       distance of the release from its table, in the kernel's space (not that of the features;
+                                 margins have higher one-way tables where noise is large: not quite one space).
                 sampling_error   root mean square distance of a table of N rows from its own population, there too:
                                  √((E k(x, x) − ‖μ‖²)/N). A release that errs by less costs less than sampling does.
                 se_mean          standard error that the analyst reads beside the mean of a column of numbers, as a part
@@ -99,26 +107,32 @@ def plan(
     mechanisms = [_simulated_noise(noise, e, delta, calibration) for e in _as_list(epsilon)]
     n_rows = _as_whole(rows)
     check_choices(method, weights, points, features, bound, None, float32=float32)
-    chosen_kernel = kernel_from_spec(kernel, domain, target)
     public = public_rows(public_points, domain)
+    random = method == "subspace" or features is not None or public is not None
+    kernels = [kernel_for(kernel, domain, target, mechanism, n_rows, random=random) for mechanism in mechanisms]
     started = time.perf_counter()
-    feature_map, spanning = checked_features(
-        method, chosen_kernel, domain, public, points, features, weights, n_rows=n_rows
-    )
-    drawing = time.perf_counter() - started
-    for mechanism in mechanisms:  # all that could be refused is, before the first is simulated
-        mechanism.deviation(grid_sensitivity(feature_map, mechanism.name))
+    maps = {
+        chosen: checked_features(method, chosen, domain, public, points, features, weights, n_rows=n_rows)
+        for chosen in dict.fromkeys(kernels)
+    }
+    drawing = (time.perf_counter() - started) / len(maps)
+    for mechanism, chosen in zip(mechanisms, kernels, strict=True):  # all that could be refused is, before simulating
+        mechanism.deviation(grid_sensitivity(maps[chosen][0], mechanism.name))
         warn_if_weak(mechanism.noise, n_rows)
     tell = progress or silent
     tell("making a stand-in", 0.0)
-    truth = StandIn.of(domain, chosen_kernel, feature_map, public=public, n_rows=n_rows)
+    truths = {
+        chosen: StandIn.of(domain, chosen, feature_map, public=public, n_rows=n_rows)
+        for chosen, (feature_map, _) in maps.items()
+    }
     tell("making a stand-in", 1.0)
-    per_row = _seconds_per_row(truth.rows, feature_map, mechanisms[0])
+    per_row = _seconds_per_row(truths[kernels[0]].rows, maps[kernels[0]][0], mechanisms[0])
 
-    def simulated(mechanism: RehearsalNoise, done: int) -> dict[str, Any]:
+    def simulated(mechanism: RehearsalNoise, chosen: Kernel, done: int) -> dict[str, Any]:
         started = time.perf_counter()
+        truth, (feature_map, spanning) = truths[chosen], maps[chosen]
         release = represented(
-            _measured(truth.mean_feature, feature_map, mechanism, n_rows=n_rows), mechanism, domain, chosen_kernel,
+            _measured(truth.mean_feature, feature_map, mechanism, n_rows=n_rows), mechanism, domain, chosen,
             method=method, spanning=spanning, public=public, points=points, weights=weights, bound=bound,
             float32=float32, progress=lambda _, share: tell("simulating releases", (done + 0.8 * share) / len(mechanisms)),
         )  # fmt: skip
@@ -126,7 +140,8 @@ def plan(
         seconds = drawing + per_row * n_rows + time.perf_counter() - started
         return _facts(release) | _errors(release, truth, n_rows) | {"seconds": seconds, "file_bytes": file_bytes}
 
-    table = pd.DataFrame([simulated(mechanism, done) for done, mechanism in enumerate(mechanisms)])
+    pairs = zip(mechanisms, kernels, strict=True)
+    table = pd.DataFrame([simulated(mechanism, chosen, done) for done, (mechanism, chosen) in enumerate(pairs)])
     tell("simulating releases", 1.0)
     return table
 

@@ -16,7 +16,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features import FeatureMap
+from kmeanalyst.kernels.features import CellFeatures, FeatureMap
 from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, grid_sensitivity
 from release_side.mechanism import Noise, PublishError, RehearsalNoise, check_room
 
@@ -54,8 +54,9 @@ def private_mean(
     sensitivity = grid_sensitivity(feature_map, mechanism.name)
     grid_scale = mechanism.deviation(sensitivity)
     exact_sum, seen = np.zeros(feature_map.dimension, dtype=np.int64), 0
-    blocks = (rows[block] for rows in private_rows for block in _blocks(len(rows), feature_map.dimension))
-    for n_block, block_sum in _in_order(lambda rows: _integer_sum(rows, feature_map), blocks, workers):
+    sum_of = _counted_sums(feature_map) if isinstance(feature_map, CellFeatures) else _summed_features(feature_map)
+    blocks = (rows[block] for rows in private_rows for block in _blocks(len(rows), feature_map))
+    for n_block, block_sum in _in_order(lambda rows: (len(rows), sum_of(rows)), blocks, workers):
         exact_sum += block_sum
         seen += n_block
         if progress:
@@ -70,9 +71,35 @@ def private_mean(
     )
 
 
-def _integer_sum(rows: Array, feature_map: FeatureMap) -> tuple[int, Array]:
-    """How many rows, and the exact sum (F,) int64 of their integer features."""
-    return len(rows), integer_features(rows, feature_map).sum(axis=0).astype(np.int64)
+def _summed_features(feature_map: FeatureMap) -> Callable[[Array], Array]:
+    """Rows → the exact sum (F,) int64 of their integer features."""
+    return lambda rows: integer_features(rows, feature_map).sum(axis=0).astype(np.int64)
+
+
+def _counted_sums(feature_map: CellFeatures) -> Callable[[Array], Array]:
+    """The same sums, by counting the rows in each cell: a row is in one cell of each table, whatever `places` says."""
+    starts, heights = feature_map.starts, integer_heights(feature_map)
+    first, last = starts[:-1, None], starts[1:, None] - 1
+    by_feature = np.repeat(heights, np.diff(starts))
+
+    def counted(rows: Array) -> Array:
+        with np.errstate(all="ignore"):  # a warning by the value of a private row would be a release
+            places = feature_map.places(rows)
+        np.clip(places, first, last, out=places)
+        return np.bincount(places.ravel(), minlength=len(by_feature)) * by_feature
+
+    return counted
+
+
+def integer_heights(feature_map: CellFeatures) -> Array:
+    """Heights of the tables on the integer grid, (T,) int64, Σz² ≤ GRID² exactly: the norm of every row's image."""
+    starts, z = feature_map.starts, np.rint(feature_map.heights * (GRID * SHRINK / feature_map.norm_bound))
+    in_order = starts[0] == 0 and (np.diff(starts) >= 1).all()
+    if not (in_order and (z >= 0).all() and (z <= GRID).all() and sum(int(a) ** 2 for a in z) <= GRID**2):
+        raise PublishError(
+            "the feature map's tables overlap or exceed its bound, so nothing is released. Mend the map."
+        )
+    return z.astype(np.int64)
 
 
 def _in_order(work: Callable[[Array], _T], blocks: Iterable[Array], workers: int) -> Iterator[_T]:
@@ -89,9 +116,9 @@ def _in_order(work: Callable[[Array], _T], blocks: Iterable[Array], workers: int
         yield from (future.result() for future in waiting)
 
 
-def _blocks(n_rows: int, dimension: int) -> list[slice]:
-    """Rows small enough, with their features, to stay near the processor."""
-    step = max(1, _BLOCK_ENTRIES // dimension)
+def _blocks(n_rows: int, feature_map: FeatureMap) -> list[slice]:
+    """Rows small enough, with their features, to stay near the processor; enough to be worth a sum of F numbers."""
+    step = max(1, _BLOCK_ENTRIES // feature_map.width, 2 * feature_map.dimension // feature_map.width)
     return [slice(start, start + step) for start in range(0, n_rows, step)]
 
 

@@ -20,7 +20,6 @@ from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.columns import DomainError
 from kmeanalyst.releases.domain import Domain, read_domain
-from kmeanalyst.releases.kernel_choice import kernel_from_spec
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import Release
 from kmeanalyst.representation.progress import Progress
@@ -32,6 +31,7 @@ from release_side.choices import (
     check_ledger,
     checked_features,
     default_points,
+    kernel_for,
     processors,
     public_rows,
 )
@@ -104,12 +104,19 @@ def publish(
     check_ledger(ledger, table, rehearsal)
     private_files = [] if isinstance(private, pd.DataFrame) else paths_of(private)
     _check_can_appear(output, beside=(*private_files, domain_path, public_points, ledger))
-    chosen_kernel = kernel_from_spec(kernel, domain, target)
     refuse_private_as_public(private, public_points)
     public = public_rows(public_points, domain)
     rows = open_private(private)
     rows.check_columns(domain)
     n_rows = rows.count()
+    chosen_kernel = kernel_for(
+        kernel,
+        domain,
+        target,
+        mechanism,
+        n_rows,
+        random=method == "subspace" or features is not None or public is not None,
+    )
     feature_map, spanning = checked_features(
         method, chosen_kernel, domain, public, points, features, weights, n_rows=n_rows
     )

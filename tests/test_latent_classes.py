@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pandas as pd
 import pytest
-from scipy.optimize import approx_fprime
+from scipy.optimize import approx_fprime, minimize
 from test_margins import PEOPLE, people
 from test_representation import measured
 
@@ -14,7 +17,7 @@ from kmeanalyst.releases.columns import Boolean, Categorical, Integer, Real
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.kernel_choice import margin_kernel
 from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.representation import latent_classes, represent
+from kmeanalyst.representation import latent_classes, represent, within_cells
 from kmeanalyst.representation.latent_classes import LatentClasses, _Search, draw_rows, fit_latent_classes
 
 ROWS = PEOPLE.encode(people(6000, np.random.default_rng(0)))
@@ -63,10 +66,11 @@ def test_the_loss_is_the_distance_of_the_models_own_features(small, target: str 
     n = search.values * search.each
     flat = np.random.default_rng(3).normal(size=n + search.width * (1 + search.values + n))
     weights, common, by_value, own = search._split(flat)
-    inside = [search._probabilities(own[y] + common + by_value[y]) for y in range(search.values)]
+    inside = search._probabilities(own + common + by_value[:, None])
     model = LatentClasses(weights.ravel(), search._with_target(inside))
-    rows = draw_rows(model, features.kernel, PEOPLE, 200_000, np.random.default_rng(4))
-    apart = feature_mean(features, rows) - measurement.vector
+    rows = draw_rows(model, measurement, PEOPLE, 200_000, np.random.default_rng(4))
+    fitted = np.concatenate([group.by_target().ravel() for group in features.groups if group.kind != "finer"])
+    apart = (feature_mean(features, rows) - measurement.vector)[fitted]
     prior = 0.5 * sum(float((a**2).sum()) for a in (common, by_value, own)) / latent_classes._DEVIATION**2
     loss = search.objective(flat)[0] - prior
     assert loss == pytest.approx(0.5 * apart @ apart / measurement.noise_scale**2, rel=0.03)
@@ -87,17 +91,15 @@ def test_averaging_several_fits_brings_them_nearer(monkeypatch: pytest.MonkeyPat
     """On a table of twelve classes in eight columns, where every start ends in another optimum."""
     rng = np.random.default_rng(7)
     domain = Domain(tuple(Categorical(name=name, levels=tuple("abcd")) for name in "stuvwxyz"))
-    kernel, true = (
-        margin_kernel(domain),
-        LatentClasses(np.full(12, 1 / 12), rng.dirichlet(np.full(4, 0.5), (12, 8)).reshape(12, -1)),
-    )
-    measurement = measurement_of(draw_rows(true, kernel, domain, 20_000, rng), domain, noise_scale=0.001)
+    true = LatentClasses(np.full(12, 1 / 12), rng.dirichlet(np.full(4, 0.5), (12, 8)).reshape(12, -1))
+    table = draw_rows(true, measurement_of(np.zeros((1, 8)), domain, noise_scale=1.0), domain, 20_000, rng)
+    measurement = measurement_of(table, domain, noise_scale=0.001)
     features = measurement.feature_map
-    truth = feature_mean(features, draw_rows(true, kernel, domain, 20_000, rng))
+    truth = feature_mean(features, table)
 
     def error(fits: int, seed: int = 0) -> float:
         monkeypatch.setattr(latent_classes, "_FITS", fits)
-        rows = draw_rows(fit_latent_classes(measurement, seed), kernel, domain, 20_000, np.random.default_rng(0))
+        rows = draw_rows(fit_latent_classes(measurement, seed), measurement, domain, 20_000, np.random.default_rng(0))
         return float(np.linalg.norm(feature_mean(features, rows) - truth))
 
     assert error(6) < 0.985 * np.mean([error(1, seed) for seed in range(4)])
@@ -105,9 +107,10 @@ def test_averaging_several_fits_brings_them_nearer(monkeypatch: pytest.MonkeyPat
 
 def test_rows_are_drawn_evenly_from_the_cells_of_the_domain():
     """One class: every one-way table is met to one row in n; atoms, missing cells and ranges are what they are."""
-    kernel = margin_kernel(PEOPLE)
+    measurement = measurement_of(ROWS, PEOPLE, noise_scale=0.01)
+    kernel = measurement.feature_map.kernel
     chances = np.concatenate([np.random.default_rng(j).dirichlet(np.ones(size)) for j, size in enumerate(kernel.sizes)])
-    rows = draw_rows(LatentClasses(np.ones(1), chances[None]), kernel, PEOPLE, 1000, np.random.default_rng(0))
+    rows = draw_rows(LatentClasses(np.ones(1), chances[None]), measurement, PEOPLE, 1000, np.random.default_rng(0))
     starts = np.concatenate([[0], np.cumsum(kernel.sizes)])
     for j, size in enumerate(kernel.sizes):
         counts = np.bincount(kernel.cells(rows)[:, j], minlength=size)
@@ -123,9 +126,9 @@ def test_rows_are_drawn_evenly_from_the_cells_of_the_domain():
 def test_whole_numbers_are_even_within_their_range():
     """The first and last values of a range are drawn as often as the others, at the ends of the domain too."""
     domain = Domain((Integer(name="i", lower=0, upper=9, edges=(5,)),))
-    rows = draw_rows(
-        LatentClasses(np.ones(1), np.array([[0.5, 0.5]])), margin_kernel(domain), domain, 10_000, np.random.default_rng(0)
-    )  # fmt: skip
+    silent = measurement_of(np.zeros((1, 1)), domain, noise_scale=1e6)
+    model = LatentClasses(np.ones(1), np.array([[0.5, 0.5]]))
+    rows = draw_rows(model, silent, domain, 10_000, np.random.default_rng(0))
     counts = np.bincount(rows[:, 0].astype(int), minlength=10)
     assert np.abs(counts - 1000).max() < 5 * np.sqrt(1000)
 
@@ -133,8 +136,76 @@ def test_whole_numbers_are_even_within_their_range():
 def test_a_range_leaves_its_atom_to_the_atoms_own_cell():
     domain = Domain((Integer(name="i", lower=0, upper=9, edges=(5,), atoms=(0,)),))
     model = LatentClasses(np.ones(1), np.array([[0.9, 0.0, 0.1]]))
-    rows = draw_rows(model, margin_kernel(domain), domain, 1000, np.random.default_rng(0))
+    measurement = measurement_of(np.zeros((1, 1)), domain, noise_scale=0.01)
+    rows = draw_rows(model, measurement, domain, 1000, np.random.default_rng(0))
     assert np.bincount(rows[:, 0].astype(int), minlength=10)[0] == 100
+
+
+# ---------------------------------------------------------------- where in its cell a value lies
+
+
+SPIKES = Domain((Integer(name="pay", lower=0, upper=99, edges=(50,), missing=True), Boolean(name="rich")))
+
+
+def payments(n: int, rng: np.random.Generator) -> Array:
+    """Half of all are paid 40, the rich 60 as well; the others anything; some do not tell."""
+    rich = rng.random(n) < 0.4
+    pay = np.where(rng.random(n) < 0.5, np.where(rich, 60, 40), rng.integers(0, 100, n)).astype(float)
+    pay[rng.random(n) < 0.1] = np.nan
+    return np.column_stack([pay, rich])
+
+
+@pytest.mark.parametrize("target", [None, "rich"])
+def test_spikes_within_a_range_are_found(target: str | None):
+    rows = payments(20_000, np.random.default_rng(0))
+    measurement = measurement_of(rows, SPIKES, noise_scale=0.002, target=target)
+    drawn, _ = represent.represent(measurement, SPIKES, n_points=20_000, rng=0)
+    for value in (40, 60, 41, 61):
+        assert abs((drawn[:, 0] == value).mean() - (rows[:, 0] == value).mean()) < 0.02
+    if target:
+        sixty = drawn[:, 1][drawn[:, 0] == 60]
+        assert sixty.mean() > 0.9  # only the rich are paid 60
+
+
+def test_noise_alone_makes_no_spikes():
+    """The largest noisy share of a value is halved at least: the prior holds against what noise would explain."""
+    rows = np.column_stack([np.tile(np.arange(100.0), 50), np.zeros(5000)])
+    measurement = measurement_of(rows, SPIKES, noise_scale=0.02)
+    drawn, _ = represent.represent(measurement, SPIKES, n_points=20_000, rng=0)
+    counts = np.bincount(drawn[:, 0][~np.isnan(drawn[:, 0])].astype(int), minlength=100)
+    finer = measurement.feature_map.groups[-1]
+    assert finer.kind == "finer"
+    noisy = measurement.vector[finer.start : finer.stop] / finer.height
+    assert counts.max() / counts.sum() < 0.6 * noisy.max()
+
+
+def test_the_finer_laws_slopes_are_those_of_finite_differences(monkeypatch: pytest.MonkeyPatch):
+    captured: dict[str, Any] = {}
+
+    def remember(objective: Any, start: Array, **options: Any) -> Any:
+        captured["objective"], captured["start"] = objective, start
+        return minimize(objective, start, **options)
+
+    monkeypatch.setattr(within_cells, "minimize", remember)
+    measurement = measurement_of(payments(2000, np.random.default_rng(1)), SPIKES, noise_scale=0.01, target="rich")
+    represent.represent(measurement, SPIKES, n_points=50, rng=0)
+    at = np.random.default_rng(2).normal(0, 1, len(captured["start"]))
+    _, slope = captured["objective"](at)
+    expected = approx_fprime(at, lambda flat: captured["objective"](flat)[0], 1e-6)
+    np.testing.assert_allclose(slope, expected, atol=1e-4 * np.abs(slope).max())
+
+
+def test_a_range_that_holds_no_value_gets_none():
+    """Whole numbers on a logarithmic scale: finer ranges between two of them are empty, that of the atom alone as well."""
+    column = Integer(name="i", lower=0, upper=10**6, scale="log1p", edges=(3, 1000), atoms=(0,))
+    domain = Domain((column,))
+    rows = domain.encode(pd.DataFrame({"i": np.random.default_rng(3).integers(0, 10, 500)}))
+    drawn, _ = represent.represent(measurement_of(rows, domain, noise_scale=0.001), domain, n_points=2000, rng=0)
+    np.testing.assert_array_equal(domain.encode(domain.decode(drawn)), drawn)
+    values = column.decode(drawn[:, 0]).to_numpy(dtype=int)
+    truth = column.decode(rows[:, 0]).to_numpy(dtype=int)
+    for value in range(10):
+        assert abs((values == value).mean() - (truth == value).mean()) < 0.04
 
 
 def test_the_answer_depends_on_the_seed_alone_and_the_progress_ends(small):

@@ -22,7 +22,7 @@ from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file import FileRefused
 from kmeanalyst.releases.file.kernel import check_kernel
 from kmeanalyst.releases.file.measurement import _FEATURE_MAPS
-from kmeanalyst.releases.kernel_choice import kernel_from_spec, margin_kernel
+from kmeanalyst.releases.kernel_choice import default_spec, kernel_from_spec, margin_kernel, number_of_cells
 from release_side.mechanism import PublishError
 
 every_map = pytest.mark.parametrize("case", **named([case for case in FEATURE_MAPS if case.family == "margins"]))
@@ -73,18 +73,82 @@ def test_the_mean_feature_is_the_tables_counts():
     """Against pandas: every cell of every one- and two-way table, and of those crossed with the target."""
     kernel = margin_kernel(PEOPLE, "rich")
     features = MarginFeatures(kernel)
-    frame = people(300, np.random.default_rng(2))
-    rows = PEOPLE.encode(frame)
-    cells = pd.DataFrame(kernel.cells(rows))
+    assert [group.kind for group in features.groups] == ["one-way", "one-way by target", "pairs by target", "finer"]
+    rows = PEOPLE.encode(people(300, np.random.default_rng(2)))
+    cells = pd.DataFrame(np.hstack([kernel.cells(rows), kernel.fine_cells(rows)]))
+    sizes = (*kernel.sizes, *kernel.fine_sizes)
     mean = features(rows).mean(axis=0)
     for group in features.groups:
         counts = []
-        for value in range(group.crossed):
-            own = cells[cells[3] == value] if group.target >= 0 else cells
-            for table in group.tables:
-                for index in product(*(range(kernel.sizes[j]) for j in table)):
-                    counts.append(np.logical_and.reduce([own[j] == i for j, i in zip(table, index, strict=True)]).sum())
+        for table in group.tables:
+            assert table[0] == 3 or group.crossed == 1
+            for index in product(*(range(sizes[j]) for j in table)):
+                counts.append(np.logical_and.reduce([cells[j] == i for j, i in zip(table, index, strict=True)]).sum())
         np.testing.assert_allclose(mean[group.start : group.stop] / group.height * 300, counts, atol=1e-9)
+
+
+@every_map
+def test_the_compact_form_is_the_features(case: FeatureCase):
+    rows, features = case.case.rows(np.random.default_rng(4), 30), case.build(0)
+    assert isinstance(features, MarginFeatures)
+    compact = features.compact(rows)
+    np.testing.assert_array_equal(compact.toarray(), features(rows))
+    assert compact.nnz == 30 * features.width
+
+
+def test_lines_by_target_are_the_features_of_each_of_its_cells():
+    """Every feature is in one line of one group, that of its target's cell; and tables keep their order."""
+    features = MarginFeatures(margin_kernel(PEOPLE, "rich"))
+    rows = PEOPLE.encode(people(200, np.random.default_rng(5)))
+    mean, rich = features(rows).mean(axis=0), rows[:, 3] == 1
+    lines = [group.by_target() for group in features.groups]
+    assert sorted(np.concatenate([line.ravel() for line in lines])) == list(range(features.dimension))
+    for group, line in zip(features.groups[1:], lines[1:], strict=True):
+        np.testing.assert_allclose(mean[line[1]].sum() / group.height, rich.mean() * len(group.tables))
+
+
+@pytest.mark.parametrize("target", [None, "rich", "hours"])
+def test_cells_are_counted_before_any_table_is_made(target: str | None):
+    kernel = margin_kernel(PEOPLE, target)
+    assert number_of_cells(kernel) == MarginFeatures(kernel).dimension
+
+
+def test_wide_tables_are_cut_more_coarsely_and_too_wide_ones_refused():
+    def domain(columns: int) -> Domain:
+        numbers = tuple(Real(name=f"x{i}", lower=0, upper=1) for i in range(columns - 1))
+        return Domain((*numbers, Categorical(name="class", levels=("a", "b"))))
+
+    assert set(margin_kernel(domain(20), "class").sizes) == {12, 2}
+    wide = margin_kernel(domain(100), "class")
+    assert set(wide.sizes) == {9, 2} and sum(wide.fine_sizes) < 22_000
+    with pytest.raises(DomainError, match=r"more than 1,000,000 cells.* use the kernel \"table\""):
+        margin_kernel(domain(300), "class")
+    assert default_spec(domain(500)) == "table" and default_spec(domain(1002)) == "table"
+
+
+def test_noise_raises_the_tables_that_are_few():
+    """By whole steps, so that releases of much the same size share a kernel."""
+    kernels = [margin_kernel(PEOPLE, "rich", noise) for noise in (1e-6, 1.6e-4, 2e-4, 1.3e-3, 1.0)]
+    first, second = ([kernel.shares[i] / kernel.shares[3] * 3 / n for kernel in kernels] for i, n in ((0, 4), (1, 3)))
+    np.testing.assert_allclose(np.sqrt(first), [1, 1.5, 1.5, 3, 4])
+    np.testing.assert_allclose(np.sqrt(second), [1, 1.5, 1.5, 2, 2])
+    assert kernels[1] == kernels[2]
+
+
+def test_levels_or_a_target_make_margins_the_default():
+    numbers = Domain((PEOPLE["hours"], Real(name="x", lower=0, upper=1)))
+    assert default_spec(PEOPLE) == "margins" and default_spec(numbers) == "table"
+    assert default_spec(numbers, "x") == "margins"
+
+
+def test_finer_ranges_are_a_value_each_where_there_are_few():
+    kernel = margin_kernel(PEOPLE)
+    assert kernel.finer == (0, 1) and kernel.fine_sizes == (99 + 1, 300 + 1)  # hours and its atom; gain, missing
+    hours = kernel.fine_cells(PEOPLE.encode(people(200, np.random.default_rng(6))))[:, 0]
+    assert set(kernel.edges[1]) <= set(kernel.fine[1])
+    np.testing.assert_array_equal(np.diff(kernel.fine[0]), 1.0)
+    assert hours.max() <= 99
+    assert not any(margin_kernel(Domain((Integer(name="few", lower=0, upper=9), PEOPLE["city"]))).fine)
 
 
 def test_cells_are_ranges_atoms_and_missing_cells():
@@ -120,18 +184,18 @@ def test_edges_of_whole_numbers_lie_half_a_step_below_them(column: Number):
 
 def test_shares_follow_the_heights_and_the_number_of_tables():
     with_target, without = margin_kernel(PEOPLE, "rich"), margin_kernel(PEOPLE)
-    np.testing.assert_allclose(with_target.shares, np.array([4 * 9, 3 * 4, 0, 3]) / 51)
-    np.testing.assert_allclose(without.shares, np.array([4 * 9, 0, 6, 0]) / 42)
+    np.testing.assert_allclose(with_target.shares, np.array([4 * 9, 3 * 4, 0, 3, 2]) / 53)
+    np.testing.assert_allclose(without.shares, np.array([4 * 9, 0, 6, 0, 2]) / 44)
     assert with_target.target == 3 and without.target == -1
     alone = margin_kernel(Domain((PEOPLE["city"],)), "city")
-    assert alone.shares == (1.0, 0.0, 0.0, 0.0)
+    assert alone.shares == (1.0, 0.0, 0.0, 0.0, 0.0)
 
 
 PARTS: dict[str, Any] = {
     "edges": ((0.5,), (1.0, 2.0)),
     "atoms": ((), ()),
     "missing": (False, True),
-    "shares": (1, 0, 0, 0),
+    "shares": (1, 0, 0, 0, 0),
 }
 
 
@@ -142,14 +206,18 @@ PARTS: dict[str, Any] = {
         ({"edges": ((0.5,), (2.0, 1.0))}, "must be finite and increase"),
         ({"atoms": ((np.nan,), ())}, "must be finite and increase"),
         ({"missing": (False, 1)}, "true or false"),
+        ({"shares": (1, 0, 0, 0)}, "five numbers"),
+        ({"shares": (0.5, 0, 0, 0, 0.5)}, "no column beside the target has finer ranges"),
+        ({"fine": ((0.5,),)}, "fine, if any, too"),
+        ({"fine": ((0.5, 0.5), ())}, "must be finite and increase"),
         ({"target": 2}, "target must be a column's number"),
-        ({"shares": (0.5, 0, 0, 0)}, "must add up to 1"),
-        ({"shares": (1.5, 0, -0.5, 0)}, "at least 0"),
-        ({"shares": (0.5, 0.5, 0, 0)}, "need one"),
-        ({"shares": (0.5, 0, 0.5, 0), "target": 0}, "need two beside the target"),
+        ({"shares": (0.5, 0, 0, 0, 0)}, "must add up to 1"),
+        ({"shares": (1.5, 0, -0.5, 0, 0)}, "at least 0"),
+        ({"shares": (0.5, 0.5, 0, 0, 0)}, "need one"),
+        ({"shares": (0.5, 0, 0.5, 0, 0), "target": 0}, "need two beside the target"),
         (
             {name: (value,) * 1001 for name, value in (("edges", ()), ("atoms", ()), ("missing", False))}
-            | {"shares": (0, 0, 1, 0)},
+            | {"shares": (0, 0, 1, 0, 0)},
             "at most 1000 columns",
         ),
         ({"edges": ((0.5,), tuple(range(100_001)))}, "at most 100000 cells"),

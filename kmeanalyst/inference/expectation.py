@@ -18,16 +18,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse import csr_array
 
 from kmeanalyst.inference.expressions import parse, words
 from kmeanalyst.inference.results import Estimate
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features.base import sum_of_squares
 from kmeanalyst.releases.columns import Categorical, Number
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import Question, Release, View
 
 _NEIGHBOURS = (500, 2000)  # fewest and most, to fit on and again to check on
-_MOST_FIT = 4000  # of the released points, to fit on
+_MOST_FIT = 2000  # of the released points, to fit on
 _MOST_NUMBERS = 5e7  # features of the points to fit on, altogether: some 400 MB
 _BLUR = 0.1  # of a column's range
 _ROUNDING = 1e-9
@@ -184,31 +186,48 @@ def _prepare(release: Release, weights: Array) -> _Prepared:
     measurement, domain = release.measurement, release.domain
     assert measurement is not None
     rng = np.random.default_rng(0)
-    affordable = int(_MOST_NUMBERS / (3 * measurement.feature_map.dimension))
-    most = int(np.clip(affordable, _NEIGHBOURS[0], _MOST_FIT))
+    features = measurement.feature_map
+    most = int(np.clip(_MOST_NUMBERS / (3 * features.width), _NEIGHBOURS[0], _MOST_FIT))
     n = int(np.clip(len(release), _NEIGHBOURS[0], min(_NEIGHBOURS[1], most)))
     p = release.view_weights("probability")
-    near, check = _neighbours(release, n, rng), _neighbours(release, n, rng)
+    near, check_points = _neighbours(release, n, rng), _neighbours(release, n, rng)
     used = np.flatnonzero(p > 0)
     if len(used) > most:
         used = rng.choice(used, most, replace=False)
     fit_points = np.vstack([release.encoded_points[used], near])
     q = np.concatenate([p[used] / p[used].sum() / 2, np.full(n, 0.5 / n)])
-    features, check_features = measurement.feature_map(fit_points), measurement.feature_map(check)
-    kappa = _relative_variance(check_features, measurement, p)
-    weighted = (features - q @ features) * np.sqrt(q)[:, None]
-    kernel = weighted @ weighted.T
-    penalty = measurement.noise_scale**2 / kappa
+    fit, check = features.compact(fit_points), features.compact(check_points)
+    centre, check_centre, root = fit.T @ q, check.T @ np.full(n, 1 / n), np.sqrt(q)
+    kappa = _relative_variance(check, check_centre, measurement, p)
+    towards = fit @ centre
+    kernel = _centred(features.gram(fit_points, fit_points), towards, towards, float(centre @ centre))
+    kernel *= root[:, None]
+    kernel *= root
+    across = _centred(
+        features.gram(check_points, fit_points), check @ centre, fit @ check_centre, float(check_centre @ centre)
+    )
+    across *= root
+    ridged = kernel.copy()
+    np.fill_diagonal(ridged, kernel.diagonal() + measurement.noise_scale**2 / kappa)
+    gap = measurement.vector - feature_mean(features, release.encoded_points, weights)
     return _Prepared(
         fit_frame=domain.decode(fit_points),
         q=q,
         kernel=kernel,
-        factor=cho_factor(kernel + penalty * np.eye(len(q)), lower=True),
-        check_frame=domain.decode(check),
-        across=(check_features - check_features.mean(axis=0)) @ weighted.T,
-        missed=weighted @ (measurement.vector - feature_mean(measurement.feature_map, release.encoded_points, weights)),
+        factor=cho_factor(ridged, lower=True, overwrite_a=True),
+        check_frame=domain.decode(check_points),
+        across=across,
+        missed=root * (fit @ gap - centre @ gap),
         kappa=kappa,
     )
+
+
+def _centred(K: Array, x_towards: Array, y_towards: Array, centres: float) -> Array:
+    """⟨φ(x) − c, φ(y) − c′⟩ from K = ⟨φ(x), φ(y)⟩, in place: given ⟨φ(x), c′⟩, ⟨φ(y), c⟩ and ⟨c, c′⟩."""
+    K -= x_towards[:, None]
+    K -= y_towards
+    K += centres
+    return K
 
 
 def _neighbours(release: Release, n: int, rng: np.random.Generator) -> Array:
@@ -224,14 +243,15 @@ def _neighbours(release: Release, n: int, rng: np.random.Generator) -> Array:
     return rows
 
 
-def _relative_variance(near: Array, measurement: Measurement, p: Array) -> float:
+def _relative_variance(near: Array | csr_array, centre: Array, measurement: Measurement, p: Array) -> float:
     """κ: how far the table may be from the points where the features do not look, in units of one row's spread.
 
     Were the table's law the neighbours' but for relative deviations of variance κ, ‖y − mean φ‖² would exceed its
     noise Fτ² by κ tr Cov φ. That estimate, with two standard errors of the noise on top; at least Σp².
+
+    near     (n, F) features of the neighbours; centre, their mean.
     """
-    centre = near.mean(axis=0)
-    spread = float(np.einsum("ij,ij->", near, near) / len(near) - centre @ centre)
+    spread = sum_of_squares(near) / near.shape[0] - float(centre @ centre)
     excess = float(((measurement.vector - centre) ** 2).sum()) - len(centre) * measurement.noise_scale**2
     doubt = 2 * np.sqrt(2 * len(centre)) * measurement.noise_scale**2
     return max((max(excess, 0.0) + doubt) / max(spread, 1e-12), float(p @ p))

@@ -22,13 +22,15 @@ from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
 from kmeanalyst.kernels import Gaussian, Kernel, KernelMean, median_lengthscale
 from kmeanalyst.kernels.base import Array, as_rows
 from kmeanalyst.kernels.embedding import row_blocks
-from kmeanalyst.kernels.features import Nystroem
+from kmeanalyst.kernels.features import FeatureMap, Nystroem
+from kmeanalyst.kernels.features.base import sum_of_squares
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.noise import is_pure
 from kmeanalyst.releases.release import Release
 
 _REFERENCE_ROWS = 1000
 _DIRECTIONS = 150
+_MOST_NUMBERS = 50_000_000  # of all directions
 _MOST_EIGEN_ROWS = 2000
 _LAPLACE_DRAWS = 64  # of the variances of Laplace noise; eight times as many for up to _FEW_FEATURES
 _FEW_FEATURES = 1000
@@ -203,18 +205,21 @@ def _directions(release: Release, measurement: Measurement) -> _Directions:
             reference = feature_map.points[:: max(1, len(feature_map.points) // _REFERENCE_ROWS)]
         else:
             reference = release.domain.draw(_REFERENCE_ROWS, 0)
-        centred = feature_map(reference)
-        centred -= centred.mean(axis=0)
-        release.cache["directions"] = _principal(centred)
+        release.cache["directions"] = _principal(feature_map, reference)
     return release.cache["directions"]
 
 
-def _principal(centred: Array) -> _Directions:
-    """Eigenvectors of centredᵀcentred/n by the smaller of the two Gram matrices."""
-    eigenvalues, left = np.linalg.eigh(centred @ centred.T / len(centred))
-    keep = np.argsort(eigenvalues)[::-1][:_DIRECTIONS]
+def _principal(feature_map: FeatureMap, reference: Array) -> _Directions:
+    """Eigenvectors of the reference rows' covariance, by way of their Gram matrix."""
+    n = len(reference)
+    K = feature_map.gram(reference, reference)
+    K -= K.mean(axis=0)
+    K -= K.mean(axis=1)[:, None]
+    eigenvalues, left = np.linalg.eigh(K / n)
+    keep = np.argsort(eigenvalues)[::-1][: min(_DIRECTIONS, max(2, _MOST_NUMBERS // feature_map.dimension))]
     keep = keep[eigenvalues[keep] > 1e-10 * eigenvalues.max()]
-    vectors = centred.T @ left[:, keep] / np.sqrt(len(centred) * eigenvalues[keep])
+    left = left[:, keep] - left[:, keep].mean(axis=0)
+    vectors = feature_map.compact(reference).T @ left / np.sqrt(n * eigenvalues[keep])
     return _Directions(vectors, eigenvalues[keep])
 
 
@@ -232,10 +237,10 @@ def _moments(measurement: Measurement, directions: _Directions, rows: Array) -> 
     feature_map, vectors = measurement.feature_map, directions.vectors
     total, square = np.zeros(feature_map.dimension), 0.0
     scatter = np.zeros((vectors.shape[1], vectors.shape[1]))
-    for block in row_blocks(len(rows), feature_map.dimension):
-        features = feature_map(rows[block])
+    for block in row_blocks(len(rows), feature_map.width):
+        features = feature_map.compact(rows[block])
         total += features.sum(axis=0)
-        square += float(np.einsum("ij,ij->", features, features))
+        square += sum_of_squares(features)
         projected = features @ vectors
         scatter += projected.T @ projected
     mean = total / len(rows)
@@ -372,7 +377,7 @@ def _same_map(first: Measurement, second: Measurement) -> bool:
 def _released_covariance(release: Release, directions: _Directions) -> Array:
     assert release.measurement is not None
     weights = release.view_weights("probability")
-    projected = release.measurement.feature_map(release.encoded_points) @ directions.vectors
+    projected = release.measurement.feature_map.compact(release.encoded_points) @ directions.vectors
     projected -= weights @ projected
     return (projected * weights[:, None]).T @ projected
 

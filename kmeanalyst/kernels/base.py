@@ -55,6 +55,10 @@ class Kernel(ABC):
     def gram(self, X: Array, Y: Array) -> Array:
         """Kernel matrix k(x_i, y_j), (n, m) for X (n, d) and Y (m, d)."""
 
+    def mean_product(self, X: Array, u: Array, Y: Array, v: Array) -> float | None:
+        """Σ_i Σ_j u_i v_j k(x_i, y_j) where the kernel has a shorter way to it than its Gram matrix; else None."""
+        return None
+
     @abstractmethod
     def diagonal(self, X: Array) -> Array:
         """k(x_i, x_i), (n,)."""

@@ -2,12 +2,13 @@
 
 Every column is cut into cells: its levels, public ranges of numbers, single values that carry mass of their own, a
 missing cell. The mean of k(x, ·) over a table then says no more and no less than its one-way and two-way tables,
-crossed with a target column where one is named.
+crossed with a target column where one is named, and finer one-way tables of numbers.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
@@ -20,58 +21,68 @@ from kmeanalyst.kernels.continuous import _UnitDiagonal
 _MOST_CELLS = 100_000  # of all columns together
 _MOST_IN_PAIRS = 1000  # columns whose pairs are all measured
 _ROUNDING = 1e-9
+_BLOCK_ENTRIES = 2**20  # of the Gram matrix at a time
 
 
 @dataclass(frozen=True)
 class Margins(_UnitDiagonal):
-    """A mean of matches: in one column, in one and the target, in two columns, in two and the target.
+    """A mean of matches: in one column, one and the target, two columns, two and the target, one column seen finely.
 
-    With n the number of columns (of d) whose cells agree, t whether the target's do, and n', d' the same without the
-    target, k = s₁ n/d + s₂ t n'/d' + s₃ C(n', 2)/C(d', 2) + s₄ t C(n', 2)/C(d', 2); without a target n' = n, d' = d,
-    s₂ = s₄ = 0.
+    With n the number of columns (of d) whose cells agree, t whether the target's do, n', d' the same without the
+    target, and n″ that of the d″ columns with finer ranges whose finer cells agree,
+    k = s₁ n/d + s₂ t n'/d' + s₃ C(n', 2)/C(d', 2) + s₄ t C(n', 2)/C(d', 2) + s₅ t n″/d″;
+    without a target t = 1, n' = n, d' = d, s₂ = s₄ = 0.
 
     edges    for each column the inner edges of its ranges, increasing, in encoded units: cells [e_i, e_{i+1}).
     atoms    for each column single values that are cells of their own.
     missing  for each column whether a missing cell (NaN) is one.
-    shares   (s₁, s₂, s₃, s₄), at least 0, of sum 1.
+    shares   (s₁, s₂, s₃, s₄, s₅), at least 0, of sum 1.
     target   the column the others are crossed with; −1 for none.
+    fine     for each column the inner edges of its finer ranges; none for a column that has no finer table. Atoms and
+             missing cells are cells of its finer table too.
     """
 
     edges: tuple[tuple[float, ...], ...]
     atoms: tuple[tuple[float, ...], ...]
     missing: tuple[bool, ...]
-    shares: tuple[float, float, float, float]
+    shares: tuple[float, float, float, float, float]
     target: int = -1
+    fine: tuple[tuple[float, ...], ...] = ()
     name: ClassVar[str] = "margins"
 
     def __post_init__(self) -> None:
         d = len(self.edges)
-        if not (d and len(self.atoms) == len(self.missing) == d):
-            raise ValueError("margins need edges, atoms and missing for each of one or more columns.")
-        for values in (*self.edges, *self.atoms):
+        object.__setattr__(self, "fine", self.fine or ((),) * d)
+        if not (d and len(self.atoms) == len(self.missing) == len(self.fine) == d):
+            raise ValueError(
+                "margins need edges, atoms and missing for each of one or more columns; fine, if any, too."
+            )
+        for values in (*self.edges, *self.atoms, *self.fine):
             _check_increasing(values)
         if not all(isinstance(missing, bool) for missing in self.missing):
             raise ValueError("missing is true or false for each column.")
         if isinstance(self.target, bool) or not isinstance(self.target, int) or not -1 <= self.target < d:
             raise ValueError(f"target must be a column's number, 0 to {d - 1}, or -1 for none, got {self.target!r}.")
-        if sum(self.sizes) > _MOST_CELLS:
-            raise ValueError(f"margins have at most {_MOST_CELLS} cells in all columns, got {sum(self.sizes)}.")
+        if (cells := sum(self.sizes) + sum(self.fine_sizes)) > _MOST_CELLS:
+            raise ValueError(f"margins have at most {_MOST_CELLS} cells in all columns, got {cells}.")
         self._check_shares()
         if d > _MOST_IN_PAIRS and (self.shares[2] or self.shares[3]):
             raise ValueError(f"margins of two columns are for at most {_MOST_IN_PAIRS} columns, got {d}.")
 
     def _check_shares(self) -> None:
-        if len(self.shares) != 4 or not all(_is_number(share) and share >= 0 for share in self.shares):
-            raise ValueError(f"shares must be four numbers of at least 0, got {self.shares!r}.")
+        if len(self.shares) != 5 or not all(_is_number(share) and share >= 0 for share in self.shares):
+            raise ValueError(f"shares must be five numbers of at least 0, got {self.shares!r}.")
         if abs(sum(self.shares) - 1) > _ROUNDING:
             raise ValueError(f"shares must add up to 1, got {sum(self.shares)!r}: they are parts of k(x, x).")
-        _, with_target, pairs, pairs_with_target = self.shares
+        _, with_target, pairs, pairs_with_target, finely = self.shares
         if self.target < 0 and (with_target or pairs_with_target):
             raise ValueError("shares of margins with the target need one. Name it, or give them 0.")
         if len(self.others) < 1 and with_target:
             raise ValueError("a target alone is crossed with nothing. Give the second share 0.")
         if len(self.others) < 2 and (pairs or pairs_with_target):
             raise ValueError("margins of two columns need two beside the target. Give their shares 0.")
+        if not self.finer and finely:
+            raise ValueError("no column beside the target has finer ranges. Give the last share 0.")
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -82,47 +93,88 @@ class Margins(_UnitDiagonal):
         )
 
     @property
+    def fine_sizes(self) -> tuple[int, ...]:
+        """How many cells the finer table of each column of `finer` has."""
+        return tuple(len(self.fine[j]) + 1 + len(self.atoms[j]) + self.missing[j] for j in self.finer)
+
+    @property
     def others(self) -> tuple[int, ...]:
         """The columns beside the target."""
         return tuple(j for j in range(len(self.edges)) if j != self.target)
 
+    @property
+    def finer(self) -> tuple[int, ...]:
+        """The columns beside the target that have finer ranges."""
+        return tuple(j for j in self.others if self.fine[j])
+
     def cells(self, X: Array) -> Array:
         """The cell (n, d) of each value: ranges first, then atoms, then missing; a NaN where none is declared is in the first."""
+        return self._cells(X, self.edges, range(len(self.edges)))
+
+    def fine_cells(self, X: Array) -> Array:
+        """The finer cell (n, d″) of the columns of `finer`, numbered likewise."""
+        return self._cells(X, self.fine, self.finer)
+
+    def _cells(self, X: Array, edges: tuple[tuple[float, ...], ...], columns: Sequence[int]) -> Array:
         if X.shape[1] != len(self.edges):
             raise ValueError(
                 f"these margins are of {len(self.edges)} columns, the rows have {X.shape[1]}. "
                 "Encode the rows with the domain the kernel was made for."
             )
-        found = np.empty(X.shape, dtype=np.intp)
-        for j, (edges, atoms, missing) in enumerate(zip(self.edges, self.atoms, self.missing, strict=True)):
+        found = np.empty((len(columns), len(X)), dtype=np.intp)  # columns one after the other
+        for own, j in zip(found, columns, strict=True):
             absent = np.isnan(X[:, j])
-            found[:, j] = np.searchsorted(np.array(edges), np.where(absent, -np.inf, X[:, j]), side="right")
-            for i, atom in enumerate(atoms):
-                found[X[:, j] == atom, j] = len(edges) + 1 + i
-            if missing:
-                found[absent, j] = len(edges) + 1 + len(atoms)
-        return found
+            own[:] = np.searchsorted(np.array(edges[j]), np.where(absent, -np.inf, X[:, j]), side="right")
+            for i, atom in enumerate(self.atoms[j]):
+                own[X[:, j] == atom] = len(edges[j]) + 1 + i
+            if self.missing[j]:
+                own[absent] = len(edges[j]) + 1 + len(self.atoms[j])
+        return found.T
+
+    def mean_product(self, X: Array, u: Array, Y: Array, v: Array) -> float:
+        from kmeanalyst.kernels.features.margins import MarginFeatures  # which knows this kernel
+
+        features = MarginFeatures(self)
+        return float(features.mean(X, u) @ features.mean(Y, v))
 
     def gram(self, X: Array, Y: Array) -> Array:
         X, Y = checked_pair(X, Y)
-        x, y = self.cells(X), self.cells(Y)
-        matches = np.zeros((len(X), len(Y)))
-        for j in self.others:
-            matches += x[:, j, None] == y[None, :, j]
-        crossed = (x[:, self.target, None] == y[None, :, self.target]).astype(float) if self.target >= 0 else 0.0
+        x, y = (np.hstack([self.cells(rows), self.fine_cells(rows)]).astype(np.int32) for rows in (X, Y))
+        K = np.empty((len(X), len(Y)))
+        step = max(1, _BLOCK_ENTRIES // max(1, len(Y)))
+        for start in range(0, len(X), step):
+            K[start : start + step] = self._block(x[start : start + step], y)
+        return K
+
+    def _block(self, x: Array, y: Array) -> Array:
+        """The kernel of rows in these cells (n, ·) and (m, ·), finer ones after the others."""
         d, few = len(self.edges), max(len(self.others), 1)
-        alone, with_target, pairs, pairs_with_target = self.shares
+        matches = _matches(x, y, self.others)
+        crossed = _matches(x, y, (self.target,)) if self.target >= 0 else 0.0
+        alone, with_target, pairs, pairs_with_target, finely = self.shares
         both = matches * (matches - 1) / max(few * (few - 1), 1)
-        return (
+        K = (
             alone * (matches + crossed) / d
             + crossed * (with_target / few * matches + pairs_with_target * both)
             + pairs * both
         )
+        if finely:
+            fine = _matches(x, y, range(d, x.shape[1]))
+            K += finely / len(self.finer) * fine * (crossed if self.target >= 0 else 1.0)
+        return K
+
+
+def _matches(x: Array, y: Array, columns: Sequence[int]) -> Array:
+    """In how many of the columns the cells of rows of x (n, ·) and y (m, ·) agree, (n, m) float64."""
+    count = np.zeros((len(x), len(y)), dtype=np.uint8 if len(columns) < 256 else np.uint16)  # memory is what it costs
+    for j in columns:
+        count += x[:, j, None] == y[None, :, j]
+    return count.astype(np.float64)
 
 
 def _check_increasing(values: tuple[float, ...]) -> None:
     if not all(_is_number(value) for value in values) or any(a >= b for a, b in pairwise(values)):
-        raise ValueError(f"edges and atoms must be finite and increase, got {str(values)[:80]}.")
+        raise ValueError(f"edges, atoms and fine must be finite and increase, got {str(values)[:80]}.")
 
 
 def _is_number(value: object) -> bool:

@@ -10,7 +10,6 @@ averaged; rows are then drawn evenly from all of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from scipy.optimize import minimize
@@ -18,20 +17,23 @@ from scipy.special import softmax
 from threadpoolctl import threadpool_limits
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features.margins import Group, MarginFeatures
+from kmeanalyst.kernels.features.margins import MarginFeatures
 from kmeanalyst.kernels.margins import Margins
-from kmeanalyst.releases.columns import Categorical, Number
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.progress import Progress, silent
+from kmeanalyst.representation.within_cells import drawn_evenly, fine_ranges, values_in_cells
 
-_CLASSES = 40  # of one fit, over all values of the target
+_CLASSES = 60  # of one fit, over all values of the target
 _FEWEST_CLASSES = 4  # for one value of the target
 _FITS = 8
 _STEPS = 600  # of L-BFGS
+_MEMORY = 20  # steps that it remembers
 _DEVIATION = 1.0  # prior standard deviation of the logits: of a column's cells, of what a class adds to them
-_SPREAD = 0.5  # of the logits that a fit starts from
-_TRIES = 50  # for a value in a range
+_SPREAD = 1.0  # of the logits that a fit starts from
+# how far a step of the optimiser moves the logits of weights, those common to all classes, those of a target's value,
+# beside those of a class: many classes share the former, so that they are steeper by as much
+_SCALES = (0.3, 0.1, 0.2, 1.0)
 _SMALLEST = 3e-4  # a noisy share below it starts from there
 
 
@@ -67,7 +69,10 @@ def fit_latent_classes(
 
 @dataclass(frozen=True)
 class _Observed:
-    """One group of tables as shares of the rows: `values` (..., T) or (..., T, T), of standard deviation `noise` each."""
+    """Tables of one kind as shares of the rows, of standard deviation `noise` each.
+
+    values   (..., T), or (..., T, T) where they are of pairs, each pair twice.
+    """
 
     values: Array
     noise: float
@@ -81,34 +86,24 @@ class _Search:
         self.target = kernel.target
         sizes = np.array(kernel.sizes)[list(kernel.others)]
         ends = np.concatenate([[0], np.cumsum(sizes)])
-        self.blocks = [slice(a, b) for a, b in pairwise(ends)]
+        self.sizes, self.starts = sizes, ends[:-1]  # of the columns' cells, beside the target
         self.width = int(ends[-1])
         self.values = kernel.sizes[self.target] if self.target >= 0 else 1
         self.each = max(_FEWEST_CLASSES, _CLASSES // self.values)
         self.before = sum(kernel.sizes[: max(self.target, 0)])  # cells of the columns before the target
-        self.upper = _in_pair_order(sizes, ends)
-        self.alone: _Observed | None = None
-        self.crossed: _Observed | None = None
-        self.pairs: _Observed | None = None
-        self.crossed_pairs: _Observed | None = None
-        self.of_target: _Observed | None = None
+        column = np.repeat(np.arange(len(sizes)), sizes)
+        self.between = (column[:, None] != column).astype(float)  # (T, T) whether two cells are of different columns
+        order = _in_pair_order(sizes, ends)
+        self.observed: dict[str, _Observed] = {}
         for group in features.groups:
-            self._observe(group, vector[group.start : group.stop] / group.height, noise_scale / group.height)
-
-    def _observe(self, group: Group, shares: Array, noise: float) -> None:
-        shares = shares.reshape(group.crossed, group.length)
-        if len(group.tables[0]) == 1 and group.target < 0:
-            own = np.zeros(group.length, dtype=bool)
-            if self.target >= 0:
-                own[self.before : self.before + self.values] = True
-                self.of_target = _Observed(shares[0, own], noise)
-            self.alone = _Observed(shares[0, ~own], noise)
-        elif len(group.tables[0]) == 1:
-            self.crossed = _Observed(shares, noise)
-        elif group.target < 0:
-            self.pairs = _Observed(shares[0], noise)
-        else:
-            self.crossed_pairs = _Observed(shares, noise)
+            shares, noise = vector[group.by_target()] / group.height, noise_scale / group.height
+            if group.kind == "one-way" and self.target >= 0:
+                own = slice(self.before, self.before + self.values)
+                self.observed["target"] = _Observed(shares[0, own], noise)
+                shares = np.delete(shares, own, axis=1)
+            if group.kind in ("pairs", "pairs by target"):
+                shares = _symmetric(shares, order, self.width)
+            self.observed[group.kind] = _Observed(shares, noise)
 
     def fitted(self, rng: np.random.Generator) -> LatentClasses:
         """A local optimum near a random start."""
@@ -117,22 +112,28 @@ class _Search:
             [np.zeros(n), self._common_start(), np.zeros(self.values * self.width),
              _SPREAD * rng.standard_normal(n * self.width)]
         )  # fmt: skip
-        options = {"maxiter": _STEPS, "maxcor": 20}
-        found = minimize(self.objective, start, jac=True, method="L-BFGS-B", options=options).x
+        scales = np.repeat(_SCALES, [n, self.width, self.values * self.width, n * self.width])
+
+        def scaled(moved: Array) -> tuple[float, Array]:
+            value, slope = self.objective(moved * scales)
+            return value, slope * scales
+
+        options = {"maxiter": _STEPS, "maxcor": _MEMORY}
+        found = scales * minimize(scaled, start / scales, jac=True, method="L-BFGS-B", options=options).x
         weights, common, by_value, own = self._split(found)
-        inside = [self._probabilities(own[y] + common + by_value[y]) for y in range(self.values)]
+        inside = self._probabilities(own + common + by_value[:, None])
         return LatentClasses(weights.ravel(), self._with_target(inside))
 
     def _common_start(self) -> Array:
         """Logits (T,) of the noisy one-way tables, or even ones."""
-        if self.alone is not None:
-            shares = self.alone.values
-        elif self.crossed is not None:
-            shares = self.crossed.values.sum(axis=0)
+        if "one-way" in self.observed:
+            shares = self.observed["one-way"].values[0]
+        elif "one-way by target" in self.observed:
+            shares = self.observed["one-way by target"].values.sum(axis=0)
         else:
             return np.zeros(self.width)
         logits = np.log(np.maximum(shares, _SMALLEST))
-        return np.concatenate([logits[block] - logits[block].mean() for block in self.blocks])
+        return logits - np.repeat(np.add.reduceat(logits, self.starts) / self.sizes, self.sizes)
 
     def _split(self, flat: Array) -> tuple[Array, Array, Array, Array]:
         """Weights (Y, K), and logits: common (T,), of the target's values (Y, T), of the classes (Y, K, T)."""
@@ -143,11 +144,14 @@ class _Search:
         return weights, common, by_value, rest[self.values * T :].reshape(self.values, self.each, T)
 
     def _probabilities(self, logits: Array) -> Array:
-        return np.hstack([softmax(logits[:, block], axis=1) for block in self.blocks])
+        """(Y, K, T) of the cells of each column."""
+        starts = self.starts
+        p = np.exp(logits - np.repeat(np.maximum.reduceat(logits, starts, axis=2), self.sizes, axis=2))
+        return p / np.repeat(np.add.reduceat(p, starts, axis=2), self.sizes, axis=2)
 
-    def _with_target(self, inside: list[Array]) -> Array:
+    def _with_target(self, inside: Array) -> Array:
         """(Y·K, all cells): the target's block put where its column is."""
-        stacked = np.vstack(inside)
+        stacked = inside.reshape(-1, self.width)
         if self.target < 0:
             return stacked
         block = np.repeat(np.eye(self.values), self.each, axis=0)
@@ -156,19 +160,16 @@ class _Search:
     def objective(self, flat: Array) -> tuple[float, Array]:
         """Its value and its slope."""
         weights, common, by_value, own = self._split(flat)
-        p = [self._probabilities(own[y] + common + by_value[y]) for y in range(self.values)]
-        ones = np.array([weights[y] @ p[y] for y in range(self.values)])
-        twos = [p[y].T @ (weights[y][:, None] * p[y]) for y in range(self.values)]
-        loss, slope_ones, slope_twos, slope_target = self._misfit(weights.sum(axis=1), ones, twos)
-        by_weight, by_logit = np.empty_like(weights), np.empty_like(own)
-        for y in range(self.values):
-            along = p[y] @ slope_twos[y]
-            by_weight[y] = 0.5 * np.einsum("kt,kt->k", along, p[y]) + p[y] @ slope_ones[y] + slope_target[y]
-            pull = p[y] * weights[y][:, None] * (along + slope_ones[y])
-            for block in self.blocks:
-                total = pull[:, block].sum(axis=1, keepdims=True)
-                by_logit[y][:, block] = pull[:, block] - p[y][:, block] * total
+        p = self._probabilities(own + common + by_value[:, None])
+        weighted = p * weights[:, :, None]
+        loss, slope_ones, slope_twos, slope_target = self._misfit(
+            weights.sum(axis=1), weighted.sum(axis=1), p.transpose(0, 2, 1) @ weighted
+        )
+        along = p @ slope_twos
+        by_weight = np.einsum("ykt,ykt->yk", 0.5 * along + slope_ones[:, None], p) + slope_target[:, None]
         by_weight = weights * (by_weight - (weights * by_weight).sum())
+        pull = weighted * (along + slope_ones[:, None])
+        by_logit = pull - p * np.repeat(np.add.reduceat(pull, self.starts, axis=2), self.sizes, axis=2)
         precision = _DEVIATION**-2
         prior = sum(float((a**2).sum()) for a in (common, by_value, own))
         slopes = [
@@ -177,27 +178,30 @@ class _Search:
         ]  # fmt: skip
         return loss + 0.5 * precision * prior, np.concatenate(slopes)
 
-    def _misfit(self, target: Array, ones: Array, twos: list[Array]) -> tuple[float, Array, list[Array], Array]:
-        """½ Σ (margin − noisy)²/noise², and its slopes in `ones` (Y, T), `twos` (symmetric, per Y) and `target` (Y,)."""
+    def _misfit(self, target: Array, ones: Array, twos: Array) -> tuple[float, Array, Array, Array]:
+        """½ Σ (margin − noisy)²/noise², and its slopes in `ones` (Y, T), `twos` (Y, T, T) and `target` (Y,)."""
         loss = 0.0
-        slope_ones, slope_target = np.zeros_like(ones), np.zeros(self.values)
-        slope_pairs = np.zeros((self.values, len(self.upper[0])))
-        paired = np.array([matrix[self.upper] for matrix in twos])
-        for observed, fitted, slope in (
-            (self.alone, ones.sum(axis=0), slope_ones), (self.crossed, ones, slope_ones),
-            (self.pairs, paired.sum(axis=0), slope_pairs), (self.crossed_pairs, paired, slope_pairs),
-            (self.of_target, target, slope_target),
+        slope_ones, slope_twos, slope_target = np.zeros_like(ones), np.zeros_like(twos), np.zeros(self.values)
+        for kind, fitted, slope in (
+            ("one-way", ones.sum(axis=0), slope_ones), ("one-way by target", ones, slope_ones),
+            ("pairs", twos.sum(axis=0), slope_twos), ("pairs by target", twos, slope_twos),
+            ("target", target, slope_target),
         ):  # fmt: skip
-            if observed is not None:
+            if kind in self.observed:
+                observed = self.observed[kind]
                 residual = (fitted - observed.values) / observed.noise
-                loss += 0.5 * float((residual**2).sum())
+                if slope is slope_twos:
+                    residual *= self.between
+                loss += (0.25 if slope is slope_twos else 0.5) * float(np.vdot(residual, residual))
                 slope += residual / observed.noise
-        matrices = []
-        for y in range(self.values):
-            matrix = np.zeros((self.width, self.width))
-            matrix[self.upper] = slope_pairs[y]
-            matrices.append(matrix + matrix.T)
-        return loss, slope_ones, matrices, slope_target
+        return loss, slope_ones, slope_twos, slope_target
+
+
+def _symmetric(shares: Array, order: tuple[Array, Array], width: int) -> Array:
+    """(..., T, T) of the shares (..., pairs' cells), each of them twice."""
+    matrix = np.zeros((len(shares), width, width))
+    matrix[:, order[0], order[1]] = shares
+    return matrix + matrix.transpose(0, 2, 1)
 
 
 def _in_pair_order(sizes: Array, ends: Array) -> tuple[Array, Array]:
@@ -211,8 +215,13 @@ def _in_pair_order(sizes: Array, ends: Array) -> tuple[Array, Array]:
     return np.concatenate(rows), np.concatenate(columns)
 
 
-def draw_rows(model: LatentClasses, kernel: Margins, domain: Domain, n: int, rng: np.random.Generator) -> Array:
+def draw_rows(
+    model: LatentClasses, measurement: Measurement, domain: Domain, n: int, rng: np.random.Generator
+) -> Array:
     """n encoded rows (n, d), spread evenly over classes and, within a class, over the cells of every column."""
+    features = measurement.feature_map
+    assert isinstance(features, MarginFeatures)
+    kernel = features.kernel
     ends = np.cumsum(model.weights / model.weights.sum()) * n
     counts = np.diff(np.minimum(np.floor(ends + rng.random()).astype(int), n), prepend=0)
     counts[-1] += n - counts.sum()
@@ -220,36 +229,21 @@ def draw_rows(model: LatentClasses, kernel: Margins, domain: Domain, n: int, rng
     cells = np.empty((n, len(domain)), dtype=np.intp)
     begin = 0
     for k in np.flatnonzero(counts):
-        m = counts[k]
+        rows = slice(begin, begin + counts[k])
         for j in range(len(domain)):
-            chances = np.cumsum(model.probabilities[k, starts[j] : starts[j + 1]])
-            even = (np.arange(m) + rng.random()) / m
-            drawn = np.minimum(np.searchsorted(chances, even * chances[-1]), len(chances) - 1)
-            cells[begin : begin + m, j] = rng.permutation(drawn)
-        begin += m
-    return np.column_stack([_values(kernel, domain, j, cells[:, j], rng) for j in range(len(domain))])
+            cells[rows, j] = drawn_evenly(model.probabilities[k, starts[j] : starts[j + 1]], counts[k], rng)
+        begin += counts[k]
+    target = cells[:, kernel.target] if kernel.target >= 0 else np.zeros(n, dtype=np.intp)
+    fine = fine_ranges(measurement, domain, _shares_by_target(model, kernel))
+    return np.column_stack(
+        [values_in_cells(kernel, domain, j, cells[:, j], target, fine.get(j), rng) for j in range(len(domain))]
+    )
 
 
-def _values(kernel: Margins, domain: Domain, j: int, cells: Array, rng: np.random.Generator) -> Array:
-    """An encoded value in each cell of column j: a level, an atom, a missing cell, or any value of a range."""
-    column, edges, atoms = domain.columns[j], kernel.edges[j], kernel.atoms[j]
-    ranges = len(edges) + 1
-    special = np.concatenate([np.zeros(ranges), atoms, [np.nan] * kernel.missing[j]])
-    if isinstance(column, Categorical):
-        return np.where(cells < ranges, cells, special[cells])
-    assert isinstance(column, Number)
-    low, high = column.ends
-    within = np.minimum(cells, len(edges))
-    below, above = np.concatenate([[low], edges])[within], np.concatenate([edges, [high]])[within]
-    return np.where(cells < ranges, _inside(column, below, above, np.array(atoms), rng), special[cells])
-
-
-def _inside(column: Number, below: Array, above: Array, atoms: Array, rng: np.random.Generator) -> Array:
-    """A value of the column in each range [below, above) that is no atom, by rejection; any, where there is none."""
-    drawn = column.rounded(rng.uniform(below, above))
-    for _ in range(_TRIES):
-        wrong = (drawn < below) | (drawn > above) | np.isin(drawn, atoms)
-        if not wrong.any():
-            break
-        drawn[wrong] = column.rounded(rng.uniform(below[wrong], above[wrong]))
-    return drawn
+def _shares_by_target(model: LatentClasses, kernel: Margins) -> Array:
+    """(Y, T) shares of the rows in the cells of all columns, for each value of the target (one, without a target)."""
+    if kernel.target < 0:
+        return (model.weights @ model.probabilities)[None]
+    before = sum(kernel.sizes[: kernel.target])
+    of_target = model.probabilities[:, before : before + kernel.sizes[kernel.target]]
+    return (of_target * model.weights[:, None]).T @ model.probabilities

@@ -51,7 +51,7 @@ def represent(
     features = measurement.feature_map
     if isinstance(features, MarginFeatures):
         model = fit_latent_classes(measurement, rng, between(0.0, 0.9, told))
-        points = draw_rows(model, features.kernel, domain, n_points, rng)
+        points = draw_rows(model, measurement, domain, n_points, rng)
         told("placing points", 1.0)
         total = 1.0 if bound is None else min(1.0, bound)
         return domain.encode(domain.decode(points, float32=float32)), np.full(n_points, total / n_points)

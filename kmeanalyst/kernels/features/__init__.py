@@ -1,8 +1,9 @@
 """Feature maps, one file for each family."""
 
 from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.cells import CellFeatures
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.margins import MarginFeatures
 from kmeanalyst.kernels.features.nystroem import Nystroem
 
-__all__ = ["FeatureMap", "MarginFeatures", "Nystroem", "RandomFourier"]
+__all__ = ["CellFeatures", "FeatureMap", "MarginFeatures", "Nystroem", "RandomFourier"]

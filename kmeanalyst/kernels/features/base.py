@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from kmeanalyst.kernels.base import Array, Kernel
 from kmeanalyst.kernels.embedding import row_blocks
@@ -25,6 +26,19 @@ class FeatureMap(ABC):
     @abstractmethod
     def __call__(self, X: Array) -> Array:
         """Features of the rows, float64 (n, dimension)."""
+
+    def compact(self, X: Array) -> Array | csr_array:
+        """Features of the rows (n, F), as a sparse array if most of them are 0: for products, which both kinds have."""
+        return self(X)
+
+    def gram(self, X: Array, Y: Array) -> Array:
+        """φ(x_i)·φ(y_j), (n, m)."""
+        return self(X) @ self(Y).T
+
+    @property
+    def width(self) -> int:
+        """How many numbers `compact` holds for a row."""
+        return self.dimension
 
     def mean(self, X: Array, weights: Array) -> Array:
         """Σ w_i φ(x_i) (F,) of encoded rows (n, d) and weights (n,), in blocks."""
@@ -56,3 +70,9 @@ class FeatureMap(ABC):
     @abstractmethod
     def arrays(self) -> dict[str, Array]:
         """The arrays that define the map, by name, as the file stores them."""
+
+
+def sum_of_squares(features: Array | csr_array) -> float:
+    """Σ of all squares of what `compact` gives."""
+    numbers = features.data if isinstance(features, csr_array) else features
+    return float(np.vdot(numbers, numbers))

@@ -1,12 +1,10 @@
 """The features of the margins kernel: one coordinate for each cell of each table, complete and exact.
 
 φ(x)·φ(y) = k(x, y), and the mean of φ over a table is its one-way and two-way tables, each in units of its height.
-Every coordinate is non-negative, so two rows are at most √2 apart, not 2.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -15,17 +13,19 @@ from typing import ClassVar
 import numpy as np
 
 from kmeanalyst.kernels.base import Array, as_rows
-from kmeanalyst.kernels.embedding import row_blocks
-from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.cells import CellFeatures
 from kmeanalyst.kernels.margins import Margins
+
+KINDS = ("one-way", "one-way by target", "pairs", "pairs by target", "finer")  # in the order of the kernel's shares
 
 
 @dataclass(frozen=True, eq=False)
-class MarginFeatures(FeatureMap):
-    """One-way tables of all columns; of the others crossed with the target; two-way ones; those crossed with the target.
+class MarginFeatures(CellFeatures):
+    """One-way tables of all columns; of the others crossed with the target; two-way ones; those crossed; finer ones.
 
-    Groups in this order, those of share 0 left out. In a crossed group the target's cell is the slowest index; pairs
-    i < j are in lexicographic order, the cell of i slower than that of j.
+    Groups in this order, those of share 0 left out. The cells of a table of several columns are in the order of an
+    array with an axis for each: the target first where it is crossed with, then columns i < j. Pairs are in
+    lexicographic order. Finer tables are crossed with the target if there is one.
 
     kernel   Margins.
     groups   the groups of tables that are measured; they follow from it.
@@ -38,98 +38,103 @@ class MarginFeatures(FeatureMap):
     def __post_init__(self) -> None:
         object.__setattr__(self, "groups", tuple(_groups(self.kernel)))
 
-    @property
-    def dimension(self) -> int:
-        return self.groups[-1].stop
+    @cached_property
+    def starts(self) -> Array:
+        return np.concatenate([*(group.starts for group in self.groups), [self.groups[-1].stop]])
+
+    @cached_property
+    def heights(self) -> Array:
+        return np.concatenate([np.full(len(group.tables), group.height) for group in self.groups])
 
     @property
     def norm_bound(self) -> float:
-        """1: a row is in one cell of each table, and the squared heights of a group's tables add up to its share."""
+        """1: the squared heights of a group's tables add up to its share."""
         return 1.0
-
-    @property
-    def nonnegative(self) -> bool:
-        return True
 
     def arrays(self) -> dict[str, Array]:
         """None: the kernel says it all."""
         return {}
 
-    def __call__(self, X: Array) -> Array:
-        cells = self.kernel.cells(as_rows(X))
-        out = np.zeros((len(cells), self.dimension))
-        rows = np.arange(len(cells))[:, None]
-        for group in self.groups:
-            out[rows, group.places(cells)] = group.height
-        return out
+    def gram(self, X: Array, Y: Array) -> Array:
+        return self.kernel.gram(X, Y)
 
-    def mean(self, X: Array, weights: Array) -> Array:
-        """Σ w_i φ(x_i) (F,), by counting: no feature is written down."""
-        cells, total = self.kernel.cells(as_rows(X)), np.zeros(self.dimension)
-        for block in row_blocks(len(cells), sum(len(group.tables) for group in self.groups)):
-            for group in self.groups:
-                places = group.places(cells[block]).ravel()
-                counts = np.bincount(places - group.start, np.repeat(weights[block], len(group.tables)))
-                total[group.start : group.start + len(counts)] += group.height * counts
-        return total
+    def places(self, X: Array) -> Array:
+        X = as_rows(X)
+        cells = self.kernel.cells(X).T
+        if self.kernel.shares[4]:
+            cells = np.vstack([cells, self.kernel.fine_cells(X).T])
+        places = np.empty((len(self.heights), len(X)), dtype=np.intp)
+        first = 0
+        for group in self.groups:
+            group.find(cells, places[first : first + len(group.tables)])
+            first += len(group.tables)
+        return places
 
 
 @dataclass(frozen=True)
 class Group:
     """The tables of one kind: where their cells are among the features, and how high.
 
-    height     of the coordinate of a row's cell: the root of the group's share over its number of tables.
-    start      the first feature; `length` features for each cell of the target (one, if not crossed).
-    tables     columns of each table, one or two.
-    sizes      cells of each column.
-    target     the column that is crossed with, −1 for none.
+    kind      one of KINDS.
+    height    of the coordinate of a row's cell: the root of the group's share over its number of tables.
+    start     the first feature.
+    tables    columns of each table, all of one length; finer cells count as columns after the table's own.
+    sizes     cells of each column, the finer ones' after the others'.
+    crossed   cells of the target, if it is the first column of each table; else 1.
     """
 
+    kind: str
     height: float
     start: int
-    length: int
     tables: tuple[tuple[int, ...], ...]
     sizes: tuple[int, ...]
-    target: int
+    crossed: int = 1
 
-    @property
-    def crossed(self) -> int:
-        """How often the tables are repeated, once for each cell of the target."""
-        return self.sizes[self.target] if self.target >= 0 else 1
+    @cached_property
+    def _shapes(self) -> Array:
+        """(tables, columns of a table)."""
+        return np.array(self.sizes, dtype=np.intp)[np.array(self.tables, dtype=np.intp)]
+
+    @cached_property
+    def starts(self) -> Array:
+        """(tables,) the first feature of each."""
+        lengths = self._shapes.prod(axis=1)
+        return self.start + np.cumsum(lengths) - lengths
 
     @property
     def stop(self) -> int:
         """One past the last feature."""
-        return self.start + self.length * self.crossed
+        return int(self.start + self._shapes.prod(axis=1).sum())
 
-    @cached_property
-    def _layout(self) -> tuple[Array, Array, Array]:
-        """For each table its columns (tables, 1 or 2), their strides, and where its cells begin."""
-        columns = np.array(self.tables, dtype=np.intp)
-        sizes = np.array(self.sizes, dtype=np.intp)[columns]
-        strides = np.ones_like(columns)
-        strides[:, :-1] = sizes[:, 1:]
-        lengths = sizes.prod(axis=1)
-        return columns, strides, np.cumsum(lengths) - lengths
+    def find(self, cells: Array, places: Array) -> None:
+        """Write the feature of each row's cell in each table to places (tables, n), from cells (columns, n)."""
+        for own, start, table, shape in zip(places, self.starts, self.tables, self._shapes, strict=True):
+            own[:] = cells[table[0]]
+            for column, size in zip(table[1:], shape[1:], strict=True):
+                own *= size
+                own += cells[column]
+            own += start
 
-    def places(self, cells: Array) -> Array:
-        """(n, tables) the feature of each row's cell in each table."""
-        columns, strides, begins = self._layout
-        at = self.start + begins + (cells[:, columns] * strides).sum(axis=2)
-        return at + self.length * cells[:, [self.target]] if self.target >= 0 else at
+    def by_target(self) -> Array:
+        """(crossed, cells) features: a line for each cell of the target, the tables' other cells one after the other."""
+        ends = [*self.starts[1:], self.stop]
+        parts = [np.arange(a, b).reshape(self.crossed, -1) for a, b in zip(self.starts, ends, strict=True)]
+        return np.concatenate(parts, axis=1)
 
 
 def _groups(kernel: Margins) -> list[Group]:
-    others, every = kernel.others, range(len(kernel.edges))
+    others, d = kernel.others, len(kernel.edges)
     pairs = tuple(combinations(others, 2))
-    kinds = (
-        (tuple((j,) for j in every), -1), (tuple((j,) for j in others), kernel.target),
-        (pairs, -1), (pairs, kernel.target),
-    )  # fmt: skip
+    finer = tuple((d + i,) for i in range(len(kernel.finer)))
+    alone = tuple((j,) for j in range(d))
+    crossed = kernel.target >= 0
+    kinds = ((alone, False), (tuple((j,) for j in others), True), (pairs, False), (pairs, True), (finer, crossed))
+    sizes = (*kernel.sizes, *kernel.fine_sizes)
     groups: list[Group] = []
-    for share, (tables, target) in zip(kernel.shares, kinds, strict=True):
+    for kind, share, (tables, with_target) in zip(KINDS, kernel.shares, kinds, strict=True):
         if share > 0:
-            length = sum(math.prod(kernel.sizes[j] for j in table) for table in tables)
-            start = groups[-1].stop if groups else 0
-            groups.append(Group(float(np.sqrt(share / len(tables))), start, length, tables, kernel.sizes, target))
+            height, start = float(np.sqrt(share / len(tables))), groups[-1].stop if groups else 0
+            if with_target:
+                tables = tuple((kernel.target, *table) for table in tables)
+            groups.append(Group(kind, height, start, tables, sizes, sizes[kernel.target] if with_target else 1))
     return groups

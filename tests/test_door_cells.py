@@ -1,0 +1,144 @@
+"""The door for maps to cells of tables: rows are counted, and each adds to one cell of each table whatever the map says."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import tracemalloc
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytest
+from contracts import FEATURE_MAPS, FeatureCase, named
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from test_door import Recorder, recorded
+
+from kmeanalyst.kernels import Gaussian, Margins
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features import CellFeatures, MarginFeatures
+from kmeanalyst.releases.columns import Categorical, Integer
+from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.kernel_choice import margin_kernel
+from kmeanalyst.releases.measurement import GRID
+from release_side.mechanism import PublishError
+from release_side.private_mean import integer_features, integer_heights, private_mean
+
+door = importlib.import_module("release_side.private_mean")
+every_map = pytest.mark.parametrize("case", **named([case for case in FEATURE_MAPS if case.family == "margins"]))
+STARTS, HEIGHTS = np.array([0, 3, 4, 9]), np.array([0.6, 0.48, 0.64])
+
+
+@dataclass(frozen=True, eq=False)
+class Hostile(CellFeatures):
+    """Says of each row that it is where the row's own numbers say."""
+
+    first: Array
+    tall: Array
+    says: Callable[[Array], Array]
+    name = "hostile"
+    kernel = Gaussian(1.0)
+
+    @cached_property
+    def starts(self) -> Array:
+        return self.first
+
+    @cached_property
+    def heights(self) -> Array:
+        return self.tall
+
+    @property
+    def norm_bound(self) -> float:
+        return 1.0
+
+    def arrays(self) -> dict[str, Array]:
+        return {}
+
+    def places(self, X: Array) -> Array:
+        return self.says(X)
+
+
+def where_told(X: Array) -> Array:
+    return np.ascontiguousarray(X.T).astype(np.int64)
+
+
+def features(**changes: Any) -> Hostile:
+    return Hostile(**({"first": STARTS, "tall": HEIGHTS, "says": where_told} | changes))
+
+
+@every_map
+def test_counted_sums_are_the_sums_of_rounded_features(case: FeatureCase):
+    rows, feature_map = case.case.rows(np.random.default_rng(0), 90), case.build(0)
+    expected = sum(row.astype(int).astype(object) for row in integer_features(rows, feature_map))
+    assert recorded(rows, feature_map).exact_sum.tolist() == list(expected)  # type: ignore[union-attr]
+
+
+@given(arrays(np.int64, (2, 3), elements=st.integers(-(2**62), 2**62)))
+def test_neighbours_are_root_two_apart_wherever_a_map_puts_them(told: Array):
+    """Places below, above and in the others' runs, the same one twice: one cell of each run is counted."""
+    sums = [recorded(row[None].astype(float), features()).exact_sum.astype(object) for row in told]  # type: ignore[union-attr]
+    heights = integer_heights(features()).tolist()
+    for one in sums:
+        parts = [one[a:b] for a, b in itertools.pairwise(STARTS)]
+        assert [sorted(part)[-1] for part in parts] == heights and sum(x != 0 for x in one) == 3
+    assert sum(int(d) ** 2 for d in sums[0] - sums[1]) <= 2 * GRID**2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tall": np.array([0.6, 0.6, 0.64])},
+        {"tall": np.array([0.6, -0.48, 0.64])},
+        {"first": np.array([0, 3, 3, 9])},
+        {"first": np.array([0, 4, 3, 9])},
+        {"first": np.array([1, 3, 4, 9])},
+        {"tall": np.array([1e12, 0.48, 0.64])},
+    ],
+    ids=["too high", "negative", "an empty table", "overlapping", "a feature of no table", "overflowing"],
+)
+def test_a_map_whose_tables_could_exceed_its_bound_is_refused_before_a_row_is_read(changes: dict[str, Array]):
+    def unread() -> Iterator[Array]:
+        raise AssertionError("a row was read")
+        yield
+
+    with pytest.raises(PublishError, match="overlap or exceed its bound"):
+        private_mean(unread(), features(**changes), Recorder(), n_rows=1)  # type: ignore[arg-type]
+
+
+def test_every_row_has_the_norm_that_was_checked():
+    heights = integer_heights(features()).astype(object)
+    assert (GRID * (1 - 2.0**-19)) ** 2 < sum(z**2 for z in heights) <= GRID**2
+    row = recorded(np.zeros((1, 3)), features()).exact_sum.astype(object)  # type: ignore[union-attr]
+    assert sum(z**2 for z in row) == sum(z**2 for z in heights)
+
+
+def test_neither_blocks_nor_workers_change_a_count(monkeypatch: pytest.MonkeyPatch):
+    domain = Domain((Integer(name="age", lower=0, upper=90), Categorical(name="city", levels=("a", "b", "c"))))
+    rows, feature_map = domain.draw(700, 1), MarginFeatures(margin_kernel(domain, "city"))
+    whole = recorded(rows, feature_map).exact_sum
+    monkeypatch.setattr(door, "_BLOCK_ENTRIES", 1)
+    sums = [recorded(rows, feature_map, pieces=np.array_split(rows, 7)).exact_sum]
+    for workers in (2, 5):
+        recorder = Recorder()
+        private_mean([rows], feature_map, recorder, n_rows=700, workers=workers)  # type: ignore[arg-type]
+        sums.append(recorder.exact_sum)
+    for other in sums:
+        np.testing.assert_array_equal(other, whole)
+
+
+def test_memory_does_not_grow_with_rows_times_features():
+    """Half a million features of 2,000 rows would be 8 GB written down."""
+    ranges = tuple(np.arange(100.0).tolist())
+    kernel = Margins((ranges,) * 10, ((),) * 10, (False,) * 10, (0.5, 0, 0.5, 0, 0))
+    feature_map = MarginFeatures(kernel)
+    assert feature_map.dimension > 450_000
+    rows = np.random.default_rng(0).uniform(-1, 101, (2000, 10))
+    tracemalloc.start()
+    recorded(rows, feature_map)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100e6
