@@ -115,9 +115,10 @@ _CHOICES = (
     click.option(
         "--kernel",
         metavar="SPEC",
-        help='"table" (default), "margins", "gaussian:lengthscale=158.1", "laplacian:lengthscale=2".',
+        help='"margins" (default of tables with levels or a target), "table" (of others), '
+        '"gaussian:lengthscale=158.1", "laplacian:lengthscale=2".',
     ),
-    click.option("--target", metavar="COLUMN", help="With margins: a column that all margins are crossed with."),
+    click.option("--target", metavar="COLUMN", help="A column that models will predict: margins are crossed with it."),
     click.option(
         "--weights",
         default="probability",

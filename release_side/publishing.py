@@ -77,11 +77,13 @@ def publish(
     domain          Domain, or the path of its TOML file: public columns, bounds and levels.
     method          "random-features" (Algorithm 2) or "subspace" (Algorithm 1).
     public_points   rows that are already public: Algorithm 1's points, Algorithm 2's start.
-    points          M; by default 1000, or the public rows up to 3000 for a subspace.
+    points          M; by default 1000 to 2000, as many as the table has rows (1000 to 50,000) for margins, or the public
+                    rows up to 3000 for a subspace.
     features        F, coordinates measured by random features (cosine and sine count two); 4000 by default.
-    kernel          Kernel or its text; "table" by default. "margins" (random features' place, no random ones): the
-                    one-way and two-way tables of levels, public edges and atoms.
-    target          with margins: a column whose relations to pairs of others are measured as well.
+    kernel          Kernel or its text. "margins" (the default of tables with levels or a target): all one-way and two-way
+                    tables of levels, public edges and atoms, no random features. "table": a product over the columns, the
+                    default of numbers alone, of a subspace, and where features or public points are named.
+    target          a column that models will predict: with margins, its relations to pairs of others are measured as well.
     weights         "probability", "bounded" (Σ|w| ≤ bound, 1 by default), "signed" (2), "uniform" (1/M each; random
                     features), or "published" (subspace).
     float32         real columns of the points hold single precision numbers, and the weights are fitted to those.

@@ -26,6 +26,7 @@ from kmeanalyst.releases.columns import (
     Date,
     DomainError,
     Integer,
+    Number,
     Ordinal,
     Real,
     column_from_dict,
@@ -43,6 +44,27 @@ def test_each_kind_is_in_the_contract_list():
 
 def bits(values) -> np.ndarray:
     return np.ascontiguousarray(values, dtype=np.float64).view(np.int64)
+
+
+@pytest.mark.parametrize("column", [c for c in COLUMNS if isinstance(c, Number)], ids=lambda column: column.name)
+def test_a_range_holds_a_value_of_the_column_or_none(column: Number):
+    """Against all whole numbers near its ends; a range of real numbers is never empty."""
+    rng = np.random.default_rng(0)
+    low, high = column.ends
+    starts = np.concatenate([rng.uniform(low, high, 300), low + (high - low) * rng.random(300) ** 8])
+    below, above = starts, starts + (high - low) * 10 ** rng.uniform(-7, -1, 600)
+    held = column.holds(below, above)
+    if column.kind == "real":
+        assert held.all()
+        return
+    natural = {"linear": lambda v: v, "log": np.exp, "log1p": np.expm1}[column.scale]
+    near = np.rint(natural(below))[:, None] + np.arange(-2, 4)
+    with np.errstate(divide="ignore", invalid="ignore"):  # below the bounds
+        codes = column._scaled(near)
+    fewer = above < codes[:, -1]
+    inside = ((codes >= below[:, None]) & (codes < above[:, None])).any(axis=1)
+    np.testing.assert_array_equal(held[fewer], inside[fewer])
+    assert held[~fewer].all() and 0 < held[fewer].mean() < 1
 
 
 def good_text(column: Column) -> st.SearchStrategy[str]:

@@ -15,7 +15,7 @@ from file_tools import SCHEMA_TEST, members_of
 
 import kmeanalyst as ka
 import release_side
-from kmeanalyst.kernels import Gaussian, Margins, kernel_from_dict
+from kmeanalyst.kernels import Gaussian, Margins, SoftenedProduct, kernel_from_dict
 from kmeanalyst.kernels.features import MarginFeatures
 from kmeanalyst.releases.columns import Categorical, Date, DomainError, Integer, Number, Real
 from kmeanalyst.releases.domain import Domain
@@ -261,6 +261,42 @@ def test_a_release_of_margins_is_read_back_and_answers(tmp_path: Path):
     assert ka.mmd_test(release, people(1500, np.random.default_rng(4))).pvalue > 0.001
     other = people(1500, np.random.default_rng(5)).assign(rich="yes")
     assert ka.mmd_test(release, other).pvalue < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({}, Margins),
+        ({"target": "rich"}, Margins),
+        ({"features": 50}, SoftenedProduct),
+        ({"method": "subspace", "points": 20}, SoftenedProduct),
+        ({"public_points": people(30, np.random.default_rng(1)), "points": 20}, SoftenedProduct),
+        ({"kernel": "table"}, SoftenedProduct),
+        ({"kernel": Gaussian(3.0), "method": "subspace", "points": 20}, Gaussian),
+    ],
+)
+def test_tables_with_levels_are_measured_by_margins_unless_other_features_are_asked_for(
+    rough_representation, options: dict[str, Any], kind: type
+):
+    frame = people(200, np.random.default_rng(9))
+    assert isinstance(publish(frame, kernel=options.pop("kernel", None), **options).kernel, kind)
+
+
+def test_a_kernel_given_as_it_is_stays_so(rough_representation):
+    mine = margin_kernel(PEOPLE, "rich", noise=1e-6)
+    assert publish(people(200, np.random.default_rng(9)), kernel=mine, points=10).kernel == mine
+    assert publish(people(200, np.random.default_rng(9)), target="rich", points=10).kernel != mine
+
+
+def test_higher_noise_is_met_by_higher_one_way_tables(rough_representation):
+    """By ε, and by the law: what counts is the noise there will be."""
+    frame = people(2000, np.random.default_rng(9))
+
+    def share(**options: Any) -> float:
+        return publish(frame, points=10, **options).kernel.shares[0]
+
+    assert share(epsilon=100.0) < share(epsilon=5.0) < share(epsilon=0.01)
+    assert share(epsilon=100.0) < share(epsilon=100.0, noise="laplace", delta=0)
 
 
 def test_three_way_relations_to_the_target_are_kept(monkeypatch: pytest.MonkeyPatch):

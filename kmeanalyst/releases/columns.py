@@ -227,6 +227,10 @@ class Number(Column):
         """Encoded numbers that part the cells below each value from those at it and above; half a step lower for whole ones."""
         return self._scaled(self._numbers(values))
 
+    def holds(self, below: Array, above: Array) -> Array:
+        """(n,) whether some value of the column lies in each range [below, above) of encoded units."""
+        return below < above
+
     @property
     def ends(self) -> tuple[float, float]:
         """The bounds in encoded units, with half a step beside them for whole numbers: evenly drawn, rounding is even."""
@@ -344,6 +348,10 @@ class _Whole(Number):
 
     def cuts(self, values: Sequence[Any]) -> Array:
         return self._scaled(np.ceil(self._numbers(values)) - 0.5)
+
+    def holds(self, below: Array, above: Array) -> Array:
+        first = np.ceil(_FROM_SCALE[self.scale](below))
+        return np.where(self._scaled(first) < below, self._scaled(first + 1), self._scaled(first)) < above
 
     @property
     def ends(self) -> tuple[float, float]:

@@ -69,11 +69,10 @@ def fine_ranges(measurement: Measurement, domain: Domain, shares: Array) -> dict
 
 
 def _sizes(column: Number, ends: Array, atoms: tuple[float, ...]) -> Array:
-    """(R,) how much of the column lies in each range: values of whole numbers, those of atoms left out, or the width."""
-    step = getattr(column, "step", None)
-    if not step:
-        return np.diff(ends)
-    counts = np.rint(np.diff(ends) / step)
+    """(R,) how much of the column lies in each range: values, those of atoms left out, or the width on a finer scale."""
+    if not column.step:
+        return np.where(column.holds(ends[:-1], ends[1:]), np.diff(ends), 0.0)
+    counts = np.rint(np.diff(ends) / column.step)
     np.subtract.at(counts, np.searchsorted(ends, np.array(atoms), side="right") - 1, 1.0)
     return np.maximum(counts, 0.0)
 

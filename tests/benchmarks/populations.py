@@ -1,4 +1,4 @@
-"""Two simulated populations that the benchmarks of this folder draw tables from."""
+"""Two simulated populations that the benchmarks of this folder draw tables from, and what they are published with."""
 
 from __future__ import annotations
 
@@ -35,4 +35,8 @@ def mixed_rows(n: int, rng: np.random.Generator) -> pd.DataFrame:
     return pd.DataFrame({"age": age, "wage": wage, "job": job, "sex": np.where(rng.random(n) < 0.4, "F", "M")})
 
 
-POPULATIONS = {"numeric": (NUMERIC, numeric_rows, "gaussian:lengthscale=3"), "mixed": (MIXED, mixed_rows, "table")}
+POPULATIONS = {
+    "numeric": (NUMERIC, numeric_rows, {"kernel": "gaussian:lengthscale=3"}),
+    "mixed": (MIXED, mixed_rows, {"kernel": "table"}),
+    "margins": (MIXED, mixed_rows, {"kernel": "margins"}),
+}

@@ -1,7 +1,7 @@
 """Synthesis: how well models train on a released table, and how near its margins are.
 
     python tests/benchmarks/synthesis.py [--data adult cervical housing] [--epsilon 1 0.1] [--draws 3] [--kernel SPEC]
-        [--method M] [--points M] [--option name=value ...] [--json] [--figure synthesis.pdf]
+        [--method M] [--points M] [--no-target] [--option name=value ...] [--json] [--figure synthesis.pdf]
 
 Reads ../shared (data, and the protocol of anchors/adult_protocol.json) and says so when it is not there. Each release
 (δ = 1e-5, noise from the operating system) is expanded to as many rows as the real training rows; the protocol's nine
@@ -13,6 +13,7 @@ classifiers learn from those and are scored on the real test rows. A line for ea
     query         absolute error of the share of rows that meet three conditions, over 500 drawn from private rows
     s, MB         of a publication alone: its seconds, and the peak memory of its own process (some 190 MB are imports)
 
+Releases have default settings and the label as their target, where the method and kernel asked for know one.
 For Adult, the figures that the anchors file has of others (measured elsewhere) stand below. --option passes any further
 option to publish. --json prints every draw instead of the lines.
 """
@@ -444,6 +445,7 @@ def main() -> None:
     parser.add_argument("--kernel")
     parser.add_argument("--method")
     parser.add_argument("--points", type=int)
+    parser.add_argument("--no-target", action="store_true", help="the label is a column like any other")
     parser.add_argument("--option", type=option, action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--json", action="store_true", help="print every draw as JSON instead of the lines")
     parser.add_argument("--figure", help="draw each model's ROC-AUC to this file (pdf, svg or png)")
@@ -455,13 +457,15 @@ def main() -> None:
     forkserver.ensure_running()  # while this process is small: a new program's peak memory begins at its parent's
     named = {name: getattr(arguments, name) for name in ("kernel", "method", "points")}
     options = {name: value for name, value in named.items() if value is not None} | dict(arguments.option)
+    untargeted = arguments.no_target or arguments.kernel not in (None, "margins") or arguments.method == "subspace"
     say: Callable[[str], None] = (lambda text: None) if arguments.json else (lambda text: print(text, flush=True))
     results: dict[str, dict[str, list[Scores]]] = {}
     for name in arguments.data:
         table = TABLES[name]()
         say(heading(name, table))
         results[name] = {}
-        for setting, draws in settings(table, arguments.epsilon, arguments.draws, options):
+        with_target = {} if untargeted else {"target": table.target}
+        for setting, draws in settings(table, arguments.epsilon, arguments.draws, with_target | options):
             results[name][setting] = draws
             say(setting_line(setting, draws))
         if name == "adult":
