@@ -241,10 +241,10 @@ def _values(kernel: Margins, domain: Domain, j: int, cells: Array, rng: np.rando
     low, high = column.ends
     within = np.minimum(cells, len(edges))
     below, above = np.concatenate([[low], edges])[within], np.concatenate([edges, [high]])[within]
-    return np.where(cells < ranges, _inside(column, below, above, np.array(atoms), rng), special[cells])
+    return np.where(cells < ranges, inside(column, below, above, np.array(atoms), rng), special[cells])
 
 
-def _inside(column: Number, below: Array, above: Array, atoms: Array, rng: np.random.Generator) -> Array:
+def inside(column: Number, below: Array, above: Array, atoms: Array, rng: np.random.Generator) -> Array:
     """A value of the column in each range [below, above) that is no atom, by rejection; any, where there is none."""
     drawn = column.rounded(rng.uniform(below, above))
     for _ in range(_TRIES):

@@ -1,8 +1,12 @@
 """Feature maps, one file for each family."""
 
 from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.composed import ColumnFeatures, Concatenation, ScaledFeatures, TensorProduct
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.margins import MarginFeatures
 from kmeanalyst.kernels.features.nystroem import Nystroem
 
-__all__ = ["FeatureMap", "MarginFeatures", "Nystroem", "RandomFourier"]
+__all__ = [
+    "ColumnFeatures", "Concatenation", "FeatureMap", "MarginFeatures", "Nystroem", "RandomFourier", "ScaledFeatures",
+    "TensorProduct",
+]  # fmt: skip
