@@ -105,19 +105,31 @@ def draft_domain_command(public_sample: str, output: str | None, as_json: bool) 
 
 _CHOICES = (
     click.option(
-        "--method", default="random-features", show_default=True, type=click.Choice(["random-features", "subspace"])
+        "--method",
+        default="random-features",
+        show_default=True,
+        type=click.Choice(["random-features", "subspace", "generator"]),
     ),
     click.option(
         "--public-points", type=click.Path(), help="Rows that are already public: points to use or start from."
     ),
     click.option("--points", type=int, metavar="M", help="How many points the release has."),
-    click.option("--features", type=int, metavar="F", help="How many feature coordinates are measured (even)."),
+    click.option(
+        "--features",
+        type=int,
+        metavar="F",
+        help="How many feature coordinates are measured (even); of a generator's kernel in its random part.",
+    ),
     click.option(
         "--kernel",
         metavar="SPEC",
         help='"table" (default), "margins", "gaussian:lengthscale=158.1", "laplacian:lengthscale=2".',
     ),
-    click.option("--target", metavar="COLUMN", help="With margins: a column that all margins are crossed with."),
+    click.option(
+        "--target",
+        metavar="COLUMN",
+        help="With margins: a column that all margins are crossed with. With a generator: the label.",
+    ),
     click.option(
         "--weights",
         default="probability",

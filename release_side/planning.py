@@ -26,7 +26,7 @@ from kmeanalyst.kernels.features import FeatureMap
 from kmeanalyst.releases.columns import Categorical, Column, Integer, Number, Real
 from kmeanalyst.releases.domain import Domain, read_domain
 from kmeanalyst.releases.file.kernel import kernel_work
-from kmeanalyst.releases.kernel_choice import kernel_from_spec, table_kernel
+from kmeanalyst.releases.kernel_choice import default_spec, kernel_from_spec, table_kernel
 from kmeanalyst.releases.measurement import Measurement, feature_mean, grid_sensitivity, mean_unit
 from kmeanalyst.releases.release import Release
 from kmeanalyst.representation.progress import Progress, silent
@@ -99,7 +99,7 @@ def plan(
     mechanisms = [_simulated_noise(noise, e, delta, calibration) for e in _as_list(epsilon)]
     n_rows = _as_whole(rows)
     check_choices(method, weights, points, features, bound, None, float32=float32)
-    chosen_kernel = kernel_from_spec(kernel, domain, target)
+    chosen_kernel = kernel_from_spec(kernel or default_spec(method), domain, target)
     public = public_rows(public_points, domain)
     started = time.perf_counter()
     feature_map, spanning = checked_features(

@@ -20,9 +20,10 @@ from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.columns import DomainError
 from kmeanalyst.releases.domain import Domain, read_domain
-from kmeanalyst.releases.kernel_choice import kernel_from_spec
+from kmeanalyst.releases.kernel_choice import default_spec, kernel_from_spec
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import Release
+from kmeanalyst.representation.generator import generated_rows
 from kmeanalyst.representation.progress import Progress
 from kmeanalyst.representation.represent import represent
 from kmeanalyst.representation.reweight import weights_for
@@ -75,13 +76,19 @@ def publish(
     private         path of a CSV (.gz), Parquet, a directory or glob of them; or a DataFrame whose cells do not depend on
                     other rows (read with dtype=str: type inference lets one cell change its column).
     domain          Domain, or the path of its TOML file: public columns, bounds and levels.
-    method          "random-features" (Algorithm 2) or "subspace" (Algorithm 1).
+    method          "random-features" (Algorithm 2), "subspace" (Algorithm 1), or "generator" (DP-MERF: a network is
+                    trained on the measurement and gives rows of equal weight; needs the extra kmeanalyst[generator]).
     public_points   rows that are already public: Algorithm 1's points, Algorithm 2's start.
-    points          M; by default 1000, or the public rows up to 3000 for a subspace.
-    features        F, coordinates measured by random features (cosine and sine count two); 4000 by default.
+    points          M; by default 1000, or the public rows up to 3000 for a subspace, or N (from 1000 to 50,000) for
+                    margins and a generator.
+    features        F, coordinates measured by random features (cosine and sine count two); 4000 by default. With a
+                    generator those of the random part of its kernel, 2000 by default: the cells of margins come
+                    beside them, and a target has them once for each of its classes.
     kernel          Kernel or its text; "table" by default. "margins" (random features' place, no random ones): the
-                    one-way and two-way tables of levels, public edges and atoms.
-    target          with margins: a column whose relations to pairs of others are measured as well.
+                    one-way and two-way tables of levels, public edges and atoms. "generator", by default with that
+                    method: numbers by a Gaussian kernel, beside one-way tables of levels, atoms and missing cells.
+    target          with margins: a column whose relations to pairs of others are measured as well. With a generator:
+                    the label, which everything else is measured for each class of.
     weights         "probability", "bounded" (Σ|w| ≤ bound, 1 by default), "signed" (2), "uniform" (1/M each; random
                     features), or "published" (subspace).
     float32         real columns of the points hold single precision numbers, and the weights are fitted to those.
@@ -104,7 +111,7 @@ def publish(
     check_ledger(ledger, table, rehearsal)
     private_files = [] if isinstance(private, pd.DataFrame) else paths_of(private)
     _check_can_appear(output, beside=(*private_files, domain_path, public_points, ledger))
-    chosen_kernel = kernel_from_spec(kernel, domain, target)
+    chosen_kernel = kernel_from_spec(kernel or default_spec(method), domain, target)
     refuse_private_as_public(private, public_points)
     public = public_rows(public_points, domain)
     rows = open_private(private)
@@ -155,9 +162,15 @@ def represented(
         # the points as the file will hold them: public rows were decoded and encoded again, drawn ones are of the domain
         encoded, n_public = spanning, len(spanning) if public is not None else 0
         fitted = weights_for(weights, encoded, measurement, bound=bound, n_public=n_public)
+    elif method == "generator":
+        n_points = points or default_points(measurement, method, domain)
+        rows = generated_rows(measurement, domain, n_points=n_points, progress=progress)
+        encoded = domain.encode(domain.decode(rows, float32=float32))
+        fitted = np.full(n_points, 1 / n_points)
     else:
+        n_points = points or default_points(measurement, method, domain)
         encoded, fitted = represent(
-            measurement, domain, n_points=points or default_points(measurement), view=weights, bound=bound,
+            measurement, domain, n_points=n_points, view=weights, bound=bound,
             public=public, float32=float32, rng=0, progress=progress,
         )  # fmt: skip
     frame = domain.decode(encoded, float32=float32)

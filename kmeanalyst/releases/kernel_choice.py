@@ -9,13 +9,28 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kmeanalyst.kernels import Gaussian, Indicator, Kernel, Laplacian, Margins, MultiScale, SoftenedProduct
+from kmeanalyst.kernels import (
+    Gaussian,
+    Indicator,
+    Kernel,
+    Laplacian,
+    Margins,
+    MultiScale,
+    OnColumns,
+    Product,
+    Scaled,
+    SoftenedProduct,
+    Sum,
+)
 from kmeanalyst.releases.columns import Categorical, Column, Number, Ordinal
 from kmeanalyst.releases.domain import Domain, DomainError
 
+_SHARE_OF_LABEL = 0.05  # of the squared norm of the generator's kernel: its classes by themselves
+_SHARE_OF_NUMBERS = 0.25  # of what is left: numbers, beside one-way tables
+_MOST_RANGED = 100  # columns, up to which ranges of numbers have one-way tables too
 _COLUMNS_SEEN = 3  # a random feature of the table kernel looks at about three columns
 _FINEST = 256  # a continuum is resolved to this part of its range
-_OF_THE_DOMAIN = ("table", "margins")
+_OF_THE_DOMAIN = ("table", "margins", "generator")
 _RANGES, _FEW_VALUES = 12, 16  # that a column of numbers is cut into; an integer column with no more has one for each
 # by measurement: heights of a cell one way, one way × target, two ways, two ways × target
 _MARGIN_HEIGHTS = (3.0, 2.0, 0.0, 1.0)
@@ -48,9 +63,8 @@ def margin_kernel(domain: Domain, target: str | None = None) -> Margins:
     target   a column that every margin is crossed with as well: its relations to pairs of others are then measured.
     """
     cuts = [_cuts(column) for column in domain.columns]
-    if target is not None and target not in domain.names:
-        raise DomainError(f"target: there is no column {target!r}. Name one of {', '.join(domain.names)}.")
-    place = -1 if target is None or len(domain) == 1 else domain.position(target)
+    position = -1 if target is None else _position(domain, target)
+    place = position if len(domain) > 1 else -1
     others = len(domain) - (place >= 0)
     counts = np.array([len(domain), others, others * (others - 1) / 2, others * (others - 1) / 2])
     squares = counts * np.square(_MARGIN_HEIGHTS if place >= 0 else _MARGIN_HEIGHTS_WITHOUT_TARGET)
@@ -79,16 +93,82 @@ def _cuts(column: Column) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(inner.tolist()), tuple(column.atom_codes.tolist())
 
 
+def generator_kernel(domain: Domain, target: str | None = None) -> Kernel:
+    """The kernel of DP-MERF (Harder, Adamczewski & Park 2021): numbers beside levels, crossed with the label.
+
+    Numbers have one Gaussian, at lengthscales in parts of their ranges: rows drawn evenly from the bounds of d numbers
+    are √(d/6) ranges apart, which is the lengthscale. Levels, atoms and missing cells have their one-way tables, and so
+    have ranges of numbers while there are few columns. With a target all that is crossed with its classes, and their
+    own table stands beside it, so that their shares are known.
+    """
+    label = None if target is None or len(domain) == 1 else _position(domain, target)
+    others = tuple(j for j in range(len(domain)) if j != label)
+    numbers = tuple(j for j in others if isinstance(domain.columns[j], Number))
+    ranged = len(domain) <= _MOST_RANGED
+    listed = tuple(j for j in others if j not in numbers or ranged or _has_special_cells(domain.columns[j]))
+    parts: list[Kernel] = [one_way_kernel(domain, listed, ranged=ranged)] if listed else []
+    parts += [_numbers_kernel(domain, numbers)] if numbers else []
+    shares = [1.0] if len(parts) == 1 else [1 - _SHARE_OF_NUMBERS, _SHARE_OF_NUMBERS]
+    if label is None:
+        return parts[0] if len(parts) == 1 else Sum(tuple(map(Scaled, shares, parts)))
+    own = one_way_kernel(domain, (label,), ranged=True)
+    scaled = tuple(Scaled((1 - _SHARE_OF_LABEL) * share, part) for share, part in zip(shares, parts, strict=True))
+    rest = scaled[0] if len(scaled) == 1 else Sum(scaled)
+    return Sum((Scaled(_SHARE_OF_LABEL, own), Product((own, rest))))
+
+
+def one_way_kernel(domain: Domain, columns: tuple[int, ...], *, ranged: bool) -> OnColumns:
+    """Alike in levels, atoms and missing cells of these columns, and in ranges of their numbers if so asked."""
+    chosen = [domain.columns[j] for j in columns]
+    cuts = [_cuts(column) for column in chosen]
+    margins = Margins(
+        edges=tuple(
+            edges if ranged or isinstance(column, Categorical) else ()
+            for column, (edges, _) in zip(chosen, cuts, strict=True)
+        ),
+        atoms=tuple(atoms for _, atoms in cuts),
+        missing=tuple(column.missing for column in chosen),
+        shares=(1.0, 0.0, 0.0, 0.0),
+    )
+    return OnColumns(margins, columns)
+
+
+def _has_special_cells(column: Column) -> bool:
+    return column.missing or bool(getattr(column, "atoms", ()))
+
+
+def _numbers_kernel(domain: Domain, numbers: tuple[int, ...]) -> Kernel:
+    """A Gaussian over all of them, each column's lengthscale in parts of its range."""
+    apart = float(np.sqrt(len(numbers) / 6))
+    groups: dict[float, list[int]] = {}  # columns of one range share a kernel: a wide table would have thousands
+    for j in numbers:
+        low, high = domain.columns[j].bounds  # type: ignore[attr-defined]
+        groups.setdefault(apart * (high - low), []).append(j)
+    kernels = tuple(OnColumns(Gaussian(lengthscale), tuple(on)) for lengthscale, on in groups.items())
+    return kernels[0] if len(kernels) == 1 else Product(kernels)
+
+
+def _position(domain: Domain, target: str) -> int:
+    if target not in domain.names:
+        raise DomainError(f"target: there is no column {target!r}. Name one of {', '.join(domain.names)}.")
+    return domain.position(target)
+
+
+def default_spec(method: str) -> str:
+    """The kernel of a method, where none is named."""
+    return "generator" if method == "generator" else "table"
+
+
 def kernel_from_spec(spec: str | Kernel | None, domain: Domain, target: str | None = None) -> Kernel:
     """A kernel from its text, such as "table" or "gaussian:lengthscale=158.1"; DomainError if it cannot be.
 
     Lengthscales are in the columns' own units, log units for log columns.
-    target   a column that the margins kernel crosses with the others; other kernels have no use for it.
+    target   a column that the kernels margins and generator cross with the others; other kernels have no use for it.
     """
-    if target is not None and spec != "margins":
+    if target is not None and spec not in ("margins", "generator"):
         raise DomainError(
-            'target goes with the kernel "margins", which measures how the other columns relate to it. Name both, or '
-            "leave it out."
+            'target goes with the kernel "margins" or the method "generator", which measure how the other columns relate '
+            "to it. Name both, or leave it out."
         )
     if isinstance(spec, Kernel):
         return spec
@@ -98,7 +178,9 @@ def kernel_from_spec(spec: str | Kernel | None, domain: Domain, target: str | No
             raise DomainError(
                 f'the {name} kernel takes no parameters, got {rest!r}: the domain sets them. Write "{name}".'
             )
-        return margin_kernel(domain, target) if name == "margins" else table_kernel(domain)
+        if name == "table":
+            return table_kernel(domain)
+        return margin_kernel(domain, target) if name == "margins" else generator_kernel(domain, target)
     makers: dict[str, Callable[..., Kernel]] = {"gaussian": Gaussian, "laplacian": Laplacian}
     if name not in makers:
         raise DomainError(f"unknown kernel {name!r}. Write one of {', '.join(_OF_THE_DOMAIN)}, {', '.join(makers)}.")

@@ -60,6 +60,24 @@ def check_torch() -> None:
         ) from None
 
 
+def check_kernel(kernel: Kernel, n_columns: int) -> None:
+    """ValueError unless features of drawn rows have expectations in closed form: factors look at different columns."""
+    if isinstance(kernel, Scaled | OnColumns):
+        check_kernel(kernel.kernel, n_columns)
+    elif isinstance(kernel, Sum):
+        for part in kernel.parts:
+            check_kernel(part, n_columns)
+    elif isinstance(kernel, Product) and next(margins_in(kernel), None) is not None:
+        looked_at = [range(n_columns) if part.columns is None else part.columns for part in kernel.parts]
+        if len(set().union(*looked_at)) < sum(map(len, looked_at)):
+            raise ValueError(
+                "factors of a generator's kernel must look at different columns: the expected product would not be that "
+                "of the expectations. Place each on columns of its own."
+            )
+        for part in kernel.parts:
+            check_kernel(part, n_columns)
+
+
 def generated_rows(
     measurement: Measurement, domain: Domain, *, n_points: int, progress: Progress | None = None
 ) -> Array:

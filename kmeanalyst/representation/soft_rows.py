@@ -11,6 +11,7 @@ torch is imported when it is needed, never before.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -117,7 +118,7 @@ def _choices(column: Column, edges: Array) -> Choices:
         return Choices(
             column, (np.zeros(1), *special), np.vstack([[[low, high]], np.full((len(special), 2), np.nan)]), free=True
         )
-    spread = [_spread(column, a, b, atoms) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    spread = [_spread(column, a, b, atoms) for a, b in pairwise(cuts)]
     ranges = np.vstack([np.column_stack([cuts[:-1], cuts[1:]]), np.full((len(special), 2), np.nan)])
     return Choices(column, (*spread, *special), ranges)
 

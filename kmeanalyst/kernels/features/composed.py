@@ -189,6 +189,16 @@ def margins_in(kernel: Kernel) -> Iterator[Margins]:
         yield from margins_in(part)
 
 
+def tables_of(kernel: Kernel) -> int:
+    """How many tables its margins are of, before any is made."""
+    total = 0
+    for margins in margins_in(kernel):
+        one, with_target, pairs, pairs_with_target = (share > 0 for share in margins.shares)
+        few = len(margins.others)
+        total += one * len(margins.edges) + with_target * few + (pairs + pairs_with_target) * few * (few - 1) // 2
+    return total
+
+
 def composed_features(kernel: Kernel, columns: tuple[int, ...], leaf: Leaf, place: str = "") -> FeatureMap:
     """The features of a kernel on these columns, composed as it is.
 
@@ -204,9 +214,7 @@ def composed_features(kernel: Kernel, columns: tuple[int, ...], leaf: Leaf, plac
     if isinstance(kernel, OnColumns):
         inside = tuple(columns[j] for j in _positions(kernel))
         return ColumnFeatures(kernel, composed_features(kernel.kernel, inside, leaf, place))
-    maps = tuple(
-        composed_features(part, columns, leaf, f"{place}part_{i}_") for i, part in enumerate(_parts(kernel))
-    )
+    maps = tuple(composed_features(part, columns, leaf, f"{place}part_{i}_") for i, part in enumerate(_parts(kernel)))
     return Concatenation(kernel, maps) if isinstance(kernel, Sum) else TensorProduct(kernel, maps)
 
 
