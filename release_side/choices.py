@@ -41,7 +41,7 @@ DEFAULT_POINTS = 1000
 _MOST_DEFAULT_POINTS = 2000  # of random features, where the noise is small enough to see the difference
 _MOST_ROWS = 50_000  # rows drawn from classes or a generator: as many as the table has, within reason
 _FEATURES = 4000
-_GENERATOR_FEATURES = 2000  # of the random part, before it is crossed with a target
+_GENERATOR_FEATURES = 1000  # of the random part, before it is crossed with a target
 _MOST_PUBLIC_POINTS = 3000
 _PAPER_TOLERANCE = 1e-5  # on the squared distance to the span, as in the code of Balog et al.
 

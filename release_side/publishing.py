@@ -82,7 +82,7 @@ def publish(
     points          M; by default 1000, or the public rows up to 3000 for a subspace, or N (from 1000 to 50,000) for
                     margins and a generator.
     features        F, coordinates measured by random features (cosine and sine count two); 4000 by default. With a
-                    generator those of the random part of its kernel, 2000 by default: the cells of margins come
+                    generator those of the random part of its kernel, 1000 by default: the cells of margins come
                     beside them, and a target has them once for each of its classes.
     kernel          Kernel or its text; "table" by default. "margins" (random features' place, no random ones): the
                     one-way and two-way tables of levels, public edges and atoms. "generator", by default with that

@@ -40,8 +40,8 @@ from kmeanalyst.representation.soft_rows import (
     expected_features,
 )
 
-_STEPS = 2000
-_BATCH = 1000  # soft rows of one step
+_STEPS = 1500
+_BATCH = 400  # soft rows of one step
 _NOISE = 16  # inputs of the generator that are drawn
 _WIDTH = 256  # of its two hidden layers
 _RATE = 0.005  # of Adam, falling to nothing along half a cosine
