@@ -46,6 +46,7 @@ _NOISE = 16  # inputs of the generator that are drawn
 _WIDTH = 256  # of its two hidden layers
 _RATE = 0.005  # of Adam, falling to nothing along half a cosine
 _EVEN = 0.5  # of a batch: shared out evenly among classes, the rest by their shares
+_KINDS = 40  # of rows in a class: standard normal priors on the logits of so many keep a generator from fitting noise
 _SEED = 0
 
 
@@ -95,8 +96,8 @@ def generated_rows(
     shares = np.ones(1) if label is None else class_shares(measurement, label, len(choices[label]))
     with _seeded(torch):
         task = _Task(choices, label, shares, expected_features(measurement.feature_map, choices))
-        network = _trained(task, torch.tensor(measurement.vector, dtype=torch.float32), told)
-        return _drawn(task, network, n_points, domain)
+        network = _trained(task, measurement, told)
+        return _drawn(task, network, n_points)
 
 
 @contextmanager
@@ -180,9 +181,14 @@ class _Task:
         return [j for j in range(len(self.choices)) if j != self.label]
 
     @property
+    def n_logits(self) -> int:
+        """Outputs of the network that are logits: of choices, where there are several."""
+        return sum(len(self.choices[j]) for j in self.made if len(self.choices[j]) > 1)
+
+    @property
     def width(self) -> int:
-        """Outputs of the network: logits of choices where there are several, and free numbers."""
-        return sum((len(self.choices[j]) if len(self.choices[j]) > 1 else 0) + self.choices[j].free for j in self.made)
+        """Outputs of the network: logits, and free numbers after them."""
+        return self.n_logits + sum(self.choices[j].free for j in self.made)
 
     def batch(self, size: int) -> tuple[Array, Array]:
         """Classes (B,) of the rows of a batch, and their weights (B,), which give each class its share."""
@@ -226,26 +232,29 @@ def _network(task: _Task) -> Any:
     )  # fmt: skip
 
 
-def _made(task: _Task, network: Any, classes: Tensor) -> SoftRows:
-    """Soft rows of these classes from fresh noise."""
+def _outputs(task: _Task, network: Any, classes: Tensor) -> Tensor:
+    """The network's outputs (B, width) for these classes, from fresh noise."""
     import torch
 
     label = torch.nn.functional.one_hot(classes, len(task.shares)).to(torch.float32)
-    return task.soft(network(torch.cat([torch.randn(len(classes), _NOISE), label], dim=1)), classes)
+    return network(torch.cat([torch.randn(len(classes), _NOISE), label], dim=1))
 
 
-def _trained(task: _Task, target: Tensor, told: Progress) -> Any:
-    """The network after Adam has made ‖mean E φ − y‖² small, on fresh noise in each step."""
+def _trained(task: _Task, measurement: Measurement, told: Progress) -> Any:
+    """The network after Adam has made ‖mean E φ − y‖² + τ² · doubt small, on fresh noise in each step."""
     import torch
 
     network = _network(task)
     adam = torch.optim.Adam(network.parameters(), lr=_RATE)
-    classes_of, weights_of = task.batch(_BATCH)
-    classes, weights = torch.tensor(classes_of), torch.tensor(weights_of, dtype=torch.float32)
+    target = torch.tensor(measurement.vector, dtype=torch.float32)
+    classes, weights = map(torch.tensor, task.batch(_BATCH))
+    weights = weights.to(torch.float32)
     for step in range(_STEPS):
         for group in adam.param_groups:
             group["lr"] = _RATE * 0.5 * (1 + np.cos(np.pi * step / _STEPS))
-        loss = ((task.expected.mean(_made(task, network, classes), weights) - target) ** 2).sum()
+        outputs = _outputs(task, network, classes)
+        misfit = task.expected.mean(task.soft(outputs, classes), weights) - target
+        loss = (misfit**2).sum() + measurement.noise_scale**2 * _doubt(task, outputs, classes, weights)
         adam.zero_grad()
         loss.backward()
         adam.step()
@@ -253,20 +262,37 @@ def _trained(task: _Task, target: Tensor, told: Progress) -> Any:
     return network
 
 
+def _doubt(task: _Task, outputs: Tensor, classes: Tensor, weights: Tensor) -> Tensor:
+    """-2 log prior: standard normal logits of _KINDS rows about their class's, and of classes about the whole's.
+
+    With the misfit in units of the noise it makes -2 log posterior: the more noise, the plainer the rows.
+    """
+    import torch
+
+    logits = outputs[:, : task.n_logits]
+    label = torch.nn.functional.one_hot(classes, len(task.shares)).to(logits.dtype)
+    counts = label.sum(dim=0)
+    means = (label / counts.clamp(min=1)).T @ logits
+    within = weights @ ((logits - means[classes]) ** 2)
+    between = counts.clamp(max=1) @ ((means - weights @ logits) ** 2)
+    return _KINDS * within.sum() + between.sum()
+
+
 # ---------------------------------------------------------------------- rows
 
 
-def _drawn(task: _Task, network: Any, n: int, domain: Domain) -> Array:
+def _drawn(task: _Task, network: Any, n: int) -> Array:
     """n encoded rows: classes by their shares, cells by their chances, from batches as the network was trained on."""
     import torch
 
     rng = np.random.default_rng(_SEED)
     wanted = _counts(task.shares, n)
     classes_of, _ = task.batch(_BATCH)
+    classes = torch.tensor(classes_of)
     pieces: list[list[Array]] = [[] for _ in wanted]
     with torch.no_grad():
         while any(sum(map(len, found)) < count for found, count in zip(pieces, wanted, strict=True)):
-            rows = _hard(task, _made(task, network, torch.tensor(classes_of)), rng)
+            rows = _hard(task, task.soft(_outputs(task, network, classes), classes), rng)
             for y in np.unique(classes_of):
                 pieces[y].append(rows[classes_of == y])
     rows = np.vstack([np.vstack(found)[:count] for found, count in zip(pieces, wanted, strict=True) if count])
