@@ -142,6 +142,19 @@ def test_a_part_without_margins_has_random_features_even_if_it_is_a_sum():
     assert isinstance(drawn(Gaussian(1.0) * Gaussian(2.0), PEOPLE), RandomFourier)
 
 
+def test_a_part_inside_a_part_is_told_which_columns_of_the_table_it_looks_at():
+    """And where its arrays stand: columns 3 and 1 of the table, of which the inner part sees the second."""
+    told: list[tuple[tuple[int, ...], str]] = []
+
+    def leaf(part: Kernel, columns: tuple[int, ...], place: str) -> FeatureMap:
+        told.append((columns, place))
+        return RandomFourier.draw(part, n_columns=len(columns), dimension=2, rng=0)
+
+    inner = OnColumns(Sum((Gaussian(1.0), CELL)), (1,))
+    composed_features(OnColumns(Sum((OnColumns(CELL, (0,)), inner)), (3, 1)), (0, 1, 2, 3), leaf)
+    assert told == [((1,), "part_1_part_0_")]
+
+
 LABEL = OnColumns(CELL, (1,))
 TRIPPED: list[tuple[Any, str]] = [
     (lambda: Concatenation(Sum((CELL, CELL)), (MarginFeatures(CELL),)), "a map for each of its 2 parts"),
