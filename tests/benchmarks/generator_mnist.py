@@ -1,6 +1,6 @@
 """DP-MERF on MNIST: digits that a generator draws from one private mean, and classifiers trained on them.
 
-    python tests/benchmarks/generator_mnist.py [--epsilon 1] [--rows 60000] [--features 1000] [--points 10000]
+    python tests/benchmarks/generator_mnist.py [--epsilon 1] [--rows 60000] [--features 2000] [--points 10000]
         [--figure generator_mnist.pdf]
 
 Reads ../shared/data/mnist and says so when it is not there. The training images are a table of 784 numbers from 0 to
@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0])
     parser.add_argument("--rows", type=int, default=60_000, help="training images that are published")
     parser.add_argument(
-        "--features", type=int, default=1000, help="random features, before they are crossed with the label"
+        "--features", type=int, default=2000, help="random features, before they are crossed with the label"
     )
     parser.add_argument("--points", type=int, default=10_000)
     parser.add_argument("--figure", help="draw generated digits to this file (pdf, svg or png), of the last epsilon")
