@@ -218,6 +218,14 @@ def test_shares_of_classes_are_read_off_the_measurement(kernel: Kernel):
     assert noisy.min() >= 0 and noisy.sum() == pytest.approx(1.0) and not np.allclose(noisy, truth, atol=0.02)
 
 
+def test_shares_are_found_wherever_the_labels_own_table_stands():
+    own = OnColumns(Sum((Scaled(0.5, Margins(((),), ((),), (False,), (1.0, 0, 0, 0))), Scaled(0.25, CELL))), (3,))
+    kernel = Sum((Scaled(0.5, OnColumns(Gaussian(1.0), (0, 1))), OnColumns(CELL, (2,)), own))
+    rows = PEOPLE.encode(frame(500))
+    shares = class_shares(measured(kernel, rows), 3, 2)
+    np.testing.assert_allclose(shares, np.bincount(rows[:, 3].astype(int)) / 500, atol=1e-6)
+
+
 def test_classes_that_nothing_measures_are_even():
     kernel = Product((OnColumns(CELL, (3,)), OnColumns(Gaussian(1.0), (0, 1))))
     np.testing.assert_array_equal(class_shares(measured(kernel, PEOPLE.encode(frame(50))), 3, 2), [0.5, 0.5])
