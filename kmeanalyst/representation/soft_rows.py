@@ -237,46 +237,43 @@ class _Fourier(ExpectedFeatures):
     ) -> None:
         import torch
 
+        def constant(values: Array) -> Tensor:
+            return torch.tensor(values, dtype=dtype)
+
         self.size = features.norm_bound / np.sqrt(features.n_frequencies)
-        plain = [j for j, each in enumerate(choices) if each.free and len(each) == 1 and len(features.looks_at(j))]
-        centres = np.array([choices[j].centre for j in plain])
-        radii = np.array([choices[j].radius for j in plain])
+        looks = [j for j in range(len(choices)) if len(features.looks_at(j))]
+        plain = [j for j in looks if choices[j].free and len(choices[j]) == 1]  # numbers and nothing else
+        turns = [_turn(features.linear[j], choices[j]) for j in plain]
         self.plain = [columns[j] for j in plain]
-        self.linear = torch.tensor(features.linear[plain] * radii[:, None], dtype=dtype)
-        self.offset = torch.tensor(np.remainder(centres @ features.linear[plain], 2 * np.pi), dtype=dtype)
-        self.others = []  # column, cosines and sines (choices, R), and what the first choice has if it is free
-        for j, each in enumerate(choices):
-            if j in plain or not len(features.looks_at(j)):
-                continue
-            phases = [features.column_phases(j, values) for values in each.values]
-            tables = [
-                torch.tensor(np.array([wave(p).mean(axis=0) for p in phases]), dtype=dtype) for wave in (np.cos, np.sin)
-            ]
-            free = (
-                (
-                    torch.tensor(features.linear[j] * each.radius, dtype=dtype),
-                    torch.tensor(np.remainder(features.linear[j] * each.centre, 2 * np.pi), dtype=dtype),
-                )
-                if each.free
-                else None
-            )
-            self.others.append((columns[j], tables, free))
+        self.linear = constant(np.array([slope for slope, _ in turns]).reshape(len(plain), features.n_frequencies))
+        self.offset = constant(np.remainder(sum(offset for _, offset in turns), 2 * np.pi) + np.zeros(1))
+        self.others = []  # column, cosines and sines (choices, R), and the turn of a free number
+        for j in (j for j in looks if j not in plain):
+            phases = [features.column_phases(j, values) for values in choices[j].values]
+            waves = [constant(np.array([wave(each).mean(axis=0) for each in phases])) for wave in (np.cos, np.sin)]
+            turn = tuple(map(constant, _turn(features.linear[j], choices[j]))) if choices[j].free else None
+            self.others.append((columns[j], waves, turn))
 
     def rows(self, soft: SoftRows) -> Tensor:
         import torch
 
         phases = soft.numbers[:, self.plain] @ self.linear + self.offset
         real, imaginary = torch.cos(phases), torch.sin(phases)
-        for j, (cosines, sines), free in self.others:
+        for j, (cosines, sines), turn in self.others:
             chances = soft.chances[j]
-            if free is None:
+            if turn is None:
                 c, s = chances @ cosines, chances @ sines
             else:
-                own = soft.numbers[:, j, None] * free[0] + free[1]
+                own = soft.numbers[:, j, None] * turn[0] + turn[1]
                 c = chances[:, :1] * torch.cos(own) + chances[:, 1:] @ cosines[1:]
                 s = chances[:, :1] * torch.sin(own) + chances[:, 1:] @ sines[1:]
             real, imaginary = real * c - imaginary * s, real * s + imaginary * c
         return self.size * torch.cat([real, imaginary], dim=1)
+
+
+def _turn(frequencies: Array, choices: Choices) -> tuple[Array, Array]:
+    """(slope, offset) of the phases (R,) in a free number from -1 to 1 between its ends."""
+    return frequencies * choices.radius, np.remainder(frequencies * choices.centre, 2 * np.pi)
 
 
 class _Tables(ExpectedFeatures):
@@ -291,13 +288,11 @@ class _Tables(ExpectedFeatures):
         sizes = features.kernel.sizes
         self.columns = columns
         self.cells = []  # (choices, cells) of each column: the part of a choice's values that is in each cell
-        self.starts = np.concatenate([[0], np.cumsum(sizes)])
         for j, each in enumerate(choices):
             matrix = np.zeros((len(each), sizes[j]))
             for i, values in enumerate(each.values):
-                rows = np.zeros((len(values), len(choices)))
-                rows[:, j] = np.where(each.free and i == 0, each.centre if each.free else 0.0, values)
-                np.add.at(matrix[i], _cells_of(features, rows, j, free=each.free and i == 0), 1 / len(values))
+                cells = _cells_of(features, j, values, free=each.free and i == 0)
+                np.add.at(matrix[i], cells, 1 / len(values))
             self.cells.append(torch.tensor(matrix, dtype=dtype))
 
     def _chances(self, soft: SoftRows) -> list[Tensor]:
@@ -347,7 +342,9 @@ class _Tables(ExpectedFeatures):
         return torch.cat([pairs[starts[i] : ends[i], starts[j] : ends[j]].flatten() for i, j in group.tables])
 
 
-def _cells_of(features: MarginFeatures, rows: Array, j: int, *, free: bool) -> Array:
-    """The cells of column j; a free number is in a range, though its centre may happen to be an atom."""
+def _cells_of(features: MarginFeatures, j: int, values: Array, *, free: bool) -> Array:
+    """The cells of values of column j; a free number is in the one range there is, whatever stands for it."""
+    rows = np.zeros((len(values), len(features.kernel.edges)))
+    rows[:, j] = values
     cells = features.kernel.cells(rows)[:, j]
-    return np.minimum(cells, len(features.kernel.edges[j])) if free else cells
+    return np.zeros_like(cells) if free else cells
