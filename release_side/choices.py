@@ -214,7 +214,7 @@ def feature_map_for(
 
 
 def _fourier(kernel: Kernel, domain: Domain, dimension: int, what: str = "frequencies") -> RandomFourier:
-    """`dimension` coordinates of a kernel on all columns of the domain; PublishError if it has none."""
+    """`dimension` coordinates of a kernel on all columns of the domain; ValueError if it has none."""
     rng = public_generator(what, kernel, domain, dimension)
     return RandomFourier.draw(
         kernel, n_columns=len(domain), dimension=dimension, missing_columns=domain.missing_columns, rng=rng

@@ -196,6 +196,8 @@ def test_a_spec_is_read_with_its_target():
     assert kernel_from_spec("generator", PEOPLE, "rich") == generator_kernel(PEOPLE, "rich")
     with pytest.raises(DomainError, match=r"no column 'wealth'. Name one of"):
         kernel_from_spec("generator", PEOPLE, "wealth")
+    with pytest.raises(DomainError, match="no column 'wealth'"):
+        kernel_from_spec("generator", Domain((PEOPLE["city"],)), "wealth")
 
 
 # ---------------------------------------------------------------- the label's shares

@@ -101,7 +101,8 @@ def generator_kernel(domain: Domain, target: str | None = None) -> Kernel:
     have ranges of numbers while there are few columns. With a target all that is crossed with its classes, and their
     own table stands beside it, so that their shares are known.
     """
-    label = None if target is None or len(domain) == 1 else _position(domain, target)
+    position = None if target is None else _position(domain, target)
+    label = position if len(domain) > 1 else None  # a label alone is crossed with nothing
     others = tuple(j for j in range(len(domain)) if j != label)
     numbers = tuple(j for j in others if isinstance(domain.columns[j], Number))
     ranged = len(domain) <= _MOST_RANGED
