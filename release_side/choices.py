@@ -16,6 +16,7 @@ import pandas as pd
 from kmeanalyst.kernels import Kernel, Margins
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import FeatureMap, MarginFeatures, Nystroem, RandomFourier
+from kmeanalyst.kernels.features.composed import composed_features, margins_in, tables_of
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.file.refusal import (
@@ -25,20 +26,23 @@ from kmeanalyst.releases.file.refusal import (
     MOST_CELLS,
     MOST_COLUMNS,
     MOST_KERNEL_WORK,
+    MOST_TABLES,
 )
 from kmeanalyst.releases.kernel_choice import default_spec, kernel_from_spec
 from kmeanalyst.releases.measurement import GRID, Measurement, grid_sensitivity, mean_unit
 from kmeanalyst.releases.tables import read_table
+from kmeanalyst.representation.generator import check_kernel, check_torch
 from kmeanalyst.representation.reweight import WEIGHT_VIEWS
 from release_side.mechanism import Noise, PublishError, RehearsalNoise, check_room
 from release_side.rows import Table
 
-METHODS = ("random-features", "subspace")
+METHODS = ("random-features", "subspace", "generator")
 WEIGHTS = (*WEIGHT_VIEWS, "uniform")
 DEFAULT_POINTS = 1000
 _MOST_DEFAULT_POINTS = 2000  # of random features, where the noise is small enough to see the difference
-_MOST_MARGIN_POINTS = 50_000  # rows drawn from classes: as many as the table has, within reason
+_MOST_ROWS = 50_000  # rows drawn from classes or a generator: as many as the table has, within reason
 _FEATURES = 4000
+_GENERATOR_FEATURES = 1000  # of the random part, before it is crossed with a target
 _MOST_PUBLIC_POINTS = 3000
 _PAPER_TOLERANCE = 1e-5  # on the squared distance to the span, as in the code of Balog et al.
 
@@ -71,6 +75,8 @@ def check_choices(
             f"{'float32' if float32 else 'uniform weights'} is for points that are placed, and a subspace's points are "
             'given. Use method "random-features", or leave it out.'
         )
+    if method == "generator":
+        _check_generator(weights)
     if weights == "published" and method != "subspace":
         raise PublishError(
             'published weights are Algorithm 1\'s: they need method "subspace". Name it, or other weights.'
@@ -94,23 +100,44 @@ def check_choices(
         )
 
 
-def default_points(measurement: Measurement) -> int:
+def _check_generator(weights: str) -> None:
+    """PublishError unless a generator can be trained, and its rows may have the weights they will have."""
+    if weights not in ("probability", "uniform"):
+        raise PublishError(
+            f"rows of a generator have equal weights, and {weights} weights are not equal. Leave weights out, or choose "
+            "another method."
+        )
+    try:
+        check_torch()
+    except ImportError as error:
+        raise PublishError(str(error)) from None
+
+
+def default_points(measurement: Measurement, method: str, domain: Domain) -> int:
     """How many points carry a mean of random features no worse than its noise lets it be known; by N, ε, δ alone.
 
     The error of well-placed weighted points falls about as 1/M, that of the mean is some twelve times the noise
     scale (a hundred parameters or more are told from the noise): M is where both meet, within limits.
     """
-    if isinstance(measurement.feature_map, MarginFeatures):
-        return int(np.clip(measurement.n_rows, DEFAULT_POINTS, _MOST_MARGIN_POINTS))
+    if method == "generator" or isinstance(measurement.feature_map, MarginFeatures):
+        return int(np.clip(measurement.n_rows, DEFAULT_POINTS, _most_rows(domain)))
     wanted = measurement.feature_map.norm_bound / (6 * measurement.noise_scale)
     return int(np.clip(wanted, DEFAULT_POINTS, _MOST_DEFAULT_POINTS))
 
 
-def most_points(points: int | None, spanning: Array | None, feature_map: FeatureMap) -> int:
+def _most_rows(domain: Domain) -> int:
+    """How many rows are drawn at most: of a wide table as many as readers allow."""
+    return min(_MOST_ROWS, MOST_CELLS // (len(domain) + 1))
+
+
+def most_points(
+    points: int | None, spanning: Array | None, feature_map: FeatureMap, method: str, domain: Domain
+) -> int:
     """The number of points that a release may come to have."""
     if spanning is not None:
         return len(spanning)
-    return points or (_MOST_MARGIN_POINTS if isinstance(feature_map, MarginFeatures) else _MOST_DEFAULT_POINTS)
+    drawn = method == "generator" or isinstance(feature_map, MarginFeatures)
+    return points or (_most_rows(domain) if drawn else _MOST_DEFAULT_POINTS)
 
 
 def check_readable(n_points: int, domain: Domain, feature_map: FeatureMap) -> None:
@@ -125,6 +152,7 @@ def check_readable(n_points: int, domain: Domain, feature_map: FeatureMap) -> No
         ("basis points of the subspace", basis, MOST_BASIS_POINTS, "Pass fewer points"),
         ("steps to make the kernel's matrix", work, MOST_KERNEL_WORK, "Choose a simpler kernel"),
         ("steps to make the subspace", basis**2 * work, MOST_BASIS_WORK, "Pass fewer points"),
+        ("tables in its margins", tables_of(feature_map.kernel), MOST_TABLES, "Publish fewer columns"),
         ("bytes", n_bytes, MOST_BYTES, "Pass fewer features"),
     ):
         if size > most:
@@ -148,6 +176,7 @@ def public_rows(source: Table | None, domain: Domain) -> Array | None:
 
 
 def kernel_for(
+    method: str,
     spec: Kernel | str | None,
     domain: Domain,
     target: str | None,
@@ -158,17 +187,20 @@ def kernel_for(
 ) -> Kernel:
     """The kernel that a release of n_rows rows is measured in, from public facts alone.
 
-    random   whether the choices ask for features of a kernel at large (a number of them, or public points).
+    random   whether the choices ask for features of a kernel at large: a number of them, or public points.
     """
+    if spec is None and method == "generator":
+        spec = "generator"
     if spec is None:
-        spec = "table" if random and target is None else default_spec(domain, target)
-    kernel = kernel_from_spec(spec, domain, target)
+        spec = "table" if target is None and (random or method == "subspace") else default_spec(domain, target)
+    finer = method != "generator"  # whose rows are chances of cells
+    kernel = kernel_from_spec(spec, domain, target, finer=finer)
     if isinstance(spec, Kernel) or not isinstance(kernel, Margins):
         return kernel
     features = MarginFeatures(kernel)
     check_room(n_rows=n_rows, dimension=features.dimension, grid=GRID)
     deviation = noise.deviation(grid_sensitivity(features, noise.name)) * mean_unit(n_rows=n_rows, feature_map=features)
-    return kernel_from_spec(spec, domain, target, deviation)
+    return kernel_from_spec(spec, domain, target, deviation, finer=finer)
 
 
 def feature_map_for(
@@ -191,6 +223,8 @@ def feature_map_for(
         )
         basis = {"tolerance": _PAPER_TOLERANCE, "in_given_order": True} if as_printed else {}
         return Nystroem.fit(kernel, spanning, **basis), spanning  # type: ignore[arg-type]
+    if method == "generator":
+        return _generator_features(kernel, domain, public, features), None
     if isinstance(kernel, Margins):
         if public is not None:
             raise PublishError(
@@ -200,12 +234,45 @@ def feature_map_for(
         if features is not None:
             raise PublishError("margins have one feature for each cell: the domain says how many. Leave features out.")
         return MarginFeatures(kernel), None
-    dimension = features or _FEATURES
-    rng = public_generator("frequencies", kernel, domain, dimension)
-    fourier = RandomFourier.draw(
+    if next(margins_in(kernel), None) is not None:
+        raise PublishError(
+            "this kernel is made of margins and other parts, and points cannot be placed for it. Choose the method "
+            "generator or subspace, or another kernel."
+        )
+    return _fourier(kernel, domain, features or _FEATURES), None
+
+
+def _fourier(kernel: Kernel, domain: Domain, dimension: int, what: str = "frequencies") -> RandomFourier:
+    """`dimension` coordinates of a kernel on all columns of the domain; ValueError if it has none."""
+    rng = public_generator(what, kernel, domain, dimension)
+    return RandomFourier.draw(
         kernel, n_columns=len(domain), dimension=dimension, missing_columns=domain.missing_columns, rng=rng
     )
-    return fourier, None
+
+
+def _generator_features(kernel: Kernel, domain: Domain, public: Array | None, features: int | None) -> FeatureMap:
+    """Composed as the kernel is; each part without margins has `features` coordinates of its own."""
+    if public is not None:
+        raise PublishError(
+            "a generator starts from noise and has no use for public points. Leave them out, or choose another method."
+        )
+    drawn = []
+
+    def leaf(part: Kernel, columns: tuple[int, ...], place: str) -> FeatureMap:
+        own = Domain(tuple(domain.columns[j] for j in columns))
+        drawn.append(_fourier(part, own, features or _GENERATOR_FEATURES, f"frequencies {place}"))
+        return drawn[-1]
+
+    try:
+        check_kernel(kernel, len(domain))
+        feature_map = composed_features(kernel, tuple(range(len(domain))), leaf)
+    except ValueError as error:
+        raise PublishError(str(error)) from None
+    if features is not None and not drawn:
+        raise PublishError(
+            "this kernel has no random part: its features are cells, as many as the domain says. Leave features out."
+        )
+    return feature_map
 
 
 def checked_features(
@@ -224,7 +291,7 @@ def checked_features(
         method, kernel, domain, public, points, features, as_printed=weights == "published"
     )
     check_room(n_rows=n_rows, dimension=feature_map.dimension, grid=GRID)
-    check_readable(most_points(points, spanning, feature_map), domain, feature_map)
+    check_readable(most_points(points, spanning, feature_map, method, domain), domain, feature_map)
     return feature_map, spanning
 
 

@@ -105,20 +105,32 @@ def draft_domain_command(public_sample: str, output: str | None, as_json: bool) 
 
 _CHOICES = (
     click.option(
-        "--method", default="random-features", show_default=True, type=click.Choice(["random-features", "subspace"])
+        "--method",
+        default="random-features",
+        show_default=True,
+        type=click.Choice(["random-features", "subspace", "generator"]),
     ),
     click.option(
         "--public-points", type=click.Path(), help="Rows that are already public: points to use or start from."
     ),
     click.option("--points", type=int, metavar="M", help="How many points the release has."),
-    click.option("--features", type=int, metavar="F", help="How many feature coordinates are measured (even)."),
+    click.option(
+        "--features",
+        type=int,
+        metavar="F",
+        help="How many feature coordinates are measured (even); of a generator's kernel in its random part.",
+    ),
     click.option(
         "--kernel",
         metavar="SPEC",
         help='"margins" (default of tables with levels or a target), "table" (of others), '
         '"gaussian:lengthscale=158.1", "laplacian:lengthscale=2".',
     ),
-    click.option("--target", metavar="COLUMN", help="A column that models will predict: margins are crossed with it."),
+    click.option(
+        "--target",
+        metavar="COLUMN",
+        help="A column that models will predict: everything else is measured beside it, and for each of its classes.",
+    ),
     click.option(
         "--weights",
         default="probability",

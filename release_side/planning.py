@@ -108,8 +108,8 @@ def plan(
     n_rows = _as_whole(rows)
     check_choices(method, weights, points, features, bound, None, float32=float32)
     public = public_rows(public_points, domain)
-    random = method == "subspace" or features is not None or public is not None
-    kernels = [kernel_for(kernel, domain, target, mechanism, n_rows, random=random) for mechanism in mechanisms]
+    random = features is not None or public is not None
+    kernels = [kernel_for(method, kernel, domain, target, mechanism, n_rows, random=random) for mechanism in mechanisms]
     started = time.perf_counter()
     maps = {
         chosen: checked_features(method, chosen, domain, public, points, features, weights, n_rows=n_rows)

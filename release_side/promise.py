@@ -42,7 +42,7 @@ def _taken_as_public(method: str, n_public: int, *, given: bool) -> tuple[str, .
         "the number of rows N and the names of the columns",
         "the domain: kinds, bounds, levels, scales, defaults, edges and atoms",
         "the kernel and its lengthscales, chosen from the domain or by the curator",
-        "the frequencies, drawn from a public seed" if method == "random-features" else "the points of the subspace",
+        "the points of the subspace" if method == "subspace" else "the frequencies, drawn from a public seed",
         "the sizes: number of points and of features",
         *((f"{rows}; a person whose row is public gets no protection for it",) if given else ()),
     )

@@ -22,6 +22,7 @@ from kmeanalyst.releases.columns import DomainError
 from kmeanalyst.releases.domain import Domain, read_domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import Release
+from kmeanalyst.representation.generator import generated_rows
 from kmeanalyst.representation.progress import Progress
 from kmeanalyst.representation.represent import represent
 from kmeanalyst.representation.reweight import weights_for
@@ -75,15 +76,21 @@ def publish(
     private         path of a CSV (.gz), Parquet, a directory or glob of them; or a DataFrame whose cells do not depend on
                     other rows (read with dtype=str: type inference lets one cell change its column).
     domain          Domain, or the path of its TOML file: public columns, bounds and levels.
-    method          "random-features" (Algorithm 2) or "subspace" (Algorithm 1).
+    method          "random-features" (Algorithm 2), "subspace" (Algorithm 1), or "generator" (DP-MERF: a network is
+                    trained on the measurement and gives rows of equal weight; needs the extra kmeanalyst[generator]).
     public_points   rows that are already public: Algorithm 1's points, Algorithm 2's start.
-    points          M; by default 1000 to 2000, as many as the table has rows (1000 to 50,000) for margins, or the public
-                    rows up to 3000 for a subspace.
-    features        F, coordinates measured by random features (cosine and sine count two); 4000 by default.
+    points          M; by default 1000 to 2000, as many as the table has rows (1000 to 50,000) for margins and a generator,
+                    or the public rows up to 3000 for a subspace.
+    features        F, coordinates measured by random features (cosine and sine count two); 4000 by default. With a
+                    generator those of the random part of its kernel, 1000 by default: the cells of margins come
+                    beside them, and a target has them once for each of its classes.
     kernel          Kernel or its text. "margins" (the default of tables with levels or a target): all one-way and two-way
                     tables of levels, public edges and atoms, no random features. "table": a product over the columns, the
-                    default of numbers alone, of a subspace, and where features or public points are named.
-    target          a column that models will predict: with margins, its relations to pairs of others are measured as well.
+                    default of numbers alone, of a subspace, and where features or public points are named. "generator",
+                    by default with that method: numbers by a Gaussian kernel, beside one-way tables of levels, atoms and
+                    missing cells.
+    target          a column that models will predict: its relations to pairs of others are measured as well. With a
+                    generator: the label, which everything else is measured for each class of.
     weights         "probability", "bounded" (Σ|w| ≤ bound, 1 by default), "signed" (2), "uniform" (1/M each; random
                     features), or "published" (subspace).
     float32         real columns of the points hold single precision numbers, and the weights are fitted to those.
@@ -111,14 +118,8 @@ def publish(
     rows = open_private(private)
     rows.check_columns(domain)
     n_rows = rows.count()
-    chosen_kernel = kernel_for(
-        kernel,
-        domain,
-        target,
-        mechanism,
-        n_rows,
-        random=method == "subspace" or features is not None or public is not None,
-    )
+    random = features is not None or public is not None
+    chosen_kernel = kernel_for(method, kernel, domain, target, mechanism, n_rows, random=random)
     feature_map, spanning = checked_features(
         method, chosen_kernel, domain, public, points, features, weights, n_rows=n_rows
     )
@@ -164,9 +165,15 @@ def represented(
         # the points as the file will hold them: public rows were decoded and encoded again, drawn ones are of the domain
         encoded, n_public = spanning, len(spanning) if public is not None else 0
         fitted = weights_for(weights, encoded, measurement, bound=bound, n_public=n_public)
+    elif method == "generator":
+        n_points = points or default_points(measurement, method, domain)
+        rows = generated_rows(measurement, domain, n_points=n_points, progress=progress)
+        encoded = domain.encode(domain.decode(rows, float32=float32))
+        fitted = np.full(n_points, 1 / n_points)
     else:
+        n_points = points or default_points(measurement, method, domain)
         encoded, fitted = represent(
-            measurement, domain, n_points=points or default_points(measurement), view=weights, bound=bound,
+            measurement, domain, n_points=n_points, view=weights, bound=bound,
             public=public, float32=float32, rng=0, progress=progress,
         )  # fmt: skip
     frame = domain.decode(encoded, float32=float32)

@@ -19,7 +19,7 @@ from kmeanalyst.releases.kernel_choice import table_kernel
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import Release
 from kmeanalyst.releases.statement import PrivacyStatement
-from kmeanalyst.representation import denoise, latent_classes, mixture, posterior, reduced_set
+from kmeanalyst.representation import denoise, generator, latent_classes, mixture, posterior, reduced_set
 from kmeanalyst.representation.reweight import weights_for
 from release_side.mechanism import GaussianNoise
 from release_side.private_mean import private_mean
@@ -181,6 +181,7 @@ def rough_representation(monkeypatch: pytest.MonkeyPatch) -> None:
         (posterior, "_WARM_UP", 2), (posterior, "_DRAWS", 2), (denoise, "_SKETCH_POINTS", 20), (denoise, "_DRAWS", 50),
         (mixture, "_PLACES", 200), (mixture, "_TRIES", 1), (mixture, "_SETTLED", 1), (mixture, "_FIRST_FIT", 5),
         (mixture, "_REFIT", 5), (mixture, "_LAST_FIT", 5), (reduced_set, "_MOST_ROUNDS", 5),
+        (generator, "_STEPS", 2), (generator, "_BATCH", 20), (generator, "_WIDTH", 8),
         (latent_classes, "_FITS", 1), (latent_classes, "_STEPS", 5), (latent_classes, "_CLASSES", 2),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)

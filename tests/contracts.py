@@ -26,6 +26,7 @@ from kmeanalyst.kernels import (
 )
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import FeatureMap, MarginFeatures, Nystroem, RandomFourier
+from kmeanalyst.kernels.features.composed import composed_features
 from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date, Integer, Ordinal, Real
 
 settings.register_profile("specification", max_examples=50, deadline=None, derandomize=True, database=None)
@@ -69,8 +70,26 @@ SHIFT_INVARIANT = [
         "sum of products", 0.5 * OnColumns(Gaussian(1.0), (0,)) * OnColumns(Indicator(3), (1,)) + Gaussian(3.0), (0, 3)
     ),
 ]
+_ONE_WAY = Margins(
+    ((-1.0, 0.5), (0.5, 1.5)), ((0.25,), ()), (True, True), (1.0, 0, 0, 0, 0)
+)  # of a number and three levels
+_LABEL = OnColumns(Margins(((0.5,),), ((),), (True,), (1.0, 0, 0, 0, 0)), (2,))
+COMPOSED = [
+    KernelCase("sum with margins", Sum((Scaled(0.7, Gaussian(1.5)), Scaled(0.6, _ONE_WAY))), (0, 3)),
+    KernelCase("product with margins", Product((_LABEL, OnColumns(MultiScale((0.5, 2.0)), (0, 1)))), (0, 0, 2)),
+    KernelCase("scaled margins", Scaled(2.5, Sum((_ONE_WAY, Gaussian(2.0)))), (0, 3)),
+    KernelCase("margins on columns", OnColumns(_ONE_WAY, (2, 0)), (3, 0, 0)),
+    KernelCase(
+        "labelled",
+        Sum((Scaled(0.1, _LABEL), Product((_LABEL, Sum((Scaled(0.5, OnColumns(_ONE_WAY, (0, 1))),
+            Scaled(0.4, OnColumns(Laplacian(2.0), (0,)))))))),
+        ),
+        (0, 3, 2),
+    ),
+]  # fmt: skip
 KERNELS = [
     *SHIFT_INVARIANT,
+    *COMPOSED,
     KernelCase(
         "margins", Margins(((-1.0, 0.0, 2.5), (0.5, 1.5)), ((1.0,), ()), (True, True), (0.3, 0, 0.7, 0, 0)), (0, 3)
     ),
@@ -132,11 +151,23 @@ def _margins(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMa
     return MarginFeatures(case.kernel)  # its size is the kernel's
 
 
-FAMILIES = {"random-fourier": _random_fourier, "nystroem": _nystroem, "margins": _margins}
+def _composed(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
+    def leaf(kernel: Kernel, columns: tuple[int, ...], place: str) -> FeatureMap:
+        own = KernelCase(place, kernel, tuple(case.columns[j] for j in columns))
+        return _random_fourier(own, size, rng)
+
+    return composed_features(case.kernel, tuple(range(len(case.columns))), leaf)
+
+
+FAMILIES = {
+    "random-fourier": _random_fourier, "nystroem": _nystroem, "margins": _margins, "sum": _composed,
+    "product": _composed, "scaled": _composed, "on-columns": _composed,
+}  # fmt: skip
 FEATURE_MAPS = [
     *(FeatureCase("random-fourier", case, _random_fourier) for case in SHIFT_INVARIANT),
     *(FeatureCase("nystroem", case, _nystroem) for case in KERNELS),
-    *(FeatureCase("margins", case, _margins) for case in KERNELS[len(SHIFT_INVARIANT) :]),
+    *(FeatureCase("margins", case, _margins) for case in KERNELS if isinstance(case.kernel, Margins)),
+    *(FeatureCase(case.kernel.name, case, _composed) for case in COMPOSED),
 ]
 
 COLUMNS: list[Column] = [

@@ -23,7 +23,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import CellFeatures, MarginFeatures
 from kmeanalyst.releases.columns import Categorical, Integer
 from kmeanalyst.releases.domain import Domain
-from kmeanalyst.releases.kernel_choice import margin_kernel
+from kmeanalyst.releases.margin_kernel import margin_kernel
 from kmeanalyst.releases.measurement import GRID
 from release_side.mechanism import PublishError
 from release_side.private_mean import integer_features, integer_heights, private_mean

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 from kmeanalyst.kernels import Gaussian, Indicator, MultiScale, OnColumns, Scaled, SoftenedProduct
 from kmeanalyst.kernels.base import Array, Kernel
-from kmeanalyst.kernels.features import FeatureMap, Nystroem, RandomFourier, fourier, margins, nystroem
+from kmeanalyst.kernels.features import FeatureMap, Nystroem, RandomFourier, composed, fourier, margins, nystroem
 from kmeanalyst.kernels.features.nystroem import ExactProduct
 
 every_map = pytest.mark.parametrize("case", **named(FEATURE_MAPS))
@@ -389,7 +389,8 @@ def test_a_wrong_value_is_refused_with_what_why_and_mend(attempt, message):
 
 
 def test_every_family_of_feature_maps_is_in_the_contract_list():
-    members = {m.name for module in (fourier, margins, nystroem) for m in vars(module).values() if _is_member(m)}
+    modules = (composed, fourier, margins, nystroem)
+    members = {m.name for module in modules for m in vars(module).values() if _is_member(m)}
     assert members == set(FAMILIES)
     assert all(isinstance(case.build(4), FeatureMap) for case in FEATURE_MAPS)
     assert OnColumns(G, (0,)).bound == 1.0

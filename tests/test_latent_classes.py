@@ -15,7 +15,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import MarginFeatures
 from kmeanalyst.releases.columns import Boolean, Categorical, Integer, Real
 from kmeanalyst.releases.domain import Domain
-from kmeanalyst.releases.kernel_choice import margin_kernel
+from kmeanalyst.releases.margin_kernel import margin_kernel
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.representation import latent_classes, represent, within_cells
 from kmeanalyst.representation.latent_classes import LatentClasses, _Search, draw_rows, fit_latent_classes

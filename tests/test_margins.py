@@ -22,7 +22,8 @@ from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file import FileRefused
 from kmeanalyst.releases.file.kernel import check_kernel
 from kmeanalyst.releases.file.measurement import _FEATURE_MAPS
-from kmeanalyst.releases.kernel_choice import default_spec, kernel_from_spec, margin_kernel, number_of_cells
+from kmeanalyst.releases.kernel_choice import default_spec, kernel_from_spec
+from kmeanalyst.releases.margin_kernel import margin_kernel, number_of_cells
 from release_side.mechanism import PublishError
 
 every_map = pytest.mark.parametrize("case", **named([case for case in FEATURE_MAPS if case.family == "margins"]))

@@ -10,6 +10,7 @@ import gzip
 import io
 import zipfile
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,22 @@ from release_side.publishing import publish
 from release_side.rows import open_private
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
-SMALL: dict[str, dict[str, int]] = {"random-features": {"points": 20, "features": 100}, "subspace": {"points": 20}}
+SMALL: dict[str, dict[str, Any]] = {
+    "random-features": {"points": 20, "features": 100}, "subspace": {"points": 20},
+    "generator": {"points": 20, "features": 40, "target": "city"},
+}  # fmt: skip
 FIRST: dict[str, Any] = {"method": "subspace", **SMALL["subspace"], **BUDGET}
 
 pytestmark = pytest.mark.usefixtures("rough_representation")
+
+
+def case(method: str, *more: Any) -> Any:
+    """Parameters of a test; a generator needs PyTorch."""
+    skipped = method == "generator" and find_spec("torch") is None
+    return pytest.param(method, *more, marks=pytest.mark.skipif(skipped, reason="PyTorch is not installed"))
+
+
+every_method = pytest.mark.parametrize("method", list(map(case, METHODS)))
 
 
 @pytest.fixture(scope="module")
@@ -269,8 +282,9 @@ def test_quotes_that_could_span_lines_swallow_no_rows(tmp_path):
 WEIGHTS = {
     "random-features": ["probability", "bounded", "signed"],
     "subspace": ["probability", "bounded", "signed", "published"],
+    "generator": ["probability"],
 }
-CASES = [(method, weights) for method in METHODS for weights in WEIGHTS[method]]
+CASES = [case(method, weights) for method in METHODS for weights in WEIGHTS[method]]
 
 
 def published(method: str, frame: pd.DataFrame, domain: Domain, **options: Any) -> Release:
@@ -293,7 +307,7 @@ def test_every_method_and_weights_give_a_release_that_keeps_its_word(method, wei
     told = "; ".join(statement.taken_as_public)
     for public in ("number of rows", "names of the columns", "bounds", "levels", "kernel", "lengthscales", "sizes"):
         assert public in told
-    assert ("frequencies" in told) == (method == "random-features")
+    assert ("frequencies" in told) == (method != "subspace")
     assert (release.method, release.weight_view, len(release)) == (method, weights, 20)
 
     fitted = feature_mean(measurement.feature_map, release.encoded_points, release.weights)
@@ -306,14 +320,14 @@ def test_every_method_and_weights_give_a_release_that_keeps_its_word(method, wei
     assert validate_release(tmp_path / "a.kme") == []
 
 
-@pytest.mark.parametrize("method", METHODS)
+@every_method
 def test_probability_weights_are_probabilities(method, domain, frame):
     weights = published(method, frame, domain).weights
     assert weights.min() >= 0
     assert weights.sum() == pytest.approx(1.0, abs=1e-9)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [method for method in METHODS if "signed" in WEIGHTS[method]])
 @pytest.mark.parametrize(
     ("weights", "bound", "limit"),
     [("bounded", None, 1.0), ("bounded", 0.5, 0.5), ("signed", None, 2.0), ("signed", 0.25, 0.25)],
@@ -412,7 +426,7 @@ def test_drawn_points_and_kernels_come_from_the_domain_alone(domain, frame):
     assert not np.array_equal(other.encoded_points[:, 1:], first.encoded_points[:, 1:], equal_nan=True)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@every_method
 def test_the_noise_is_fresh_for_every_publication(method, domain, frame):
     sums = [published(method, frame, domain).measurement.noisy_sum for _ in range(2)]
     assert (sums[0] != sums[1]).all()  # a tie of one coordinate has a chance below 1e-7
@@ -637,11 +651,11 @@ HOSTILE_TABLES: list[Callable[[Path], Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("method", METHODS)
+@every_method
 @pytest.mark.parametrize("table", HOSTILE_TABLES, ids=["csv", "parquet", "timestamps", "texts", "objects"])
 def test_no_cell_raises_warns_or_prints(method, table, tmp_path, capfd, caplog):
     """Warnings are errors here (pyproject.toml)."""
-    release = publish(table(tmp_path), one_of_each_kind(), method=method, **SMALL[method], **BUDGET)
+    release = publish(table(tmp_path), one_of_each_kind(), method=method, **{**SMALL[method], "target": None}, **BUDGET)
     release.write(tmp_path / "h.kme")
     assert np.isfinite(release.weights).all()
     assert np.isfinite(release.measurement.vector).all()
@@ -667,7 +681,7 @@ def contents(path: Path) -> str:
     return raw + repr(points.to_pydict()) + repr(points.schema)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@every_method
 def test_a_secret_in_a_cell_leaves_no_trace(method, domain, frame, tmp_path, capfd):
     """In a column of levels, of numbers, and in one that the domain does not have."""
     secret = frame.astype(object).assign(diary=SECRET)

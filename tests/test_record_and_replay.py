@@ -11,6 +11,7 @@ import dataclasses
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,6 +24,7 @@ from kmeanalyst.releases.columns import Boolean, Categorical, Date, Integer, Rea
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.measurement import grid_sensitivity
 from kmeanalyst.releases.release import Release
+from kmeanalyst.representation import generator
 from release_side import choices, mechanism, promise, publishing, rows
 
 DOMAIN = Domain((
@@ -35,6 +37,8 @@ SIZES: dict[str, dict[str, Any]] = {
     "margins": {"points": 6, "kernel": "margins", "target": "flag"},
     "subspace": {"method": "subspace", "points": 8, "weights": "published"},
 }
+if find_spec("torch"):
+    SIZES["generator"] = {"method": "generator", "points": 6, "features": 32, "target": "flag"}
 TRACED = {
     module.__file__
     for module in (rows, choices, mechanism, promise, publishing, sys.modules["release_side.private_mean"])
@@ -48,8 +52,10 @@ HOSTILE = [
 @pytest.fixture(scope="module", autouse=True)
 def worked_out_once() -> None:
     """What is kept after its first use (a calibration, the versions of libraries) is there before a line is recorded."""
-    for size in SIZES.values():
-        release_side.publish(DOMAIN.decode(DOMAIN.draw(9, 1)), DOMAIN, epsilon=1.0, delta=1e-6, rehearsal=1, **size)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(generator, "_STEPS", 2)
+        for size in SIZES.values():
+            release_side.publish(DOMAIN.decode(DOMAIN.draw(9, 1)), DOMAIN, epsilon=1.0, delta=1e-6, rehearsal=1, **size)
 
 
 pytestmark = pytest.mark.usefixtures("rough_representation")

@@ -127,7 +127,7 @@ def values_in_cells(
     ends, within = np.concatenate([[low], edges, [high]]), np.minimum(cells, len(edges))
     if fine is not None:
         ends, within = fine.ends, _drawn_ranges(fine, within, target, rng)
-    drawn = _inside(column, ends[within], ends[within + 1], np.array(atoms), rng)
+    drawn = inside(column, ends[within], ends[within + 1], np.array(atoms), rng)
     return np.where(cells < ranges, drawn, special[cells])
 
 
@@ -149,7 +149,7 @@ def drawn_evenly(chances: Array, n: int, rng: np.random.Generator) -> Array:
     return rng.permutation(np.minimum(np.searchsorted(total, even * total[-1]), len(total) - 1))
 
 
-def _inside(column: Number, below: Array, above: Array, atoms: Array, rng: np.random.Generator) -> Array:
+def inside(column: Number, below: Array, above: Array, atoms: Array, rng: np.random.Generator) -> Array:
     """A value of the column in each range [below, above) that is no atom, by rejection; any, where there is none."""
     drawn = column.rounded(rng.uniform(below, above))
     for _ in range(_TRIES):

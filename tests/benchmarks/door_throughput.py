@@ -21,7 +21,8 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import CellFeatures, FeatureMap, MarginFeatures, Nystroem, RandomFourier
 from kmeanalyst.releases.columns import Categorical, Column, Integer, Real
 from kmeanalyst.releases.domain import Domain
-from kmeanalyst.releases.kernel_choice import margin_kernel, table_kernel
+from kmeanalyst.releases.kernel_choice import table_kernel
+from kmeanalyst.releases.margin_kernel import margin_kernel
 from release_side.mechanism import GaussianNoise, LaplaceNoise, Noise
 from release_side.private_mean import _blocks, private_mean
 

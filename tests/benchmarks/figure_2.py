@@ -118,7 +118,7 @@ def place(
     start = time.perf_counter()
     estimate = denoise.denoised(measurement, domain, rng=rng)
     denoising = since(start)
-    results.default[epsilon] = default_points(measurement)
+    results.default[epsilon] = default_points(measurement, "random-features", domain)
     for m in sorted({*numbers, results.default[epsilon]}):
         start = time.perf_counter()
         points, weights = placed(estimate, measurement, domain, n_points=m, view="probability", rng=deepcopy(rng))

@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 from kmeanalyst.kernels.features import CellFeatures, MarginFeatures
 from kmeanalyst.releases.columns import Categorical, Column, Integer, Real
 from kmeanalyst.releases.domain import Domain
-from kmeanalyst.releases.kernel_choice import margin_kernel
+from kmeanalyst.releases.margin_kernel import margin_kernel
 from release_side import publish
 from release_side.private_mean import _blocks, private_mean
 from release_side.rows import open_private

@@ -2,8 +2,12 @@
 
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.cells import CellFeatures
+from kmeanalyst.kernels.features.composed import ColumnFeatures, Concatenation, ScaledFeatures, TensorProduct
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.margins import MarginFeatures
 from kmeanalyst.kernels.features.nystroem import Nystroem
 
-__all__ = ["CellFeatures", "FeatureMap", "MarginFeatures", "Nystroem", "RandomFourier"]
+__all__ = [
+    "CellFeatures", "ColumnFeatures", "Concatenation", "FeatureMap", "MarginFeatures", "Nystroem", "RandomFourier",
+    "ScaledFeatures", "TensorProduct",
+]  # fmt: skip

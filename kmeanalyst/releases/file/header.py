@@ -16,7 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.kernels.features import MarginFeatures, Nystroem, RandomFourier
+from kmeanalyst.kernels.features import (
+    ColumnFeatures,
+    Concatenation,
+    MarginFeatures,
+    Nystroem,
+    RandomFourier,
+    ScaledFeatures,
+    TensorProduct,
+)
 from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, POINTS, Members
 from kmeanalyst.releases.file.refusal import (
     MOST_COLUMNS,
@@ -95,7 +103,15 @@ _MEASUREMENT_RULES = {
     "feature_map": _TABLE,
 }
 _FEATURE_MAP_RULES = {
-    "name": _one_of(RandomFourier.name, Nystroem.name, MarginFeatures.name),
+    "name": _one_of(
+        RandomFourier.name,
+        Nystroem.name,
+        MarginFeatures.name,
+        Concatenation.name,
+        TensorProduct.name,
+        ScaledFeatures.name,
+        ColumnFeatures.name,
+    ),
     "dimension": _COUNT,
     "arrays": _SHAPES,
 }

@@ -15,12 +15,22 @@ import numpy as np
 
 from kmeanalyst.kernels import Kernel, Margins
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features import FeatureMap, MarginFeatures, Nystroem, RandomFourier
+from kmeanalyst.kernels.features import (
+    ColumnFeatures,
+    Concatenation,
+    FeatureMap,
+    MarginFeatures,
+    Nystroem,
+    RandomFourier,
+    ScaledFeatures,
+    TensorProduct,
+)
+from kmeanalyst.kernels.features.composed import composed_features, tables_of
 from kmeanalyst.releases.columns import Categorical, Column
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file.archive import NOISY_SUM, Members
 from kmeanalyst.releases.file.kernel import kernel_work
-from kmeanalyst.releases.file.refusal import MOST_BASIS_POINTS, MOST_BASIS_WORK, refusal, refusing
+from kmeanalyst.releases.file.refusal import MOST_BASIS_POINTS, MOST_BASIS_WORK, MOST_TABLES, refusal, refusing
 from kmeanalyst.releases.measurement import Measurement, grid_sensitivity, mean_unit
 from kmeanalyst.releases.statement import PrivacyStatement
 
@@ -38,6 +48,8 @@ def measurement_of(header: dict[str, Any], kernel: Kernel, domain: Domain, membe
         for name, shape in described["arrays"].items()
     }
     feature_map = _FEATURE_MAPS[described["name"]](kernel, domain, arrays)
+    if feature_map.name != described["name"]:
+        raise refusal("feature_map, field name", f"the kernel makes it {feature_map.name}")
     if feature_map.dimension != described["dimension"]:
         raise refusal("feature_map, field dimension", f"the arrays make {feature_map.dimension} features")
     noisy_sum = _array(NOISY_SUM, members[NOISY_SUM], "<i8", [described["dimension"]])
@@ -168,8 +180,31 @@ def _margins(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Featur
     return MarginFeatures(kernel)
 
 
+def _composed(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
+    """Made as the kernel is: what holds margins of its parts' features, the rest of random Fourier features."""
+    unused = set(arrays)
+
+    def leaf(part: Kernel, columns: tuple[int, ...], place: str) -> FeatureMap:
+        own = {name.removeprefix(place): array for name, array in arrays.items() if name.startswith(place)}
+        unused.difference_update(place + name for name in own)
+        return _random_fourier(part, Domain(tuple(domain.columns[j] for j in columns)), own)
+
+    with refusing("feature_map"):
+        tables = tables_of(kernel)
+        if tables > MOST_TABLES:
+            raise ValueError(f"its kernel has margins of {tables} tables, and a release has at most {MOST_TABLES}")
+        feature_map = composed_features(kernel, tuple(range(len(domain))), leaf)
+        if unused:
+            raise ValueError(f"no part of its kernel has the arrays {sorted(unused)!r:.200}")
+    return feature_map
+
+
 _FEATURE_MAPS: dict[str, Callable[[Kernel, Domain, dict[str, Array]], FeatureMap]] = {
     RandomFourier.name: _random_fourier,
     Nystroem.name: _nystroem,
     MarginFeatures.name: _margins,
+    Concatenation.name: _composed,
+    TensorProduct.name: _composed,
+    ScaledFeatures.name: _composed,
+    ColumnFeatures.name: _composed,
 }

@@ -1,0 +1,225 @@
+"""Feature maps made of feature maps, as kernels are made of kernels: sums, products, multiples, some columns only.
+
+Bounds compose as the maps do, so that none is typed in: ‖(φ₁, φ₂)‖² = ‖φ₁‖² + ‖φ₂‖², ‖φ₁ ⊗ φ₂‖ = ‖φ₁‖ ‖φ₂‖ and
+‖√c φ‖ = √c ‖φ‖. With one-hot features (margins) and random Fourier features as parts these are the maps of DP-MERF
+(Harder, Adamczewski & Park 2021): numbers beside levels is a concatenation, and what is labelled a product with the
+label's one-hot.
+
+How a kernel is composed says how its features are (`composed_features`): a part of it that holds margins is made of
+its parts' features, and any other part has random Fourier features of its own, even if it is a sum or a product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from kmeanalyst.kernels.base import Array, Kernel, OnColumns, Product, Scaled, Sum, as_rows
+from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.margins import MarginFeatures
+from kmeanalyst.kernels.margins import Margins
+
+Leaf = Callable[[Kernel, tuple[int, ...], str], FeatureMap]  # of a kernel, the columns it looks at, and its place
+
+
+@dataclass(frozen=True, eq=False)
+class _Several(FeatureMap):
+    """What concatenations and products share.
+
+    kernel   a sum or a product.
+    maps     one for each of its parts, with that part as its kernel.
+    """
+
+    kernel: Kernel
+    maps: tuple[FeatureMap, ...]
+
+    def __post_init__(self) -> None:
+        parts = getattr(self.kernel, "parts", ())
+        if len(parts) == 0 or [each.kernel for each in self.maps] != list(parts):
+            raise ValueError(
+                f"features of the kernel {self.kernel.name} need a map for each of its {len(parts)} parts, with that part "
+                "as its kernel: the bound is composed of theirs. Pass the maps in the parts' order."
+            )
+
+    @property
+    def nonnegative(self) -> bool:
+        return all(each.nonnegative for each in self.maps)
+
+    def arrays(self) -> dict[str, Array]:
+        """Those of the i-th part with part_<i>_ before their names."""
+        return {f"part_{i}_{name}": array for i, each in enumerate(self.maps) for name, array in each.arrays().items()}
+
+
+class Concatenation(_Several):
+    """φ(x) = (φ₁(x), φ₂(x), ...), of the kernel k₁ + k₂ + ...: the root of the sum of the squared bounds bounds it."""
+
+    name: ClassVar[str] = "sum"
+
+    @property
+    def dimension(self) -> int:
+        return sum(each.dimension for each in self.maps)
+
+    @property
+    def norm_bound(self) -> float:
+        return float(np.sqrt(sum(each.norm_bound**2 for each in self.maps)))
+
+    def __call__(self, X: Array) -> Array:
+        return np.hstack([each(X) for each in self.maps])
+
+    def mean(self, X: Array, weights: Array) -> Array:
+        return np.concatenate([each.mean(X, weights) for each in self.maps])
+
+
+class TensorProduct(_Several):
+    """φ(x) = φ₁(x) ⊗ φ₂(x) ⊗ ..., the first index slowest, of the kernel k₁ · k₂ · ...: bounds multiply."""
+
+    name: ClassVar[str] = "product"
+
+    @property
+    def dimension(self) -> int:
+        return int(np.prod([each.dimension for each in self.maps], dtype=object))  # Python's integers do not wrap
+
+    @property
+    def norm_bound(self) -> float:
+        return float(np.prod([each.norm_bound for each in self.maps]))
+
+    def __call__(self, X: Array) -> Array:
+        features = self.maps[0](X)
+        for each in self.maps[1:]:
+            features = (features[:, :, None] * each(X)[:, None, :]).reshape(len(features), -1)
+        return features
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledFeatures(FeatureMap):
+    """√c φ(x), of the kernel c · k."""
+
+    kernel: Scaled
+    map: FeatureMap
+    name: ClassVar[str] = "scaled"
+
+    def __post_init__(self) -> None:
+        _check_inner(self.kernel, Scaled, self.map)
+
+    @property
+    def _root(self) -> float:
+        return float(np.sqrt(self.kernel.factor))
+
+    @property
+    def dimension(self) -> int:
+        return self.map.dimension
+
+    @property
+    def norm_bound(self) -> float:
+        return self._root * self.map.norm_bound
+
+    @property
+    def nonnegative(self) -> bool:
+        return self.map.nonnegative
+
+    def arrays(self) -> dict[str, Array]:
+        return self.map.arrays()
+
+    def __call__(self, X: Array) -> Array:
+        return self._root * self.map(X)
+
+    def mean(self, X: Array, weights: Array) -> Array:
+        return self._root * self.map.mean(X, weights)
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnFeatures(FeatureMap):
+    """φ of some columns of x only, of the kernel on those columns."""
+
+    kernel: OnColumns
+    map: FeatureMap
+    _on: list[int] = field(init=False, repr=False)
+    name: ClassVar[str] = "on-columns"
+
+    def __post_init__(self) -> None:
+        _check_inner(self.kernel, OnColumns, self.map)
+        object.__setattr__(self, "_on", list(_positions(self.kernel)))
+
+    @property
+    def dimension(self) -> int:
+        return self.map.dimension
+
+    @property
+    def norm_bound(self) -> float:
+        return self.map.norm_bound
+
+    @property
+    def nonnegative(self) -> bool:
+        return self.map.nonnegative
+
+    def arrays(self) -> dict[str, Array]:
+        return self.map.arrays()
+
+    def __call__(self, X: Array) -> Array:
+        return self.map(as_rows(X)[:, self._on])
+
+    def mean(self, X: Array, weights: Array) -> Array:
+        return self.map.mean(as_rows(X)[:, self._on], weights)
+
+
+def _check_inner(kernel: Kernel, kind: type[Kernel], inner: FeatureMap) -> None:
+    if not isinstance(kernel, kind) or inner.kernel != kernel.kernel:  # type: ignore[attr-defined]
+        raise ValueError(
+            f"these are features of a kernel {kind.name} and need the map of the kernel inside it: the bound is composed of "
+            "its bound. Pass that map."
+        )
+
+
+def _positions(kernel: OnColumns) -> tuple[int, ...]:
+    if any(isinstance(column, str) for column in kernel.on):
+        raise ValueError(
+            f"the kernel names its columns, {list(kernel.on)}, and encoded rows have no names. Use positions from 0."
+        )
+    return tuple(int(column) for column in kernel.on)
+
+
+def margins_in(kernel: Kernel) -> Iterator[Margins]:
+    """The margins that a kernel is made of."""
+    if isinstance(kernel, Margins):
+        yield kernel
+    for part in _parts(kernel):
+        yield from margins_in(part)
+
+
+def tables_of(kernel: Kernel) -> int:
+    """How many tables its margins are of, before any is made."""
+    total = 0
+    for margins in margins_in(kernel):
+        one, with_target, pairs, pairs_with_target, finely = (share > 0 for share in margins.shares)
+        few = len(margins.others)
+        total += one * len(margins.edges) + with_target * few + (pairs + pairs_with_target) * few * (few - 1) // 2
+        total += finely * len(margins.finer)
+    return total
+
+
+def composed_features(kernel: Kernel, columns: tuple[int, ...], leaf: Leaf, place: str = "") -> FeatureMap:
+    """The features of a kernel on these columns, composed as it is.
+
+    leaf    makes the features of a part that holds no margins, given the part, the columns that its rows have and what
+            stands before the names of its arrays.
+    """
+    if isinstance(kernel, Margins):
+        return MarginFeatures(kernel)
+    if next(margins_in(kernel), None) is None:
+        return leaf(kernel, columns, place)
+    if isinstance(kernel, Scaled):
+        return ScaledFeatures(kernel, composed_features(kernel.kernel, columns, leaf, place))
+    if isinstance(kernel, OnColumns):
+        inside = tuple(columns[j] for j in _positions(kernel))
+        return ColumnFeatures(kernel, composed_features(kernel.kernel, inside, leaf, place))
+    maps = tuple(composed_features(part, columns, leaf, f"{place}part_{i}_") for i, part in enumerate(_parts(kernel)))
+    return Concatenation(kernel, maps) if isinstance(kernel, Sum) else TensorProduct(kernel, maps)
+
+
+def _parts(kernel: Kernel) -> tuple[Kernel, ...]:
+    if isinstance(kernel, Sum | Product):
+        return kernel.parts
+    return (kernel.kernel,) if isinstance(kernel, Scaled | OnColumns) else ()

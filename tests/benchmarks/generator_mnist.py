@@ -1,0 +1,118 @@
+"""DP-MERF on MNIST: digits that a generator draws from one private mean, and classifiers trained on them.
+
+    python tests/benchmarks/generator_mnist.py [--epsilon 1] [--rows 60000] [--features 2000] [--points 10000]
+        [--figure generator_mnist.pdf]
+
+Reads ../shared/data/mnist and says so when it is not there. The training images are a table of 784 numbers from 0 to
+255 and a label (its classes are nearly even), published at δ = 1e-5 with the kernel 1(label = label') · exp(−‖x − x'‖²/2ℓ²)
+of Harder, Adamczewski & Park (2021), beside the labels' own table; ℓ from the bounds alone. Classifiers trained on the
+generated rows are scored on the real test images; the same on real rows stands beside. --figure draws ten generated
+digits of each class.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import logging
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+
+from kmeanalyst.releases.columns import Categorical, Column, Integer
+from kmeanalyst.releases.domain import Domain
+from release_side import publish
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "mnist"
+DELTA = 1e-5
+SIDE = 28
+PIXELS = [f"p{i}" for i in range(SIDE**2)]
+MODELS: dict[str, Any] = {
+    "logistic regression": lambda: LogisticRegression(max_iter=200, random_state=0),
+    "network of 100": lambda: MLPClassifier(max_iter=15, random_state=0),
+}
+
+
+def images(part: str) -> pd.DataFrame:
+    """A table of pixels (0 to 255) and label ("0" to "9")."""
+    pixels = np.frombuffer(gzip.decompress((DATA / f"{part}-images-idx3-ubyte.gz").read_bytes()), np.uint8, offset=16)
+    labels = np.frombuffer(gzip.decompress((DATA / f"{part}-labels-idx1-ubyte.gz").read_bytes()), np.uint8, offset=8)
+    frame = pd.DataFrame(pixels.reshape(-1, SIDE**2).astype(float), columns=PIXELS)
+    return frame.assign(label=labels.astype(str))
+
+
+def domain() -> Domain:
+    """Pixels are whole numbers from 0 to 255, the label a digit."""
+    columns: list[Column] = [Integer(name=name, lower=0, upper=255) for name in PIXELS]
+    return Domain((*columns, Categorical(name="label", levels=tuple("0123456789"))))
+
+
+def accuracies(train: pd.DataFrame, test: pd.DataFrame) -> dict[str, float]:
+    """The share of test images that each model, trained on these rows, gets right."""
+    found = {}
+    for name, make in MODELS.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of iterations that are cut short
+            model = make().fit(train[PIXELS].to_numpy(float) / 255, train["label"])
+        found[name] = float(model.score(test[PIXELS].to_numpy(float) / 255, test["label"]))
+    return found
+
+
+def draw_digits(frame: pd.DataFrame, path: str) -> None:
+    """Ten rows of ten digits: a class in each."""
+    from matplotlib.figure import Figure
+
+    rows = []
+    for label in "0123456789":
+        own = frame.loc[frame["label"] == label, PIXELS].to_numpy(float)[:10]
+        own = np.vstack([own, np.zeros((10 - len(own), SIDE**2))])  # a class may have few
+        rows.append(np.hstack(list(own.reshape(10, SIDE, SIDE))))
+    figure = Figure(figsize=(5, 5), layout="constrained")
+    panel = figure.subplots()
+    panel.imshow(np.vstack(rows), cmap="gray_r", vmin=0, vmax=255)
+    panel.set_axis_off()
+    figure.savefig(path, dpi=200)
+
+
+def line(name: str, found: dict[str, float]) -> str:
+    return f"{name:28}" + "".join(f"  {model} {accuracy:.3f}" for model, accuracy in found.items())
+
+
+def main() -> None:
+    """Publish, train, score, draw."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0])
+    parser.add_argument("--rows", type=int, default=60_000, help="training images that are published")
+    parser.add_argument(
+        "--features", type=int, default=2000, help="random features, before they are crossed with the label"
+    )
+    parser.add_argument("--points", type=int, default=10_000)
+    parser.add_argument("--figure", help="draw generated digits to this file (pdf, svg or png), of the last epsilon")
+    arguments = parser.parse_args()
+    if not DATA.is_dir():
+        print(f"the images are not at {DATA}: nothing to measure with. Skipped.")
+        return
+    logging.disable()
+    train, test = images("train")[: arguments.rows], images("t10k")
+    print(line(f"{arguments.points:,} real rows", accuracies(train[: arguments.points], test)), flush=True)
+    for epsilon in arguments.epsilon:
+        started = time.perf_counter()
+        release = publish(
+            train, domain(), epsilon=epsilon, delta=DELTA, method="generator", target="label",
+            features=arguments.features, points=arguments.points,
+        )  # fmt: skip
+        seconds = time.perf_counter() - started
+        frame = release.to_frame()
+        print(line(f"epsilon {epsilon:g}, {seconds:.0f} s", accuracies(frame, test)), flush=True)
+    if arguments.figure:
+        draw_digits(frame, arguments.figure)
+
+
+if __name__ == "__main__":
+    main()
