@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
@@ -19,6 +21,7 @@ from kmeanalyst.kernels.features import FeatureMap, MarginFeatures, Nystroem, Ra
 from kmeanalyst.kernels.features.composed import composed_features, margins_in, tables_of
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file.kernel import kernel_work
+from kmeanalyst.releases.file.measurement import check_readable_map
 from kmeanalyst.releases.file.refusal import (
     MOST_BASIS_POINTS,
     MOST_BASIS_WORK,
@@ -26,6 +29,7 @@ from kmeanalyst.releases.file.refusal import (
     MOST_CELLS,
     MOST_COLUMNS,
     MOST_KERNEL_WORK,
+    MOST_MEMBERS,
     MOST_TABLES,
 )
 from kmeanalyst.releases.kernel_choice import default_spec, kernel_from_spec
@@ -152,6 +156,7 @@ def check_readable(n_points: int, domain: Domain, feature_map: FeatureMap) -> No
         ("basis points of the subspace", basis, MOST_BASIS_POINTS, "Pass fewer points"),
         ("steps to make the kernel's matrix", work, MOST_KERNEL_WORK, "Choose a simpler kernel"),
         ("steps to make the subspace", basis**2 * work, MOST_BASIS_WORK, "Pass fewer points"),
+        ("arrays", len(feature_map.arrays()), MOST_MEMBERS - 16, "Choose a simpler kernel"),
         ("tables in its margins", tables_of(feature_map.kernel), MOST_TABLES, "Publish fewer columns"),
         ("bytes", n_bytes, MOST_BYTES, "Pass fewer features"),
     ):
@@ -175,17 +180,10 @@ def public_rows(source: Table | None, domain: Domain) -> Array | None:
     return domain.encode(domain.decode(domain.encode(frame)))
 
 
-def kernel_for(
-    method: str,
-    spec: Kernel | str | None,
-    domain: Domain,
-    target: str | None,
-    noise: Noise | RehearsalNoise,
-    n_rows: int,
-    *,
-    random: bool,
-) -> Kernel:
-    """The kernel that a release of n_rows rows is measured in, from public facts alone.
+def spec_for(
+    method: str, spec: Kernel | str | None, domain: Domain, target: str | None, *, random: bool
+) -> Kernel | str:
+    """The kernel asked for or the default, as `kernel_for` takes it; DomainError if there is none such.
 
     random   whether the choices ask for features of a kernel at large: a number of them, or public points.
     """
@@ -193,9 +191,22 @@ def kernel_for(
         spec = "generator"
     if spec is None:
         spec = "table" if target is None and (random or method == "subspace") else default_spec(domain, target)
+    kernel_from_spec(spec, domain, target)
+    return spec
+
+
+def kernel_for(
+    method: str,
+    spec: Kernel | str,
+    domain: Domain,
+    target: str | None,
+    noise: Noise | RehearsalNoise,
+    n_rows: int,
+) -> Kernel:
+    """The kernel that a release of n_rows rows is measured in, from public facts alone."""
     finer = method != "generator"  # whose rows are chances of cells
     kernel = kernel_from_spec(spec, domain, target, finer=finer)
-    if isinstance(spec, Kernel) or not isinstance(kernel, Margins):
+    if isinstance(spec, Kernel) or not isinstance(kernel, Margins) or method == "subspace":
         return kernel
     features = MarginFeatures(kernel)
     check_room(n_rows=n_rows, dimension=features.dimension, grid=GRID)
@@ -287,12 +298,27 @@ def checked_features(
     n_rows: int,
 ) -> tuple[FeatureMap, Array | None]:
     """φ and, for a subspace, the points it is spanned by; PublishError if sums or files could not hold the release."""
-    feature_map, spanning = feature_map_for(
-        method, kernel, domain, public, points, features, as_printed=weights == "published"
-    )
+    with _fitting():
+        feature_map, spanning = feature_map_for(
+            method, kernel, domain, public, points, features, as_printed=weights == "published"
+        )
     check_room(n_rows=n_rows, dimension=feature_map.dimension, grid=GRID)
     check_readable(most_points(points, spanning, feature_map, method, domain), domain, feature_map)
+    with _fitting():
+        feature_map(domain.draw(2, 0))
+        check_readable_map(feature_map, domain)
     return feature_map, spanning
+
+
+@contextmanager
+def _fitting() -> Iterator[None]:
+    """What a kernel that does not fit the domain raises, as PublishError."""
+    try:
+        yield
+    except PublishError:
+        raise
+    except (ValueError, IndexError, ArithmeticError) as error:
+        raise PublishError(f"the kernel does not fit the domain, so no release could be made: {error}") from None
 
 
 def public_generator(what: str, kernel: Kernel, domain: Domain, size: int) -> np.random.Generator:

@@ -37,6 +37,7 @@ from release_side.choices import (
     processors,
     public_generator,
     public_rows,
+    spec_for,
 )
 from release_side.mechanism import PublishError, RehearsalNoise, noise_for
 from release_side.private_mean import private_mean
@@ -108,8 +109,8 @@ def plan(
     n_rows = _as_whole(rows)
     check_choices(method, weights, points, features, bound, None, float32=float32)
     public = public_rows(public_points, domain)
-    random = features is not None or public is not None
-    kernels = [kernel_for(method, kernel, domain, target, mechanism, n_rows, random=random) for mechanism in mechanisms]
+    spec = spec_for(method, kernel, domain, target, random=features is not None or public is not None)
+    kernels = [kernel_for(method, spec, domain, target, mechanism, n_rows) for mechanism in mechanisms]
     started = time.perf_counter()
     maps = {
         chosen: checked_features(method, chosen, domain, public, points, features, weights, n_rows=n_rows)

@@ -85,7 +85,9 @@ def _counted_sums(feature_map: CellFeatures) -> Callable[[Array], Array]:
     def counted(rows: Array) -> Array:
         with np.errstate(all="ignore"):  # a warning by the value of a private row would be a release
             places = feature_map.places(rows)
-        np.clip(places, first, last, out=places)
+        if places.shape != (len(heights), len(rows)):  # one place in each table for each row, whatever the map says
+            places = np.zeros((len(heights), len(rows)), dtype=np.int64)
+        places = np.clip(places, first, last)
         return np.bincount(places.ravel(), minlength=len(by_feature)) * by_feature
 
     return counted
@@ -133,6 +135,8 @@ def integer_features(rows: Array, feature_map: FeatureMap) -> Array:
 
 def _integer_features(rows: Array, feature_map: FeatureMap) -> Array:
     z = feature_map(rows)
+    if z.shape != (len(rows), feature_map.dimension):  # one image for each row, whatever the map says
+        z = np.zeros((len(rows), feature_map.dimension))
     z *= GRID * SHRINK / feature_map.norm_bound
     np.rint(z, out=z)
     outside = ~fits(z, nonnegative=feature_map.nonnegative)

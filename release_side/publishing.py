@@ -35,6 +35,7 @@ from release_side.choices import (
     kernel_for,
     processors,
     public_rows,
+    spec_for,
 )
 from release_side.composition import Spend
 from release_side.ledger import Ledger
@@ -115,11 +116,11 @@ def publish(
     _check_can_appear(output, beside=(*private_files, domain_path, public_points, ledger))
     refuse_private_as_public(private, public_points)
     public = public_rows(public_points, domain)
+    spec = spec_for(method, kernel, domain, target, random=features is not None or public is not None)
     rows = open_private(private)
     rows.check_columns(domain)
     n_rows = rows.count()
-    random = features is not None or public is not None
-    chosen_kernel = kernel_for(method, kernel, domain, target, mechanism, n_rows, random=random)
+    chosen_kernel = kernel_for(method, spec, domain, target, mechanism, n_rows)
     feature_map, spanning = checked_features(
         method, chosen_kernel, domain, public, points, features, weights, n_rows=n_rows
     )

@@ -71,9 +71,9 @@ SHIFT_INVARIANT = [
     ),
 ]
 _ONE_WAY = Margins(
-    ((-1.0, 0.5), (0.5, 1.5)), ((0.25,), ()), (True, True), (1.0, 0, 0, 0, 0)
+    ((-1.0, 0.5), (0.5, 1.5)), ((0.25,), ()), (True, True), (1.0, 0, 0, 0, 0, 0)
 )  # of a number and three levels
-_LABEL = OnColumns(Margins(((0.5,),), ((),), (True,), (1.0, 0, 0, 0, 0)), (2,))
+_LABEL = OnColumns(Margins(((0.5,),), ((),), (True,), (1.0, 0, 0, 0, 0, 0)), (2,))
 COMPOSED = [
     KernelCase("sum with margins", Sum((Scaled(0.7, Gaussian(1.5)), Scaled(0.6, _ONE_WAY))), (0, 3)),
     KernelCase("product with margins", Product((_LABEL, OnColumns(MultiScale((0.5, 2.0)), (0, 1)))), (0, 0, 2)),
@@ -91,11 +91,11 @@ KERNELS = [
     *SHIFT_INVARIANT,
     *COMPOSED,
     KernelCase(
-        "margins", Margins(((-1.0, 0.0, 2.5), (0.5, 1.5)), ((1.0,), ()), (True, True), (0.3, 0, 0.7, 0, 0)), (0, 3)
+        "margins", Margins(((-1.0, 0.0, 2.5), (0.5, 1.5)), ((1.0,), ()), (True, True), (0.3, 0, 0.7, 0, 0, 0)), (0, 3)
     ),
     KernelCase(
         "margins with target",
-        Margins(((0.0,), (0.5, 1.5), (0.5,), ()), ((), (), (), (0.0,)), (True,) * 4, (0.4, 0.3, 0.1, 0.2, 0), 2),
+        Margins(((0.0,), (0.5, 1.5), (0.5,), ()), ((), (), (), (0.0,)), (True,) * 4, (0.4, 0.2, 0.1, 0.2, 0, 0.1), 2),
         (0, 3, 2, 0),
     ),
     KernelCase(
@@ -104,7 +104,7 @@ KERNELS = [
             ((0.0,), (0.5, 1.5), ()),
             ((1.0,), (), ()),
             (True,) * 3,
-            (0.5, 0, 0.1, 0, 0.4),
+            (0.5, 0, 0.1, 0, 0.4, 0),
             -1,
             ((-1.0, 0.0, 0.2), (), (-0.5, 1.0)),
         ),
@@ -112,7 +112,9 @@ KERNELS = [
     ),
     KernelCase(
         "finer margins with target",
-        Margins(((0.0,), (0.5,), ()), ((), (), (0.0,)), (True,) * 3, (0.2, 0.3, 0, 0.2, 0.3), 1, ((), (), (-0.5, 1.0))),
+        Margins(
+            ((0.0,), (0.5,), ()), ((), (), (0.0,)), (True,) * 3, (0.2, 0.3, 0, 0.2, 0.2, 0.1), 1, ((), (), (-0.5, 1.0))
+        ),
         (0, 2, 0),
     ),
 ]

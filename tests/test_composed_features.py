@@ -34,7 +34,7 @@ every_composed = pytest.mark.parametrize(
     "case", **named([c for c in FEATURE_MAPS if c.case in COMPOSED and c.family != "nystroem"])
 )
 every_kernel = pytest.mark.parametrize("case", **named(COMPOSED))
-CELL = Margins(((0.5,),), ((),), (False,), (1.0, 0, 0, 0, 0))
+CELL = Margins(((0.5,),), ((),), (False,), (1.0, 0, 0, 0, 0, 0))
 PEOPLE = Domain((
     Real(name="x", lower=-2.0, upper=2.0, missing=True), Integer(name="n", lower=0, upper=9, atoms=(0,)),
     Categorical(name="city", levels=("Basel", "Genf", "Zug")), Categorical(name="rich", levels=("no", "yes")),
@@ -45,7 +45,7 @@ LABELLED = Sum((
         OnColumns(CELL, (3,)),
         Sum((
             Scaled(0.5, OnColumns(Gaussian(1.0), (0, 1))),
-            Scaled(0.4, OnColumns(Margins(((0.5, 1.5), ()), ((), (0.0,)), (False, False), (1.0, 0, 0, 0, 0)), (2, 1))),
+            Scaled(0.4, OnColumns(Margins(((0.5, 1.5), ()), ((), (0.0,)), (False, False), (1.0, 0, 0, 0, 0, 0)), (2, 1))),
         )),
     )),
 ))  # fmt: skip
@@ -174,10 +174,10 @@ def test_maps_that_do_not_compose_are_refused(attempt: Any, message: str):
 
 
 def test_tables_are_counted_before_they_are_made():
-    pairs = Margins(((),) * 5, ((),) * 5, (False,) * 5, (0.2, 0.2, 0.3, 0.3, 0), 0)
-    assert tables_of(pairs) == 5 + 4 + 6 + 6
-    assert tables_of(Sum((Scaled(2.0, pairs), Gaussian(1.0), OnColumns(CELL, (0,))))) == 21 + 1
-    assert len([t for group in MarginFeatures(pairs).groups for t in group.tables]) == 21
+    pairs = Margins(((),) * 5, ((),) * 5, (False,) * 5, (0.2, 0.2, 0.3, 0.2, 0, 0.1), 0)
+    assert tables_of(pairs) == 5 + 4 + 6 + 6 + 1
+    assert tables_of(Sum((Scaled(2.0, pairs), Gaussian(1.0), OnColumns(CELL, (0,))))) == 22 + 1
+    assert len([t for group in MarginFeatures(pairs).groups for t in group.tables]) == 22
 
 
 # ---------------------------------------------------------------- in a file
@@ -245,6 +245,7 @@ def test_margins_of_too_many_tables_are_refused_before_they_are_made(
     from kmeanalyst.releases.file import measurement
 
     monkeypatch.setattr(measurement, "MOST_TABLES", 2)
+    monkeypatch.setattr(measurement, "composed_features", None)
     refused(forged(labelled_path, lambda header, members: None), tmp_path, "feature_map", "margins of 4 tables")
     assert limits.MOST_TABLES >= 1000 * 999 // 2 + 1000
 

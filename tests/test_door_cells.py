@@ -20,7 +20,7 @@ from test_door import Recorder, recorded
 
 from kmeanalyst.kernels import Gaussian, Margins
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features import CellFeatures, MarginFeatures
+from kmeanalyst.kernels.features import CellFeatures, MarginFeatures, RandomFourier
 from kmeanalyst.releases.columns import Categorical, Integer
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.margin_kernel import margin_kernel
@@ -89,6 +89,35 @@ def test_neighbours_are_root_two_apart_wherever_a_map_puts_them(told: Array):
 
 
 @pytest.mark.parametrize(
+    "says",
+    [
+        lambda X: np.zeros((3, 2 * len(X)), dtype=np.int64),
+        lambda X: np.zeros((3, 1000 * len(X)), dtype=np.int64),
+        lambda X: np.zeros((3, 3, 5), dtype=np.int64),
+        lambda X: np.zeros((2, len(X)), dtype=np.int64),
+        lambda X: np.zeros(3, dtype=np.int64),
+    ],
+)
+def test_a_map_that_names_too_many_places_adds_one_in_each_table_for_each_row(says: Callable[[Array], Array]):
+    total = recorded(np.ones((2, 3)), features(says=says)).exact_sum
+    heights = integer_heights(features())
+    np.testing.assert_array_equal(total[STARTS[:-1]], 2 * heights)
+    assert np.count_nonzero(total) == 3
+
+
+def test_a_map_that_gives_more_images_than_rows_gives_none():
+    """The same for features that are written down."""
+
+    @dataclass(frozen=True, eq=False)
+    class Many(RandomFourier):
+        def __call__(self, X: Array) -> Array:
+            return np.vstack([super().__call__(X)] * 1000)
+
+    honest = RandomFourier.draw(Gaussian(1.0), n_columns=2, dimension=6, rng=0)
+    assert not recorded(np.ones((3, 2)), Many(honest.kernel, honest.linear, honest.tables)).exact_sum.any()
+
+
+@pytest.mark.parametrize(
     "changes",
     [
         {"tall": np.array([0.6, 0.6, 0.64])},
@@ -133,7 +162,7 @@ def test_neither_blocks_nor_workers_change_a_count(monkeypatch: pytest.MonkeyPat
 def test_memory_does_not_grow_with_rows_times_features():
     """Half a million features of 2,000 rows would be 8 GB written down."""
     ranges = tuple(np.arange(100.0).tolist())
-    kernel = Margins((ranges,) * 10, ((),) * 10, (False,) * 10, (0.5, 0, 0.5, 0, 0))
+    kernel = Margins((ranges,) * 10, ((),) * 10, (False,) * 10, (0.5, 0, 0.5, 0, 0, 0))
     feature_map = MarginFeatures(kernel)
     assert feature_map.dimension > 450_000
     rows = np.random.default_rng(0).uniform(-1, 101, (2000, 10))

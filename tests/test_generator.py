@@ -17,7 +17,7 @@ from test_composed_features import CELL, LABELLED, PEOPLE, drawn
 
 import kmeanalyst as ka
 import release_side
-from kmeanalyst.kernels import Gaussian, Kernel, Margins, OnColumns, Product, Scaled, SoftenedProduct, Sum
+from kmeanalyst.kernels import Gaussian, Indicator, Kernel, Margins, OnColumns, Product, Scaled, SoftenedProduct, Sum
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import Concatenation, Nystroem, RandomFourier, TensorProduct
 from kmeanalyst.releases.columns import Categorical, DomainError, Integer, Real
@@ -148,8 +148,8 @@ def test_ranges_that_margins_cut_are_choices_and_other_numbers_are_free():
 
 def test_edges_are_those_of_all_margins_that_look_at_a_column():
     first, second = (
-        Margins(((0.5,), ()), ((), ()), (False,) * 2, (1.0, 0, 0, 0, 0)),
-        Margins(((1.5,),), ((),), (False,), (1.0, 0, 0, 0, 0)),
+        Margins(((0.5,), ()), ((), ()), (False,) * 2, (1.0, 0, 0, 0, 0, 0)),
+        Margins(((1.5,),), ((),), (False,), (1.0, 0, 0, 0, 0, 0)),
     )
     found = edges_of(Sum((OnColumns(first, (2, 0)), Scaled(2.0, OnColumns(second, (2,))), Gaussian(1.0))), (0, 1, 2))
     assert {j: edges.tolist() for j, edges in found.items()} == {2: [0.5, 1.5], 0: []}
@@ -227,7 +227,7 @@ def test_shares_of_classes_are_read_off_the_measurement(kernel: Kernel):
 
 
 def test_shares_are_found_wherever_the_labels_own_table_stands():
-    own = OnColumns(Sum((Scaled(0.5, Margins(((),), ((),), (False,), (1.0, 0, 0, 0, 0))), Scaled(0.25, CELL))), (3,))
+    own = OnColumns(Sum((Scaled(0.5, Margins(((),), ((),), (False,), (1.0, 0, 0, 0, 0, 0))), Scaled(0.25, CELL))), (3,))
     kernel = Sum((Scaled(0.5, OnColumns(Gaussian(1.0), (0, 1))), OnColumns(CELL, (2,)), own))
     rows = PEOPLE.encode(frame(500))
     shares = class_shares(measured(kernel, rows), 3, 2)
@@ -248,6 +248,34 @@ def test_the_label_is_what_all_else_is_crossed_with():
     )
 
 
+@pytest.mark.parametrize(
+    ("inner", "deep", "why"),
+    [
+        (OnColumns(Gaussian(1.0), (9,)), 1, "index|column"),
+        (OnColumns(Gaussian(1.0), (0,)), 9, "nest"),
+        (OnColumns(Indicator(2), (2,)), 1, "rows|levels"),
+    ],
+    ids=["no such column", "too deep", "other levels"],
+)
+def test_a_kernel_that_no_reader_would_take_is_refused_before_anything_is_spent(
+    inner: Kernel, deep: int, why: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(choices, "check_torch", lambda: None)
+    monkeypatch.setattr(publishing, "private_mean", never)
+    kernel: Kernel = Sum((OnColumns(CELL, (3,)), inner))
+    for _ in range(deep):
+        kernel = Scaled(1.0, kernel)
+    with pytest.raises(PublishError, match=why):
+        release_side.publish(
+            PEOPLE.decode(PEOPLE.draw(50, 0)), PEOPLE, epsilon=1.0, delta=1e-6, method="generator", kernel=kernel
+        )
+
+
+def test_a_factor_that_is_no_margins_of_one_column_is_no_label():
+    label, number = OnColumns(CELL, (3,)), OnColumns(Gaussian(1.0), (0,))
+    assert label_of(Product((number, label))) == 3 == label_of(Product((label, number)))
+
+
 def test_finer_tables_are_refused_and_left_out_of_the_kernel_of_the_domain(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(choices, "check_torch", lambda: None)
     monkeypatch.setattr(publishing, "private_mean", never)
@@ -258,7 +286,8 @@ def test_finer_tables_are_refused_and_left_out_of_the_kernel_of_the_domain(monke
         )
     noise = GaussianNoise(1.0, 1e-6)
     for spec in (None, "margins"):
-        kernel = choices.kernel_for("generator", spec, PEOPLE, "rich", noise, 1000, random=False)
+        spec = choices.spec_for("generator", spec, PEOPLE, "rich", random=False)
+        kernel = choices.kernel_for("generator", spec, PEOPLE, "rich", noise, 1000)
         check_kernel(kernel, len(PEOPLE))
 
 

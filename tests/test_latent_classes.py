@@ -173,7 +173,7 @@ def test_noise_alone_makes_no_spikes():
     measurement = measurement_of(rows, SPIKES, noise_scale=0.02)
     drawn, _ = represent.represent(measurement, SPIKES, n_points=20_000, rng=0)
     counts = np.bincount(drawn[:, 0][~np.isnan(drawn[:, 0])].astype(int), minlength=100)
-    finer = measurement.feature_map.groups[-1]
+    finer = measurement.feature_map.groups[-1]  # there is no target
     assert finer.kind == "finer"
     noisy = measurement.vector[finer.start : finer.stop] / finer.height
     assert counts.max() / counts.sum() < 0.6 * noisy.max()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from file_tools import SCHEMA_TEST, members_of
 
 import kmeanalyst as ka
 import release_side
-from kmeanalyst.kernels import Gaussian, Margins, SoftenedProduct, kernel_from_dict
+from kmeanalyst.kernels import Gaussian, KernelMean, Margins, SoftenedProduct, kernel_from_dict
 from kmeanalyst.kernels.features import MarginFeatures
 from kmeanalyst.releases.columns import Categorical, Date, DomainError, Integer, Number, Real
 from kmeanalyst.releases.domain import Domain
@@ -23,7 +24,8 @@ from kmeanalyst.releases.file import FileRefused
 from kmeanalyst.releases.file.kernel import check_kernel
 from kmeanalyst.releases.file.measurement import _FEATURE_MAPS
 from kmeanalyst.releases.kernel_choice import default_spec, kernel_from_spec
-from kmeanalyst.releases.margin_kernel import margin_kernel, number_of_cells
+from kmeanalyst.releases.margin_kernel import margin_kernel
+from release_side import publishing
 from release_side.mechanism import PublishError
 
 every_map = pytest.mark.parametrize("case", **named([case for case in FEATURE_MAPS if case.family == "margins"]))
@@ -74,7 +76,13 @@ def test_the_mean_feature_is_the_tables_counts():
     """Against pandas: every cell of every one- and two-way table, and of those crossed with the target."""
     kernel = margin_kernel(PEOPLE, "rich")
     features = MarginFeatures(kernel)
-    assert [group.kind for group in features.groups] == ["one-way", "one-way by target", "pairs by target", "finer"]
+    assert [group.kind for group in features.groups] == [
+        "one-way",
+        "one-way by target",
+        "pairs by target",
+        "finer",
+        "target",
+    ]
     rows = PEOPLE.encode(people(300, np.random.default_rng(2)))
     cells = pd.DataFrame(np.hstack([kernel.cells(rows), kernel.fine_cells(rows)]))
     sizes = (*kernel.sizes, *kernel.fine_sizes)
@@ -104,14 +112,14 @@ def test_lines_by_target_are_the_features_of_each_of_its_cells():
     mean, rich = features(rows).mean(axis=0), rows[:, 3] == 1
     lines = [group.by_target() for group in features.groups]
     assert sorted(np.concatenate([line.ravel() for line in lines])) == list(range(features.dimension))
-    for group, line in zip(features.groups[1:], lines[1:], strict=True):
+    for group, line in zip(features.groups[1:-1], lines[1:-1], strict=True):
         np.testing.assert_allclose(mean[line[1]].sum() / group.height, rich.mean() * len(group.tables))
 
 
 @pytest.mark.parametrize("target", [None, "rich", "hours"])
 def test_cells_are_counted_before_any_table_is_made(target: str | None):
     kernel = margin_kernel(PEOPLE, target)
-    assert number_of_cells(kernel) == MarginFeatures(kernel).dimension
+    assert kernel.n_cells == MarginFeatures(kernel).dimension
 
 
 def test_wide_tables_are_cut_more_coarsely_and_too_wide_ones_refused():
@@ -123,17 +131,20 @@ def test_wide_tables_are_cut_more_coarsely_and_too_wide_ones_refused():
     wide = margin_kernel(domain(100), "class")
     assert set(wide.sizes) == {9, 2} and sum(wide.fine_sizes) < 22_000
     with pytest.raises(DomainError, match=r"more than 1,000,000 cells.* use the kernel \"table\""):
-        margin_kernel(domain(300), "class")
+        margin_kernel(domain(300), "class", noise=1e-6)
     assert default_spec(domain(500)) == "table" and default_spec(domain(1002)) == "table"
 
 
 def test_noise_raises_the_tables_that_are_few():
     """By whole steps, so that releases of much the same size share a kernel."""
-    kernels = [margin_kernel(PEOPLE, "rich", noise) for noise in (1e-6, 1.6e-4, 2e-4, 1.3e-3, 1.0)]
+    kernels = [margin_kernel(PEOPLE, "rich", noise) for noise in (1e-6, 1.6e-4, 2e-4, 1.3e-3, 5e-3)]
     first, second = ([kernel.shares[i] / kernel.shares[3] * 3 / n for kernel in kernels] for i, n in ((0, 4), (1, 3)))
     np.testing.assert_allclose(np.sqrt(first), [1, 1.5, 1.5, 3, 4])
     np.testing.assert_allclose(np.sqrt(second), [1, 1.5, 1.5, 2, 2])
     assert kernels[1] == kernels[2]
+    lost = margin_kernel(PEOPLE, "rich", 0.1)  # a pair's cell would have more noise than the table has rows in it
+    np.testing.assert_allclose(lost.shares, np.array([4, 27, 0, 0, 0, 0.07 * 31]) / (1.07 * 31))
+    assert margin_kernel(PEOPLE, None, 0.1).shares[2] > 0
 
 
 def test_levels_or_a_target_make_margins_the_default():
@@ -185,18 +196,18 @@ def test_edges_of_whole_numbers_lie_half_a_step_below_them(column: Number):
 
 def test_shares_follow_the_heights_and_the_number_of_tables():
     with_target, without = margin_kernel(PEOPLE, "rich"), margin_kernel(PEOPLE)
-    np.testing.assert_allclose(with_target.shares, np.array([4 * 9, 3 * 4, 0, 3, 2]) / 53)
-    np.testing.assert_allclose(without.shares, np.array([4 * 9, 0, 6, 0, 2]) / 44)
+    np.testing.assert_allclose(with_target.shares, np.array([4 * 9, 3 * 4, 0, 3, 2, 0.07 * 53]) / (1.07 * 53))
+    np.testing.assert_allclose(without.shares, np.array([4 * 9, 0, 6, 0, 2, 0]) / 44)
     assert with_target.target == 3 and without.target == -1
     alone = margin_kernel(Domain((PEOPLE["city"],)), "city")
-    assert alone.shares == (1.0, 0.0, 0.0, 0.0, 0.0)
+    assert alone.shares == (1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 PARTS: dict[str, Any] = {
     "edges": ((0.5,), (1.0, 2.0)),
     "atoms": ((), ()),
     "missing": (False, True),
-    "shares": (1, 0, 0, 0, 0),
+    "shares": (1, 0, 0, 0, 0, 0),
 }
 
 
@@ -207,18 +218,19 @@ PARTS: dict[str, Any] = {
         ({"edges": ((0.5,), (2.0, 1.0))}, "must be finite and increase"),
         ({"atoms": ((np.nan,), ())}, "must be finite and increase"),
         ({"missing": (False, 1)}, "true or false"),
-        ({"shares": (1, 0, 0, 0)}, "five numbers"),
-        ({"shares": (0.5, 0, 0, 0, 0.5)}, "no column beside the target has finer ranges"),
+        ({"shares": (1, 0, 0, 0, 0)}, "six numbers"),
+        ({"shares": (0.5, 0, 0, 0, 0, 0.5)}, "need one"),
+        ({"shares": (0.5, 0, 0, 0, 0.5, 0)}, "no column beside the target has finer ranges"),
         ({"fine": ((0.5,),)}, "fine, if any, too"),
         ({"fine": ((0.5, 0.5), ())}, "must be finite and increase"),
         ({"target": 2}, "target must be a column's number"),
-        ({"shares": (0.5, 0, 0, 0, 0)}, "must add up to 1"),
-        ({"shares": (1.5, 0, -0.5, 0, 0)}, "at least 0"),
-        ({"shares": (0.5, 0.5, 0, 0, 0)}, "need one"),
-        ({"shares": (0.5, 0, 0.5, 0, 0), "target": 0}, "need two beside the target"),
+        ({"shares": (0.5, 0, 0, 0, 0, 0)}, "must add up to 1"),
+        ({"shares": (1.5, 0, -0.5, 0, 0, 0)}, "at least 0"),
+        ({"shares": (0.5, 0.5, 0, 0, 0, 0)}, "need one"),
+        ({"shares": (0.5, 0, 0.5, 0, 0, 0), "target": 0}, "need two beside the target"),
         (
             {name: (value,) * 1001 for name, value in (("edges", ()), ("atoms", ()), ("missing", False))}
-            | {"shares": (0, 0, 1, 0, 0)},
+            | {"shares": (0, 0, 1, 0, 0, 0)},
             "at most 1000 columns",
         ),
         ({"edges": ((0.5,), tuple(range(100_001)))}, "at most 100000 cells"),
@@ -341,6 +353,56 @@ def test_a_file_whose_margins_are_not_those_of_its_columns_is_refused():
         _FEATURE_MAPS["margins"](margin_kernel(PEOPLE), PEOPLE, {"linear": np.zeros((4, 2))})
     with pytest.raises(FileRefused, match="these margins are of 2 columns"):
         check_kernel(margin_kernel(Domain(PEOPLE.columns[:2])), PEOPLE, people(9, np.random.default_rng(9)))
+
+
+@pytest.mark.parametrize(
+    ("fine", "what"),
+    [
+        (((), (), (0.5,), ()), "finer ranges of column city"),
+        (((), (-3.0, 5.0), (), ()), "finer ranges of column gain"),
+        (((), (5.0, 100.0), (), ()), "finer ranges of column gain"),
+    ],
+)
+def test_finer_ranges_that_are_none_of_the_columns_are_refused_before_anything_is_spent(
+    fine: tuple[tuple[float, ...], ...], what: str, monkeypatch: pytest.MonkeyPatch
+):
+    """By the reader, whose words publish has before it opens the door."""
+    kernel = replace(margin_kernel(PEOPLE), fine=fine)
+    with pytest.raises(FileRefused, match=what):
+        _FEATURE_MAPS["margins"](kernel, PEOPLE, {})
+    monkeypatch.setattr(publishing, "private_mean", None)
+    with pytest.raises(PublishError, match=what):
+        publish(people(50, np.random.default_rng(8)), kernel=kernel, points=10)
+
+
+def test_too_many_cells_are_the_domains_affair():
+    """A default that cannot be falls back; one that was asked for is refused in the domain's words."""
+    domain = Domain((Categorical(name="id", levels=tuple(map(str, range(60_000)))), PEOPLE["city"]))
+    assert default_spec(domain) == "margins"
+    domain = Domain((*domain.columns, Categorical(name="other", levels=domain["id"].levels)))
+    assert default_spec(domain) == "table"
+    with pytest.raises(DomainError, match=r"at most 100000 cells.*fewer levels"):
+        margin_kernel(domain)
+
+
+def test_sums_over_pairs_of_rows_are_not_counted_where_the_tables_are_too_many():
+    """A small file must not ask for the memory of a large one."""
+    ranges = tuple(np.arange(2000.0).tolist())
+    kernel = Margins((ranges, ranges), ((), ()), (False, False), (0, 0, 1.0, 0, 0, 0))
+    rows, weights = np.random.default_rng(0).uniform(-1, 2001, (6, 2)), np.full(6, 1 / 6)
+    assert kernel.n_cells > 10**6 and kernel.mean_product(rows, weights, rows, weights) is None
+    assert KernelMean(kernel, rows).squared_norm() == pytest.approx(1 / 6)
+
+
+@pytest.mark.parametrize("fine", [None, 0, "", False, []])
+def test_finer_ranges_are_lists_or_nothing(fine: Any):
+    header = margin_kernel(PEOPLE).to_dict() | {"fine": fine}
+    if fine == []:  # a kernel without any, of which no list is written
+        header["shares"] = [1, 0, 0, 0, 0, 0]
+        assert kernel_from_dict(header).fine == ((),) * 4
+        return
+    with pytest.raises((ValueError, TypeError)):
+        kernel_from_dict(header)
 
 
 def test_a_spec_is_read_with_its_target():

@@ -21,22 +21,23 @@ from kmeanalyst.kernels.continuous import _UnitDiagonal
 _MOST_CELLS = 100_000  # of all columns together
 _MOST_IN_PAIRS = 1000  # columns whose pairs are all measured
 _ROUNDING = 1e-9
+_MOST_COUNTED = 10**6  # cells of all tables that a sum over pairs of rows is found by counting in
 _BLOCK_ENTRIES = 2**20  # of the Gram matrix at a time
 
 
 @dataclass(frozen=True)
 class Margins(_UnitDiagonal):
-    """A mean of matches: in one column, one and the target, two columns, two and the target, one column seen finely.
+    """A mean of matches: in one column, one and the target, two columns, two and the target, one seen finely, the target.
 
     With n the number of columns (of d) whose cells agree, t whether the target's do, n', d' the same without the
     target, and n″ that of the d″ columns with finer ranges whose finer cells agree,
-    k = s₁ n/d + s₂ t n'/d' + s₃ C(n', 2)/C(d', 2) + s₄ t C(n', 2)/C(d', 2) + s₅ t n″/d″;
-    without a target t = 1, n' = n, d' = d, s₂ = s₄ = 0.
+    k = s₁ n/d + s₂ t n'/d' + s₃ C(n', 2)/C(d', 2) + s₄ t C(n', 2)/C(d', 2) + s₅ t n″/d″ + s₆ t;
+    without a target t = 1, n' = n, d' = d, s₂ = s₄ = s₆ = 0.
 
     edges    for each column the inner edges of its ranges, increasing, in encoded units: cells [e_i, e_{i+1}).
     atoms    for each column single values that are cells of their own.
     missing  for each column whether a missing cell (NaN) is one.
-    shares   (s₁, s₂, s₃, s₄, s₅), at least 0, of sum 1.
+    shares   (s₁, s₂, s₃, s₄, s₅, s₆), at least 0, of sum 1.
     target   the column the others are crossed with; −1 for none.
     fine     for each column the inner edges of its finer ranges; none for a column that has no finer table. Atoms and
              missing cells are cells of its finer table too.
@@ -45,15 +46,17 @@ class Margins(_UnitDiagonal):
     edges: tuple[tuple[float, ...], ...]
     atoms: tuple[tuple[float, ...], ...]
     missing: tuple[bool, ...]
-    shares: tuple[float, float, float, float, float]
+    shares: tuple[float, float, float, float, float, float]
     target: int = -1
     fine: tuple[tuple[float, ...], ...] = ()
     name: ClassVar[str] = "margins"
 
     def __post_init__(self) -> None:
         d = len(self.edges)
-        object.__setattr__(self, "fine", self.fine or ((),) * d)
-        if not (d and len(self.atoms) == len(self.missing) == len(self.fine) == d):
+        if self.fine == ():
+            object.__setattr__(self, "fine", ((),) * d)
+        given = (self.atoms, self.missing, self.fine)
+        if not (d and all(isinstance(each, tuple) and len(each) == d for each in given)):
             raise ValueError(
                 "margins need edges, atoms and missing for each of one or more columns; fine, if any, too."
             )
@@ -70,19 +73,19 @@ class Margins(_UnitDiagonal):
             raise ValueError(f"margins of two columns are for at most {_MOST_IN_PAIRS} columns, got {d}.")
 
     def _check_shares(self) -> None:
-        if len(self.shares) != 5 or not all(_is_number(share) and share >= 0 for share in self.shares):
-            raise ValueError(f"shares must be five numbers of at least 0, got {self.shares!r}.")
+        if len(self.shares) != 6 or not all(_is_number(share) and share >= 0 for share in self.shares):
+            raise ValueError(f"shares must be six numbers of at least 0, got {self.shares!r}.")
         if abs(sum(self.shares) - 1) > _ROUNDING:
             raise ValueError(f"shares must add up to 1, got {sum(self.shares)!r}: they are parts of k(x, x).")
-        _, with_target, pairs, pairs_with_target, finely = self.shares
-        if self.target < 0 and (with_target or pairs_with_target):
+        _, with_target, pairs, pairs_with_target, finely, own = self.shares
+        if self.target < 0 and (with_target or pairs_with_target or own):
             raise ValueError("shares of margins with the target need one. Name it, or give them 0.")
         if len(self.others) < 1 and with_target:
             raise ValueError("a target alone is crossed with nothing. Give the second share 0.")
         if len(self.others) < 2 and (pairs or pairs_with_target):
             raise ValueError("margins of two columns need two beside the target. Give their shares 0.")
         if not self.finer and finely:
-            raise ValueError("no column beside the target has finer ranges. Give the last share 0.")
+            raise ValueError("no column beside the target has finer ranges. Give the fifth share 0.")
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -96,6 +99,15 @@ class Margins(_UnitDiagonal):
     def fine_sizes(self) -> tuple[int, ...]:
         """How many cells the finer table of each column of `finer` has."""
         return tuple(len(self.fine[j]) + 1 + len(self.atoms[j]) + self.missing[j] for j in self.finer)
+
+    @property
+    def n_cells(self) -> int:
+        """Of all tables: the dimension of the features, before any is made."""
+        sizes = [self.sizes[j] for j in self.others]
+        values = self.sizes[self.target] if self.target >= 0 else 1
+        pairs = (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
+        cells = (sum(self.sizes), values * sum(sizes), pairs, values * pairs, values * sum(self.fine_sizes), values)
+        return sum(n for n, share in zip(cells, self.shares, strict=True) if share)
 
     @property
     def others(self) -> tuple[int, ...]:
@@ -125,13 +137,17 @@ class Margins(_UnitDiagonal):
         for own, j in zip(found, columns, strict=True):
             absent = np.isnan(X[:, j])
             own[:] = np.searchsorted(np.array(edges[j]), np.where(absent, -np.inf, X[:, j]), side="right")
-            for i, atom in enumerate(self.atoms[j]):
-                own[X[:, j] == atom] = len(edges[j]) + 1 + i
+            if self.atoms[j]:
+                atoms = np.array(self.atoms[j])
+                place = np.minimum(np.searchsorted(atoms, X[:, j]), len(atoms) - 1)
+                own[:] = np.where(atoms[place] == X[:, j], len(edges[j]) + 1 + place, own)
             if self.missing[j]:
                 own[absent] = len(edges[j]) + 1 + len(self.atoms[j])
         return found.T
 
-    def mean_product(self, X: Array, u: Array, Y: Array, v: Array) -> float:
+    def mean_product(self, X: Array, u: Array, Y: Array, v: Array) -> float | None:
+        if self.n_cells > max(_MOST_COUNTED, len(X) * len(Y)):
+            return None
         from kmeanalyst.kernels.features.margins import MarginFeatures  # which knows this kernel
 
         features = MarginFeatures(self)
@@ -151,11 +167,11 @@ class Margins(_UnitDiagonal):
         d, few = len(self.edges), max(len(self.others), 1)
         matches = _matches(x, y, self.others)
         crossed = _matches(x, y, (self.target,)) if self.target >= 0 else 0.0
-        alone, with_target, pairs, pairs_with_target, finely = self.shares
+        alone, with_target, pairs, pairs_with_target, finely, own = self.shares
         both = matches * (matches - 1) / max(few * (few - 1), 1)
         K = (
             alone * (matches + crossed) / d
-            + crossed * (with_target / few * matches + pairs_with_target * both)
+            + crossed * (with_target / few * matches + pairs_with_target * both + own)
             + pairs * both
         )
         if finely:

@@ -17,6 +17,9 @@ from kmeanalyst.releases.domain import Domain, DomainError
 _RANGES = (12, 9, 6, 4)  # that a column of numbers is cut into: the first with which all tables have few enough cells
 _FEW_VALUES = 16  # a column of whole numbers with no more has a cell for each
 _FINE_RANGES, _MOST_FINE_RANGES = 300, 20_000  # of the finer table of a column of numbers; of all those tables
+_WITHOUT_PAIRS = (1.0, 3.0, 0.0, 0.0, 0.0, 0.0)  # where a cell of a pair's table would have more than this noise:
+_LOST = 0.15
+_SHARE_OF_TARGET = 0.07  # of the others' squared norm: its own table, so that a rare class is not lost in noise
 _MOST_FEATURES = 10**6  # cells of all tables
 _MOST_COLUMNS = 1000
 USUAL_NOISE = 1e-3  # of a share that is measured alone
@@ -40,21 +43,12 @@ def margin_kernel(
     position = -1 if target is None else position_of(domain, target)
     place = position if len(domain) > 1 else -1
     for ranges in _RANGES if len(domain) <= _MOST_COLUMNS else ():
-        if number_of_cells(kernel := _margins(domain, place, ranges, noise, finer=finer)) <= _MOST_FEATURES:
+        if (kernel := _margins(domain, place, ranges, noise, finer=finer)).n_cells <= _MOST_FEATURES:
             return kernel
     raise DomainError(
         f"the margins of these columns have more than {_MOST_FEATURES:,} cells, or more than {_MOST_COLUMNS} columns. "
         'Name fewer columns, levels or edges, no target, or use the kernel "table".'
     )
-
-
-def number_of_cells(kernel: Margins) -> int:
-    """Of all tables: the dimension of the features, before any is made."""
-    sizes = np.array([kernel.sizes[j] for j in kernel.others])
-    values = kernel.sizes[kernel.target] if kernel.target >= 0 else 1
-    pairs = (int(sizes.sum()) ** 2 - int((sizes**2).sum())) // 2
-    cells = (sum(kernel.sizes), values * int(sizes.sum()), pairs, values * pairs, values * sum(kernel.fine_sizes))
-    return sum(n for n, share in zip(cells, kernel.shares, strict=True) if share)
 
 
 def _margins(domain: Domain, target: int, ranges: int, noise: float, *, finer: bool) -> Margins:
@@ -64,22 +58,33 @@ def _margins(domain: Domain, target: int, ranges: int, noise: float, *, finer: b
     fine = tuple(_fine_edges(column, edges, finely) for column, (edges, _) in zip(domain.columns, cuts, strict=True))
     others = len(domain) - (target >= 0)
     pairs, fine_tables = others * (others - 1) / 2, sum(bool(edges) for j, edges in enumerate(fine) if j != target)
-    squares = np.array([len(domain), others, pairs, pairs, fine_tables]) * np.square(_heights(target >= 0, noise))
-    return Margins(
-        edges=tuple(edges for edges, _ in cuts),
-        atoms=tuple(atoms for _, atoms in cuts),
-        missing=tuple(column.missing for column in domain.columns),
-        shares=tuple((squares / squares.sum()).tolist()),
-        target=target,
-        fine=fine,
-    )
+    counts = np.array([len(domain), others, pairs, pairs, fine_tables, 1])
+    squares = counts * np.square(_heights(target >= 0, noise))
+    if target >= 0 and noise * math.sqrt(squares.sum()) > _LOST:
+        squares = counts * np.square(_WITHOUT_PAIRS)
+    if target >= 0:
+        squares[5] = _SHARE_OF_TARGET * squares.sum()
+    try:
+        return Margins(
+            edges=tuple(edges for edges, _ in cuts),
+            atoms=tuple(atoms for _, atoms in cuts),
+            missing=tuple(column.missing for column in domain.columns),
+            shares=tuple((squares / squares.sum()).tolist()),
+            target=target,
+            fine=fine,
+        )
+    except ValueError as error:  # more cells than margins can have
+        raise DomainError(f'{error} Name fewer levels or edges, or use the kernel "table".') from None
 
 
 def _heights(with_target: bool, noise: float) -> tuple[float, ...]:
-    """Of a cell one way, one way × target, two ways, two ways × target, one way and finely; by measurement on Adult."""
+    """Of a cell one way, one way × target, two ways, two ways × target, one way and finely; by measurement on Adult.
+
+    The target's own table has a share that does not depend on how many others there are.
+    """
     wanted = 2.8 * (noise / USUAL_NOISE) ** (1 / 3)
     alone = min(_HEIGHTS, key=lambda height: abs(math.log(height / wanted)))
-    return (alone, min(alone, 2.0), 0.0, 1.0, 1.0) if with_target else (alone, 0.0, 1.0, 0.0, 1.0)
+    return (alone, min(alone, 2.0), 0.0, 1.0, 1.0, 0.0) if with_target else (alone, 0.0, 1.0, 0.0, 1.0, 0.0)
 
 
 def _cuts(column: Column, ranges: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -123,7 +128,7 @@ def one_way_kernel(domain: Domain, columns: tuple[int, ...], *, ranged: bool) ->
         ),
         atoms=tuple(atoms for _, atoms in cuts),
         missing=tuple(column.missing for column in chosen),
-        shares=(1.0, 0.0, 0.0, 0.0, 0.0),
+        shares=(1.0, 0.0, 0.0, 0.0, 0.0, 0.0),
     )
     return OnColumns(margins, columns)
 

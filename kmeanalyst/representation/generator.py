@@ -117,7 +117,7 @@ def _seeded(torch: Any) -> Iterator[None]:
 
 
 def label_of(kernel: Kernel, columns: tuple[int, ...] | None = None) -> int | None:
-    """The column whose cells a kernel crosses all else with: the first factor of a product, or the margins' target."""
+    """The column whose cells a kernel crosses all else with: one column's margins as a factor, or the margins' target."""
     if isinstance(kernel, Margins):
         found = kernel.target if kernel.target >= 0 else None
         return found if found is None or columns is None else columns[found]
@@ -126,9 +126,9 @@ def label_of(kernel: Kernel, columns: tuple[int, ...] | None = None) -> int | No
     if isinstance(kernel, Scaled):
         return label_of(kernel.kernel, columns)
     if isinstance(kernel, Product) and next(margins_in(kernel), None) is not None:
-        first = kernel.factors[0]
-        if isinstance(first, OnColumns) and len(first.on) == 1:
-            return int(first.on[0]) if columns is None else columns[int(first.on[0])]
+        for factor in kernel.factors:
+            if isinstance(factor, OnColumns) and isinstance(factor.kernel, Margins) and len(factor.on) == 1:
+                return int(factor.on[0]) if columns is None else columns[int(factor.on[0])]
     for part in kernel.parts if isinstance(kernel, Sum | Product) else ():
         if (found := label_of(part, columns)) is not None:
             return found
@@ -136,18 +136,19 @@ def label_of(kernel: Kernel, columns: tuple[int, ...] | None = None) -> int | No
 
 
 def class_shares(measurement: Measurement, label: int, n_classes: int) -> Array:
-    """Shares of the classes (n_classes,), of sum 1: nearest to the measured one-way table of the label; else even."""
-    for start, height, own in _one_way_tables(measurement.feature_map, label):
-        if own == n_classes:
-            return project_to_simplex(measurement.vector[start : start + own] / height)
-    return np.full(n_classes, 1 / n_classes)
+    """Shares of the classes (n_classes,), of sum 1: nearest to the label's best measured one-way table; else even."""
+    found = [table for table in _one_way_tables(measurement.feature_map, label) if table[2] == n_classes]
+    if not found:
+        return np.full(n_classes, 1 / n_classes)
+    start, height, own = max(found, key=lambda table: table[1])
+    return project_to_simplex(measurement.vector[start : start + own] / height)
 
 
 def _one_way_tables(features: FeatureMap, column: int, start: int = 0) -> Iterator[tuple[int, float, int]]:
     """(first feature, height, cells) of each one-way table of a column that is measured."""
     if isinstance(features, MarginFeatures):
         for group in features.groups:
-            if group.kind == "one-way" and (column,) in group.tables:
+            if group.kind in ("one-way", "target") and (column,) in group.tables:
                 first = int(group.starts[group.tables.index((column,))])
                 yield start + first, group.height, group.sizes[column]
     elif isinstance(features, ColumnFeatures):

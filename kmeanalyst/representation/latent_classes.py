@@ -99,17 +99,17 @@ class _Search:
             shares, noise = vector[group.by_target()] / group.height, noise_scale / group.height
             if group.kind == "one-way" and self.target >= 0:
                 own = slice(self.before, self.before + self.values)
-                self.observed["target"] = _Observed(shares[0, own], noise)
+                self.observed["target one-way"] = _Observed(shares[0, own], noise)
                 shares = np.delete(shares, own, axis=1)
             if group.kind in ("pairs", "pairs by target"):
                 shares = _symmetric(shares, order, self.width)
-            self.observed[group.kind] = _Observed(shares, noise)
+            self.observed[group.kind] = _Observed(shares[0] if group.kind == "target" else shares, noise)
 
     def fitted(self, rng: np.random.Generator) -> LatentClasses:
         """A local optimum near a random start."""
         n = self.values * self.each
         start = np.concatenate(
-            [np.zeros(n), self._common_start(), np.zeros(self.values * self.width),
+            [np.repeat(self._target_start(), self.each), self._common_start(), np.zeros(self.values * self.width),
              _SPREAD * rng.standard_normal(n * self.width)]
         )  # fmt: skip
         scales = np.repeat(_SCALES, [n, self.width, self.values * self.width, n * self.width])
@@ -134,6 +134,14 @@ class _Search:
             return np.zeros(self.width)
         logits = np.log(np.maximum(shares, _SMALLEST))
         return logits - np.repeat(np.add.reduceat(logits, self.starts) / self.sizes, self.sizes)
+
+    def _target_start(self) -> Array:
+        """Logits (Y,) of the target's noisy table, no share below its noise: a class of no weight would never gain any."""
+        told = [self.observed[kind] for kind in ("target", "target one-way") if kind in self.observed]
+        if not told:
+            return np.zeros(self.values)
+        best = min(told, key=lambda observed: observed.noise)
+        return np.log(np.maximum(best.values, max(best.noise, _SMALLEST)))
 
     def _split(self, flat: Array) -> tuple[Array, Array, Array, Array]:
         """Weights (Y, K), and logits: common (T,), of the target's values (Y, T), of the classes (Y, K, T)."""
@@ -185,7 +193,7 @@ class _Search:
         for kind, fitted, slope in (
             ("one-way", ones.sum(axis=0), slope_ones), ("one-way by target", ones, slope_ones),
             ("pairs", twos.sum(axis=0), slope_twos), ("pairs by target", twos, slope_twos),
-            ("target", target, slope_target),
+            ("target", target, slope_target), ("target one-way", target, slope_target),
         ):  # fmt: skip
             if kind in self.observed:
                 observed = self.observed[kind]

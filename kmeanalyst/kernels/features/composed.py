@@ -193,10 +193,10 @@ def tables_of(kernel: Kernel) -> int:
     """How many tables its margins are of, before any is made."""
     total = 0
     for margins in margins_in(kernel):
-        one, with_target, pairs, pairs_with_target, finely = (share > 0 for share in margins.shares)
+        one, with_target, pairs, pairs_with_target, finely, own = (share > 0 for share in margins.shares)
         few = len(margins.others)
         total += one * len(margins.edges) + with_target * few + (pairs + pairs_with_target) * few * (few - 1) // 2
-        total += finely * len(margins.finer)
+        total += finely * len(margins.finer) + own
     return total
 
 

@@ -16,12 +16,20 @@ from kmeanalyst.kernels.base import Array, as_rows
 from kmeanalyst.kernels.features.cells import CellFeatures
 from kmeanalyst.kernels.margins import Margins
 
-KINDS = ("one-way", "one-way by target", "pairs", "pairs by target", "finer")  # in the order of the kernel's shares
+KINDS = (
+    "one-way",
+    "one-way by target",
+    "pairs",
+    "pairs by target",
+    "finer",
+    "target",
+)  # in the order of the kernel's shares
 
 
 @dataclass(frozen=True, eq=False)
 class MarginFeatures(CellFeatures):
-    """One-way tables of all columns; of the others crossed with the target; two-way ones; those crossed; finer ones.
+    """One-way tables of all columns; of the others crossed with the target; two-way ones; those crossed; finer ones; the
+    target's own once more.
 
     Groups in this order, those of share 0 left out. The cells of a table of several columns are in the order of an
     array with an axis for each: the target first where it is crossed with, then columns i < j. Pairs are in
@@ -128,7 +136,10 @@ def _groups(kernel: Margins) -> list[Group]:
     finer = tuple((d + i,) for i in range(len(kernel.finer)))
     alone = tuple((j,) for j in range(d))
     crossed = kernel.target >= 0
-    kinds = ((alone, False), (tuple((j,) for j in others), True), (pairs, False), (pairs, True), (finer, crossed))
+    kinds = (
+        (alone, False), (tuple((j,) for j in others), True), (pairs, False), (pairs, True), (finer, crossed),
+        (((kernel.target,),), False),
+    )  # fmt: skip
     sizes = (*kernel.sizes, *kernel.fine_sizes)
     groups: list[Group] = []
     for kind, share, (tables, with_target) in zip(KINDS, kernel.shares, kinds, strict=True):

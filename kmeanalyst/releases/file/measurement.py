@@ -6,6 +6,7 @@ arithmetic holds and its sensitivity, noise and number of rows are those of the 
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable
@@ -26,11 +27,18 @@ from kmeanalyst.kernels.features import (
     TensorProduct,
 )
 from kmeanalyst.kernels.features.composed import composed_features, tables_of
-from kmeanalyst.releases.columns import Categorical, Column
+from kmeanalyst.releases.columns import Categorical, Column, Number
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file.archive import NOISY_SUM, Members
-from kmeanalyst.releases.file.kernel import kernel_work
-from kmeanalyst.releases.file.refusal import MOST_BASIS_POINTS, MOST_BASIS_WORK, MOST_TABLES, refusal, refusing
+from kmeanalyst.releases.file.kernel import check_kernel, kernel_of, kernel_work
+from kmeanalyst.releases.file.refusal import (
+    MOST_BASIS_POINTS,
+    MOST_BASIS_WORK,
+    MOST_KERNEL_WORK,
+    MOST_TABLES,
+    refusal,
+    refusing,
+)
 from kmeanalyst.releases.measurement import Measurement, grid_sensitivity, mean_unit
 from kmeanalyst.releases.statement import PrivacyStatement
 
@@ -174,10 +182,24 @@ def _encoded_bounds(column: Column) -> tuple[float, float]:
 
 
 def _margins(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
-    """The margins kernel says it all; its cells are the domain's."""
+    """The margins kernel says it all; finer ranges are of numbers, within their bounds."""
+    for column, fine in zip(domain.columns, kernel.fine if isinstance(kernel, Margins) else (), strict=False):
+        low, high = column.ends if isinstance(column, Number) else (math.inf, -math.inf)
+        if fine and not low < fine[0] <= fine[-1] < high:
+            raise refusal(
+                "the kernel", f"it has finer ranges of column {column.name} that are no ranges of numbers in it"
+            )
     if arrays or not isinstance(kernel, Margins):
         raise refusal("feature_map, field arrays", "margins are features of the margins kernel, which have no arrays")
     return MarginFeatures(kernel)
+
+
+def check_readable_map(feature_map: FeatureMap, domain: Domain) -> None:
+    """FileRefused unless a reader would make this map again from its kernel, its arrays and the domain."""
+    kernel = kernel_of(json.loads(json.dumps(feature_map.kernel.to_dict())), len(domain))
+    check_kernel(kernel, domain, domain.decode(domain.draw(8, 0)))
+    if not isinstance(feature_map, Nystroem):  # whose points are of the domain, and whose Gram matrix costs much
+        _FEATURE_MAPS[feature_map.name](kernel, domain, feature_map.arrays())
 
 
 def _composed(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
@@ -190,6 +212,9 @@ def _composed(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Featu
         return _random_fourier(part, Domain(tuple(domain.columns[j] for j in columns)), own)
 
     with refusing("feature_map"):
+        leaves = sum(name.endswith("linear") for name in arrays)
+        if leaves * len(domain) > MOST_KERNEL_WORK:
+            raise ValueError(f"its kernel has {leaves} parts with features of their own, and columns for each")
         tables = tables_of(kernel)
         if tables > MOST_TABLES:
             raise ValueError(f"its kernel has margins of {tables} tables, and a release has at most {MOST_TABLES}")
