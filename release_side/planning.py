@@ -9,6 +9,7 @@ what is simulated carries the stamp of a rehearsal and is thrown away.
 
 from __future__ import annotations
 
+import json
 import math
 import tempfile
 import time
@@ -111,29 +112,31 @@ def plan(
     public = public_rows(public_points, domain)
     spec = spec_for(method, kernel, domain, target, random=features is not None or public is not None)
     kernels = [kernel_for(method, spec, domain, target, mechanism, n_rows) for mechanism in mechanisms]
+    names = [json.dumps(chosen.to_dict(), sort_keys=True) for chosen in kernels]
+    different = dict(zip(names, kernels, strict=True))
     started = time.perf_counter()
     maps = {
-        chosen: checked_features(method, chosen, domain, public, points, features, weights, n_rows=n_rows)
-        for chosen in dict.fromkeys(kernels)
+        name: checked_features(method, chosen, domain, public, points, features, weights, n_rows=n_rows)
+        for name, chosen in different.items()
     }
     drawing = (time.perf_counter() - started) / len(maps)
-    for mechanism, chosen in zip(mechanisms, kernels, strict=True):  # all that could be refused is, before simulating
-        mechanism.deviation(grid_sensitivity(maps[chosen][0], mechanism.name))
+    for mechanism, name in zip(mechanisms, names, strict=True):  # all that could be refused is, before simulating
+        mechanism.deviation(grid_sensitivity(maps[name][0], mechanism.name))
         warn_if_weak(mechanism.noise, n_rows)
     tell = progress or silent
     tell("making a stand-in", 0.0)
     truths = {
-        chosen: StandIn.of(domain, chosen, feature_map, public=public, n_rows=n_rows)
-        for chosen, (feature_map, _) in maps.items()
+        name: StandIn.of(domain, different[name], feature_map, public=public, n_rows=n_rows)
+        for name, (feature_map, _) in maps.items()
     }
     tell("making a stand-in", 1.0)
-    per_row = _seconds_per_row(truths[kernels[0]].rows, maps[kernels[0]][0], mechanisms[0])
+    per_row = _seconds_per_row(truths[names[0]].rows, maps[names[0]][0], mechanisms[0])
 
-    def simulated(mechanism: RehearsalNoise, chosen: Kernel, done: int) -> dict[str, Any]:
+    def simulated(mechanism: RehearsalNoise, name: str, done: int) -> dict[str, Any]:
         started = time.perf_counter()
-        truth, (feature_map, spanning) = truths[chosen], maps[chosen]
+        truth, (feature_map, spanning) = truths[name], maps[name]
         release = represented(
-            _measured(truth.mean_feature, feature_map, mechanism, n_rows=n_rows), mechanism, domain, chosen,
+            _measured(truth.mean_feature, feature_map, mechanism, n_rows=n_rows), mechanism, domain, different[name],
             method=method, spanning=spanning, public=public, points=points, weights=weights, bound=bound,
             float32=float32, progress=lambda _, share: tell("simulating releases", (done + 0.8 * share) / len(mechanisms)),
         )  # fmt: skip
@@ -141,8 +144,8 @@ def plan(
         seconds = drawing + per_row * n_rows + time.perf_counter() - started
         return _facts(release) | _errors(release, truth, n_rows) | {"seconds": seconds, "file_bytes": file_bytes}
 
-    pairs = zip(mechanisms, kernels, strict=True)
-    table = pd.DataFrame([simulated(mechanism, chosen, done) for done, (mechanism, chosen) in enumerate(pairs)])
+    pairs = zip(mechanisms, names, strict=True)
+    table = pd.DataFrame([simulated(mechanism, name, done) for done, (mechanism, name) in enumerate(pairs)])
     tell("simulating releases", 1.0)
     return table
 
