@@ -32,7 +32,7 @@ from kmeanalyst.releases.file.refusal import (
     MOST_MEMBERS,
     MOST_TABLES,
 )
-from kmeanalyst.releases.kernel_choice import default_spec, kernel_from_spec
+from kmeanalyst.releases.kernel_choice import kernel_from_spec
 from kmeanalyst.releases.measurement import GRID, Measurement, grid_sensitivity, mean_unit
 from kmeanalyst.releases.tables import read_table
 from kmeanalyst.representation.generator import check_kernel, check_torch
@@ -180,17 +180,14 @@ def public_rows(source: Table | None, domain: Domain) -> Array | None:
     return domain.encode(domain.decode(domain.encode(frame)))
 
 
-def spec_for(
-    method: str, spec: Kernel | str | None, domain: Domain, target: str | None, *, random: bool
-) -> Kernel | str:
-    """The kernel asked for or the default, as `kernel_for` takes it; DomainError if there is none such.
+def spec_for(method: str, spec: Kernel | str | None, domain: Domain, target: str | None) -> Kernel | str:
+    """The kernel asked for or the method's own, as `kernel_for` takes it; DomainError if there is none such.
 
-    random   whether the choices ask for features of a kernel at large: a number of them, or public points.
+    A target asks for margins, which rows for models are best drawn from; error bars are best of the table kernel.
     """
     if spec is None and method == "generator":
         spec = "generator"
-    if spec is None:
-        spec = "table" if target is None and (random or method == "subspace") else default_spec(domain, target)
+    spec = spec or ("table" if target is None else "margins")
     kernel_from_spec(spec, domain, target)
     return spec
 

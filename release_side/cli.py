@@ -123,8 +123,8 @@ _CHOICES = (
     click.option(
         "--kernel",
         metavar="SPEC",
-        help='"margins" (default of tables with levels or a target), "table" (of others), '
-        '"gaussian:lengthscale=158.1", "laplacian:lengthscale=2".',
+        help='"table" (default), "margins" (default with a target), "gaussian:lengthscale=158.1", '
+        '"laplacian:lengthscale=2".',
     ),
     click.option(
         "--target",

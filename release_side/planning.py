@@ -110,7 +110,7 @@ def plan(
     n_rows = _as_whole(rows)
     check_choices(method, weights, points, features, bound, None, float32=float32)
     public = public_rows(public_points, domain)
-    spec = spec_for(method, kernel, domain, target, random=features is not None or public is not None)
+    spec = spec_for(method, kernel, domain, target)
     kernels = [kernel_for(method, spec, domain, target, mechanism, n_rows) for mechanism in mechanisms]
     names = [json.dumps(chosen.to_dict(), sort_keys=True) for chosen in kernels]
     different = dict(zip(names, kernels, strict=True))

@@ -85,11 +85,10 @@ def publish(
     features        F, coordinates measured by random features (cosine and sine count two); 4000 by default. With a
                     generator those of the random part of its kernel, 1000 by default: the cells of margins come
                     beside them, and a target has them once for each of its classes.
-    kernel          Kernel or its text. "margins" (the default of tables with levels or a target): all one-way and two-way
-                    tables of levels, public edges and atoms, no random features. "table": a product over the columns, the
-                    default of numbers alone, of a subspace, and where features or public points are named. "generator",
-                    by default with that method: numbers by a Gaussian kernel, beside one-way tables of levels, atoms and
-                    missing cells.
+    kernel          Kernel or its text; "table", a product over the columns, by default. "margins" (the default with a
+                    target): all one-way and two-way tables of levels, public edges and atoms, no random features.
+                    "generator" (the default of that method): numbers by a Gaussian kernel, beside one-way tables of
+                    levels, atoms and missing cells.
     target          a column that models will predict: its relations to pairs of others are measured as well. With a
                     generator: the label, which everything else is measured for each class of.
     weights         "probability", "bounded" (Σ|w| ≤ bound, 1 by default), "signed" (2), "uniform" (1/M each; random
@@ -116,7 +115,7 @@ def publish(
     _check_can_appear(output, beside=(*private_files, domain_path, public_points, ledger))
     refuse_private_as_public(private, public_points)
     public = public_rows(public_points, domain)
-    spec = spec_for(method, kernel, domain, target, random=features is not None or public is not None)
+    spec = spec_for(method, kernel, domain, target)
     rows = open_private(private)
     rows.check_columns(domain)
     n_rows = rows.count()

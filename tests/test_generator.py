@@ -286,7 +286,7 @@ def test_finer_tables_are_refused_and_left_out_of_the_kernel_of_the_domain(monke
         )
     noise = GaussianNoise(1.0, 1e-6)
     for spec in (None, "margins"):
-        spec = choices.spec_for("generator", spec, PEOPLE, "rich", random=False)
+        spec = choices.spec_for("generator", spec, PEOPLE, "rich")
         kernel = choices.kernel_for("generator", spec, PEOPLE, "rich", noise, 1000)
         check_kernel(kernel, len(PEOPLE))
 

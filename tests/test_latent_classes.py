@@ -18,7 +18,7 @@ from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.margin_kernel import margin_kernel
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.representation import latent_classes, represent, within_cells
-from kmeanalyst.representation.latent_classes import LatentClasses, _Search, draw_rows, fit_latent_classes
+from kmeanalyst.representation.latent_classes import LatentClasses, _Observed, _Search, draw_rows, fit_latent_classes
 
 ROWS = PEOPLE.encode(people(6000, np.random.default_rng(0)))
 EVERY_TARGET = pytest.mark.parametrize("target", [None, "rich", "city", "gain"])
@@ -202,6 +202,8 @@ def test_a_range_that_holds_no_value_gets_none():
     rows = domain.encode(pd.DataFrame({"i": np.random.default_rng(3).integers(0, 10, 500)}))
     drawn, _ = represent.represent(measurement_of(rows, domain, noise_scale=0.001), domain, n_points=2000, rng=0)
     np.testing.assert_array_equal(domain.encode(domain.decode(drawn)), drawn)
+    edges = np.log1p([0.5, 0.7, 1.5, 2.2, 2.8, 9.5])
+    assert (within_cells._sizes(column, edges, ()) > 0).tolist() == [False, True, True, False, True]
     values = column.decode(drawn[:, 0]).to_numpy(dtype=int)
     truth = column.decode(rows[:, 0]).to_numpy(dtype=int)
     for value in range(10):
@@ -256,6 +258,7 @@ def test_a_fit_starts_from_the_shares_of_the_targets_own_table(small):
     search = _Search(measurement.feature_map, measurement.vector, measurement.noise_scale)
     rich = (ROWS[:, 3] == 1).mean()
     np.testing.assert_allclose(np.exp(search._target_start()), [1 - rich, rich], atol=0.01)
-    told = sorted((search.observed[kind] for kind in ("target", "target one-way")), key=lambda each: each.noise)
-    told[0].values[1], told[1].values[:] = -0.2, 9.0
-    np.testing.assert_allclose(np.exp(search._target_start())[1], told[0].noise)
+    for better, worse in (("target", "target one-way"), ("target one-way", "target")):
+        search.observed[better] = _Observed(np.array([1.2, -0.2]), 0.02)
+        search.observed[worse] = _Observed(np.array([9.0, 9.0]), 0.03)
+        np.testing.assert_allclose(np.exp(search._target_start()), [1.2, 0.02])

@@ -23,7 +23,7 @@ from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file import FileRefused
 from kmeanalyst.releases.file.kernel import check_kernel
 from kmeanalyst.releases.file.measurement import _FEATURE_MAPS
-from kmeanalyst.releases.kernel_choice import default_spec, kernel_from_spec
+from kmeanalyst.releases.kernel_choice import kernel_from_spec
 from kmeanalyst.releases.margin_kernel import margin_kernel
 from release_side import publishing
 from release_side.mechanism import PublishError
@@ -132,7 +132,8 @@ def test_wide_tables_are_cut_more_coarsely_and_too_wide_ones_refused():
     assert set(wide.sizes) == {9, 2} and sum(wide.fine_sizes) < 22_000
     with pytest.raises(DomainError, match=r"more than 1,000,000 cells.* use the kernel \"table\""):
         margin_kernel(domain(300), "class", noise=1e-6)
-    assert default_spec(domain(500)) == "table" and default_spec(domain(1002)) == "table"
+    with pytest.raises(DomainError, match="more than 1000 columns"):
+        margin_kernel(domain(1002))
 
 
 def test_noise_raises_the_tables_that_are_few():
@@ -145,12 +146,6 @@ def test_noise_raises_the_tables_that_are_few():
     lost = margin_kernel(PEOPLE, "rich", 0.1)  # a pair's cell would have more noise than the table has rows in it
     np.testing.assert_allclose(lost.shares, np.array([4, 27, 0, 0, 0, 0.07 * 31]) / (1.07 * 31))
     assert margin_kernel(PEOPLE, None, 0.1).shares[2] > 0
-
-
-def test_levels_or_a_target_make_margins_the_default():
-    numbers = Domain((PEOPLE["hours"], Real(name="x", lower=0, upper=1)))
-    assert default_spec(PEOPLE) == "margins" and default_spec(numbers) == "table"
-    assert default_spec(numbers, "x") == "margins"
 
 
 def test_finer_ranges_are_a_value_each_where_there_are_few():
@@ -279,7 +274,7 @@ def test_a_release_of_margins_is_read_back_and_answers(tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "kind"),
     [
-        ({}, Margins),
+        ({}, SoftenedProduct),
         ({"target": "rich"}, Margins),
         ({"features": 50}, SoftenedProduct),
         ({"method": "subspace", "points": 20}, SoftenedProduct),
@@ -288,9 +283,7 @@ def test_a_release_of_margins_is_read_back_and_answers(tmp_path: Path):
         ({"kernel": Gaussian(3.0), "method": "subspace", "points": 20}, Gaussian),
     ],
 )
-def test_tables_with_levels_are_measured_by_margins_unless_other_features_are_asked_for(
-    rough_representation, options: dict[str, Any], kind: type
-):
+def test_margins_are_the_default_with_a_target_and_only_then(rough_representation, options: dict[str, Any], kind: type):
     frame = people(200, np.random.default_rng(9))
     assert isinstance(publish(frame, kernel=options.pop("kernel", None), **options).kernel, kind)
 
@@ -376,11 +369,8 @@ def test_finer_ranges_that_are_none_of_the_columns_are_refused_before_anything_i
 
 
 def test_too_many_cells_are_the_domains_affair():
-    """A default that cannot be falls back; one that was asked for is refused in the domain's words."""
-    domain = Domain((Categorical(name="id", levels=tuple(map(str, range(60_000)))), PEOPLE["city"]))
-    assert default_spec(domain) == "margins"
-    domain = Domain((*domain.columns, Categorical(name="other", levels=domain["id"].levels)))
-    assert default_spec(domain) == "table"
+    levels = tuple(map(str, range(60_000)))
+    domain = Domain((Categorical(name="id", levels=levels), Categorical(name="other", levels=levels)))
     with pytest.raises(DomainError, match=r"at most 100000 cells.*fewer levels"):
         margin_kernel(domain)
 

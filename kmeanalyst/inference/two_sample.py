@@ -218,8 +218,8 @@ def _principal(feature_map: FeatureMap, reference: Array) -> _Directions:
     eigenvalues, left = np.linalg.eigh(K / n)
     keep = np.argsort(eigenvalues)[::-1][: min(_DIRECTIONS, max(2, _MOST_NUMBERS // feature_map.dimension))]
     keep = keep[eigenvalues[keep] > 1e-10 * eigenvalues.max()]
-    left = left[:, keep] - left[:, keep].mean(axis=0)
-    vectors = feature_map.compact(reference).T @ left / np.sqrt(n * eigenvalues[keep])
+    # the kept vectors have mean 0, as K has: features need no centring before they are summed by them
+    vectors = feature_map.compact(reference).T @ left[:, keep] / np.sqrt(n * eigenvalues[keep])
     return _Directions(vectors, eigenvalues[keep])
 
 

@@ -40,19 +40,6 @@ def _column_kernel(column: Column) -> Kernel:
     return MultiScale(lengthscales=tuple(float(high - low) / 2.0**i for i in reversed(range(octaves + 1))))
 
 
-def default_spec(domain: Domain, target: str | None = None) -> str:
-    """The default kernel: "margins" for tables with levels, or with a target; "table" for numbers alone, which have distances."""
-    if target is not None:
-        return "margins"
-    if not any(isinstance(column, Categorical) for column in domain.columns):
-        return "table"
-    try:
-        margin_kernel(domain)
-    except DomainError:  # too many cells
-        return "table"
-    return "margins"
-
-
 def kernel_from_spec(
     spec: str | Kernel | None,
     domain: Domain,
