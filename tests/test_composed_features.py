@@ -127,13 +127,6 @@ def test_composed_features_approximate_their_kernel(case: KernelCase):
     assert np.abs(features @ features.T - 0.8 * case.kernel.gram(rows, rows)).max() > allowed  # its power
 
 
-@every_composed
-def test_a_weighted_mean_is_that_of_the_rows(case: FeatureCase):
-    rng, features = np.random.default_rng(3), case.build(12)
-    rows, weights = case.case.rows(rng, 70), rng.normal(size=70)
-    np.testing.assert_allclose(features.mean(rows, weights), weights @ features(rows), atol=1e-12)
-
-
 def test_a_part_without_margins_has_random_features_even_if_it_is_a_sum():
     kernel = Sum((Gaussian(1.0) + Gaussian(3.0), CELL))
     features = drawn(kernel, Domain((Categorical(name="c", levels=("a", "b")),)))

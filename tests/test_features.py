@@ -388,6 +388,14 @@ def test_a_wrong_value_is_refused_with_what_why_and_mend(attempt, message):
         attempt()
 
 
+@every_map
+def test_a_weighted_mean_is_that_of_the_rows(case: FeatureCase):
+    """Counted or summed in blocks, part by part or whole."""
+    rng, features = np.random.default_rng(3), case.build(12)
+    rows, weights = case.case.rows(rng, 70), rng.normal(size=70)
+    np.testing.assert_allclose(features.mean(rows, weights), weights @ features(rows), atol=1e-13)
+
+
 def test_every_family_of_feature_maps_is_in_the_contract_list():
     modules = (composed, fourier, margins, nystroem)
     members = {m.name for module in modules for m in vars(module).values() if _is_member(m)}

@@ -65,13 +65,6 @@ def test_every_row_has_one_cell_in_every_table(case: FeatureCase):
         assert set(np.unique(own)) == {0.0, group.height}
 
 
-@every_map
-def test_a_weighted_mean_is_counted_as_it_would_be_summed(case: FeatureCase):
-    rng, features = np.random.default_rng(3), case.build(0)
-    rows, weights = case.case.rows(rng, 70), rng.normal(size=70)
-    np.testing.assert_allclose(features.mean(rows, weights), weights @ features(rows), atol=1e-13)
-
-
 def test_the_mean_feature_is_the_tables_counts():
     """Against pandas: every cell of every one- and two-way table, and of those crossed with the target."""
     kernel = margin_kernel(PEOPLE, "rich")

@@ -24,11 +24,9 @@ def row_blocks(n_rows: int, width: int) -> list[slice]:
 def weighted_gram_sum(kernel: Kernel, X: Array, u: Array, Y: Array, v: Array) -> float:
     """Σ_i Σ_j u_i v_j k(x_i, y_j)."""
     product = kernel.mean_product(X, u, Y, v)
-    return (
-        product
-        if product is not None
-        else float(sum(u[block] @ (kernel.gram(X[block], Y) @ v) for block in row_blocks(len(X), len(Y))))
-    )
+    if product is not None:
+        return product
+    return float(sum(u[block] @ (kernel.gram(X[block], Y) @ v) for block in row_blocks(len(X), len(Y))))
 
 
 @dataclass(frozen=True, eq=False)

@@ -110,6 +110,14 @@ class Margins(_UnitDiagonal):
         return sum(n for n, share in zip(cells, self.shares, strict=True) if share)
 
     @property
+    def n_tables(self) -> int:
+        """How many tables are measured."""
+        few = len(self.others)
+        pairs = few * (few - 1) // 2
+        tables = (len(self.edges), few, pairs, pairs, len(self.finer), 1)
+        return sum(n for n, share in zip(tables, self.shares, strict=True) if share)
+
+    @property
     def others(self) -> tuple[int, ...]:
         """The columns beside the target."""
         return tuple(j for j in range(len(self.edges)) if j != self.target)

@@ -17,7 +17,7 @@ from kmeanalyst.releases.domain import Domain, DomainError
 _RANGES = (12, 9, 6, 4)  # that a column of numbers is cut into: the first with which all tables have few enough cells
 _FEW_VALUES = 16  # a column of whole numbers with no more has a cell for each
 _FINE_RANGES, _MOST_FINE_RANGES = 300, 20_000  # of the finer table of a column of numbers; of all those tables
-_WITHOUT_PAIRS = (1.0, 3.0, 0.0, 0.0, 0.0, 0.0)  # where a cell of a pair's table would have more than this noise:
+_WITHOUT_PAIRS = (1.0, 3.0, 0.0, 0.0, 0.0)  # where a cell of a pair's table would have more than this noise:
 _LOST = 0.15
 _SHARE_OF_TARGET = 0.07  # of the others' squared norm: its own table, so that a rare class is not lost in noise
 _MOST_FEATURES = 10**6  # cells of all tables
@@ -58,12 +58,11 @@ def _margins(domain: Domain, target: int, ranges: int, noise: float, *, finer: b
     fine = tuple(_fine_edges(column, edges, finely) for column, (edges, _) in zip(domain.columns, cuts, strict=True))
     others = len(domain) - (target >= 0)
     pairs, fine_tables = others * (others - 1) / 2, sum(bool(edges) for j, edges in enumerate(fine) if j != target)
-    counts = np.array([len(domain), others, pairs, pairs, fine_tables, 1])
+    counts = np.array([len(domain), others, pairs, pairs, fine_tables])
     squares = counts * np.square(_heights(target >= 0, noise))
     if target >= 0 and noise * math.sqrt(squares.sum()) > _LOST:
         squares = counts * np.square(_WITHOUT_PAIRS)
-    if target >= 0:
-        squares[5] = _SHARE_OF_TARGET * squares.sum()
+    squares = np.append(squares, _SHARE_OF_TARGET * squares.sum() if target >= 0 else 0.0)
     try:
         return Margins(
             edges=tuple(edges for edges, _ in cuts),
@@ -78,13 +77,10 @@ def _margins(domain: Domain, target: int, ranges: int, noise: float, *, finer: b
 
 
 def _heights(with_target: bool, noise: float) -> tuple[float, ...]:
-    """Of a cell one way, one way × target, two ways, two ways × target, one way and finely; by measurement on Adult.
-
-    The target's own table has a share that does not depend on how many others there are.
-    """
+    """Of a cell one way, one way × target, two ways, two ways × target, one way and finely; by measurement on Adult."""
     wanted = 2.8 * (noise / USUAL_NOISE) ** (1 / 3)
     alone = min(_HEIGHTS, key=lambda height: abs(math.log(height / wanted)))
-    return (alone, min(alone, 2.0), 0.0, 1.0, 1.0, 0.0) if with_target else (alone, 0.0, 1.0, 0.0, 1.0, 0.0)
+    return (alone, min(alone, 2.0), 0.0, 1.0, 1.0) if with_target else (alone, 0.0, 1.0, 0.0, 1.0)
 
 
 def _cuts(column: Column, ranges: int) -> tuple[tuple[float, ...], tuple[float, ...]]:

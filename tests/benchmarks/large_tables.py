@@ -21,29 +21,18 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from door_throughput import NoNoise, bare_loop
 from threadpoolctl import threadpool_limits
 
-from kmeanalyst.kernels.features import CellFeatures, MarginFeatures
+from kmeanalyst.kernels.features import MarginFeatures
 from kmeanalyst.releases.columns import Categorical, Column, Integer, Real
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.margin_kernel import margin_kernel
 from release_side import publish
-from release_side.private_mean import _blocks, private_mean
+from release_side.private_mean import private_mean
 from release_side.rows import open_private
 
 PIECE = 50_000  # rows written at a time
-
-
-class NoNoise:
-    """A mechanism that adds nothing: what is timed is the way to the exact sum."""
-
-    name = "discrete gaussian"
-
-    def deviation(self, sensitivity: float) -> float:
-        return sensitivity
-
-    def add_to(self, exact_sum: np.ndarray, *, sensitivity: float) -> np.ndarray:
-        return exact_sum
 
 
 def domain_of(columns: int) -> Domain:
@@ -97,17 +86,10 @@ def door_and_bare(path: Path, domain: Domain, rows: int) -> tuple[float, float, 
             private_mean([piece], feature_map, NoNoise(), n_rows=len(piece))  # type: ignore[arg-type]
             door += time.perf_counter() - started
             started = time.perf_counter()
-            counted(piece, feature_map)
+            bare_loop(piece, feature_map)
             bare += time.perf_counter() - started
             started = time.perf_counter()
     return reading, door, bare
-
-
-def counted(piece: np.ndarray, feature_map: CellFeatures) -> np.ndarray:
-    total = np.zeros(feature_map.dimension)
-    for block in _blocks(len(piece), feature_map):
-        total += np.bincount(feature_map.places(piece[block]).ravel(), minlength=len(total))
-    return total * np.repeat(feature_map.heights, np.diff(feature_map.starts))
 
 
 def report(folder: Path, rows: int, columns: int) -> None:

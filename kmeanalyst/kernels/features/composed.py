@@ -94,11 +94,32 @@ class TensorProduct(_Several):
 
 
 @dataclass(frozen=True, eq=False)
-class ScaledFeatures(FeatureMap):
+class _Around(FeatureMap):
+    """What maps around one other map share: its size, its sign and its arrays.
+
+    kernel   scaled, or on some columns; the map inside is of the kernel inside.
+    """
+
+    kernel: Scaled | OnColumns
+    map: FeatureMap
+
+    @property
+    def dimension(self) -> int:
+        return self.map.dimension
+
+    @property
+    def nonnegative(self) -> bool:
+        return self.map.nonnegative
+
+    def arrays(self) -> dict[str, Array]:
+        return self.map.arrays()
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledFeatures(_Around):
     """√c φ(x), of the kernel c · k."""
 
     kernel: Scaled
-    map: FeatureMap
     name: ClassVar[str] = "scaled"
 
     def __post_init__(self) -> None:
@@ -109,19 +130,8 @@ class ScaledFeatures(FeatureMap):
         return float(np.sqrt(self.kernel.factor))
 
     @property
-    def dimension(self) -> int:
-        return self.map.dimension
-
-    @property
     def norm_bound(self) -> float:
         return self._root * self.map.norm_bound
-
-    @property
-    def nonnegative(self) -> bool:
-        return self.map.nonnegative
-
-    def arrays(self) -> dict[str, Array]:
-        return self.map.arrays()
 
     def __call__(self, X: Array) -> Array:
         return self._root * self.map(X)
@@ -131,11 +141,10 @@ class ScaledFeatures(FeatureMap):
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnFeatures(FeatureMap):
+class ColumnFeatures(_Around):
     """φ of some columns of x only, of the kernel on those columns."""
 
     kernel: OnColumns
-    map: FeatureMap
     _on: list[int] = field(init=False, repr=False)
     name: ClassVar[str] = "on-columns"
 
@@ -144,19 +153,8 @@ class ColumnFeatures(FeatureMap):
         object.__setattr__(self, "_on", list(_positions(self.kernel)))
 
     @property
-    def dimension(self) -> int:
-        return self.map.dimension
-
-    @property
     def norm_bound(self) -> float:
         return self.map.norm_bound
-
-    @property
-    def nonnegative(self) -> bool:
-        return self.map.nonnegative
-
-    def arrays(self) -> dict[str, Array]:
-        return self.map.arrays()
 
     def __call__(self, X: Array) -> Array:
         return self.map(as_rows(X)[:, self._on])
@@ -191,13 +189,7 @@ def margins_in(kernel: Kernel) -> Iterator[Margins]:
 
 def tables_of(kernel: Kernel) -> int:
     """How many tables its margins are of, before any is made."""
-    total = 0
-    for margins in margins_in(kernel):
-        one, with_target, pairs, pairs_with_target, finely, own = (share > 0 for share in margins.shares)
-        few = len(margins.others)
-        total += one * len(margins.edges) + with_target * few + (pairs + pairs_with_target) * few * (few - 1) // 2
-        total += finely * len(margins.finer) + own
-    return total
+    return sum(margins.n_tables for margins in margins_in(kernel))
 
 
 def composed_features(kernel: Kernel, columns: tuple[int, ...], leaf: Leaf, place: str = "") -> FeatureMap:
