@@ -10,7 +10,8 @@ import pytest
 from scipy.stats import chi2, kstest
 
 import kmeanalyst as ka
-from kmeanalyst.inference import two_sample
+from kmeanalyst.inference import noise_aware
+from kmeanalyst.inference.samples import SampleRows
 from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
 from kmeanalyst.kernels import Gaussian, KernelMean
 from kmeanalyst.kernels.features import FeatureMap, Nystroem, RandomFourier
@@ -149,7 +150,7 @@ def test_the_law_at_and_below_zero_is_one_and_without_spread_refused():
 
 def directions_of(release):
     """Prepared once for a feature map: they depend on public facts alone."""
-    return two_sample._directions(release, release.measurement)
+    return noise_aware.directions_of(release, release.measurement)
 
 
 def pvalues(feature_map, noise_scale, repetitions, *, shift=0.0, told=None):
@@ -210,11 +211,11 @@ def test_the_result_tells_all_that_the_interface_names(mixed_release):
 
 def test_the_sample_in_blocks_gives_the_moments_of_the_whole(feature_map, monkeypatch):
     release = noisy(feature_map, np.zeros(feature_map.dimension), 1.0, np.random.default_rng(0))
-    directions = two_sample._directions(release, release.measurement)
+    directions = noise_aware.directions_of(release, release.measurement)
     rows = population(400, np.random.default_rng(1))
-    whole = two_sample._moments(release.measurement, directions, rows)
+    whole = noise_aware.sample_moments(feature_map, directions, SampleRows(release, rows))
     monkeypatch.setattr("kmeanalyst.kernels.embedding._BLOCK_ENTRIES", 7 * feature_map.dimension)
-    blocks = two_sample._moments(release.measurement, directions, rows)
+    blocks = noise_aware.sample_moments(feature_map, directions, SampleRows(release, rows))
     features = feature_map(rows)
     np.testing.assert_allclose(blocks.mean, features.mean(axis=0), atol=1e-12)
     np.testing.assert_allclose(blocks.covariance, np.cov((features @ directions.vectors).T), atol=1e-10)
@@ -311,7 +312,7 @@ def laplace_law(statistic_share: float, law: str) -> tuple[float, float]:
     """(p-value, simulated tail) of two directions of four features under noise of this law alone."""
     rng = np.random.default_rng(1)
     vectors = np.linalg.qr(rng.normal(size=(4, 2)))[0]
-    directions = two_sample._Directions(vectors, np.array([3.0, 0.5]))
+    directions = noise_aware.Directions(vectors, np.array([3.0, 0.5]))
     measurement = Measurement(
         vector=np.zeros(4), noise_scale=0.2, noise_law=law, n_rows=N,
         feature_map=RandomFourier.draw(KERNEL, n_columns=2, dimension=4, rng=1), noisy_sum=np.zeros(4, dtype=int),
@@ -320,7 +321,7 @@ def laplace_law(statistic_share: float, law: str) -> tuple[float, float]:
     weights = directions.variances / (directions.variances * 1e-3 + 0.04)
     simulated = (noise @ vectors) ** 2 @ weights
     difference = vectors[:, 0] * np.sqrt(np.quantile(simulated, 1 - statistic_share) / weights[0])
-    law_of = two_sample._noise_aware_law(difference, directions, np.zeros((2, 2)), 1e-3, [measurement])
+    law_of = noise_aware.noise_aware_law(difference, directions, np.zeros((2, 2)), 1e-3, [measurement])
     return law_of[1], float((simulated > law_of[0]).mean())
 
 

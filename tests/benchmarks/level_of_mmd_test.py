@@ -19,7 +19,8 @@ from populations import POPULATIONS
 
 import kmeanalyst as ka
 import release_side
-from kmeanalyst.inference import two_sample
+from kmeanalyst.inference import noise_aware
+from kmeanalyst.inference.samples import SampleRows
 from kmeanalyst.representation import latent_classes
 
 N, L = 1000, 200
@@ -45,13 +46,12 @@ def pvalues(table: str, method: str, epsilon: float, noise: str, repetitions: in
 def _told_no_noise(release: ka.Release, sample: pd.DataFrame) -> float:
     measurement = release.measurement
     assert measurement is not None
-    directions = two_sample._directions(release, measurement)
-    rows = release.domain.encode(sample)
-    moments = two_sample._moments(measurement, directions, rows)
-    shrink = 1 / measurement.n_rows + 1 / len(rows)
+    directions = noise_aware.directions_of(release, measurement)
+    moments = noise_aware.sample_moments(measurement.feature_map, directions, SampleRows(release, sample))
+    shrink = 1 / measurement.n_rows + 1 / moments.n_rows
     no_noise = replace(measurement, noise_scale=1e-300, noise_law="discrete gaussian")
     difference = measurement.vector - moments.mean
-    return two_sample._noise_aware_law(difference, directions, moments.covariance, shrink, [no_noise])[1]
+    return noise_aware.noise_aware_law(difference, directions, moments.covariance, shrink, [no_noise])[1]
 
 
 def main() -> None:
