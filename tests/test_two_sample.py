@@ -7,57 +7,21 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import chi2, kstest
+from noisy_releases import DOMAIN, KERNEL, MAPS, NOISE_SCALE, L, N, noisy, population
+from scipy.stats import kstest
 
 import kmeanalyst as ka
 from kmeanalyst.inference import noise_aware
 from kmeanalyst.inference.samples import SampleRows
-from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
 from kmeanalyst.kernels import Gaussian, KernelMean
-from kmeanalyst.kernels.features import FeatureMap, Nystroem, RandomFourier
-from kmeanalyst.releases.columns import Real
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.kernels.features import FeatureMap, RandomFourier
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.releases.release import Release
-from kmeanalyst.releases.statement import PrivacyStatement
 
 # pinned by the test suites of Shogun (QuadraticTimeMMD_unittest.cc; n·m/(n + m) · MMD² = 4 MMD²) and coreax
 # (test_metrics.py), re-computed from the definition
 SHOGUN_X, SHOGUN_Y = np.arange(24.0).reshape(8, 3) / 23, np.arange(24.0, 48.0).reshape(8, 3) / 47
 SHOGUN = {"biased": 0.17882546486779649, "unbiased": 0.13440094336133723, "incomplete": 0.16743977201175841}
 COREAX_X, COREAX_Y = [[0, 0], [1, 1], [2, 2]], [[0, 0], [1, 1]]
-
-DOMAIN = Domain(tuple(Real(name=f"x{j}", lower=-5, upper=5) for j in range(2)))
-KERNEL = Gaussian(1.5)
-N, L = 500, 150
-MAPS: dict[str, FeatureMap] = {
-    "random-features": RandomFourier.draw(KERNEL, n_columns=2, dimension=200, rng=1),
-    "subspace": Nystroem.fit(KERNEL, DOMAIN.draw(60, 2)),
-}
-NOISE_SCALE = {1.0: 4.22 * 2 / N, 0.1: 35.0 * 2 / N}  # about ε = 1 and 0.1 at δ = 1e-6
-
-
-def population(n: int, rng: np.random.Generator, shift: float = 0.0) -> np.ndarray:
-    """A skewed mixture of two clusters."""
-    rows = rng.normal(size=(n, 2)) * [0.7, 1.2] + np.where(rng.random((n, 1)) < 0.7, -1.0, 1.5)
-    return np.clip(rows + shift, -5, 5)
-
-
-def noisy(feature_map: FeatureMap, vector: np.ndarray, noise_scale: float, rng: np.random.Generator) -> Release:
-    """A release around a measurement of this vector (a normal law in place of the discrete one)."""
-    measurement = Measurement(
-        vector=vector + noise_scale * rng.normal(size=len(vector)), noise_scale=noise_scale,
-        noise_law="discrete gaussian", n_rows=N, feature_map=feature_map, noisy_sum=np.zeros(len(vector), dtype=int),
-    )  # fmt: skip
-    statement = PrivacyStatement(
-        epsilon=1.0, delta=1e-6, neighbouring="replace-one", mechanism="discrete gaussian", sensitivity=2 / N,
-        noise_scale=noise_scale, calibration="analytic", rho=0.5 * (2 / N / noise_scale) ** 2, n_rows=N,
-    )  # fmt: skip
-    points = DOMAIN.decode(population(40, rng))
-    return Release(
-        points=points, weights=np.full(40, 1 / 40), measurement=measurement, kernel=KERNEL, domain=DOMAIN,
-        statement=statement,
-    )  # fmt: skip
 
 
 @pytest.fixture(params=sorted(MAPS))
@@ -112,37 +76,6 @@ def test_releases_in_different_spaces_need_a_common_kernel(mixed_release, numeri
 def test_distances_that_cannot_be_are_refused(a, b, estimator, message):
     with pytest.raises(ValueError, match=message):
         ka.mmd_squared(a, b, Gaussian(1.0), estimator=estimator)
-
-
-# ---------------------------------------------------------------- the law of a weighted sum of χ²
-
-
-@pytest.mark.parametrize("freedom", [1, 2, 7, 150])
-@pytest.mark.parametrize("chance", [0.99, 0.5, 0.05, 1e-3, 1e-12])
-def test_equal_coefficients_give_the_chi_squared_law_far_into_the_tail(freedom, chance):
-    ours = weighted_chi_squared_sf(3 * chi2.isf(chance, freedom), np.full(freedom, 3.0))
-    assert ours == pytest.approx(chance, rel=0.06)  # the saddlepoint error is largest at two degrees of freedom
-
-
-def test_unequal_coefficients_give_what_simulation_gives():
-    coefficients = 1 / np.arange(1, 60) ** 1.5
-    draws = np.random.default_rng(0).chisquare(1, (200_000, 59)) @ coefficients
-    for chance in (0.5, 0.05, 0.01):
-        ours = weighted_chi_squared_sf(float(np.quantile(draws, 1 - chance)), coefficients)
-        assert ours == pytest.approx(chance, rel=0.1)
-
-
-def test_the_law_decreases_smoothly_through_the_mean():
-    coefficients = np.array([1.0, 0.5, 0.25])
-    tails = [weighted_chi_squared_sf(q, coefficients) for q in np.linspace(1.70, 1.80, 401)]
-    steps = np.diff(tails)
-    assert (steps < 0).all() and np.ptp(steps) < 0.2 * np.abs(steps).mean()
-
-
-def test_the_law_at_and_below_zero_is_one_and_without_spread_refused():
-    assert weighted_chi_squared_sf(0.0, np.array([1.0])) == 1.0
-    with pytest.raises(ValueError, match="no spread"):
-        weighted_chi_squared_sf(1.0, np.zeros(3))
 
 
 # ---------------------------------------------------------------- release against sample
@@ -237,26 +170,6 @@ def test_samples_that_do_not_fit_are_refused(sample, message):
 
 
 # ---------------------------------------------------------------- the other pairs
-
-
-def test_two_releases_of_one_map_hold_their_level_and_show_a_difference():
-    feature_map, rng = MAPS["random-features"], np.random.default_rng(6)
-    same, apart, directions = [], [], None
-    for _ in range(60):
-        a, b, c = (
-            noisy(feature_map, feature_map(population(N, rng, s)).mean(axis=0), NOISE_SCALE[1.0], rng)
-            for s in (0, 0, 0.8)
-        )
-        directions = a.cache.setdefault("directions", directions or directions_of(a))
-        same.append(ka.mmd_test(a, b).pvalue)
-        apart.append(ka.mmd_test(a, c).pvalue)
-    assert np.mean(np.array(same) <= 0.05) <= 0.2  # 60 draws at 5 %: above 0.2 with chance 2e-5
-    assert np.mean(np.array(apart) <= 0.05) > 0.8
-
-
-def test_releases_of_different_maps_are_told_apart_with_a_mend(mixed_release, numeric_release):
-    with pytest.raises(ValueError, match=r"different features.*both see.*Publish both"):
-        ka.mmd_test(mixed_release, numeric_release)
 
 
 def test_points_without_a_measurement_are_tested_as_fixed_and_the_result_says_so():

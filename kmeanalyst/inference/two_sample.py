@@ -6,10 +6,11 @@ import numpy as np
 
 from kmeanalyst.inference.distance import Sample, mmd, mmd_squared
 from kmeanalyst.inference.fixed_points import fixed_against_sample
-from kmeanalyst.inference.noise_aware import release_against_release, release_against_sample
+from kmeanalyst.inference.noise_aware import release_against_sample
 from kmeanalyst.inference.permutation import permutation_test
 from kmeanalyst.inference.results import TestResult
 from kmeanalyst.inference.samples import SampleRows
+from kmeanalyst.inference.two_releases import release_against_release
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.releases.release import Release
 
