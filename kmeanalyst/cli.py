@@ -70,6 +70,7 @@ def info(release_path: str, allow_rehearsal: bool, as_json: bool) -> None:
         "sum_absolute_weights": float(abs(release.weights).sum()),
         "share_negative": float((release.weights < 0).mean()),
         "fit_distance": release.fit_distance,
+        "residual_over_noise": release.residual_over_noise,
         "kernel": release.kernel.to_dict(),
         "statement": statement.to_dict() if statement else None,
         "columns": release.domain.to_dict(),
