@@ -133,6 +133,7 @@ def test_frames_one_after_another_are_one_sample(mixed_release, frame):
     rows = SampleRows(mixed_release, Again())
     first, second = (np.vstack(list(rows.blocks())) for _ in range(2))
     np.testing.assert_array_equal(first, second)
+    assert all(len(block) for block in rows.blocks())
     assert (rows.n_rows, tuple(rows.notes)) == (ROWS, whole.notes)  # counted once, however often they are gone through
 
 
