@@ -11,6 +11,7 @@ import click
 from kmeanalyst.terminal import ClearErrors, json_option, print_json
 
 if TYPE_CHECKING:
+    from kmeanalyst.inference.results import TestResult
     from kmeanalyst.releases.release import Release
 
 release_argument = click.argument("release_path", metavar="FILE.kme")
@@ -69,6 +70,7 @@ def info(release_path: str, allow_rehearsal: bool, as_json: bool) -> None:
         "sum_absolute_weights": float(abs(release.weights).sum()),
         "share_negative": float((release.weights < 0).mean()),
         "fit_distance": release.fit_distance,
+        "residual_over_noise": release.residual_over_noise,
         "kernel": release.kernel.to_dict(),
         "statement": statement.to_dict() if statement else None,
         "columns": release.domain.to_dict(),
@@ -186,10 +188,9 @@ def mmd_test_command(release_path: str, sample_path: str, level: float, allow_re
     """
     from kmeanalyst.inference.two_sample import mmd_test
     from kmeanalyst.releases.release import Release
-    from kmeanalyst.releases.tables import read_table
 
     release = _read(release_path, allow_rehearsal)
-    sample = _read(sample_path, allow_rehearsal) if sample_path.endswith(".kme") else read_table(sample_path)
+    sample = _read(sample_path, allow_rehearsal) if sample_path.endswith(".kme") else sample_path
     result = mmd_test(release, sample)
     reject = result.pvalue < level
     if as_json:
@@ -197,11 +198,24 @@ def mmd_test_command(release_path: str, sample_path: str, level: float, allow_re
         print_json(result.to_dict() | {"level": level, "reject": bool(reject), "rehearsal": rehearsal})
         return
     verdict = "differ" if reject else "no difference that this release can show"
-    click.echo(f"p-value      {result.pvalue:.4g}   at level {level:g}: {verdict}")
-    click.echo(f"MMD²         {result.mmd_squared:.4g} (unbiased; negative values happen when both sides agree)")
-    click.echo(f"method       {result.method}; privacy noise {'included' if result.noise_aware else 'not known'}")
-    for note in result.notes:
-        click.echo(f"note         {note}")
+    lines = [("p-value", f"{result.pvalue:.4g}   at level {level:g}: {verdict}"), *_mmd_lines(result)]
+    lines.append(("method", f"{result.method}; privacy noise {'included' if result.noise_aware else 'not known'}"))
+    for label, text in [*lines, *(("note", note) for note in result.notes)]:
+        click.echo(f"{label:<12} {text}")
+
+
+def _mmd_lines(result: TestResult) -> list[tuple[str, str]]:
+    """What a test says of distances, label and text: those of its numbers that it has."""
+    sign = "; negative values happen when both sides agree" if result.estimator == "unbiased" else ""
+    lines = [("MMD²", f"{result.mmd_squared:.4g} ({result.estimator}{sign})")]
+    if result.mmd_interval is not None:
+        low, high = result.mmd_interval
+        lines.append(("MMD", f"{max(result.mmd_squared, 0.0) ** 0.5:.3g} (95 %: {low:.3g} to {high:.3g})"))
+    if result.noise_floor is not None:
+        lines.append(("noise floor", f"{result.noise_floor:.3g} (what two sides of one population would show)"))
+    if result.detectable_mmd is not None:
+        lines.append(("detectable", f"{result.detectable_mmd:.3g} (smallest MMD found at 5 % with 80 % power)"))
+    return lines
 
 
 @main.command()

@@ -2,47 +2,122 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from kmeanalyst.inference.results import TestResult
 from kmeanalyst.kernels.base import Array, as_rows
+from kmeanalyst.releases.domain import Domain, SampleCounts
 from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.tables import table_blocks
 
 
 class SampleRows:
     """An analyst's own rows, encoded by a release's domain.
 
-    notes    what a reader should know of the encoding: ignored columns, clamped and unseen values.
-    n_rows   L; at least two.
-    Both are whole once `blocks` has been gone through.
+    sample   a DataFrame, or encoded rows (L, d): held in memory. Or rows that come in blocks, of which one at a time is
+             held: the path of a .csv, .csv.gz or .parquet file, or an iterable of DataFrames. A generator can be gone
+             through once, which is enough for the test of a release with a measurement.
     """
 
     def __init__(self, release: Release, sample: Any) -> None:
-        if isinstance(sample, pd.DataFrame):
-            self._rows, self.notes = release.domain.encode_sample(sample)
+        self._counts: SampleCounts | None = None
+        frames = _frames_of(sample)
+        if frames is None:
+            block = _encoded(release.domain, sample)
+            self._blocks: Callable[[], Iterator[tuple[Array, SampleCounts]]] = lambda: iter([block])
+            self._count()
         else:
-            self._rows, self.notes = as_rows(sample), []
-            if self._rows.shape[1] != len(release.domain):
-                raise ValueError(
-                    f"the release has {len(release.domain)} columns, the sample {self._rows.shape[1]}. "
-                    f"Pass a DataFrame with the columns {', '.join(release.domain.names)}."
-                )
-        if len(self._rows) < 2:
-            raise ValueError(
-                f"the sample needs at least two rows to show its own spread, got {len(self._rows)}. Add rows."
-            )
+            self._blocks = lambda: (_encoded_frame(release.domain, frame) for frame in frames())
 
     def blocks(self) -> Iterator[Array]:
-        """Encoded rows (n, d), in blocks; may be asked for again."""
-        yield self._rows
+        """Encoded rows (n, d), n ≥ 1, in blocks; may be asked for again. A ValueError at the end if they are too few."""
+        total = SampleCounts()
+        for rows, counts in self._blocks():
+            total += counts
+            if len(rows):
+                yield rows
+        if total.n_rows < 2:
+            raise ValueError(
+                f"the sample needs at least two rows to show its own spread, got {total.n_rows}. Add rows."
+            )
+        if self._counts not in (None, total):
+            raise ValueError(
+                f"the sample had {self._counts.n_rows} rows when they were gone through before, and now it has other cells "
+                f"or rows ({total.n_rows}): results of the two would not fit together. Pass rows that stay as they are."
+            )
+        self._counts = total
+
+    def _count(self) -> SampleCounts:
+        """The counts of all blocks; goes through them if nobody has."""
+        if self._counts is None:
+            for _ in self.blocks():
+                pass
+        assert self._counts is not None
+        return self._counts
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader should know of the encoding of all rows: ignored columns, clamped and unseen values."""
+        return self._count().notes()
 
     @property
     def n_rows(self) -> int:
-        """L, the number of rows."""
-        return len(self._rows)
+        """L, the number of rows; at least two."""
+        return self._count().n_rows
+
+
+def _frames_of(sample: Any) -> Callable[[], Iterator[Any]] | None:
+    """What begins to give the sample's DataFrames, one after another; None for a sample that is one table."""
+    if isinstance(sample, str | Path):
+        return lambda: table_blocks(sample)
+    if isinstance(sample, Iterator):
+        return _once(sample)
+    if isinstance(sample, Sequence):
+        return (lambda: iter(sample)) if len(sample) and isinstance(sample[0], pd.DataFrame) else None
+    if isinstance(sample, Iterable) and not isinstance(sample, pd.DataFrame) and not hasattr(sample, "__array__"):
+        return lambda: iter(sample)
+    return None
+
+
+def _once(frames: Iterator[Any]) -> Callable[[], Iterator[Any]]:
+    """An iterator that can be gone through once: ValueError if it is begun again."""
+    left = [frames]
+
+    def begin() -> Iterator[Any]:
+        if not left:
+            raise ValueError(
+                "the sample is a generator, which can be gone through only once, and the rows are needed again. "
+                "Pass a list of DataFrames, or the path of a file."
+            )
+        return left.pop()
+
+    return begin
+
+
+def _encoded(domain: Domain, sample: Any) -> tuple[Array, SampleCounts]:
+    """A sample in memory: a DataFrame, or encoded rows (L, d)."""
+    if isinstance(sample, pd.DataFrame):
+        return domain.encode_counted(sample)
+    rows = as_rows(sample)
+    if rows.shape[1] != len(domain):
+        raise ValueError(
+            f"the release has {len(domain)} columns, the sample {rows.shape[1]}. "
+            f"Pass a DataFrame with the columns {', '.join(domain.names)}."
+        )
+    return rows, SampleCounts(n_rows=len(rows))
+
+
+def _encoded_frame(domain: Domain, frame: Any) -> tuple[Array, SampleCounts]:
+    if not isinstance(frame, pd.DataFrame):
+        raise ValueError(
+            f"a sample in blocks gives DataFrames, and this one gave {type(frame).__name__}: its columns have no names. "
+            "Give each block as a DataFrame, or all rows as one array."
+        )
+    return domain.encode_counted(frame)
 
 
 def result_about(release: Release, **fields: Any) -> TestResult:

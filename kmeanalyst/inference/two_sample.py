@@ -25,8 +25,9 @@ def mmd_test(
 ) -> TestResult:
     """Test whether two sides have one population.
 
-    a, b           a release and a sample (DataFrame in natural units, or encoded rows (L, d)), two releases of
-                   one feature map, or two plain samples (arrays, DataFrames of numbers).
+    a, b           a release and a sample (DataFrame in natural units, encoded rows (L, d), or rows in blocks: the path
+                   of a .csv, .csv.gz or .parquet file, or an iterable of DataFrames), two releases of one feature map,
+                   or two plain samples (arrays, DataFrames of numbers).
     kernel         for plain samples only: Gaussian at the pooled median distance by default.
     permutations   for plain samples only.
     rng            None, an int or a Generator; for plain samples only (the other tests draw nothing).

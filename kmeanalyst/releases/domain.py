@@ -10,7 +10,7 @@ import json
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,49 @@ from kmeanalyst.releases.columns import (
     Real,
     sequence_of_columns,
 )
+
+
+@dataclass(frozen=True)
+class SampleCounts:
+    """What became of the cells of an analyst's own sample; counts of two blocks add up to those of both.
+
+    n_rows    rows counted.
+    ignored   names of columns that the domain does not have, in the order they were met.
+    clamped   column → values that were moved to a bound.
+    replaced  column → cells that became the column's default.
+    names     the domain's columns, in order.
+
+    >>> some = SampleCounts(3, ("id",), Counter(age=1), Counter(), ("age", "sex"))
+    >>> (some + some).notes()
+    ['ignored columns the release does not have: "id"', 'age: 2 of 6 values were outside the bounds and were clamped']
+    """
+
+    n_rows: int = 0
+    ignored: tuple[str, ...] = ()
+    clamped: Counter[str] = field(default_factory=Counter)
+    replaced: Counter[str] = field(default_factory=Counter)
+    names: tuple[str, ...] = ()
+
+    def __add__(self, other: SampleCounts) -> SampleCounts:
+        return SampleCounts(
+            n_rows=self.n_rows + other.n_rows,
+            ignored=tuple(dict.fromkeys((*self.ignored, *other.ignored))),
+            clamped=self.clamped + other.clamped,
+            replaced=self.replaced + other.replaced,
+            names=self.names or other.names,
+        )
+
+    def notes(self) -> list[str]:
+        """What a reader should know of the encoding, in words, column by column."""
+        notes = [f"ignored columns the release does not have: {_quoted(self.ignored)}"] if self.ignored else []
+        for name in self.names:
+            if clamped := self.clamped[name]:
+                notes.append(f"{name}: {clamped} of {self.n_rows} values were outside the bounds and were clamped")
+            if replaced := self.replaced[name]:
+                notes.append(
+                    f"{name}: {replaced} of {self.n_rows} cells had no value of the domain and became its default"
+                )
+        return notes
 
 
 @dataclass(frozen=True)
@@ -95,18 +138,18 @@ class Domain:
 
     def encode_sample(self, table: Mapping[str, Any] | pd.DataFrame) -> tuple[Array, list[str]]:
         """Encoded rows of an analyst's own sample, and notes: ignored columns, clamped and unseen values."""
+        encoded, counts = self.encode_counted(table)
+        return encoded, counts.notes()
+
+    def encode_counted(self, table: Mapping[str, Any] | pd.DataFrame) -> tuple[Array, SampleCounts]:
+        """Encoded rows of a block of an analyst's own sample, and what became of its cells; counts of blocks add up."""
         extra = self.check_has_columns(table, what="the sample")
         encoded, status = self._encode(table)
-        notes = [f"ignored columns the release does not have: {_quoted(extra)}"] if extra else []
-        for j, name in enumerate(self.names):
-            clamped, replaced = (int((status[:, j] == code).sum()) for code in (CLAMPED, REPLACED))
-            if clamped:
-                notes.append(f"{name}: {clamped} of {len(status)} values were outside the bounds and were clamped")
-            if replaced:
-                notes.append(
-                    f"{name}: {replaced} of {len(status)} cells had no value of the domain and became its default"
-                )
-        return encoded, notes
+        clamped, replaced = (
+            {name: int(count) for name, count in zip(self.names, (status == code).sum(axis=0), strict=True) if count}
+            for code in (CLAMPED, REPLACED)
+        )
+        return encoded, SampleCounts(len(encoded), tuple(extra), Counter(clamped), Counter(replaced), self.names)
 
     def decode(self, rows: Array, *, float32: bool = False) -> pd.DataFrame:
         """Encoded rows in natural units and levels; float32: real columns as the nearest single precision numbers."""

@@ -225,6 +225,16 @@ class Release:
         """Whether the noise came from a seed, so that the release is NOT PRIVATE."""
         return self.statement is not None and self.statement.is_rehearsal
 
+    @property
+    def residual_over_noise(self) -> float | None:
+        """‖Σ w φ(z) − y‖ / τ√F, by the recorded fit_distance; None if that is not known.
+
+        1 for the table's own mean; less for a fit that follows the noise; more for points that leave something out.
+        """
+        if self.measurement is None or self.fit_distance is None:
+            return None
+        return self.fit_distance / (self.measurement.noise_scale * len(self.measurement.vector) ** 0.5)
+
     # ------------------------------------------------------------------ looks
 
     def summary(self) -> dict[str, str]:
@@ -239,6 +249,8 @@ class Release:
         if self.statement is None or self.measurement is None:
             return lines | {"privacy": "none known: weighted points without a measurement"}
         promise = self.statement
+        if self.residual_over_noise is not None:
+            lines["fit"] = f"residual {self.residual_over_noise:.3g} of the noise's size"
         stamp = {"NOT PRIVATE": "a rehearsal: its noise can be drawn again from a seed"} if self.is_rehearsal else {}
         return stamp | {
             "table": f"{promise.n_rows:,} private rows" + (

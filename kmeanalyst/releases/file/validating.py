@@ -9,10 +9,10 @@ import numpy as np
 
 from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features import Nystroem
+from kmeanalyst.releases.file.goodness_of_fit import fit_findings, released_mean
 from kmeanalyst.releases.file.measurement import CLOSE
 from kmeanalyst.releases.file.reading import read_release
 from kmeanalyst.releases.file.refusal import FileRefused
-from kmeanalyst.releases.measurement import feature_mean
 from kmeanalyst.releases.release import Release
 
 
@@ -21,13 +21,15 @@ def validate_release(path: str | Path, *, allow_rehearsal: bool = False) -> list
 
     A refusal is one finding, and so is the stamp of a rehearsal unless it is allowed. Of a file that can be read,
     everything that follows from its numbers is computed again: the features' bound on the points, the distance of
-    the fit, and what the weights claim to be.
+    the fit, what the weights claim to be, and whether the points can be an estimate of what was measured.
     """
     try:
         release = read_release(path, allow_rehearsal=allow_rehearsal)
     except FileRefused as refusal:
         return [str(refusal)]
-    checks = (_weight_findings, _public_findings, _bound_findings, _distance_findings, _published_findings)
+    checks = (
+        _weight_findings, _public_findings, _bound_findings, _distance_findings, _published_findings, fit_findings,
+    )  # fmt: skip
     return [finding for check in checks for finding in check(release)]
 
 
@@ -62,8 +64,7 @@ def _distance_findings(release: Release) -> list[str]:
     if release.measurement is None or release.fit_distance is None:
         return []
     measurement = release.measurement
-    mean = feature_mean(measurement.feature_map, release.encoded_points, release.weights)
-    distance = float(np.linalg.norm(mean - measurement.vector))
+    distance = float(np.linalg.norm(released_mean(release) - measurement.vector))
     noise = measurement.noise_scale * math.sqrt(len(measurement.vector))
     if math.isclose(distance, release.fit_distance, rel_tol=CLOSE, abs_tol=CLOSE * noise):
         return []
