@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 import kmeanalyst as ka
 from kmeanalyst.inference import distance, permutation, pooled_gram, precision, relabelling
-from kmeanalyst.inference.pooled_gram import GramSums, block_evaluator, gram_sums
+from kmeanalyst.inference.pooled_gram import GramSums, Nothing, block_evaluator, gram_sums
 from kmeanalyst.inference.relabelling import bin_size, units_of
 from kmeanalyst.kernels import Gaussian, Indicator, Kernel, Laplacian, MultiScale, SoftenedProduct
 from kmeanalyst.releases.domain import Domain
@@ -363,14 +363,6 @@ def test_the_scale_of_a_kernel_is_the_standard_deviation_of_its_relabelled_stati
 
 
 def sums_of(x, y, kernel: Kernel) -> GramSums:
-    class Nothing:
-        def tally(self, I):  # noqa: E741
-            return self
-
-        def add(self, K, J, share): ...
-        def take(self, I, result): ...  # noqa: E741
-        def result(self): ...
-
     return gram_sums([kernel], np.vstack([x, y]), len(x), [Nothing()])[0]
 
 

@@ -48,6 +48,24 @@ class Collector(Protocol):
         """Add the result of a tally."""
 
 
+class Nothing:
+    """Collects nothing, and is its own tally: for the sums alone."""
+
+    def tally(self, I: slice) -> Tally:  # noqa: E741
+        """Itself."""
+        return self
+
+    def add(self, K: Array, J: slice, share: float) -> None:
+        """Pass by."""
+
+    def result(self) -> Array:
+        """An empty array."""
+        return np.empty(0)
+
+    def take(self, I: slice, result: Array) -> None:  # noqa: E741
+        """Pass by."""
+
+
 @dataclass(frozen=True)
 class GramSums:
     """Sums of k over the pooled rows, n of the first sample and then m, a row with itself left out.
