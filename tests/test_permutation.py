@@ -399,6 +399,18 @@ def test_the_variance_told_is_that_of_the_statistic(shift):
     assert np.mean(told) == pytest.approx(np.var(statistics), rel=0.3)  # 4 standard errors of a variance of 400
 
 
+def test_the_linear_part_is_that_of_the_populations_witness_and_not_of_the_samples():
+    rng, kernel, shift = np.random.default_rng(3), Gaussian(1.0), np.array([0.8, 0])
+    x, y = rng.normal(size=(3000, 2)), rng.normal(size=(3000, 2)) + shift
+    witness = [kernel.gram(z, x).mean(axis=1) - kernel.gram(z, y).mean(axis=1) for z in (x, y)]
+    truth, found = witness[0].var() / 40 + witness[1].var() / 50, []
+    for _ in range(400):
+        sums = sums_of(rng.normal(size=(40, 2)), rng.normal(size=(50, 2)) + shift, kernel)
+        found.append(precision.variances_of_unbiased(sums)[1])
+    # 4 standard errors are .13, clipping at zero adds some .05; the samples' own witness has 1.38 times the variance
+    assert np.mean(found) == pytest.approx(truth, rel=0.2)
+
+
 def test_the_noise_floor_is_what_one_population_shows():
     rng = np.random.default_rng(2)
     results = [
@@ -447,6 +459,8 @@ def test_what_cannot_be_computed_is_none_and_nothing_is_nan():
     assert few.mmd_interval is None and few.detectable_mmd is None and few.noise_floor > 0
     alike = ka.mmd_test(np.zeros((9, 1)), np.zeros((8, 1)), kernel=Gaussian(1.0), permutations=99, rng=0)
     assert alike.mmd_interval == (0.0, 0.0) and alike.noise_floor == 0.0 and alike.detectable_mmd is None
+    rounded = ka.mmd_test(np.zeros((9, 1)), np.zeros((8, 1)), kernel=Gaussian(1.0) * 0.1, permutations=99, rng=0)
+    assert rounded.noise_floor == 0.0 and rounded.detectable_mmd is None and rounded.pvalue == 1.0
     several = ka.mmd_test(np.zeros((9, 1)), np.zeros((8, 1)), kernel=[Gaussian(1.0), Gaussian(2.0)], rng=0)
     assert several.statistic == 0.0 and several.pvalue == 1.0
 
@@ -492,7 +506,10 @@ def test_tables_of_numbers_behave_as_arrays_in_natural_units():
     plain = ka.mmd_test(a.to_numpy(), b.to_numpy(), permutations=99, rng=0)
     assert ka.mmd_test(a, b, permutations=99, rng=0) == plain
     assert ka.mmd_test(a.astype(object), b.convert_dtypes(), permutations=99, rng=0) == plain
-    a.loc[0, "b"] = np.nan  # with a kernel chosen for numbers, a missing one is the kernel's affair
+    a.loc[0, "b"] = np.nan
+    notes = ka.mmd_test(a, b, permutations=9, rng=0).notes
+    assert "a (real), b (integer), c (real)" in notes[0]  # missing is a value of its own there
+    # with a kernel chosen for numbers, a missing one is the kernel's affair
     chosen = ka.mmd_test(a, b, kernel=Gaussian(1.0), permutations=9, rng=0)
     assert chosen.mmd_squared == pytest.approx(dense(a.to_numpy(), b.to_numpy(), Gaussian(1.0)), abs=1e-13)
 
