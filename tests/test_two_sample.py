@@ -183,36 +183,6 @@ def test_points_without_a_measurement_are_tested_as_fixed_and_the_result_says_so
     assert result.epsilon is None and any("fixed distribution" in note for note in result.notes)
 
 
-def test_plain_samples_get_the_permutation_test():
-    rng = np.random.default_rng(3)
-    p = [
-        ka.mmd_test(rng.normal(size=(20, 2)), rng.normal(size=(25, 2)), permutations=99, rng=i).pvalue
-        for i in range(80)
-    ]
-    assert kstest(p, "uniform").pvalue > 1e-4
-    x, y = rng.normal(size=(60, 2)), rng.normal(size=(50, 2)) + 1.5
-    first, again = (ka.mmd_test(x, y, rng=7) for _ in range(2))
-    assert first.pvalue == again.pvalue == 1 / 1000
-    assert first.mmd_squared == pytest.approx(ka.mmd_squared(x, y, estimator="unbiased"), abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options", "message"),
-    [
-        (
-            (np.zeros((3, 1)), np.ones((3, 1))),
-            {"permutations": 0},
-            r"permutations must be at least 1, got 0.*e\.g\. 999",
-        ),
-        (((np.zeros((3, 1)), np.ones(3)), np.ones((3, 1))), {}, r"cannot be relabelled.*from_frame"),
-        ((np.zeros((1, 1)), np.ones((3, 1))), {"kernel": Gaussian(1.0)}, r"at least two rows, got 1 and 3"),
-    ],
-)
-def test_permutation_tests_that_cannot_be_are_refused(arguments, options, message):
-    with pytest.raises(ValueError, match=message):
-        ka.mmd_test(*arguments, **options)
-
-
 def test_a_kernel_for_a_release_is_refused(mixed_release):
     with pytest.raises(ValueError, match=r"kernel goes with plain samples.*Leave it out"):
         ka.mmd_test(mixed_release, mixed_release.resample(20, rng=0), kernel=Gaussian(1.0))

@@ -1,61 +1,250 @@
-"""Room 4: sample against sample, by relabelling the rows."""
+"""Room 4: sample against sample, by relabelling the rows (Gretton et al. 2012, section 5).
+
+Several kernels are tested at once by the largest of their standardised statistics (in the manner of MMD-FUSE: Biggs,
+Schrab & Gretton 2023), which finds a local difference that one lengthscale smooths away.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
+
 import numpy as np
 
-from kmeanalyst.inference.distance import Sample, embeddings
+from kmeanalyst.inference import precision
+from kmeanalyst.inference.distance import Pair, Sample, read_pair
+from kmeanalyst.inference.pooled_gram import GramSums, gram_sums
+from kmeanalyst.inference.relabelling import RowLabels, Units, UnitSums, units_of
 from kmeanalyst.inference.results import TestResult
-from kmeanalyst.kernels import Kernel
+from kmeanalyst.kernels import Gaussian, Kernel
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.embedding import row_blocks
+
+KernelChoice = Kernel | Sequence[Kernel] | Literal["aggregated"] | None
+
+_OCTAVES = (0, 1, -1, -2, -3, -4, -5)  # of the aggregated lengthscales about the median, which comes first
+_FLOAT32, _FLOAT64 = 2.0**-24, 2.0**-53
+_LEVEL = 0.05
+_LEVEL_ROWS = 256  # to guess the mean of a kernel
 
 
 def permutation_test(
-    a: Sample, b: Sample, kernel: Kernel | None, permutations: int, rng: np.random.Generator | int | None
+    a: Sample,
+    b: Sample,
+    kernel: KernelChoice,
+    permutations: int,
+    rng: np.random.Generator | int | None,
+    estimator: str = "unbiased",
 ) -> TestResult:
-    """The ordinary test (Gretton et al. 2012): unbiased statistic, p = (b + 1)/(B + 1), all relabellings at once."""
-    if isinstance(a, tuple) or isinstance(b, tuple):
-        raise ValueError(
-            "weighted points cannot be relabelled by permutation. Wrap them with from_frame and test those."
-        )
-    if permutations < 1:
-        raise ValueError(
-            f"permutations must be at least 1, got {permutations}: the law is made of them. Pass e.g. 999."
-        )
-    x, y = embeddings(a, b, kernel)
-    n, m = len(x.points), len(y.points)
+    """p = (b + 1)/(B + 1), b relabellings of B with a statistic at least as large; ties count against rejection.
+
+    Guarantee   P(p ≤ t) ≤ t for every t and all sizes, if both samples are drawn from one population (see `Units`):
+                kernels and scales depend on the pooled rows as a set only.
+    """
+    _check(permutations, estimator)
+    _check_choice(kernel)
+    pair = read_pair(a, b, next((k for k in _listed(kernel)), None))
+    kernels = _aggregated(pair) if kernel == "aggregated" else _listed(kernel) or [pair.kernel]
+    n, m = len(pair.x), len(pair.y)
     if min(n, m) < 2:
         raise ValueError(f"both samples need at least two rows, got {n} and {m}. Add rows.")
-    pooled = np.vstack([x.points, y.points])
     rng = np.random.default_rng(rng)
-    labels = np.zeros((n + m, permutations + 1))
-    labels[:n, 0] = 1
-    for i in range(1, permutations + 1):
-        labels[rng.permutation(n + m)[:n], i] = 1
-    statistics = _relabelled_statistics(x.kernel, pooled, labels, n, m)
-    exceed = int((statistics[1:] >= statistics[0] - 1e-12).sum())
+    units = units_of(n, m)
+    rows = np.vstack([pair.x, pair.y]) if units.rows_alone else _shuffled(pair.x, pair.y, rng)
+    relabelled = _relabelled(kernels, rows, units, permutations, rng, estimator)
+    standard = [each.standardised for each in relabelled]
+    statistics, tie = relabelled[0].statistics, relabelled[0].tie
+    if len(kernels) > 1:
+        statistics, tie = np.max(standard, axis=0), max(each.tie / (each.scale or 1.0) for each in relabelled)
+    exceed = int((statistics[1:] >= statistics[0] - tie).sum())
+    told = relabelled[0]
     return TestResult(
-        statistic=float(statistics[0]),
+        statistic=float(statistics[0]) if len(kernels) > 1 else told.observed,
         pvalue=(exceed + 1) / (permutations + 1),
-        mmd_squared=float(statistics[0]),
-        method=f"MMD permutation test ({permutations} permutations), sample against sample",
+        mmd_squared=told.observed,
+        estimator=estimator,
+        method=_method(permutations, len(kernels)),
         noise_aware=False,
         n_release_rows=None,
         n_release_points=n,
         n_sample_rows=m,
+        notes=(*pair.notes, *_aggregate_notes(standard, kernels), *_unit_notes(units)),
+        **asdict(precision.of_two_samples(told.sums, told.unbiased, _margin(told.statistics[1:]))),
     )
 
 
-def _relabelled_statistics(kernel: Kernel, pooled: Array, labels: Array, n: int, m: int) -> Array:
-    """Unbiased MMD² for each column of 0/1 labels (n + m, B), from sums over blocks of the Gram matrix."""
-    inside, across, total = np.zeros(labels.shape[1]), np.zeros(labels.shape[1]), 0.0
-    for block in row_blocks(len(pooled), len(pooled)):
-        K = kernel.gram(pooled[block], pooled)
-        K[np.arange(len(K)), np.arange(block.start, block.stop)] = 0.0  # a row with itself is left out
-        towards = K @ labels
-        inside += (labels[block] * towards).sum(axis=0)
-        across += ((1 - labels[block]) * towards).sum(axis=0)
-        total += float(K.sum())
-    outside = total - inside - 2 * across
-    return inside / (n * (n - 1)) + outside / (m * (m - 1)) - 2 * across / (n * m)
+def _check(permutations: int, estimator: str) -> None:
+    if permutations < 1:
+        raise ValueError(
+            f"permutations must be at least 1, got {permutations}: the law is made of them. Pass e.g. 999."
+        )
+    if estimator not in ("unbiased", "biased"):
+        raise ValueError(
+            f'estimator must be "unbiased" or "biased", got {estimator!r}: rows are paired with others, or with '
+            "themselves as well. Name one of these."
+        )
+
+
+def _check_choice(choice: KernelChoice) -> None:
+    if choice is None or choice == "aggregated" or isinstance(choice, Kernel):
+        return
+    if isinstance(choice, str) or not (listed := list(choice)) or not all(isinstance(k, Kernel) for k in listed):
+        raise ValueError(
+            f'kernel must be a kernel, a sequence of kernels or "aggregated", got {choice!r:.80}: nothing else can be '
+            "tested with. Pass e.g. Gaussian(1.0)."
+        )
+
+
+def _listed(choice: KernelChoice) -> list[Kernel]:
+    """The kernels named by the reader; none for a default."""
+    if choice is None or isinstance(choice, str):
+        return []
+    return [choice] if isinstance(choice, Kernel) else list(choice)
+
+
+def _aggregated(pair: Pair) -> list[Kernel]:
+    """Gaussians from twice the median distance down to a 32nd of it; the median comes first."""
+    if not isinstance(pair.kernel, Gaussian):
+        raise ValueError(
+            'kernel="aggregated" tries lengthscales, and these samples have text, dates or missing cells: the table '
+            "kernel, their default, has all scales of each column at once. Leave kernel out."
+        )
+    return [Gaussian(pair.kernel.lengthscale * 2.0**octave) for octave in _OCTAVES]
+
+
+def _shuffled(x: Array, y: Array, rng: np.random.Generator) -> Array:
+    """The pooled rows, each sample's in an order drawn without a look at them: a bin is then like any other."""
+    return np.vstack([x[rng.permutation(len(x))], y[rng.permutation(len(y))]])
+
+
+@dataclass(frozen=True)
+class _Relabelled:
+    """The statistic of one kernel under the observed labels (first) and B relabellings, and what is exact."""
+
+    statistics: Array  # (B + 1,) as all are compared, the observed one rounded like the others
+    observed: float  # float64
+    unbiased: float
+    tie: float  # what rounding may set apart
+    scale: float  # its standard deviation under the hypothesis, from the pooled rows; 0 if there is none
+    sums: GramSums
+
+    @property
+    def standardised(self) -> Array:
+        return self.statistics / self.scale if self.scale > 0 else np.zeros_like(self.statistics)
+
+
+def _relabelled(
+    kernels: Sequence[Kernel], rows: Array, units: Units, count: int, rng: np.random.Generator, estimator: str
+) -> list[_Relabelled]:
+    """All kernels under the same relabellings."""
+    n = int(np.diff(units.starts)[units.first].sum())
+    parts: list[list[Array]] = [[] for _ in kernels]
+    for labels, sums, quadratics in _quadratics(kernels, rows, n, units, units.draws(count, rng)):
+        for part, each, quadratic in zip(parts, sums, quadratics, strict=True):
+            part.append(_statistics(each, units, labels, quadratic, estimator))
+    unit = _FLOAT32 if units.rows_alone else _FLOAT64
+    return [_assembled(each, np.concatenate(part), unit, estimator) for each, part in zip(sums, parts, strict=True)]
+
+
+def _quadratics(
+    kernels: Sequence[Kernel], rows: Array, n: int, units: Units, draws: Iterator[Array]
+) -> Iterator[tuple[Array, list[GramSums], list[Array]]]:
+    """(labels, sums, q for each kernel) for each part of the relabellings."""
+    if units.rows_alone:
+        levels = [_guessed_mean(kernel, rows) for kernel in kernels]
+        for labels in draws:
+            collectors = [RowLabels(labels, level) for level in levels]
+            yield labels, gram_sums(kernels, rows, n, collectors), [c.quadratic for c in collectors]
+        return
+    tables = [UnitSums(units) for _ in kernels]
+    sums = gram_sums(kernels, rows, n, tables)
+    for labels in draws:
+        yield labels, sums, [table.quadratic(labels) for table in tables]
+
+
+def _guessed_mean(kernel: Kernel, rows: Array) -> float:
+    some = rows[:: -(-len(rows) // _LEVEL_ROWS)]
+    return float(kernel.gram(some, some).mean())
+
+
+def _statistics(sums: GramSums, units: Units, labels: Array, quadratic: Array, estimator: str) -> Array:
+    """MMD² for each column of labels, from q = cᵀKc, K without its diagonal, and what is linear in c.
+
+    With a = c + f, f = n/(n + m): aᵀKa = q + 2f cᵀK1 + f² 1ᵀK1 sums k within the first sample, aᵀK1 − aᵀKa across,
+    and the rest within the second.
+    """
+    n, m = sums.n, sums.m
+    f, total = n / (n + m), float(sums.towards.sum())
+    linear = _along(sums.towards.sum(axis=1), units, labels, f)
+    within = quadratic + 2 * f * linear + f**2 * total
+    across = linear + f * total - within
+    beyond = total - within - 2 * across
+    if estimator == "unbiased":
+        return within / (n * (n - 1)) + beyond / (m * (m - 1)) - 2 * across / (n * m)
+    own = _along(sums.diagonal, units, labels, f) + f * float(sums.diagonal.sum())
+    return (within + own) / n**2 + (beyond + sums.diagonal.sum() - own) / m**2 - 2 * across / (n * m)
+
+
+def _along(values: Array, units: Units, labels: Array, share: float) -> Array:
+    """cᵀ values, (B,), for values (n + m,) and labels (U, B), in parts: float64 labels would be large."""
+    per_unit = np.add.reduceat(values, units.starts[:-1])
+    parts = range(0, len(per_unit), 512)
+    return np.sum([per_unit[i : i + 512] @ (labels[i : i + 512] - share) for i in parts], axis=0)
+
+
+def _assembled(sums: GramSums, statistics: Array, unit: float, estimator: str) -> _Relabelled:
+    n, m = sums.n, sums.m
+    within, across, beyond = sums.totals
+    unbiased = within / (n * (n - 1)) + beyond / (m * (m - 1)) - 2 * across / (n * m)
+    own = float(sums.diagonal[:n].sum()), float(sums.diagonal[n:].sum())
+    biased = max(0.0, (within + own[0]) / n**2 + (beyond + own[1]) / m**2 - 2 * across / (n * m))
+    rate, square = 1 / n + 1 / m, precision.pooled_trace_of_square(sums)
+    # rounding errors of the entries are independent: they add as the squares of the entries do
+    entries = np.sqrt(sums.squares @ (1, 2, 1)) * n * m / (n + m) ** 2
+    return _Relabelled(
+        statistics=statistics,
+        observed=unbiased if estimator == "unbiased" else biased,
+        unbiased=unbiased,
+        tie=float(64 * unit * rate**2 * entries),
+        scale=float(np.sqrt(2 * (square or 0.0)) * rate),
+        sums=sums,
+    )
+
+
+def _margin(relabelled: Array) -> float | None:
+    """How far above their mean a statistic must be for p ≤ 5 %; None if no statistic is large enough."""
+    allowed = int(np.floor(_LEVEL * (len(relabelled) + 1) + 1e-9)) - 1  # as large, at most
+    if allowed < 0:
+        return None
+    return float(np.sort(relabelled)[::-1][allowed] - relabelled.mean())
+
+
+def _method(permutations: int, n_kernels: int) -> str:
+    several = f", the largest of {n_kernels} kernels' statistics" if n_kernels > 1 else ""
+    return f"MMD permutation test ({permutations} permutations), sample against sample{several}"
+
+
+def _aggregate_notes(standard: Sequence[Array], kernels: Sequence[Kernel]) -> list[str]:
+    if len(kernels) < 2:
+        return []
+    labels = [f"{kernel!r:.80}" for kernel in kernels]
+    most = int(np.argmax([each[0] for each in standard]))
+    told = ", ".join(f"{label} {each[0]:.1f}" for label, each in zip(labels, standard, strict=True))
+    return [
+        f"most telling: {labels[most]}",
+        f"statistics in standard deviations under one population: {told}",
+        f"mmd_squared, the interval and what is detectable are those of {labels[0]}",
+    ]
+
+
+def _unit_notes(units: Units) -> list[str]:
+    if units.rows_alone:
+        return []
+    size = int(np.diff(units.starts)[units.groups[0]].max())
+    together = "one by one" if size == 1 else f"in bins of {size} rows drawn together"
+    notes = [f"{len(units.first)} units relabelled {together}: every row counts, and p is exact"]
+    moving = np.zeros(len(units.first), dtype=bool)
+    for group in units.groups:
+        moving[group] = True
+    still = int(np.diff(units.starts)[~moving].sum())
+    return notes + ([f"{still} rows of the larger sample keep their label in every relabelling"] if still else [])

@@ -1,0 +1,176 @@
+"""Time and memory of the two-sample test on rows, beside a bare one and beside other packages where they can be imported.
+
+The bare test is what a competent reader would write in ten lines: float32, whole blocks of the Gram matrix by matrix
+products and exp, one product with all labels. Each method runs in a process of its own, all of them in turn, round
+after round; the times are the fastest of the rounds, memory is the largest resident set less that before the test, and
+the ratio is to the bare test of the same run. Times depend on what else the machine does; "CPU" is less moved by it.
+On a machine that is shared, give all one thread: the threads of one matrix product wait for each other, and the bare test
+then takes five times as long, which says nothing of it.
+
+    OPENBLAS_NUM_THREADS=1 python tests/benchmarks/speed_of_mmd_test.py [--sizes 1000 5000 20000] [--rounds 3] [--only bare ours]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+D, PERMUTATIONS = 10, 200
+LENGTHSCALE = float(np.sqrt(2 * D))  # about the median distance
+PEERS_UP_TO = 5000  # others keep the whole matrix, or loop over relabellings
+METHODS = ("bare", "ours", "ours, one by one", "hyppo", "alibi-detect", "goodpoints")
+
+
+def samples(n: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(n, D)), rng.normal(size=(n, D)) + 0.02
+
+
+def bare(x: np.ndarray, y: np.ndarray, block: int = 1024) -> float:
+    """Unbiased MMD², B relabellings, float32: the p-value."""
+    n, m = len(x), len(y)
+    rows = np.vstack([x, y]).astype(np.float32) / np.float32(LENGTHSCALE)
+    rng = np.random.default_rng(0)
+    labels = np.zeros((n + m, PERMUTATIONS + 1), dtype=np.float32)
+    labels[:n, 0] = 1
+    for b in range(PERMUTATIONS):
+        labels[rng.permutation(n + m)[:n], b + 1] = 1
+    squares = (rows**2).sum(axis=1)
+    inside, sums, memory = np.zeros(PERMUTATIONS + 1), np.zeros(n + m), np.empty(block * block, dtype=np.float32)
+    for i in range(0, n + m, block):
+        I = slice(i, min(i + block, n + m))  # noqa: E741
+        towards = np.zeros((I.stop - i, PERMUTATIONS + 1), dtype=np.float32)
+        for j in range(0, n + m, block):
+            J = slice(j, min(j + block, n + m))
+            shape = (I.stop - i, J.stop - j)
+            K = np.matmul(rows[I], rows[J].T, out=memory[: shape[0] * shape[1]].reshape(shape))
+            K -= squares[I, None] / 2
+            K -= squares[None, J] / 2
+            np.exp(K, out=K)
+            if i == j:
+                np.fill_diagonal(K, 0)
+            sums[I] += K.sum(axis=1)
+            towards += K @ labels[J]
+        inside += (labels[I] * towards).sum(axis=0, dtype=np.float64)
+    along, total = sums @ labels, sums.sum()
+    across = along - inside
+    statistics = inside / (n * (n - 1)) + (total - inside - 2 * across) / (m * (m - 1)) - 2 * across / (n * m)
+    return float((1 + (statistics[1:] >= statistics[0]).sum()) / (PERMUTATIONS + 1))
+
+
+def ours(x: np.ndarray, y: np.ndarray) -> float:
+    import kmeanalyst as ka
+
+    return ka.mmd_test(x, y, kernel=ka.kernels.Gaussian(LENGTHSCALE), permutations=PERMUTATIONS, rng=0).pvalue
+
+
+def ours_one_by_one(x: np.ndarray, y: np.ndarray) -> float:
+    from kmeanalyst.inference import relabelling
+
+    relabelling._MOST_ROWS = 10**9
+    return ours(x, y)
+
+
+def hyppo(x: np.ndarray, y: np.ndarray) -> float:
+    from hyppo.ksample import MMD
+
+    return float(MMD(gamma=0.5 / LENGTHSCALE**2).test(x, y, reps=PERMUTATIONS, auto=False).pvalue)
+
+
+def alibi_detect(x: np.ndarray, y: np.ndarray) -> float:
+    from alibi_detect.cd import MMDDrift
+
+    detector = MMDDrift(x.astype(np.float32), backend="pytorch", n_permutations=PERMUTATIONS)
+    return float(detector.predict(y.astype(np.float32))["data"]["p_val"])
+
+
+def goodpoints(x: np.ndarray, y: np.ndarray) -> float:
+    from goodpoints.ctt import ctt
+
+    return bool(ctt(x, y, 4, B=PERMUTATIONS, lam=np.sqrt(2) * LENGTHSCALE).rejects)
+
+
+RUN = {
+    "bare": bare, "ours": ours, "ours, one by one": ours_one_by_one,
+    "hyppo": hyppo, "alibi-detect": alibi_detect, "goodpoints": goodpoints,
+}  # fmt: skip
+
+
+def resident() -> float:
+    """Largest resident set so far, MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def measured(method: str, n: int) -> dict[str, float]:
+    """One test in this process, after a small one that imports what is needed and starts the threads."""
+    small = samples(64)
+    RUN[method](*small)
+    x, y = samples(n)
+    before, start, busy = resident(), time.perf_counter(), time.process_time()
+    answer = RUN[method](x, y)
+    return {
+        "seconds": time.perf_counter() - start,
+        "cpu": time.process_time() - busy,
+        "memory": resident() - before,
+        "answer": answer,
+    }
+
+
+def in_its_own_process(method: str, n: int) -> dict[str, float] | str:
+    """What `measured` finds, or why it could not be run."""
+    command = [sys.executable, __file__, "--measure", method, str(n)]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=1800, check=False)
+    if done.returncode == 0:
+        return json.loads(done.stdout.splitlines()[-1])
+    return (done.stderr.strip().splitlines() or ["no answer"])[-1][:90]
+
+
+def compare(n: int, rounds: int, methods: list[str]) -> None:
+    """Print one line per method."""
+    found: dict[str, list[dict[str, float]]] = {}
+    print(f"\nn = m = {n:,}, d = {D}, B = {PERMUTATIONS}")
+    for _ in range(rounds):
+        for method in list(methods):
+            if RUN[method] in (hyppo, alibi_detect, goodpoints) and n > PEERS_UP_TO:
+                continue
+            run = in_its_own_process(method, n)
+            if isinstance(run, str):
+                print(f"  {method:18} not run: {run}")
+                methods.remove(method)
+            else:
+                found.setdefault(method, []).append(run)
+    best = {method: {key: min(run[key] for run in runs) for key in runs[0]} for method, runs in found.items()}
+    for method, run in best.items():
+        ratio = f"{run['seconds'] / best['bare']['seconds']:5.2f} × bare" if "bare" in best else ""
+        print(
+            f"  {method:18} {run['seconds']:8.2f} s  {ratio}  CPU {run['cpu']:8.2f} s  {run['memory']:7.0f} MB  "
+            f"answer {run['answer']:.3f}"
+        )
+
+
+def main() -> None:
+    """Print the comparisons."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 5000, 20_000])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.measure:
+        print(json.dumps(measured(asked.measure[0], int(asked.measure[1]))))
+        return
+    threads = os.environ.get("OPENBLAS_NUM_THREADS", "as many")
+    print(f"{len(os.sched_getaffinity(0))} cores, threads for matrix products: {threads}")
+    for n in asked.sizes:
+        compare(n, asked.rounds, asked.only)
+
+
+if __name__ == "__main__":
+    main()
