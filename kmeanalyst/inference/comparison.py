@@ -16,12 +16,13 @@ import pandas as pd
 from kmeanalyst.inference import attribution
 from kmeanalyst.inference.comparison_text import as_html, as_text
 from kmeanalyst.inference.differences import standardised_differences
-from kmeanalyst.inference.evidence import evidence_of, reference_rows, some_rows
+from kmeanalyst.inference.evidence import Evidence, evidence_of, reference_rows, some_rows
 from kmeanalyst.inference.functionals import Reader
 from kmeanalyst.inference.results import TestResult
 from kmeanalyst.inference.samples import SampleRows
 from kmeanalyst.inference.two_sample import mmd_test
 from kmeanalyst.inference.witness import Witness, telling_rows, witness_of
+from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import Release
 
 if TYPE_CHECKING:
@@ -129,18 +130,12 @@ def compare(release: Release, sample: Any, *, level: float = 0.05) -> Comparison
     some = some_rows(rows, _SOME_ROWS)
     witness = witness_of(release, evidence, rows, some)
     elsewhere = max(0.0, overall.mmd_squared) / max(witness.spread, 1e-12)
-    reader = Reader(evidence, reference_rows(evidence, some))
-    functions = attribution.Columns(evidence, reader)
-    tests, shifts = attribution.column_tests(functions, evidence, reader, rows, elsewhere)
-    columns = attribution.verdicts(tests, level).set_axis(pd.Index(release.domain.names, name="column"))
-    shifts = [shift * differs for shift, differs in zip(shifts, columns["differs"], strict=True)]
-    pairs = attribution.pairs_to_test(columns["pvalue"].to_numpy())
-    pair_tests = attribution.pair_tests(pairs, functions, shifts, evidence, reader, rows, elsewhere, some)
+    columns, pairs = attributed(evidence, rows, some, elsewhere, level)
     differences, notes = standardised_differences(release, rows)
     return Comparison(
         overall=overall,
         columns=columns,
-        pairs=_named(pairs, release.domain.names, attribution.verdicts(pair_tests, level)),
+        pairs=pairs,
         differences=differences,
         witness=telling_rows(witness, release, some),
         level=level,
@@ -149,10 +144,25 @@ def compare(release: Release, sample: Any, *, level: float = 0.05) -> Comparison
     )
 
 
-def _named(pairs: list[tuple[int, int]], names: tuple[str, ...], verdicts: pd.DataFrame) -> pd.DataFrame:
-    """Pairs by name beside their verdicts, the smallest p-value first."""
-    named = pd.DataFrame([(names[i], names[j]) for i, j in pairs], columns=["first", "second"])
-    return named.join(verdicts).sort_values("pvalue", kind="stable", ignore_index=True)
+def attributed(
+    evidence: Evidence, rows: SampleRows, some: Array, elsewhere: float, level: float
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Verdicts on each column and on pairs of columns: the tables of Comparison.
+
+    some        rows of the sample.
+    elsewhere   the relative variance by which the two populations differ as a whole.
+    """
+    names = evidence.domain.names
+    reader = Reader(evidence, reference_rows(evidence, some))
+    functions = attribution.Columns(evidence, reader)
+    tests, shifts = attribution.column_tests(functions, evidence, reader, rows, elsewhere)
+    columns = attribution.verdicts(tests, level).set_axis(pd.Index(names, name="column"))
+    known = [shift * differs for shift, differs in zip(shifts, columns["differs"], strict=True)]
+    chosen = attribution.pairs_to_test(columns["pvalue"].to_numpy())
+    of_pairs = attribution.pair_tests(chosen, functions, known, evidence, reader, rows, elsewhere, some)
+    pairs = pd.DataFrame([(names[i], names[j]) for i, j in chosen], columns=["first", "second"])
+    pairs = pairs.join(attribution.verdicts(of_pairs, level))
+    return columns, pairs.sort_values("pvalue", kind="stable", ignore_index=True)
 
 
 def _notes(columns: pd.DataFrame, n_pairs: int) -> list[str]:

@@ -18,10 +18,9 @@ from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import Release
 
-_BASIS_ROWS = 300  # drawn from the domain, and as many of the points, for weighted points without a measurement
+_BASIS_ROWS = 150  # drawn from the domain, and as many of the points, for weighted points without a measurement
 _REFERENCE_ROWS = 600  # mostly of the domain, and as many mostly of the columns of given rows
 _AWAY = 0.1  # of the latters' cells are the domain's, and the contrary
-AT_HOME = slice(_REFERENCE_ROWS, None)  # the latter
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +68,7 @@ def evidence_of(release: Release) -> Evidence:
 def reference_rows(evidence: Evidence, rows: Array, weights: Array | None = None) -> Array:
     """Rows (n, d) that functions are read at: each cell from the domain or from one of `rows`, whatever its neighbours.
 
-    In the first half most cells are the domain's, in the second, AT_HOME, most are the rows'. They lie where the
+    In the first half most cells are the domain's, in the second most are the rows'. They lie where the
     population does, and where another one may, and know of the rows no more than each column's law.
     weights   (len(rows),) probabilities; equal by default.
     """

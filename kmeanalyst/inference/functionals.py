@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from kmeanalyst.inference.evidence import AT_HOME, Evidence
+from kmeanalyst.inference.evidence import Evidence
 from kmeanalyst.inference.noise_aware import Directions, noise_aware_law
 from kmeanalyst.kernels.base import Array
 
@@ -50,10 +50,13 @@ class Functionals:
         fitted = others.values - others.residuals
         if fitted.shape[1] == 0:
             return self
-        here, missed = fitted[AT_HOME] - fitted[AT_HOME].mean(axis=0), self.residuals[AT_HOME]
+        home = slice(len(fitted) // 2, None)  # of the reference rows, those that lie where the population does
+        centre = fitted[home].mean(axis=0)
+        here = fitted[home] - centre
         # functions of variance 1; the ridge leaves those alone that hardly vary here: nor can they differ much
-        turn = np.linalg.solve(here.T @ here + _STEADY * len(here) * np.eye(here.shape[1]), here.T @ missed)
-        left = self.residuals - (fitted - fitted[AT_HOME].mean(axis=0)) @ turn
+        ridge = _STEADY * len(here) * np.eye(here.shape[1])
+        turn = np.linalg.solve(here.T @ here + ridge, here.T @ self.residuals[home])
+        left = self.residuals - (fitted - centre) @ turn
         return Functionals(self.coefficients + others.coefficients @ turn, self.values, left)
 
     @property

@@ -45,7 +45,8 @@ def independence_test(
     data           a Release, or plain rows: a DataFrame, or an array (n, d) with columns named by position.
     columns_a, columns_b   a name or several; distinct.
     permutations, rng, kernel   for plain rows only: kernel is one for both sides, or one for each.
-    Returns        TestResult; mmd_squared is the criterion over the leading functions, unbiased for a release.
+    Returns        TestResult; mmd_squared is the criterion over the leading functions; for a release the noise's
+                   share and the table's are taken off, and chance in its points is not.
     Assumes        for a release, that its points are a fair picture of the population where the features do not look. Plain
                    rows are permuted, and the test is exact.
     """
@@ -123,6 +124,7 @@ def _noise_aware_test(release: Release, sides: tuple[tuple[int, ...], tuple[int,
         statistic=statistic,
         pvalue=pvalue,
         mmd_squared=float(products.variances @ (estimates**2 - bias)),
+        estimator="biased",
         method="noise-aware independence test (HSIC) along leading products of functions",
         n_sample_rows=0,
         notes=_notes(seen),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +32,9 @@ def save_parts(witness: Witness, columns: Sequence[str], path: str | Path) -> No
     canvas = FigureCanvasAgg(figure)  # no window system, whatever the settings
     for i, column in enumerate(columns):
         plot_part(witness, column, figure.add_subplot(down, across, i + 1))
-    canvas.figure.savefig(path, dpi=150)
+    with warnings.catch_warnings():  # a font may lack a level's letters: boxes stand for them
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        canvas.figure.savefig(path, dpi=150)
 
 
 def plot_part(witness: Witness, column: str, ax: Axes | None = None) -> Axes:
