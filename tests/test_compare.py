@@ -252,6 +252,39 @@ def test_reference_rows_know_only_each_columns_law():
     away, home = rows[:600], rows[600:]
     inside = ((home[:, 0] >= -3) & (home[:, 0] <= -2)).mean(), ((away[:, 0] >= -3) & (away[:, 0] <= -2)).mean()
     assert inside[0] > 0.85 and inside[1] < 0.35
+    tied[:, 1] = np.arange(100) // 10
+    tied_rows = evidence.reference_rows(evidence.evidence_of(release), tied)[600:]
+    tied_rows = tied_rows[~np.isnan(tied_rows[:, 1]) & (tied_rows[:, 0] >= -3) & (tied_rows[:, 0] <= -2)]
+    assert abs(np.corrcoef(tied_rows[:, :2].T)[0, 1]) < 0.2  # 4 standard errors; 0.8 if kept together
+
+
+def test_the_law_gives_little_weight_to_a_function_that_noise_drowns():
+    """Two functions of variance 1, the second read with 30 times the noise: 3.5 standard errors of the first count."""
+    rng = np.random.default_rng(0)
+    known = evidence.evidence_of(noisy(MAPS["margins"], population(N, rng), rng))
+    scale = np.sqrt(known.noise_variance)
+    vectors = np.zeros((known.feature_map.dimension, 2))
+    vectors[0, 0], vectors[1, 1] = 100, 3000
+    small = np.eye(2) * 1e-12
+    p = [
+        functionals.law_along(vectors, scale * np.array(z), np.eye(2), small, 1e-3, known)[1]
+        for z in ([350.0, 0.0], [0.0, 10500.0])
+    ]
+    assert p[0] < 1e-3 and p[1] > 10 * p[0]
+
+
+def test_two_levels_that_both_grow_rarer_explain_their_product():
+    """Complete two-way tables: nothing is unseen that could hide it."""
+    domain = Domain(tuple(Categorical(name=name, levels=("no", "yes")) for name in "ab"))
+    feature_map, rng = features_of("margins", domain), np.random.default_rng(12)
+    found = []
+    for _ in range(8):
+        release = noisy(feature_map, (rng.random((20_000, 2)) < 0.3).astype(float), rng, domain=domain)
+        rows = (rng.random((5000, 2)) < 0.6).astype(float)
+        tables = comparison.attributed(evidence.evidence_of(release), SampleRows(release, rows), rows, 0.0, 0.05)
+        assert tables[0]["differs"].all()
+        found.append(tables[1]["pvalue"][0])
+    assert min(found) > 1e-3
 
 
 def test_holm_adjusts_as_published():
@@ -284,6 +317,24 @@ def test_the_witness_is_positive_where_the_release_has_more(method):
     assert (low[0] > 0).mean() > 0.85 and (high[0] < 0).mean() > 0.85
     part, error = f.part(0, np.array([-1.5, 2.0]))
     assert part[0] > 3 * error[0] and part[1] < -3 * error[1]
+
+
+def test_the_witness_is_the_shrunk_difference_along_public_directions():
+    rng = np.random.default_rng(4)
+    release, rows, at = noisy(MAPS["margins"], population(N, rng), rng), population(L, rng), population(9, rng)
+    f = witness_between(release, rows)
+    known, features = evidence.evidence_of(release), MAPS["margins"]
+    along = known.directions(release)
+    c = 1 / N + 1 / L
+    s = 0.1 * along.variances / (0.1 * along.variances + c * along.variances + known.noise_variance)
+    difference = known.vector - features(rows).mean(axis=0)
+    np.testing.assert_allclose(
+        f(at)[0], (features(at) @ along.vectors * s) @ (along.vectors.T @ difference), atol=1e-12
+    )
+    replaced = f.around.copy()
+    replaced[:, 2] = 1.0
+    part, error = f.part(2, np.array([1.0]))
+    assert part[0] == pytest.approx(f(replaced)[0].mean()) and 0 < error[0] < f(replaced)[1].max()
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 0.1])
