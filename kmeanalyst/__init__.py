@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kmeanalyst import kernels
+    from kmeanalyst.inference.comparison import Comparison, compare
+    from kmeanalyst.inference.independence import independence_test
     from kmeanalyst.inference.results import Estimate, TestResult
     from kmeanalyst.inference.two_sample import mmd, mmd_squared, mmd_test
     from kmeanalyst.kernels import KernelMean, median_lengthscale
@@ -39,6 +41,9 @@ _HOMES = {
     "PrivacyStatement": "kmeanalyst.releases.statement",
     "Estimate": "kmeanalyst.inference.results",
     "TestResult": "kmeanalyst.inference.results",
+    "Comparison": "kmeanalyst.inference.comparison",
+    "compare": "kmeanalyst.inference.comparison",
+    "independence_test": "kmeanalyst.inference.independence",
     "mmd": "kmeanalyst.inference.two_sample",
     "mmd_squared": "kmeanalyst.inference.two_sample",
     "mmd_test": "kmeanalyst.inference.two_sample",
@@ -46,9 +51,9 @@ _HOMES = {
 }
 __version__ = "0.1.0"
 __all__ = [
-    "Domain", "DomainError", "Estimate", "FileRefused", "KernelMean", "PrivacyStatement", "Release", "TestResult",
-    "from_frame", "kernels", "median_lengthscale", "mmd", "mmd_squared", "mmd_test", "read_domain", "read_release",
-    "thin", "validate_release",
+    "Comparison", "Domain", "DomainError", "Estimate", "FileRefused", "KernelMean", "PrivacyStatement", "Release",
+    "TestResult", "compare", "from_frame", "independence_test", "kernels", "median_lengthscale", "mmd", "mmd_squared",
+    "mmd_test", "read_domain", "read_release", "thin", "validate_release",
 ]  # fmt: skip
 
 

@@ -31,6 +31,7 @@ def main() -> None:
       kmeanalyst info adult.kme
       kmeanalyst expect adult.kme "age" "age > 50" --where "sex == 'Female'"
       kmeanalyst mmd-test adult.kme my_sample.csv
+      kmeanalyst compare adult.kme my_sample.csv
     """
 
 
@@ -216,6 +217,51 @@ def _mmd_lines(result: TestResult) -> list[tuple[str, str]]:
     if result.detectable_mmd is not None:
         lines.append(("detectable", f"{result.detectable_mmd:.3g} (smallest MMD found at 5 % with 80 % power)"))
     return lines
+
+
+@main.command()
+@release_argument
+@click.argument("sample_path", metavar="SAMPLE")
+@click.option("--level", default=0.05, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True))
+@click.option(
+    "--top", default=10, show_default=True, type=click.IntRange(min=1), help="At most so many lines of a kind."
+)
+@click.option("--plot", type=click.Path(dir_okay=False), metavar="OUT.png", help="Draw the witness of the columns.")
+@rehearsal_option
+@json_option
+def compare(
+    release_path: str,
+    sample_path: str,
+    level: float,
+    top: int,
+    plot: str | None,
+    allow_rehearsal: bool,
+    as_json: bool,
+) -> None:
+    """Test whether SAMPLE (.csv or .parquet) is from the population of the release, and show where they differ.
+
+    \b
+    Examples:
+      kmeanalyst compare adult.kme my_sample.csv
+      kmeanalyst compare adult.kme my_sample.csv --top 5 --plot witness.png
+    """
+    from kmeanalyst.inference.comparison import compare as compare_rows
+    from kmeanalyst.releases.tables import read_table
+
+    if sample_path.endswith(".kme"):
+        raise ValueError(
+            "compare needs rows beside the release, and this is another release: its rows are not known. "
+            "Use mmd-test for two releases, or name a .csv or .parquet file."
+        )
+    release = _read(release_path, allow_rehearsal)
+    comparison = compare_rows(release, read_table(sample_path), level=level)
+    if plot is not None:
+        comparison.save_plots(plot, most=top)
+        click.echo(f"wrote {plot}", err=True)
+    if as_json:
+        print_json(comparison.to_dict() | {"plot": plot, "rehearsal": release.is_rehearsal})
+        return
+    click.echo(comparison.to_text(top))
 
 
 @main.command()

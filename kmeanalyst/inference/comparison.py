@@ -1,0 +1,191 @@
+"""Room 4: is a sample from a release's population, and if not, where do they differ?
+
+The two-sample test answers the first question; tests of each column and of each pair of columns, standardised
+differences and the witness function the second. All know the privacy noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.inference import attribution
+from kmeanalyst.inference.comparison_text import as_html, as_text
+from kmeanalyst.inference.differences import standardised_differences
+from kmeanalyst.inference.evidence import Evidence, evidence_of, reference_rows, some_rows
+from kmeanalyst.inference.functionals import Reader
+from kmeanalyst.inference.results import TestResult
+from kmeanalyst.inference.samples import SampleRows
+from kmeanalyst.inference.two_sample import mmd_test
+from kmeanalyst.inference.witness import Witness, telling_rows, witness_of
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.release import Release
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_SOME_ROWS = 2000  # of the sample: its columns' laws, and where its mass is
+_BLURRED = 0.5  # share seen below which a verdict is noted to be blurred
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Where a release and a sample differ.
+
+    overall      the TestResult of mmd_test: is it one population?
+    columns      a row for each column: pvalue of a test of its law; adjusted, for the number of columns (Holm);
+                 differs, at the level; seen, the share of the column's functions that the features see.
+    pairs        the same for the association of each pair of columns: first, second, pvalue, adjusted, differs, seen.
+                 Where little is seen, a small difference can be missed, and one elsewhere can show.
+    differences  a row for each mean, share of a level and share of missing cells: the release's value, the sample's,
+                 their difference in standard deviations of one row, and its standard_error, privacy noise included; the
+                 largest first.
+    witness      released points and rows of the sample, from where the release has most mass beyond the sample's
+                 (witness > 0) to the contrary, with standard_error (as if both had one population) and z. The rows were
+                 looked for: the largest of many z is beyond 2 by chance alone.
+    level        of the verdicts.
+    notes        what a reader should know.
+    function     the witness as a function of encoded rows.
+    """
+
+    overall: TestResult
+    columns: pd.DataFrame
+    pairs: pd.DataFrame
+    differences: pd.DataFrame
+    witness: pd.DataFrame
+    level: float
+    notes: tuple[str, ...]
+    function: Witness = field(repr=False)
+
+    @property
+    def differs(self) -> bool:
+        """Whether the overall test rejects one population at the level."""
+        return bool(self.overall.pvalue <= self.level)
+
+    def plot_witness(self, column: str | None = None, ax: Axes | None = None) -> Axes:
+        """The witness along one column, averaged over the others, with a band of ± 2 standard errors.
+
+        column   the one with the smallest p-value by default.
+        ax       matplotlib Axes to draw on; a new figure's by default.
+        """
+        from kmeanalyst.inference.witness_plot import plot_part
+
+        if column is None:
+            column = str(self.columns["pvalue"].fillna(1.0).idxmin())
+        return plot_part(self.function, column, ax)
+
+    def save_plots(self, path: str | Path, *, most: int = 6) -> None:
+        """Draw the witness along the columns of the smallest p-values, at most so many, and write it to a file."""
+        from kmeanalyst.inference.witness_plot import save_parts
+
+        order = self.columns["pvalue"].fillna(1.0).sort_values(kind="stable").index
+        save_parts(self.function, [str(name) for name in order[:most]], path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain numbers and texts, as `compare --json` prints it; what is not known is None."""
+        tables = {
+            "columns": self.columns.reset_index(),
+            "pairs": self.pairs,
+            "differences": self.differences,
+            "witness": self.witness,
+        }
+        plain = {name: [_plain(record) for record in frame.to_dict("records")] for name, frame in tables.items()}
+        return {
+            "overall": _plain(self.overall.to_dict()),
+            "differs": self.differs,
+            "level": self.level,
+            **plain,
+            "notes": list(self.notes),
+        }
+
+    def to_text(self, top: int = 10) -> str:
+        """What differs, for people: at most `top` lines of each kind."""
+        return as_text(self, top)
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+
+def compare(release: Release, sample: Any, *, level: float = 0.05) -> Comparison:
+    """Test whether a sample is from a release's population, and show where they differ.
+
+    sample    DataFrame in natural units, or encoded rows (L, d); independent of the table's rows.
+    level     of the verdicts: the chance of any false alarm among the columns, and among the pairs, where both have one
+              population; in (0, 1).
+    Returns   Comparison.
+    Assumes   that rows are independent. The level of each test holds whatever the features see (see functionals.py);
+              a difference is laid at the door of a column or pair as far as the features tell it from others.
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a chance. Pass e.g. 0.05.")
+    overall = mmd_test(release, sample)
+    rows, evidence = SampleRows(release, sample), evidence_of(release)
+    some = some_rows(rows, _SOME_ROWS)
+    witness = witness_of(release, evidence, rows, some)
+    elsewhere = max(0.0, overall.mmd_squared) / max(witness.spread, 1e-12)
+    columns, pairs = attributed(evidence, rows, some, elsewhere, level)
+    differences, notes = standardised_differences(release, rows)
+    return Comparison(
+        overall=overall,
+        columns=columns,
+        pairs=pairs,
+        differences=differences,
+        witness=telling_rows(witness, release, some),
+        level=level,
+        notes=(*overall.notes, *_notes(columns, len(pairs)), *notes),
+        function=witness,
+    )
+
+
+def attributed(
+    evidence: Evidence, rows: SampleRows, some: Array, elsewhere: float, level: float
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Verdicts on each column and on pairs of columns: the tables of Comparison.
+
+    some        rows of the sample.
+    elsewhere   the relative variance by which the two populations differ as a whole.
+    """
+    names = evidence.domain.names
+    reader = Reader(evidence, reference_rows(evidence, some))
+    functions = attribution.Columns(evidence, reader)
+    tests, shifts = attribution.column_tests(functions, evidence, reader, rows, elsewhere)
+    columns = attribution.verdicts(tests, level).set_axis(pd.Index(names, name="column"))
+    known = [shift * differs for shift, differs in zip(shifts, columns["differs"], strict=True)]
+    chosen = attribution.pairs_to_test(columns["pvalue"].to_numpy())
+    of_pairs = attribution.pair_tests(chosen, functions, known, evidence, reader, rows, elsewhere, some)
+    pairs = pd.DataFrame([(names[i], names[j]) for i, j in chosen], columns=["first", "second"])
+    pairs = pairs.join(attribution.verdicts(of_pairs, level))
+    return columns, pairs.sort_values("pvalue", kind="stable", ignore_index=True)
+
+
+def _notes(columns: pd.DataFrame, n_pairs: int) -> list[str]:
+    notes = []
+    blurred = [str(name) for name in columns.index[columns["pvalue"].notna() & (columns["seen"] < _BLURRED)]]
+    if blurred:
+        notes.append(f"the release shows less than half of what these columns are like: {', '.join(blurred)}")
+    if n_pairs < len(columns) * (len(columns) - 1) // 2:
+        notes.append(f"pairs were tested among the columns of the smallest p-values only: {n_pairs} of them")
+    return notes
+
+
+def _plain(record: dict[Any, Any]) -> dict[str, Any]:
+    return {str(key): _plain_value(value) for key, value in record.items()}
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain_value(each) for each in value]
+    if value is None or value is pd.NaT or value is pd.NA:
+        return None
+    if isinstance(value, pd.Timestamp):
+        return value.date().isoformat()
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not np.isfinite(value) else value
