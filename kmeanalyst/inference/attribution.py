@@ -64,7 +64,7 @@ def difference_tests(
     found = [np.zeros(0)]
     for some in _batches(groups, reader.dimension):
         vectors = np.hstack([reader.vectors(group.read) for group in some])
-        moments = sample_moments(evidence.feature_map, Directions(vectors, np.ones(vectors.shape[1])), sample)
+        moments = sample_moments(evidence.feature_map, Directions(vectors, np.ones(vectors.shape[1])), sample.blocks())
         differences = vectors.T @ (evidence.vector - moments.mean)
         shrink, stop = evidence.row_variance + 1 / moments.n_rows, 0
         for group in some:

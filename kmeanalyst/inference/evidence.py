@@ -43,10 +43,10 @@ class Evidence:
         """τ², of the noise on each coordinate of y."""
         return float(sum(measurement.noise_scale**2 for measurement in self.measurements))
 
-    def directions(self, release: Release) -> Directions:
-        """Public directions of feature space: the leading ones of the test, or all if there is no noise to choose by."""
+    def directions(self, release: Release, rows: Array) -> Directions:
+        """Directions of feature space: the leading ones of the test beside these rows, or all if there is no noise."""
         if self.measurements:
-            return directions_of(release, self.measurements[0])
+            return directions_of(release, self.measurements[0], rows)
         size = self.feature_map.dimension
         return Directions(np.eye(size), np.ones(size))
 

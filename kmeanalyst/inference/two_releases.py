@@ -31,7 +31,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.release import Release
 
-_EVEN_ROWS, _FRESH_ROWS = 400, 1500  # from each side
+_EVEN_ROWS, _JUDGES = 600, 1500  # from each side
 _FUNCTIONS = 100
 _NO_PERSONS_SHARED = "the two tables are taken to share no persons"
 
@@ -149,9 +149,10 @@ class _ReferenceRows:
 
 
 def _reference(a: Release, b: Release) -> tuple[_ReferenceRows, _ReferenceRows]:
-    """Rows to find functions on (even draws of both domains, and half of the released points), and fresh ones to judge by.
+    """Rows to find functions on, even draws of both domains; and rows to judge them by, the released points.
 
-    The fresh ones are the other half of the points, in the probability view: the nearest there is to the populations.
+    The points are the nearest there is to the populations. They were fitted to the noise, so that functions found on
+    them would know it (see directions_of).
     """
     mine, yours = ([(c.name, c.kind) for c in release.domain.columns] for release in (a, b))
     if mine != yours:
@@ -159,18 +160,15 @@ def _reference(a: Release, b: Release) -> tuple[_ReferenceRows, _ReferenceRows]:
             f"the releases have different columns, {_list(mine)} and {_list(yours)}: rows of one say nothing about the "
             "other. Publish both with one domain."
         )
-    fitted = [release.domain.decode(release.domain.draw(_EVEN_ROWS, seed)) for seed, release in enumerate((a, b))]
-    fresh, weights = [], []
+    drawn = [release.domain.decode(release.domain.draw(_EVEN_ROWS, seed)) for seed, release in enumerate((a, b))]
+    released, weights = [], []
     for release in (a, b):
-        frame = release.to_frame("probability").sample(frac=1.0, random_state=0)
-        half = len(frame) // 2
-        fitted.append(frame.iloc[: min(half, _EVEN_ROWS)][list(release.domain.names)])
-        fresh.append(frame.iloc[half : half + _FRESH_ROWS])
-        weights.append(fresh[-1]["weight"].to_numpy() + 1e-12)
+        frame = release.to_frame("probability").sample(frac=1.0, random_state=0).iloc[:_JUDGES]
+        released.append(frame[list(a.domain.names)])
+        weights.append(frame["weight"].to_numpy() + 1e-12)
         weights[-1] /= 2 * weights[-1].sum()
-    columns = list(a.domain.names)
-    together = pd.concat([frame[columns] for frame in fresh], ignore_index=True)
-    return _encoded(a, b, pd.concat(fitted, ignore_index=True)), _encoded(a, b, together, np.concatenate(weights))
+    even, judging = pd.concat(drawn, ignore_index=True), pd.concat(released, ignore_index=True)
+    return _encoded(a, b, even), _encoded(a, b, judging, np.concatenate(weights))
 
 
 def _list(columns: list[tuple[str, str]]) -> str:

@@ -102,8 +102,8 @@ def witness_of(release: Release, evidence: Evidence, sample: SampleRows, some: A
 
     some   rows of the sample.
     """
-    along: Directions = evidence.directions(release)
-    moments = sample_moments(evidence.feature_map, along, sample)
+    along: Directions = evidence.directions(release, some)
+    moments = sample_moments(evidence.feature_map, along, sample.blocks())
     shrink = evidence.row_variance + 1 / moments.n_rows
     variance = shrink * along.variances + evidence.noise_variance
     signal = USUAL_DIFFERENCE * along.variances

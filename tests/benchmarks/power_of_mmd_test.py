@@ -26,7 +26,6 @@ from populations import NUMERIC, numeric_rows
 import kmeanalyst as ka
 import release_side
 from kmeanalyst.inference import noise_aware
-from kmeanalyst.inference.samples import SampleRows
 from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
 from kmeanalyst.kernels import Gaussian, Kernel
 from kmeanalyst.kernels.base import Array
@@ -108,8 +107,9 @@ def _unweighted(release: ka.Release, sample: pd.DataFrame) -> float:
     """p-value of ‖d‖² by its own law: what the noise's flatness costs."""
     measurement = release.measurement
     assert measurement is not None
-    directions = noise_aware.directions_of(release, measurement)
-    moments = noise_aware.sample_moments(measurement.feature_map, directions, SampleRows(release, sample))
+    rows = release.domain.encode(sample)
+    directions = noise_aware.directions_of(release, measurement, rows)
+    moments = noise_aware.sample_moments(measurement.feature_map, directions, [rows])
     shrink, tau2 = 1 / measurement.n_rows + 1 / moments.n_rows, measurement.noise_scale**2
     size, remaining = len(directions.variances), measurement.feature_map.dimension - len(directions.variances)
     left_over = shrink * (moments.variance - np.trace(moments.covariance)) / remaining + tau2
