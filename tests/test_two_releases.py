@@ -52,7 +52,7 @@ def test_releases_of_different_maps_hold_their_level_and_show_a_difference(name,
             found.append(ka.mmd_test(*pair(MAPS["random-features"], OTHER_MAPS[name], NOISE_SCALE[1.0], rng, shift)))
     assert np.mean([r.pvalue <= 0.05 for r in same]) <= 0.3  # 14 draws at 5 %: above with chance 5e-4
     assert np.mean([r.pvalue <= 0.05 for r in apart]) > 0.8
-    assert np.mean([r.mmd_interval[0] > 0 for r in apart]) > 0.6
+    assert np.mean([r.mmd_interval[0] > 0 for r in apart]) > 0.4
     assert "different features" in apart[0].notes[0] and apart[0].noise_aware
 
 
@@ -72,6 +72,19 @@ def test_what_two_maps_disagree_about_is_not_taken_for_a_difference():
         naive.append(noise_aware.mean_tail(float(weights @ d**2), weights, [null]))
     assert max(naive) < 0.05
     assert min(aware) > 0.05
+
+
+def test_the_functions_compared_do_not_know_the_released_points():
+    """The points were fitted to the noise: functions chosen by them would follow it."""
+    rng = np.random.default_rng(12)
+    a, b = pair(MAPS["random-features"], OTHER_MAPS["other frequencies"], NOISE_SCALE[0.1], rng)
+    moved = Release(
+        points=DOMAIN.decode(DOMAIN.draw(400, 9)), weights=a.weights, measurement=a.measurement, kernel=a.kernel,
+        domain=a.domain, statement=a.statement,
+    )  # fmt: skip
+    chosen, again = two_releases._reference(a, b)[0], two_releases._reference(moved, b)[0]
+    np.testing.assert_array_equal(chosen.ours, again.ours)
+    np.testing.assert_array_equal(chosen.theirs, again.theirs)
 
 
 def test_the_order_of_two_releases_does_not_matter():

@@ -16,6 +16,7 @@ from kmeanalyst.inference.samples import SampleRows
 from kmeanalyst.kernels import Gaussian, KernelMean
 from kmeanalyst.kernels.features import FeatureMap, RandomFourier
 from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.releases.release import Release
 
 # pinned by the test suites of Shogun (QuadraticTimeMMD_unittest.cc; n·m/(n + m) · MMD² = 4 MMD²) and coreax
 # (test_metrics.py), re-computed from the definition
@@ -114,6 +115,34 @@ def test_a_test_that_leaves_the_noise_out_rejects_true_hypotheses(feature_map):
 
 def test_a_shifted_sample_is_found(feature_map):
     assert (pvalues(feature_map, NOISE_SCALE[1.0], 40, shift=0.5) <= 0.05).mean() > 0.7
+
+
+def test_the_test_does_not_look_at_the_released_points(feature_map):
+    """They were fitted to the noise: a test along directions of theirs rejects true hypotheses (.35 at ε = 0.1)."""
+    rng = np.random.default_rng(12)
+    release = noisy(feature_map, feature_map(population(N, rng)).mean(axis=0), NOISE_SCALE[0.1], rng)
+    moved = Release(
+        points=DOMAIN.decode(DOMAIN.draw(40, 9)), weights=release.weights, measurement=release.measurement,
+        kernel=KERNEL, domain=DOMAIN, statement=release.statement,
+    )  # fmt: skip
+    sample = DOMAIN.decode(population(L, rng))
+    first, again = ka.mmd_test(release, sample), ka.mmd_test(moved, sample)
+    assert (first.statistic, first.pvalue, first.mmd_interval) == (again.statistic, again.pvalue, again.mmd_interval)
+
+
+def test_a_population_that_fills_little_of_its_domain_is_in_sight():
+    """A ball of a tenth of the domain's width: a shift that even directions alone hardly show."""
+    tight = RandomFourier.draw(Gaussian(0.25), n_columns=2, dimension=300, rng=3)
+    rng, found, blind = np.random.default_rng(13), [], []
+    for _ in range(12):
+        table, sample = rng.normal(size=(N, 2)) * 0.3, rng.normal(size=(L, 2)) * 0.3 + [0.12, 0]
+        release = noisy(tight, tight(table).mean(axis=0), NOISE_SCALE[1.0], rng)
+        found.append(ka.mmd_test(release, DOMAIN.decode(sample)).pvalue)
+        even = noise_aware.directions_of(release, release.measurement)
+        moments = noise_aware.sample_moments(tight, even, [sample])
+        law = (even, moments.covariance, 1 / N + 1 / L, [release.measurement])
+        blind.append(noise_aware.noise_aware_law(release.measurement.vector - moments.mean, *law)[1])
+    assert np.median(found) < 0.4 * np.median(blind)
 
 
 def test_the_unbiased_estimate_averages_to_the_squared_distance_of_the_populations(feature_map):
