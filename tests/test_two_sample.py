@@ -103,9 +103,9 @@ def pvalues(feature_map, noise_scale, repetitions, *, shift=0.0, told=None):
 @pytest.mark.parametrize("epsilon", [1.0, 0.1])
 def test_p_values_are_uniform_when_both_sides_come_from_one_population(feature_map, epsilon):
     # false-alarm rate 1e-4 each; the seeds are fixed, so a pass stays a pass
-    p = pvalues(feature_map, NOISE_SCALE[epsilon], 300)
+    p = pvalues(feature_map, NOISE_SCALE[epsilon], 200)
     assert kstest(p, "uniform").pvalue > 1e-4
-    assert (p <= 0.05).mean() <= 0.08
+    assert (p <= 0.05).mean() <= 0.11
 
 
 def test_a_test_that_leaves_the_noise_out_rejects_true_hypotheses(feature_map):
@@ -149,7 +149,7 @@ def test_the_unbiased_estimate_averages_to_the_squared_distance_of_the_populatio
     rng = np.random.default_rng(8)
     truth = feature_map(population(50_000, rng)).mean(axis=0) - feature_map(population(50_000, rng, 0.4)).mean(axis=0)
     estimates, directions = [], None
-    for _ in range(300):
+    for _ in range(120):
         release = noisy(feature_map, feature_map(population(N, rng)).mean(axis=0), NOISE_SCALE[1.0], rng)
         directions = release.cache.setdefault("directions", directions or directions_of(release))
         estimates.append(ka.mmd_test(release, population(L, rng, 0.4)).mmd_squared)

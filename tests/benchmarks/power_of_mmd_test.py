@@ -133,6 +133,7 @@ def main() -> None:
     parser.add_argument(
         "--simulated", action="store_true", help="The simulated mixture, even if the anchors are there."
     )
+    parser.add_argument("--naive", action="store_true", help="The naive route as well.")
     choice = parser.parse_args()
     print(f"N = {N}, L = {L}")
     pvalues(choice.shifts, choice.repetitions, naive=choice.naive, simulated=choice.simulated)
