@@ -496,7 +496,6 @@ ANALYST = [
     ),
     Bad("damaged sample", "mmd-test {release} {damaged_csv_gz}", r"could not be read as a table: .*\. Write it again"),
     Bad("a folder for a sample", "mmd-test {release} {a_folder}", r"neither \.csv.*\. Convert|could not be read"),
-    Bad("releases of two kinds", "mmd-test {release} {signed}", r"measured with different features, .*\. Publish both"),
     Bad("level of a test", "mmd-test {release} {sample} --level 0", r"Invalid value for '--level'", code=2),
     Bad("export of no kind", "export {release} {out}.xlsx", r"cannot export to .*: the ending .* are known\. Name"),
     Bad(

@@ -256,9 +256,9 @@ def size_of_difference(
 def release_against_sample(release: Release, measurement: Measurement, sample: SampleRows) -> TestResult:
     """The test of a release with a measurement against rows."""
     blocks = sample.blocks()
-    first = next(blocks)  # of a file in blocks, some rows of the first are to stand for all where directions are chosen
-    along = directions_of(release, measurement, first)
-    moments = sample_moments(measurement.feature_map, along, chain([first], blocks))
+    first = _first_blocks(blocks, _SAMPLE_ROWS)  # whatever the blocks, the same rows: no second pass over a file
+    along = directions_of(release, measurement, np.vstack(first)[:_SAMPLE_ROWS])
+    moments = sample_moments(measurement.feature_map, along, chain(first, blocks))
     n = moments.n_rows
     shrink = 1 / measurement.n_rows + 1 / n
     covariance = moments.steady_covariance(direction_weights(along, shrink, [measurement]), along.variances)
@@ -275,6 +275,14 @@ def release_against_sample(release: Release, measurement: Measurement, sample: S
         notes=tuple(sample.notes),
         **size_of_difference(difference, along, covariance, moments.variance, shrink, [measurement]),
     )
+
+
+def _first_blocks(blocks: Iterator[Array], n_rows: int) -> list[Array]:
+    """Blocks from the start that have so many rows, or all of them."""
+    first: list[Array] = []
+    while sum(map(len, first)) < n_rows and (block := next(blocks, None)) is not None:
+        first.append(block)
+    return first
 
 
 def squared_mean_norm(release: Release) -> float:
