@@ -18,6 +18,7 @@ from kmeanalyst.inference.samples import SampleRows, result_about
 from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_isf, weighted_chi_squared_sf
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.embedding import centre_gram
 from kmeanalyst.releases.release import Release
 
 _MOST_EIGEN_ROWS = 2000
@@ -103,8 +104,7 @@ def _subset(fixed: KernelMean, sample: KernelMean) -> _Subset:
     square = precision.trace_of_square(float(np.vdot(K, K)), K.sum(axis=1))
     np.fill_diagonal(K, own)
     witness = fixed.evaluate(some) - (n * sample.evaluate(some) - own) / (n - 1)
-    K -= K.mean(axis=0)
-    K -= K.mean(axis=1)[:, None]
+    centre_gram(K)
     return _Subset(np.maximum(np.linalg.eigvalsh(K), 0.0), square, witness)
 
 

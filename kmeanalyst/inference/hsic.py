@@ -11,6 +11,7 @@ import pandas as pd
 from kmeanalyst.inference.results import TestResult
 from kmeanalyst.kernels import Gaussian, Kernel, median_lengthscale
 from kmeanalyst.kernels.base import Array, as_rows
+from kmeanalyst.kernels.embedding import centre_gram
 from kmeanalyst.kernels.features import Nystroem
 from kmeanalyst.releases.draft import draft_domain
 from kmeanalyst.releases.kernel_choice import table_kernel
@@ -111,8 +112,7 @@ def _coordinates(rows: Array, kernel: Kernel, rng: np.random.Generator) -> Array
     """U (n, r) of mean 0 with U Uᵀ the centred Gram matrix, or nearly so."""
     if len(rows) <= _MOST_WHOLE:
         K = kernel.gram(rows, rows)
-        K -= K.mean(axis=0)
-        K -= K.mean(axis=1)[:, None]
+        centre_gram(K)
         eigenvalues, vectors = np.linalg.eigh(K)
         keep = eigenvalues > max(_NEGLIGIBLE * float(eigenvalues.max()), 1e-12)
         return vectors[:, keep] * np.sqrt(eigenvalues[keep])

@@ -21,7 +21,7 @@ from kmeanalyst.inference.results import TestResult
 from kmeanalyst.inference.samples import SampleRows, result_about
 from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.embedding import row_blocks
+from kmeanalyst.kernels.embedding import centre_gram, row_blocks
 from kmeanalyst.kernels.features import FeatureMap, Nystroem
 from kmeanalyst.kernels.features.base import sum_of_squares
 from kmeanalyst.releases.measurement import Measurement
@@ -69,8 +69,7 @@ def principal(feature_map: FeatureMap, reference: Array) -> Directions:
     """Eigenvectors of the reference rows' covariance, by way of their Gram matrix."""
     n = len(reference)
     K = feature_map.gram(reference, reference)
-    K -= K.mean(axis=0)
-    K -= K.mean(axis=1)[:, None]
+    centre_gram(K)
     eigenvalues, left = np.linalg.eigh(K / n)
     keep = np.argsort(eigenvalues)[::-1][: min(_DIRECTIONS, max(2, _MOST_NUMBERS // feature_map.dimension))]
     keep = keep[eigenvalues[keep] > 1e-10 * eigenvalues.max()]

@@ -28,6 +28,7 @@ from kmeanalyst.inference.noise_aware import (
 from kmeanalyst.inference.results import TestResult
 from kmeanalyst.inference.samples import result_about
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.embedding import centre_gram
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.release import Release
 
@@ -185,8 +186,7 @@ def _shared_functions(first: Measurement, second: Measurement, rows: _ReferenceR
     n = len(rows.weights)
     ours, theirs = first.feature_map.gram(rows.ours, rows.ours), second.feature_map.gram(rows.theirs, rows.theirs)
     K = (ours + theirs) / 2
-    K -= K.mean(axis=0)
-    K -= K.mean(axis=1)[:, None]
+    centre_gram(K)
     variances, functions = eigh(K / n, subset_by_index=[max(0, n - _FUNCTIONS), n - 1])
     keep = variances > 1e-10 * variances.max()
     targets = functions[:, keep] * np.sqrt(n * variances[keep])

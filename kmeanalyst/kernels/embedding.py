@@ -21,6 +21,12 @@ def row_blocks(n_rows: int, width: int) -> list[slice]:
     return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 
+def centre_gram(K: Array) -> None:
+    """Take the mean off every row and column of a Gram matrix (n, n), in place: that of the centred features."""
+    K -= K.mean(axis=0)
+    K -= K.mean(axis=1)[:, None]
+
+
 def weighted_gram_sum(kernel: Kernel, X: Array, u: Array, Y: Array, v: Array) -> float:
     """Σ_i Σ_j u_i v_j k(x_i, y_j)."""
     product = kernel.mean_product(X, u, Y, v)
