@@ -232,17 +232,6 @@ def test_groups_in_batches_give_the_tests_of_all_at_once(monkeypatch):
         pd.testing.assert_frame_equal(one, other, rtol=1e-6)
 
 
-def test_some_rows_are_drawn_evenly_from_blocks():
-    class Blocks:
-        def blocks(self):
-            yield from np.arange(3000.0).reshape(30, 100, 1)
-
-    some = evidence.some_rows(Blocks(), 500)  # type: ignore[arg-type]
-    assert len(np.unique(some)) == 500
-    assert abs(some.mean() - 1500) < 5 * 3000 / np.sqrt(12 * 500)
-    assert len(evidence.some_rows(Blocks(), 10_000)) == 3000  # type: ignore[arg-type]
-
-
 def test_reference_rows_know_only_each_columns_law():
     rng = np.random.default_rng(0)
     release = noisy(MAPS["margins"], population(N, rng), rng)

@@ -147,6 +147,34 @@ def test_a_generator_is_gone_through_once_and_refused_if_it_is_needed_again(mixe
         list(rows.blocks())
 
 
+@pytest.fixture
+def sorted_ages(mixed_release) -> pd.DataFrame:
+    """Three thousand rows in the order of their ages."""
+    frame = mixed_release.resample(3000, rng=0)
+    return frame.assign(age=np.linspace(17, 90, 3000))
+
+
+def test_some_rows_are_drawn_evenly_whatever_the_blocks(mixed_release, sorted_ages):
+    some = SampleRows(mixed_release, sorted_ages).some(500)
+    parts = [sorted_ages[i : i + 170] for i in range(0, 3000, 170)]
+    np.testing.assert_array_equal(SampleRows(mixed_release, parts).some(500), some)
+    assert len(some) == 500
+    assert abs(some[:, 0].mean() - 53.5) < 5 * 73 / np.sqrt(12 * 500)  # five standard errors
+
+
+def test_the_half_of_a_sorted_sample_is_from_everywhere_and_no_row_is_lost(mixed_release, sorted_ages):
+    everything = SampleRows(mixed_release, sorted_ages).some(3000)
+    ages = []
+    for rows in (sorted_ages, iter([sorted_ages[:1000], sorted_ages[1000:]])):
+        some, blocks = SampleRows(mixed_release, rows).half_and_all(400)
+        np.testing.assert_array_equal(np.vstack(list(blocks)), everything)
+        ages.append(some[:, 0])
+    assert [len(each) for each in ages] == [400, 400]
+    assert (ages[0].min(), ages[0].max()) == (17, 90) and ages[1].max() < 40  # of a generator the first ones
+    for few in (sorted_ages[:31], iter([sorted_ages[:31]])):
+        assert len(SampleRows(mixed_release, few).half_and_all(400)[0]) == 16
+
+
 def test_rows_that_change_between_two_readings_are_refused(mixed_release, frame, tmp_path):
     frame.to_csv(tmp_path / "a.csv", index=False)
     rows = SampleRows(mixed_release, tmp_path / "a.csv")
@@ -264,7 +292,7 @@ def test_the_command_shows_the_numbers_that_a_result_has(mixed_path, monkeypatch
 
 
 def test_the_command_streams_its_sample(mixed_path, frame, tmp_path, monkeypatch):
-    """No whole table is read."""
+    """No whole table is read: blocks twice, first for the rows that directions are taken from."""
     for path in files_of(frame, tmp_path):
         seen: list[int] = []
         monkeypatch.setattr(
@@ -272,5 +300,5 @@ def test_the_command_streams_its_sample(mixed_path, frame, tmp_path, monkeypatch
         )
         monkeypatch.setattr(tables, "read_table", lambda path: pytest.fail("read whole"))
         result = CliRunner().invoke(main, ["mmd-test", str(mixed_path), str(path)])
-        assert result.exit_code == 0 and seen == [1]
+        assert result.exit_code == 0 and seen == [1, 1]
         assert "note         age: 3 of 53 values were outside the bounds" in result.stdout

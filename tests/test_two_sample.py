@@ -13,6 +13,7 @@ from scipy.stats import kstest
 import kmeanalyst as ka
 from kmeanalyst.inference import noise_aware
 from kmeanalyst.inference.samples import SampleRows
+from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
 from kmeanalyst.kernels import Gaussian, KernelMean
 from kmeanalyst.kernels.features import FeatureMap, RandomFourier
 from kmeanalyst.releases.measurement import Measurement
@@ -131,11 +132,11 @@ def test_the_test_does_not_look_at_the_released_points(feature_map):
 
 
 def test_a_population_that_fills_little_of_its_domain_is_in_sight():
-    """A ball of a tenth of the domain's width: a shift that even directions alone hardly show."""
-    tight = RandomFourier.draw(Gaussian(0.25), n_columns=2, dimension=300, rng=3)
+    """A ball of a hundredth of the domain's width: a shift that even directions alone hardly show."""
+    tight = RandomFourier.draw(Gaussian(0.1), n_columns=2, dimension=300, rng=3)
     rng, found, blind = np.random.default_rng(13), [], []
     for _ in range(12):
-        table, sample = rng.normal(size=(N, 2)) * 0.3, rng.normal(size=(L, 2)) * 0.3 + [0.12, 0]
+        table, sample = rng.normal(size=(N, 2)) * 0.1, rng.normal(size=(L, 2)) * 0.1 + [0.05, 0]
         release = noisy(tight, tight(table).mean(axis=0), NOISE_SCALE[1.0], rng)
         found.append(ka.mmd_test(release, DOMAIN.decode(sample)).pvalue)
         even = noise_aware.directions_of(release, release.measurement)
@@ -143,6 +144,37 @@ def test_a_population_that_fills_little_of_its_domain_is_in_sight():
         law = (even, moments.covariance, 1 / N + 1 / L, [release.measurement])
         blind.append(noise_aware.noise_aware_law(release.measurement.vector - moments.mean, *law)[1])
     assert np.median(found) < 0.4 * np.median(blind)
+
+
+def test_small_shifts_are_found_that_the_squared_length_of_the_difference_does_not_show():
+    feature_map, shrink, tau = MAPS["random-features"], 1 / N + 1 / L, NOISE_SCALE[1.0]
+    rng, found, by_length = np.random.default_rng(5), 0, 0
+    for _ in range(40):
+        features = feature_map(sample := population(L, rng, 0.3))
+        release = noisy(feature_map, feature_map(population(N, rng)).mean(axis=0), tau, rng)
+        found += ka.mmd_test(release, DOMAIN.decode(sample)).pvalue <= 0.05
+        squared = np.sum((release.measurement.vector - features.mean(axis=0)) ** 2)
+        null = shrink * np.cov(features.T) + tau**2 * np.eye(features.shape[1])
+        by_length += weighted_chi_squared_sf(squared, np.linalg.eigvalsh(null)) <= 0.05
+    assert found >= 1.5 * by_length >= 6
+
+
+@pytest.mark.parametrize(("noise_scale", "rows"), [(1e-9, 100), (1e-9, 40), (0.3, 100)])
+def test_weights_are_damped_by_the_noise_or_where_rows_are_few(noise_scale, rows):
+    """The ridge leaves a fifth as many effective directions as rows; noise that is more than it stands in its place."""
+    release = noisy(
+        MAPS["random-features"], np.zeros(MAPS["random-features"].dimension), noise_scale, np.random.default_rng(0)
+    )
+    directions = directions_of(release)
+    weights = noise_aware.direction_weights(directions, 1 / rows, [release.measurement])
+    sampled = directions.variances / rows
+    ridge = np.sqrt(sampled / weights) - sampled
+    np.testing.assert_allclose(ridge, ridge[0], rtol=1e-6)
+    effective = (sampled / (sampled + ridge)).sum()
+    if noise_scale < 1e-3:
+        assert effective == pytest.approx(rows / 5)
+    else:
+        assert ridge[0] == pytest.approx(noise_scale**2) and effective < rows / 5
 
 
 def test_the_unbiased_estimate_averages_to_the_squared_distance_of_the_populations(feature_map):
@@ -230,7 +262,7 @@ def laplace_law(statistic_share: float, law: str) -> tuple[float, float]:
         feature_map=RandomFourier.draw(KERNEL, n_columns=2, dimension=4, rng=1), noisy_sum=np.zeros(4, dtype=int),
     )  # fmt: skip
     noise = 0.2 * rng.laplace(scale=np.sqrt(0.5), size=(10**6, 4))
-    weights = directions.variances / (directions.variances * 1e-3 + 0.04)
+    weights = noise_aware.direction_weights(directions, 1e-3, [measurement])
     simulated = (noise @ vectors) ** 2 @ weights
     difference = vectors[:, 0] * np.sqrt(np.quantile(simulated, 1 - statistic_share) / weights[0])
     law_of = noise_aware.noise_aware_law(difference, directions, np.zeros((2, 2)), 1e-3, [measurement])

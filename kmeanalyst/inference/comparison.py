@@ -16,7 +16,7 @@ import pandas as pd
 from kmeanalyst.inference import attribution
 from kmeanalyst.inference.comparison_text import as_html, as_text
 from kmeanalyst.inference.differences import standardised_differences
-from kmeanalyst.inference.evidence import Evidence, evidence_of, reference_rows, some_rows
+from kmeanalyst.inference.evidence import Evidence, evidence_of, reference_rows
 from kmeanalyst.inference.functionals import Reader
 from kmeanalyst.inference.results import TestResult
 from kmeanalyst.inference.samples import SampleRows
@@ -127,7 +127,7 @@ def compare(release: Release, sample: Any, *, level: float = 0.05) -> Comparison
         raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a chance. Pass e.g. 0.05.")
     overall = mmd_test(release, sample)
     rows, evidence = SampleRows(release, sample), evidence_of(release)
-    some = some_rows(rows, _SOME_ROWS)
+    some = rows.some(_SOME_ROWS)
     witness = witness_of(release, evidence, rows, some)
     elsewhere = max(0.0, overall.mmd_squared) / max(witness.spread, 1e-12)
     columns, pairs = attributed(evidence, rows, some, elsewhere, level)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from kmeanalyst.inference.noise_aware import Directions, directions_of
-from kmeanalyst.inference.samples import SampleRows
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import FeatureMap, Nystroem
 from kmeanalyst.releases.domain import Domain
@@ -77,15 +76,3 @@ def reference_rows(evidence: Evidence, rows: Array, weights: Array | None = None
     drawn = np.column_stack([rng.choice(column, n, p=weights) for column in rows.T])
     share = np.repeat([1 - _AWAY, _AWAY], _REFERENCE_ROWS)[:, None]
     return np.where(rng.random(drawn.shape) < share, evidence.domain.draw(n, rng), drawn)
-
-
-def some_rows(sample: SampleRows, most: int) -> Array:
-    """At most that many rows of the sample, drawn evenly, in one pass."""
-    rng = np.random.default_rng(0)
-    kept, keys = np.empty((0, 0)), np.empty(0)
-    for rows in sample.blocks():
-        kept = np.vstack([kept, rows]) if len(kept) else rows
-        keys = np.concatenate([keys, rng.random(len(rows))])
-        lowest = np.sort(np.argsort(keys)[:most])
-        kept, keys = kept[lowest], keys[lowest]
-    return kept

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.results import TestResult
@@ -25,7 +27,7 @@ class SampleRows:
 
     def __init__(self, release: Release, sample: Any) -> None:
         self._counts: SampleCounts | None = None
-        frames = _frames_of(sample)
+        frames, self._once = _frames_of(sample), isinstance(sample, Iterator)
         if frames is None:
             block = _encoded(release.domain, sample)
             self._blocks: Callable[[], Iterator[tuple[Array, SampleCounts]]] = lambda: iter([block])
@@ -51,6 +53,23 @@ class SampleRows:
             )
         self._counts = total
 
+    def some(self, most: int) -> Array:
+        """At most that many rows (n, d), drawn evenly in one pass, the same whatever the blocks."""
+        return _drawn(self.blocks(), most)
+
+    def half_and_all(self, most: int) -> tuple[Array, Iterator[Array]]:
+        """Half of the rows or so many of them, drawn evenly, and all rows in blocks.
+
+        A file is read twice for this: were it sorted, its first rows would not be like the others. Of a generator the
+        first rows have to do.
+        """
+        if not self._once:
+            return self.some(2 * most)[::2], self.blocks()
+        blocks, first = self.blocks(), list[Array]()
+        while sum(map(len, first)) < 2 * most and (block := next(blocks, None)) is not None:
+            first.append(block)
+        return np.vstack(first)[: 2 * most : 2], chain(first, blocks)
+
     def _count(self) -> SampleCounts:
         """The counts of all blocks; goes through them if nobody has."""
         if self._counts is None:
@@ -68,6 +87,17 @@ class SampleRows:
     def n_rows(self) -> int:
         """L, the number of rows; at least two."""
         return self._count().n_rows
+
+
+def _drawn(blocks: Iterable[Array], most: int) -> Array:
+    rng = np.random.default_rng(0)
+    kept, keys = np.empty((0, 0)), np.empty(0)
+    for rows in blocks:
+        kept = np.vstack([kept, rows]) if len(kept) else rows
+        keys = np.concatenate([keys, rng.random(len(rows))])
+        lowest = np.sort(np.argsort(keys)[:most])
+        kept, keys = kept[lowest], keys[lowest]
+    return kept
 
 
 def _frames_of(sample: Any) -> Callable[[], Iterator[Any]] | None:
