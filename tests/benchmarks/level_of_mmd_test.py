@@ -7,7 +7,8 @@ Numbers (a mixture in five dimensions) and a mixed table (numbers, levels, missi
 pairs, 100 points of a subspace, or margins. So many fresh tables go through `release_side.publish` (a rehearsal: noise of
 the same law from a seed), and each is tested against so many fresh samples of each size. By default no two repetitions
 of a cell share anything; samples of one release would share its noise, and where that dominates fifty releases are
-hardly more than fifty repetitions. The points are not fitted, for the test does not look at them, unless --fit is given.
+hardly more than fifty repetitions. The points are not fitted, for the test does not look at them, unless --fit is given;
+nor are intervals made, for the p-value does not need them.
 The same statistic told that there is no noise (fifty repetitions) stands last; below the table, how many cells lie beyond
 three standard errors of the nominal level, or under half of it.
 """
@@ -56,6 +57,7 @@ def pvalues(setting: Setting, releases: range) -> Array:
     """(releases, samples of each, sizes, 2): p-values of the test, and of the same test told that there is no noise."""
     if not setting.fit:
         publishing.represent, publishing.weights_for = _no_fit, _even  # type: ignore[assignment]
+    noise_aware.size_of_difference = lambda *_: {}  # type: ignore[assignment]
     domain, draw, options = POPULATIONS[setting.table]
     sizes = {"features": 500} if setting.method == "random-features" and setting.table != "margins" else {}
     found = np.full((len(releases), setting.each, len(setting.samples), 2), np.nan)
