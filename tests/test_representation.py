@@ -371,6 +371,12 @@ def test_the_margins_of_a_population_are_recovered_with_little_noise(fit):
     assert sum(error > 0.05 for error in uniform.values()) >= 6
 
 
+def test_the_mass_on_a_declared_atom_lies_on_it_exactly(fit):
+    """Polishing slides no cell off it: to the features a hair's breadth is nothing, to P(gain == 0) it is everything."""
+    table, frame, _, weights = fit
+    assert weights @ (frame["gain"] == 0) == pytest.approx((table["gain"] == 0).mean(), abs=0.1)
+
+
 def test_more_noise_gives_a_worse_fit_that_is_still_a_probability():
     table = people(500, np.random.default_rng(4))
     measurement = simulated(PEOPLE, PEOPLE.encode(table), noise_scale=0.05, dimension=120)

@@ -198,17 +198,20 @@ def _best_values(state: _State, table: Array, old: Array, looks: Array) -> tuple
 
 
 def _polish(state: _State, domain: Domain, real: list[int]) -> None:
-    """L-BFGS over the real columns of the points that carry weight, within the bounds; missing cells stay."""
+    """L-BFGS over the real columns of the points that carry weight, within the bounds; missing cells and atoms stay."""
     used = np.flatnonzero(state.weights > 0)
     bounds = np.array([domain.columns[j].bounds for j in real])  # type: ignore[attr-defined]
     width = bounds[:, 1] - bounds[:, 0]
     steps = (state.features.linear[real] * width[:, None]).astype(np.float32)
     weights = state.weights[used]
-    cells = (state.points[used][:, real] - bounds[:, 0]) / width
+    codes = state.points[used][:, real]
+    cells = (codes - bounds[:, 0]) / width
     free = ~np.isnan(cells)
+    for i, j in enumerate(real):
+        free[:, i] &= ~np.isin(codes[:, i], domain.columns[j].atom_codes)  # type: ignore[attr-defined]
     if not free.any():
         return
-    home, still = np.where(free, cells, 0.0), state.phasors[used]
+    home, still = cells, state.phasors[used]
 
     def objective(flat: Array) -> tuple[float, Array]:
         moved = np.zeros(free.shape)
