@@ -12,6 +12,7 @@ from scipy.stats import kstest
 
 import kmeanalyst as ka
 from kmeanalyst.inference import noise_aware
+from kmeanalyst.inference.noise_aware import Directions
 from kmeanalyst.inference.samples import SampleRows
 from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
 from kmeanalyst.kernels import Gaussian, KernelMean
@@ -159,22 +160,26 @@ def test_small_shifts_are_found_that_the_squared_length_of_the_difference_does_n
     assert found >= 1.5 * by_length >= 6
 
 
-@pytest.mark.parametrize(("noise_scale", "rows"), [(1e-9, 100), (1e-9, 40), (0.3, 100)])
-def test_weights_are_damped_by_the_noise_or_where_rows_are_few(noise_scale, rows):
-    """The ridge leaves a fifth as many effective directions as rows; noise that is more than it stands in its place."""
-    release = noisy(
-        MAPS["random-features"], np.zeros(MAPS["random-features"].dimension), noise_scale, np.random.default_rng(0)
-    )
-    directions = directions_of(release)
-    weights = noise_aware.direction_weights(directions, 1 / rows, [release.measurement])
+@pytest.mark.parametrize(
+    ("noise_scale", "rows", "wanted"), [(1e-9, 100, 20), (1e-9, 40, 8), (1e-9, 10_000, 150), (0.3, 100, 0)]
+)
+def test_weights_are_damped_by_the_noise_or_where_rows_are_few(noise_scale, rows, wanted):
+    """The ridge leaves a fifth as many effective directions as rows, 150 at most; the noise takes its place if it is more."""
+    measurement = replace(mean_of_zeros(), noise_scale=noise_scale)
+    directions = Directions(np.eye(400), 1 / np.arange(1, 401))
+    weights = noise_aware.direction_weights(directions, 1 / rows, [measurement])
     sampled = directions.variances / rows
     ridge = np.sqrt(sampled / weights) - sampled
     np.testing.assert_allclose(ridge, ridge[0], rtol=1e-6)
-    effective = (sampled / (sampled + ridge)).sum()
-    if noise_scale < 1e-3:
-        assert effective == pytest.approx(rows / 5)
+    if wanted:
+        assert (sampled / (sampled + ridge)).sum() == pytest.approx(wanted)
     else:
-        assert ridge[0] == pytest.approx(noise_scale**2) and effective < rows / 5
+        assert ridge[0] == pytest.approx(noise_scale**2) > sampled.max()
+
+
+def mean_of_zeros() -> Measurement:
+    feature_map = MAPS["random-features"]
+    return noisy(feature_map, np.zeros(feature_map.dimension), 1.0, np.random.default_rng(0)).measurement
 
 
 def test_the_unbiased_estimate_averages_to_the_squared_distance_of_the_populations(feature_map):
@@ -201,6 +206,17 @@ def test_the_result_tells_all_that_the_interface_names(mixed_release):
     assert result["noise_aware"] is True and result["epsilon"] == 1.0
     told = " ".join(result["notes"])
     assert '"extra"' in told and "age: 1 of 30 values were outside the bounds and were clamped" in told
+
+
+def test_rows_that_are_left_out_count_for_the_mean_and_not_for_the_covariance(feature_map):
+    rows = population(70, np.random.default_rng(3))
+    along, places = Directions(np.eye(feature_map.dimension)[:, :5], np.ones(5)), np.arange(0, 70, 2)
+    moments = noise_aware.sample_moments(feature_map, along, [rows[:33], rows[33:]], left_out=places)
+    features = feature_map(rows)
+    np.testing.assert_allclose(moments.mean, features.mean(axis=0), atol=1e-14)
+    np.testing.assert_allclose(moments.covariance, np.cov(features[1::2, :5].T), atol=1e-12)
+    np.testing.assert_array_equal(moments.rows, features[1::2, :5])
+    assert moments.n_rows == 70
 
 
 def test_the_sample_in_blocks_gives_the_moments_of_the_whole(feature_map, monkeypatch):

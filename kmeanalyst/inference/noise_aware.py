@@ -38,6 +38,8 @@ _MOST_NUMBERS = 50_000_000  # of all directions
 _LAPLACE_DRAWS = 64  # of the variances of Laplace noise; eight times as many for up to _FEW_FEATURES
 _FEW_FEATURES = 1000
 _ROWS_PER_DIRECTION = 5  # with 3, a true hypothesis was rejected 8 times in 100 at 5 %, low noise
+_MOST_EFFECTIVE = 150  # with 460, 11 times in 100 (mixed table, 3,000 rows)
+_MANY_ROWS = 50  # of a sample that directions were taken from: fewer hardly turn them, and are needed elsewhere
 _FEW_ROWS = 2000  # above this a sample's covariance is taken as it is
 
 
@@ -98,9 +100,9 @@ class Moments:
 
     mean: Array
     mean_square: float
-    covariance: Array  # (K, K), of the rows, along the directions
+    covariance: Array  # (K, K), of the rows that were not left out, along the directions
     n_rows: int
-    rows: Array | None  # (L, K), projected; None where there are so many that their covariance needs no help
+    rows: Array | None  # those, (n, K), projected; None where there are so many that their covariance needs no help
 
     @property
     def variance(self) -> float:
@@ -123,7 +125,7 @@ class Moments:
         S = root[:, None] * self.covariance * root
         target = np.diag(weights * variances * (np.trace(S) / (weights @ variances)))
         gap = S - target
-        if self.n_rows < 4 or not gap.any():
+        if len(self.rows) < 4 or not gap.any():
             share = 1.0
         else:
             excess = float(np.vdot(S, S)) - self._square_size(root)
@@ -133,7 +135,7 @@ class Moments:
     def _square_size(self, root: Array) -> float:
         """Unbiased estimate of tr(WΣWΣ), at least 0."""
         assert self.rows is not None
-        n = self.n_rows
+        n = len(self.rows)
         centred = (self.rows - self.rows.mean(axis=0)) * root
         norms = np.einsum("ij,ij->i", centred, centred)
         trace, square = norms.sum() / (n - 1), (n - 1) * np.linalg.norm(centred.T @ centred / (n - 1)) ** 2
@@ -150,28 +152,34 @@ def _first_root(a: float, b: float, c: float) -> float:
     return min(lowest, max((b - inside**0.5) / a, 0.0)) if inside > 0 else lowest
 
 
-def sample_moments(feature_map: FeatureMap, directions: Directions, blocks: Iterable[Array]) -> Moments:
-    """Of encoded rows in blocks: memory does not grow with their number."""
-    vectors, n = directions.vectors, 0
+def sample_moments(
+    feature_map: FeatureMap, directions: Directions, blocks: Iterable[Array], *, left_out: Array | None = None
+) -> Moments:
+    """Of encoded rows in blocks: memory does not grow with their number.
+
+    left_out   places of rows that the covariance shall not know: along directions that were taken from rows, these
+               have more variance than others, and a law from them is too wide.
+    """
+    vectors, n, left_out = directions.vectors, 0, np.empty(0, dtype=int) if left_out is None else left_out
     total, square = np.zeros(feature_map.dimension), 0.0
-    scatter = np.zeros((vectors.shape[1], vectors.shape[1]))
+    along, scatter = np.zeros(vectors.shape[1]), np.zeros((vectors.shape[1], vectors.shape[1]))
     few: list[Array] = []
     for rows in blocks:
         for block in row_blocks(len(rows), feature_map.width):
             features = feature_map.compact(rows[block])
             total += features.sum(axis=0)
             square += sum_of_squares(features)
-            projected = features @ vectors
+            others = ~np.isin(np.arange(n, n := n + features.shape[0]), left_out)
+            projected = (features @ vectors)[others]
+            along += projected.sum(axis=0)
             scatter += projected.T @ projected
             if n <= _FEW_ROWS:
                 few.append(projected)
-            n += features.shape[0]
-    mean = total / n
-    centre = vectors.T @ mean
+    known = n - len(left_out)
     return Moments(
-        mean=mean,
+        mean=total / n,
         mean_square=square / n,
-        covariance=(scatter - n * np.outer(centre, centre)) / (n - 1),
+        covariance=(scatter - np.outer(along, along) / known) / (known - 1),
         n_rows=n,
         rows=np.vstack(few) if n <= _FEW_ROWS else None,
     )
@@ -180,12 +188,14 @@ def sample_moments(feature_map: FeatureMap, directions: Directions, blocks: Iter
 def direction_weights(directions: Directions, shrink: float, measurements: Sequence[Measurement]) -> Array:
     """w_i = cλ_i/(cλ_i + r)² (K,): the statistic's weights, of public facts and the reference alone.
 
-    r = max(τ², cρ), ρ the least ridge that leaves Σ λ_i/(λ_i + ρ) ≤ 1/(5c) effective directions: a law from few rows
-    knows no more of them. Under the hypothesis the statistic is about as large as that number.
+    r = max(τ², cρ), ρ the least ridge that leaves Σ λ_i/(λ_i + ρ) ≤ 1/(5c) effective directions, 150 at most: a law
+    from few rows knows no more of them, and along the least of many directions a mean of some thousand rows is not yet
+    normal. Under the hypothesis the statistic is about as large as that number.
     """
     noise_variance = sum(measurement.noise_scale**2 for measurement in measurements)
     sampled = shrink * directions.variances
-    ridge = max(noise_variance, shrink * _ridge_leaving(1 / (_ROWS_PER_DIRECTION * shrink), directions.variances))
+    effective = min(1 / (_ROWS_PER_DIRECTION * shrink), _MOST_EFFECTIVE)
+    ridge = max(noise_variance, shrink * _ridge_leaving(effective, directions.variances))
     return sampled / (sampled + ridge) ** 2
 
 
@@ -286,9 +296,10 @@ def size_of_difference(
 
 def release_against_sample(release: Release, measurement: Measurement, sample: SampleRows) -> TestResult:
     """The test of a release with a measurement against rows."""
-    some, blocks = sample.half_and_all(_SAMPLE_ROWS)
+    some, places, blocks = sample.half_and_all(_SAMPLE_ROWS)
     along = directions_of(release, measurement, some)
-    moments = sample_moments(measurement.feature_map, along, blocks)
+    taken = places if not isinstance(measurement.feature_map, Nystroem) and len(some) >= _MANY_ROWS else None
+    moments = sample_moments(measurement.feature_map, along, blocks, left_out=taken)
     n = moments.n_rows
     shrink = 1 / measurement.n_rows + 1 / n
     covariance = moments.steady_covariance(direction_weights(along, shrink, [measurement]), along.variances)

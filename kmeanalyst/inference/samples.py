@@ -55,20 +55,22 @@ class SampleRows:
 
     def some(self, most: int) -> Array:
         """At most that many rows (n, d), drawn evenly in one pass, the same whatever the blocks."""
-        return _drawn(self.blocks(), most)
+        return _drawn(self.blocks(), most)[0]
 
-    def half_and_all(self, most: int) -> tuple[Array, Iterator[Array]]:
-        """Half of the rows or so many of them, drawn evenly, and all rows in blocks.
+    def half_and_all(self, most: int) -> tuple[Array, Array, Iterator[Array]]:
+        """Half of the rows or so many of them, drawn evenly; their places (n,); and all rows in blocks.
 
         A file is read twice for this: were it sorted, its first rows would not be like the others. Of a generator the
         first rows have to do.
         """
         if not self._once:
-            return self.some(2 * most)[::2], self.blocks()
+            drawn, places = _drawn(self.blocks(), 2 * most)
+            return drawn[::2], places[::2], self.blocks()
         blocks, first = self.blocks(), list[Array]()
         while sum(map(len, first)) < 2 * most and (block := next(blocks, None)) is not None:
             first.append(block)
-        return np.vstack(first)[: 2 * most : 2], chain(first, blocks)
+        half = np.vstack(first)[: 2 * most : 2]
+        return half, 2 * np.arange(len(half)), chain(first, blocks)
 
     def _count(self) -> SampleCounts:
         """The counts of all blocks; goes through them if nobody has."""
@@ -89,15 +91,17 @@ class SampleRows:
         return self._count().n_rows
 
 
-def _drawn(blocks: Iterable[Array], most: int) -> Array:
+def _drawn(blocks: Iterable[Array], most: int) -> tuple[Array, Array]:
+    """At most that many rows, and their places, in order."""
     rng = np.random.default_rng(0)
-    kept, keys = np.empty((0, 0)), np.empty(0)
+    kept, keys, places, seen = np.empty((0, 0)), np.empty(0), np.empty(0, dtype=int), 0
     for rows in blocks:
         kept = np.vstack([kept, rows]) if len(kept) else rows
         keys = np.concatenate([keys, rng.random(len(rows))])
+        places = np.concatenate([places, np.arange(seen, seen := seen + len(rows))])
         lowest = np.sort(np.argsort(keys)[:most])
-        kept, keys = kept[lowest], keys[lowest]
-    return kept
+        kept, keys, places = kept[lowest], keys[lowest], places[lowest]
+    return kept, places
 
 
 def _frames_of(sample: Any) -> Callable[[], Iterator[Any]] | None:
