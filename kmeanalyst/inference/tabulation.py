@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -37,7 +38,8 @@ def histogram(
     Columns   left and right of numbers and dates, then "probability" and what else a row has.
     """
     groups = groups_of(release.domain, column, bins)
-    frame = _cells(cells(release, [groups], where=where, view=view), level)
+    people = population(release, where=where, view=view)
+    frame = _frame(_combinations(people, [groups]), level)
     frame.index = _labels(groups, column)
     if any(group.left is not None for group in groups):
         frame.insert(0, "left", [group.left for group in groups])
@@ -59,30 +61,36 @@ def table(
     Groups are levels, atoms and ranges as `histogram` has them. The index has a level for each column,
     so that table(a, b)["probability"].unstack() is the crosstab.
     """
-    if a == b:
-        raise ValueError(f"a table needs two different columns, got {a} twice: only its diagonal is filled. Name one.")
     names = [a] if b is None else [a, b]
-    groups = [groups_of(release.domain, name) for name in names]
-    frame = _cells(cells(release, groups, where=where, view=view), level)
-    labels = [_labels(some, name) for some, name in zip(groups, names, strict=True)]
+    found = contingency(release, names, where=where, view=view)
+    frame = _frame(Estimates(estimate for _, estimate in found), level)
+    labels = [_labels(groups_of(release.domain, name), name) for name in names]
     frame.index = labels[0] if b is None else pd.MultiIndex.from_product(labels)
     return frame
 
 
-def cells(
-    release: Release, groups: Sequence[Sequence[Group]], *, where: Question | None = None, view: View | None = None
-) -> Estimates:
-    """The probability of each combination of groups of one or more columns, the last column's groups running first."""
-    people = population(release, where=where, view=view)
-    held = [(np.ones(len(people.model.frame)), "")]
-    for some in groups:
-        values = [people.values(group.condition) for group in some]
-        held = [
-            (before * value, f"{text} and {group.condition}" if text else group.condition)
-            for before, text in held
-            for value, group in zip(values, some, strict=True)
-        ]
-    return estimates(people, [statistic_of(people, value, text) for value, text in held])
+def contingency(
+    release: Release, columns: Sequence[str], *, where: Question | None = None, view: View | None = None
+) -> list[tuple[dict[str, str], Estimate]]:
+    """The cells of a table: for each combination of groups, the last column's running first, labels and probability."""
+    if len(set(columns)) < len(columns):
+        raise ValueError(
+            f"a table needs different columns, got {list(columns)}: only its diagonal is filled. Name one."
+        )
+    groups = [groups_of(release.domain, name) for name in columns]
+    found = _combinations(population(release, where=where, view=view), groups)
+    labels = product(*([group.label for group in some] for some in groups))
+    return [(dict(zip(columns, some, strict=True)), cell) for some, cell in zip(labels, found, strict=True)]
+
+
+def _combinations(people: Population, groups: Sequence[Sequence[Group]]) -> Estimates:
+    """The probability of each combination of groups, the last column's running first."""
+    held = [[(people.values(group.condition) == 1, group.condition) for group in some] for some in groups]
+    cells = [
+        (np.logical_and.reduce([holds for holds, _ in some]), " and ".join(text for _, text in some))
+        for some in product(*held)
+    ]
+    return estimates(people, [statistic_of(people, holds.astype(float), text) for holds, text in cells])
 
 
 def _labels(groups: Sequence[Group], name: str) -> pd.CategoricalIndex:
@@ -91,7 +99,7 @@ def _labels(groups: Sequence[Group], name: str) -> pd.CategoricalIndex:
     return pd.CategoricalIndex(labels, categories=labels, ordered=True, name=name)
 
 
-def _cells(found: Estimates, level: float) -> pd.DataFrame:
+def _frame(found: Estimates, level: float) -> pd.DataFrame:
     return found.to_frame(level).rename(columns={"value": "probability"})
 
 

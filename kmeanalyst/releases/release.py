@@ -267,13 +267,27 @@ class Release:
 
         return corr(self, columns, where=where, view=view)
 
-    def cdf(self, column: Question, x: Any, *, where: Question | None = None, view: View | None = None) -> Any:
+    def cdf(
+        self,
+        column: Question,
+        x: float | Sequence[float],
+        *,
+        where: Question | None = None,
+        view: View | None = None,
+    ) -> Estimate | Estimates:
         """P(column <= x): an Estimate for a number, Estimates for a list."""
         from kmeanalyst.inference.distribution import cdf
 
         return cdf(self, column, x, where=where, view=view)
 
-    def quantile(self, column: Question, q: Any, *, where: Question | None = None, view: View | None = None) -> Any:
+    def quantile(
+        self,
+        column: Question,
+        q: float | Sequence[float],
+        *,
+        where: Question | None = None,
+        view: View | None = None,
+    ) -> Estimate | Estimates:
         """The smallest value at which the probability view's distribution function reaches q.
 
         An Estimate for a number, Estimates for a list; its interval is not symmetric and stays within the bounds.
