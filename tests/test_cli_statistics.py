@@ -74,8 +74,9 @@ def test_the_text_is_a_table_with_error_bars(mixed_path):
     release = read_release(mixed_path)
     lines = call("table", mixed_path, "city").stdout.splitlines()
     assert lines[0].split()[:3] == ["question", "value", "±"] and len(lines) == 6
-    share = release.table("city")["probability"].iloc[0]
-    assert lines[1].startswith("city == 'Zürich'") and f"{share:.2f}"[:4] in lines[1]
+    share = release.probability("city == 'Zürich'")
+    assert lines[1].split()[-5:-3] == ["to", f"{share.interval()[1]:.{share.digits}f}"]
+    assert f"  {share.value:.{share.digits}f}  " in lines[1] and lines[1].startswith("city == 'Zürich'")
     assert lines[-1] == "(probability weights)"
     assert "quantile(age, 0.5)" in call("quantile", mixed_path, "age", "0.5").stdout
 

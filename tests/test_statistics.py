@@ -316,6 +316,21 @@ def test_groups_are_public_edges_atoms_levels_or_ranges(mixed_domain):
     assert labels["income"][0] == "[1, 3.98107)"  # ten ranges on the column's scale
 
 
+def test_groups_have_labels_that_tell_them_apart():
+    domain = Domain(
+        (
+            Real(name="x", lower=0, upper=9000000, edges=(1234567,)),
+            Categorical(name="job", levels=("(missing)", "a"), missing=True),
+        )
+    )
+    assert [group.label for group in groups_of(domain, "job")] == ["job == '(missing)'", "job == 'a'", "missing(job)"]
+    assert [group.label for group in groups_of(domain, "x")] == ["[0, 1234567)", "[1234567, 9000000]"]
+    assert [group.label for group in groups_of(domain, "x", bins=[1234567, 1234567.1, 1234567.2])] == [
+        "[1234567, 1234567.1)",
+        "[1234567.1, 1234567.2]",
+    ]
+
+
 def test_a_histogram_is_the_weight_in_each_bin(plain):
     frame = plain.to_frame()
     for bins, edges in ((4, np.linspace(-5, 5, 5)), ([-2, 0, 0.5, 3], [-2, 0, 0.5, 3])):

@@ -54,7 +54,7 @@ def groups_of(domain: Domain, name: str, bins: int | Sequence[float] | None = No
         groups = [Group(level, f"{written} == {words.literal(level)}") for level in column.levels]
     if column.missing:
         groups.append(Group(MISSING, f"missing({written})"))
-    alike = len({group.label for group in groups}) < len(groups)  # numbers that differ late, a level "(missing)"
+    alike = len({group.label for group in groups}) < len(groups)  # a level "(missing)", atoms that differ late
     return [replace(group, label=group.condition) for group in groups] if alike else groups
 
 
@@ -121,16 +121,16 @@ def _values(column: Column, codes: Any) -> list[Any]:
 
 def _ranges(column: Number, written: str, edges: Sequence[Any], others: str) -> list[Group]:
     """Half-open ranges between edges, the last closed."""
-    groups = []
+    groups, shown = [], _shown(edges)
     for k, (a, b) in enumerate(pairwise(edges)):
         sign, end = ("<=", "]") if k == len(edges) - 2 else ("<", ")")
         condition = f"{_text(column, a)} <= {written} {sign} {_text(column, b)}{others}"
-        groups.append(Group(f"[{_short(a)}, {_short(b)}{end}", condition, a, b))
+        groups.append(Group(f"[{shown[k]}, {shown[k + 1]}{end}", condition, a, b))
     return groups
 
 
 def _one(column: Number, written: str, value: Any) -> Group:
-    return Group(_short(value), f"{written} == {_text(column, value)}", value, value)
+    return Group(_shown([value])[0], f"{written} == {_text(column, value)}", value, value)
 
 
 def _text(column: Column, value: Any) -> str:
@@ -140,5 +140,10 @@ def _text(column: Column, value: Any) -> str:
     return repr(value.item() if isinstance(value, np.generic) else value)
 
 
-def _short(value: Any) -> str:
-    return value if isinstance(value, str) else f"{value:.6g}"
+def _shown(values: Sequence[Any]) -> list[str]:
+    """Values for people: numbers with six digits, or with as many more as tell them apart."""
+    for digits in (6, 9, 12, 17):
+        texts = [f"{value:.{digits}g}" if isinstance(value, float) else str(value) for value in values]
+        if len(set(texts)) == len(texts):
+            break
+    return texts
