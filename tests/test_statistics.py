@@ -83,6 +83,15 @@ def test_quantiles_are_numpys_inverted_cdf(plain, where):
     assert plain.quantile("x", 0.5, where=where).value == pytest.approx(expected[3])
 
 
+def test_a_quantile_is_reached_exactly_though_sums_of_tenths_are_rounded():
+    release = Release(
+        points=POINTS.iloc[:10], weights=np.full(10, 0.1), measurement=None, kernel=Gaussian(1.0), domain=DOMAIN,
+        statement=None,
+    )  # fmt: skip
+    found = release.quantile("x", [k / 10 for k in range(1, 11)])
+    assert [e.value for e in found] == sorted(POINTS["x"].iloc[:10])
+
+
 def test_quantiles_rise_with_their_order_and_never_leave_the_data_nor_their_intervals_the_bounds(mixed_release):
     found = mixed_release.quantile("income", np.linspace(0, 1, 41))
     values, income = [e.value for e in found], mixed_release.to_frame()["income"]
@@ -359,6 +368,12 @@ def test_a_table_unstacks_into_the_crosstab(plain):
     assert plain.table("job")["probability"].to_numpy() == pytest.approx(
         frame.groupby("job", observed=False)["weight"].sum()
     )
+
+
+def test_a_crosstab_keeps_the_order_of_levels(mixed_release):
+    crosstab = mixed_release.table("age", "school")["probability"].unstack()
+    assert list(crosstab.columns) == ["none", "some", "degree", "(missing)"]
+    assert list(crosstab.index) == ["[17, 30)", "[30, 50)", "[50, 90]"]
 
 
 def test_groups_of_a_release_are_its_answers_given_each_level(mixed_release):

@@ -233,8 +233,6 @@ def _correlation(people: Population, names: Sequence[str]) -> list[Statistic]:
         slope = influences[:, k] / np.sqrt(a * b) - value / 2 * (influences[:, own[i]] / a + influences[:, own[j]] / b)
         if abs(value) > 1 + 1e-9:
             notes = (people.infeasible(f"{value:.4g} is no correlation", _entry(feasible, k)),)
-        if i == j:  # exactly 1, whatever the rounding
-            value, slope = 1.0, np.zeros_like(slope)
         entries.append(Statistic(value=value, influence=slope, question=text, notes=notes))
     return entries
 
