@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ def main() -> None:
       kmeanalyst demo
       kmeanalyst info adult.kme
       kmeanalyst expect adult.kme "age" "age > 50" --where "sex == 'Female'"
+      kmeanalyst quantile adult.kme age 0.1 0.5 0.9
+      kmeanalyst table adult.kme age income
       kmeanalyst mmd-test adult.kme my_sample.csv
       kmeanalyst compare adult.kme my_sample.csv
     """
@@ -134,20 +137,107 @@ def expect(
 
     release = _read(release_path, allow_rehearsal)
     conditions = [where] if by is None else conditions_by(release, by, where)
-    estimates = [answer for text in expressions for answer in _answers(release, text, conditions, view)]
+    asked = [partial(release.expectation, text, view=view) for text in expressions]
+    estimates = [answer for ask in asked for answer in _answers(ask, conditions)]
     if as_json:
         print_json({"rehearsal": release.is_rehearsal, "estimates": [e.to_dict(level) for e in estimates]})
         return
     click.echo(_estimate_table(estimates, level))
 
 
-def _answers(release: Release, expression: str, conditions: Sequence[str | None], view: Any) -> list[Any]:
-    """An estimate for each condition; one that has no answer is told, and costs the others nothing."""
+@main.command()
+@release_argument
+@click.argument("column", metavar="COLUMN")
+@click.argument("orders", nargs=-1, required=True, type=click.FloatRange(0, 1), metavar="Q...")
+@click.option("--where", help="Only rows for which this condition holds.")
+@click.option("--by", help="One answer for each level of this column.")
+@click.option("--level", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True))
+@rehearsal_option
+@json_option
+def quantile(
+    release_path: str,
+    column: str,
+    orders: tuple[float, ...],
+    where: str | None,
+    by: str | None,
+    level: float,
+    allow_rehearsal: bool,
+    as_json: bool,
+) -> None:
+    """Quantiles of a column of numbers, or of an expression, of orders Q from 0 to 1, each with its error bar.
+
+    The smallest value that a share of at least Q of the weight does not exceed, in the probability view; the interval
+    stays within the column's bounds.
+
+    \b
+    Examples:
+      kmeanalyst quantile adult.kme age 0.1 0.5 0.9
+      kmeanalyst quantile adult.kme hours-per-week 0.5 --by sex --where "age < 30"
+    """
+    from kmeanalyst.inference.expectation import conditions_by
+
+    release = _read(release_path, allow_rehearsal)
+    conditions = [where] if by is None else conditions_by(release, by, where)
+    answers = [e for found in _answers(partial(release.quantile, column, orders), conditions) for e in found]
+    if as_json:
+        told = [e.to_dict(level) | {"q": e.interval_by.q} for e in answers]
+        print_json({"rehearsal": release.is_rehearsal, "column": column, "estimates": told})
+        return
+    click.echo(_estimate_table(answers, level))
+
+
+@main.command()
+@release_argument
+@click.argument("columns", nargs=-1, required=True, metavar="COLUMN [COLUMN]")
+@click.option("--where", help="Only rows for which this condition holds.")
+@click.option("--by", help="One table for each level of this column.")
+@click.option("--view", type=click.Choice(["signed", "probability"]), help="Weights to use; as released by default.")
+@click.option("--level", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True))
+@rehearsal_option
+@json_option
+def table(
+    release_path: str,
+    columns: tuple[str, ...],
+    where: str | None,
+    by: str | None,
+    view: Any,
+    level: float,
+    allow_rehearsal: bool,
+    as_json: bool,
+) -> None:
+    """Probabilities of a column's levels and ranges, or of each pair of those of two columns, with error bars.
+
+    Numbers are grouped by the domain's public atoms and edges, or in ten ranges between their bounds.
+
+    \b
+    Examples:
+      kmeanalyst table adult.kme age
+      kmeanalyst table adult.kme age income --by sex
+    """
+    from kmeanalyst.inference.expectation import conditions_by
+    from kmeanalyst.inference.tabulation import contingency
+
+    if len(columns) > 2:
+        raise click.UsageError(
+            f"a table has one or two columns, got {len(columns)}. Name two, and use --by for a third."
+        )
+    release = _read(release_path, allow_rehearsal)
+    conditions = [where] if by is None else conditions_by(release, by, where)
+    tables = _answers(partial(contingency, release, columns, view=view), conditions)
+    if as_json:
+        cells = [{"groups": groups} | e.to_dict(level) for found in tables for groups, e in found]
+        print_json({"rehearsal": release.is_rehearsal, "columns": columns, "cells": cells})
+        return
+    click.echo(_estimate_table([e for found in tables for _, e in found], level))
+
+
+def _answers(ask: Callable[..., Any], conditions: Sequence[str | None]) -> list[Any]:
+    """What ask(where=condition) gives for each; one that has no answer is told, and costs the others nothing."""
     answers: list[Any] = []
     refusals: dict[str | None, ValueError] = {}
     for condition in conditions:
         try:
-            answers.append(release.expectation(expression, where=condition, view=view))
+            answers.append(ask(where=condition))
         except ValueError as error:
             refusals[condition] = error
     if not answers:

@@ -1,76 +1,13 @@
-"""Answers: an estimate with its error in parts, and a test result. Values, printed in one line each."""
+"""Answers: a test result, beside the estimate. Values."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
+from kmeanalyst.inference.estimate import Estimate
 
-
-@dataclass(frozen=True, kw_only=True)
-class Estimate:
-    """An estimated number with its standard error, in parts that are always told apart.
-
-    value           the estimate, in the units of the question.
-    standard_error  root of the sum of the squared parts.
-    parts           "privacy": the noise added for privacy. "sampling": the table is itself a sample.
-                    "resolution": what the release's features cannot see of the question.
-                    A part that is not known (points from elsewhere) is None, and counts as zero.
-    view            the weights it was computed with: "signed" or "probability".
-    question        what was asked, as text.
-    notes           what a reader should know beside the number.
-
-    >>> e = Estimate(value=0.3124, standard_error=0.0113, question="age > 50", view="probability",
-    ...              parts={"privacy": 0.0061, "sampling": 0.0026, "resolution": 0.0092})
-    >>> e
-    age > 50: 0.312 ± 0.011 (95 %: 0.290 to 0.335; privacy 0.006, sampling 0.003, resolution 0.009)
-    """
-
-    value: float
-    standard_error: float
-    parts: dict[str, float | None]
-    view: str
-    question: str
-    notes: tuple[str, ...] = ()
-
-    def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """(low, high): value ± z·standard_error, normal law, coverage `level` in (0, 1)."""
-        from scipy.special import ndtri
-
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a coverage. Pass e.g. 0.95.")
-        half = float(ndtri((1 + level) / 2)) * self.standard_error
-        return self.value - half, self.value + half
-
-    @property
-    def digits(self) -> int:
-        """Decimals that show two digits of the standard error."""
-        if not np.isfinite(self.standard_error) or self.standard_error <= 0:
-            return 6
-        return int(np.clip(1 - np.floor(np.log10(self.standard_error)), 0, 12))
-
-    def to_dict(self, level: float = 0.95) -> dict[str, Any]:
-        """The estimate as plain numbers, as `expect --json` prints it."""
-        return {
-            "expression": self.question,
-            "value": self.value,
-            "standard_error": self.standard_error,
-            "interval": list(self.interval(level)),
-            "level": level,
-            "view": self.view,
-            "parts": dict(self.parts),
-            "notes": list(self.notes),
-        }
-
-    def __repr__(self) -> str:
-        digits = self.digits
-        low, high = self.interval()
-        parts = ", ".join(f"{name} {'unknown' if v is None else f'{v:.{digits}f}'}" for name, v in self.parts.items())
-        return (
-            f"{self.question}: {self.value:.{digits}f} ± {self.standard_error:.{digits}f} "
-            f"(95 %: {low:.{digits}f} to {high:.{digits}f}; {parts})"
-        )
+__all__ = ["Estimate", "TestResult"]
 
 
 @dataclass(frozen=True, kw_only=True)

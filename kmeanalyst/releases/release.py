@@ -6,7 +6,7 @@ this module stays a value: points, weights, measurement, kernel, domain, stateme
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,7 +23,10 @@ from kmeanalyst.releases.statement import PrivacyStatement
 if TYPE_CHECKING:
     import xarray
 
-    from kmeanalyst.inference.results import Estimate
+    from kmeanalyst.inference.estimate import Estimate, Estimates
+    from kmeanalyst.inference.moments import MatrixEstimate
+    from kmeanalyst.inference.regression import RegressionEstimate
+    from kmeanalyst.inference.tabulation import GroupBy
     from kmeanalyst.representation.thinning import ThinWeights
 
 View = Literal["signed", "probability", "resampled"]
@@ -219,6 +222,123 @@ class Release:
         from kmeanalyst.inference.expectation import probability
 
         return probability(self, condition, where=where, view=view)
+
+    def expectations(
+        self, questions: Sequence[Question], *, where: Question | None = None, view: View | None = None
+    ) -> Estimates:
+        """E[question] for each of many questions: a thousand cost little more than one."""
+        from kmeanalyst.inference.expectation import expectations
+
+        return expectations(self, questions, where=where, view=view)
+
+    def ratio(
+        self, numerator: Question, denominator: Question, *, where: Question | None = None, view: View | None = None
+    ) -> Estimate:
+        """E[numerator] / E[denominator], with its error bar."""
+        from kmeanalyst.inference.expectation import ratio
+
+        return ratio(self, numerator, denominator, where=where, view=view)
+
+    def var(self, column: Question, *, where: Question | None = None, view: View | None = None) -> Estimate:
+        """The variance of a column of numbers, or of an expression, with its error bar."""
+        from kmeanalyst.inference.moments import var
+
+        return var(self, column, where=where, view=view)
+
+    def std(self, column: Question, *, where: Question | None = None, view: View | None = None) -> Estimate:
+        """The standard deviation of a column of numbers, or of an expression, with its error bar."""
+        from kmeanalyst.inference.moments import std
+
+        return std(self, column, where=where, view=view)
+
+    def cov(
+        self, columns: Sequence[str] | None = None, *, where: Question | None = None, view: View | None = None
+    ) -> MatrixEstimate:
+        """Covariances with error bars; of all numbers and booleans that cannot be missing by default."""
+        from kmeanalyst.inference.moments import cov
+
+        return cov(self, columns, where=where, view=view)
+
+    def corr(
+        self, columns: Sequence[str] | None = None, *, where: Question | None = None, view: View | None = None
+    ) -> MatrixEstimate:
+        """Pearson correlations with error bars; of all numbers and booleans that cannot be missing by default."""
+        from kmeanalyst.inference.moments import corr
+
+        return corr(self, columns, where=where, view=view)
+
+    def cdf(
+        self,
+        column: Question,
+        x: float | Sequence[float],
+        *,
+        where: Question | None = None,
+        view: View | None = None,
+    ) -> Estimate | Estimates:
+        """P(column <= x): an Estimate for a number, Estimates for a list."""
+        from kmeanalyst.inference.distribution import cdf
+
+        return cdf(self, column, x, where=where, view=view)
+
+    def quantile(
+        self,
+        column: Question,
+        q: float | Sequence[float],
+        *,
+        where: Question | None = None,
+        view: View | None = None,
+    ) -> Estimate | Estimates:
+        """The smallest value at which the probability view's distribution function reaches q.
+
+        An Estimate for a number, Estimates for a list; its interval is not symmetric and stays within the bounds.
+        """
+        from kmeanalyst.inference.distribution import quantile
+
+        return quantile(self, column, q, where=where, view=view)
+
+    def histogram(
+        self,
+        column: str,
+        *,
+        bins: int | Sequence[float] | None = None,
+        where: Question | None = None,
+        view: View | None = None,
+        level: float = 0.95,
+    ) -> pd.DataFrame:
+        """Probabilities of a column's groups with error bars: levels, atoms, ranges between public edges, or bins."""
+        from kmeanalyst.inference.tabulation import histogram
+
+        return histogram(self, column, bins=bins, where=where, view=view, level=level)
+
+    def table(
+        self,
+        a: str,
+        b: str | None = None,
+        *,
+        where: Question | None = None,
+        view: View | None = None,
+        level: float = 0.95,
+    ) -> pd.DataFrame:
+        """Probabilities of pairs of groups of two columns with error bars; ["probability"].unstack() is the crosstab."""
+        from kmeanalyst.inference.tabulation import table
+
+        return table(self, a, b, where=where, view=view, level=level)
+
+    def groupby(
+        self, column: str, *, where: Question | None = None, view: View | None = None, level: float = 0.95
+    ) -> GroupBy:
+        """Statistics for each group of a column: groupby("city").mean("age") is a DataFrame with error bars."""
+        from kmeanalyst.inference.tabulation import GroupBy
+
+        return GroupBy(self, column, where, view, level)
+
+    def regression(
+        self, target: Question, predictors: Sequence[str], *, where: Question | None = None, view: View | None = None
+    ) -> RegressionEstimate:
+        """Weighted least squares of a target on predictors and an intercept, each coefficient with its error bar."""
+        from kmeanalyst.inference.regression import regression
+
+        return regression(self, target, predictors, where=where, view=view)
 
     @property
     def is_rehearsal(self) -> bool:

@@ -56,6 +56,18 @@ def quoted(text: str) -> str:
     return quote + short(text.replace(quote, quote * 2)) + quote
 
 
+def column(name: str) -> str:
+    """A column's name as the grammar reads it back, whatever its length: for expressions, not for messages."""
+    plain = name.isidentifier() and name not in WORDS
+    return name if plain else "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """A text as the grammar reads it back, whatever its length: for expressions, not for messages."""
+    quote = '"' if "'" in text and '"' not in text else "'"
+    return quote + text.replace(quote, quote * 2) + quote
+
+
 def listed(words: Sequence[str], most: int = 12) -> str:
     """Words with commas, the first few of many."""
     return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")

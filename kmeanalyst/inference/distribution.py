@@ -1,0 +1,128 @@
+"""Room 4: distribution functions and quantiles, with their errors.
+
+The quantile of order q is the smallest released value at which the distribution function of the probability view
+reaches q: numpy's "inverted_cdf" with weights. It increases in q and lies among the released values. Its interval
+inverts that of the distribution function (Woodruff 1952, *Confidence intervals for medians and other position
+measures*), so that it never leaves the column's bounds; there is no normal law for it, and no symmetry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from kmeanalyst.inference.estimate import Estimate, Estimates, InverseCdf
+from kmeanalyst.inference.expectation import statistic_of
+from kmeanalyst.inference.population import (
+    Population,
+    Statistic,
+    column_question,
+    estimates,
+    population,
+    shown,
+)
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.columns import Number
+from kmeanalyst.releases.release import Question, Release, View
+
+_ROUNDING = 1e-12  # of the distribution function: 0.1 + 0.2 reaches 0.3
+_Z = float(ndtri(0.975))
+
+
+def cdf(
+    release: Release,
+    column: Question,
+    x: float | Sequence[float],
+    *,
+    where: Question | None = None,
+    view: View | None = None,
+) -> Estimate | Estimates:
+    """P(column <= x), for a number or for several at once.
+
+    column   a column of numbers, or an expression.
+    x        in the column's units; a sequence gives Estimates.
+    """
+    people = population(release, where=where, view=view)
+    values = people.values(column_question(release, column))
+    asked = np.atleast_1d(np.asarray(x, dtype=float))
+    if asked.ndim > 1 or np.isnan(asked).any():
+        raise ValueError(f"x must be a number or a list of numbers, got {x!r:.80}. Pass where to read the function.")
+    holds = [_at_most(values, value) for value in asked]
+    answers = [statistic_of(people, h, f"{shown(column)} <= {v:g}") for h, v in zip(holds, asked, strict=True)]
+    found = estimates(people, answers)
+    return found[0] if np.ndim(x) == 0 else found
+
+
+def quantile(
+    release: Release,
+    column: Question,
+    q: float | Sequence[float],
+    *,
+    where: Question | None = None,
+    view: View | None = None,
+) -> Estimate | Estimates:
+    """The quantile of order q, for a number or for several at once; see this module for its definition.
+
+    column   a column of numbers, or an expression.
+    q        in [0, 1]; a sequence gives Estimates.
+    view     "probability" (the default); signed weights have no quantiles, and are refused.
+    Returns  standard_error is the width of the 95 % interval over 2 · 1.96; arithmetic with it is to first order.
+    """
+    if view not in (None, "probability"):
+        raise ValueError(
+            f'quantiles are of the probability view, got view="{view}": under signed weights the distribution function '
+            'falls as well as rises, so an order has several places or none. Pass view="probability".'
+        )
+    orders = np.atleast_1d(np.asarray(q, dtype=float))
+    people = population(release, where=where, view="probability")
+    found = estimates(people, quantiles_of(people, column, orders))
+    return found[0] if np.ndim(q) == 0 else found
+
+
+def quantiles_of(people: Population, column: Question, orders: Array) -> list[Statistic]:
+    """The quantiles of several orders (k,) of a population in the probability view, and their influences."""
+    if orders.ndim > 1 or not ((orders >= 0) & (orders <= 1)).all():
+        raise ValueError(
+            f"q must lie between 0 and 1, got {orders.tolist()!r:.80}: it is a probability. Pass e.g. 0.5."
+        )
+    x = people.values(column_question(people.release, column))
+    places, cumulative = _steps(x[: len(people.release)], people.weights)
+    inverse = [InverseCdf(places, cumulative, float(q), 0.0, _bounds(people, column, places)) for q in orders]
+    below = np.column_stack([_at_most(x, one.at(one.q)) for one in inverse])
+    influences = people.influence(below)
+    parts = people.model.parts(influences)
+    errors = np.sqrt(sum(part**2 for part in parts.values() if part is not None))
+    answers = []
+    for k, one in enumerate(inverse):
+        by = InverseCdf(places, cumulative, one.q, float(errors[k]), one.bounds)
+        low, high = by.interval(_Z)
+        slope = (high - low) / (2 * _Z * errors[k]) if errors[k] > 0 else 0.0  # dx/dF, over the interval
+        text = people.text(f"quantile({shown(column)}, {one.q:g})")
+        value, influence = by.at(by.q), -slope * influences[:, k]
+        answers.append(Statistic(value=value, influence=influence, question=text, interval_by=by))
+    return answers
+
+
+def _at_most(values: Array, x: float) -> Array:
+    """Whether values are at most x, (n,) 0 or 1; NaN where they are."""
+    return np.where(np.isnan(values), np.nan, values <= x)
+
+
+def _steps(x: Array, weights: Array) -> tuple[Array, Array]:
+    """Places (m,) where the distribution function of x steps, increasing, and its values there."""
+    used = weights > 0
+    places, which = np.unique(x[used], return_inverse=True)
+    cumulative = np.cumsum(np.bincount(which, weights[used]))
+    return places, cumulative / cumulative[-1] + _ROUNDING
+
+
+def _bounds(people: Population, column: Question, places: Array) -> tuple[float, float]:
+    """What a quantile cannot leave: a column's bounds, or the released values of an expression."""
+    domain = people.release.domain
+    if isinstance(column, str) and column in domain.names and isinstance(domain[column], Number):
+        known: Any = domain[column]
+        return float(known.lower), float(known.upper)
+    return float(places[0]), float(places[-1])

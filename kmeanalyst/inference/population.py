@@ -1,0 +1,232 @@
+"""Room 4: the population that a release stands for, and what every statistic of it shares.
+
+A statistic T is a function of the weights of a view, possibly given a condition. It is handed over as a value and as
+its derivative by each row's weight. From these follow the influence function on the released weights (delta method,
+Deville 1999, *Variance estimation for complex statistics*) and, by the error model, its error in parts.
+
+Given a condition g the weights are v = w g / Σ w g, and dT/dw(z) = g(z) (T′(z) − Σ v T′) / Σ w g. Without one, w is
+used as it is: signed weights need not sum to one, and nothing is normalised silently.
+
+Resampled rows are refused: their answers would carry an error of resampling that no part tells, and the probability
+view gives the same answers without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.inference.error_model import ErrorModel, error_model
+from kmeanalyst.inference.estimate import PARTS, Estimate, Estimates, InverseCdf
+from kmeanalyst.inference.expressions import parse, words
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.release import Question, Release, View
+
+Where = Question | Sequence[Question] | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Statistic:
+    """A value, how it depends on the released weights, and what to say of it.
+
+    influence   (n,) at the rows of the error model's frame; None where the value or its first order is undefined.
+    interval_by how an interval comes about that is not value ± error.
+    """
+
+    value: float
+    influence: Array | None
+    question: str
+    notes: tuple[str, ...] = ()
+    interval_by: InverseCdf | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """The weights of a view, given a condition or not, and the rows at which questions are asked.
+
+    view       "signed" or "probability".
+    weights    (M,) on the released points; given a condition they sum to one.
+    given      (n,) bool over model.frame, whether the condition holds; None without one.
+    chance     Σ w · condition under the view's weights; 1 without a condition.
+    condition  the condition as text; "" without one.
+    """
+
+    release: Release
+    view: str
+    where: tuple[Question, ...]
+    model: ErrorModel
+    weights: Array
+    given: Array | None = None
+    chance: float = 1.0
+    condition: str = ""
+
+    def values(self, question: Question) -> Array:
+        """A question at the rows of model.frame, (n,) float64: finite at every point of the population.
+
+        Where the condition does not hold the value does not matter, and is 0; NaN where it is undefined at a row that
+        is no released point.
+        """
+        rows, n_points = self.model.frame, len(self.release)
+        ask = _evaluator(self.release, question)
+        values = _checked(ask(rows.iloc[:n_points]), n_points)
+        if len(rows) > n_points:
+            values = np.concatenate([values, ask(rows.iloc[n_points:])])
+        values = np.where(np.isfinite(values), values, np.nan)
+        if self.given is not None:
+            values[~self.given] = 0.0
+        undefined = int(np.isnan(values[:n_points]).sum())
+        if undefined:
+            raise ValueError(
+                f"the question has no finite value at {undefined} of {n_points} points (a missing cell, a division by "
+                f'zero, a logarithm of zero). Exclude them with where, such as "not missing({_a_column(question)})".'
+            )
+        return values
+
+    def mean(self, values: Array) -> Array:
+        """Σ v · values at the points: of (n,) a number, of (n, k) an array (k,)."""
+        return self.weights @ values[: len(self.release)]
+
+    def influence(self, derivative: Array) -> Array:
+        """dT/dw at the rows of model.frame from dT/dv there, (n,) or (n, k)."""
+        if self.given is None:
+            return derivative
+        given = self.given if derivative.ndim == 1 else self.given[:, None]
+        return np.where(given, derivative - self.mean(derivative), 0.0) / self.chance
+
+    def text(self, question: str) -> str:
+        """The question as text, with the condition."""
+        return f"{question} | {self.condition}" if self.condition else question
+
+    @cached_property
+    def in_probability_view(self) -> Population | None:
+        """The same population in the probability view; None if its condition has no chance there."""
+        try:
+            return population(self.release, where=self.where, view="probability")
+        except ValueError:
+            return None
+
+    def infeasible(self, what: str, value: Callable[[Population], float]) -> str:
+        """A note on an infeasible value: what it is, and what the probability view gives in its place.
+
+        value   the statistic's value as a function of a population.
+        """
+        feasible = self.in_probability_view
+        beside = "says nothing given the condition" if feasible is None else f"gives {value(feasible):.4g}"
+        return f"{what}: signed weights can give one. The probability view {beside}."
+
+
+def population(release: Release, *, where: Where = None, view: View | None = None) -> Population:
+    """The population of a view, given conditions; ValueError where they have no chance.
+
+    where   a condition, or several that must all hold.
+    view    "signed" (as released; the default) or "probability".
+    """
+    weights, label = _view(release, view)
+    model = error_model(release, weights)
+    conditions = () if where is None else (where,) if isinstance(where, str) or callable(where) else tuple(where)
+    everyone = Population(release, label, conditions, model, weights)
+    if not conditions:
+        return everyone
+    held = [everyone.values(condition) for condition in conditions]
+    for values in held:
+        check_condition(values[: len(release)])
+    given = np.logical_and.reduce([values == 1 for values in held])
+    chance = float(weights @ given[: len(release)])
+    if chance <= 0:
+        raise ValueError(
+            f"the condition has probability {chance:.3g} under the released weights, so nothing can be said given "
+            'it. Ask a wider condition, or use view="probability".'
+        )
+    told = [condition if isinstance(condition, str) else "condition" for condition in conditions]
+    text = told[0] if len(told) == 1 else " and ".join(f"({part})" for part in told)
+    return Population(release, label, conditions, model, weights * given[: len(release)] / chance, given, chance, text)
+
+
+def estimates(population: Population, statistics: Sequence[Statistic]) -> Estimates:
+    """Statistics of one release and view with their errors: one solve for all of them."""
+    model = population.model
+    known = [statistic.influence for statistic in statistics if statistic.influence is not None]
+    parts = model.parts(np.column_stack(known)) if known else {}
+    answers, place = [], 0
+    for statistic in statistics:
+        its_parts: dict[str, float | None] = dict.fromkeys(PARTS, np.nan)
+        if statistic.influence is not None:
+            its_parts = {name: None if part is None else float(part[place]) for name, part in parts.items()}
+            place += 1
+        answers.append(_estimate(population, statistic, its_parts))
+    return Estimates(answers)
+
+
+def estimate(population: Population, statistic: Statistic) -> Estimate:
+    """One statistic with its error."""
+    return estimates(population, [statistic])[0]
+
+
+def _estimate(population: Population, statistic: Statistic, parts: dict[str, float | None]) -> Estimate:
+    known = statistic.influence
+    return Estimate(
+        value=statistic.value,
+        standard_error=float(np.sqrt(sum(part**2 for part in parts.values() if part is not None))),
+        parts=parts,
+        view=population.view,
+        question=statistic.question,
+        notes=(*statistic.notes, *population.model.notes),
+        terms=() if known is None else ((population.model, known),),
+        interval_by=statistic.interval_by,
+    )
+
+
+def check_condition(values: Array) -> None:
+    """ValueError unless every value is 0 or 1."""
+    if not np.isin(values, (0.0, 1.0)).all():
+        raise ValueError(
+            "a probability needs a condition, true or false for every row, and this has other values. "
+            'Write a comparison, such as "age > 50", or ask expectation(...) instead.'
+        )
+
+
+def shown(question: Question) -> str:
+    """A question as text."""
+    return question if isinstance(question, str) else getattr(question, "__name__", "function")
+
+
+def column_question(release: Release, column: Question) -> Question:
+    """A column's name as an expression; an expression or a function as it is."""
+    return words.written(column) if isinstance(column, str) and column in release.domain.names else column
+
+
+def _evaluator(release: Release, question: Question) -> Callable[[pd.DataFrame], Array]:
+    """The question as a function of a frame, float64 (n,)."""
+    if not isinstance(question, str):
+        return lambda frame: np.asarray(question(frame), dtype=float)
+    expression = parse(question)
+    return lambda frame: np.asarray(expression.evaluate(frame, release.domain), dtype=float)
+
+
+def _checked(values: Any, n_points: int) -> Array:
+    if values.shape != (n_points,):
+        raise ValueError(
+            f"the question must give one number for each of {n_points} points, got shape {values.shape}. "
+            "Return a column, such as lambda frame: frame['age'] > 50."
+        )
+    return values
+
+
+def _a_column(question: Question) -> str:
+    """A column the question names, as an example."""
+    columns = parse(question).columns if isinstance(question, str) else ()
+    return words.written(columns[0]) if columns else "age"
+
+
+def _view(release: Release, view: View | None) -> tuple[Array, str]:
+    if view == "resampled":
+        raise ValueError(
+            'resampled rows are for other tools: use to_frame("resampled"). Ask view="signed" or "probability".'
+        )
+    label = view or ("probability" if release.is_probability else "signed")
+    return release.view_weights(label), label

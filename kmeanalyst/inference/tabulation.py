@@ -1,0 +1,165 @@
+"""Room 4: histograms, tables and statistics by group: DataFrames with an error bar on every number.
+
+A row's columns are its value, standard_error, low and high (the interval at `level`), the parts privacy, sampling and
+resolution (NaN where unknown), the view and a note. Cells of a histogram or table are probabilities, which signed
+weights can make negative: they are shown as they are, with a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.inference.distribution import quantiles_of
+from kmeanalyst.inference.estimate import PARTS, Estimate, Estimates
+from kmeanalyst.inference.expectation import mean_of, probability_of, statistic_of
+from kmeanalyst.inference.groups import Group, groups_of
+from kmeanalyst.inference.moments import deviation_of, variance_of
+from kmeanalyst.inference.population import Population, Statistic, column_question, estimates, population
+from kmeanalyst.releases.release import Question, Release, View
+
+
+def histogram(
+    release: Release,
+    column: str,
+    *,
+    bins: int | Sequence[float] | None = None,
+    where: Question | None = None,
+    view: View | None = None,
+    level: float = 0.95,
+) -> pd.DataFrame:
+    """The probability of each group of a column's values, one row for each, indexed by its label.
+
+    bins      how numbers are grouped: see `groups_of`. By default atoms, and ranges between public edges.
+    Columns   left and right of numbers and dates, then "probability" and what else a row has.
+    """
+    groups = groups_of(release.domain, column, bins)
+    people = population(release, where=where, view=view)
+    frame = _frame(_combinations(people, [groups]), level)
+    frame.index = _labels(groups, column)
+    if any(group.left is not None for group in groups):
+        frame.insert(0, "left", [group.left for group in groups])
+        frame.insert(1, "right", [group.right for group in groups])
+    return frame
+
+
+def table(
+    release: Release,
+    a: str,
+    b: str | None = None,
+    *,
+    where: Question | None = None,
+    view: View | None = None,
+    level: float = 0.95,
+) -> pd.DataFrame:
+    """The probability of each pair of groups of two columns (or of each group of one), in long form.
+
+    Groups are levels, atoms and ranges as `histogram` has them. The index has a level for each column,
+    so that table(a, b)["probability"].unstack() is the crosstab.
+    """
+    names = [a] if b is None else [a, b]
+    found = contingency(release, names, where=where, view=view)
+    frame = _frame(Estimates(estimate for _, estimate in found), level)
+    labels = [_labels(groups_of(release.domain, name), name) for name in names]
+    frame.index = labels[0] if b is None else pd.MultiIndex.from_product(labels)
+    return frame
+
+
+def contingency(
+    release: Release, columns: Sequence[str], *, where: Question | None = None, view: View | None = None
+) -> list[tuple[dict[str, str], Estimate]]:
+    """The cells of a table: for each combination of groups, the last column's running first, labels and probability."""
+    if len(set(columns)) < len(columns):
+        raise ValueError(
+            f"a table needs different columns, got {list(columns)}: only its diagonal is filled. Name one."
+        )
+    groups = [groups_of(release.domain, name) for name in columns]
+    found = _combinations(population(release, where=where, view=view), groups)
+    labels = product(*([group.label for group in some] for some in groups))
+    return [(dict(zip(columns, some, strict=True)), cell) for some, cell in zip(labels, found, strict=True)]
+
+
+def _combinations(people: Population, groups: Sequence[Sequence[Group]]) -> Estimates:
+    """The probability of each combination of groups, the last column's running first."""
+    held = [[(people.values(group.condition) == 1, group.condition) for group in some] for some in groups]
+    cells = [
+        (np.logical_and.reduce([holds for holds, _ in some]), " and ".join(text for _, text in some))
+        for some in product(*held)
+    ]
+    return estimates(people, [statistic_of(people, holds.astype(float), text) for holds, text in cells])
+
+
+def _labels(groups: Sequence[Group], name: str) -> pd.CategoricalIndex:
+    """The groups' labels as an index that keeps their order when it is unstacked."""
+    labels = [group.label for group in groups]
+    return pd.CategoricalIndex(labels, categories=labels, ordered=True, name=name)
+
+
+def _frame(found: Estimates, level: float) -> pd.DataFrame:
+    return found.to_frame(level).rename(columns={"value": "probability"})
+
+
+@dataclass(frozen=True)
+class GroupBy:
+    """Statistics of a release for each group of a column's values; made by `Release.groupby`.
+
+    Each method gives a DataFrame with one row for each group, indexed by its label, with the columns of this module.
+    A group without weight has NaN, and a note that says why.
+    """
+
+    release: Release
+    column: str
+    where: Question | None = None
+    view: View | None = None
+    level: float = 0.95
+
+    def mean(self, column: str) -> pd.DataFrame:
+        """The mean of another column of numbers."""
+        return self._each(lambda people: mean_of(people, column_question(self.release, column)))
+
+    def expectation(self, question: Question) -> pd.DataFrame:
+        """The expectation of an expression or function."""
+        return self._each(lambda people: mean_of(people, question))
+
+    def probability(self, condition: Question) -> pd.DataFrame:
+        """The probability of a condition."""
+        return self._each(lambda people: probability_of(people, condition))
+
+    def var(self, column: Question) -> pd.DataFrame:
+        """The variance of a column of numbers, or of an expression."""
+        return self._each(lambda people: variance_of(people, column))
+
+    def std(self, column: Question) -> pd.DataFrame:
+        """The standard deviation of a column of numbers, or of an expression."""
+        return self._each(lambda people: deviation_of(people, column))
+
+    def quantile(self, column: Question, q: float = 0.5) -> pd.DataFrame:
+        """The quantile of order q, in the probability view; see `quantile`."""
+        if self.view == "signed":
+            raise ValueError('quantiles are of the probability view, got view="signed". Group with view="probability".')
+        order = np.array([q], dtype=float)
+        return self._each(lambda people: quantiles_of(people, column, order)[0], view="probability")
+
+    def _each(self, statistic: Callable[[Population], Statistic], view: View | None = None) -> pd.DataFrame:
+        groups = groups_of(self.release.domain, self.column)
+        everyone = population(self.release, where=self.where, view=view or self.view)
+        some = [self._group(group, view or self.view) for group in groups]
+        found = iter(estimates(everyone, [statistic(people) for people in some if isinstance(people, Population)]))
+        answers = Estimates(next(found) if isinstance(people, Population) else people for people in some)
+        return answers.to_frame(self.level).set_axis(_labels(groups, self.column))
+
+    def _group(self, group: Group, view: View | None) -> Population | Estimate:
+        """The population of a group, or an answer that says why there is none."""
+        conditions = [group.condition] if self.where is None else [self.where, group.condition]
+        try:
+            return population(self.release, where=conditions, view=view)
+        except ValueError as refusal:
+            label = population(self.release, view=view).view
+            return Estimate(
+                value=np.nan, standard_error=np.nan, parts=dict.fromkeys(PARTS, np.nan), view=label,
+                question=group.condition, notes=(str(refusal),),
+            )  # fmt: skip
