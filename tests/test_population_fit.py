@@ -1,0 +1,137 @@
+"""Populations that a measurement allows: the fit is the optimum it claims, and its error bars are honest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from noisy_releases import DOMAIN, MAPS, NOISE_SCALE, N, noisy, population
+
+import release_side
+from kmeanalyst.inference import population_fit
+from kmeanalyst.inference.population_fit import PopulationFit, fit_population
+from kmeanalyst.releases.columns import Categorical, Integer, Real
+from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.release import Release
+
+
+def problem(seed: int = 0) -> population_fit._Problem:
+    rng = np.random.default_rng(seed)
+    A, q = rng.normal(size=(60, 4)), rng.dirichlet(np.ones(60))
+    target = A.T @ rng.dirichlet(np.full(60, 0.3))
+    return population_fit._Problem(A, target, np.log(q), 1e-4, 500)
+
+
+def test_the_fit_meets_the_conditions_of_its_optimum():
+    """p ∝ q exp(Aβ), and Aᵀp − y + Rβ/κ = 0: the measurement is met but for what the reference holds back."""
+    posed = problem()
+    R, kappa = posed.error(np.exp(posed.log_reference)), 0.7
+    dual, p = posed._solved(R, kappa, np.zeros(4))
+    np.testing.assert_allclose(posed.A.T @ p - posed.target + R @ dual / kappa, 0, atol=1e-6)
+    ratio = np.log(p) - posed.log_reference - posed.A @ dual
+    assert np.ptp(ratio) < 1e-10 and p.sum() == pytest.approx(1)
+
+
+def test_the_privacy_part_is_how_the_answer_follows_the_measurement(release):
+    """a = d(pᵀh)/dy, by refitting measurements a little apart at the same R and κ."""
+    fit = fit_population(release, release.measurement)
+    posed = population_fit._Problem(
+        fit.coordinates, np.zeros(fit.coordinates.shape[1]), np.log(fit.reference), fit.noise_scale**2, fit.n_rows
+    )
+    R = posed.error(fit.clouds)
+    values = np.random.default_rng(1).normal(size=len(fit.clouds))
+    with_constant = np.column_stack([fit.coordinates, np.ones(len(fit.clouds))])
+    dual = np.linalg.lstsq(with_constant, np.log(fit.clouds) - np.log(fit.reference), rcond=None)[0][:-1]
+    met = replace(posed, target=fit.coordinates.T @ fit.clouds + R @ dual / fit.spread)
+    step = 1e-4 * np.random.default_rng(2).normal(size=len(dual))
+    ahead, behind = (
+        replace(met, target=met.target + sign * step)._solved(R, fit.spread, dual)[1] @ values for sign in (1, -1)
+    )
+    centred = values - fit.clouds @ values
+    a = population_fit.cho_solve(fit.factor, fit.coordinates.T @ (fit.clouds * centred))
+    assert ahead - behind == pytest.approx(2 * step @ a, rel=1e-2)
+
+
+@pytest.fixture
+def release() -> Release:
+    rng, feature_map = np.random.default_rng(5), MAPS["random-features"]
+    return noisy(feature_map, feature_map(population(N, rng)).mean(axis=0), NOISE_SCALE[1.0], rng)
+
+
+def parts_of(fit: PopulationFit, column: int) -> dict[str, float]:
+    return {name: float(part[0]) for name, part in fit.parts(fit.rows[:, [column]]).items()}
+
+
+def test_a_fit_is_a_population_and_the_same_each_time(release):
+    fit, again = (fit_population(release, release.measurement) for _ in range(2))
+    assert fit.weights.min() >= 0 and fit.weights.sum() == pytest.approx(1)
+    assert fit.replicates.sum(axis=0) == pytest.approx(np.ones(fit.replicates.shape[1]))
+    np.testing.assert_array_equal(fit.weights, again.weights)
+    np.testing.assert_array_equal(DOMAIN.encode(DOMAIN.decode(fit.rows)), fit.rows)
+    means = fit.cloud_means(fit.rows)
+    np.testing.assert_allclose(fit.clouds @ means, fit.weights @ fit.rows, atol=1e-12)
+
+
+def test_more_noise_means_wider_error_bars(release):
+    """And never none: where a measurement says hardly anything, κ has its doubt left."""
+    widths = []
+    for times in (1, 10, 100):
+        louder = replace(release.measurement, noise_scale=times * release.measurement.noise_scale)
+        parts = parts_of(fit_population(release, louder), 0)
+        widths.append(np.sqrt(sum(part**2 for part in parts.values())))
+    assert widths[0] < widths[1] < widths[2]
+
+
+def test_replicates_spread_as_measurements_do(release):
+    """Refits of drawn measurements vary as the linear law says, for what the measurement settles."""
+    fit = fit_population(release, release.measurement)
+    parts = parts_of(fit, 0)
+    spread = (fit.replicates.T @ fit.cloud_means(fit.rows[:, [0]])).std(ddof=1)
+    assert 0.6 < spread / np.hypot(parts["privacy"], parts["sampling"]) < 1.6
+
+
+TABLE = Domain(
+    (
+        Integer(name="age", lower=17, upper=90),
+        Real(name="gain", lower=0, upper=10_000, atoms=(0,)),
+        Categorical(name="job", levels=("a", "b", "c")),
+    )
+)
+QUESTIONS = (
+    "age", "gain", "age > 50", "age > 30 and age < 45", "gain == 0", "gain > 3000", "job == 'c'", "age * (job == 'b')",
+    "age > 50 and job == 'a'", "gain > 0 and age > 40 and job == 'a'",
+)  # fmt: skip
+
+
+def people(n: int, rng: np.random.Generator) -> pd.DataFrame:
+    age = np.clip(rng.gamma(6, 6.5, n) + 8, 17, 90).astype(int)
+    job = np.where(rng.random(n) < 0.02, "c", np.where(rng.random(n) < age / 120, "a", "b"))
+    return pd.DataFrame({"age": age, "gain": np.where(rng.random(n) < 0.8, 0.0, rng.gamma(1.5, 1500, n)), "job": job})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [1.0, 0.2])
+def test_intervals_hold_smooth_and_sharp_truths_of_a_mixed_table(epsilon):
+    """Ten questions, twelve releases; the whole table is in tests/benchmarks/coverage_of_intervals.py."""
+    everyone = TABLE.decode(TABLE.encode(people(300_000, np.random.default_rng(0))))
+    truths = [np.asarray(values_of(q, everyone)).mean() for q in QUESTIONS]
+    held, widths = [], []
+    for seed in range(12):
+        rng = np.random.default_rng([seed, 1])
+        release = release_side.publish(
+            people(5000, rng), TABLE, epsilon=epsilon, delta=1e-6, points=100, features=300, rehearsal=seed
+        )
+        intervals = [estimate.interval() for estimate in release.expectations(QUESTIONS)]
+        held.append([low <= truth <= high for (low, high), truth in zip(intervals, truths, strict=True)])
+        widths.append([high - low for low, high in intervals])
+    rates = np.mean(held, axis=0)
+    assert rates.mean() >= 0.9 and rates.min() >= 0.6, dict(zip(QUESTIONS, rates, strict=True))
+    assert np.mean(widths, axis=0)[2] < (0.1 if epsilon == 1.0 else 0.3)  # P(age > 50): not by being wide
+
+
+def values_of(question: str, frame: pd.DataFrame) -> np.ndarray:
+    from kmeanalyst.inference.expressions import parse
+
+    return np.asarray(parse(question).evaluate(frame, TABLE), dtype=float)
