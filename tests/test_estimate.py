@@ -122,7 +122,11 @@ def test_the_text_of_a_calculation_tells_estimates_from_questions(mixed_release)
             lambda r: r.mean("x") + Estimate(value=1.0, standard_error=0.5, parts={}, view="signed", question="other"),
             r"other has no known dependence.*written by hand.*estimates that a release gave",
         ),
-        (lambda r: r.mean("x").interval(0.95, kind="robust"), r"kind must be \"default\", got 'robust'.*Pass kind="),
+        (
+            lambda r: r.mean("x").interval(0.95, kind="wide"),
+            r"kind must be \"default\" or \"robust\", got 'wide'.*Pass one",
+        ),
+        (lambda r: r.quantile("x", 0.5).interval(kind="robust"), r"no robust interval.*influence function.*Ask kind="),
     ],
 )
 def test_what_cannot_be_calculated_says_why_and_what_to_do(numeric_release, calculate, message):

@@ -8,9 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from noisy_releases import DOMAIN, MAPS, NOISE_SCALE, N, noisy, population
+from scipy.stats import norm
 
 import release_side
 from kmeanalyst.inference import population_fit
+from kmeanalyst.inference.compatible import CompatiblePopulations
 from kmeanalyst.inference.population_fit import PopulationFit, fit_population
 from kmeanalyst.releases.columns import Categorical, Integer, Real
 from kmeanalyst.releases.domain import Domain
@@ -90,6 +92,25 @@ def test_replicates_spread_as_measurements_do(release):
     parts = parts_of(fit, 0)
     spread = (fit.replicates.T @ fit.cloud_means(fit.rows[:, [0]])).std(ddof=1)
     assert 0.6 < spread / np.hypot(parts["privacy"], parts["sampling"]) < 1.6
+
+
+def test_the_robust_range_is_over_all_compatible_weights(release):
+    """By hand: two directions, three rows. And a real one holds the truth, the default, and a population it was made of."""
+    by_hand = CompatiblePopulations(np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 5.0]]), np.array([0.01, 0.01]))
+    low, high = by_hand.range(np.array([1.0, 2.0, 3.0]), 0.95)
+    z = norm.ppf(1 - 0.05 / 4) * 0.01
+    assert (low, high) == (pytest.approx(1.0), pytest.approx(1 + z / 3 + 2 * z / 5))
+    estimate = release.probability("x0 > 0.5")
+    low, high = estimate.interval(kind="robust")
+    truth = (population(200_000, np.random.default_rng(9))[:, 0] > 0.5).mean()
+    assert low <= min(truth, estimate.interval()[0]) and high >= max(truth, estimate.interval()[1])
+    assert high - low < 1 and release.probability("x0 > 0.5").interval(0.5, kind="robust")[1] <= high
+    assert (2 * estimate).interval(kind="robust") == (pytest.approx(2 * low), pytest.approx(2 * high))
+
+
+def test_without_a_measurement_there_is_no_robust_interval(foreign_release):
+    with pytest.raises(ValueError, match=r"(?s)populations that agree with a measurement.*there is none.*Ask kind="):
+        foreign_release.mean("age").interval(kind="robust")
 
 
 TABLE = Domain(

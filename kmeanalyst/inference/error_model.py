@@ -46,6 +46,14 @@ class ErrorModel(Protocol):
         """
         ...
 
+    def change(self, influence: Array, level: float) -> tuple[float, float]:
+        """(least, largest) first-order change of a statistic over all populations that the release allows.
+
+        influence   (n,) at the rows of `frame`.
+        level       simultaneous confidence of what they must agree with. ValueError where nothing bounds them.
+        """
+        ...
+
 
 def error_model(release: Release, weights: Array) -> ErrorModel:
     """The error model of a release under the weights (M,) of a view, prepared once."""
@@ -84,6 +92,13 @@ class MeasuredErrors:
         parts["resolution"] = np.hypot(parts["resolution"], apart)
         return {name: _shaped(part, influence) for name, part in parts.items()}
 
+    def change(self, influence: Array, level: float) -> tuple[float, float]:
+        """Over probability weights on rows of the fit that agree with the measurement (see `compatible`)."""
+        h = _finite(influence[:, None])[:, 0]
+        here = float(self.weights @ h[: len(self.release)])
+        low, high = self.fit.compatible.range(self.fit.first_rows(h[len(self.release) :]), level)
+        return low - here, high - here
+
 
 @dataclass(frozen=True, eq=False)
 class UnmeasuredErrors:
@@ -103,6 +118,13 @@ class UnmeasuredErrors:
         p = self.release.view_weights("probability")
         sampling = np.sqrt(_variance(p, influence.reshape(len(influence), -1)) * (p @ p))
         return {"privacy": None, "sampling": _shaped(sampling, influence), "resolution": None}
+
+    def change(self, influence: Array, level: float) -> tuple[float, float]:
+        """Nothing bounds it: ValueError."""
+        raise ValueError(
+            "a robust interval is the range over all populations that agree with a measurement, and there is none here: "
+            'anything agrees. Ask kind="default".'
+        )
 
 
 def _variance(p: Array, h: Array) -> Array:

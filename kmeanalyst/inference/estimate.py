@@ -86,23 +86,36 @@ class Estimate:
     interval_by: InverseCdf | None = field(default=None, repr=False, compare=False)
 
     def interval(self, level: float = 0.95, kind: str = "default") -> tuple[float, float]:
-        """(low, high) of coverage `level` in (0, 1): value ± z·standard_error, normal law, or by `interval_by`.
+        """(low, high) of coverage `level` in (0, 1).
 
-        kind   "default"; ValueError for another.
+        kind   "default": value ± z·standard_error, normal law, or by `interval_by`. "robust": the range over all
+               populations, smooth or not, that agree with the measurement, to first order, and no less than the default;
+               ValueError where that is not known (no measurement, a quantile).
         """
         from scipy.special import ndtri
 
-        if kind != "default":
+        if kind not in ("default", "robust"):
             raise ValueError(
-                f'kind must be "default", got {kind!r}: an estimate has this one kind of interval so far, from its '
-                'standard error. Pass kind="default".'
+                f'kind must be "default" or "robust", got {kind!r}: there are these two intervals, one from the standard '
+                "error and one over all populations that agree with the measurement. Pass one of them."
             )
         if not 0 < level < 1:
             raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a coverage. Pass e.g. 0.95.")
         z = float(ndtri((1 + level) / 2))
         if self.interval_by is not None:
-            return self.interval_by.interval(z)
-        return self.value - z * self.standard_error, self.value + z * self.standard_error
+            low, high = self.interval_by.interval(z)
+        else:
+            low, high = self.value - z * self.standard_error, self.value + z * self.standard_error
+        if kind == "default":
+            return low, high
+        if not self.terms or self.interval_by is not None:
+            raise ValueError(
+                f"{self.question} has no robust interval: it follows from an influence function, which a quantile or a "
+                'number made by hand has not. Ask kind="default", or the probability of a range.'
+            )
+        changes = [model.change(influence, level) for model, influence in self.terms]
+        least, largest = (sum(change[i] for change in changes) for i in (0, 1))
+        return min(low, self.value + least), max(high, self.value + largest)
 
     @property
     def digits(self) -> int:

@@ -22,6 +22,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.special import logsumexp
 
+from kmeanalyst.inference.compatible import CompatiblePopulations
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features import FeatureMap
@@ -38,6 +39,7 @@ _BLURS = (0.04, 0.1)  # of a column's range: widths of the blurred clouds
 _AS_IT_IS = 0.01  # of the reference's mass: clouds of a single row
 _COPIES = 8  # rows of a blurred cloud
 _DIRECTIONS = 200
+_MOST_NUMBERS = 50_000_000  # of all directions
 _REPLICATES = 30
 _DOUBT = 2.0  # standard errors of κ
 _OUTSIDE = 0.03  # of the rest's variance is taken under the reference, which also lies where the fit has no mass
@@ -63,12 +65,18 @@ class PopulationFit:
     noise_scale: float
     n_rows: int
     spread: float  # κ
+    compatible: CompatiblePopulations  # on the first row of each cloud
 
     def cloud_means(self, values: Array) -> Array:
         """Values (n, k) at the rows → (n_clouds, k) means over each cloud."""
         m = len(self.clouds) // (1 + len(_BLURS))
         blurred = values[m:].reshape(len(_BLURS), _COPIES, m, -1).mean(axis=1)
         return np.vstack([values[:m], blurred.reshape(len(_BLURS) * m, -1)])
+
+    def first_rows(self, values: Array) -> Array:
+        """Values (n, ...) at the rows → (n_clouds, ...) at the first row of each cloud."""
+        m = len(self.clouds) // (1 + len(_BLURS))
+        return np.concatenate([values[:m], *(values[m * (1 + i * _COPIES) :][:m] for i in range(len(_BLURS)))])
 
     def parts(self, influence: Array) -> dict[str, Array]:
         """Standard errors (k,) by source of statistics with these influence functions (n, k) at the rows."""
@@ -98,7 +106,8 @@ def fit_population(release: Release, measurement: Measurement) -> PopulationFit:
         singles,
         *(np.vstack([_blurred(release.domain, singles, width, rng) for _ in range(_COPIES)]) for width in _BLURS),
     ]
-    A, target = _coordinates(measurement, rows, reference)
+    each_row, target = _coordinates(measurement, rows, reference)
+    A = np.vstack([part.reshape(-1, len(singles), part.shape[1]).mean(axis=0) for part in each_row])
     shares = np.array([_AS_IT_IS, *[(1 - _AS_IT_IS) / len(_BLURS)] * len(_BLURS)])
     problem = _Problem(A, target, np.log(np.kron(shares, reference)), measurement.noise_scale**2, measurement.n_rows)
     dual, p, kappa = problem.with_spread_from_evidence()
@@ -119,6 +128,10 @@ def fit_population(release: Release, measurement: Measurement) -> PopulationFit:
         noise_scale=measurement.noise_scale,
         n_rows=measurement.n_rows,
         spread=kappa,
+        compatible=CompatiblePopulations(
+            coordinates=np.vstack([part[:m] for part in each_row]) - target,
+            errors=np.sqrt(measurement.noise_scale**2 + np.diag(_covariance(A, p)) / measurement.n_rows),
+        ),
     )
 
 
@@ -171,24 +184,21 @@ def _blurred(domain: Domain, rows: Array, width: float, rng: np.random.Generator
     return out
 
 
-def _coordinates(measurement: Measurement, rows: list[Array], reference: Array) -> tuple[Array, Array]:
-    """Features of the clouds (n_clouds, K) and the measurement (K,), along the reference's directions above the noise."""
+def _coordinates(measurement: Measurement, rows: list[Array], reference: Array) -> tuple[list[Array], Array]:
+    """Features of the rows (n, K) and the measurement (K,), along the reference's directions above the noise."""
     feature_map, singles = measurement.feature_map, rows[0]
     root = np.sqrt(reference)
     K = feature_map.gram(singles, singles)
     towards = K @ reference
     K += reference @ towards - towards - towards[:, None]
     variances, left = np.linalg.eigh(root[:, None] * K * root)
-    leading = np.argsort(variances)[::-1][:_DIRECTIONS]
+    leading = np.argsort(variances)[::-1][: max(2, min(_DIRECTIONS, _MOST_NUMBERS // feature_map.dimension))]
     above = leading[variances[leading] > max(measurement.noise_scale**2 / 2, 1e-12 * variances.max())]
     leading = above if len(above) >= 2 else leading[:2]
     features = feature_map.compact(singles)
     vectors = features.T @ (root[:, None] * left[:, leading]) / np.sqrt(variances[leading])
     origin = vectors.T @ (features.T @ reference)
-    clouds = [
-        _projected(feature_map, part, vectors).reshape(-1, len(singles), len(leading)).mean(axis=0) for part in rows
-    ]
-    return np.vstack(clouds) - origin, vectors.T @ measurement.vector - origin
+    return [_projected(feature_map, part, vectors) - origin for part in rows], vectors.T @ measurement.vector - origin
 
 
 def _projected(feature_map: FeatureMap, rows: Array, vectors: Array) -> Array:
