@@ -3,9 +3,9 @@
 y = mean φ(X) + τξ is all that is known of the table (METHODS §4). Under the hypothesis d = y − mean φ(Y) has
 covariance Σc + τ²I, c = 1/N + 1/L. The statistic is Σ w_i (v_iᵀd)² along directions v_i of a reference beside both sides,
 of variances λ_i, and its law a weighted sum of χ² (for Laplace noise a mixture of such sums). The weights
-w_i = cλ_i/(cλ_i + r)² are those of a spectral regularized test (Harchaoui, Bach & Moulines 2008, eq. 3; Hagrass,
+w_i = cλ_i/(cλ_i + r)² are those of a spectral regularized test (Harchaoui, Bach & Moulines 2008; Hagrass,
 Sriperumbudur & Li 2024), 1/(cλ_i + r), damped where the noise hides a direction. The noise is a ridge of its own: r = τ²,
-or more where rows are few. They find shifts of half the size that ‖d‖², the statistic of a plain MMD test, does.
+or more where rows are few. They find shifts that ‖d‖², the statistic of a plain MMD test, misses.
 Leave τ out and a true hypothesis is rejected every time at ε = 0.1.
 """
 
