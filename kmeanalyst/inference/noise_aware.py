@@ -75,8 +75,10 @@ def directions_of(release: Release, measurement: Measurement, rows: Array | None
     return principal(feature_map, np.vstack([drawn, some]), counted / counted.sum())
 
 
-def principal(feature_map: FeatureMap, reference: Array, weights: Array | None = None) -> Directions:
-    """Eigenvectors of the reference rows' covariance, by way of their Gram matrix.
+def principal(
+    feature_map: FeatureMap, reference: Array, weights: Array | None = None, *, most: int = _DIRECTIONS
+) -> Directions:
+    """Leading eigenvectors of the reference rows' covariance, by way of their Gram matrix; the largest first.
 
     weights   (n,) positive, of sum 1; equal by default.
     """
@@ -87,7 +89,7 @@ def principal(feature_map: FeatureMap, reference: Array, weights: Array | None =
     means = K @ q
     K += q @ means - means - means[:, None]
     eigenvalues, left = np.linalg.eigh(root[:, None] * K * root)
-    keep = np.argsort(eigenvalues)[::-1][: min(_DIRECTIONS, max(2, _MOST_NUMBERS // feature_map.dimension))]
+    keep = np.argsort(eigenvalues)[::-1][: min(most, max(2, _MOST_NUMBERS // feature_map.dimension))]
     keep = keep[eigenvalues[keep] > 1e-10 * eigenvalues.max()]
     # the kept vectors have mean 0, as K has: features need no centring before they are summed by them
     vectors = feature_map.compact(reference).T @ (root[:, None] * left[:, keep]) / np.sqrt(eigenvalues[keep])

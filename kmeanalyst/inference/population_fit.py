@@ -23,12 +23,13 @@ from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.special import logsumexp
 
 from kmeanalyst.inference.compatible import CompatiblePopulations
+from kmeanalyst.inference.noise_aware import principal
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features import FeatureMap
 from kmeanalyst.releases.columns import Number
 from kmeanalyst.releases.domain import Domain
-from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import Release
 
 _EVEN, _SHARP, _BROAD = 300, 280, 420  # clouds: anywhere, near the points, near their columns' laws
@@ -39,7 +40,6 @@ _BLURS = (0.04, 0.1)  # of a column's range: widths of the blurred clouds
 _AS_IT_IS = 0.01  # of the reference's mass: clouds of a single row
 _COPIES = 8  # rows of a blurred cloud
 _DIRECTIONS = 200
-_MOST_NUMBERS = 50_000_000  # of all directions
 _REPLICATES = 30
 _DOUBT = 2.0  # standard errors of κ
 _OUTSIDE = 0.03  # of the rest's variance is taken under the reference, which also lies where the fit has no mass
@@ -187,17 +187,10 @@ def _blurred(domain: Domain, rows: Array, width: float, rng: np.random.Generator
 def _coordinates(measurement: Measurement, rows: list[Array], reference: Array) -> tuple[list[Array], Array]:
     """Features of the rows (n, K) and the measurement (K,), along the reference's directions above the noise."""
     feature_map, singles = measurement.feature_map, rows[0]
-    root = np.sqrt(reference)
-    K = feature_map.gram(singles, singles)
-    towards = K @ reference
-    K += reference @ towards - towards - towards[:, None]
-    variances, left = np.linalg.eigh(root[:, None] * K * root)
-    leading = np.argsort(variances)[::-1][: max(2, min(_DIRECTIONS, _MOST_NUMBERS // feature_map.dimension))]
-    above = leading[variances[leading] > max(measurement.noise_scale**2 / 2, 1e-12 * variances.max())]
-    leading = above if len(above) >= 2 else leading[:2]
-    features = feature_map.compact(singles)
-    vectors = features.T @ (root[:, None] * left[:, leading]) / np.sqrt(variances[leading])
-    origin = vectors.T @ (features.T @ reference)
+    along = principal(feature_map, singles, reference, most=_DIRECTIONS)
+    above = max(2, int((along.variances > measurement.noise_scale**2 / 2).sum()))
+    vectors = along.vectors[:, :above]
+    origin = vectors.T @ feature_mean(feature_map, singles, reference)
     return [_projected(feature_map, part, vectors) - origin for part in rows], vectors.T @ measurement.vector - origin
 
 
