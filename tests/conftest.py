@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,9 @@ from kmeanalyst.representation import denoise, generator, latent_classes, mixtur
 from kmeanalyst.representation.reweight import weights_for
 from release_side.mechanism import GaussianNoise
 from release_side.private_mean import private_mean
+
+for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # for the processes that tests start
+    os.environ.setdefault(_threads, "1")
 
 N_ROWS = 2000
 
