@@ -106,15 +106,51 @@ def validate(ctx: click.Context, release_path: str, allow_rehearsal: bool, as_js
         ctx.exit(3)
 
 
+_Command = Callable[..., Any]
+
+
+def _asks(each: str, *, view: bool = True, robust: bool = False) -> Callable[[_Command], _Command]:
+    """The options that questions share, in the order they are shown.
+
+    each    what --by gives one of.
+    view    whether the question can be asked of either view.
+    robust  whether its answer has a robust interval.
+    """
+    options = [
+        release_argument,
+        click.option("--where", help="Only rows for which this condition holds."),
+        click.option("--by", help=f"One {each} for each level of this column."),
+        click.option(
+            "--level", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True)
+        ),
+        rehearsal_option,
+        json_option,
+    ]
+    if view:
+        kinds = click.Choice(["signed", "probability"])
+        options.insert(3, click.option("--view", type=kinds, help="Weights to use; as released by default."))
+    if robust:
+        told = "robust: the range over all populations, smooth or not, that agree with the measurement."
+        kinds = click.Choice(["default", "robust"])
+        options.insert(4, click.option("--interval", "kind", default="default", type=kinds, help=told))
+
+    def with_options(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return with_options
+
+
+def _conditions(release: Release, where: str | None, by: str | None) -> Sequence[str | None]:
+    from kmeanalyst.inference.expectation import conditions_by
+
+    return [where] if by is None else conditions_by(release, by, where)
+
+
 @main.command()
-@release_argument
+@_asks("answer", robust=True)
 @click.argument("expressions", nargs=-1, required=True, metavar="EXPRESSION...")
-@click.option("--where", help="Only rows for which this condition holds.")
-@click.option("--by", help="One answer for each level of this column.")
-@click.option("--view", type=click.Choice(["signed", "probability"]), help="Weights to use; as released by default.")
-@click.option("--level", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True))
-@rehearsal_option
-@json_option
 def expect(
     release_path: str,
     expressions: tuple[str, ...],
@@ -122,6 +158,7 @@ def expect(
     by: str | None,
     view: Any,
     level: float,
+    kind: str,
     allow_rehearsal: bool,
     as_json: bool,
 ) -> None:
@@ -132,28 +169,22 @@ def expect(
       kmeanalyst expect adult.kme "age" "age > 50"
       kmeanalyst expect adult.kme '`hours-per-week` > 40' --where "sex == 'Female' and age < 30"
       kmeanalyst expect adult.kme "age" --by sex
+      kmeanalyst expect adult.kme "age > 50" --interval robust
     """
-    from kmeanalyst.inference.expectation import conditions_by
-
     release = _read(release_path, allow_rehearsal)
-    conditions = [where] if by is None else conditions_by(release, by, where)
+    conditions = _conditions(release, where, by)
     asked = [partial(release.expectation, text, view=view) for text in expressions]
     estimates = [answer for ask in asked for answer in _answers(ask, conditions)]
     if as_json:
-        print_json({"rehearsal": release.is_rehearsal, "estimates": [e.to_dict(level) for e in estimates]})
+        print_json({"rehearsal": release.is_rehearsal, "estimates": [e.to_dict(level, kind) for e in estimates]})
         return
-    click.echo(_estimate_table(estimates, level))
+    click.echo(_estimate_table(estimates, level, kind))
 
 
 @main.command()
-@release_argument
+@_asks("answer", view=False)
 @click.argument("column", metavar="COLUMN")
 @click.argument("orders", nargs=-1, required=True, type=click.FloatRange(0, 1), metavar="Q...")
-@click.option("--where", help="Only rows for which this condition holds.")
-@click.option("--by", help="One answer for each level of this column.")
-@click.option("--level", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True))
-@rehearsal_option
-@json_option
 def quantile(
     release_path: str,
     column: str,
@@ -174,11 +205,9 @@ def quantile(
       kmeanalyst quantile adult.kme age 0.1 0.5 0.9
       kmeanalyst quantile adult.kme hours-per-week 0.5 --by sex --where "age < 30"
     """
-    from kmeanalyst.inference.expectation import conditions_by
-
     release = _read(release_path, allow_rehearsal)
-    conditions = [where] if by is None else conditions_by(release, by, where)
-    answers = [e for found in _answers(partial(release.quantile, column, orders), conditions) for e in found]
+    ask = partial(release.quantile, column, orders)
+    answers = [e for found in _answers(ask, _conditions(release, where, by)) for e in found]
     if as_json:
         told = [e.to_dict(level) | {"q": e.interval_by.q} for e in answers]
         print_json({"rehearsal": release.is_rehearsal, "column": column, "estimates": told})
@@ -187,14 +216,8 @@ def quantile(
 
 
 @main.command()
-@release_argument
+@_asks("table", robust=True)
 @click.argument("columns", nargs=-1, required=True, metavar="COLUMN [COLUMN]")
-@click.option("--where", help="Only rows for which this condition holds.")
-@click.option("--by", help="One table for each level of this column.")
-@click.option("--view", type=click.Choice(["signed", "probability"]), help="Weights to use; as released by default.")
-@click.option("--level", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True))
-@rehearsal_option
-@json_option
 def table(
     release_path: str,
     columns: tuple[str, ...],
@@ -202,6 +225,7 @@ def table(
     by: str | None,
     view: Any,
     level: float,
+    kind: str,
     allow_rehearsal: bool,
     as_json: bool,
 ) -> None:
@@ -214,7 +238,6 @@ def table(
       kmeanalyst table adult.kme age
       kmeanalyst table adult.kme age income --by sex
     """
-    from kmeanalyst.inference.expectation import conditions_by
     from kmeanalyst.inference.tabulation import contingency
 
     if len(columns) > 2:
@@ -222,13 +245,12 @@ def table(
             f"a table has one or two columns, got {len(columns)}. Name two, and use --by for a third."
         )
     release = _read(release_path, allow_rehearsal)
-    conditions = [where] if by is None else conditions_by(release, by, where)
-    tables = _answers(partial(contingency, release, columns, view=view), conditions)
+    tables = _answers(partial(contingency, release, columns, view=view), _conditions(release, where, by))
     if as_json:
-        cells = [{"groups": groups} | e.to_dict(level) for found in tables for groups, e in found]
+        cells = [{"groups": groups} | e.to_dict(level, kind) for found in tables for groups, e in found]
         print_json({"rehearsal": release.is_rehearsal, "columns": columns, "cells": cells})
         return
-    click.echo(_estimate_table([e for found in tables for _, e in found], level))
+    click.echo(_estimate_table([e for found in tables for _, e in found], level, kind))
 
 
 def _answers(ask: Callable[..., Any], conditions: Sequence[str | None]) -> list[Any]:
@@ -247,13 +269,14 @@ def _answers(ask: Callable[..., Any], conditions: Sequence[str | None]) -> list[
     return answers
 
 
-def _estimate_table(estimates: list[Any], level: float) -> str:
+def _estimate_table(estimates: list[Any], level: float, kind: str = "default") -> str:
     """Aligned columns: question, value, error, interval, parts."""
-    heads = ("question", "value", "± error", f"{level:.0%} interval", "privacy", "sampling", "resolution")
+    interval_of = f"{level:.0%} interval" if kind == "default" else f"{kind} {level:.0%} interval"
+    heads = ("question", "value", "± error", interval_of, "privacy", "sampling", "resolution")
     rows = [heads]
     for e in estimates:
         digits = e.digits
-        low, high = e.interval(level)
+        low, high = e.interval(level, kind)
         parts = tuple("unknown" if part is None else f"{part:.{digits}f}" for part in e.parts.values())
         interval = f"{low:.{digits}f} to {high:.{digits}f}"
         rows.append((e.question, f"{e.value:.{digits}f}", f"{e.standard_error:.{digits}f}", interval, *parts))

@@ -40,6 +40,15 @@ def test_quantile_json_is_what_python_says(mixed_path):
         assert told["view"] == "probability" and list(told["parts"]) == ["privacy", "sampling", "resolution"]
 
 
+def test_robust_intervals_are_asked_for_by_name(mixed_path):
+    release = read_release(mixed_path)
+    found = answer("expect", mixed_path, "age > 50", "--interval", "robust")["estimates"][0]
+    expected = release.probability("age > 50")
+    assert found["interval"] == list(expected.interval(kind="robust")) and found["interval_kind"] == "robust"
+    assert found["interval"][1] - found["interval"][0] > 1.1 * 3.92 * expected.standard_error
+    assert "robust 95% interval" in call("table", mixed_path, "married", "--interval", "robust").stdout
+
+
 def test_quantile_by_answers_for_each_level(mixed_path):
     release = read_release(mixed_path)
     found = {

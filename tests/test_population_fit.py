@@ -108,6 +108,42 @@ def test_the_robust_range_is_over_all_compatible_weights(release):
     assert (2 * estimate).interval(kind="robust") == (pytest.approx(2 * low), pytest.approx(2 * high))
 
 
+def test_where_no_population_agrees_the_nearest_ones_are_taken():
+    """Rows at 1 and 3 of a coordinate where the measurement says 0 ± 0.1: the nearest is all mass at 1."""
+    apart = CompatiblePopulations(np.array([[1.0], [3.0]]), np.array([0.1]))
+    low, high = apart.range(np.array([0.0, 1.0]), 0.95)
+    assert low == 0 and high == pytest.approx(0.01 / 2)
+
+
+def test_a_domain_of_few_rows_is_whole_in_the_robust_range():
+    """On levels and whole numbers the range is over every population there is; beyond a thousand rows it is not."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {"age": np.clip(rng.poisson(4, 5000), 0, 9), "sex": rng.choice(["F", "M"], 5000, p=[0.3, 0.7])}
+    )
+    domain = Domain((Integer(name="age", lower=0, upper=9), Categorical(name="sex", levels=("F", "M"), missing=True)))
+    few = release_side.publish(table, domain, epsilon=1.0, delta=1e-6, rehearsal=1, features=100, points=50)
+    rows = fit_population(few, few.measurement).rows[:30]
+    assert len(np.unique(rows, axis=0)) == 30 and np.isnan(rows[:, 1]).sum() == 10
+    asked = few.probability("age == 3 and sex == 'F'")
+    low, high = asked.interval(kind="robust")
+    assert asked.robust_everywhere and low <= 0.3 * 0.195367 <= high and high - low < 0.3
+    wide = Domain((Integer(name="age", lower=0, upper=499), domain["sex"]))
+    assert wide.every_row(1000) is None and len(wide.every_row(1500)) == 1500
+    assert Domain((Real(name="x", lower=0, upper=1),)).every_row(10**9) is None
+
+
+def test_a_quantile_s_robust_interval_holds_those_of_compatible_populations(release):
+    """P(x0 <= x) is at least 1/2 for some population at the lower end, and for each of them at the upper."""
+    median = release.quantile("x0", 0.5)
+    low, high = median.interval(kind="robust")
+    assert low <= median.interval()[0] and high >= median.interval()[1] and low < high
+    assert release.cdf("x0", low).interval(kind="robust")[1] >= 0.5 - 1e-9
+    assert release.cdf("x0", high).interval(kind="robust")[0] >= 0.5 - 1e-9
+    truth = np.median(population(200_000, np.random.default_rng(9))[:, 0])
+    assert low <= truth <= high
+
+
 def test_without_a_measurement_there_is_no_robust_interval(foreign_release):
     with pytest.raises(ValueError, match=r"(?s)populations that agree with a measurement.*there is none.*Ask kind="):
         foreign_release.mean("age").interval(kind="robust")

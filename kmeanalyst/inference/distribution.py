@@ -9,12 +9,13 @@ measures*), so that it never leaves the column's bounds; there is no normal law 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
-from kmeanalyst.inference.estimate import Estimate, Estimates, InverseCdf
+from kmeanalyst.inference.estimate import Estimate, Estimates, InverseCdf, Terms
 from kmeanalyst.inference.expectation import statistic_of
 from kmeanalyst.inference.population import (
     Population,
@@ -90,14 +91,20 @@ def quantiles_of(people: Population, column: Question, orders: Array) -> list[St
         )
     x = people.values(column_question(people.release, column))
     places, cumulative = _steps(x[: len(people.release)], people.weights)
-    inverse = [InverseCdf(places, cumulative, float(q), 0.0, _bounds(people, column, places)) for q in orders]
+    elsewhere = np.unique(x[np.isfinite(x) & (True if people.given is None else people.given)])
+
+    def terms_at(place: float) -> Terms:
+        return ((people.model, people.influence(_at_most(x, place))),)
+
+    curve = InverseCdf(places, cumulative, 0.5, 0.0, _bounds(people, column, places), elsewhere, terms_at)
+    inverse = [replace(curve, q=float(q)) for q in orders]
     below = np.column_stack([_at_most(x, one.at(one.q)) for one in inverse])
     influences = people.influence(below)
     parts = people.model.parts(influences)
     errors = np.sqrt(sum(part**2 for part in parts.values() if part is not None))
     answers = []
     for k, one in enumerate(inverse):
-        by = InverseCdf(places, cumulative, one.q, float(errors[k]), one.bounds)
+        by = replace(one, standard_error=float(errors[k]))
         low, high = by.interval(_Z)
         slope = (high - low) / (2 * _Z * errors[k]) if errors[k] > 0 else 0.0  # dx/dF, over the interval
         text = people.text(f"quantile({shown(column)}, {one.q:g})")

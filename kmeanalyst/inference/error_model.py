@@ -46,8 +46,13 @@ class ErrorModel(Protocol):
         """
         ...
 
-    def change(self, influence: Array, level: float) -> tuple[float, float]:
-        """(least, largest) first-order change of a statistic over all populations that the release allows.
+    @property
+    def everywhere(self) -> bool:
+        """Whether every row that the domain has is in `frame`."""
+        ...
+
+    def least_change(self, influence: Array, level: float) -> float:
+        """The least first-order change of a statistic over all populations that the release allows.
 
         influence   (n,) at the rows of `frame`.
         level       simultaneous confidence of what they must agree with. ValueError where nothing bounds them.
@@ -92,12 +97,15 @@ class MeasuredErrors:
         parts["resolution"] = np.hypot(parts["resolution"], apart)
         return {name: _shaped(part, influence) for name, part in parts.items()}
 
-    def change(self, influence: Array, level: float) -> tuple[float, float]:
+    @property
+    def everywhere(self) -> bool:
+        return self.fit.compatible.everywhere
+
+    def least_change(self, influence: Array, level: float) -> float:
         """Over probability weights on rows of the fit that agree with the measurement (see `compatible`)."""
         h = _finite(influence[:, None])[:, 0]
         here = float(self.weights @ h[: len(self.release)])
-        low, high = self.fit.compatible.range(self.fit.first_rows(h[len(self.release) :]), level)
-        return low - here, high - here
+        return self.fit.compatible.least(self.fit.first_rows(h[len(self.release) :]), level) - here
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +127,9 @@ class UnmeasuredErrors:
         sampling = np.sqrt(_variance(p, influence.reshape(len(influence), -1)) * (p @ p))
         return {"privacy": None, "sampling": _shaped(sampling, influence), "resolution": None}
 
-    def change(self, influence: Array, level: float) -> tuple[float, float]:
+    everywhere = False
+
+    def least_change(self, influence: Array, level: float) -> float:
         """Nothing bounds it: ValueError."""
         raise ValueError(
             "a robust interval is the range over all populations that agree with a measurement, and there is none here: "

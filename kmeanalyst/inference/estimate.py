@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,19 @@ if TYPE_CHECKING:
     from kmeanalyst.inference.error_model import ErrorModel
 
 
+Terms = tuple[tuple["ErrorModel", Array], ...]  # error models with an influence function at the rows of each
+
+
+def least_change(terms: Terms, level: float) -> float:
+    """The first-order change to the least value that populations compatible at `level` give."""
+    return sum(model.least_change(influence, level) for model, influence in terms)
+
+
+def largest_change(terms: Terms, level: float) -> float:
+    """The first-order change to the largest value."""
+    return -sum(model.least_change(-influence, level) for model, influence in terms)
+
+
 @dataclass(frozen=True, eq=False)
 class InverseCdf:
     """An interval for a quantile: the quantiles at q ± z·standard_error of the distribution function (Woodruff 1952).
@@ -26,6 +40,8 @@ class InverseCdf:
     q               the order of the quantile.
     standard_error  of the distribution function at the quantile.
     bounds          what the quantile cannot leave: its interval there where q ± z·standard_error leaves (0, 1).
+    elsewhere       (k,) increasing, places where other populations may have their quantile.
+    terms_at        a place → the terms of the distribution function there, as an Estimate has them.
     """
 
     values: Array
@@ -33,6 +49,8 @@ class InverseCdf:
     q: float
     standard_error: float
     bounds: tuple[float, float]
+    elsewhere: Array = field(default_factory=lambda: np.empty(0))
+    terms_at: Callable[[float], Terms] | None = None
 
     def at(self, q: float) -> float:
         """The smallest value at which the distribution function reaches q."""
@@ -42,6 +60,28 @@ class InverseCdf:
         """(low, high) for q ± z standard errors."""
         low, high = self.q - z * self.standard_error, self.q + z * self.standard_error
         return (self.bounds[0] if low <= 0 else self.at(low)), (self.bounds[1] if high >= 1 else self.at(high))
+
+    def robust(self, level: float) -> tuple[float, float]:
+        """Least and largest quantile over all populations that agree with the measurement, found by bisection."""
+        low = self._first(lambda x: self._known(x) + largest_change(self._terms(x), level))
+        high = self._first(lambda x: self._known(x) + least_change(self._terms(x), level))
+        return low, high
+
+    def _first(self, reached: Callable[[float], float]) -> float:
+        """The first place at which an increasing function reaches q; the upper bound if none does."""
+        below, above = -1, len(self.elsewhere)
+        while above - below > 1:
+            middle = (below + above) // 2
+            below, above = (below, middle) if reached(float(self.elsewhere[middle])) >= self.q else (middle, above)
+        return float(self.elsewhere[above]) if above < len(self.elsewhere) else self.bounds[1]
+
+    def _known(self, x: float) -> float:
+        """The distribution function at x."""
+        steps = int(np.searchsorted(self.values, x, side="right"))
+        return float(self.cumulative[steps - 1]) if steps else 0.0
+
+    def _terms(self, x: float) -> Terms:
+        return self.terms_at(x) if self.terms_at is not None else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,15 +115,15 @@ class Estimate(DeltaMethod):
     view: str
     question: str
     notes: tuple[str, ...] = ()
-    terms: tuple[tuple[ErrorModel, Array], ...] = field(default=(), repr=False, compare=False)
+    terms: Terms = field(default=(), repr=False, compare=False)
     interval_by: InverseCdf | None = field(default=None, repr=False, compare=False)
 
     def interval(self, level: float = 0.95, kind: str = "default") -> tuple[float, float]:
         """(low, high) of coverage `level` in (0, 1).
 
         kind   "default": value ± z·standard_error, normal law, or by `interval_by`. "robust": the range over all
-               populations, smooth or not, that agree with the measurement, to first order, and no less than the default;
-               ValueError where that is not known (no measurement, a quantile).
+               populations, smooth or not, that agree with the measurement, to first order, and no less than the default
+               (some tenths of a second; a quantile's some seconds). ValueError where it is not known (no measurement).
         """
         from scipy.special import ndtri
 
@@ -101,14 +141,24 @@ class Estimate(DeltaMethod):
             low, high = self.value - z * self.standard_error, self.value + z * self.standard_error
         if kind == "default":
             return low, high
-        if not self.terms or self.interval_by is not None:
+        if not self.terms:
             raise ValueError(
-                f"{self.question} has no robust interval: it follows from an influence function, which a quantile or a "
-                'number made by hand has not. Ask kind="default", or the probability of a range.'
+                f"{self.question} has no robust interval: it follows from an influence function, which a number made by "
+                'hand, or one whose error is not known, has not. Ask kind="default".'
             )
-        changes = [model.change(influence, level) for model, influence in self.terms]
-        least, largest = (sum(change[i] for change in changes) for i in (0, 1))
-        return min(low, self.value + least), max(high, self.value + largest)
+        if self.interval_by is not None:
+            least, largest = self.interval_by.robust(level)
+        else:
+            least, largest = (self.value + change(self.terms, level) for change in (least_change, largest_change))
+        return min(low, least), max(high, largest)
+
+    @property
+    def robust_everywhere(self) -> bool:
+        """Whether the robust interval is over every population on the domain, not only those on the fit's rows.
+
+        It is where the domain has few rows (levels and whole numbers, at most a thousand combinations).
+        """
+        return bool(self.terms) and all(model.everywhere for model, _ in self.terms)
 
     @property
     def digits(self) -> int:
@@ -117,14 +167,15 @@ class Estimate(DeltaMethod):
             return 6
         return int(np.clip(1 - np.floor(np.log10(self.standard_error)), 0, 12))
 
-    def to_dict(self, level: float = 0.95) -> dict[str, Any]:
-        """The estimate as plain numbers, as `expect --json` prints it."""
+    def to_dict(self, level: float = 0.95, kind: str = "default") -> dict[str, Any]:
+        """The estimate as plain numbers, as `expect --json` prints it; `kind` is that of its interval."""
         return {
             "expression": self.question,
             "value": self.value,
             "standard_error": self.standard_error,
-            "interval": list(self.interval(level)),
+            "interval": list(self.interval(level, kind)),
             "level": level,
+            "interval_kind": kind,
             "view": self.view,
             "parts": dict(self.parts),
             "notes": list(self.notes),

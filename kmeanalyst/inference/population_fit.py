@@ -33,6 +33,7 @@ from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import Release
 
 _EVEN, _SHARP, _BROAD = 300, 280, 420  # clouds: anywhere, near the points, near their columns' laws
+_EVERY_ROW = 1000  # of a domain with no more rows is in the fit
 _SHARES = (0.2, 0.2, 0.6)  # of the reference that these have
 _KEPT = (0.9, 0.5)  # of a near row's cells that are of one point; the others are of another
 _SPREAD = (0.01, 0.1)  # of a column's range, by which they are moved
@@ -131,6 +132,7 @@ def fit_population(release: Release, measurement: Measurement) -> PopulationFit:
         compatible=CompatiblePopulations(
             coordinates=np.vstack([part[:m] for part in each_row]) - target,
             errors=np.sqrt(measurement.noise_scale**2 + np.diag(_covariance(A, p)) / measurement.n_rows),
+            everywhere=release.domain.every_row(_EVERY_ROW) is not None,
         ),
     )
 
@@ -139,7 +141,7 @@ def fit_population(release: Release, measurement: Measurement) -> PopulationFit:
 
 
 def _singles(release: Release, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Rows (m, d) and the reference's mass (m,) on them.
+    """Rows (m, d) and the reference's mass (m,) on them; every row of the domain where that has few.
 
     Released points were fitted to the noise: a reference of nothing but them would leave the measurement nothing to
     say, and κ would vanish. Hence rows whose columns are mostly independent, far more blurred, and even draws.
@@ -149,7 +151,8 @@ def _singles(release: Release, rng: np.random.Generator) -> tuple[Array, Array]:
         _blurred(release.domain, _exchanged(points, p, n, kept, rng), spread, rng)
         for n, kept, spread in zip((_SHARP, _BROAD), _KEPT, _SPREAD, strict=True)
     ]
-    parts = [release.domain.draw(_EVEN, rng), *near]
+    anywhere = release.domain.every_row(_EVERY_ROW)
+    parts = [release.domain.draw(_EVEN, rng) if anywhere is None else anywhere, *near]
     mass = [np.full(len(part), share / len(part)) for part, share in zip(parts, _SHARES, strict=True)]
     return np.vstack(parts), np.concatenate(mass)
 

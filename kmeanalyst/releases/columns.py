@@ -134,6 +134,15 @@ class Column(ABC):
     def grid(self, size: int, rng: np.random.Generator) -> Array:
         """At most `size` encoded values that cover the column: all of them if it has no more."""
 
+    def every_value(self, most: int) -> Array | None:
+        """All encoded values a cell can have, NaN for a missing one; None where there are more than `most`, or a continuum."""
+        present = self._every_present(most)
+        values = None if present is None else self.with_missing(present)
+        return None if values is None or len(values) > most else values
+
+    @abstractmethod
+    def _every_present(self, most: int) -> Array | None: ...
+
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """The column as TOML and the file header have it."""
@@ -292,6 +301,9 @@ class Number(Column):
             self.rounded(np.concatenate([np.clip(even, low, high), self._codes(self.edges), self.atom_codes]))
         )
 
+    def _every_present(self, most: int) -> Array | None:
+        return None
+
     def _codes(self, values: Sequence[Any]) -> Array:
         return self._scaled(self._numbers(values))
 
@@ -367,10 +379,13 @@ class _Whole(Number):
         return np.abs(clamped - values) <= 0.5
 
     def grid(self, size: int, rng: np.random.Generator) -> Array:
+        every = self._every_present(size)
+        return super().grid(size, rng) if every is None else every
+
+    def _every_present(self, most: int) -> Array | None:
         low, high = (self._public_number(field, getattr(self, field)) for field in ("lower", "upper"))
-        if high - low < size:
-            return self._scaled(np.arange(math.ceil(low), math.floor(high) + 1, dtype=float))
-        return super().grid(size, rng)
+        first, last = math.ceil(low), math.floor(high)
+        return self._scaled(np.arange(first, last + 1, dtype=float)) if last - first < most else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -451,6 +466,9 @@ class Categorical(Column):
     def grid(self, size: int, rng: np.random.Generator) -> Array:
         codes = np.arange(len(self.levels), dtype=float)
         return codes if len(codes) <= size else np.sort(rng.choice(codes, size, replace=False))
+
+    def _every_present(self, most: int) -> Array | None:
+        return np.arange(len(self.levels), dtype=float) if len(self.levels) <= most else None
 
     def _draw_present(self, n: int, rng: np.random.Generator) -> Array:
         return rng.integers(0, len(self.levels), n).astype(float)

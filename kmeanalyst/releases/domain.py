@@ -7,6 +7,7 @@ result is all that is kept; on the analyst's side `encode_sample` adds notes abo
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -164,6 +165,19 @@ class Domain:
         """n encoded rows spread evenly over the domain, each column by itself: a public reference."""
         rng = np.random.default_rng(rng)
         return np.column_stack([column.draw(n, rng) for column in self.columns])
+
+    def every_row(self, most: int) -> Array | None:
+        """All encoded rows (n, d) that the domain allows; None where there are more than `most`, or a continuum.
+
+        >>> Domain((Integer(name="age", lower=0, upper=2), Categorical(name="sex", levels=("F", "M")))).every_row(6).T
+        array([[0., 0., 1., 1., 2., 2.],
+               [0., 1., 0., 1., 0., 1.]])
+        """
+        values = [column.every_value(most) for column in self.columns]
+        known = [each for each in values if each is not None]
+        if len(known) < len(self) or math.prod(len(each) for each in known) > most:
+            return None
+        return np.stack(np.meshgrid(*known, indexing="ij"), axis=-1).reshape(-1, len(self))
 
     @property
     def missing_columns(self) -> list[int]:

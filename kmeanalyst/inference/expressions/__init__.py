@@ -26,6 +26,7 @@ not; ask for the cells themselves with missing(age).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -54,6 +55,12 @@ def parse(text: str) -> Expression:
             f"the expression has {len(text)} characters and at most {LONGEST} are read: what is longer is no question "
             "that a person asked. Shorten it, or pass a function of a DataFrame."
         )
+    return _parsed(text)
+
+
+@lru_cache(maxsize=1000)
+def _parsed(text: str) -> Expression:
+    """A question is asked at the points and at other rows, its columns are asked for, and it is often asked again."""
     parser = Parser(text)
     root = parser.whole()
     return Expression(text, tuple(parser.columns), root)
