@@ -31,16 +31,16 @@ def test_an_estimate_less_itself_is_zero_without_error(mixed_release):
 
 
 def test_sums_of_estimates_are_estimates_of_sums(mixed_release):
-    """E[a] + 2 E[b] has the error of E[a + 2 b], part by part: correlation kept."""
-    together = mixed_release.expectation("age + 2 * (age > 40) - 3")
-    apart = mixed_release.mean("age") + 2 * mixed_release.probability("age > 40") - 3
+    """E[a] + 60 E[b] has the error of E[a + 60 b], part by part: correlation kept."""
+    together = mixed_release.expectation("age + 60 * (age > 40) - 3")
+    apart = mixed_release.mean("age") + 60 * mixed_release.probability("age > 40") - 3
     assert apart.value == pytest.approx(together.value)
     assert apart.parts == pytest.approx(together.parts)
     assert apart.standard_error == pytest.approx(together.standard_error)
     independent = np.hypot(
-        mixed_release.mean("age").standard_error, 2 * mixed_release.probability("age > 40").standard_error
+        mixed_release.mean("age").standard_error, 60 * mixed_release.probability("age > 40").standard_error
     )
-    assert abs(apart.standard_error - independent) > 0.01 * independent
+    assert abs(apart.standard_error - independent) > 0.05 * independent
 
 
 def test_a_condition_and_its_opposite_add_up_to_one_without_error(mixed_release):

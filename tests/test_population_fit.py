@@ -36,8 +36,9 @@ def test_the_fit_meets_the_conditions_of_its_optimum():
     assert np.ptp(ratio) < 1e-10 and p.sum() == pytest.approx(1)
 
 
-def test_the_privacy_part_is_how_the_answer_follows_the_measurement(release):
-    """a = d(pᵀh)/dy, by refitting measurements a little apart at the same R and κ."""
+def test_the_privacy_part_is_how_the_answer_follows_the_measurement(release, monkeypatch):
+    """a = d(pᵀh)/dy, by refitting measurements a little apart at the same R and κ, where no mass is taken elsewhere."""
+    monkeypatch.setattr(population_fit, "_OUTSIDE", 0.0)
     fit = fit_population(release, release.measurement)
     posed = population_fit._Problem(
         fit.coordinates, np.zeros(fit.coordinates.shape[1]), np.log(fit.reference), fit.noise_scale**2, fit.n_rows
@@ -54,6 +55,31 @@ def test_the_privacy_part_is_how_the_answer_follows_the_measurement(release):
     centred = values - fit.clouds @ values
     a = population_fit.cho_solve(fit.factor, fit.coordinates.T @ (fit.clouds * centred))
     assert ahead - behind == pytest.approx(2 * step @ a, rel=1e-2)
+
+
+def test_refits_of_many_targets_are_the_optimum_of_each():
+    posed = problem()
+    R, kappa = posed.error(np.exp(posed.log_reference)), 0.7
+    dual = posed._solved(R, kappa, np.zeros(4))[0]
+    drawn = posed.target[:, None] + 0.1 * np.random.default_rng(3).normal(size=(4, 5))
+    each = [replace(posed, target=target)._solved(R, kappa, dual)[1] for target in drawn.T]
+    together = posed.refitted(drawn, dual, R, kappa)
+    np.testing.assert_allclose(together, np.column_stack(each), atol=2e-3)
+    assert np.abs(together - posed._solved(R, kappa, dual)[1][:, None]).sum(axis=0).min() > 0.02
+
+
+def test_what_is_left_open_departs_from_the_reference_as_the_finest_that_is_seen():
+    """Coarse features that depart by 1 and fine ones by 0.2, in standard deviations: κ is near 0.04, not near 0.5."""
+    rng, n, K = np.random.default_rng(5), 4000, 60
+    A, log_q = rng.normal(size=(n, K)), np.full(n, -np.log(n))
+    R = np.diag(np.full(K, 1e-4))
+    posed = population_fit._Problem(A, np.zeros(K), log_q, 1e-4, 10**6)
+    departs = np.where(np.arange(K) < K // 2, 1.0, 0.2) * rng.normal(size=K)
+    A[:, : K // 2] *= 2  # of larger variance: the coarse ones
+    dual = departs / A.std(axis=0)
+    spread = posed.spread_of_the_unsettled(dual, np.exp(log_q), R, 0.5)
+    assert 0.03 < spread < 0.15
+    assert posed.spread_of_the_unsettled(5 * dual, np.exp(log_q), R, 0.5) == 0.5
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
+from scipy.sparse import csr_array
 
 from kmeanalyst.inference.effect_size import detectable_distance, distance_interval, shares_of
 from kmeanalyst.inference.results import TestResult
@@ -85,14 +86,16 @@ def principal(
     n = len(reference)
     q = np.full(n, 1 / n) if weights is None else weights
     root = np.sqrt(q)
-    K = feature_map.gram(reference, reference)
+    features = feature_map.compact(reference)
+    K = features @ features.T
+    K = K.toarray() if isinstance(K, csr_array) else K
     means = K @ q
     K += q @ means - means - means[:, None]
     eigenvalues, left = np.linalg.eigh(root[:, None] * K * root)
     keep = np.argsort(eigenvalues)[::-1][: min(most, max(2, _MOST_NUMBERS // feature_map.dimension))]
     keep = keep[eigenvalues[keep] > 1e-10 * eigenvalues.max()]
     # the kept vectors have mean 0, as K has: features need no centring before they are summed by them
-    vectors = feature_map.compact(reference).T @ (root[:, None] * left[:, keep]) / np.sqrt(eigenvalues[keep])
+    vectors = features.T @ (root[:, None] * left[:, keep]) / np.sqrt(eigenvalues[keep])
     return Directions(vectors, eigenvalues[keep])
 
 

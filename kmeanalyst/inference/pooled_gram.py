@@ -8,20 +8,18 @@ where rows lie so far out that the product would cancel, from the kernel itself.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
-from threadpoolctl import threadpool_info, threadpool_limits
 
 from kmeanalyst.kernels import Gaussian, Kernel, MultiScale, SoftenedProduct
 from kmeanalyst.kernels.base import Array, filled
+from kmeanalyst.kernels.threads import in_threads
 
 _BLOCK = 512  # rows: a block of 2 MB stays in a core's cache
-_MOST_WORKERS = 4
 _FARTHEST = 1e5  # squared distance from the centre, in lengthscales: rounding moves an exponent by 1e-10 at most
 _MOST_VALUES = 512  # of a column whose kernel is tabulated
 
@@ -108,7 +106,7 @@ def gram_sums(kernels: Sequence[Kernel], rows: Array, n: int, collectors: Sequen
                 stripe.add(evaluate(stripe.I, J), J, n)
         return found
 
-    for found in _in_parallel(work, len(stripes)):
+    for found in in_threads(work, len(stripes)):
         for total, stripe, collector in zip(sums, found, collectors, strict=True):
             total.towards[stripe.I] += stripe.across
             total.towards[:, int(stripe.I.start >= n)] += stripe.down
@@ -146,16 +144,6 @@ def _stripes(n: int, n_rows: int) -> list[slice]:
     """Blocks of rows, none with rows of both samples."""
     bounds = [*range(0, n, _BLOCK), *range(n, n_rows, _BLOCK), n_rows]
     return [slice(a, b) for a, b in pairwise(bounds)]
-
-
-def _in_parallel(work: Callable[[int], list[_Stripe]], count: int) -> Iterator[list[_Stripe]]:
-    """work(0), work(1), ... in this order, a thread per core: exp has one thread only, and NumPy releases the lock."""
-    if count <= 2:  # a block for each sample: starting threads would take longer
-        yield from map(work, range(count))
-        return
-    workers = max([1, *(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")])
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(min(workers, _MOST_WORKERS)) as pool:
-        yield from pool.map(work, range(count))
 
 
 # ---------------------------------------------------------------- blocks of one kernel

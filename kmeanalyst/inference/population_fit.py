@@ -15,6 +15,7 @@ method itself bends (a maximum is no mean) shows when measurements drawn from p 
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,7 @@ from kmeanalyst.inference.noise_aware import principal
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features import FeatureMap
+from kmeanalyst.kernels.threads import in_threads
 from kmeanalyst.releases.columns import Number
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
@@ -37,12 +39,13 @@ _EVERY_ROW = 1000  # of a domain with no more rows is in the fit
 _SHARES = (0.2, 0.2, 0.6)  # of the reference that these have
 _KEPT = (0.9, 0.5)  # of a near row's cells that are of one point; the others are of another
 _SPREAD = (0.01, 0.1)  # of a column's range, by which they are moved
-_BLURS = (0.04, 0.1)  # of a column's range: widths of the blurred clouds
+_BLURS = (0.015, 0.04, 0.1)  # of a column's range: widths of the blurred clouds
 _AS_IT_IS = 0.01  # of the reference's mass: clouds of a single row
-_COPIES = 8  # rows of a blurred cloud
-_DIRECTIONS = 200
+_COPIES = 5  # rows of a blurred cloud
+_DIRECTIONS = 250
 _REPLICATES = 30
-_DOUBT = 2.0  # standard errors of κ
+_REMEMBERED, _REFIT_STEPS = 8, 60  # of L-BFGS
+_DOUBT = 3.0  # standard errors of κ
 _OUTSIDE = 0.03  # of the rest's variance is taken under the reference, which also lies where the fit has no mass
 _BESIDE_ATOM = 0.002  # of a column's range: a fitted cell this near to an atom stands for it
 
@@ -59,13 +62,16 @@ class PopulationFit:
     rows: Array
     weights: Array
     replicates: Array
-    coordinates: Array  # (n_clouds, K) A: features of the clouds along the directions, centred under p
     clouds: Array  # (n_clouds,) p
     reference: Array  # (n_clouds,) q
-    factor: Any  # Cholesky of Cov_p A + R/κ
+    mass: Array  # (n_clouds,) p with a little of q: where the truth may lie
+    coordinates: Array  # (n_clouds, K) A: features of the clouds along the directions, centred under that mass
+    error: Array  # (K, K) R: noise and sampling along the directions
+    factor: Any  # Cholesky of Cov A + R/κ, under that mass
     noise_scale: float
     n_rows: int
     spread: float  # κ
+    unsettled: float  # κ of what the measurement leaves open
     compatible: CompatiblePopulations  # on the first row of each cloud
 
     def cloud_means(self, values: Array) -> Array:
@@ -81,19 +87,17 @@ class PopulationFit:
 
     def parts(self, influence: Array) -> dict[str, Array]:
         """Standard errors (k,) by source of statistics with these influence functions (n, k) at the rows."""
-        h, p = self.cloud_means(influence), self.clouds[:, None]
         variance = self.weights @ (influence - self.weights @ influence) ** 2
-        h = h - (p * h).sum(axis=0)
-        a = cho_solve(self.factor, self.coordinates.T @ (p * h))
-        seen = self.coordinates @ a
-        privacy = self.noise_scale**2 * np.einsum("ik,ik->k", a, a)
-        refitted = self.replicates.T @ h
-        excess = refitted.var(axis=0, ddof=1) - privacy - (p * seen**2).sum(axis=0) / self.n_rows
-        bent = refitted.mean(axis=0) ** 2 + np.maximum(excess, 0.0)
-        mass = (1 - _OUTSIDE) * p + _OUTSIDE * self.reference[:, None]
-        free = self.spread * (mass * (h - seen) ** 2).sum(axis=0)
+        h = self.cloud_means(influence)
+        h = h - self.mass @ h
+        weighted = self.mass[:, None] * h
+        a = cho_solve(self.factor, self.coordinates.T @ weighted)
+        free = self.unsettled * (self.mass @ (h - self.coordinates @ a) ** 2)
+        refitted = self.replicates.T @ h - self.clouds @ h
+        known = np.einsum("ik,ik->k", a, self.error @ a)
+        bent = refitted.mean(axis=0) ** 2 + np.maximum(refitted.var(axis=0, ddof=1) - known, 0.0)
         return {
-            "privacy": np.sqrt(privacy),
+            "privacy": self.noise_scale * np.sqrt(np.einsum("ik,ik->k", a, a)),
             "sampling": np.sqrt(variance / self.n_rows),
             "resolution": np.sqrt(free + bent),
         }
@@ -113,22 +117,24 @@ def fit_population(release: Release, measurement: Measurement) -> PopulationFit:
     problem = _Problem(A, target, np.log(np.kron(shares, reference)), measurement.noise_scale**2, measurement.n_rows)
     dual, p, kappa = problem.with_spread_from_evidence()
     R = problem.error(p)
-    curvature = _covariance(A, p) + R / kappa
-    factor = cho_factor(curvature)
+    mass = (1 - _OUTSIDE) * p + _OUTSIDE * np.exp(problem.log_reference)
     drawn = (A.T @ p)[:, None] + np.linalg.cholesky(R) @ rng.standard_normal((A.shape[1], _REPLICATES))
     m = len(singles)
     each = [p[:m], *(np.tile(part / _COPIES, _COPIES) for part in p[m:].reshape(len(_BLURS), m))]
     return PopulationFit(
         rows=np.vstack(rows),
         weights=np.concatenate(each),
-        replicates=problem.refitted(drawn, dual, R, kappa, factor),
-        coordinates=A - p @ A,
+        replicates=problem.refitted(drawn, dual, R, kappa),
         clouds=p,
         reference=np.exp(problem.log_reference),
-        factor=factor,
+        mass=mass,
+        coordinates=A - mass @ A,
+        error=R,
+        factor=cho_factor(_covariance(A, mass) + R / kappa),
         noise_scale=measurement.noise_scale,
         n_rows=measurement.n_rows,
         spread=kappa,
+        unsettled=problem.spread_of_the_unsettled(dual, p, R, kappa),
         compatible=CompatiblePopulations(
             coordinates=np.vstack([part[:m] for part in each_row]) - target,
             errors=np.sqrt(measurement.noise_scale**2 + np.diag(_covariance(A, p)) / measurement.n_rows),
@@ -198,7 +204,13 @@ def _coordinates(measurement: Measurement, rows: list[Array], reference: Array) 
 
 
 def _projected(feature_map: FeatureMap, rows: Array, vectors: Array) -> Array:
-    return np.vstack([feature_map.compact(rows[block]) @ vectors for block in row_blocks(len(rows), feature_map.width)])
+    blocks = row_blocks(len(rows), feature_map.width)
+
+    def projected(i: int) -> Array:
+        features = feature_map.rough(rows[blocks[i]])
+        return (features @ vectors.astype(features.dtype)).astype(np.float64)
+
+    return np.vstack(list(in_threads(projected, len(blocks))))
 
 
 # ---------------------------------------------------------------- the fit
@@ -219,7 +231,7 @@ class _Problem:
         return self.noise_variance * np.eye(self.A.shape[1]) + _covariance(self.A, p) / self.n_rows
 
     def with_spread_from_evidence(self) -> tuple[Array, Array, float]:
-        """(β, p, κ), κ two standard errors above the fixed point of κ = 2 KL(p‖q)/γ.
+        """(β, p, κ), κ three standard errors above the fixed point of κ = 2 KL(p‖q)/γ.
 
         What is too little rather than too much spread makes error bars too narrow; where the measurement says hardly
         anything the fixed point is near 0, and the standard errors are all there is.
@@ -238,6 +250,25 @@ class _Problem:
         ratios = eigh(C, R, eigvals_only=True)
         cautious = kappa + _DOUBT / np.sqrt(((ratios / (1 + kappa * ratios)) ** 2).sum() / 2)
         return *self._solved(R, cautious, dual * cautious / kappa), cautious
+
+    def spread_of_the_unsettled(self, dual: Array, p: Array, R: Array, kappa: float) -> float:
+        """κ of the directions that the measurement settles least, three standard errors above its most likely value; κ at most.
+
+        A population departs from the reference most in its coarse features, which κ is read off. What the measurement
+        leaves open is finer still than the finest that it shows, and is taken to depart as that does: as the last
+        directions do, which together hold half of what is settled. Each departs by b ~ N(0, κ + r/c), c and r its
+        variances in the population and in the measurement.
+        """
+        ratios, vectors = eigh(_covariance(self.A, p), R)
+        ratios = np.maximum(ratios, 1e-12)
+        settled = kappa * ratios / (1 + kappa * ratios)
+        squares = ratios * (vectors.T @ (R @ dual)) ** 2 / settled**2
+        last = np.cumsum(settled) <= settled.sum() / 2
+        errors, squares = 1 / ratios[last], squares[last]
+        spreads = kappa * np.geomspace(1e-6, 1, 400)[:, None]
+        likelihood = -(np.log(spreads + errors) + squares / (spreads + errors)).sum(axis=1)
+        likely = float(spreads[likelihood.argmax(), 0])
+        return min(kappa, likely + _DOUBT / np.sqrt((1 / (likely + errors) ** 2).sum() / 2))
 
     def _solved(self, R: Array, kappa: float, dual: Array) -> tuple[Array, Array]:
         """Newton's method on the dual log Σ q exp(Aβ) − yᵀβ + βᵀRβ/2κ, halving steps that do not pay."""
@@ -260,29 +291,61 @@ class _Problem:
         normaliser = logsumexp(exponents)
         return float(normaliser - self.target @ dual + dual @ R @ dual / (2 * kappa)), np.exp(exponents - normaliser)
 
-    def refitted(self, drawn: Array, dual: Array, R: Array, kappa: float, factor: Any) -> Array:
-        """p (n_clouds, B) for each target (K, B), all at once: one curvature, a step length for each."""
-        duals, length = np.repeat(dual[:, None], drawn.shape[1], axis=1), np.ones(drawn.shape[1])
-
-        def values(at: Array) -> tuple[Array, Array]:
-            exponents = self.log_reference[:, None] + self.A @ at
-            normaliser = logsumexp(exponents, axis=0)
-            penalty = (at * (R @ at)).sum(axis=0) / (2 * kappa)
-            return normaliser - (drawn * at).sum(axis=0) + penalty, np.exp(exponents - normaliser)
-
-        value, p = values(duals)
-        for _ in range(80):
-            slope = self.A.T @ p - drawn + R @ duals / kappa
-            step = cho_solve(factor, slope)
+    def refitted(self, drawn: Array, dual: Array, R: Array, kappa: float) -> Array:
+        """p (n_clouds, B) for each target (K, B), all at once: L-BFGS (Nocedal 1980) from the curvature at `dual`."""
+        factor = cho_factor(_covariance(self.A, self._dual(dual, R, kappa)[1]) + R / kappa)
+        duals = np.repeat(dual[:, None], drawn.shape[1], axis=1)
+        value, p, pull = self._duals(duals, drawn, R, kappa)
+        slope = self.A.T @ p - drawn + pull
+        past: deque[tuple[Array, Array, Array]] = deque(maxlen=_REMEMBERED)
+        for _ in range(_REFIT_STEPS):
+            step = _quasi_newton(slope, past, factor)
             decrease = (slope * step).sum(axis=0)
             if decrease.max() < 1e-4:
                 break
-            tried, at = values(duals - length * step)
-            better = tried <= value - 1e-4 * length * decrease
-            duals = np.where(better, duals - length * step, duals)
-            value, p = np.where(better, tried, value), np.where(better, at, p)
-            length = np.where(better, np.minimum(1.5 * length, 1.0), length / 2)
+            length = np.ones(len(decrease))
+            tried = self._duals(duals - step, drawn, R, kappa)
+            for _ in range(12):
+                worse = tried[0] > value - 1e-4 * length * decrease
+                if not worse.any():
+                    break
+                length[worse] /= 2
+                tried = self._duals(duals - length * step, drawn, R, kappa)
+            taken = tried[0] <= value - 1e-4 * length * decrease
+            moved = -np.where(taken, length, 0.0) * step
+            duals, before = duals + moved, slope
+            value, p, pull = (np.where(taken, new, old) for new, old in zip(tried, (value, p, pull), strict=True))
+            slope = self.A.T @ p - drawn + pull
+            past.append(_pair(moved, slope - before))
         return p
+
+    def _duals(self, duals: Array, drawn: Array, R: Array, kappa: float) -> tuple[Array, Array, Array]:
+        """For each dual (K, B) its value (B,), p (n_clouds, B) and Rβ/κ (K, B)."""
+        exponents = self.log_reference[:, None] + self.A @ duals
+        top = exponents.max(axis=0)
+        p = np.exp(exponents - top)
+        total = p.sum(axis=0)
+        pull = R @ duals / kappa
+        value = np.log(total) + top - (drawn * duals).sum(axis=0) + (duals * pull).sum(axis=0) / 2
+        return value, p / total, pull
+
+
+def _pair(moved: Array, turned: Array) -> tuple[Array, Array, Array]:
+    """A step (K, B), the change of slope along it, and the inverse of their products; 0 where nothing moved."""
+    along = (moved * turned).sum(axis=0)
+    return moved, turned, np.where(along > 1e-14, 1 / np.maximum(along, 1e-14), 0.0)
+
+
+def _quasi_newton(slope: Array, past: deque[tuple[Array, Array, Array]], factor: Any) -> Array:
+    """The two-loop recursion, for each column of the slope (K, B) by itself."""
+    step, shares = slope, []
+    for moved, turned, inverse in reversed(past):
+        shares.append(inverse * (moved * step).sum(axis=0))
+        step = step - shares[-1] * turned
+    step = cho_solve(factor, step)
+    for (moved, turned, inverse), share in zip(past, reversed(shares), strict=True):
+        step = step + moved * (share - inverse * (turned * step).sum(axis=0))
+    return step
 
 
 def _covariance(A: Array, p: Array) -> Array:
