@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from kmeanalyst.inference.delta_method import PARTS
 from kmeanalyst.inference.error_model import ErrorModel, error_model
-from kmeanalyst.inference.estimate import PARTS, Estimate, Estimates, InverseCdf
+from kmeanalyst.inference.estimate import Estimate, Estimates, InverseCdf
 from kmeanalyst.inference.expressions import parse, words
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import Question, Release, View

@@ -14,8 +14,9 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
+from kmeanalyst.inference.delta_method import PARTS
 from kmeanalyst.inference.distribution import quantiles_of
-from kmeanalyst.inference.estimate import PARTS, Estimate, Estimates
+from kmeanalyst.inference.estimate import Estimate, Estimates
 from kmeanalyst.inference.expectation import mean_of, probability_of, statistic_of
 from kmeanalyst.inference.groups import Group, groups_of
 from kmeanalyst.inference.moments import deviation_of, variance_of
