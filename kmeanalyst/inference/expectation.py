@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from kmeanalyst.inference.estimate import Estimate, Estimates
-from kmeanalyst.inference.expressions import words
 from kmeanalyst.inference.population import (
     Population,
     Statistic,
@@ -22,6 +21,7 @@ from kmeanalyst.inference.population import (
 )
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.columns import Categorical
+from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Question, Release, View
 
 _ROUNDING = 1e-9

@@ -24,8 +24,8 @@ import pandas as pd
 from kmeanalyst.inference.delta_method import PARTS
 from kmeanalyst.inference.error_model import ErrorModel, error_model
 from kmeanalyst.inference.estimate import Estimate, Estimates, InverseCdf
-from kmeanalyst.inference.expressions import parse, words
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.release import Question, Release, View
 
 Where = Question | Sequence[Question] | None

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.estimate import Estimate, Estimates
-from kmeanalyst.inference.expressions import words
 from kmeanalyst.inference.population import Population, Statistic, column_question, estimates, population, shown
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.columns import Categorical
+from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Question, Release, View
 
 _SINGULAR = 1e-11  # of the largest eigenvalue of A in units of its diagonal

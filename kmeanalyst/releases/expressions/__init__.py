@@ -1,4 +1,4 @@
-"""Room 4, questions as text: small expressions over column names, parsed by hand and never by eval.
+"""Room 2, questions as text: small expressions over column names, parsed by hand and never by eval.
 
 The grammar, loosest first; precedence and associativity are Python's:
 
@@ -31,12 +31,12 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.expressions import words
-from kmeanalyst.inference.expressions.meaning import Reader
-from kmeanalyst.inference.expressions.syntax import DEEPEST, LONGEST, Node, Parser, reads_as_condition
-from kmeanalyst.inference.expressions.words import ExpressionError
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.expressions.meaning import Reader
+from kmeanalyst.releases.expressions.syntax import DEEPEST, LONGEST, Node, Parser, reads_as_condition
+from kmeanalyst.releases.expressions.words import ExpressionError
 
 __all__ = ["DEEPEST", "LONGEST", "Expression", "ExpressionError", "parse"]
 
@@ -96,7 +96,7 @@ class Expression:
         >>> parse("agee > 50").check(Domain((Integer(name="age", lower=0, upper=99),)))
         Traceback (most recent call last):
             ...
-        kmeanalyst.inference.expressions.words.ExpressionError: no column agee: the columns are age. Did you mean age?
+        kmeanalyst.releases.expressions.words.ExpressionError: no column agee: the columns are age. Did you mean age?
             agee > 50
             ^^^^
         """
