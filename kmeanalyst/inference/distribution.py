@@ -121,7 +121,7 @@ def _steps(x: Array, weights: Array) -> tuple[Array, Array]:
 
 def _bounds(people: Population, column: Question, places: Array) -> tuple[float, float]:
     """What a quantile cannot leave: a column's bounds, or the released values of an expression."""
-    domain = people.release.domain
+    domain = people.release.columns
     if isinstance(column, str) and column in domain.names and isinstance(domain[column], Number):
         known: Any = domain[column]
         return float(known.lower), float(known.upper)

@@ -115,7 +115,7 @@ def _ratio_of(people: Population, numerator: Question, denominator: Question) ->
 
 def conditions_by(release: Release, column: str, where: str | None = None) -> list[str]:
     """One condition for each level of a column, joined with `where`: what a question is asked by."""
-    kind = release.domain[column]
+    kind = release.columns[column]
     if not isinstance(kind, Categorical):
         raise ValueError(
             f"{column} has no levels to group by: it is {kind.kind}. Name a column with levels, or use where."

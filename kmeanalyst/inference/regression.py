@@ -90,9 +90,9 @@ def _expanded(people: Population, predictor: str) -> tuple[list[str], list[str]]
 
     Levels (and missing cells) become conditions; the first that occurs is what the others are compared with.
     """
-    if predictor not in people.release.domain.names:
+    if predictor not in people.release.columns.names:
         return [predictor], []
-    column, name = people.release.domain[predictor], words.column(predictor)
+    column, name = people.release.columns[predictor], words.column(predictor)
     if not isinstance(column, Categorical):
         return [name], []
     conditions = [f"{name} == {words.literal(level)}" for level in column.levels]

@@ -34,11 +34,12 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.expressions.extent import Extent, extent_of
 from kmeanalyst.releases.expressions.meaning import Reader
 from kmeanalyst.releases.expressions.syntax import DEEPEST, LONGEST, Node, Parser, reads_as_condition
 from kmeanalyst.releases.expressions.words import ExpressionError
 
-__all__ = ["DEEPEST", "LONGEST", "Expression", "ExpressionError", "parse"]
+__all__ = ["DEEPEST", "LONGEST", "Expression", "ExpressionError", "Extent", "parse"]
 
 
 def parse(text: str) -> Expression:
@@ -101,6 +102,18 @@ class Expression:
             ^^^^
         """
         return Reader(self.text, domain).answer(self._root)[0]
+
+    def extent(self, domain: Domain) -> Extent:
+        """Where its values can lie on any row of this domain, from the public bounds alone; `check` comes first.
+
+        >>> from kmeanalyst.releases.columns import Integer
+        >>> ages = Domain((Integer(name="age", lower=17, upper=90),))
+        >>> parse("2 * age - 10").extent(ages)
+        Extent(low=24.0, high=170.0, whole=True, missing=False)
+        >>> parse("1 / (age - 20)").extent(ages).bounded
+        False
+        """
+        return extent_of(self._root, domain)
 
     def evaluate(self, frame: pd.DataFrame, domain: Domain) -> Array:
         """The expression on every row of a frame: (n,) float64 for a number, bool for a condition.
