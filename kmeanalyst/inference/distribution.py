@@ -90,7 +90,7 @@ def quantiles_of(people: Population, column: Question, orders: Array) -> list[St
         )
     x = people.values(column_question(people.release, column))
     places, cumulative = _steps(x[: len(people.release)], people.weights)
-    inverse = [InverseCdf(places, cumulative, float(q), 0.0, _bounds(people, column, places)) for q in orders]
+    inverse = [InverseCdf(places, cumulative, float(q), 0.0, quantile_bounds(people, column, places)) for q in orders]
     below = np.column_stack([_at_most(x, one.at(one.q)) for one in inverse])
     influences = people.influence(below)
     parts = people.model.parts(influences)
@@ -119,7 +119,7 @@ def _steps(x: Array, weights: Array) -> tuple[Array, Array]:
     return places, cumulative / cumulative[-1] + _ROUNDING
 
 
-def _bounds(people: Population, column: Question, places: Array) -> tuple[float, float]:
+def quantile_bounds(people: Population, column: Question, places: Array) -> tuple[float, float]:
     """What a quantile cannot leave: a column's bounds, or the released values of an expression."""
     domain = people.release.columns
     if isinstance(column, str) and column in domain.names and isinstance(domain[column], Number):

@@ -24,6 +24,7 @@ from kmeanalyst.releases.statement import PrivacyStatement
 if TYPE_CHECKING:
     import xarray
 
+    from kmeanalyst.inference.conditional_law import ConditionalLaw
     from kmeanalyst.inference.estimate import Estimate, Estimates
     from kmeanalyst.inference.moments import MatrixEstimate
     from kmeanalyst.inference.regression import RegressionEstimate
@@ -370,6 +371,36 @@ class Release:
         from kmeanalyst.inference.regression import regression
 
         return regression(self, target, predictors, where=where, view=view)
+
+    def conditional_expectation(
+        self,
+        question: Question,
+        *,
+        given: Mapping[str, Any] | pd.DataFrame,
+        where: Question | None = None,
+        view: View | None = None,
+        kernel: Kernel | str | None = None,
+    ) -> Estimate | Estimates:
+        """E[question | columns have these values], with its error bar: given={"age": 40}, or a list of values.
+
+        Smoothed over neighbouring values; `where` is exact. An Estimate for single values, Estimates for lists.
+        """
+        from kmeanalyst.inference.conditional_mean import conditional_expectation
+
+        return conditional_expectation(self, question, given=given, where=where, view=view, kernel=kernel)
+
+    def conditional_law(
+        self,
+        *,
+        given: Mapping[str, Any],
+        where: Question | None = None,
+        view: View | None = None,
+        kernel: Kernel | str | None = None,
+    ) -> ConditionalLaw:
+        """The law of the rows given values of some columns: weights on the points, to ask for means and quantiles."""
+        from kmeanalyst.inference.conditional_law import conditional_law
+
+        return conditional_law(self, given=given, where=where, view=view, kernel=kernel)
 
     @property
     def is_rehearsal(self) -> bool:
