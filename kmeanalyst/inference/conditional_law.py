@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtri
 
 from kmeanalyst.inference.conditional_mean import (
     Given,
@@ -23,7 +24,9 @@ from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import Question, Release, View
 
-_Z = 1.96  # the interval's half width in standard errors, over which the distribution function's slope is taken
+_Z = float(
+    ndtri(0.975)
+)  # the interval's half width in standard errors, over which the distribution function's slope is taken
 
 
 def conditional_law(
@@ -85,8 +88,9 @@ class ConditionalLaw:
     def quantile(self, column: Question, q: float) -> Estimate:
         """The smallest released value at which the conditional distribution function reaches q.
 
-        Signed weights give a function that can fall and leave [0, 1]: its largest value so far is taken, within [0, 1]. The
-        interval is that of the quantiles at q ± the error of the function (Woodruff 1952), within the column's bounds.
+        Signed weights give a function that can fall and leave [0, 1]: the mean of its largest value so far and its least
+        from there on is taken, which cannot fall, within [0, 1]. The interval is that of the quantiles at q ± the error of
+        the function (Woodruff 1952), within the column's bounds.
         """
         if not 0 < q < 1:
             raise ValueError(f"q must lie between 0 and 1, got {q!r}: it is a probability. Pass e.g. 0.5.")
@@ -95,7 +99,8 @@ class ConditionalLaw:
         values = people.values(question)
         places, which = np.unique(values[: len(weights)][people.weights != 0], return_inverse=True)
         steps = np.cumsum(np.bincount(which, weights[people.weights != 0]))
-        cumulative = np.clip(np.maximum.accumulate(steps), 0.0, 1.0)
+        highest, least = np.maximum.accumulate(steps), np.minimum.accumulate(steps[::-1])[::-1]
+        cumulative = np.clip((highest + least) / 2, 0.0, 1.0)
         cumulative[-1] = 1.0
         value = float(places[min(int(np.searchsorted(cumulative, q)), len(places) - 1)])
         below = np.where(np.isnan(values), np.nan, values <= value)

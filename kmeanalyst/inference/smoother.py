@@ -8,7 +8,8 @@ its bias away (twicing; Stuetzle & Mittal 1979).
 With φ = (1, coordinates of k(x, ·) in the span of the points), A = Σ w φφᵀ, D the identity but for 0 at the constant and
 G = (A + λD)⁻¹:   θ₁ = G Σ w φ f,   θ₂ = θ₁ + G Σ w φ (f − φᵀθ₁),   ĝ = φᵀθ₂.
 A row z of weight δ moves them by dθ₁ = Gφ(z)(f(z) − φ(z)ᵀθ₁) and dθ₂ = Gφ(z)(f(z) − φ(z)ᵀθ₂) + λGD dθ₁, which is the
-influence function. What is left of the bias is λ²φᵀ(GD)²θ₂ to first order, the next step of the iteration.
+influence function. Of f = φᵀθ without noise the two steps give φᵀ(1 − (λGD)²)θ: what is left of the bias is φᵀ(λGD)²θ,
+known to first order by θ₂ in the place of θ.
 
 The regulariser is public: λ = 1/N + 1/M + τ/B. A direction of variance μ is known to σ²μ/N from N rows, to σ²μ/M from M
 points and to τ² by the noise; where signal and residual are alike these reach what the unit ball holds at μ = λ. Given a
@@ -18,7 +19,7 @@ condition of chance c there are cN rows, cM points and noise τ/c: λ/c.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -131,12 +132,7 @@ def smoother(
     """The regression on these columns; in the probability view, with a note, where the released weights allow none."""
     conditioning = Domain(tuple(release.columns[name] for name in columns))
     chosen = smooth_kernel(conditioning) if kernel is None else kernel_from_spec(kernel, conditioning)
-    people = population(release, where=where, view=view)
-    X = conditioning.encode(people.model.frame)
-    points = np.unique(X[: len(release)][people.weights != 0], axis=0)
-    basis = Nystroem.fit(chosen, points[:: -(-len(points) // _BASIS)], tolerance=_SPAN)
-    features = _with_constant(basis(X))
-    found = Smoother(people, conditioning, basis, features, public_regulariser(release) / people.chance)
+    found = _regression(population(release, where=where, view=view), conditioning, chosen)
     if _is_definite(found):
         return found
     if view is not None:
@@ -144,9 +140,17 @@ def smoother(
             "the released weights are negative along some function of the given columns, by more than the regulariser: "
             'the regression has a saddle point and no minimum. Ask for view="probability".'
         )
-    within = population(release, where=where, view="probability")
+    within = _regression(population(release, where=where, view="probability"), conditioning, chosen)
     note = "the released weights are negative along some function of the given columns: probability weights were used"
-    return Smoother(within, conditioning, basis, features, public_regulariser(release) / within.chance, (note,))
+    return replace(within, notes=(note,))
+
+
+def _regression(people: Population, conditioning: Domain, kernel: Kernel) -> Smoother:
+    X = conditioning.encode(people.model.frame)
+    points = np.unique(X[: len(people.release)][people.weights != 0], axis=0)
+    basis = Nystroem.fit(kernel, points[:: -(-len(points) // _BASIS)], tolerance=_SPAN)
+    regulariser = public_regulariser(people.release) / people.chance
+    return Smoother(people, conditioning, basis, _with_constant(basis(X)), regulariser)
 
 
 def _is_definite(found: Smoother) -> bool:
