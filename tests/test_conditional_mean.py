@@ -74,7 +74,7 @@ def test_conditional_weights_solve_the_weighted_ridge_twice(cloud):
 
 
 def test_given_a_level_it_is_nearly_the_exact_condition(cloud):
-    """A level's own mean, but for λ = 1/80 beside a share of 0.4, twice iterated."""
+    """A level's own mean, but for λ = 1/240 beside a share of 0.4, twice iterated."""
     for level in (True, False):
         exact = cloud.mean("y", where=f"b == {'true' if level else 'false'}").value
         assert cloud.conditional_expectation("y", given={"b": level}).value == pytest.approx(exact, abs=0.02)
@@ -91,7 +91,7 @@ def test_a_constant_is_its_own_expectation_and_expectations_are_linear(mixed_rel
 
 
 def test_a_condition_besides_is_exact(cloud):
-    """Equal weights: the rows that hold, as a release of their own, have the same λ = 1/M."""
+    """Equal weights: the rows that hold, as a release of their own, have the same λ = 1/3M."""
     rows = cloud.to_frame().drop(columns="weight")
     whole, part = plain(rows), plain(rows[rows["b"]])
     found = whole.conditional_expectation("y", given={"x": [-1.0, 0.5]}, where="b")
@@ -165,9 +165,9 @@ def test_resolution_has_the_bias_beside_what_the_features_cannot_see(mixed_relea
 
 def test_the_regulariser_is_public(mixed_release, foreign_release):
     measurement = mixed_release.measurement
-    wanted = 1 / 60 + 1 / 2000 + measurement.noise_scale / measurement.feature_map.norm_bound
+    wanted = (1 / 60 + 1 / 2000) / 3 + measurement.noise_scale / measurement.feature_map.norm_bound / 3**0.5
     assert public_regulariser(mixed_release) == pytest.approx(wanted)
-    assert public_regulariser(foreign_release) == 1 / 25
+    assert public_regulariser(foreign_release) == pytest.approx(1 / 75)
     given = regression(mixed_release, "age", where="married")
     assert given.regulariser == pytest.approx(wanted / given.people.chance)
 
@@ -218,6 +218,7 @@ def test_conditional_quantiles_and_probabilities_of_a_known_law(waves):
     assert (
         0.3 < median.standard_error / law.mean("y").standard_error < 3 and median.question == "quantile(y, 0.5) | x = 1"
     )
+    assert (np.diff(low.interval_by.cumulative) >= 0).all() and (law.weights < 0).any()
     below = law.probability("y < 0")
     assert abs(below.value - 0.008) < 3 * below.standard_error
     assert law.quantile("y", 0.001).interval()[0] >= -5 and law.quantile("y", 0.999).interval()[1] <= 5

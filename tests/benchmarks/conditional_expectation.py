@@ -88,10 +88,11 @@ def _rules(release: Release) -> dict[str, float]:
     assert promise is not None
     used, n = public_regulariser(release), promise.n_rows
     return {
-        "1/N + 1/M + τ (used)": used,
+        "(1/N + 1/M)/3 + τ/√3 (used)": used,
         "a tenth of it": used / 10,
+        "three times it": used * 3,
         "ten times it": used * 10,
-        "1/N + τ": 1 / n + promise.noise_scale,
+        "1/N": 1 / n,
         "N^-1/2": n**-0.5,
         "N^-1/4": n**-0.25,
     }
