@@ -35,6 +35,7 @@ from scipy.linalg import cho_factor, cho_solve
 from kmeanalyst.inference.population import Population, population
 from kmeanalyst.kernels import Kernel, MultiScale, SoftenedProduct
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features import Nystroem
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.kernel_choice import kernel_from_spec, table_kernel
@@ -157,7 +158,8 @@ def _regression(people: Population, conditioning: Domain, kernel: Kernel) -> Smo
     points = np.unique(X[: len(people.release)][people.weights != 0], axis=0)
     basis = Nystroem.fit(kernel, points[:: -(-len(points) // _BASIS)], tolerance=_SPAN)
     regulariser = public_regulariser(people.release) / people.chance
-    return Smoother(people, conditioning, basis, _with_constant(basis(X)), regulariser)
+    coordinates = np.vstack([basis(X[block]) for block in row_blocks(len(X), basis.dimension)])
+    return Smoother(people, conditioning, basis, _with_constant(coordinates), regulariser)
 
 
 def _is_definite(found: Smoother) -> bool:
