@@ -17,9 +17,9 @@ rows, by μσ²/M as M points, and by τ²σ²/B² for the noise, σ² being the
 σ²/s² = 1/3 is a choice, on the side of too little: intervals then need to know less of the bias. Given a condition of
 chance c there are cN rows, cM points and noise τ/c: λ/c.
 
-Measured (tests/benchmarks/conditional_expectation.py): three to ten times as much bends smooth curves, as do N^-½ and N^-¼,
-which theory names for unknown smoothness; ten times less costs some variance. Of kernels, all scales of the table kernel
-down to 1/256 of the range follow the noise: two to four times the error.
+Measured (tests/benchmarks/conditional_expectation.py): ten times as much bends smooth curves until intervals miss them, as
+does N^-¼, which theory names for unknown smoothness, and N^-½ a little; a tenth of it costs some variance. Of kernels, all
+scales of the table kernel down to 1/256 of the range follow the noise: two to seven times the error.
 """
 
 from __future__ import annotations
