@@ -78,6 +78,7 @@ def info(release_path: str, allow_rehearsal: bool, as_json: bool) -> None:
         "kernel": release.kernel.to_dict(),
         "statement": statement.to_dict() if statement else None,
         "columns": release.domain.to_dict(),
+        "derived": [one.to_dict() for one in release.derived],
     })  # fmt: skip
 
 
@@ -461,3 +462,48 @@ def demo(keep: str | None, as_json: bool) -> None:
     answers = run_demo(keep, as_json=as_json)
     if as_json:
         print_json(answers)
+
+
+@main.command()
+@release_argument
+@click.argument("expressions", nargs=-1, required=True, metavar='"NAME = EXPRESSION"...')
+@click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="OUT.kme", help="File to write.")
+@click.option("--name", help="Name of the new column, for one expression without a name.")
+@rehearsal_option
+@json_option
+def transform(
+    release_path: str, expressions: tuple[str, ...], output: str, name: str | None, allow_rehearsal: bool, as_json: bool
+) -> None:
+    """Write a release with further columns, computed from those it has; each may use those before it.
+
+    An expression without a name is named after its text. The measurement and the promise stay as they are.
+
+    \b
+    Examples:
+      kmeanalyst transform adult.kme "bmi = mass / height**2" --output adult_bmi.kme
+      kmeanalyst transform adult.kme "log(income)" --name log_income --output adult_log.kme
+    """
+    from kmeanalyst.releases.derived import named_expressions
+
+    if name is not None and len(expressions) > 1:
+        raise click.UsageError(
+            f"--name is for one expression, got {len(expressions)}. Write each as 'name = expression'."
+        )
+    named = named_expressions(expressions, name)
+    release = _read(release_path, allow_rehearsal)
+    transformed = release.transform(named)
+    transformed.write(output)
+    new = transformed.derived[len(release.derived) :]
+    for one in new:
+        click.echo(f"{one.column.name}: {one.describe()}", err=True)
+    click.echo(f"wrote {output}; the promise is unchanged (post-processing)", err=True)
+    if as_json:
+        statement = release.statement
+        print_json({
+            "output": output,
+            "derived": [one.to_dict() for one in new],
+            "n_points": len(release),
+            "epsilon": statement.epsilon if statement else None,
+            "delta": statement.delta if statement else None,
+            "rehearsal": release.is_rehearsal,
+        })  # fmt: skip

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kmeanalyst.inference.expressions import DEEPEST, LONGEST, Expression, ExpressionError, parse
 from kmeanalyst.releases.columns import Boolean, Categorical, Date, Integer, Ordinal, Real
 from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.expressions import DEEPEST, LONGEST, Expression, ExpressionError, parse
 
 DOMAIN = Domain(
     (

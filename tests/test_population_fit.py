@@ -215,6 +215,6 @@ def test_intervals_hold_smooth_and_sharp_truths_of_a_mixed_table(epsilon):
 
 
 def values_of(question: str, frame: pd.DataFrame) -> np.ndarray:
-    from kmeanalyst.inference.expressions import parse
+    from kmeanalyst.releases.expressions import parse
 
     return np.asarray(parse(question).evaluate(frame, TABLE), dtype=float)

@@ -306,7 +306,7 @@ def test_every_row_is_in_exactly_one_group(mixed_domain):
         if column.kind in ("real", "integer", "date"):
             rows[:2, j] = column.bounds
     frame = mixed_domain.decode(rows)
-    from kmeanalyst.inference.expressions import parse
+    from kmeanalyst.releases.expressions import parse
 
     for name in mixed_domain.names:
         groups = groups_of(mixed_domain, name)

@@ -154,6 +154,12 @@ def _add(joint: list[tuple[ErrorModel, Array]], model: ErrorModel, influence: Ar
         if other is model:
             joint[place] = (model, known + influence)
             return
+        if getattr(other, "base", None) is model:  # a model that knows a bias beside the errors of the other one
+            joint[place] = (other, known + other.lifted(influence))  # type: ignore[attr-defined]
+            return
+        if getattr(model, "base", None) is other:
+            joint[place] = (model, model.lifted(known) + influence)  # type: ignore[attr-defined]
+            return
         if _one_measurement(other, model):
             raise ValueError(
                 "these estimates rest on one measurement through two releases (a file read twice, or thinned), so they are "

@@ -96,7 +96,7 @@ def quantiles_of(people: Population, column: Question, orders: Array) -> list[St
     def terms_at(place: float) -> Terms:
         return ((people.model, people.influence(_at_most(x, place))),)
 
-    curve = InverseCdf(places, cumulative, 0.5, 0.0, _bounds(people, column, places), elsewhere, terms_at)
+    curve = InverseCdf(places, cumulative, 0.5, 0.0, quantile_bounds(people, column, places), elsewhere, terms_at)
     inverse = [replace(curve, q=float(q)) for q in orders]
     below = np.column_stack([_at_most(x, one.at(one.q)) for one in inverse])
     influences = people.influence(below)
@@ -126,9 +126,9 @@ def _steps(x: Array, weights: Array) -> tuple[Array, Array]:
     return places, cumulative / cumulative[-1] + _ROUNDING
 
 
-def _bounds(people: Population, column: Question, places: Array) -> tuple[float, float]:
+def quantile_bounds(people: Population, column: Question, places: Array) -> tuple[float, float]:
     """What a quantile cannot leave: a column's bounds, or the released values of an expression."""
-    domain = people.release.domain
+    domain = people.release.columns
     if isinstance(column, str) and column in domain.names and isinstance(domain[column], Number):
         known: Any = domain[column]
         return float(known.lower), float(known.upper)

@@ -71,11 +71,11 @@ def error_model(release: Release, weights: Array) -> ErrorModel:
 def _measured(release: Release, weights: Array) -> MeasuredErrors:
     assert release.measurement is not None
     if "population fit" not in release.cache:
-        fit = fit_population(release, release.measurement)
-        frame = release.domain.decode(np.vstack([release.encoded_points, fit.rows]))
-        release.cache["population fit"] = fit, frame
-    fit, frame = release.cache["population fit"]
-    return MeasuredErrors(release, frame, weights, fit)
+        release.cache["population fit"] = fit_population(release, release.measurement)
+    fit = release.cache["population fit"]
+    if "rows to ask" not in release.cache:
+        release.cache["rows to ask"] = release.decode(np.vstack([release.encoded_points, fit.rows]))
+    return MeasuredErrors(release, release.cache["rows to ask"], weights, fit)
 
 
 @dataclass(frozen=True, eq=False)

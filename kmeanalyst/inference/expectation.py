@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from kmeanalyst.inference.estimate import Estimate, Estimates
-from kmeanalyst.inference.expressions import words
 from kmeanalyst.inference.population import (
     Population,
     Statistic,
@@ -22,6 +21,7 @@ from kmeanalyst.inference.population import (
 )
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.columns import Categorical
+from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Question, Release, View
 
 _ROUNDING = 1e-9
@@ -115,7 +115,7 @@ def _ratio_of(people: Population, numerator: Question, denominator: Question) ->
 
 def conditions_by(release: Release, column: str, where: str | None = None) -> list[str]:
     """One condition for each level of a column, joined with `where`: what a question is asked by."""
-    kind = release.domain[column]
+    kind = release.columns[column]
     if not isinstance(kind, Categorical):
         raise ValueError(
             f"{column} has no levels to group by: it is {kind.kind}. Name a column with levels, or use where."

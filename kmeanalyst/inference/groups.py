@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.inference.expressions import words
 from kmeanalyst.releases.columns import Categorical, Column, Date, Number
 from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.expressions import words
 
 _RANGES = 10  # of a column without public edges
 _FEW = 20  # values: each is a group of its own

@@ -166,7 +166,7 @@ def _chosen(release: Release, columns: Sequence[str] | None) -> tuple[tuple[str,
         )
     if columns is not None:
         return tuple(columns), ()
-    numbers = [c for c in release.domain.columns if isinstance(c, Number | Boolean) and not isinstance(c, Date)]
+    numbers = [c for c in release.columns.columns if isinstance(c, Number | Boolean) and not isinstance(c, Date)]
     whole = tuple(column.name for column in numbers if not column.missing)
     left_out = [column.name for column in numbers if column.missing]
     if not whole:

@@ -24,8 +24,8 @@ import pandas as pd
 from kmeanalyst.inference.delta_method import PARTS
 from kmeanalyst.inference.error_model import ErrorModel, error_model
 from kmeanalyst.inference.estimate import Estimate, Estimates, InverseCdf
-from kmeanalyst.inference.expressions import parse, words
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.release import Question, Release, View
 
 Where = Question | Sequence[Question] | None
@@ -198,7 +198,7 @@ def shown(question: Question) -> str:
 
 def column_question(release: Release, column: Question) -> Question:
     """A column's name as an expression; an expression or a function as it is."""
-    return words.written(column) if isinstance(column, str) and column in release.domain.names else column
+    return words.written(column) if isinstance(column, str) and column in release.columns.names else column
 
 
 def _evaluator(release: Release, question: Question) -> Callable[[pd.DataFrame], Array]:
@@ -206,7 +206,7 @@ def _evaluator(release: Release, question: Question) -> Callable[[pd.DataFrame],
     if not isinstance(question, str):
         return lambda frame: np.asarray(question(frame), dtype=float)
     expression = parse(question)
-    return lambda frame: np.asarray(expression.evaluate(frame, release.domain), dtype=float)
+    return lambda frame: np.asarray(expression.evaluate(frame, release.columns), dtype=float)
 
 
 def _checked(values: Any, n_points: int) -> Array:

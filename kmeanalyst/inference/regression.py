@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.estimate import Estimate, Estimates
-from kmeanalyst.inference.expressions import words
 from kmeanalyst.inference.population import Population, Statistic, column_question, estimates, population, shown
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.columns import Categorical
+from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Question, Release, View
 
 _SINGULAR = 1e-11  # of the largest eigenvalue of A in units of its diagonal
@@ -90,9 +90,9 @@ def _expanded(people: Population, predictor: str) -> tuple[list[str], list[str]]
 
     Levels (and missing cells) become conditions; the first that occurs is what the others are compared with.
     """
-    if predictor not in people.release.domain.names:
+    if predictor not in people.release.columns.names:
         return [predictor], []
-    column, name = people.release.domain[predictor], words.column(predictor)
+    column, name = people.release.columns[predictor], words.column(predictor)
     if not isinstance(column, Categorical):
         return [name], []
     conditions = [f"{name} == {words.literal(level)}" for level in column.levels]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ class SampleRows:
 
     def __init__(self, release: Release, sample: Any) -> None:
         self._counts: SampleCounts | None = None
+        self._derived = [one.column.name for one in release.derived]
         frames, self._once = _frames_of(sample), isinstance(sample, Iterator)
         if frames is None:
             block = _encoded(release.domain, sample)
@@ -83,7 +85,9 @@ class SampleRows:
     @property
     def notes(self) -> list[str]:
         """What a reader should know of the encoding of all rows: ignored columns, clamped and unseen values."""
-        return self._count().notes()
+        counts = self._count()
+        others = replace(counts, ignored=tuple(name for name in counts.ignored if name not in self._derived))
+        return others.notes()
 
     @property
     def n_rows(self) -> int:
@@ -154,14 +158,17 @@ def _encoded_frame(domain: Domain, frame: Any) -> tuple[Array, SampleCounts]:
     return domain.encode_counted(frame)
 
 
-def result_about(release: Release, **fields: Any) -> TestResult:
+def result_about(release: Release, *, notes: Sequence[str] = (), **fields: Any) -> TestResult:
     """A TestResult with what it says of a release filled in."""
     promise = release.statement
+    if derived := ", ".join(one.column.name for one in release.derived):
+        notes = (*notes, f"derived columns were left out, as they follow from the measured ones: {derived}")
     return TestResult(
         noise_aware=release.measurement is not None,
         n_release_rows=promise.n_rows if promise else None,
         n_release_points=len(release),
         epsilon=promise.epsilon if promise else None,
         delta=promise.delta if promise else None,
+        notes=tuple(notes),
         **fields,
     )

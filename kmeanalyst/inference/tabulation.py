@@ -38,7 +38,7 @@ def histogram(
     bins      how numbers are grouped: see `groups_of`. By default atoms, and ranges between public edges.
     Columns   left and right of numbers and dates, then "probability" and what else a row has.
     """
-    groups = groups_of(release.domain, column, bins)
+    groups = groups_of(release.columns, column, bins)
     people = population(release, where=where, view=view)
     frame = _frame(_combinations(people, [groups]), level)
     frame.index = _labels(groups, column)
@@ -65,7 +65,7 @@ def table(
     names = [a] if b is None else [a, b]
     found = contingency(release, names, where=where, view=view)
     frame = _frame(Estimates(estimate for _, estimate in found), level)
-    labels = [_labels(groups_of(release.domain, name), name) for name in names]
+    labels = [_labels(groups_of(release.columns, name), name) for name in names]
     frame.index = labels[0] if b is None else pd.MultiIndex.from_product(labels)
     return frame
 
@@ -78,7 +78,7 @@ def contingency(
         raise ValueError(
             f"a table needs different columns, got {list(columns)}: only its diagonal is filled. Name one."
         )
-    groups = [groups_of(release.domain, name) for name in columns]
+    groups = [groups_of(release.columns, name) for name in columns]
     found = _combinations(population(release, where=where, view=view), groups)
     labels = product(*([group.label for group in some] for some in groups))
     return [(dict(zip(columns, some, strict=True)), cell) for some, cell in zip(labels, found, strict=True)]
@@ -146,7 +146,7 @@ class GroupBy:
         return self._each(lambda people: quantiles_of(people, column, order)[0], view="probability")
 
     def _each(self, statistic: Callable[[Population], Statistic], view: View | None = None) -> pd.DataFrame:
-        groups = groups_of(self.release.domain, self.column)
+        groups = groups_of(self.release.columns, self.column)
         everyone = population(self.release, where=self.where, view=view or self.view)
         some = [self._group(group, view or self.view) for group in groups]
         found = iter(estimates(everyone, [statistic(people) for people in some if isinstance(people, Population)]))

@@ -6,7 +6,7 @@ this module stays a value: points, weights, measurement, kernel, domain, stateme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +16,7 @@ import pandas as pd
 
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.derived import Derived, at_points, derive, with_derived
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.statement import PrivacyStatement
@@ -23,6 +24,7 @@ from kmeanalyst.releases.statement import PrivacyStatement
 if TYPE_CHECKING:
     import xarray
 
+    from kmeanalyst.inference.conditional_law import ConditionalLaw
     from kmeanalyst.inference.estimate import Estimate, Estimates
     from kmeanalyst.inference.moments import MatrixEstimate
     from kmeanalyst.inference.regression import RegressionEstimate
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 View = Literal["signed", "probability", "resampled"]
 VIEWS: tuple[View, ...] = ("signed", "probability", "resampled")
+_OF_THE_MEASUREMENT = ("population fit", "released mean")  # in the cache: what derived columns have no part in
 Question = str | Callable[[pd.DataFrame], Any]
 
 
@@ -41,12 +44,13 @@ class Release:
     weights      (M,) finite, signed in general; used as they are, never normalised silently.
     measurement  the noisy mean with its noise law; None where there is none (points from elsewhere).
     kernel       the kernel of the embedding, on encoded rows.
-    domain       public columns, bounds and levels.
+    domain       the table's columns, with public bounds and levels: what was measured, and what encoded rows are of.
     statement    PrivacyStatement; None where no privacy is promised or known.
     method       how the points were made, e.g. "random-features"; "foreign" for data from elsewhere.
     weight_view  how the weights were fitted: "probability", "bounded", "signed", "published" or "given".
     fit_distance ‖Σ w φ(z) − y‖ to the measurement, as the maker reported it; None without a measurement.
     thinning_error  RKHS distance to the release this one was thinned from; None if it was not. A file does not keep it.
+    derived      columns that were computed from others (`transform`), in order; `points` need not have them.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class Release:
         weight_view: str = "given",
         fit_distance: float | None = None,
         thinning_error: float | None = None,
+        derived: Sequence[Derived] = (),
     ) -> None:
         weights = np.array(weights, dtype=np.float64)
         if len(points) == 0 or weights.shape != (len(points),):
@@ -81,13 +86,15 @@ class Release:
             )
         domain.check_has_columns(points, what="the frame of points")
         weights.setflags(write=False)
-        self._frame = points[list(domain.names)].reset_index(drop=True)
-        self._encoded = domain.encode(self._frame)
+        measured = points[list(domain.names)].reset_index(drop=True)
+        self._frame, self.columns = at_points(measured, domain, derived)
+        self._encoded = domain.encode(measured)
         self._encoded.setflags(write=False)
         self.weights = weights
         self.measurement = measurement
         self.kernel = kernel
         self.domain = domain
+        self.derived = tuple(derived)
         self.statement = statement
         self.method = method
         self.weight_view = weight_view
@@ -118,7 +125,9 @@ class Release:
     def _dataset(self) -> xarray.Dataset:
         import xarray
 
-        points = xarray.Dataset({name: ("point", _plain_array(self._frame[name])) for name in self.domain.names})
+        points = xarray.Dataset({name: ("point", _plain_array(self._frame[name])) for name in self.columns.names})
+        for one in self.derived:
+            points[one.column.name].attrs["expression"] = one.expression
         for variable in points.values():
             variable.values.setflags(write=False)
         return points
@@ -178,6 +187,29 @@ class Release:
         cumulative = np.cumsum(self.view_weights("probability"))
         drawn = np.searchsorted(cumulative / cumulative[-1], (np.arange(n) + rng.random()) / n, side="right")
         return self._frame.iloc[rng.permutation(np.minimum(drawn, len(self) - 1))].reset_index(drop=True)
+
+    def decode(self, rows: Array) -> pd.DataFrame:
+        """Encoded rows (n, d) in natural units and levels, derived columns computed from them."""
+        return with_derived(self.domain.decode(rows), self.domain, self.derived)[0]
+
+    def transform(self, expressions: Mapping[str, str]) -> Release:
+        """A release with further columns, computed from those it has: {"bmi": "mass / height**2", ...}.
+
+        expressions   name → expression over the columns there are, those before it among them.
+        Returns       Release of the same points, weights and measurement. The promise is the same too: this is
+                      post-processing. A question about a derived column is one about its expression, value and error;
+                      tests against samples and other releases look at the measured columns alone.
+        Errors        ValueError for a name that is taken, an expression that does not fit, and one that is infinite or
+                      undefined at a point. Where a missing cell makes it undefined, its cell is missing.
+        """
+        derived = derive(self._frame, self.columns, expressions)
+        release = Release(
+            points=self._frame, weights=self.weights, measurement=self.measurement, kernel=self.kernel,
+            domain=self.domain, statement=self.statement, method=self.method, weight_view=self.weight_view,
+            fit_distance=self.fit_distance, thinning_error=self.thinning_error, derived=(*self.derived, *derived),
+        )  # fmt: skip
+        release.cache.update((key, self.cache[key]) for key in _OF_THE_MEASUREMENT if key in self.cache)
+        return release
 
     def thin(
         self, n: int, *, weights: ThinWeights = "probability", rng: np.random.Generator | int | None = 0
@@ -340,6 +372,36 @@ class Release:
 
         return regression(self, target, predictors, where=where, view=view)
 
+    def conditional_expectation(
+        self,
+        question: Question,
+        *,
+        given: Mapping[str, Any] | pd.DataFrame,
+        where: Question | None = None,
+        view: View | None = None,
+        kernel: Kernel | str | None = None,
+    ) -> Estimate | Estimates:
+        """E[question | columns have these values], with its error bar: given={"age": 40}, or a list of values.
+
+        Smoothed over neighbouring values; `where` is exact. An Estimate for single values, Estimates for lists.
+        """
+        from kmeanalyst.inference.conditional_mean import conditional_expectation
+
+        return conditional_expectation(self, question, given=given, where=where, view=view, kernel=kernel)
+
+    def conditional_law(
+        self,
+        *,
+        given: Mapping[str, Any],
+        where: Question | None = None,
+        view: View | None = None,
+        kernel: Kernel | str | None = None,
+    ) -> ConditionalLaw:
+        """The law of the rows given values of some columns: weights on the points, to ask for means and quantiles."""
+        from kmeanalyst.inference.conditional_law import conditional_law
+
+        return conditional_law(self, given=given, where=where, view=view, kernel=kernel)
+
     @property
     def is_rehearsal(self) -> bool:
         """Whether the noise came from a seed, so that the release is NOT PRIVATE."""
@@ -361,11 +423,14 @@ class Release:
         """What the release is, line by line: label → text."""
         weights = self.weights
         lines = {
-            "points": f"{len(self):,} weighted rows × {len(self.domain)} columns ({self.method}, {self.weight_view} weights)",
+            "points": f"{len(self):,} weighted rows × {len(self.columns)} columns ({self.method}, {self.weight_view} weights)",
             "weights": f"Σw = {weights.sum():.4g}, Σ|w| = {np.abs(weights).sum():.4g}, {(weights < 0).mean():.0%} negative",
         }
         if self.thinning_error is not None:
             lines["thinned"] = f"at RKHS distance {self.thinning_error:.3g} from the release it was thinned from"
+        if self.derived:
+            names = ", ".join(one.column.name for one in self.derived)
+            lines["derived"] = f"{names}: computed from the other columns (post-processing: the promise is unchanged)"
         if self.statement is None or self.measurement is None:
             return lines | {"privacy": "none known: weighted points without a measurement"}
         promise = self.statement
@@ -386,8 +451,8 @@ class Release:
         }  # fmt: skip
 
     def __repr__(self) -> str:
-        width = max(len(name) for name in self.domain.names)
-        columns = [f"  {name:<{width}}  {extent}" for name, extent in _column_lines(self.domain)]
+        width = max(len(name) for name in self.columns.names)
+        columns = [f"  {name:<{width}}  {extent}" for name, extent in self._column_lines()]
         lines = [f"  {label:<11} {text}" for label, text in self.summary().items()]
         return "\n".join(["kmeanalyst.Release", *lines, f"  columns     {len(columns)}", *[f"  {c}" for c in columns]])
 
@@ -403,13 +468,13 @@ class Release:
 
         return (
             f"<div><strong>kmeanalyst.Release</strong>{table(list(self.summary().items()))}"
-            f"<details><summary>{len(self.domain)} columns</summary>{table(_column_lines(self.domain))}</details></div>"
+            f"<details><summary>{len(self.columns)} columns</summary>{table(self._column_lines())}</details></div>"
         )
 
-
-def _column_lines(domain: Domain) -> list[tuple[str, str]]:
-    """For each column its name, and its kind with bounds or levels."""
-    return [(column.name, column.describe()) for column in domain.columns]
+    def _column_lines(self) -> list[tuple[str, str]]:
+        """For each column its name, and its kind with bounds or levels."""
+        lines = [(column.name, column.describe()) for column in self.domain.columns]
+        return lines + [(one.column.name, one.describe()) for one in self.derived]
 
 
 def _plain_array(series: pd.Series) -> Array:

@@ -80,6 +80,7 @@ def thin(
         weight_view="signed" if weights == "signed" else "probability",
         fit_distance=distance,
         thinning_error=error,
+        derived=release.derived,
     )
 
 

@@ -25,10 +25,10 @@ import pandas as pd
 import kmeanalyst as ka
 import release_side
 from kmeanalyst.inference.error_model import MeasuredErrors, error_model
-from kmeanalyst.inference.expressions import parse
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.columns import Categorical, Integer, Real
 from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.expressions import parse
 from kmeanalyst.releases.measurement import feature_mean
 
 _POPULATION = 1_000_000

@@ -5,7 +5,8 @@ recomputes what a claim rests on, and builds values only from numbers, texts and
 no pickle, no code and no import path in a file. Whatever does not fit is a `FileRefused`.
 
 A file is read in layers, one module for each: `archive` (bytes to members), `header` (JSON to checked fields),
-`points` and `parquet_footer` (the table), `measurement` (arrays, feature map, promise). `reading` puts them
+`points` and `parquet_footer` (the table), `derived` (columns that follow from others), `measurement` (arrays,
+feature map, promise). `reading` puts them
 together, `writing` goes the other way, `validating` computes again what a sound file claims.
 """
 

@@ -37,7 +37,8 @@ from kmeanalyst.releases.file.refusal import (
 from kmeanalyst.releases.noise import NOISE_LAWS
 
 FORMAT = "kmeanalyst release"
-SCHEMA_MAJOR, SCHEMA_MINOR = 1, 0
+SCHEMA_MAJOR, SCHEMA_MINOR = 1, 1
+PLAIN_MINOR = 0  # of a file without derived columns
 WEIGHT_VIEWS = ("probability", "bounded", "signed", "published", "given")
 
 _Rule = tuple[str, Callable[[Any], bool]]
@@ -95,6 +96,7 @@ _HEADER_RULES = {
     "versions": _TEXTS,
     "members": _TABLE,
 }
+_DERIVED_RULE = {"derived": _LIST}
 _MEASUREMENT_RULES = {
     "noise_law": _one_of(*NOISE_LAWS),
     "noise_scale": _POSITIVE,
@@ -173,7 +175,8 @@ def check_header(header: dict[str, Any]) -> None:
             "Upgrade kmeanalyst",
         )
     newer = isinstance(minor, int) and minor > SCHEMA_MINOR  # a newer minor version adds fields that may be ignored
-    _check_fields(HEADER, header, _HEADER_RULES, more_allowed=newer)
+    derived = minor == SCHEMA_MINOR or (newer and "derived" in header)
+    _check_fields(HEADER, header, _HEADER_RULES | (_DERIVED_RULE if derived else {}), more_allowed=newer)
     if len(header["columns"]) > MOST_COLUMNS:
         raise refusal(f"{HEADER} has {len(header['columns'])} columns", f"a release has at most {MOST_COLUMNS}")
     for name, entry in header["members"].items():

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file.archive import HEADER, POINTS, Members, contents, members_in
+from kmeanalyst.releases.file.derived import check_cells, derived_of
 from kmeanalyst.releases.file.header import check_header, check_members, parsed, plain
 from kmeanalyst.releases.file.kernel import check_kernel, kernel_of
 from kmeanalyst.releases.file.measurement import measurement_of, statement_of
@@ -45,12 +46,16 @@ def release_of(members: Members) -> Release:
         if plain(domain.to_dict()) != header["columns"]:
             raise ValueError("they are not written as a domain writes them")
     kernel = kernel_of(header["kernel"], len(domain))
-    points, weights = points_and_weights(members[POINTS], domain, header["n_points"])
+    derived = derived_of(header, domain)
+    columns = Domain((*domain.columns, *(one.column for one in derived)))
+    points, weights = points_and_weights(members[POINTS], columns, header["n_points"])
     check_kernel(kernel, domain, points)
     with refusing("the release"):
         measurement = measurement_of(header, kernel, domain, members)
-        return Release(
+        release = Release(
             points=points, weights=weights, measurement=measurement, kernel=kernel, domain=domain,
             statement=statement_of(header, measurement), method=header["method"], weight_view=header["weight_view"],
-            fit_distance=None if header["fit_distance"] is None else float(header["fit_distance"]),
+            fit_distance=None if header["fit_distance"] is None else float(header["fit_distance"]), derived=derived,
         )  # fmt: skip
+    check_cells(release, points)
+    return release

@@ -18,7 +18,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.atomic import written_whole
 from kmeanalyst.releases.columns import Column, Date
 from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, POINTS, zipped
-from kmeanalyst.releases.file.header import FORMAT, SCHEMA_MAJOR, SCHEMA_MINOR, plain, sha256
+from kmeanalyst.releases.file.header import FORMAT, PLAIN_MINOR, SCHEMA_MAJOR, SCHEMA_MINOR, plain, sha256
 from kmeanalyst.releases.file.points import arrow_type, is_text
 from kmeanalyst.releases.file.reading import release_of
 from kmeanalyst.releases.file.refusal import FileRefused
@@ -77,7 +77,7 @@ def _header(release: Release, members: dict[str, bytes]) -> dict[str, Any]:
     header = {
         "format": FORMAT,
         "schema_major": SCHEMA_MAJOR,
-        "schema_minor": SCHEMA_MINOR,
+        "schema_minor": SCHEMA_MINOR if release.derived else PLAIN_MINOR,
         "columns": release.domain.to_dict(),
         "kernel": release.kernel.to_dict(),
         "method": release.method,
@@ -89,6 +89,8 @@ def _header(release: Release, members: dict[str, bytes]) -> dict[str, Any]:
         "versions": software_versions("kmeanalyst", "numpy", "pyarrow"),
         "members": {name: {"bytes": len(data), "sha256": sha256(data)} for name, data in members.items()},
     }
+    if release.derived:
+        header["derived"] = [one.to_dict() for one in release.derived]
     return plain(header)
 
 
@@ -117,13 +119,13 @@ def _parquet(release: Release) -> bytes:
     import pyarrow.parquet as pq
 
     frame = release.to_frame()
-    arrays = [_arrow_array(column, frame[column.name]) for column in release.domain.columns]
+    arrays = [_arrow_array(column, frame[column.name]) for column in release.columns.columns]
     arrays.append(pa.array(release.weights, pa.float64()))
-    table = pa.Table.from_arrays(arrays, names=[*release.domain.names, "weight"])
+    table = pa.Table.from_arrays(arrays, names=[*release.columns.names, "weight"])
     out = io.BytesIO()
     pq.write_table(
         table, out, compression="none", store_schema=False, write_statistics=False, row_group_size=len(release),
-        use_dictionary=[column.name for column in release.domain.columns if is_text(column)],
+        use_dictionary=[column.name for column in release.columns.columns if is_text(column)],
     )  # fmt: skip
     return out.getvalue()
 

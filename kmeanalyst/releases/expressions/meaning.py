@@ -11,8 +11,12 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.expressions import words
-from kmeanalyst.inference.expressions.syntax import (
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.cells import text_of
+from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date, Ordinal
+from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.expressions.syntax import (
     NUMBER,
     Arithmetic,
     Call,
@@ -25,11 +29,7 @@ from kmeanalyst.inference.expressions.syntax import (
     Not,
     Sign,
 )
-from kmeanalyst.inference.expressions.words import ExpressionError
-from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.cells import text_of
-from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date, Ordinal
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.expressions.words import ExpressionError
 
 _Run = Callable[[pd.DataFrame], Any]
 _Convert = Callable[[Any], Any]

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from kmeanalyst.inference.expressions import words
-from kmeanalyst.inference.expressions.words import WORDS, ExpressionError
+from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.expressions.words import WORDS, ExpressionError
 
 LONGEST = 10_000  # characters in an expression
 DEEPEST = 60  # parts within parts: with it neither reading nor evaluating can exhaust Python's stack

@@ -1,4 +1,4 @@
-"""Room 4, questions as text: small expressions over column names, parsed by hand and never by eval.
+"""Room 2, questions as text: small expressions over column names, parsed by hand and never by eval.
 
 The grammar, loosest first; precedence and associativity are Python's:
 
@@ -32,14 +32,15 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.expressions import words
-from kmeanalyst.inference.expressions.meaning import Reader
-from kmeanalyst.inference.expressions.syntax import DEEPEST, LONGEST, Node, Parser, reads_as_condition
-from kmeanalyst.inference.expressions.words import ExpressionError
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.expressions.extent import Extent, extent_of
+from kmeanalyst.releases.expressions.meaning import Reader
+from kmeanalyst.releases.expressions.syntax import DEEPEST, LONGEST, Node, Parser, reads_as_condition
+from kmeanalyst.releases.expressions.words import ExpressionError
 
-__all__ = ["DEEPEST", "LONGEST", "Expression", "ExpressionError", "parse"]
+__all__ = ["DEEPEST", "LONGEST", "Expression", "ExpressionError", "Extent", "parse"]
 
 
 def parse(text: str) -> Expression:
@@ -103,11 +104,23 @@ class Expression:
         >>> parse("agee > 50").check(Domain((Integer(name="age", lower=0, upper=99),)))
         Traceback (most recent call last):
             ...
-        kmeanalyst.inference.expressions.words.ExpressionError: no column agee: the columns are age. Did you mean age?
+        kmeanalyst.releases.expressions.words.ExpressionError: no column agee: the columns are age. Did you mean age?
             agee > 50
             ^^^^
         """
         return Reader(self.text, domain).answer(self._root)[0]
+
+    def extent(self, domain: Domain) -> Extent:
+        """Where its values can lie on any row of this domain, from the public bounds alone; `check` comes first.
+
+        >>> from kmeanalyst.releases.columns import Integer
+        >>> ages = Domain((Integer(name="age", lower=17, upper=90),))
+        >>> parse("2 * age - 10").extent(ages)
+        Extent(low=24.0, high=170.0, whole=True, missing=False)
+        >>> parse("1 / (age - 20)").extent(ages).bounded
+        False
+        """
+        return extent_of(self._root, domain)
 
     def evaluate(self, frame: pd.DataFrame, domain: Domain) -> Array:
         """The expression on every row of a frame: (n,) float64 for a number, bool for a condition.

@@ -1,0 +1,121 @@
+"""Room 4: the law of a table's rows given X = x, as weights on the released points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtri
+
+from kmeanalyst.inference.conditional_mean import (
+    Given,
+    check_is_condition,
+    conditional_estimates,
+    estimates_of,
+    given_rows,
+    texts_of,
+)
+from kmeanalyst.inference.distribution import quantile_bounds
+from kmeanalyst.inference.estimate import Estimate, InverseCdf
+from kmeanalyst.inference.population import column_question, shown
+from kmeanalyst.inference.smoother import Smoother, smoother
+from kmeanalyst.kernels import Kernel
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.release import Question, Release, View
+
+_Z = float(
+    ndtri(0.975)
+)  # the interval's half width in standard errors, over which the distribution function's slope is taken
+
+
+def conditional_law(
+    release: Release,
+    *,
+    given: Given,
+    where: Question | None = None,
+    view: View | None = None,
+    kernel: Kernel | str | None = None,
+) -> ConditionalLaw:
+    """The law of the rows given one value of each of some columns; options as in `conditional_expectation`."""
+    names, rows, several = given_rows(release, given)
+    if several:
+        raise ValueError(
+            "a conditional law is given one value of each column, and here there is a list. Ask for one law at a time, or "
+            "for conditional_expectation, which takes lists."
+        )
+    return ConditionalLaw(smoother(release, names, where=where, view=view, kernel=kernel), rows)
+
+
+@dataclass(frozen=True, eq=False)
+class ConditionalLaw:
+    """Weights α(x) on the released points: E[f | X = x] is Σ α_i f(z_i), for any f.
+
+    smooth  the regression on the given columns.
+    given   their values, one row in natural units.
+    """
+
+    smooth: Smoother
+    given: pd.DataFrame
+
+    @property
+    def weights(self) -> Array:
+        """α (M,): signed, as ridge weights are even where the release's are not; they sum to one."""
+        return self.smooth.weights(self.smooth.at(self.smooth.conditioning.encode(self.given)))[0]
+
+    @property
+    def text(self) -> str:
+        """What is given, as text."""
+        return texts_of(self.smooth, self.given)[0]
+
+    def to_frame(self) -> pd.DataFrame:
+        """The released points with these weights in the column "weight"."""
+        return self.smooth.people.release.to_frame().assign(weight=self.weights)
+
+    def expectation(self, question: Question) -> Estimate:
+        """E[question | given], with its error bar."""
+        return conditional_estimates(self.smooth, question, self.given)[0]
+
+    def mean(self, column: str) -> Estimate:
+        """The conditional mean of a column of numbers, with its error bar."""
+        return self.expectation(column_question(self.smooth.people.release, column))
+
+    def probability(self, condition: Question) -> Estimate:
+        """P(condition | given), with its error bar; ValueError if the question is no condition."""
+        check_is_condition(self.smooth, self.smooth.people.values(condition))
+        return self.expectation(condition)
+
+    def quantile(self, column: Question, q: float) -> Estimate:
+        """The smallest released value at which the conditional distribution function reaches q.
+
+        Signed weights give a function that can fall and leave [0, 1]: the mean of its largest value so far and its least
+        from there on is taken, which cannot fall, within [0, 1]. The interval is that of the quantiles at q ± the error of
+        the function (Woodruff 1952), within the column's bounds.
+        """
+        if not 0 < q < 1:
+            raise ValueError(f"q must lie between 0 and 1, got {q!r}: it is a probability. Pass e.g. 0.5.")
+        people, weights = self.smooth.people, self.weights
+        question = column_question(people.release, column)
+        values = people.values(question)
+        places, which = np.unique(values[: len(weights)][people.weights != 0], return_inverse=True)
+        steps = np.cumsum(np.bincount(which, weights[people.weights != 0]))
+        highest, least = np.maximum.accumulate(steps), np.minimum.accumulate(steps[::-1])[::-1]
+        cumulative = np.clip((highest + least) / 2, 0.0, 1.0)
+        cumulative[-1] = 1.0
+        value = float(places[min(int(np.searchsorted(cumulative, q)), len(places) - 1)])
+        below = np.where(np.isnan(values), np.nan, values <= value)
+        text = f"quantile({shown(column)}, {q:g}) | {self.text}"
+        found = estimates_of(self.smooth, below, [text], self.given)[0]
+        by = InverseCdf(places, cumulative, q, found.standard_error, quantile_bounds(people, column, places))
+        low, high = by.interval(_Z)
+        slope = (high - low) / (2 * _Z * found.standard_error) if found.standard_error > 0 else 0.0  # dx/dF
+        return Estimate(
+            value=value,
+            standard_error=slope * found.standard_error,
+            parts={name: None if part is None else slope * part for name, part in found.parts.items()},
+            view=found.view,
+            question=text,
+            notes=tuple(note for note in found.notes if "no probability" not in note),
+            terms=tuple((model, -slope * influence) for model, influence in found.terms),
+            interval_by=by,
+        )

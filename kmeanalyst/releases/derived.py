@@ -1,0 +1,258 @@
+"""Derived columns: expressions over the columns of a release, computed from its rows whenever rows are needed.
+
+A measurement speaks of the table's own columns, and nothing here changes that. A derived column is a name for an
+expression: at every row that stands for the population it is computed anew, so that a question about it is the question
+about its expression, value and error. What it is made of is public: the expression, the domain, the released points.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.columns import Boolean, Column, Integer, Number, Real
+from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.expressions import Expression, Extent, parse, words
+
+_ROWS = 2**16  # at once: an expression of many parts keeps as many arrays
+_FAR_WIDER = 100.0  # than the released values: bounds that tell nothing
+_MARGIN = 0.1  # of the released values' range, on either side
+_EXACT = 2.0**53
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derived:
+    """A derived column.
+
+    column      its name, kind and public bounds: a condition is boolean; a number is whole (kind integer) where its
+                expression gives whole numbers within ±2^53 on the whole domain, else real; missing where a column it
+                names can be. Bounds are those of the expression over the domain, or, where these are infinite or 100
+                times as wide as the released values, the range of the released values and a tenth of it on either side.
+    expression  over the table's columns and the derived columns before this one.
+    """
+
+    column: Column
+    expression: str
+
+    def __post_init__(self) -> None:
+        if _CONTROL.search(self.expression):
+            raise ValueError(
+                f"the expression of {words.written(self.column.name)} has control characters, such as a line break: shown on "
+                "a terminal, they could rewrite what else it shows. Write it on one line."
+            )
+
+    @cached_property
+    def parsed(self) -> Expression:
+        """The expression, read."""
+        return parse(self.expression)
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The columns it names, in order of first mention."""
+        return self.parsed.columns
+
+    def to_dict(self) -> dict[str, Any]:
+        """The column with its provenance, as the file header has it."""
+        return {"column": self.column.to_dict(), "expression": self.expression, "uses": list(self.uses)}
+
+    def describe(self) -> str:
+        """Kind, extent and provenance in a few words, for people."""
+        return f"{self.column.describe()}; = {words.short(self.expression)}"
+
+
+def derive(frame: pd.DataFrame, known: Domain, expressions: Mapping[str, str]) -> tuple[Derived, ...]:
+    """New derived columns, each of which may use those before it.
+
+    frame        (M, d) released points with the columns of `known`.
+    known        the columns there are.
+    expressions  name → expression, in order.
+    Errors       ValueError for a name that is taken, and for an expression that fits no column or is infinite or undefined
+                 at a point.
+    """
+    if not isinstance(expressions, Mapping) or not expressions:
+        raise ValueError(
+            f"transform needs a name and an expression for each new column, got {expressions!r:.80}. "
+            'Write {"bmi": "mass / height**2"}.'
+        )
+    new: list[Derived] = []
+    for name, text in expressions.items():
+        if name in known.names:
+            raise ValueError(
+                f"there is a column {words.written(name)} already, and a second of that name could not be told from it. "
+                "Name the new one otherwise."
+            )
+        one = _derived(frame, known, name, text)
+        frame, known = with_derived(frame, known, [one])
+        new.append(one)
+    return tuple(new)
+
+
+def with_derived(frame: pd.DataFrame, known: Domain, derived: Sequence[Derived]) -> tuple[pd.DataFrame, Domain]:
+    """Rows in natural units with their derived columns beside them, and the domain of both."""
+    for one in derived:
+        frame = _beside(frame, one.column, values_of(one.parsed, frame, known))
+        known = Domain((*known.columns, one.column))
+    return frame, known
+
+
+def values_of(expression: Expression, frame: pd.DataFrame, known: Domain) -> Array:
+    """The expression at every row, (n,) float64, in blocks."""
+    blocks = [frame.iloc[start : start + _ROWS] for start in range(0, max(len(frame), 1), _ROWS)]
+    return np.concatenate([expression.evaluate(block, known).astype(np.float64) for block in blocks])
+
+
+def check_finite(name: str, expression: Expression, frame: pd.DataFrame, values: Array) -> None:
+    """ValueError where a value is infinite, or undefined though no cell that it is made of is missing."""
+    cells_missing = frame[list(expression.columns)].isna().any(axis=1).to_numpy()
+    bad = np.isinf(values) | (np.isnan(values) & ~cells_missing)
+    if bad.any():
+        used = words.written(expression.columns[0]) if expression.columns else "a column"
+        raise ValueError(
+            f"{words.written(name)} = {words.short(expression.text)} is infinite or undefined at {int(bad.sum())} of "
+            f"{len(values)} points (a division by zero, the logarithm or root of a number that has none, a number too "
+            f"large): a column has a number in each cell. Say what it is there, such as where({used} > 0, ..., 0); missing "
+            f"cells by themselves give missing ones."
+        )
+
+
+def kind_of(expression: Expression, known: Domain) -> tuple[type[Column], Extent]:
+    """What column an expression gives on a domain, and its extent there; ExpressionError if it does not fit."""
+    if expression.check(known) == "condition":
+        return Boolean, Extent(0.0, 1.0, whole=True)
+    extent = expression.extent(known)
+    exact = extent.bounded and max(abs(extent.low), abs(extent.high)) < _EXACT
+    return (Integer if extent.whole and exact else Real), extent
+
+
+def _derived(frame: pd.DataFrame, known: Domain, name: str, text: str) -> Derived:
+    expression = parse(text)
+    kind, extent = kind_of(expression, known)
+    if kind is Boolean:
+        return Derived(column=Boolean(name=name), expression=text)
+    values = values_of(expression, frame, known)
+    check_finite(name, expression, frame, values)
+    low, high = _bounds(extent, values[~np.isnan(values)], kind)
+    return Derived(column=kind(name=name, lower=low, upper=high, missing=extent.missing), expression=text)  # type: ignore[call-arg]
+
+
+def _bounds(extent: Extent, values: Array, kind: type[Column]) -> tuple[float, float]:
+    """(lower, upper) of a column of numbers that has these values among others."""
+    low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+    width = high - low
+    if not (extent.bounded and extent.high - extent.low <= _FAR_WIDER * width):
+        room = _MARGIN * width or max(abs(low) * _MARGIN, 0.5)
+        low, high = _outward(low - room, high + room)
+        if extent.bounded:
+            low, high = max(low, extent.low), min(high, extent.high)
+    else:
+        low, high = extent.low, extent.high
+    if kind is Integer:
+        low, high = math.floor(low), math.ceil(high)
+    return (low, high) if low < high else (low, low + 1)
+
+
+def _outward(low: float, high: float) -> tuple[float, float]:
+    """Numbers of about three digits around a range."""
+    digits = 2 - math.floor(math.log10(high - low))
+    if not -300 < digits < 300:
+        return low, high
+    unit = 10.0**digits
+    found = round(math.floor(low * unit) / unit, digits), round(math.ceil(high * unit) / unit, digits)
+    return found if all(map(math.isfinite, found)) and found[0] <= low and high <= found[1] else (low, high)
+
+
+def _beside(frame: pd.DataFrame, column: Column, values: Array) -> pd.DataFrame:
+    return pd.concat([frame, _series(column, values).set_axis(frame.index)], axis=1)
+
+
+def _series(column: Column, values: Array) -> pd.Series:
+    """Values of a derived column as `Column.decode` types them, neither clamped nor rounded."""
+    if isinstance(column, Boolean):
+        return pd.Series(values > 0, name=column.name)
+    if isinstance(column, Integer):
+        if not column.missing:
+            return pd.Series(values.astype(np.int64), name=column.name)
+        absent = np.isnan(values)
+        return pd.Series(pd.arrays.IntegerArray(np.where(absent, 0, values).astype(np.int64), absent), name=column.name)
+    return pd.Series(values, name=column.name)
+
+
+def at_points(frame: pd.DataFrame, known: Domain, derived: Sequence[Derived]) -> tuple[pd.DataFrame, Domain]:
+    """As `with_derived`; ValueError unless each column is what its expression gives on these points, within its bounds."""
+    for one in derived:
+        kind, extent = kind_of(one.parsed, known)
+        name, column = words.written(one.column.name), one.column
+        if type(column) is not kind or column.missing != (extent.missing and kind is not Boolean):
+            raise ValueError(
+                f"the derived column {name} is said to be {column.describe()}, and its expression gives "
+                f"{kind.kind} cells{', which may be missing' if extent.missing else ''}. Derive it with transform."
+            )
+        values = values_of(one.parsed, frame, known)
+        check_finite(column.name, one.parsed, frame, values)
+        if isinstance(column, Number):
+            present = values[~np.isnan(values)]
+            if len(present) and not (column.lower <= present.min() and present.max() <= column.upper):
+                raise ValueError(
+                    f"the derived column {name} is said to lie within {column.lower} and {column.upper}, and at the points "
+                    f"its expression gives {present.min():.6g} to {present.max():.6g}. Derive it with transform."
+                )
+        frame, known = _beside(frame, column, values), Domain((*known.columns, column))
+    return frame, known
+
+
+# ---------------------------------------------------------------- as text, for the command line
+
+_ASSIGNMENT = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`'\"()\[\]=<>!,*/+%]+?))\s*=(?!=)(.*)", re.DOTALL)
+_SIGNS = {
+    "**": "to", "==": "is", "!=": "is not", "<=": "at most", ">=": "at least", "<": "below", ">": "above",
+    "+": "plus", "-": "minus", "*": "times", "/": "over", "%": "mod",
+}  # fmt: skip
+
+
+def named_expressions(texts: Sequence[str], name: str | None = None) -> dict[str, str]:
+    """Name → expression of texts such as "bmi = mass / height**2"; ValueError where two have one name."""
+    named: dict[str, str] = {}
+    for text in texts:
+        its_name, expression = named_expression(text, name)
+        if its_name in named:
+            raise ValueError(
+                f"two new columns would be named {words.written(its_name)}: one would hide the other. Name each of them "
+                'otherwise, as in "name = expression".'
+            )
+        named[its_name] = expression
+    return named
+
+
+def named_expression(text: str, name: str | None = None) -> tuple[str, str]:
+    """("bmi", "mass / height**2") of the text "bmi = mass / height**2"; an expression alone is named after its text.
+
+    >>> named_expression("bmi = mass / height**2")
+    ('bmi', 'mass / height**2')
+    >>> named_expression("mass / height**2")
+    ('mass_over_height_to_2', 'mass / height**2')
+    >>> named_expression("age >= 18", "adult")
+    ('adult', 'age >= 18')
+    """
+    assigned = _ASSIGNMENT.fullmatch(text)
+    if assigned is None:
+        return name or _slug(text), text.strip()
+    quoted, plain, expression = assigned.groups()
+    if name is not None:
+        raise ValueError(
+            f"the new column has two names, {name} and {quoted or plain}: which is meant cannot be told. Leave one out."
+        )
+    return (quoted.replace("``", "`") if quoted else plain), expression.strip()
+
+
+def _slug(text: str) -> str:
+    spelled = re.sub("|".join(map(re.escape, _SIGNS)), lambda sign: f" {_SIGNS[sign[0]]} ", text)
+    return "_".join(re.findall(r"\w+", spelled))[:60] or "derived"

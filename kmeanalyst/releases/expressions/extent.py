@@ -1,0 +1,193 @@
+"""Tree × domain → where an expression's values can lie, by interval arithmetic over the public bounds.
+
+Each part is bounded by itself, so that x - x has room it does not need: the answer is never too narrow, and may be too
+wide (Moore 1966, *Interval Analysis*). What may be infinite or undefined on some row of the domain, such as a division
+by a column that can be 0, has no extent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from kmeanalyst.releases.cells import text_of
+from kmeanalyst.releases.columns import Column, Number
+from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.expressions.syntax import Arithmetic, Call, Constant, Name, Node, Not, Sign
+
+_ROUNDING = 4e-15  # relative: logarithms and powers are not rounded alike everywhere
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What is known of an expression's values on every row of a domain.
+
+    low, high  bounds; infinite where there are none, and then a value may be undefined too.
+    whole      whether every value is a whole number.
+    missing    whether a missing cell can make the value missing.
+    """
+
+    low: float
+    high: float
+    whole: bool = False
+    missing: bool = False
+
+    @property
+    def bounded(self) -> bool:
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+
+_TRUTH = Extent(0.0, 1.0, whole=True)
+_ANYWHERE = Extent(-math.inf, math.inf)
+
+
+def extent_of(node: Node, domain: Domain, present: frozenset[str] = frozenset()) -> Extent:
+    """The extent of a part that fits the domain (`Expression.check`).
+
+    present   columns that are known not to be missing here.
+    """
+    match node:
+        case Constant():
+            value = float(node.value)
+            return _hull([value], whole=value.is_integer())
+        case Name():
+            return _of_column(domain[node.name], node.name not in present)
+        case Sign():
+            inside = extent_of(node.operand, domain, present)
+            return inside if node.sign == "+" else replace(inside, low=-inside.high, high=-inside.low)
+        case Arithmetic():
+            total = extent_of(node.first, domain, present)
+            for sign, operand in node.rest:
+                total = _applied(_ARITHMETIC[sign], total, extent_of(operand, domain, present))
+            return total
+        case Call() if node.function in ("year", "month"):
+            return _of_calendar(node, domain)
+        case Call() if node.function == "where":
+            return _of_where(node, domain, present)
+        case Call() if node.function != "missing":
+            return _applied(_FUNCTIONS[node.function], *(extent_of(a, domain, present) for a in node.arguments))
+    return _TRUTH  # whatever else there is, is true or false
+
+
+def _of_column(column: Column, may_miss: bool) -> Extent:
+    if not isinstance(column, Number):
+        return _TRUTH  # a boolean: no other column of levels is a number or a condition
+    low, high = (float(column.parse(text_of(bound) or "") or 0.0) for bound in (column.lower, column.upper))
+    if column.kind != "real":
+        low, high = math.ceil(low), math.floor(high)
+    return Extent(float(low), float(high), whole=column.kind != "real", missing=column.missing and may_miss)
+
+
+def _of_calendar(node: Call, domain: Domain) -> Extent:
+    named = node.arguments[0]
+    assert isinstance(named, Name)
+    column = domain[named.name]
+    if node.function == "month":
+        return Extent(1.0, 12.0, whole=True, missing=column.missing)
+    first, last = (float(str(bound)[:4]) for bound in (column.lower, column.upper))  # type: ignore[attr-defined]
+    return Extent(first, last, whole=True, missing=column.missing)
+
+
+def _of_where(node: Call, domain: Domain, present: frozenset[str]) -> Extent:
+    """Both branches together; where(missing(x), a, b) asks for b only where x is there."""
+    test, then, otherwise = node.arguments
+    absent = _asks_for_missing(test)
+    is_there = _asks_for_missing(test.operand) if isinstance(test, Not) else None
+    a = extent_of(then, domain, present | ({is_there} if is_there else frozenset()))
+    b = extent_of(otherwise, domain, present | ({absent} if absent else frozenset()))
+    missing = a.missing or b.missing
+    if not (a.bounded and b.bounded):
+        return replace(_ANYWHERE, missing=missing)
+    return Extent(min(a.low, b.low), max(a.high, b.high), a.whole and b.whole, missing)
+
+
+def _asks_for_missing(test: Node) -> str | None:
+    """The column whose missing cells a condition asks for, if that is what it does."""
+    if isinstance(test, Call) and test.function == "missing" and isinstance(test.arguments[0], Name):
+        return test.arguments[0].name
+    return None
+
+
+def _applied(rule: Callable[..., Extent], *parts: Extent) -> Extent:
+    missing = any(part.missing for part in parts)
+    if not all(part.bounded for part in parts):
+        return replace(_ANYWHERE, missing=missing)
+    with np.errstate(all="ignore"):
+        found = rule(*parts)
+    return replace(found if found.bounded else _ANYWHERE, missing=missing)
+
+
+def _hull(values: list[float], *, whole: bool = False, rounding: float = 0.0) -> Extent:
+    if not np.isfinite(values).all():
+        return _ANYWHERE
+    low, high = float(min(values)), float(max(values))
+    return Extent(low - rounding * abs(low), high + rounding * abs(high), whole)
+
+
+def _at_ends(function: Callable[..., float], *, whole: bool = False, rounding: float = 0.0) -> Callable[..., Extent]:
+    """The rule of a function that has its extremes where each argument is at an end."""
+
+    def rule(*parts: Extent) -> Extent:
+        ends = product(*((part.low, part.high) for part in parts))
+        kept = whole and all(part.whole for part in parts)
+        return _hull([float(function(*each)) for each in ends], whole=kept, rounding=rounding)
+
+    return rule
+
+
+def _from(lowest: float, rule: Callable[..., Extent], *, open_end: bool = False) -> Callable[[Extent], Extent]:
+    """A rule for arguments of at least (or more than) a number; below it the function is undefined."""
+    return lambda x: rule(x) if x.low > lowest or (x.low == lowest and not open_end) else _ANYWHERE
+
+
+def _stepped(function: Callable[[float], float]) -> Callable[[Extent], Extent]:
+    return lambda x: _hull([float(function(x.low)), float(function(x.high))], whole=True)
+
+
+def _holds_zero(x: Extent) -> bool:
+    return x.low <= 0 <= x.high
+
+
+def _quotient(a: Extent, b: Extent) -> Extent:
+    return _ANYWHERE if _holds_zero(b) else _at_ends(np.divide)(a, b)
+
+
+def _remainder(a: Extent, b: Extent) -> Extent:
+    """a % b has b's sign, and is no further from 0 than b."""
+    return _ANYWHERE if _holds_zero(b) else _hull([0.0, b.low, b.high], whole=a.whole and b.whole)
+
+
+def _power(a: Extent, b: Extent) -> Extent:
+    """Monotone in each argument for a ≥ 0; for a < 0 defined for whole exponents, and bounded here for a constant one."""
+    whole = a.whole and b.whole and b.low >= 0
+    at_ends = _at_ends(np.power, rounding=0.0 if whole else _ROUNDING)(a, b)
+    if a.low > 0 or (a.low == 0 and b.low >= 0):
+        return replace(at_ends, whole=whole)
+    if b.low != b.high or not b.whole or (b.low < 0 and _holds_zero(a)):
+        return _ANYWHERE
+    with_zero = replace(at_ends, low=0.0) if b.low % 2 == 0 and b.low > 0 and _holds_zero(a) else at_ends
+    return replace(with_zero, whole=whole)
+
+
+def _absolute(x: Extent) -> Extent:
+    low = 0.0 if _holds_zero(x) else min(abs(x.low), abs(x.high))
+    return Extent(low, max(abs(x.low), abs(x.high)), x.whole)
+
+
+_ARITHMETIC: dict[str, Callable[..., Extent]] = {
+    "+": _at_ends(np.add, whole=True), "-": _at_ends(np.subtract, whole=True), "*": _at_ends(np.multiply, whole=True),
+    "/": _quotient, "%": _remainder, "**": _power,
+}  # fmt: skip
+_FUNCTIONS: dict[str, Callable[..., Extent]] = {
+    "abs": _absolute,
+    "log": _from(0.0, _at_ends(np.log, rounding=_ROUNDING), open_end=True),
+    "log1p": _from(-1.0, _at_ends(np.log1p, rounding=_ROUNDING), open_end=True),
+    "exp": _at_ends(np.exp, rounding=_ROUNDING),
+    "sqrt": _from(0.0, _at_ends(np.sqrt)),
+    "floor": _stepped(np.floor), "ceil": _stepped(np.ceil), "round": _stepped(np.rint),
+    "min": _at_ends(np.minimum, whole=True), "max": _at_ends(np.maximum, whole=True),
+}  # fmt: skip

@@ -1,0 +1,85 @@
+"""Derived columns of a file: what its header says of them, and whether their cells are what it says.
+
+The cells are there for other readers. This one computes them anew from the expressions, which are text of a small
+grammar that cannot do anything but arithmetic on columns, and refuses a file whose cells are others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.columns import Number, column_from_dict
+from kmeanalyst.releases.derived import Derived, kind_of
+from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.expressions import LONGEST
+from kmeanalyst.releases.file.archive import POINTS
+from kmeanalyst.releases.file.header import plain
+from kmeanalyst.releases.file.refusal import MOST_DERIVED_COLUMNS, MOST_DERIVED_WORK, refusal, refusing
+from kmeanalyst.releases.release import Release
+
+_FIELDS = {"column", "expression", "uses"}
+_PLAIN = {"name", "kind", "lower", "upper", "missing"}  # what a derived column can say of itself
+_ROUNDING = 1e-9  # logarithms and powers are not rounded alike everywhere
+
+
+def derived_of(header: dict[str, Any], domain: Domain) -> tuple[Derived, ...]:
+    """The derived columns that a header describes, each of which fits the columns before it."""
+    entries = header.get("derived", [])
+    if len(entries) > MOST_DERIVED_COLUMNS:
+        raise refusal(f"the file has {len(entries)} derived columns", f"at most {MOST_DERIVED_COLUMNS}")
+    with refusing("a derived column"):
+        length = sum(map(_length, entries))  # before any is looked at: what they cost is bounded by it
+    work = length * (header["n_points"] + 100 * (len(domain) + len(entries)))
+    if work > MOST_DERIVED_WORK:
+        raise refusal(
+            f"the expressions of derived columns have {length} characters",
+            f"times {header['n_points']} points and 100 for each column that is {work}, and at most {MOST_DERIVED_WORK}",
+        )
+    found: list[Derived] = []
+    for entry in entries:
+        with refusing("a derived column"):
+            found.append(_entry(entry, domain))
+            domain = Domain((*domain.columns, found[-1].column))
+    return tuple(found)
+
+
+def _length(entry: Any) -> int:
+    if not isinstance(entry, dict) or set(entry) != _FIELDS:
+        raise ValueError(f"it should be a table of {', '.join(sorted(_FIELDS))}")
+    if not isinstance(entry["expression"], str) or not 0 < len(entry["expression"]) <= LONGEST:
+        raise ValueError(f"its expression must be a text of 1 to {LONGEST} characters")
+    return len(entry["expression"])
+
+
+def _entry(entry: dict[str, Any], known: Domain) -> Derived:
+    one = Derived(column=column_from_dict(entry["column"]), expression=entry["expression"])
+    if plain(one.to_dict()) != entry or not set(entry["column"]) <= _PLAIN:
+        raise ValueError("it is not written as a derived column is: what it uses is what its expression names")
+    kind, _ = kind_of(one.parsed, known)
+    if type(one.column) is not kind:
+        raise ValueError(f"it is said to be {one.column.kind}, and its expression gives {kind.kind} cells")
+    return one
+
+
+def check_cells(release: Release, cells: pd.DataFrame) -> None:
+    """FileRefused unless the derived cells of a file (M, d) are those that their expressions give."""
+    frame = release.to_frame()
+    for one in release.derived:
+        said, computed = (_numbers(source[one.column.name]) for source in (cells, frame))
+        room = 0.0
+        if isinstance(one.column, Number) and one.column.kind == "real":
+            room = _ROUNDING * min(float(one.column.upper - one.column.lower), float(np.ptp(computed)) or 1.0)
+        alike = np.isclose(said, computed, rtol=room and _ROUNDING, atol=room, equal_nan=True)
+        if not alike.all():
+            raise refusal(
+                f"{POINTS}, derived column {one.column.name}",
+                f"{int((~alike).sum())} of its cells are not what its expression {one.expression!r:.80} gives",
+            )
+
+
+def _numbers(series: pd.Series) -> Array:
+    return series.to_numpy(dtype=np.float64, na_value=np.nan)
