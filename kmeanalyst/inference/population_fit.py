@@ -80,22 +80,43 @@ class PopulationFit:
 
     def parts(self, influence: Array) -> dict[str, Array]:
         """Standard errors (k,) by source of statistics with these influence functions (n, k) at the rows."""
-        h, p = self.cloud_means(influence), self.clouds[:, None]
+        p, (h, a, seen, refitted) = self.clouds[:, None], self._split(influence)
         variance = self.weights @ (influence - self.weights @ influence) ** 2
-        h = h - (p * h).sum(axis=0)
-        a = cho_solve(self.factor, self.coordinates.T @ (p * h))
-        seen = self.coordinates @ a
         privacy = self.noise_scale**2 * np.einsum("ik,ik->k", a, a)
-        refitted = self.replicates.T @ h
         excess = refitted.var(axis=0, ddof=1) - privacy - (p * seen**2).sum(axis=0) / self.n_rows
         bent = refitted.mean(axis=0) ** 2 + np.maximum(excess, 0.0)
-        mass = (1 - _OUTSIDE) * p + _OUTSIDE * self.reference[:, None]
-        free = self.spread * (mass * (h - seen) ** 2).sum(axis=0)
+        free = self.spread * (self._mass * (h - seen) ** 2).sum(axis=0)
         return {
             "privacy": np.sqrt(privacy),
             "sampling": np.sqrt(variance / self.n_rows),
             "resolution": np.sqrt(free + bent),
         }
+
+    def covariance(self, influence: Array) -> dict[str, Array]:
+        """Joint covariances (k, k) by source of such statistics: the squares of `parts` are their diagonals."""
+        p, (h, a, seen, refitted) = self.clouds[:, None], self._split(influence)
+        centred = influence - self.weights @ influence
+        privacy = self.noise_scale**2 * a.T @ a
+        around = refitted - refitted.mean(axis=0)
+        excess = around.T @ around / (len(refitted) - 1) - privacy - (p * seen).T @ seen / self.n_rows
+        bent = np.outer(refitted.mean(axis=0), refitted.mean(axis=0)) + _positive_part(excess)
+        return {
+            "privacy": privacy,
+            "sampling": (self.weights[:, None] * centred).T @ centred / self.n_rows,
+            "resolution": self.spread * (self._mass * (h - seen)).T @ (h - seen) + bent,
+        }
+
+    def _split(self, influence: Array) -> tuple[Array, Array, Array, Array]:
+        """Of the clouds' centred means h (n_clouds, k): a (K, k), what is seen of h, and the refitted means (B, k)."""
+        h, p = self.cloud_means(influence), self.clouds[:, None]
+        h = h - (p * h).sum(axis=0)
+        a = cho_solve(self.factor, self.coordinates.T @ (p * h))
+        return h, a, self.coordinates @ a, self.replicates.T @ h
+
+    @property
+    def _mass(self) -> Array:
+        """(n_clouds, 1) what the unseen part of a question is averaged over."""
+        return (1 - _OUTSIDE) * self.clouds[:, None] + _OUTSIDE * self.reference[:, None]
 
 
 def fit_population(release: Release, measurement: Measurement) -> PopulationFit:
@@ -285,3 +306,11 @@ class _Problem:
 def _covariance(A: Array, p: Array) -> Array:
     mean = p @ A
     return (A * p[:, None]).T @ A - np.outer(mean, mean)
+
+
+def _positive_part(S: Array) -> Array:
+    """A positive semi-definite matrix with the diagonal of S, cut off at 0, from a symmetric S (k, k)."""
+    eigenvalues, vectors = np.linalg.eigh(S)
+    positive = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
+    scale = np.sqrt(np.maximum(np.diag(S), 0.0) / np.maximum(np.diag(positive), 1e-300))
+    return scale[:, None] * positive * scale
