@@ -205,8 +205,8 @@ def _estimate(population: Law, statistic: Statistic, parts: dict[str, float | No
 
 
 def check_defined(values: Array, mend: str) -> None:
-    """ValueError where a value at a point is NaN; the mend says how such points are excluded."""
-    undefined = int(np.isnan(values).sum())
+    """ValueError where a value at a point is not finite; the mend says how such points are excluded."""
+    undefined = int((~np.isfinite(values)).sum())
     if undefined:
         raise ValueError(
             f"the question has no finite value at {undefined} of {len(values)} points (a missing cell, a division by "

@@ -23,7 +23,7 @@ from kmeanalyst.inference.estimate import Estimate, Estimates
 from kmeanalyst.inference.expectation import mean_of, probability_of
 from kmeanalyst.inference.law import Law
 from kmeanalyst.inference.moments import deviation_of, variance_of
-from kmeanalyst.inference.population import estimate, estimates
+from kmeanalyst.inference.population import check_defined, estimate, estimates
 from kmeanalyst.inference.product_law import ProductLaw, law_of
 from kmeanalyst.inference.reduced_points import ReducedPoints, default_kernel, gathered
 from kmeanalyst.inference.results import TestResult
@@ -31,7 +31,6 @@ from kmeanalyst.inference.variable_histogram import histogram_of, plot_histogram
 from kmeanalyst.inference.variable_nodes import Node, column_node, joined, missing_node
 from kmeanalyst.inference.variable_operators import VariableOperators, is_variable
 from kmeanalyst.kernels import Kernel, KernelMean
-from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.columns import Date
 from kmeanalyst.releases.release import Release, View
 from kmeanalyst.representation.thinning import ThinWeights
@@ -95,6 +94,15 @@ class RandomVariable(VariableOperators):
     def missing(self) -> RandomVariable:
         """The condition that a component is missing or undefined: x.given(~x.missing())."""
         return self.beside([self], tuple(missing_node(node) for node in self.nodes))
+
+    def named(self, *names: str) -> RandomVariable:
+        """The same variable under other names, one for each component: columns of two releases may share theirs."""
+        if len(names) != len(self.nodes):
+            raise ValueError(
+                f"a name for each of {len(self)} components, got {len(names)}: {names!r:.80}. Pass as many."
+            )
+        each = zip(self.nodes, names, strict=True)
+        return replace(self, nodes=tuple(replace(node, text=name, atomic=True) for node, name in each))
 
     # ---------------------------------------------------------------- under which law
 
@@ -208,11 +216,6 @@ class RandomVariable(VariableOperators):
         cells = [variable_distance.at_points(self._law, node) for node in self.nodes]
         return pd.DataFrame(dict(zip(self.names, cells, strict=True))).assign(weight=self._law.weights)
 
-    @property
-    def values(self) -> Array:
-        """(n, d) the components at the law's points, then at the other rows at which its errors are read off."""
-        return np.column_stack([self._law.values(one._node) for one in self])
-
     def thin(
         self, n: int = 1000, *, kernel: Kernel | None = None, weights: ThinWeights = "probability"
     ) -> ReducedPoints:
@@ -241,7 +244,8 @@ class RandomVariable(VariableOperators):
 
     def _gathered(self, kernel: Kernel | None) -> ReducedPoints:
         weights = self._law.weights
-        values = self.values[: len(weights)]
+        values = np.column_stack([variable_distance.at_points(self._law, one._node) for one in self]).astype(float)
+        check_defined(values.sum(axis=1), self.nodes[0].exclusion)
         return gathered(values, weights, kernel or default_kernel(values, weights), self.names)
 
     # ---------------------------------------------------------------- looks

@@ -150,11 +150,12 @@ class Places:
 
 
 def values_at(node: Node, frames: dict[Release, pd.DataFrame], places: Sequence[Places]) -> Iterator[Array]:
-    """The node's values at each of several places, flat; what depends on one release alone is computed once."""
+    """The node's values (n,), or (n, d), at each of several places; what depends on one release alone is computed once."""
     evaluation = _Evaluation(node, frames)
     for some in places:
         values = evaluation.at(node, some, {})
-        yield np.broadcast_to(values, some.shape).ravel()
+        rest = values.shape[len(some.shape) :]
+        yield np.broadcast_to(values, some.shape + rest).reshape(-1, *rest)
 
 
 class _Evaluation:
