@@ -84,6 +84,8 @@ def test_a_variable_of_one_release_has_the_number_and_the_error_of_the_same_expr
         (lambda r: np.logical_and(r["age"] > 30, r["insured"]), "age > 30 and insured"),
         (lambda r: r["school"].missing(), "missing(school)"),
         (lambda r: r["children"].missing(), "missing(children)"),
+        (lambda r: r["insured"].missing(), "missing(insured)"),
+        (lambda r: (r["children"] + 1).missing(), "missing(children)"),
         (lambda r: r["city"] == r["city"], "age > 0"),
     ],
 )
@@ -470,6 +472,12 @@ def test_a_plot_takes_and_returns_axes(first, second, mixed_release):
 def test_what_makes_no_sense_is_refused_with_a_mend(mixed_release, ask, error, told):
     with pytest.raises(error, match=told):
         ask(mixed_release)
+
+
+def test_a_release_knows_its_columns_and_is_not_gone_through(first):
+    assert "x0" in first and "x2" not in first
+    with pytest.raises(TypeError):
+        iter(first)
 
 
 def test_variables_are_told_apart_by_identity_and_can_be_kept_in_sets(first):

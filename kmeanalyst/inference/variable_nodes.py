@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -73,7 +73,7 @@ def column_node(release: Release, name: str) -> Node:
         return Node(written, "levels", (release,), lambda frame: _levels(frame[name]), column=name)
     if isinstance(column, Date):
         return Node(written, "number", (release,), lambda frame: days_of(frame[name]), column=name)
-    return replace_column(expression_node(release, written), name)
+    return replace(expression_node(release, written), column=name, atomic=True)
 
 
 def expression_node(release: Release, text: str) -> Node:
@@ -84,14 +84,12 @@ def expression_node(release: Release, text: str) -> Node:
 
 
 def missing_node(node: Node) -> Node:
-    """The condition that a node is undefined."""
-    test = (lambda v: v == "") if node.kind == "levels" else (lambda v: np.isnan(np.asarray(v, dtype=float)))
-    return applied(test, [node], text=f"missing({node.text})", kind="condition")
-
-
-def replace_column(node: Node, name: str) -> Node:
-    """The same node, known to be a plain column."""
-    return Node(node.text, node.kind, node.releases, node.function, column=name)
+    """The condition that a column's cell is missing, or that an expression is undefined."""
+    if node.column is not None:
+        return expression_node(node.releases[0], f"missing({words.column(node.column)})")
+    return applied(
+        lambda v: ~np.isfinite(np.asarray(v, dtype=float)), [node], text=f"missing({node.text})", kind="condition"
+    )
 
 
 def applied(

@@ -216,6 +216,12 @@ class Release:
         """A column as a random variable, or a list of them as one of several components: see `variable`."""
         return self.variable(columns)
 
+    __iter__ = None  # M weighted points, and a column is asked for by its name: neither is gone through
+
+    def __contains__(self, column: object) -> bool:
+        """Whether there is a column of this name."""
+        return column in self.domain.names
+
     def variable(self, columns: str | Sequence[str], *, view: View | None = None) -> RandomVariable:
         """A column as a random variable, to calculate with and ask questions of; several as its components.
 
