@@ -87,6 +87,7 @@ def test_a_variable_of_one_release_has_the_number_and_the_error_of_the_same_expr
         (lambda r: r["insured"].missing(), "missing(insured)"),
         (lambda r: (r["children"] + 1).missing(), "missing(children)"),
         (lambda r: r["city"] == r["city"], "age > 0"),
+        (lambda r: r["school"] == r["school"], "not missing(school)"),
     ],
 )
 def test_conditions_mean_what_they_mean_in_expressions_missing_cells_included(mixed_release, variable, expression):
@@ -349,20 +350,20 @@ def test_a_sample_of_the_same_law_is_accepted_and_another_rejected(first, second
 
 @pytest.mark.slow
 def test_the_test_holds_its_level_and_has_power():
-    """100 releases: at 5 %, 12 or more true hypotheses rejected would have chance 0.004; a shift of 1 shows."""
+    """60 releases: at 5 %, 9 or more true hypotheses rejected would have chance 0.003; a shift of 1 shows."""
     pvalues, shifted = [], []
-    for seed in range(100):
+    for seed in range(60):
         release, rng = measured(seed), np.random.default_rng([seed, 1])
         total = release["x0"] + release["x1"]
         pvalues.append(total.mmd_test(population(300, rng).sum(axis=1)).pvalue)
         shifted.append(total.mmd_test(population(300, rng, 0.5).sum(axis=1)).pvalue)
-    assert np.sum(np.array(pvalues) < 0.05) < 12
+    assert np.sum(np.array(pvalues) < 0.05) < 9
     assert np.mean(np.array(shifted) < 0.05) > 0.8
 
 
 @pytest.mark.slow
 def test_intervals_of_functions_of_two_releases_hold_the_truth():
-    """40 pairs of releases: 33 of 40 would have chance 0.01 at 95 %."""
+    """40 pairs of releases: at 95 %, 33 or fewer held would have chance 0.003 for one question."""
     rng = np.random.default_rng(0)
     a, b = population(400_000, rng)[:, 0], population(400_000, rng, 0.5)[:, 0]
     truth = {"sum": np.mean(a + b), "product": np.mean(a * b), "spread": np.var(a + b), "above": np.mean(a > b)}

@@ -37,16 +37,19 @@ def histogram_of(law: Law, node: Node, bins: int | Sequence[float] | None, level
         return histogram_of_groups(law, node.column, bins, level)
     values = law.values(node)
     edges = _edges(values[: len(law.weights)], np.abs(law.weights), _RANGES if bins is None else bins)
-    held, labels = [], []
-    for left, right in pairwise(edges):
-        last = right == edges[-1]
-        inside = (values >= left) & ((values <= right) if last else (values < right))
-        held.append(np.where(np.isnan(values), np.nan, inside))
-        labels.append(
-            f"[{left:.4g}, {right:.4g}{']' if last and np.isfinite(right) else ')'}".replace("[-inf", "(-inf")
-        )
-    found = estimates(law, [statistic_of(law, h, f"{node.text} in {t}") for h, t in zip(held, labels, strict=True)])
+    labels = [_label(left, right, right == edges[-1]) for left, right in pairwise(edges)]
+    statistics = []
+    for (left, right), label in zip(pairwise(edges), labels, strict=True):
+        inside = (values >= left) & ((values <= right) if right == edges[-1] else (values < right))
+        held = np.where(np.isnan(values), np.nan, inside)
+        statistics.append(statistic_of(law, held, f"{node.text} in {label}"))
+    found = estimates(law, statistics)
     return histogram_frame(found, labels, list(edges[:-1]), list(edges[1:]), node.text, level)
+
+
+def _label(left: float, right: float, last: bool) -> str:
+    opening, closing = "(" if np.isinf(left) else "[", "]" if last and np.isfinite(right) else ")"
+    return f"{opening}{left:.4g}, {right:.4g}{closing}"
 
 
 def _edges(values: Array, mass: Array, bins: int | Sequence[float]) -> Array:
