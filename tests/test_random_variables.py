@@ -181,6 +181,15 @@ def test_the_influence_is_the_derivative_by_a_releases_weights(first, second):
         assert (now.value - was.value) / step == pytest.approx(was.terms[0][1][place], rel=1e-4)
 
 
+def test_what_one_release_does_not_know_the_other_does(first):
+    both = first["x0"] + weighted(0)["v"]
+    found = both.mean()
+    assert found.parts["privacy"] == pytest.approx(first.mean("x0").parts["privacy"], rel=1e-9)
+    assert found.parts["sampling"] > first.mean("x0").parts["sampling"]
+    assert any("no measurement" in note for note in found.notes)
+    assert not both.mmd_test(np.arange(5.0)).noise_aware
+
+
 def test_signed_values_beside_the_probability_view_are_told():
     x, y = weighted(0, signed=True), weighted(1, signed=True)
     with warnings.catch_warnings():

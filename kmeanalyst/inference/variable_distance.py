@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 _REFERENCE = 40  # values of each side that features are taken from
 _LEAST = 1e-8  # of the largest eigenvalue: smaller ones are rounding
 _BESIDE = 100  # combinations of other releases at which a feature's influence is averaged
-_NO_MEASUREMENT = "no measurement: the points are taken for a sample's rows, and the privacy noise is unknown"
 
 
 def at_points(law: Law, node: Node) -> Array:
