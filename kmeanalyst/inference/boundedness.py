@@ -37,5 +37,5 @@ def check_bounded(weights: Sequence[Array], what: str) -> None:
             'their own kernel need not cancel behind the function. Ask the variable\'s in_view("probability"), or publish '
             'with weights="bounded".',
             UnboundedWeights,
-            stacklevel=4,
+            stacklevel=5,
         )
