@@ -101,6 +101,7 @@ def test_statistics_of_a_column_are_those_of_the_release(first):
         (x.mean(), first.mean("x0")), (x.var(), first.var("x0")), (x.std(), first.std("x0")),
         (x.quantile(0.3), first.quantile("x0", 0.3)), (x.cdf(0.5), first.cdf("x0", 0.5)),
         (x.given(first["x1"] > 0).mean(), first.expectation("x0", where="x1 > 0")),
+        (x.in_view("probability").given(first["x1"] > 0).mean(), first.expectation("x0", where="x1 > 0")),
         (x.in_view("signed").mean(), first.mean("x0", view="signed")),
     ]:  # fmt: skip
         assert (ours.value, ours.standard_error) == pytest.approx((theirs.value, theirs.standard_error), rel=1e-12)

@@ -112,7 +112,7 @@ class RandomVariable(VariableOperators):
         Conditions of other releases than the variable's tie them together: x.given(x < y).
         """
         nodes = [node for condition in conditions for node in _condition_nodes(condition)]
-        self.beside([self, *(replace(condition, conditions=self.conditions) for condition in conditions)], ())
+        joined(node.releases for node in (*self.nodes, *self.conditions, *nodes))
         return replace(self, conditions=(*self.conditions, *nodes))
 
     def in_view(self, view: View | None) -> RandomVariable:
