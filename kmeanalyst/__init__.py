@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kmeanalyst import kernels
+    from kmeanalyst.inference.boundedness import UnboundedWeights
     from kmeanalyst.inference.comparison import Comparison, compare
     from kmeanalyst.inference.independence import independence_test
+    from kmeanalyst.inference.pushforward import pushforward
+    from kmeanalyst.inference.random_variable import RandomVariable
     from kmeanalyst.inference.results import Estimate, TestResult
     from kmeanalyst.inference.two_sample import mmd, mmd_squared, mmd_test
     from kmeanalyst.kernels import KernelMean, median_lengthscale
@@ -44,6 +47,9 @@ _HOMES = {
     "Comparison": "kmeanalyst.inference.comparison",
     "compare": "kmeanalyst.inference.comparison",
     "independence_test": "kmeanalyst.inference.independence",
+    "pushforward": "kmeanalyst.inference.pushforward",
+    "RandomVariable": "kmeanalyst.inference.random_variable",
+    "UnboundedWeights": "kmeanalyst.inference.boundedness",
     "mmd": "kmeanalyst.inference.two_sample",
     "mmd_squared": "kmeanalyst.inference.two_sample",
     "mmd_test": "kmeanalyst.inference.two_sample",
@@ -51,9 +57,10 @@ _HOMES = {
 }
 __version__ = "0.1.0"
 __all__ = [
-    "Comparison", "Domain", "DomainError", "Estimate", "FileRefused", "KernelMean", "PrivacyStatement", "Release",
-    "TestResult", "compare", "from_frame", "independence_test", "kernels", "median_lengthscale", "mmd", "mmd_squared",
-    "mmd_test", "read_domain", "read_release", "thin", "validate_release",
+    "Comparison", "Domain", "DomainError", "Estimate", "FileRefused", "KernelMean", "PrivacyStatement", "RandomVariable",
+    "Release", "TestResult", "UnboundedWeights", "compare", "from_frame", "independence_test", "kernels",
+    "median_lengthscale", "mmd", "mmd_squared", "mmd_test", "pushforward", "read_domain", "read_release", "thin",
+    "validate_release",
 ]  # fmt: skip
 
 

@@ -158,7 +158,7 @@ def test_resolution_has_the_bias_beside_what_the_features_cannot_see(mixed_relea
     assert answer.parts["resolution"] == pytest.approx(np.hypot(parts["resolution"], left))
     assert answer.parts["privacy"] == parts["privacy"] and answer.parts["sampling"] == parts["sampling"]
     low, high = answer.interval(kind="robust")
-    least, largest = base.change(influence, 0.95)
+    least, largest = base.least_change(influence, 0.95), -base.least_change(-influence, 0.95)
     assert high == pytest.approx(max(answer.value + largest + abs(left), answer.interval()[1]))
     assert low == pytest.approx(min(answer.value + least - abs(left), answer.interval()[0]))
 

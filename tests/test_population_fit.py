@@ -13,6 +13,7 @@ from scipy.stats import norm
 import release_side
 from kmeanalyst.inference import population_fit
 from kmeanalyst.inference.compatible import CompatiblePopulations
+from kmeanalyst.inference.error_model import error_model
 from kmeanalyst.inference.population_fit import PopulationFit, fit_population
 from kmeanalyst.releases.columns import Categorical, Integer, Real
 from kmeanalyst.releases.domain import Domain
@@ -218,3 +219,12 @@ def values_of(question: str, frame: pd.DataFrame) -> np.ndarray:
     from kmeanalyst.releases.expressions import parse
 
     return np.asarray(parse(question).evaluate(frame, TABLE), dtype=float)
+
+
+def test_the_squared_parts_are_the_diagonals_of_the_joint_covariances(mixed_release):
+    model = error_model(mixed_release, mixed_release.weights)
+    h = np.random.default_rng(0).normal(size=(len(model.frame), 4))
+    parts, covariances = model.parts(h), model.covariance(h)
+    for name, covariance in covariances.items():
+        assert np.sqrt(np.diag(covariance)) == pytest.approx(parts[name], rel=1e-9)
+        assert np.linalg.eigvalsh(covariance).min() > -1e-12 * np.abs(covariance).max()

@@ -16,17 +16,14 @@ from kmeanalyst.inference.conditional_mean import (
     given_rows,
     texts_of,
 )
-from kmeanalyst.inference.distribution import quantile_bounds
 from kmeanalyst.inference.estimate import Estimate, InverseCdf
-from kmeanalyst.inference.population import column_question, shown
+from kmeanalyst.inference.population import shown
 from kmeanalyst.inference.smoother import Smoother, smoother
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import Question, Release, View
 
-_Z = float(
-    ndtri(0.975)
-)  # the interval's half width in standard errors, over which the distribution function's slope is taken
+_Z = float(ndtri(0.975))  # half the interval, over which the distribution function's slope is taken
 
 
 def conditional_law(
@@ -78,7 +75,7 @@ class ConditionalLaw:
 
     def mean(self, column: str) -> Estimate:
         """The conditional mean of a column of numbers, with its error bar."""
-        return self.expectation(column_question(self.smooth.people.release, column))
+        return self.expectation(self.smooth.people.question(column))
 
     def probability(self, condition: Question) -> Estimate:
         """P(condition | given), with its error bar; ValueError if the question is no condition."""
@@ -95,7 +92,7 @@ class ConditionalLaw:
         if not 0 < q < 1:
             raise ValueError(f"q must lie between 0 and 1, got {q!r}: it is a probability. Pass e.g. 0.5.")
         people, weights = self.smooth.people, self.weights
-        question = column_question(people.release, column)
+        question = people.question(column)
         values = people.values(question)
         places, which = np.unique(values[: len(weights)][people.weights != 0], return_inverse=True)
         steps = np.cumsum(np.bincount(which, weights[people.weights != 0]))
@@ -106,7 +103,8 @@ class ConditionalLaw:
         below = np.where(np.isnan(values), np.nan, values <= value)
         text = f"quantile({shown(column)}, {q:g}) | {self.text}"
         found = estimates_of(self.smooth, below, [text], self.given)[0]
-        by = InverseCdf(places, cumulative, q, found.standard_error, quantile_bounds(people, column, places))
+        bounds = people.bounds(column) or (float(places[0]), float(places[-1]))
+        by = InverseCdf(places, cumulative, q, found.standard_error, bounds)
         low, high = by.interval(_Z)
         slope = (high - low) / (2 * _Z * found.standard_error) if found.standard_error > 0 else 0.0  # dx/dF
         return Estimate(

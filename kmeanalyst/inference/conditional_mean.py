@@ -187,6 +187,12 @@ class BiasedErrors:
         both = bias if known is None else np.hypot(known, bias)
         return parts | {"resolution": float(both) if influence.ndim == 1 else both}
 
+    def covariance(self, influence: Array) -> Parts:
+        """The base model's, the biases added to resolution as one more error, common to all."""
+        covariance, bias = self.base.covariance(influence[:-1]), np.outer(influence[-1], influence[-1])
+        known = covariance["resolution"]
+        return covariance | {"resolution": bias if known is None else known + bias}
+
     @property
     def everywhere(self) -> bool:
         return self.base.everywhere

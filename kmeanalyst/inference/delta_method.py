@@ -17,9 +17,11 @@ from kmeanalyst.kernels.base import Array
 if TYPE_CHECKING:
     from kmeanalyst.inference.error_model import ErrorModel
     from kmeanalyst.inference.estimate import Estimate
+    from kmeanalyst.releases.release import Release
 
+Terms = tuple[tuple["ErrorModel", Array], ...]  # the influence function of an estimate on each release
 PARTS = ("privacy", "sampling", "resolution")
-_INDEPENDENT = "of different releases: they are taken as independent, which two releases of one table are not quite"
+INDEPENDENT = "of different releases: they are taken as independent, which two releases of one table are not quite"
 
 
 class DeltaMethod:
@@ -117,10 +119,11 @@ def _combined(value: float, question: str, operands: list[tuple[Estimate, float]
             'or ask for them with view="probability".'
         )
     terms = _joined(operands)
-    parts = _joint_parts([model.parts(influence) for model, influence in terms])
+    joint = joint_parts([model.parts(influence) for model, influence in terms])
+    parts = {name: None if part is None else float(part) for name, part in joint.items()}
     notes = dict.fromkeys(note for estimate, _ in operands for note in estimate.notes)
     if len(terms) > 1:
-        notes[_INDEPENDENT] = None
+        notes[INDEPENDENT] = None
     return replace(
         operands[0][0],
         value=value,
@@ -133,7 +136,7 @@ def _combined(value: float, question: str, operands: list[tuple[Estimate, float]
     )
 
 
-def _joined(operands: list[tuple[Estimate, float]]) -> tuple[tuple[ErrorModel, Array], ...]:
+def _joined(operands: list[tuple[Estimate, float]]) -> Terms:
     """The influence of Σ slope · estimate on each release; ValueError where releases or views cannot go together."""
     joint: list[tuple[ErrorModel, Array]] = []
     for estimate, slope in operands:
@@ -160,19 +163,33 @@ def _add(joint: list[tuple[ErrorModel, Array]], model: ErrorModel, influence: Ar
         if getattr(model, "base", None) is other:
             joint[place] = (model, model.lifted(known) + influence)  # type: ignore[attr-defined]
             return
-        if _one_measurement(other, model):
-            raise ValueError(
-                "these estimates rest on one measurement through two releases (a file read twice, or thinned), so they are "
-                "not independent and their correlation is not known. Ask one Release object for both."
-            )
+        if other.release is model.release or one_measurement(other.release, model.release):
+            raise shared_measurement("estimates")
     joint.append((model, influence))
 
 
-def _one_measurement(a: ErrorModel, b: ErrorModel) -> bool:
-    if a.release is b.release:
-        return True
-    ours, theirs = a.release.measurement, b.release.measurement
+def least_change(terms: Terms, level: float) -> float:
+    """The first-order change to the least value that populations compatible at `level` give."""
+    return sum(model.least_change(influence, level) for model, influence in terms)
+
+
+def largest_change(terms: Terms, level: float) -> float:
+    """The first-order change to the largest value."""
+    return -sum(model.least_change(-influence, level) for model, influence in terms)
+
+
+def one_measurement(a: Release, b: Release) -> bool:
+    """Whether two Release objects rest on one measurement, though they are two."""
+    ours, theirs = a.measurement, b.measurement
     return ours is not None and theirs is not None and np.array_equal(ours.vector, theirs.vector)
+
+
+def shared_measurement(what: str) -> ValueError:
+    """The refusal to take what rests on one measurement for independent."""
+    return ValueError(
+        f"these {what} rest on one measurement through two releases (a file read twice, or thinned), so they are "
+        "not independent and their correlation is not known. Ask one Release object for both."
+    )
 
 
 def _mixed_views(a: str, b: str) -> ValueError:
@@ -182,10 +199,10 @@ def _mixed_views(a: str, b: str) -> ValueError:
     )
 
 
-def _joint_parts(each: list[dict[str, Any]]) -> dict[str, float | None]:
+def joint_parts(each: list[dict[str, Any]]) -> dict[str, Any]:
     """Parts of independent errors together; what is unknown in all of them is unknown."""
-    joint: dict[str, float | None] = {}
+    joint: dict[str, Any] = {}
     for name in PARTS:
-        known = [parts[name] for parts in each if parts[name] is not None]
-        joint[name] = float(np.sqrt(sum(part**2 for part in known))) if known else None
+        known = [np.square(parts[name]) for parts in each if parts[name] is not None]
+        joint[name] = np.sqrt(np.sum(known, axis=0)) if known else None
     return joint

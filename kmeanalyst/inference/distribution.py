@@ -15,18 +15,12 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from kmeanalyst.inference.estimate import Estimate, Estimates, InverseCdf, Terms
+from kmeanalyst.inference.delta_method import Terms
+from kmeanalyst.inference.estimate import Estimate, Estimates, InverseCdf
 from kmeanalyst.inference.expectation import statistic_of
-from kmeanalyst.inference.population import (
-    Population,
-    Statistic,
-    column_question,
-    estimates,
-    population,
-    shown,
-)
+from kmeanalyst.inference.law import Law
+from kmeanalyst.inference.population import Statistic, estimates, population, shown
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.columns import Number
 from kmeanalyst.releases.release import Question, Release, View
 
 _ROUNDING = 1e-12  # of the distribution function: 0.1 + 0.2 reaches 0.3
@@ -47,14 +41,17 @@ def cdf(
     x        in the column's units; a sequence gives Estimates.
     """
     people = population(release, where=where, view=view)
-    values = people.values(column_question(release, column))
     asked = np.atleast_1d(np.asarray(x, dtype=float))
     if asked.ndim > 1 or np.isnan(asked).any():
         raise ValueError(f"x must be a number or a list of numbers, got {x!r:.80}. Pass where to read the function.")
-    holds = [_at_most(values, value) for value in asked]
-    answers = [statistic_of(people, h, f"{shown(column)} <= {v:g}") for h, v in zip(holds, asked, strict=True)]
-    found = estimates(people, answers)
+    found = estimates(people, distribution_of(people, column, asked))
     return found[0] if np.ndim(x) == 0 else found
+
+
+def distribution_of(people: Law, column: Any, places: Array) -> list[Statistic]:
+    """P(column <= x) at several places x (k,)."""
+    values = people.values(people.question(column))
+    return [statistic_of(people, _at_most(values, x), f"{shown(column)} <= {x:g}") for x in places]
 
 
 def quantile(
@@ -83,23 +80,25 @@ def quantile(
     return found[0] if np.ndim(q) == 0 else found
 
 
-def quantiles_of(people: Population, column: Question, orders: Array) -> list[Statistic]:
+def quantiles_of(people: Law, column: Any, orders: Array) -> list[Statistic]:
     """The quantiles of several orders (k,) of a population in the probability view, and their influences."""
     if orders.ndim > 1 or not ((orders >= 0) & (orders <= 1)).all():
         raise ValueError(
             f"q must lie between 0 and 1, got {orders.tolist()!r:.80}: it is a probability. Pass e.g. 0.5."
         )
-    x = people.values(column_question(people.release, column))
-    places, cumulative = _steps(x[: len(people.release)], people.weights)
-    elsewhere = np.unique(x[np.isfinite(x) & (True if people.given is None else people.given)])
+    x = people.values(people.question(column))
+    places, cumulative = _steps(x[: len(people.weights)], people.weights)
+    bounds = people.bounds(column) or (float(places[0]), float(places[-1]))
+
+    def elsewhere() -> Array:
+        return np.unique(x[np.isfinite(x) & (True if people.given is None else people.given)])
 
     def terms_at(place: float) -> Terms:
-        return ((people.model, people.influence(_at_most(x, place))),)
+        return people.terms(people.influence(_at_most(x, place)))
 
-    curve = InverseCdf(places, cumulative, 0.5, 0.0, quantile_bounds(people, column, places), elsewhere, terms_at)
+    curve = InverseCdf(places, cumulative, 0.5, 0.0, bounds, elsewhere, terms_at)
     inverse = [replace(curve, q=float(q)) for q in orders]
-    below = np.column_stack([_at_most(x, one.at(one.q)) for one in inverse])
-    influences = people.influence(below)
+    influences = np.column_stack([people.influence(_at_most(x, one.at(one.q))) for one in inverse])
     parts = people.model.parts(influences)
     errors = np.sqrt(sum(part**2 for part in parts.values() if part is not None))
     answers = []
@@ -124,12 +123,3 @@ def _steps(x: Array, weights: Array) -> tuple[Array, Array]:
     places, which = np.unique(x[used], return_inverse=True)
     cumulative = np.cumsum(np.bincount(which, weights[used]))
     return places, cumulative / cumulative[-1] + _ROUNDING
-
-
-def quantile_bounds(people: Population, column: Question, places: Array) -> tuple[float, float]:
-    """What a quantile cannot leave: a column's bounds, or the released values of an expression."""
-    domain = people.release.columns
-    if isinstance(column, str) and column in domain.names and isinstance(domain[column], Number):
-        known: Any = domain[column]
-        return float(known.lower), float(known.upper)
-    return float(places[0]), float(places[-1])

@@ -46,6 +46,10 @@ class ErrorModel(Protocol):
         """
         ...
 
+    def covariance(self, influence: Array) -> Parts:
+        """Joint covariances (k, k) by source of k statistics (n, k), whose diagonals are the squared parts."""
+        ...
+
     @property
     def everywhere(self) -> bool:
         """Whether every row that the domain has is in `frame`."""
@@ -90,12 +94,23 @@ class MeasuredErrors:
 
     def parts(self, influence: Array) -> Parts:
         """The fit's parts; to resolution is added how far the points are from the fit."""
-        h = _finite(influence.reshape(len(influence), -1))
-        at_points, at_rows = h[: len(self.release)], h[len(self.release) :]
+        at_rows, apart = self._apart(influence)
         parts = self.fit.parts(at_rows)
-        apart = self.weights @ at_points - self.fit.weights @ at_rows
         parts["resolution"] = np.hypot(parts["resolution"], apart)
         return {name: _shaped(part, influence) for name, part in parts.items()}
+
+    def covariance(self, influence: Array) -> Parts:
+        """The fit's; how far the points are from it counts as one more error, common to all statistics."""
+        at_rows, apart = self._apart(influence)
+        covariance = self.fit.covariance(at_rows)
+        covariance["resolution"] += np.outer(apart, apart)
+        return covariance
+
+    def _apart(self, influence: Array) -> tuple[Array, Array]:
+        """Influences at the fit's rows (n, k), and by how much (k,) the points give them other means."""
+        h = _finite(influence.reshape(len(influence), -1))
+        at_points, at_rows = h[: len(self.release)], h[len(self.release) :]
+        return at_rows, self.weights @ at_points - self.fit.weights @ at_rows
 
     @property
     def everywhere(self) -> bool:
@@ -126,6 +141,12 @@ class UnmeasuredErrors:
         p = self.release.view_weights("probability")
         sampling = np.sqrt(_variance(p, influence.reshape(len(influence), -1)) * (p @ p))
         return {"privacy": None, "sampling": _shaped(sampling, influence), "resolution": None}
+
+    def covariance(self, influence: Array) -> Parts:
+        """As `parts` has it."""
+        p = self.release.view_weights("probability")
+        centred = influence - p @ influence
+        return {"privacy": None, "sampling": (p[:, None] * centred).T @ centred * (p @ p), "resolution": None}
 
     everywhere = False
 

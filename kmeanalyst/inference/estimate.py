@@ -9,26 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kmeanalyst.inference.delta_method import DeltaMethod
+from kmeanalyst.inference.delta_method import DeltaMethod, Terms, largest_change, least_change
 from kmeanalyst.kernels.base import Array
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from kmeanalyst.inference.error_model import ErrorModel
-
-
-Terms = tuple[tuple["ErrorModel", Array], ...]  # error models with an influence function at the rows of each
-
-
-def least_change(terms: Terms, level: float) -> float:
-    """The first-order change to the least value that populations compatible at `level` give."""
-    return sum(model.least_change(influence, level) for model, influence in terms)
-
-
-def largest_change(terms: Terms, level: float) -> float:
-    """The first-order change to the largest value."""
-    return -sum(model.least_change(-influence, level) for model, influence in terms)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +25,7 @@ class InverseCdf:
     q               the order of the quantile.
     standard_error  of the distribution function at the quantile.
     bounds          what the quantile cannot leave: its interval there where q ± z·standard_error leaves (0, 1).
-    elsewhere       (k,) increasing, places where other populations may have their quantile.
+    elsewhere       gives (k,) increasing, the places where other populations may have their quantile; None: not known.
     terms_at        a place → the terms of the distribution function there, as an Estimate has them.
     """
 
@@ -49,8 +34,8 @@ class InverseCdf:
     q: float
     standard_error: float
     bounds: tuple[float, float]
-    elsewhere: Array = field(default_factory=lambda: np.empty(0))
-    terms_at: Callable[[float], Terms] | None = None
+    elsewhere: Callable[[], Array] | None = None
+    terms_at: Callable[[float], Terms] = lambda place: ()
 
     def at(self, q: float) -> float:
         """The smallest value at which the distribution function reaches q."""
@@ -63,25 +48,28 @@ class InverseCdf:
 
     def robust(self, level: float) -> tuple[float, float]:
         """Least and largest quantile over all populations that agree with the measurement, found by bisection."""
-        low = self._first(lambda x: self._known(x) + largest_change(self._terms(x), level))
-        high = self._first(lambda x: self._known(x) + least_change(self._terms(x), level))
+        if self.elsewhere is None:
+            raise ValueError(
+                "this quantile has no robust interval: what other populations there are given these values is not known. "
+                'Ask kind="default".'
+            )
+        places = self.elsewhere()
+        low = self._first(places, lambda x: self._known(x) + largest_change(self.terms_at(x), level))
+        high = self._first(places, lambda x: self._known(x) + least_change(self.terms_at(x), level))
         return low, high
 
-    def _first(self, reached: Callable[[float], float]) -> float:
+    def _first(self, places: Array, reached: Callable[[float], float]) -> float:
         """The first place at which an increasing function reaches q; the upper bound if none does."""
-        below, above = -1, len(self.elsewhere)
+        below, above = -1, len(places)
         while above - below > 1:
             middle = (below + above) // 2
-            below, above = (below, middle) if reached(float(self.elsewhere[middle])) >= self.q else (middle, above)
-        return float(self.elsewhere[above]) if above < len(self.elsewhere) else self.bounds[1]
+            below, above = (below, middle) if reached(float(places[middle])) >= self.q else (middle, above)
+        return float(places[above]) if above < len(places) else self.bounds[1]
 
     def _known(self, x: float) -> float:
         """The distribution function at x."""
         steps = int(np.searchsorted(self.values, x, side="right"))
         return float(self.cumulative[steps - 1]) if steps else 0.0
-
-    def _terms(self, x: float) -> Terms:
-        return self.terms_at(x) if self.terms_at is not None else ()
 
 
 @dataclass(frozen=True, kw_only=True)

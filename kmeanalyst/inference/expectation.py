@@ -6,10 +6,12 @@ The value is Σ w_m h(z_m) in the view's weights; its influence function is h it
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from kmeanalyst.inference.estimate import Estimate, Estimates
+from kmeanalyst.inference.law import Law
 from kmeanalyst.inference.population import (
     Population,
     Statistic,
@@ -78,23 +80,23 @@ def ratio(
     return estimate(people, _ratio_of(people, numerator, denominator))
 
 
-def mean_of(people: Population, question: Question) -> Statistic:
+def mean_of(people: Law, question: Any) -> Statistic:
     """Σ v h(z), and a note where it is no probability though the question is a condition."""
     return statistic_of(people, people.values(question), shown(question))
 
 
-def probability_of(people: Population, condition: Question) -> Statistic:
+def probability_of(people: Law, condition: Any) -> Statistic:
     """The same for a condition; ValueError if the question is none."""
     values = people.values(condition)
-    check_condition(values[: len(people.release)])
+    check_condition(values[: len(people.weights)])
     return statistic_of(people, values, shown(condition))
 
 
-def statistic_of(people: Population, values: Array, text: str) -> Statistic:
+def statistic_of(people: Law, values: Array, text: str) -> Statistic:
     """Σ v · values, from (n,) values at the rows of people.model.frame."""
     value = float(people.mean(values))
     notes: tuple[str, ...] = ()
-    at_points = values[: len(people.release)]
+    at_points = values[: len(people.weights)]
     if not -_ROUNDING <= value <= 1 + _ROUNDING and np.isin(at_points, (0.0, 1.0)).all():
         notes = (people.infeasible(f"{value:.4g} is no probability", lambda same: float(same.weights @ at_points)),)
     return Statistic(value=value, influence=people.influence(values), question=people.text(text), notes=notes)

@@ -11,15 +11,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations_with_replacement
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.estimate import Estimate, Estimates
+from kmeanalyst.inference.law import Law
 from kmeanalyst.inference.population import (
     Population,
     Statistic,
-    column_question,
     estimate,
     estimates,
     population,
@@ -116,9 +117,9 @@ def corr(
     return _matrix(release, columns, where, view, _correlation)
 
 
-def variance_of(people: Population, column: Question) -> Statistic:
+def variance_of(people: Law, column: Any) -> Statistic:
     """Σ v (x - m)² and its influence."""
-    x = people.values(column_question(people.release, column))[:, None]
+    x = people.values(people.question(column))[:, None]
     (value,), derivative = _second_moments(people, x, [(0, 0)])
     notes: tuple[str, ...] = ()
     if value < -_least(people, x)[0]:
@@ -128,10 +129,10 @@ def variance_of(people: Population, column: Question) -> Statistic:
     return Statistic(value=float(value), influence=influence, question=text, notes=notes)
 
 
-def deviation_of(people: Population, column: Question) -> Statistic:
+def deviation_of(people: Law, column: Any) -> Statistic:
     """The root of the variance, and its influence."""
     variance, text = variance_of(people, column), people.text(f"std({shown(column)})")
-    least = float(_least(people, people.values(column_question(people.release, column))[:, None])[0])
+    least = float(_least(people, people.values(people.question(column))[:, None])[0])
     if variance.value > least:
         assert variance.influence is not None
         value = float(np.sqrt(variance.value))
@@ -183,15 +184,15 @@ def _pairs(d: int) -> list[tuple[int, int]]:
 
 def _columns(people: Population, names: Sequence[str]) -> Array:
     """(n, d) the columns at the rows of people.model.frame."""
-    return np.column_stack([people.values(column_question(people.release, name)) for name in names])
+    return np.column_stack([people.values(people.question(name)) for name in names])
 
 
-def _least(people: Population, X: Array) -> Array:
+def _least(people: Law, X: Array) -> Array:
     """(d,) variances that are rounding errors of 0."""
-    return _ROUNDING * np.max(X[: len(people.release)] ** 2, axis=0)
+    return _ROUNDING * np.max(X[: len(people.weights)] ** 2, axis=0)
 
 
-def _second_moments(people: Population, X: Array, pairs: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
+def _second_moments(people: Law, X: Array, pairs: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
     """Σ v (x_i - m_i)(x_j - m_j) (k,) for each pair, and its derivative by v at every row (n, k). X is (n, d)."""
     centred = X - people.mean(X)
     lost = people.mean(centred)  # 0 where the weights sum to one

@@ -21,10 +21,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.delta_method import PARTS
+from kmeanalyst.inference.delta_method import PARTS, Terms
 from kmeanalyst.inference.error_model import ErrorModel, error_model
 from kmeanalyst.inference.estimate import Estimate, Estimates, InverseCdf
+from kmeanalyst.inference.law import Law, infeasible_value
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.columns import Number
 from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.release import Question, Release, View
 
@@ -66,6 +68,22 @@ class Population:
     chance: float = 1.0
     condition: str = ""
 
+    def question(self, column: Question) -> Question:
+        """A column's name as an expression; an expression or a function as it is."""
+        return words.written(column) if isinstance(column, str) and column in self.release.columns.names else column
+
+    def bounds(self, column: Question) -> tuple[float, float] | None:
+        """The declared bounds of a column of numbers."""
+        domain = self.release.columns
+        if isinstance(column, str) and column in domain.names and isinstance(domain[column], Number):
+            known: Any = domain[column]
+            return float(known.lower), float(known.upper)
+        return None
+
+    def terms(self, influence: Array) -> Terms:
+        """The one release's."""
+        return ((self.model, influence),)
+
     def values(self, question: Question) -> Array:
         """A question at the rows of model.frame, (n,) float64: finite at every point of the population.
 
@@ -80,12 +98,8 @@ class Population:
         values = np.where(np.isfinite(values), values, np.nan)
         if self.given is not None:
             values[~self.given] = 0.0
-        undefined = int(np.isnan(values[:n_points]).sum())
-        if undefined:
-            raise ValueError(
-                f"the question has no finite value at {undefined} of {n_points} points (a missing cell, a division by "
-                f'zero, a logarithm of zero). Exclude them with where, such as "not missing({_a_column(question)})".'
-            )
+        by_where = f'where, such as "not missing({_a_column(question)})"'
+        check_defined(values[:n_points], getattr(question, "exclusion", by_where))
         return values
 
     def mean(self, values: Array) -> Array:
@@ -98,6 +112,11 @@ class Population:
             return derivative
         given = self.given if derivative.ndim == 1 else self.given[:, None]
         return np.where(given, derivative - self.mean(derivative), 0.0) / self.chance
+
+    def features(self, values: Array, function: Callable[[Array], Array]) -> tuple[Array, Array]:
+        """See `Law.features`."""
+        at_rows = function(values)
+        return self.mean(at_rows), self.influence(at_rows)
 
     def text(self, question: str) -> str:
         """The question as text, with the condition."""
@@ -116,9 +135,7 @@ class Population:
 
         value   the statistic's value as a function of a population.
         """
-        feasible = self.in_probability_view
-        beside = "says nothing given the condition" if feasible is None else f"gives {value(feasible):.4g}"
-        return f"{what}: signed weights can give one. The probability view {beside}."
+        return infeasible_value(what, self.in_probability_view, value)
 
 
 def population(release: Release, *, where: Where = None, view: View | None = None) -> Population:
@@ -137,18 +154,23 @@ def population(release: Release, *, where: Where = None, view: View | None = Non
     for values in held:
         check_condition(values[: len(release)])
     given = np.logical_and.reduce([values == 1 for values in held])
-    chance = float(weights @ given[: len(release)])
+    chance = positive_chance(float(weights @ given[: len(release)]))
+    told = [shown(condition, "condition") for condition in conditions]
+    text = told[0] if len(told) == 1 else " and ".join(f"({part})" for part in told)
+    return Population(release, label, conditions, model, weights * given[: len(release)] / chance, given, chance, text)
+
+
+def positive_chance(chance: float) -> float:
+    """The chance of a condition; ValueError where there is none."""
     if chance <= 0:
         raise ValueError(
             f"the condition has probability {chance:.3g} under the released weights, so nothing can be said given "
             'it. Ask a wider condition, or use view="probability".'
         )
-    told = [condition if isinstance(condition, str) else "condition" for condition in conditions]
-    text = told[0] if len(told) == 1 else " and ".join(f"({part})" for part in told)
-    return Population(release, label, conditions, model, weights * given[: len(release)] / chance, given, chance, text)
+    return chance
 
 
-def estimates(population: Population, statistics: Sequence[Statistic]) -> Estimates:
+def estimates(population: Law, statistics: Sequence[Statistic]) -> Estimates:
     """Statistics of one release and view with their errors: one solve for all of them."""
     model = population.model
     known = [statistic.influence for statistic in statistics if statistic.influence is not None]
@@ -163,12 +185,12 @@ def estimates(population: Population, statistics: Sequence[Statistic]) -> Estima
     return Estimates(answers)
 
 
-def estimate(population: Population, statistic: Statistic) -> Estimate:
+def estimate(population: Law, statistic: Statistic) -> Estimate:
     """One statistic with its error."""
     return estimates(population, [statistic])[0]
 
 
-def _estimate(population: Population, statistic: Statistic, parts: dict[str, float | None]) -> Estimate:
+def _estimate(population: Law, statistic: Statistic, parts: dict[str, float | None]) -> Estimate:
     known = statistic.influence
     return Estimate(
         value=statistic.value,
@@ -177,9 +199,19 @@ def _estimate(population: Population, statistic: Statistic, parts: dict[str, flo
         view=population.view,
         question=statistic.question,
         notes=(*statistic.notes, *population.model.notes),
-        terms=() if known is None else ((population.model, known),),
+        terms=() if known is None else population.terms(known),
         interval_by=statistic.interval_by,
     )
+
+
+def check_defined(values: Array, mend: str) -> None:
+    """ValueError where a value at a point is not finite; the mend says how such points are excluded."""
+    undefined = int((~np.isfinite(values)).sum())
+    if undefined:
+        raise ValueError(
+            f"the question has no finite value at {undefined} of {len(values)} points (a missing cell, a division by "
+            f"zero, a logarithm of zero). Exclude them with {mend}."
+        )
 
 
 def check_condition(values: Array) -> None:
@@ -191,14 +223,12 @@ def check_condition(values: Array) -> None:
         )
 
 
-def shown(question: Question) -> str:
-    """A question as text."""
-    return question if isinstance(question, str) else getattr(question, "__name__", "function")
-
-
-def column_question(release: Release, column: Question) -> Question:
-    """A column's name as an expression; an expression or a function as it is."""
-    return words.written(column) if isinstance(column, str) and column in release.columns.names else column
+def shown(question: Any, otherwise: str | None = None) -> str:
+    """A question as text: as it is written, or a function's name, or `otherwise` in its place."""
+    if isinstance(question, str):
+        return question
+    written = getattr(question, "text", None)
+    return written if isinstance(written, str) else otherwise or str(getattr(question, "__name__", "function"))
 
 
 def _evaluator(release: Release, question: Question) -> Callable[[pd.DataFrame], Array]:

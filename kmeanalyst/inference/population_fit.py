@@ -88,19 +88,35 @@ class PopulationFit:
     def parts(self, influence: Array) -> dict[str, Array]:
         """Standard errors (k,) by source of statistics with these influence functions (n, k) at the rows."""
         variance = self.weights @ (influence - self.weights @ influence) ** 2
-        h = self.cloud_means(influence)
-        h = h - self.mass @ h
-        weighted = self.mass[:, None] * h
-        a = cho_solve(self.factor, self.coordinates.T @ weighted)
-        free = self.unsettled * (self.mass @ (h - self.coordinates @ a) ** 2)
-        refitted = self.replicates.T @ h - self.clouds @ h
+        a, rest, refitted = self._split(influence)
         known = np.einsum("ik,ik->k", a, self.error @ a)
         bent = refitted.mean(axis=0) ** 2 + np.maximum(refitted.var(axis=0, ddof=1) - known, 0.0)
+        free = self.unsettled * (self.mass @ rest**2)
         return {
             "privacy": self.noise_scale * np.sqrt(np.einsum("ik,ik->k", a, a)),
             "sampling": np.sqrt(variance / self.n_rows),
             "resolution": np.sqrt(free + bent),
         }
+
+    def covariance(self, influence: Array) -> dict[str, Array]:
+        """Joint covariances (k, k) by source of such statistics: the squares of `parts` are their diagonals."""
+        a, rest, refitted = self._split(influence)
+        centred = influence - self.weights @ influence
+        around = refitted - refitted.mean(axis=0)
+        excess = around.T @ around / (len(refitted) - 1) - a.T @ self.error @ a
+        bent = np.outer(refitted.mean(axis=0), refitted.mean(axis=0)) + _positive_part(excess)
+        return {
+            "privacy": self.noise_scale**2 * a.T @ a,
+            "sampling": (self.weights[:, None] * centred).T @ centred / self.n_rows,
+            "resolution": self.unsettled * (self.mass[:, None] * rest).T @ rest + bent,
+        }
+
+    def _split(self, influence: Array) -> tuple[Array, Array, Array]:
+        """a (K, k), what it does not see of the clouds' means (n_clouds, k), and how refitted means depart (B, k)."""
+        h = self.cloud_means(influence)
+        h = h - self.mass @ h
+        a = cho_solve(self.factor, self.coordinates.T @ (self.mass[:, None] * h))
+        return a, h - self.coordinates @ a, self.replicates.T @ h - self.clouds @ h
 
 
 def fit_population(release: Release, measurement: Measurement) -> PopulationFit:
@@ -351,3 +367,11 @@ def _quasi_newton(slope: Array, past: deque[tuple[Array, Array, Array]], factor:
 def _covariance(A: Array, p: Array) -> Array:
     mean = p @ A
     return (A * p[:, None]).T @ A - np.outer(mean, mean)
+
+
+def _positive_part(S: Array) -> Array:
+    """A positive semi-definite matrix with the diagonal of S, cut off at 0, from a symmetric S (k, k)."""
+    eigenvalues, vectors = np.linalg.eigh(S)
+    positive = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
+    scale = np.sqrt(np.maximum(np.diag(S), 0.0) / np.maximum(np.diag(positive), 1e-300))
+    return scale[:, None] * positive * scale

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.estimate import Estimate, Estimates
-from kmeanalyst.inference.population import Population, Statistic, column_question, estimates, population, shown
+from kmeanalyst.inference.population import Population, Statistic, estimates, population, shown
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.columns import Categorical
 from kmeanalyst.releases.expressions import words
@@ -78,7 +78,7 @@ def regression(
     people = population(release, where=where, view=view)
     expanded = [_expanded(people, name) for name in predictors]
     questions = [question for some, _ in expanded for question in some]
-    y = people.values(column_question(release, target))
+    y = people.values(people.question(target))
     everyone = np.ones(len(y)) if people.given is None else people.given.astype(float)
     X = np.column_stack([everyone, *(people.values(question) for question in questions)])
     notes = tuple(f"{question} never occurs and is left out" for _, absent in expanded for question in absent)

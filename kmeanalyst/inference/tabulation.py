@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ from kmeanalyst.inference.estimate import Estimate, Estimates
 from kmeanalyst.inference.expectation import mean_of, probability_of, statistic_of
 from kmeanalyst.inference.groups import Group, groups_of
 from kmeanalyst.inference.moments import deviation_of, variance_of
-from kmeanalyst.inference.population import Population, Statistic, column_question, estimates, population
+from kmeanalyst.inference.population import Population, Statistic, estimates, population
 from kmeanalyst.releases.release import Question, Release, View
 
 
@@ -38,13 +39,28 @@ def histogram(
     bins      how numbers are grouped: see `groups_of`. By default atoms, and ranges between public edges.
     Columns   left and right of numbers and dates, then "probability" and what else a row has.
     """
-    groups = groups_of(release.columns, column, bins)
-    people = population(release, where=where, view=view)
-    frame = _frame(_combinations(people, [groups]), level)
-    frame.index = _labels(groups, column)
-    if any(group.left is not None for group in groups):
-        frame.insert(0, "left", [group.left for group in groups])
-        frame.insert(1, "right", [group.right for group in groups])
+    return histogram_of_groups(population(release, where=where, view=view), column, bins, level)
+
+
+def histogram_of_groups(
+    people: Population, column: str, bins: int | Sequence[float] | None, level: float
+) -> pd.DataFrame:
+    """The probability of each group of a column's values, in a population."""
+    groups = groups_of(people.release.columns, column, bins)
+    lefts, rights = ([getattr(group, side) for group in groups] for side in ("left", "right"))
+    labels = [group.label for group in groups]
+    return histogram_frame(_combinations(people, [groups]), labels, lefts, rights, column, level)
+
+
+def histogram_frame(
+    found: Estimates, labels: Sequence[str], lefts: list[Any], rights: list[Any], name: str, level: float
+) -> pd.DataFrame:
+    """Probabilities as a histogram has them; left and right where any group has them."""
+    frame = _frame(found, level)
+    frame.index = _ordered(labels, name)
+    if any(left is not None for left in lefts):
+        frame.insert(0, "left", lefts)
+        frame.insert(1, "right", rights)
     return frame
 
 
@@ -96,7 +112,10 @@ def _combinations(people: Population, groups: Sequence[Sequence[Group]]) -> Esti
 
 def _labels(groups: Sequence[Group], name: str) -> pd.CategoricalIndex:
     """The groups' labels as an index that keeps their order when it is unstacked."""
-    labels = [group.label for group in groups]
+    return _ordered([group.label for group in groups], name)
+
+
+def _ordered(labels: Sequence[str], name: str) -> pd.CategoricalIndex:
     return pd.CategoricalIndex(labels, categories=labels, ordered=True, name=name)
 
 
@@ -120,7 +139,7 @@ class GroupBy:
 
     def mean(self, column: str) -> pd.DataFrame:
         """The mean of another column of numbers."""
-        return self._each(lambda people: mean_of(people, column_question(self.release, column)))
+        return self._each(lambda people: mean_of(people, people.question(column)))
 
     def expectation(self, question: Question) -> pd.DataFrame:
         """The expectation of an expression or function."""

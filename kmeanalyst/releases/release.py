@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kmeanalyst.inference.conditional_law import ConditionalLaw
     from kmeanalyst.inference.estimate import Estimate, Estimates
     from kmeanalyst.inference.moments import MatrixEstimate
+    from kmeanalyst.inference.random_variable import RandomVariable
     from kmeanalyst.inference.regression import RegressionEstimate
     from kmeanalyst.inference.tabulation import GroupBy
     from kmeanalyst.representation.thinning import ThinWeights
@@ -242,6 +243,25 @@ class Release:
         from kmeanalyst.inference.expectation import expectation
 
         return expectation(self, question, where=where, view=view)
+
+    def __getitem__(self, columns: str | list[str]) -> RandomVariable:
+        """A column as a random variable, or a list of them as one of several components: see `variable`."""
+        return self.variable(columns)
+
+    __iter__ = None  # M weighted points, and a column is asked for by its name: neither is gone through
+
+    def __contains__(self, column: object) -> bool:
+        """Whether there is a column of this name."""
+        return column in self.domain.names
+
+    def variable(self, columns: str | Sequence[str], *, view: View | None = None) -> RandomVariable:
+        """A column as a random variable, to calculate with and ask questions of; several as its components.
+
+        view   "signed" (as released; the default) or "probability".
+        """
+        from kmeanalyst.inference.random_variable import variable_of
+
+        return variable_of(self, columns, view)
 
     def mean(self, column: str, *, where: Question | None = None, view: View | None = None) -> Estimate:
         """The mean of a column of numbers, with its error bar."""

@@ -214,6 +214,8 @@ def _corrected(
     while len(support.indices) > n:
         support.drop(support.least_missed())
     grown, squared = support.state, support.squared_distance
+    if squared <= support.little:  # nothing is left to win
+        return grown
     support.restore(start)
     support.refit()
     support.grow(n)

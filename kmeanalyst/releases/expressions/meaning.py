@@ -43,13 +43,13 @@ _KINDS = {
 }  # fmt: skip
 
 
-def _power(base: Array, exponent: Array) -> Array:
+def power(base: Array, exponent: Array) -> Array:
     """base ** exponent, but NaN where either is: numpy's own nan ** 0 and 1 ** nan are 1."""
     return np.where(np.isnan(base) | np.isnan(exponent), np.nan, np.power(base, exponent))
 
 
 _CALCULATE: dict[str, Callable[..., Array]] = {
-    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "%": np.mod, "**": _power,
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "%": np.mod, "**": power,
     "abs": np.abs, "log": np.log, "log1p": np.log1p, "exp": np.exp, "sqrt": np.sqrt,
     "floor": np.floor, "ceil": np.ceil, "round": np.rint, "min": np.minimum, "max": np.maximum,
 }  # fmt: skip
@@ -125,7 +125,7 @@ class Reader:
         if isinstance(column, Categorical):
             return Meaning(node, "levels", lambda frame: _codes(frame[node.name], column), column)
         if isinstance(column, Date):
-            return Meaning(node, "date", lambda frame: _days(frame[node.name]), column)
+            return Meaning(node, "date", lambda frame: days_of(frame[node.name]), column)
         return Meaning(node, "number", lambda frame: _numbers(frame[node.name]), column)
 
     def arithmetic(self, node: Arithmetic) -> Meaning:
@@ -428,7 +428,8 @@ def _codes(cells: pd.Series, column: Categorical) -> Array:
     return np.where(codes < 0, np.nan, codes)
 
 
-def _days(cells: pd.Series) -> Array:
+def days_of(cells: pd.Series) -> Array:
+    """Days since 1970-01-01, NaN where missing."""
     days = cells.to_numpy().astype("datetime64[D]")
     return np.where(np.isnat(days), np.nan, days.astype(np.int64))
 

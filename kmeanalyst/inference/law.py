@@ -1,0 +1,76 @@
+"""Room 4: what a statistic is made from: weighted points, one release's or the product of several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from kmeanalyst.inference.delta_method import Terms
+from kmeanalyst.inference.error_model import Parts
+from kmeanalyst.kernels.base import Array
+
+
+class Errors(Protocol):
+    """What a law's errors are read off: an ErrorModel, or several of independent releases together."""
+
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+
+    def parts(self, influence: Array) -> Parts: ...
+
+    def covariance(self, influence: Array) -> Parts: ...
+
+
+class Law(Protocol):
+    """Weighted points, and the rows beside them at which derivatives must be known: what a statistic is made from.
+
+    A Population is the law of a release; a ProductLaw (see `product_law`) that of several independent ones.
+    """
+
+    @property
+    def view(self) -> str: ...
+
+    @property
+    def model(self) -> Errors: ...
+
+    @property
+    def weights(self) -> Array: ...
+
+    @property
+    def given(self) -> Array | None: ...
+
+    def question(self, column: Any) -> Any:
+        """A column's name, or another question, as `values` takes it."""
+        ...
+
+    def values(self, question: Any) -> Array:
+        """A question at the points, then at the other rows: (n,) float64, finite at the points."""
+        ...
+
+    def mean(self, values: Array) -> Array: ...
+
+    def features(self, values: Array, function: Callable[[Array], Array]) -> tuple[Array, Array]:
+        """Means (k,) and influences (·, k) of functions of the values: (m,) or (m, d) → (m, k), asked in blocks."""
+        ...
+
+    def influence(self, derivative: Array) -> Array:
+        """From derivatives (n,) or (n, k) by each row's weight, the influence function as `model` takes it."""
+        ...
+
+    def terms(self, influence: Array) -> Terms:
+        """The influence on each release, as an Estimate carries it."""
+        ...
+
+    def text(self, question: str) -> str: ...
+
+    def infeasible(self, what: str, value: Callable[[Any], float]) -> str: ...
+
+    def bounds(self, column: Any) -> tuple[float, float] | None:
+        """What a question's values cannot leave; None where nothing is declared."""
+        ...
+
+
+def infeasible_value(what: str, feasible: Any, value: Callable[[Any], float]) -> str:
+    """A note on an infeasible value, with the statistic's value under the feasible law (None: it has none)."""
+    beside = "says nothing given the condition" if feasible is None else f"gives {value(feasible):.4g}"
+    return f"{what}: signed weights can give one. The probability view {beside}."

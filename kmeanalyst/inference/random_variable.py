@@ -1,0 +1,288 @@
+"""Room 4: random variables: columns of releases, functions of them, and questions about these (METHODS §6).
+
+Kernel probabilistic programming: Σ w f(z) stands for the law of f(X) (Schölkopf et al. 2015; Simon-Gabriel et al. 2016;
+Balog et al. 2018, §3.3). Columns of one release have its joint law; different releases are taken as independent, and
+answers say so. Everything is tracked by the identity of the Release object: X - X is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.inference import reduced_points, variable_distance
+from kmeanalyst.inference.boundedness import check_bounded
+from kmeanalyst.inference.distribution import distribution_of, quantiles_of
+from kmeanalyst.inference.estimate import Estimate, Estimates
+from kmeanalyst.inference.expectation import mean_of, probability_of
+from kmeanalyst.inference.law import Law
+from kmeanalyst.inference.moments import deviation_of, variance_of
+from kmeanalyst.inference.population import check_defined, estimate, estimates
+from kmeanalyst.inference.product_law import ProductLaw, law_of
+from kmeanalyst.inference.reduced_points import ReducedPoints, default_kernel, gathered
+from kmeanalyst.inference.results import TestResult
+from kmeanalyst.inference.variable_histogram import histogram_of, plot_histogram
+from kmeanalyst.inference.variable_nodes import Node, column_node, joined, missing_node
+from kmeanalyst.inference.variable_operators import VariableOperators, is_variable
+from kmeanalyst.kernels import Kernel, KernelMean
+from kmeanalyst.releases.columns import Date
+from kmeanalyst.releases.release import Release, View
+from kmeanalyst.representation.thinning import ThinWeights
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RandomVariable(VariableOperators):
+    """One component, or several, of what rows of releases determine; made by `release["age"]` and calculated with.
+
+    nodes       its components' expressions.
+    view        the weights it is asked under: "signed" (as released), "probability"; None: as each release is.
+    conditions  it is asked given that these hold: see `given`.
+
+    Numbers, comparisons (conditions), & | ~ of conditions, and numpy's elementwise functions apply; `ka.pushforward` takes
+    any other function. Missing cells are NaN and must be excluded with `given` before a question is asked.
+    """
+
+    nodes: tuple[Node, ...]
+    view: View | None = None
+    conditions: tuple[Node, ...] = ()
+
+    # ---------------------------------------------------------------- what it is
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The components' expressions as text."""
+        return tuple(node.text for node in self.nodes)
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """What it depends on, its conditions included."""
+        return joined(node.releases for node in (*self.nodes, *self.conditions))
+
+    @property
+    def n_points(self) -> int:
+        """How many weighted values it is computed from: combinations of the releases' points, or a draw of them."""
+        return len(self._law.weights)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is assumed and approximated: independence of releases, combinations that were drawn and their error."""
+        return self._law.model.notes
+
+    def __getitem__(self, which: int | str) -> RandomVariable:
+        """A component, by its place or its text."""
+        place = self.names.index(which) if isinstance(which, str) and which in self.names else which
+        if not isinstance(place, int | np.integer) or not -len(self.nodes) <= place < len(self.nodes):
+            raise IndexError(f"no component {which!r:.80}: there are {', '.join(self.names)}. Pass a place or a name.")
+        return replace(self, nodes=(self.nodes[place],))
+
+    def __iter__(self) -> Iterator[RandomVariable]:
+        return (replace(self, nodes=(node,)) for node in self.nodes)
+
+    def __len__(self) -> int:
+        """How many components it has."""
+        return len(self.nodes)
+
+    def missing(self) -> RandomVariable:
+        """The condition that a component is missing or undefined: x.given(~x.missing())."""
+        return self.beside([self], tuple(missing_node(node) for node in self.nodes))
+
+    def named(self, *names: str) -> RandomVariable:
+        """The same variable under other names, one for each component: columns of two releases may share theirs."""
+        if len(names) != len(self.nodes):
+            raise ValueError(
+                f"a name for each of {len(self)} components, got {len(names)}: {names!r:.80}. Pass as many."
+            )
+        each = zip(self.nodes, names, strict=True)
+        return replace(self, nodes=tuple(replace(node, text=name, atomic=True) for node, name in each))
+
+    # ---------------------------------------------------------------- under which law
+
+    def given(self, *conditions: RandomVariable) -> RandomVariable:
+        """The variable given that conditions hold; what it is elsewhere does not matter.
+
+        Conditions of other releases than the variable's tie them together: x.given(x < y).
+        """
+        nodes = [node for condition in conditions for node in _condition_nodes(condition)]
+        joined(node.releases for node in (*self.nodes, *self.conditions, *nodes))
+        return replace(self, conditions=(*self.conditions, *nodes))
+
+    def in_view(self, view: View | None) -> RandomVariable:
+        """The variable under other weights: "signed", "probability", or None, as released."""
+        if view not in ("signed", "probability", None):
+            raise ValueError(f'view must be "signed" or "probability", got {view!r:.80}: there are these weights.')
+        return replace(self, view=view)
+
+    def beside(self, variables: Sequence[RandomVariable], nodes: tuple[Node, ...]) -> RandomVariable:
+        """Nodes made of these variables' as one variable; ValueError where their views or conditions differ."""
+        first = variables[0]
+        if any(other.view != first.view for other in variables):
+            raise ValueError(
+                "these variables are of different views of their releases' weights, and one law has one. Make them alike with "
+                'in_view("probability").'
+            )
+        if any(set(other.conditions) != set(first.conditions) for other in variables):
+            raise ValueError(
+                "these variables are given different conditions, and one law has one. Calculate first and condition then: "
+                "(x + y).given(condition)."
+            )
+        joined(node.releases for variable in variables for node in variable.nodes)
+        return RandomVariable(nodes, first.view, first.conditions)
+
+    @cached_property
+    def _law(self) -> Law:
+        law = law_of(self.releases, self.conditions, self.view)
+        if any(node.column is None for node in self.nodes):
+            factors = law.factors if isinstance(law, ProductLaw) else (law,)
+            check_bounded([factor.weights for factor in factors], ", ".join(self.names))
+        return law
+
+    @property
+    def _node(self) -> Node:
+        if len(self.nodes) > 1:
+            raise ValueError(
+                f"this question is about one component, and there are {len(self)}: {', '.join(self.names)}. Pick one, such "
+                "as variable[0]."
+            )
+        if self.nodes[0].kind == "levels":
+            raise TypeError(
+                f"{self.nodes[0].text} has levels, which have no numbers. Ask a comparison, such as "
+                '(variable == "a level").probability(), or the histogram.'
+            )
+        return self.nodes[0]
+
+    @property
+    def _asked(self) -> Any:
+        """The component as its law takes a question: a plain column by its name, so that its bounds are known."""
+        node = self._node
+        plain = node.column is not None and len(self.releases) == 1 and node.kind == "number"
+        return node.column if plain and not isinstance(self.releases[0].columns[node.column], Date) else node  # type: ignore[index]
+
+    # ---------------------------------------------------------------- questions
+
+    def mean(self) -> Estimate:
+        """E[variable], with its error bar."""
+        return estimate(self._law, mean_of(self._law, self._node))
+
+    def var(self) -> Estimate:
+        """The variance, with its error bar; negative under some signed weights, and told so."""
+        return estimate(self._law, variance_of(self._law, self._node))
+
+    def std(self) -> Estimate:
+        """The standard deviation, with its error bar."""
+        return estimate(self._law, deviation_of(self._law, self._node))
+
+    def probability(self) -> Estimate:
+        """The probability of a condition, with its error bar; ValueError if the variable is none."""
+        return estimate(self._law, probability_of(self._law, self._node))
+
+    def cdf(self, x: float | Sequence[float]) -> Estimate | Estimates:
+        """P(variable <= x): an Estimate for a number, Estimates for a list."""
+        found = estimates(self._law, distribution_of(self._law, self._node, np.atleast_1d(np.asarray(x, dtype=float))))
+        return found[0] if np.ndim(x) == 0 else found
+
+    def quantile(self, q: float | Sequence[float] = 0.5) -> Estimate | Estimates:
+        """The quantile of order q, in the probability view; see `Release.quantile`."""
+        if self.view == "signed":
+            raise ValueError(
+                'quantiles are of the probability view, and this variable is of the signed one. Ask in_view("probability").'
+            )
+        law = self.in_view("probability")._law
+        found = estimates(law, quantiles_of(law, self._asked, np.atleast_1d(np.asarray(q, dtype=float))))
+        return found[0] if np.ndim(q) == 0 else found
+
+    def histogram(self, *, bins: int | Sequence[float] | None = None, level: float = 0.95) -> pd.DataFrame:
+        """Probabilities of ranges or levels with error bars, as `Release.histogram` gives them; see `histogram_of`."""
+        if len(self.nodes) > 1:
+            _ = self._node
+        return histogram_of(self._law, self.nodes[0], bins, level)
+
+    def plot(self, ax: Axes | None = None, *, bins: int | Sequence[float] | None = None) -> Axes:
+        """Draw the histogram with 95 % error bars on Axes, new ones by default; returns them."""
+        return plot_histogram(self.histogram(bins=bins), self.nodes[0].text, ax)
+
+    # ---------------------------------------------------------------- its points and its embedding
+
+    def to_frame(self) -> pd.DataFrame:
+        """The weighted values: a column for each component, and "weight", in the view's weights."""
+        cells = [variable_distance.at_points(self._law, node) for node in self.nodes]
+        return pd.DataFrame(dict(zip(self.names, cells, strict=True))).assign(weight=self._law.weights)
+
+    def thin(
+        self, n: int = 1000, *, kernel: Kernel | None = None, weights: ThinWeights = "probability"
+    ) -> ReducedPoints:
+        """At most n weighted values near to all, with their distance in the RKHS of the kernel.
+
+        kernel   Gaussian with the variable's standard deviation as lengthscale by default.
+        weights  "probability", "uniform", or "signed" (Σ|w| at most that of the law, or 1 if that is more).
+        """
+        return reduced_points.reduced(self._gathered(kernel), n, weights)
+
+    def embedding(self, kernel: Kernel | None = None) -> KernelMean:
+        """The embedding of the variable's law: of its points, or where they are many, of cells of them (see `thin`)."""
+        return self._gathered(kernel).embedding
+
+    def distance(self, other: RandomVariable, kernel: Kernel | None = None) -> Estimate:
+        """MMD between the laws of two variables, with its error bar; see `variable_distance`."""
+        return variable_distance.distance(self, other, kernel)
+
+    def mmd(self, sample: Any, kernel: Kernel | None = None) -> float:
+        """MMD between the variable's law, as its points have it, and a sample of values (L,) or (L, d)."""
+        return variable_distance.mmd_to_sample(self, sample, kernel)
+
+    def mmd_test(self, sample: Any, kernel: Kernel | None = None) -> TestResult:
+        """Test whether a sample of values has the variable's law, all errors of the releases counted in."""
+        return variable_distance.test_against_sample(self, sample, kernel)
+
+    def _gathered(self, kernel: Kernel | None) -> ReducedPoints:
+        weights = self._law.weights
+        values = np.column_stack([variable_distance.at_points(self._law, one._node) for one in self]).astype(float)
+        check_defined(values.sum(axis=1), self.nodes[0].exclusion)
+        return gathered(values, weights, kernel or default_kernel(values, weights), self.names)
+
+    # ---------------------------------------------------------------- looks
+
+    def __repr__(self) -> str:
+        return "\n".join(map(_line, self))
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<div>{escape(_line(one))}</div>" for one in self)
+
+
+def variable_of(release: Release, columns: str | Sequence[str], view: View | None = None) -> RandomVariable:
+    """A column of a release as a random variable, or several as its components."""
+    names = [columns] if isinstance(columns, str) else list(columns)
+    if not names:
+        raise KeyError("no columns: name at least one, such as release['age'] or release[['age', 'wage']].")
+    return RandomVariable(tuple(column_node(release, name) for name in names)).in_view(view)
+
+
+def _condition_nodes(condition: Any) -> tuple[Node, ...]:
+    if not is_variable(condition) or any(node.kind != "condition" for node in condition.nodes):
+        raise TypeError(
+            f"given takes conditions, random variables that are true or false, got {condition!r:.80}. Write a comparison, "
+            "such as x.given(y > 0)."
+        )
+    return condition.nodes
+
+
+def _line(variable: RandomVariable) -> str:
+    node = variable.nodes[0]
+    if node.kind == "levels":
+        return f"{node.text}: levels ({variable.n_points:,} points)"
+    try:
+        mean = variable.mean()
+    except ValueError as refusal:
+        return f"{node.text}: no mean ({refusal})"
+    digits = mean.digits
+    return (
+        f"{mean.question}: {mean.value:,.{digits}f} ± {mean.standard_error:,.{digits}f} ({variable.n_points:,} points)"
+    )
