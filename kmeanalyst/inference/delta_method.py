@@ -157,11 +157,11 @@ def _add(joint: list[tuple[ErrorModel, Array]], model: ErrorModel, influence: Ar
         if other is model:
             joint[place] = (model, known + influence)
             return
-        if getattr(other, "base", None) is model:  # a model that knows a bias beside the errors of the other one
-            joint[place] = (other, known + other.lifted(influence))  # type: ignore[attr-defined]
+        if other.base is model:
+            joint[place] = (other, known + other.lifted(influence))
             return
-        if getattr(model, "base", None) is other:
-            joint[place] = (model, model.lifted(known) + influence)  # type: ignore[attr-defined]
+        if model.base is other:
+            joint[place] = (model, model.lifted(known) + influence)
             return
         if other.release is model.release or one_measurement(other.release, model.release):
             raise shared_measurement("estimates")

@@ -37,6 +37,15 @@ class ErrorModel(Protocol):
     @property
     def notes(self) -> tuple[str, ...]: ...
 
+    @property
+    def base(self) -> ErrorModel:
+        """The model without the biases that only this one knows: itself, where there are none."""
+        ...
+
+    def lifted(self, influence: Array) -> Array:
+        """An influence function of the base model as one of this model."""
+        ...
+
     def parts(self, influence: Array) -> Parts:
         """Standard errors by their source, in the units of the influence.
 
@@ -82,8 +91,19 @@ def _measured(release: Release, weights: Array) -> MeasuredErrors:
     return MeasuredErrors(release, release.cache["rows to ask"], weights, fit)
 
 
+class _Unbiased:
+    """What models without biases of their own share."""
+
+    @property
+    def base(self) -> Any:
+        return self
+
+    def lifted(self, influence: Array) -> Array:
+        return influence
+
+
 @dataclass(frozen=True, eq=False)
-class MeasuredErrors:
+class MeasuredErrors(_Unbiased):
     """The errors of a release with a measurement under the weights of a view."""
 
     release: Release
@@ -124,7 +144,7 @@ class MeasuredErrors:
 
 
 @dataclass(frozen=True, eq=False)
-class UnmeasuredErrors:
+class UnmeasuredErrors(_Unbiased):
     """The errors of weighted points from elsewhere: these are taken for a sample's rows, and no more is known."""
 
     release: Release
