@@ -9,8 +9,10 @@ measurement says otherwise. κ is read off the measurement by empirical Bayes: M
 the number of directions that the measurement settles.
 
 The error of a question h has then three sources. aᵀφ is the part of h that the measurement settles: it brings the
-noise, τ‖a‖; the table is a sample of N rows, √(Var h/N). The rest of h is free but for q: √(κ Var(h − aᵀφ)). What the
-method itself bends (a maximum is no mean) shows when measurements drawn from p are fitted again.
+noise, τ‖a‖; the table is a sample of N rows, √(Var h/N). The rest of h is free but for q: √(κ′ Var(h − aᵀφ)), κ′ being the
+κ of the finest features that the measurement shows, which is some five times less than that of the coarse ones. What the
+method itself bends (a maximum is no mean) shows when measurements drawn from p are fitted again. Means and variances are
+taken under p and a little of q, which also lies where p has no mass: a heavy tail's few rows may, with all of κ.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ _DIRECTIONS = 250
 _REPLICATES = 30
 _REMEMBERED, _REFIT_STEPS = 8, 60  # of L-BFGS
 _DOUBT = 3.0  # standard errors of κ
-_OUTSIDE = 0.03  # of the rest's variance is taken under the reference, which also lies where the fit has no mass
+_OUTSIDE = 0.03  # of the mass under which means and variances are taken is the reference's
 _BESIDE_ATOM = 0.002  # of a column's range: a fitted cell this near to an atom stands for it
 
 
@@ -71,7 +73,7 @@ class PopulationFit:
     noise_scale: float
     n_rows: int
     spread: float  # κ
-    unsettled: float  # κ of what the measurement leaves open
+    freedom: Array  # (n_clouds,) κ′ p, and κ times the little of q
     compatible: CompatiblePopulations  # on the first row of each cloud
 
     def cloud_means(self, values: Array) -> Array:
@@ -91,7 +93,7 @@ class PopulationFit:
         a, rest, refitted = self._split(influence)
         known = np.einsum("ik,ik->k", a, self.error @ a)
         bent = refitted.mean(axis=0) ** 2 + np.maximum(refitted.var(axis=0, ddof=1) - known, 0.0)
-        free = self.unsettled * (self.mass @ rest**2)
+        free = self.freedom @ rest**2
         return {
             "privacy": self.noise_scale * np.sqrt(np.einsum("ik,ik->k", a, a)),
             "sampling": np.sqrt(variance / self.n_rows),
@@ -108,7 +110,7 @@ class PopulationFit:
         return {
             "privacy": self.noise_scale**2 * a.T @ a,
             "sampling": (self.weights[:, None] * centred).T @ centred / self.n_rows,
-            "resolution": self.unsettled * (self.mass[:, None] * rest).T @ rest + bent,
+            "resolution": (self.freedom[:, None] * rest).T @ rest + bent,
         }
 
     def _split(self, influence: Array) -> tuple[Array, Array, Array]:
@@ -133,7 +135,8 @@ def fit_population(release: Release, measurement: Measurement) -> PopulationFit:
     problem = _Problem(A, target, np.log(np.kron(shares, reference)), measurement.noise_scale**2, measurement.n_rows)
     dual, p, kappa = problem.with_spread_from_evidence()
     R = problem.error(p)
-    mass = (1 - _OUTSIDE) * p + _OUTSIDE * np.exp(problem.log_reference)
+    outside = _OUTSIDE * np.exp(problem.log_reference)
+    mass = (1 - _OUTSIDE) * p + outside
     drawn = (A.T @ p)[:, None] + np.linalg.cholesky(R) @ rng.standard_normal((A.shape[1], _REPLICATES))
     m = len(singles)
     each = [p[:m], *(np.tile(part / _COPIES, _COPIES) for part in p[m:].reshape(len(_BLURS), m))]
@@ -150,7 +153,7 @@ def fit_population(release: Release, measurement: Measurement) -> PopulationFit:
         noise_scale=measurement.noise_scale,
         n_rows=measurement.n_rows,
         spread=kappa,
-        unsettled=problem.spread_of_the_unsettled(dual, p, R, kappa),
+        freedom=problem.spread_of_the_unsettled(dual, p, R, kappa) * (mass - outside) + kappa * outside,
         compatible=CompatiblePopulations(
             coordinates=np.vstack([part[:m] for part in each_row]) - target,
             errors=np.sqrt(measurement.noise_scale**2 + np.diag(_covariance(A, p)) / measurement.n_rows),
