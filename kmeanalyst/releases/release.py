@@ -16,6 +16,7 @@ import pandas as pd
 
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases import looks
 from kmeanalyst.releases.derived import Derived, at_points, derive, with_derived
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
@@ -441,60 +442,13 @@ class Release:
 
     def summary(self) -> dict[str, str]:
         """What the release is, line by line: label → text."""
-        weights = self.weights
-        lines = {
-            "points": f"{len(self):,} weighted rows × {len(self.columns)} columns ({self.method}, {self.weight_view} weights)",
-            "weights": f"Σw = {weights.sum():.4g}, Σ|w| = {np.abs(weights).sum():.4g}, {(weights < 0).mean():.0%} negative",
-        }
-        if self.thinning_error is not None:
-            lines["thinned"] = f"at RKHS distance {self.thinning_error:.3g} from the release it was thinned from"
-        if self.derived:
-            names = ", ".join(one.column.name for one in self.derived)
-            lines["derived"] = f"{names}: computed from the other columns (post-processing: the promise is unchanged)"
-        if self.statement is None or self.measurement is None:
-            return lines | {"privacy": "none known: weighted points without a measurement"}
-        promise = self.statement
-        if self.residual_over_noise is not None:
-            lines["fit"] = f"residual {self.residual_over_noise:.3g} of the noise's size"
-        stamp = {"NOT PRIVATE": "a rehearsal: its noise can be drawn again from a seed"} if self.is_rehearsal else {}
-        return stamp | {
-            "table": f"{promise.n_rows:,} private rows" + (
-                f", {promise.public_points:,} of the points given as public rows" if promise.public_points else ""
-            ),
-            "privacy": f"ε = {promise.epsilon:g}, δ = {promise.delta:g} (neighbours: {promise.neighbouring}; "
-            f"ρ = {promise.rho:.3g})",
-            "mechanism": f"{promise.mechanism}, sensitivity {promise.sensitivity:.3g}, {promise.calibration} calibration",
-            "noise": f"{promise.noise_scale:.3g} on each of {self.measurement.feature_map.dimension:,} features "
-            f"(total {self.measurement.noise_scale * self.measurement.feature_map.dimension**0.5:.3g}, "
-            f"kernel scale {self.kernel.bound:g})",
-            **lines,
-        }  # fmt: skip
+        return looks.summary(self)
 
     def __repr__(self) -> str:
-        width = max(len(name) for name in self.columns.names)
-        columns = [f"  {name:<{width}}  {extent}" for name, extent in self._column_lines()]
-        lines = [f"  {label:<11} {text}" for label, text in self.summary().items()]
-        return "\n".join(["kmeanalyst.Release", *lines, f"  columns     {len(columns)}", *[f"  {c}" for c in columns]])
+        return looks.text(self)
 
     def _repr_html_(self) -> str:
-        from html import escape
-
-        def table(rows: list[tuple[str, str]]) -> str:
-            cells = "".join(
-                f'<tr><th style="text-align:left">{escape(a)}</th><td style="text-align:left">{escape(b)}</td></tr>'
-                for a, b in rows
-            )
-            return f"<table>{cells}</table>"
-
-        return (
-            f"<div><strong>kmeanalyst.Release</strong>{table(list(self.summary().items()))}"
-            f"<details><summary>{len(self.columns)} columns</summary>{table(self._column_lines())}</details></div>"
-        )
-
-    def _column_lines(self) -> list[tuple[str, str]]:
-        """For each column its name, and its kind with bounds or levels."""
-        lines = [(column.name, column.describe()) for column in self.domain.columns]
-        return lines + [(one.column.name, one.describe()) for one in self.derived]
+        return looks.html(self)
 
 
 def _plain_array(series: pd.Series) -> Array:

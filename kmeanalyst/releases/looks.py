@@ -1,0 +1,73 @@
+"""Room 2, a release in words: what it is and promises, for terminals and notebooks."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from kmeanalyst.releases.release import Release
+
+
+def summary(release: Release) -> dict[str, str]:
+    """What the release is, line by line: label → text."""
+    weights = release.weights
+    lines = {
+        "points": f"{len(release):,} weighted rows × {len(release.columns)} columns ({release.method}, {release.weight_view} weights)",
+        "weights": f"Σw = {weights.sum():.4g}, Σ|w| = {np.abs(weights).sum():.4g}, {(weights < 0).mean():.0%} negative",
+    }
+    if release.thinning_error is not None:
+        lines["thinned"] = f"at RKHS distance {release.thinning_error:.3g} from the release it was thinned from"
+    if release.derived:
+        names = ", ".join(one.column.name for one in release.derived)
+        lines["derived"] = f"{names}: computed from the other columns (post-processing: the promise is unchanged)"
+    if release.statement is None or release.measurement is None:
+        return lines | {"privacy": "none known: weighted points without a measurement"}
+    promise = release.statement
+    if release.residual_over_noise is not None:
+        lines["fit"] = f"residual {release.residual_over_noise:.3g} of the noise's size"
+    stamp = {"NOT PRIVATE": "a rehearsal: its noise can be drawn again from a seed"} if release.is_rehearsal else {}
+    return stamp | {
+        "table": f"{promise.n_rows:,} private rows" + (
+            f", {promise.public_points:,} of the points given as public rows" if promise.public_points else ""
+        ),
+        "privacy": f"ε = {promise.epsilon:g}, δ = {promise.delta:g} (neighbours: {promise.neighbouring}; "
+        f"ρ = {promise.rho:.3g})",
+        "mechanism": f"{promise.mechanism}, sensitivity {promise.sensitivity:.3g}, {promise.calibration} calibration",
+        "noise": f"{promise.noise_scale:.3g} on each of {release.measurement.feature_map.dimension:,} features "
+        f"(total {release.measurement.noise_scale * release.measurement.feature_map.dimension**0.5:.3g}, "
+        f"kernel scale {release.kernel.bound:g})",
+        **lines,
+    }  # fmt: skip
+
+
+def text(release: Release) -> str:
+    """A release for a terminal."""
+    width = max(len(name) for name in release.columns.names)
+    columns = [f"  {name:<{width}}  {extent}" for name, extent in _column_lines(release)]
+    lines = [f"  {label:<11} {text}" for label, text in summary(release).items()]
+    return "\n".join(["kmeanalyst.Release", *lines, f"  columns     {len(columns)}", *[f"  {c}" for c in columns]])
+
+
+def html(release: Release) -> str:
+    """A release for a notebook."""
+
+    def table(rows: list[tuple[str, str]]) -> str:
+        cells = "".join(
+            f'<tr><th style="text-align:left">{escape(a)}</th><td style="text-align:left">{escape(b)}</td></tr>'
+            for a, b in rows
+        )
+        return f"<table>{cells}</table>"
+
+    return (
+        f"<div><strong>kmeanalyst.Release</strong>{table(list(summary(release).items()))}"
+        f"<details><summary>{len(release.columns)} columns</summary>{table(_column_lines(release))}</details></div>"
+    )
+
+
+def _column_lines(release: Release) -> list[tuple[str, str]]:
+    """For each column its name, and its kind with bounds or levels."""
+    lines = [(column.name, column.describe()) for column in release.domain.columns]
+    return lines + [(one.column.name, one.describe()) for one in release.derived]
