@@ -15,7 +15,8 @@ def summary(release: Release) -> dict[str, str]:
     """What the release is, line by line: label → text."""
     weights = release.weights
     lines = {
-        "points": f"{len(release):,} weighted rows × {len(release.columns)} columns ({release.method}, {release.weight_view} weights)",
+        "points": f"{len(release):,} weighted rows × {len(release.columns)} columns "
+        f"({release.method}, {release.weight_view} weights)",
         "weights": f"Σw = {weights.sum():.4g}, Σ|w| = {np.abs(weights).sum():.4g}, {(weights < 0).mean():.0%} negative",
     }
     if release.thinning_error is not None:
