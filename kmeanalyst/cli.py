@@ -128,8 +128,9 @@ def _asks(each: str, *, view: bool = True, robust: bool = False) -> Callable[[_C
         json_option,
     ]
     if view:
-        kinds = click.Choice(["signed", "probability"])
-        options.insert(3, click.option("--view", type=kinds, help="Weights to use; as released by default."))
+        kinds = click.Choice(["signed", "probability", "fitted"])
+        told = "Weights to use; as released by default. fitted: the most plausible population, not the points."
+        options.insert(3, click.option("--view", type=kinds, help=told))
     if robust:
         told = "robust: the range over all populations, smooth or not, that agree with the measurement."
         kinds = click.Choice(["default", "robust"])

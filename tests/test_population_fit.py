@@ -171,6 +171,30 @@ def test_a_quantile_s_robust_interval_holds_those_of_compatible_populations(rele
     assert low <= truth <= high
 
 
+def test_the_fitted_view_is_of_the_fitted_population_with_the_same_errors(release, foreign_release):
+    fit = fit_population(release, release.measurement)
+    rows = release.domain.decode(fit.rows)
+    told, released = release.expectation("x0 * x1", view="fitted"), release.expectation("x0 * x1")
+    assert told.value == pytest.approx(fit.weights @ (rows["x0"] * rows["x1"]).to_numpy(), rel=1e-9)
+    assert told.view == "fitted" and told.parts == pytest.approx(released.parts)
+    assert abs(told.value - released.value) > 1e-6
+    high = (rows["x0"] > 0.5).to_numpy()
+    given = release.mean("x1", where="x0 > 0.5", view="fitted")
+    assert given.value == pytest.approx((fit.weights * high) @ rows["x1"].to_numpy() / (fit.weights @ high))
+    assert (given - given).standard_error == 0
+    low, top = release.probability("x0 > 0.5", view="fitted").interval(kind="robust")
+    same = release.probability("x0 > 0.5").interval(kind="robust")
+    assert (low, top) == (pytest.approx(same[0], abs=0.02), pytest.approx(same[1], abs=0.02))
+    median, corr = release.quantile("x0", 0.5, view="fitted"), release.corr(view="fitted")["x0", "x1"]
+    assert median.view == corr.view == "fitted" and release.cdf("x0", median.value, view="fitted").value >= 0.5
+    with pytest.raises(ValueError, match=r"(?s)fitted view and the other of the probability view.*Ask for both"):
+        told - release.probability("x0 > 0", view="probability")
+    with pytest.raises(ValueError, match=r"no measurement, so no population.*Ask view="):
+        foreign_release.mean("age", view="fitted")
+    with pytest.raises(ValueError, match=r"conditional law is of the released points.*Ask for view="):
+        release.conditional_expectation("x0", given={"x1": 0.0}, view="fitted")
+
+
 def test_without_a_measurement_there_is_no_robust_interval(foreign_release):
     with pytest.raises(ValueError, match=r"(?s)populations that agree with a measurement.*there is none.*Ask kind="):
         foreign_release.mean("age").interval(kind="robust")

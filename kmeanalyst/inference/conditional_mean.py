@@ -72,7 +72,7 @@ def estimates_of(smooth: Smoother, values: Array, texts: Sequence[str], rows: pd
     """The same for values (n,) at the rows of the error model's frame."""
     people, at = smooth.people, smooth.at(smooth.conditioning.encode(rows))
     found, influences, left = smooth.answers(values, at)
-    at_points = values[: len(people.release)][people.weights != 0]
+    at_points = values[: len(people.weights)][people.weights != 0]
     is_condition = bool(np.isin(at_points, (0.0, 1.0)).all())
     statistics = [
         Statistic(

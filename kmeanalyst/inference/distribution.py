@@ -66,16 +66,16 @@ def quantile(
 
     column   a column of numbers, or an expression.
     q        in [0, 1]; a sequence gives Estimates.
-    view     "probability" (the default); signed weights have no quantiles, and are refused.
+    view     "probability" (the default) or "fitted"; signed weights have no quantiles, and are refused.
     Returns  standard_error is the width of the 95 % interval over 2 · 1.96; arithmetic with it is to first order.
     """
-    if view not in (None, "probability"):
+    if view not in (None, "probability", "fitted"):
         raise ValueError(
             f'quantiles are of the probability view, got view="{view}": under signed weights the distribution function '
             'falls as well as rises, so an order has several places or none. Pass view="probability".'
         )
     orders = np.atleast_1d(np.asarray(q, dtype=float))
-    people = population(release, where=where, view="probability")
+    people = population(release, where=where, view=view or "probability")
     found = estimates(people, quantiles_of(people, column, orders))
     return found[0] if np.ndim(q) == 0 else found
 

@@ -81,6 +81,20 @@ def error_model(release: Release, weights: Array) -> ErrorModel:
     return release.cache[key]
 
 
+def fitted_model(release: Release) -> FittedErrors:
+    """The error model of the fitted population of a release, prepared once; ValueError where nothing was measured."""
+    if release.measurement is None:
+        raise ValueError(
+            "there is no measurement, so no population can be fitted to it: these are weighted points from elsewhere. Ask "
+            'view="signed" or "probability".'
+        )
+    if "fitted" not in release.cache:
+        of, n = _measured(release, release.weights), len(release)
+        frame = pd.concat([of.frame.iloc[n:], of.frame.iloc[:n]], ignore_index=True)
+        release.cache["fitted"] = FittedErrors(of, frame)
+    return release.cache["fitted"]
+
+
 def _measured(release: Release, weights: Array) -> MeasuredErrors:
     assert release.measurement is not None
     if "population fit" not in release.cache:
@@ -141,6 +155,43 @@ class MeasuredErrors(_Unbiased):
         h = _finite(influence[:, None])[:, 0]
         here = float(self.weights @ h[: len(self.release)])
         return self.fit.compatible.least(self.fit.first_rows(h[len(self.release) :]), level) - here
+
+
+@dataclass(frozen=True, eq=False)
+class FittedErrors(_Unbiased):
+    """The same errors for the fitted population's means: the rows of the fit stand first, the released points after them."""
+
+    of: MeasuredErrors
+    frame: pd.DataFrame
+    notes: tuple[str, ...] = ()
+
+    @property
+    def release(self) -> Release:
+        return self.of.release
+
+    @property
+    def weights(self) -> Array:
+        """p (n,) of the rows of the fit."""
+        return self.of.fit.weights
+
+    def parts(self, influence: Array) -> Parts:
+        return self.of.parts(self._points_first(influence))
+
+    def covariance(self, influence: Array) -> Parts:
+        return self.of.covariance(self._points_first(influence))
+
+    @property
+    def everywhere(self) -> bool:
+        return self.of.everywhere
+
+    def least_change(self, influence: Array, level: float) -> float:
+        h = _finite(self._points_first(influence)[:, None])[:, 0]
+        at_points, at_rows = h[: len(self.release)], h[len(self.release) :]
+        return self.of.least_change(h, level) + float(self.of.weights @ at_points - self.weights @ at_rows)
+
+    def _points_first(self, influence: Array) -> Array:
+        n = len(self.weights)
+        return np.concatenate([influence[n:], influence[:n]])
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,7 +37,8 @@ def expectation(
     question   an expression over column names ("hours * wage", "age > 50"), or a function of a DataFrame in
                natural units that returns one number (or boolean) per row.
     where      a condition, in either form; where it does not hold the question need not be defined.
-    view       "signed" (as released; the default) or "probability".
+    view       "signed" (as released; the default), "probability", or "fitted": not of the released points but of the most
+               plausible population for the measurement, which is often nearer where ε is not small.
     """
     people = population(release, where=where, view=view)
     return estimate(people, mean_of(people, question))

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.delta_method import PARTS, Terms
-from kmeanalyst.inference.error_model import ErrorModel, error_model
+from kmeanalyst.inference.error_model import ErrorModel, error_model, fitted_model
 from kmeanalyst.inference.estimate import Estimate, Estimates, InverseCdf
 from kmeanalyst.inference.law import Law, infeasible_value
 from kmeanalyst.kernels.base import Array
@@ -52,8 +52,8 @@ class Statistic:
 class Population:
     """The weights of a view, given a condition or not, and the rows at which questions are asked.
 
-    view       "signed" or "probability".
-    weights    (M,) on the released points; given a condition they sum to one.
+    view       "signed", "probability" or "fitted".
+    weights    (M,) on the released points, or on the rows of the fit; given a condition they sum to one.
     given      (n,) bool over model.frame, whether the condition holds; None without one.
     chance     Σ w · condition under the view's weights; 1 without a condition.
     condition  the condition as text; "" without one.
@@ -90,7 +90,7 @@ class Population:
         Where the condition does not hold the value does not matter, and is 0; NaN where it is undefined at a row that
         is no released point.
         """
-        rows, n_points = self.model.frame, len(self.release)
+        rows, n_points = self.model.frame, len(self.weights)
         ask = _evaluator(self.release, question)
         values = _checked(ask(rows.iloc[:n_points]), n_points)
         if len(rows) > n_points:
@@ -104,7 +104,7 @@ class Population:
 
     def mean(self, values: Array) -> Array:
         """Σ v · values at the points: of (n,) a number, of (n, k) an array (k,)."""
-        return self.weights @ values[: len(self.release)]
+        return self.weights @ values[: len(self.weights)]
 
     def influence(self, derivative: Array) -> Array:
         """dT/dw at the rows of model.frame from dT/dv there, (n,) or (n, k)."""
@@ -142,22 +142,22 @@ def population(release: Release, *, where: Where = None, view: View | None = Non
     """The population of a view, given conditions; ValueError where they have no chance.
 
     where   a condition, or several that must all hold.
-    view    "signed" (as released; the default) or "probability".
+    view    "signed" (as released; the default), "probability", or "fitted": the population that error bars start from, some
+            sixteen thousand rows, rather than the released points.
     """
-    weights, label = _view(release, view)
-    model = error_model(release, weights)
+    weights, label, model = _view(release, view)
     conditions = () if where is None else (where,) if isinstance(where, str) or callable(where) else tuple(where)
     everyone = Population(release, label, conditions, model, weights)
     if not conditions:
         return everyone
     held = [everyone.values(condition) for condition in conditions]
     for values in held:
-        check_condition(values[: len(release)])
+        check_condition(values[: len(weights)])
     given = np.logical_and.reduce([values == 1 for values in held])
-    chance = positive_chance(float(weights @ given[: len(release)]))
+    chance = positive_chance(float(weights @ given[: len(weights)]))
     told = [shown(condition, "condition") for condition in conditions]
     text = told[0] if len(told) == 1 else " and ".join(f"({part})" for part in told)
-    return Population(release, label, conditions, model, weights * given[: len(release)] / chance, given, chance, text)
+    return Population(release, label, conditions, model, weights * given[: len(weights)] / chance, given, chance, text)
 
 
 def positive_chance(chance: float) -> float:
@@ -254,10 +254,15 @@ def _a_column(question: Question) -> str:
     return words.written(columns[0]) if columns else "age"
 
 
-def _view(release: Release, view: View | None) -> tuple[Array, str]:
+def _view(release: Release, view: View | None) -> tuple[Array, str, ErrorModel]:
+    """Weights, the view's name, and the errors of its means."""
     if view == "resampled":
         raise ValueError(
-            'resampled rows are for other tools: use to_frame("resampled"). Ask view="signed" or "probability".'
+            'resampled rows are for other tools: use to_frame("resampled"). Ask view="signed", "probability" or "fitted".'
         )
+    if view == "fitted":
+        fitted = fitted_model(release)
+        return fitted.weights, view, fitted
     label = view or ("probability" if release.is_probability else "signed")
-    return release.view_weights(label), label
+    weights = release.view_weights(label)
+    return weights, label, error_model(release, weights)

@@ -105,7 +105,7 @@ def _expanded(people: Population, predictor: str) -> tuple[list[str], list[str]]
 def _fitted(
     people: Population, target: str, names: tuple[str, ...], X: Array, y: Array, notes: tuple[str, ...]
 ) -> RegressionEstimate:
-    at_points = X[: len(people.release)]
+    at_points = X[: len(people.weights)]
     scale = np.sqrt(np.maximum((at_points**2).T @ np.abs(people.weights), 1e-300))
     A = (at_points / scale).T @ (people.weights[:, None] * at_points / scale)  # in units of each predictor's size
     spectrum, vectors = np.linalg.eigh(A)

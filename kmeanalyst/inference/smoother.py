@@ -138,6 +138,11 @@ def smoother(
     release: Release, columns: Sequence[str], *, where: Question | None, view: View | None, kernel: Kernel | str | None
 ) -> Smoother:
     """The regression on these columns; in the probability view, with a note, where the released weights allow none."""
+    if view == "fitted":
+        raise ValueError(
+            "a conditional law is of the released points, and the fitted population has other rows. Ask for "
+            'view="signed" or "probability".'
+        )
     conditioning = Domain(tuple(release.columns[name] for name in columns))
     chosen = smooth_kernel(conditioning) if kernel is None else kernel_from_spec(kernel, conditioning)
     found = _regression(population(release, where=where, view=view), conditioning, chosen)
@@ -155,7 +160,7 @@ def smoother(
 
 def _regression(people: Population, conditioning: Domain, kernel: Kernel) -> Smoother:
     X = conditioning.encode(people.model.frame)
-    points = np.unique(X[: len(people.release)][people.weights != 0], axis=0)
+    points = np.unique(X[: len(people.weights)][people.weights != 0], axis=0)
     basis = Nystroem.fit(kernel, points[:: -(-len(points) // _BASIS)], tolerance=_SPAN)
     regulariser = public_regulariser(people.release) / people.chance
     coordinates = np.vstack([basis(X[block]) for block in row_blocks(len(X), basis.dimension)])
@@ -171,7 +176,7 @@ def _is_definite(found: Smoother) -> bool:
 
 def _moments(people: Population, features: Array) -> Array:
     """A = Σ w φφᵀ."""
-    points = features[: len(people.release)]
+    points = features[: len(people.weights)]
     return (points * people.weights[:, None]).T @ points
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kmeanalyst.inference.tabulation import GroupBy
     from kmeanalyst.representation.thinning import ThinWeights
 
-View = Literal["signed", "probability", "resampled"]
+View = Literal["signed", "probability", "resampled", "fitted"]  # of these, "fitted" for statistics alone
 VIEWS: tuple[View, ...] = ("signed", "probability", "resampled")
 _OF_THE_MEASUREMENT = ("population fit", "released mean")  # in the cache: what derived columns have no part in
 Question = str | Callable[[pd.DataFrame], Any]
@@ -149,7 +149,8 @@ class Release:
         if view == "probability":
             return self._probability_weights
         raise ValueError(
-            f'view must be "signed" or "probability" here, got {view!r}: resampled rows have no weights of their own.'
+            f'view must be "signed" or "probability" here, got {view!r}: resampled rows have no weights of their own, and '
+            "the fitted population has other rows."
         )
 
     @cached_property
