@@ -289,7 +289,5 @@ def _line(variable: RandomVariable) -> str:
         mean = variable.mean()
     except ValueError as refusal:
         return f"{node.text}: no mean ({refusal})"
-    digits = mean.digits
-    return (
-        f"{mean.question}: {mean.value:,.{digits}f} ± {mean.standard_error:,.{digits}f} ({variable.n_points:,} points)"
-    )
+    value, error = (mean.written(number, ",") for number in (mean.value, mean.standard_error))
+    return f"{mean.question}: {value} ± {error} ({variable.n_points:,} points)"
