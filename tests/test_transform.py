@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -344,3 +345,14 @@ def test_a_column_that_is_missing_everywhere_still_has_bounds():
         frame, kernel=Gaussian(1.0), domain=Domain((Real(name="x", lower=0, upper=1, missing=True),))
     ).transform({"y": "1 / x"})
     assert made.to_frame()["y"].isna().all() and made.columns["y"].missing
+
+
+def test_a_hundred_columns_stand_beside_the_others_in_one_frame(mixed_release):
+    """Each after the other would leave a frame in pieces, of which pandas warns, and copy the whole of it each time."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        release = mixed_release.transform({f"d{i}": f"d{i - 1} + 0.5" if i else "age" for i in range(100)})
+        frame = release.to_frame()
+        decoded = release.decode(release.encoded_points)
+    assert (frame["d99"] == frame["age"] + 49.5).all()
+    assert (decoded["d99"] == frame["d99"]).all()
