@@ -356,3 +356,12 @@ def test_a_hundred_columns_stand_beside_the_others_in_one_frame(mixed_release):
         decoded = release.decode(release.encoded_points)
     assert (frame["d99"] == frame["age"] + 49.5).all()
     assert (decoded["d99"] == frame["d99"]).all()
+
+
+def test_powers_beyond_exact_whole_numbers_have_room_for_the_rounding_of_other_machines(mixed_domain):
+    """17 to 90: 90³ is exact everywhere, 90²⁰ is as this machine's pow rounds it, and a file is read on others."""
+    extent = parse("age ** 20").extent(mixed_domain)
+    assert extent.low < 17.0**20 and 90.0**20 < extent.high and extent.whole
+    assert extent.high == pytest.approx(90.0**20, rel=1e-14)
+    exact = parse("age ** 3").extent(mixed_domain)
+    assert (exact.low, exact.high, exact.whole) == (17.0**3, 90.0**3, True)
