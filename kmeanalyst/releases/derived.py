@@ -118,13 +118,19 @@ def check_finite(name: str, expression: Expression, frame: pd.DataFrame, values:
     cells_missing = frame[list(expression.columns)].isna().any(axis=1).to_numpy()
     bad = np.isinf(values) | (np.isnan(values) & ~cells_missing)
     if bad.any():
-        used = words.written(expression.columns[0]) if expression.columns else "a column"
+        used = words.written(_suspect(expression, frame[bad])) if expression.columns else "a column"
         raise ValueError(
             f"{words.written(name)} = {words.short(expression.text)} is infinite or undefined at {int(bad.sum())} of "
             f"{len(values)} points (a division by zero, the logarithm or root of a number that has none, a number too "
             f"large): a column has a number in each cell. Say what it is there, such as where({used} > 0, ..., 0); missing "
             f"cells by themselves give missing ones."
         )
+
+
+def _suspect(expression: Expression, bad: pd.DataFrame) -> str:
+    """A column that may be why the expression is undefined at these rows: the first that is at most 0 at all of them."""
+    numbers = (name for name in expression.columns if pd.api.types.is_numeric_dtype(bad[name]))
+    return next((name for name in numbers if (bad[name] <= 0).all()), expression.columns[0])
 
 
 def kind_of(expression: Expression, known: Domain) -> tuple[type[Column], Extent]:
