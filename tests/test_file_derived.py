@@ -63,6 +63,16 @@ def heavy(header: dict[str, Any]) -> None:
     header["n_points"] = 30_000
 
 
+def wordy(header: dict[str, Any]) -> None:
+    """Few points, and every part of an expression costs some microseconds all the same."""
+    header["derived"] = [
+        {"column": {"name": f"d{i}", "kind": "integer", "lower": -100000, "upper": 100000}, "uses": ["age"]}
+        for i in range(8)
+    ]
+    for each in range(8):
+        said(each, "age" + "+-age" * 1900, "age")(header)
+
+
 def divided(header: dict[str, Any]) -> None:
     """Each remainder of numbers that are far apart is a long division, bit by bit: some microseconds."""
     said(TWICE, "2*age" + "+1e300%age" * 900, "age")(header)
@@ -92,6 +102,7 @@ ENTRIES: dict[str, tuple[Edit, str, str]] = {
     "an empty expression": (entry(TWICE, "expression", to=""), ENTRY, "a text of 1 to 10000 characters"),
     "a long expression": (said(TWICE, "2*age" + "+0" * 5000, "age"), ENTRY, "a text of 1 to 10000 characters"),
     "expressions that take for ever": (heavy, "expressions of derived columns have 9645 characters", "at most 268435456"),
+    "parts that take for ever": (wordy, "expressions of derived columns have 76024 characters", "at most 268435456"),
     "remainders that take for ever": (divided, "expressions of derived columns have 53145 characters", "at most 268435456"),
     "levels that take for ever": (recoded, "expressions of derived columns have 368 characters", "at most 268435456"),
     "many columns": (many, "the file has 400 derived columns", "at most 100"),

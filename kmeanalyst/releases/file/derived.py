@@ -35,12 +35,12 @@ def derived_of(header: dict[str, Any], domain: Domain) -> tuple[Derived, ...]:
     with refusing("a derived column"):
         length = sum(map(_length, entries))  # before any is looked at: what they cost is bounded by it
     levels = max(len(column.levels) if isinstance(column, Categorical) else 0 for column in domain.columns)
-    work = length * (header["n_points"] + 100 * (len(domain) + len(entries)) + 50 * levels)
+    work = length * (header["n_points"] + 5000 + 100 * (len(domain) + len(entries)) + 50 * levels)
     if work > MOST_DERIVED_WORK:
         raise refusal(
             f"the expressions of derived columns have {length} characters (a % counts as {_REMAINDER + 1})",
-            f"times {header['n_points']} points, 100 for each column and 50 for each of the most levels of one, {levels}, that is "
-            f"{work}, and at most {MOST_DERIVED_WORK}",
+            f"times {header['n_points']} points, 5000, 100 for each column and 50 for each of the most levels of one, {levels}, "
+            f"that is {work}, and at most {MOST_DERIVED_WORK}",
         )
     found: list[Derived] = []
     for entry in entries:
