@@ -277,11 +277,9 @@ def _estimate_table(estimates: list[Any], level: float, kind: str = "default") -
     heads = ("question", "value", "± error", interval_of, "privacy", "sampling", "resolution")
     rows = [heads]
     for e in estimates:
-        digits = e.digits
-        low, high = e.interval(level, kind)
-        parts = tuple("unknown" if part is None else f"{part:.{digits}f}" for part in e.parts.values())
-        interval = f"{low:.{digits}f} to {high:.{digits}f}"
-        rows.append((e.question, f"{e.value:.{digits}f}", f"{e.standard_error:.{digits}f}", interval, *parts))
+        low, high = map(e.written, e.interval(level, kind))
+        parts = tuple("unknown" if part is None else e.written(part) for part in e.parts.values())
+        rows.append((e.question, e.written(e.value), e.written(e.standard_error), f"{low} to {high}", *parts))
     widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
     lines = [
         "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])

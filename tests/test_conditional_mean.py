@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -209,6 +210,7 @@ def test_intervals_hold_the_truth_of_a_smooth_law_and_no_other(waves):
 
 def test_conditional_quantiles_and_probabilities_of_a_known_law(waves):
     law = waves[0].conditional_law(given={"x": 1.0})
+    assert re.fullmatch(r"ConditionalLaw of a row \| x = 1 \([0-9,]+ points\)", repr(law))
     assert law.weights.sum() == pytest.approx(1.0)
     assert law.mean("y").value == waves[0].conditional_expectation("y", given={"x": 1.0}).value
     assert law.to_frame()["weight"].to_numpy() @ law.to_frame()["y"] == pytest.approx(law.mean("y").value)

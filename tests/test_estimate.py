@@ -164,3 +164,16 @@ def test_a_quantiles_interval_by_hand():
     assert inverse.at(0.5) == 2.0
     assert inverse.interval(1.0) == (1.0, 4.0)
     assert inverse.interval(2.0) == (0.0, 9.0)
+
+
+@pytest.mark.parametrize(
+    ("scale", "written"),
+    [(1.0, "h: 3.00 ± 0.25 (95 %"), (1e20, "h: 3e+20 ± 2.5e+19 (95 %"), (1e-20, "h: 3e-20 ± 2.5e-21 (95 %")],
+)
+def test_a_number_too_long_or_too_short_for_decimals_is_written_by_its_exponent(scale, written):
+    parts = {"privacy": 0.0, "sampling": 0.25 * scale, "resolution": None}
+    estimate = Estimate(
+        value=3.0 * scale, standard_error=0.25 * scale, parts=parts, view="probability", question="h", notes=()
+    )
+    assert repr(estimate).startswith(written)
+    assert len(repr(estimate)) < 150

@@ -21,6 +21,7 @@ from kmeanalyst.releases.release import Release
 POINTS = "points.parquet"
 NEW = {"twice": "2 * age", "old": "twice > 100", "rate": "log(income) / age", "kids": "children + 1"}
 TWICE, OLD, RATE, KIDS = range(4)
+CITY = 4  # of the columns of the table
 
 
 @pytest.fixture
@@ -62,6 +63,28 @@ def heavy(header: dict[str, Any]) -> None:
     header["n_points"] = 30_000
 
 
+def wordy(header: dict[str, Any]) -> None:
+    """Few points, and every part of an expression costs some microseconds all the same."""
+    header["derived"] = [
+        {"column": {"name": f"d{i}", "kind": "integer", "lower": -100000, "upper": 100000}, "uses": ["age"]}
+        for i in range(8)
+    ]
+    for each in range(8):
+        said(each, "age" + "+-age" * 1900, "age")(header)
+
+
+def divided(header: dict[str, Any]) -> None:
+    """Each remainder of numbers that are far apart is a long division, bit by bit: some microseconds."""
+    said(TWICE, "2*age" + "+1e300%age" * 900, "age")(header)
+    header["n_points"] = 20_000
+
+
+def recoded(header: dict[str, Any]) -> None:
+    """To compare two columns of levels, all the levels are looked up."""
+    header["columns"][CITY]["levels"] += [f"town {i}" for i in range(200_000)]
+    said(OLD, "city == city" + " or city == city" * 20, "city")(header)
+
+
 def backwards(header: dict[str, Any]) -> None:
     header["derived"].reverse()
 
@@ -79,6 +102,9 @@ ENTRIES: dict[str, tuple[Edit, str, str]] = {
     "an empty expression": (entry(TWICE, "expression", to=""), ENTRY, "a text of 1 to 10000 characters"),
     "a long expression": (said(TWICE, "2*age" + "+0" * 5000, "age"), ENTRY, "a text of 1 to 10000 characters"),
     "expressions that take for ever": (heavy, "expressions of derived columns have 9645 characters", "at most 268435456"),
+    "parts that take for ever": (wordy, "expressions of derived columns have 76024 characters", "at most 268435456"),
+    "remainders that take for ever": (divided, "expressions of derived columns have 53145 characters", "at most 268435456"),
+    "levels that take for ever": (recoded, "expressions of derived columns have 368 characters", "at most 268435456"),
     "many columns": (many, "the file has 400 derived columns", "at most 100"),
     "Python": (said(TWICE, "__import__('os').getpid()"), ENTRY, SENSELESS),
     "a column that is not there": (said(TWICE, "2 * agee", "agee"), ENTRY, "no column agee"),
@@ -142,6 +168,19 @@ def test_cells_that_are_not_what_their_expression_gives_are_refused(path, tmp_pa
     refused(
         forged(path, with_cell(column, value)), tmp_path, f"derived column {named}", "1 of its cells are not what its"
     )
+
+
+@pytest.mark.parametrize("bound", [1e5, 1e300, 1.7e308])
+def test_wide_bounds_and_missing_cells_leave_no_room_for_other_cells(tmp_path, mixed_release, bound):
+    """A cell may depart by 10⁻⁹ of the cells' own spread, or of the bounds if these are narrower."""
+    write_release(mixed_release.transform({"part": "`capital.gain` / 7"}), tmp_path / "derived.kme")
+    change = with_cell("part", 900.0)
+
+    def edit(header: dict[str, Any], members: Members) -> None:
+        header["derived"][0]["column"] |= {"lower": -bound, "upper": bound}
+        change(header, members)
+
+    refused(forged(tmp_path / "derived.kme", edit), tmp_path, "derived column part", "1 of its cells are not")
 
 
 def test_rounding_of_another_machine_is_no_lie(path, tmp_path, mixed_release):

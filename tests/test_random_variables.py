@@ -471,7 +471,26 @@ def test_a_plot_takes_and_returns_axes(first, second, mixed_release):
         (lambda r: ka.pushforward(lambda a: a.astype(str), r["age"]), TypeError, "no numbers and no truth values"),
         (lambda r: ka.pushforward(np.sum, 3), TypeError, "needs a random variable"),
         (lambda r: np.asarray(r["age"]), TypeError, "no array.*to_frame"),
-        (lambda r: np.add.reduce(r["age"]), TypeError, "RandomVariable"),
+        (lambda r: np.add.reduce(r["age"]), TypeError, r"np.add.reduce does not go.*variable.mean\(\)"),
+        (lambda r: np.mean(r["age"]), TypeError, r"np.mean does not go.*elementwise.*variable.mean\(\)"),
+        (lambda r: np.where(r["married"], r["age"], 0), TypeError, r"np.where does not go.*ka.pushforward\(np.where"),
+        (lambda r: np.modf(r["age"]), TypeError, "np.modf does not go.*one result"),
+        (lambda r: r["age"] + np.ones(3), TypeError, "an array do not go together.*no rows.*transform"),
+        (lambda r: pd.Series([1.0]) - r["age"], TypeError, "an array do not go together"),
+        (lambda r: r[3], KeyError, "no column 3: the columns are age"),
+        (lambda r: r[r["age"] > 30], TypeError, r"stands for a population.*given\(condition\)"),
+        (lambda r: r["city"] == r["school"], TypeError, "no level in common.*Compare each"),
+        (lambda r: r["city"].mmd_test(["a", "b"]), TypeError, "levels, which have no numbers"),
+        (lambda r: r["age"].mmd_test(["a", "b"]), ValueError, "must hold numbers.*compared with the values of age"),
+        (lambda r: r["age"].named(3), TypeError, "names are texts"),
+        (lambda r: ka.pushforward("age", r["age"]), TypeError, "takes a function first"),
+        (lambda r: ka.pushforward(lambda v: v - v.mean(), r["age"]), ValueError, "another value.*row by row"),
+        (lambda r: ka.pushforward(np.sort, r["age"]), ValueError, "another value.*row by row"),
+        (lambda r: ka.mmd(r["age"], r["income"]), TypeError, r"no sample of rows.*variable.distance\(other\)"),
+        (lambda r: ka.mmd_test(r, r["age"]), TypeError, r"no sample of rows.*mmd_test\(sample\)"),
+        (lambda r: r.expectation(r["age"]), TypeError, r"an expression in quotes.*variable.mean\(\)"),
+        (lambda r: r.expectation("age", where=r["married"]), TypeError, "an expression in quotes"),
+        (lambda r: r.mean(r["age"]), TypeError, "a column is named by its text"),
         (lambda r: r["age"].mmd([[1.0, 2.0]]), ValueError, "rows of 1, got shape"),
         (lambda r: r["age"].mmd_test([1.0]), ValueError, "at least 2 finite"),
         (lambda r: r["age"].thin(0), ValueError, "n must be a whole number"),
@@ -483,6 +502,29 @@ def test_a_plot_takes_and_returns_axes(first, second, mixed_release):
 def test_what_makes_no_sense_is_refused_with_a_mend(mixed_release, ask, error, told):
     with pytest.raises(error, match=told):
         ask(mixed_release)
+
+
+def test_numbers_of_any_type_go_with_a_variable(first):
+    x = first["x0"]
+    for two in (2, 2.0, np.float64(2), np.int64(2), np.array(2)):
+        assert (two * x).mean().value == (x * two).mean().value == (2 * x).mean().value
+
+
+def test_the_histogram_of_a_condition_is_false_and_true(first, second):
+    for condition in (first["x0"] > 0, first["x0"] > second["x0"]):
+        frame = condition.histogram()
+        assert list(frame.index) == ["False", "True"]
+        held = condition.probability()
+        assert frame.loc["True", "probability"] == pytest.approx(held.value)
+        assert frame["standard_error"].to_numpy() == pytest.approx(held.standard_error)
+        assert frame["probability"].sum() == pytest.approx(1)
+
+
+def test_a_function_of_a_row_may_round_and_be_undefined(first, second):
+    """What is refused is a value that other rows change, beyond single precision."""
+    shaken = ka.pushforward(lambda x, y: np.float32(x) * np.float32(y), first["x0"], second["x0"])
+    assert shaken.mean().value == pytest.approx((first["x0"] * second["x0"]).mean().value, rel=1e-4, abs=1e-5)
+    assert ka.pushforward(lambda x: np.where(x == x, np.nan, x), first["x0"]).missing().mean().value == pytest.approx(1)
 
 
 def test_a_release_knows_its_columns_and_is_not_gone_through(first):

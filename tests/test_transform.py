@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -344,3 +345,29 @@ def test_a_column_that_is_missing_everywhere_still_has_bounds():
         frame, kernel=Gaussian(1.0), domain=Domain((Real(name="x", lower=0, upper=1, missing=True),))
     ).transform({"y": "1 / x"})
     assert made.to_frame()["y"].isna().all() and made.columns["y"].missing
+
+
+def test_a_hundred_columns_stand_beside_the_others_in_one_frame(mixed_release):
+    """Each after the other would leave a frame in pieces, of which pandas warns, and copy the whole of it each time."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        release = mixed_release.transform({f"d{i}": f"d{i - 1} + 0.5" if i else "age" for i in range(100)})
+        frame = release.to_frame()
+        decoded = release.decode(release.encoded_points)
+    assert (frame["d99"] == frame["age"] + 49.5).all()
+    assert (decoded["d99"] == frame["d99"]).all()
+
+
+def test_powers_beyond_exact_whole_numbers_have_room_for_the_rounding_of_other_machines(mixed_domain):
+    """17 to 90: 90³ is exact everywhere, 90²⁰ is as this machine's pow rounds it, and a file is read on others."""
+    extent = parse("age ** 20").extent(mixed_domain)
+    assert extent.low < 17.0**20 and extent.high > 90.0**20 and extent.whole
+    assert extent.high == pytest.approx(90.0**20, rel=1e-14)
+    exact = parse("age ** 3").extent(mixed_domain)
+    assert (exact.low, exact.high, exact.whole) == (17.0**3, 90.0**3, True)
+
+
+def test_the_mend_for_a_quotient_names_the_divisor_that_is_zero():
+    release = from_frame(pd.DataFrame({"pay": [1.0, 2.0, 3.0], "hours": [0.0, 1.0, 2.0], "weight": [0.5, 0.25, 0.25]}))
+    with pytest.raises(ValueError, match=r"infinite or undefined at 1 of 3 points.*where\(hours > 0, \.\.\., 0\)"):
+        release.transform({"rate": "pay / hours"})

@@ -44,7 +44,7 @@ def conditional_law(
     return ConditionalLaw(smoother(release, names, where=where, view=view, kernel=kernel), rows)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ConditionalLaw:
     """Weights α(x) on the released points: E[f | X = x] is Σ α_i f(z_i), for any f.
 
@@ -64,6 +64,9 @@ class ConditionalLaw:
     def text(self) -> str:
         """What is given, as text."""
         return texts_of(self.smooth, self.given)[0]
+
+    def __repr__(self) -> str:
+        return f"ConditionalLaw of a row | {self.text} ({len(self.smooth.people.weights):,} points)"
 
     def to_frame(self) -> pd.DataFrame:
         """The released points with these weights in the column "weight"."""

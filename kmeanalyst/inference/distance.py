@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.pooled_gram import Nothing, gram_sums
+from kmeanalyst.inference.variable_operators import refuse_variables
 from kmeanalyst.kernels import Gaussian, Kernel, KernelMean, median_lengthscale
 from kmeanalyst.kernels.base import Array, as_rows, filled
 from kmeanalyst.kernels.embedding import row_blocks
@@ -86,6 +87,7 @@ def _equal(weights: Array | None) -> bool:
 
 def embeddings(a: Any, b: Any, kernel: Kernel | None) -> tuple[KernelMean, KernelMean]:
     """Both sides as embeddings in one space."""
+    refuse_variables(a, b)
     releases = [side for side in (a, b) if isinstance(side, Release)]
     if kernel is None and len(releases) == 2 and not _same_space(*releases):
         raise ValueError(

@@ -15,6 +15,8 @@ from kmeanalyst.kernels.base import Array
 if TYPE_CHECKING:
     import pandas as pd
 
+_LONG, _SHORT = 1e15, 1e-11  # numbers of more digits are written by their exponents
+
 
 @dataclass(frozen=True, eq=False)
 class InverseCdf:
@@ -155,6 +157,16 @@ class Estimate(DeltaMethod):
             return 6
         return int(np.clip(1 - np.floor(np.log10(self.standard_error)), 0, 12))
 
+    def written(self, number: float, separator: str = "") -> str:
+        """A number of this estimate with these decimals; by its exponent where it would be long, or all zeros.
+
+        separator   of thousands: "," or none.
+        """
+        error, value = abs(self.standard_error), abs(self.value)
+        long = max(value, error if np.isfinite(error) else 0.0) >= _LONG
+        lost = 0 < error < _SHORT and value < _SHORT * 1e3
+        return f"{number:.4g}" if long or lost else f"{number:{separator}.{self.digits}f}"
+
     def to_dict(self, level: float = 0.95, kind: str = "default") -> dict[str, Any]:
         """The estimate as plain numbers, as `expect --json` prints it; `kind` is that of its interval."""
         return {
@@ -170,12 +182,11 @@ class Estimate(DeltaMethod):
         }
 
     def _numbers(self) -> str:
-        digits = self.digits
         low, high = self.interval()
-        parts = ", ".join(f"{name} {'unknown' if v is None else f'{v:.{digits}f}'}" for name, v in self.parts.items())
+        parts = ", ".join(f"{name} {'unknown' if v is None else self.written(v)}" for name, v in self.parts.items())
         return (
-            f"{self.value:.{digits}f} ± {self.standard_error:.{digits}f} "
-            f"(95 %: {low:.{digits}f} to {high:.{digits}f}; {parts})"
+            f"{self.written(self.value)} ± {self.written(self.standard_error)} "
+            f"(95 %: {self.written(low)} to {self.written(high)}; {parts})"
         )
 
     def __repr__(self) -> str:

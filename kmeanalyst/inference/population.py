@@ -233,6 +233,11 @@ def shown(question: Any, otherwise: str | None = None) -> str:
 
 def _evaluator(release: Release, question: Question) -> Callable[[pd.DataFrame], Array]:
     """The question as a function of a frame, float64 (n,)."""
+    if not isinstance(question, str) and not callable(question):
+        raise TypeError(
+            f"a question is an expression in quotes or a function of a DataFrame, got a {type(question).__name__}. Write "
+            "'age > 50'; a random variable is asked itself, as in variable.mean()."
+        )
     if not isinstance(question, str):
         return lambda frame: np.asarray(question(frame), dtype=float)
     expression = parse(question)

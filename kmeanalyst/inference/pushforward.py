@@ -14,6 +14,7 @@ from kmeanalyst.inference.variable_operators import is_variable
 from kmeanalyst.kernels.base import Array
 
 _TRIED = 5  # rows that a function is tried on
+_ALIKE = 1e-5  # single precision
 
 
 def pushforward(f: Callable[..., Any], *variables: Any) -> RandomVariable:
@@ -21,7 +22,7 @@ def pushforward(f: Callable[..., Any], *variables: Any) -> RandomVariable:
 
     f           vectorised: takes one argument for each variable and gives an array (n,), or (n, d) for d components. A
                 variable of one component comes as an array (n,), float64 (bool for a condition, text for levels), one of
-                several as a DataFrame. It must work row by row, and is tried on a few rows at once.
+                several as a DataFrame. It must work row by row, and is tried on a few rows.
     variables   random variables, of one release or of several; numbers are handed on as they are.
     Assumes     f continuous, for consistency; the weights' Σ|w| is checked when a question is asked.
 
@@ -30,6 +31,8 @@ def pushforward(f: Callable[..., Any], *variables: Any) -> RandomVariable:
     >>> ka.pushforward(lambda x: x**2, release["x"]).mean().value
     3.25
     """
+    if not callable(f):
+        raise TypeError(f"pushforward takes a function first, got {f!r:.80}. Pass e.g. lambda x, y: x * y.")
     known = [variable for variable in variables if is_variable(variable)]
     if not known:
         raise TypeError("pushforward needs a random variable to push. Pass e.g. release['age'] after the function.")
@@ -44,6 +47,7 @@ def pushforward(f: Callable[..., Any], *variables: Any) -> RandomVariable:
     whole = applied(flat, arguments, text=text, kind="number", broadcasts=False)
     tried = _tried(whole)
     kind = _kind(tried, text)
+    _check_row_by_row(whole, tried, text)
     if tried.ndim == 1:
         nodes: tuple[Node, ...] = (applied(flat, arguments, text=text, kind=kind, broadcasts=False),)
     else:
@@ -80,12 +84,32 @@ def _checked(found: Any, n: int, text: str) -> Array:
 
 def _tried(node: Node) -> Array:
     """The function's values at a few points of each release, one beside the other."""
-    n = min(_TRIED, *(len(release) for release in node.releases))
-    frames = {release: release.to_frame().head(n).drop(columns="weight") for release in node.releases}
+    return _at_rows(node, np.arange(min(_TRIED, *(len(release) for release in node.releases))))
+
+
+def _at_rows(node: Node, rows: Array) -> Array:
+    """A node's values at these points of each release, one beside the other."""
+    frames = {release: release.to_frame().drop(columns="weight").iloc[rows] for release in node.releases}
     if len(frames) == 1:
         return np.asarray(node(next(iter(frames.values()))))
-    rows = {release: np.arange(n) for release in frames}
-    return next(values_at(node, frames, [Places(rows, dict.fromkeys(rows, 0))]))
+    at = {release: np.arange(len(rows)) for release in frames}
+    return next(values_at(node, frames, [Places(at, dict.fromkeys(at, 0))]))
+
+
+def _check_row_by_row(node: Node, tried: Array, text: str) -> None:
+    """ValueError unless other rows beside a row, and their order, leave its value as it is."""
+    fewer = np.arange(len(tried) - 1)[::-1]
+    if not len(fewer):
+        return
+    alone = _at_rows(node, fewer)
+    scale = _ALIKE * max(np.abs(tried[np.isfinite(tried)], dtype=float).max(initial=0.0), 1e-300)
+    if alone.shape[1:] != tried.shape[1:] or not np.allclose(
+        alone.astype(float), tried[fewer].astype(float), rtol=_ALIKE, atol=scale, equal_nan=True
+    ):
+        raise ValueError(
+            f"{text} gives a row another value when there are other rows beside it, so it is no function of the row: it "
+            "looks at them all, as x.mean() or np.sort do, or it draws. Write a function that works row by row."
+        )
 
 
 def _kind(values: Array, text: str) -> Kind:

@@ -7,7 +7,7 @@ answers say so. Everything is tracked by the identity of the Release object: X -
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
@@ -101,6 +101,8 @@ class RandomVariable(VariableOperators):
             raise ValueError(
                 f"a name for each of {len(self)} components, got {len(names)}: {names!r:.80}. Pass as many."
             )
+        if not all(isinstance(name, str) and name for name in names):
+            raise TypeError(f"names are texts, got {names!r:.80}: answers show them. Write them in quotes.")
         each = zip(self.nodes, names, strict=True)
         return replace(self, nodes=tuple(replace(node, text=name, atomic=True) for node, name in each))
 
@@ -259,7 +261,12 @@ class RandomVariable(VariableOperators):
 
 def variable_of(release: Release, columns: str | Sequence[str], view: View | None = None) -> RandomVariable:
     """A column of a release as a random variable, or several as its components."""
-    names = [columns] if isinstance(columns, str) else list(columns)
+    names = list(columns) if isinstance(columns, Iterable) and not isinstance(columns, str) else [columns]
+    if any(map(is_variable, names)):
+        raise TypeError(
+            "rows are not chosen from a release: it stands for a population. Ask variable.given(condition), or "
+            "release.expectation(..., where=...)."
+        )
     if not names:
         raise KeyError("no columns: name at least one, such as release['age'] or release[['age', 'wage']].")
     return RandomVariable(tuple(column_node(release, name) for name in names)).in_view(view)
@@ -282,7 +289,5 @@ def _line(variable: RandomVariable) -> str:
         mean = variable.mean()
     except ValueError as refusal:
         return f"{node.text}: no mean ({refusal})"
-    digits = mean.digits
-    return (
-        f"{mean.question}: {mean.value:,.{digits}f} ± {mean.standard_error:,.{digits}f} ({variable.n_points:,} points)"
-    )
+    value, error = (mean.written(number, ",") for number in (mean.value, mean.standard_error))
+    return f"{mean.question}: {value} ± {error} ({variable.n_points:,} points)"

@@ -11,6 +11,7 @@ from kmeanalyst.inference.permutation import KernelChoice, permutation_test
 from kmeanalyst.inference.results import TestResult
 from kmeanalyst.inference.samples import SampleRows
 from kmeanalyst.inference.two_releases import release_against_release
+from kmeanalyst.inference.variable_operators import refuse_variables
 from kmeanalyst.releases.release import Release
 
 
@@ -40,6 +41,7 @@ def mmd_test(
                    one are tested as a fixed distribution, and the result says so.
     Assumes        that the sample is independent of the table's rows and of public rows used as points.
     """
+    refuse_variables(a, b)
     if isinstance(b, Release) and not isinstance(a, Release):
         a, b = b, a
     if not isinstance(a, Release):

@@ -130,7 +130,15 @@ def _about(releases: tuple[Release, ...], law: Law) -> dict[str, Any]:
 
 
 def _rows(variable: RandomVariable, sample: Any, least: int) -> Array:
-    rows = np.asarray(sample, dtype=float)
+    for one in variable:
+        _ = one._node  # TypeError for levels
+    try:
+        rows = np.asarray(sample, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"the sample must hold numbers, got {sample!r:.80}: it is compared with the values of {', '.join(variable.names)}. "
+            "Pass f of the sample's own rows."
+        ) from None
     rows = rows[:, None] if rows.ndim == 1 else rows
     if rows.ndim != 2 or rows.shape[1] != len(variable.nodes) or len(rows) < least or not np.isfinite(rows).all():
         raise ValueError(

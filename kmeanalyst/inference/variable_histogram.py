@@ -29,13 +29,15 @@ _SIZE = (6.0, 3.5)  # inches
 def histogram_of(law: Law, node: Node, bins: int | Sequence[float] | None, level: float) -> pd.DataFrame:
     """Probabilities of a variable's groups with error bars.
 
-    bins   for a plain column see `Release.histogram`. For other variables a number of ranges (10 by default): equal ones
-           between the 1 % and 99 % points of |w|, the first and last going on without end. A list: edges, the last range
-           closed; what lies outside is in no range.
+    bins   for a plain column see `Release.histogram`; a condition is false or true. For other variables a number of ranges
+           (10 by default): equal ones between the 1 % and 99 % points of |w|, the first and last going on without end. A
+           list: edges, the last range closed; what lies outside is in no range.
     """
     if isinstance(law, Population) and node.column is not None:
         return histogram_of_groups(law, node.column, bins, level)
     values = law.values(node)
+    if node.kind == "condition" and bins is None:
+        return _histogram_of_condition(law, node, values, level)
     edges = _edges(values[: len(law.weights)], np.abs(law.weights), _RANGES if bins is None else bins)
     labels = [_label(left, right, right == edges[-1]) for left, right in pairwise(edges)]
     statistics = []
@@ -45,6 +47,15 @@ def histogram_of(law: Law, node: Node, bins: int | Sequence[float] | None, level
         statistics.append(statistic_of(law, held, f"{node.text} in {label}"))
     found = estimates(law, statistics)
     return histogram_frame(found, labels, list(edges[:-1]), list(edges[1:]), node.text, level)
+
+
+def _histogram_of_condition(law: Law, node: Node, values: Array, level: float) -> pd.DataFrame:
+    labels = ["False", "True"]
+    held = [np.where(np.isnan(values), np.nan, values == truth) for truth in (0, 1)]
+    found = estimates(
+        law, [statistic_of(law, h, f"{node.text} is {truth}") for h, truth in zip(held, labels, strict=True)]
+    )
+    return histogram_frame(found, labels, [None, None], [None, None], node.text, level)
 
 
 def _label(left: float, right: float, last: bool) -> str:

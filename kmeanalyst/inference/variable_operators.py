@@ -28,6 +28,16 @@ _OPERATORS: dict[Any, str] = {
 _CALCULATE: dict[str, Callable[..., Any]] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "**": power, "%": np.mod,
 }  # fmt: skip
+_INSTEAD = {
+    "mean": "Ask variable.mean().", "average": "Ask variable.mean().",
+    "var": "Ask variable.var().", "std": "Ask variable.std().",
+    "median": "Ask variable.quantile(0.5).", "quantile": "Ask variable.quantile(0.5).",
+    "percentile": "Ask variable.quantile(0.5).", "histogram": "Ask variable.histogram().",
+    "sum": "Write x + y.", "add.reduce": "Ask variable.mean(), or write x + y.",
+    "where": "Write ka.pushforward(np.where, condition, a, b).",
+    "clip": "Write np.minimum(np.maximum(variable, low), high).",
+    "round": "Write np.rint(variable).", "around": "Write np.rint(variable).",
+}  # fmt: skip
 _LOGIC: dict[str, Callable[..., Any]] = {"&": np.logical_and, "|": np.logical_or}
 
 
@@ -130,8 +140,15 @@ class VariableOperators:
 
     def __array_ufunc__(self: Any, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """Numpy's elementwise functions of one result, such as np.log(x) or np.maximum(x, y)."""
-        known = all(is_variable(x) or _is_number(x) for x in inputs)
-        if method != "__call__" or options or ufunc.nout != 1 or ufunc.signature is not None or not known:
+        inputs = tuple(x[()] if isinstance(x, np.ndarray) and x.ndim == 0 else x for x in inputs)
+        if any(isinstance(x, np.ndarray) for x in inputs):
+            raise TypeError(
+                "a random variable and an array do not go together: it has no rows that the array's could be matched with. "
+                "Calculate with numbers and columns of the release, which Release.transform adds to."
+            )
+        if method != "__call__" or options or ufunc.nout != 1 or ufunc.signature is not None:
+            raise _not_elementwise(f"{ufunc.__name__}{'' if method == '__call__' else '.' + method}")
+        if not all(is_variable(x) or _is_number(x) for x in inputs):
             return NotImplemented
         if ufunc in _OPERATORS:
             return _of_two(_OPERATORS[ufunc], *inputs)
@@ -143,6 +160,26 @@ class VariableOperators:
             return applied(_numeric(ufunc), [_checked_number(x) for x in operands], text=text, kind=_kind_of(ufunc))
 
         return _componentwise(inputs, of)
+
+    def __array_function__(self, function: Any, types: Any, inputs: Any, options: Any) -> Any:
+        """Numpy's other functions: all are refused, as what they do is not done row by row, or has a name here."""
+        raise _not_elementwise(function.__name__)
+
+
+def _not_elementwise(name: str) -> TypeError:
+    mend = _INSTEAD.get(name, "Ask the variable itself (.mean(), .quantile(0.5)), or use ka.pushforward.")
+    return TypeError(
+        f"np.{name} does not go with a random variable: elementwise functions of one result do, and it is none. {mend}"
+    )
+
+
+def refuse_variables(*sides: Any) -> None:
+    """TypeError where a random variable stands for a release or a sample of rows."""
+    if any(map(is_variable, sides)):
+        raise TypeError(
+            "a random variable is compared by itself, as its law is no sample of rows. Ask variable.distance(other), "
+            "variable.mmd(sample) or variable.mmd_test(sample)."
+        )
 
 
 def is_variable(x: Any) -> TypeGuard[RandomVariable]:
@@ -204,9 +241,17 @@ def _comparison(sign: str, a: Any, b: Any) -> Node:
             f"{a.text} has levels, which compare with a level's text, or for equality with other levels, not by {sign} with "
             f'{inside(b)}. Write e.g. variable == "a level".'
         )
+    if isinstance(b, Node) and a.kind == "levels" and not set(_levels(a)) & set(_levels(b)):
+        raise TypeError(
+            f"{a.text} and {b.text} have no level in common, so they are never equal. Compare each with a level."
+        )
     compare = _COMPARE[sign]
     test = _both_there(compare) if a.kind == "levels" else _both_known(compare)
     return applied(test, [a, b], text=f"{inside(a)} {sign} {inside(b)}", kind="condition", atomic=False)
+
+
+def _levels(x: Node) -> tuple[str, ...]:
+    return x.releases[0].columns[x.column].levels  # type: ignore[attr-defined, index]
 
 
 def _against_text(sign: str, a: Node, text: str) -> Node:

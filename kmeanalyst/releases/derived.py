@@ -84,24 +84,27 @@ def derive(frame: pd.DataFrame, known: Domain, expressions: Mapping[str, str]) -
             'Write {"bmi": "mass / height**2"}.'
         )
     new: list[Derived] = []
+    cells: dict[str, pd.Series] = {}
     for name, text in expressions.items():
         if name in known.names:
             raise ValueError(
                 f"there is a column {words.written(name)} already, and a second of that name could not be told from it. "
                 "Name the new one otherwise."
             )
-        one = _derived(frame, known, name, text)
-        frame, known = with_derived(frame, known, [one])
+        one, values = _derived(frame, cells, known, name, text)
+        cells[name], known = _series(one.column, values, frame.index), Domain((*known.columns, one.column))
         new.append(one)
     return tuple(new)
 
 
 def with_derived(frame: pd.DataFrame, known: Domain, derived: Sequence[Derived]) -> tuple[pd.DataFrame, Domain]:
     """Rows in natural units with their derived columns beside them, and the domain of both."""
+    new: dict[str, pd.Series] = {}
     for one in derived:
-        frame = _beside(frame, one.column, values_of(one.parsed, frame, known))
+        values = values_of(one.parsed, _named(one.parsed, frame, new), known)
+        new[one.column.name] = _series(one.column, values, frame.index)
         known = Domain((*known.columns, one.column))
-    return frame, known
+    return _beside(frame, new), known
 
 
 def values_of(expression: Expression, frame: pd.DataFrame, known: Domain) -> Array:
@@ -115,13 +118,19 @@ def check_finite(name: str, expression: Expression, frame: pd.DataFrame, values:
     cells_missing = frame[list(expression.columns)].isna().any(axis=1).to_numpy()
     bad = np.isinf(values) | (np.isnan(values) & ~cells_missing)
     if bad.any():
-        used = words.written(expression.columns[0]) if expression.columns else "a column"
+        used = words.written(_suspect(expression, frame[bad])) if expression.columns else "a column"
         raise ValueError(
             f"{words.written(name)} = {words.short(expression.text)} is infinite or undefined at {int(bad.sum())} of "
             f"{len(values)} points (a division by zero, the logarithm or root of a number that has none, a number too "
             f"large): a column has a number in each cell. Say what it is there, such as where({used} > 0, ..., 0); missing "
             f"cells by themselves give missing ones."
         )
+
+
+def _suspect(expression: Expression, bad: pd.DataFrame) -> str:
+    """A column that may be why the expression is undefined at these rows: the first that is at most 0 at all of them."""
+    numbers = (name for name in expression.columns if pd.api.types.is_numeric_dtype(bad[name]))
+    return next((name for name in numbers if (bad[name] <= 0).all()), expression.columns[0])
 
 
 def kind_of(expression: Expression, known: Domain) -> tuple[type[Column], Extent]:
@@ -133,15 +142,19 @@ def kind_of(expression: Expression, known: Domain) -> tuple[type[Column], Extent
     return (Integer if extent.whole and exact else Real), extent
 
 
-def _derived(frame: pd.DataFrame, known: Domain, name: str, text: str) -> Derived:
+def _derived(
+    frame: pd.DataFrame, new: Mapping[str, pd.Series], known: Domain, name: str, text: str
+) -> tuple[Derived, Array]:
     expression = parse(text)
     kind, extent = kind_of(expression, known)
+    named = _named(expression, frame, new)
+    values = values_of(expression, named, known)
     if kind is Boolean:
-        return Derived(column=Boolean(name=name), expression=text)
-    values = values_of(expression, frame, known)
-    check_finite(name, expression, frame, values)
+        return Derived(column=Boolean(name=name), expression=text), values
+    check_finite(name, expression, named, values)
     low, high = _bounds(extent, values[~np.isnan(values)], kind)
-    return Derived(column=kind(name=name, lower=low, upper=high, missing=extent.missing), expression=text)  # type: ignore[call-arg]
+    column = kind(name=name, lower=low, upper=high, missing=extent.missing)  # type: ignore[call-arg]
+    return Derived(column=column, expression=text), values
 
 
 def _bounds(extent: Extent, values: Array, kind: type[Column]) -> tuple[float, float]:
@@ -170,24 +183,31 @@ def _outward(low: float, high: float) -> tuple[float, float]:
     return found if all(map(math.isfinite, found)) and found[0] <= low and high <= found[1] else (low, high)
 
 
-def _beside(frame: pd.DataFrame, column: Column, values: Array) -> pd.DataFrame:
-    return pd.concat([frame, _series(column, values).set_axis(frame.index)], axis=1)
+def _named(expression: Expression, frame: pd.DataFrame, new: Mapping[str, pd.Series]) -> pd.DataFrame:
+    """The columns that an expression names: a table of thousands takes long to cut and to join."""
+    there = frame[[name for name in expression.columns if name not in new]]
+    return _beside(there, {name: new[name] for name in expression.columns if name in new})
 
 
-def _series(column: Column, values: Array) -> pd.Series:
+def _beside(frame: pd.DataFrame, new: Mapping[str, pd.Series]) -> pd.DataFrame:
+    return pd.concat([frame, pd.DataFrame(dict(new))], axis=1) if new else frame
+
+
+def _series(column: Column, values: Array, index: pd.Index) -> pd.Series:
     """Values of a derived column as `Column.decode` types them, neither clamped nor rounded."""
     if isinstance(column, Boolean):
-        return pd.Series(values > 0, name=column.name)
+        return pd.Series(values > 0, index)
     if isinstance(column, Integer):
         if not column.missing:
-            return pd.Series(values.astype(np.int64), name=column.name)
+            return pd.Series(values.astype(np.int64), index)
         absent = np.isnan(values)
-        return pd.Series(pd.arrays.IntegerArray(np.where(absent, 0, values).astype(np.int64), absent), name=column.name)
-    return pd.Series(values, name=column.name)
+        return pd.Series(pd.arrays.IntegerArray(np.where(absent, 0, values).astype(np.int64), absent), index)
+    return pd.Series(values, index)
 
 
 def at_points(frame: pd.DataFrame, known: Domain, derived: Sequence[Derived]) -> tuple[pd.DataFrame, Domain]:
     """As `with_derived`; ValueError unless each column is what its expression gives on these points, within its bounds."""
+    new: dict[str, pd.Series] = {}
     for one in derived:
         kind, extent = kind_of(one.parsed, known)
         name, column = words.written(one.column.name), one.column
@@ -196,8 +216,9 @@ def at_points(frame: pd.DataFrame, known: Domain, derived: Sequence[Derived]) ->
                 f"the derived column {name} is said to be {column.describe()}, and its expression gives "
                 f"{kind.kind} cells{', which may be missing' if extent.missing else ''}. Derive it with transform."
             )
-        values = values_of(one.parsed, frame, known)
-        check_finite(column.name, one.parsed, frame, values)
+        cells = _named(one.parsed, frame, new)
+        values = values_of(one.parsed, cells, known)
+        check_finite(column.name, one.parsed, cells, values)
         if isinstance(column, Number):
             present = values[~np.isnan(values)]
             if len(present) and not (column.lower <= present.min() and present.max() <= column.upper):
@@ -205,8 +226,8 @@ def at_points(frame: pd.DataFrame, known: Domain, derived: Sequence[Derived]) ->
                     f"the derived column {name} is said to lie within {column.lower} and {column.upper}, and at the points "
                     f"its expression gives {present.min():.6g} to {present.max():.6g}. Derive it with transform."
                 )
-        frame, known = _beside(frame, column, values), Domain((*known.columns, column))
-    return frame, known
+        new[column.name], known = _series(column, values, frame.index), Domain((*known.columns, column))
+    return _beside(frame, new), known
 
 
 # ---------------------------------------------------------------- as text, for the command line

@@ -19,6 +19,7 @@ from kmeanalyst.releases.columns import Column, Number
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.expressions.syntax import Arithmetic, Call, Constant, Name, Node, Not, Sign
 
+_EXACT = 2.0**53  # whole numbers below are not rounded
 _ROUNDING = 4e-15  # relative: logarithms and powers are not rounded alike everywhere
 
 
@@ -164,7 +165,9 @@ def _remainder(a: Extent, b: Extent) -> Extent:
 def _power(a: Extent, b: Extent) -> Extent:
     """Monotone in each argument for a ≥ 0; for a < 0 defined for whole exponents, and bounded here for a constant one."""
     whole = a.whole and b.whole and b.low >= 0
-    at_ends = _at_ends(np.power, rounding=0.0 if whole else _ROUNDING)(a, b)
+    at_ends = _at_ends(np.power)(a, b)
+    if at_ends.bounded and not (whole and max(abs(at_ends.low), abs(at_ends.high)) < _EXACT):
+        at_ends = _hull([at_ends.low, at_ends.high], rounding=_ROUNDING)
     if a.low > 0 or (a.low == 0 and b.low >= 0):
         return replace(at_ends, whole=whole)
     if b.low != b.high or not b.whole or (b.low < 0 and _holds_zero(a)):

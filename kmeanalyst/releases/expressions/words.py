@@ -58,6 +58,8 @@ def quoted(text: str) -> str:
 
 def column(name: str) -> str:
     """A column's name as the grammar reads it back, whatever its length: for expressions, not for messages."""
+    if not isinstance(name, str):
+        raise TypeError(f"a column is named by its text, got a {type(name).__name__}. Write its name in quotes.")
     plain = name.isidentifier() and name not in WORDS
     return name if plain else "`" + name.replace("`", "``") + "`"
 

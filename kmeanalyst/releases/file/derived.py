@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.columns import Number, column_from_dict
+from kmeanalyst.releases.columns import Categorical, Number, column_from_dict
 from kmeanalyst.releases.derived import Derived, kind_of
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.expressions import LONGEST
@@ -23,6 +23,7 @@ from kmeanalyst.releases.release import Release
 
 _FIELDS = {"column", "expression", "uses"}
 _PLAIN = {"name", "kind", "lower", "upper", "missing"}  # what a derived column can say of itself
+_REMAINDER = 49  # characters more: of numbers far apart it is a long division, bit by bit
 _ROUNDING = 1e-9  # logarithms and powers are not rounded alike everywhere
 
 
@@ -33,11 +34,13 @@ def derived_of(header: dict[str, Any], domain: Domain) -> tuple[Derived, ...]:
         raise refusal(f"the file has {len(entries)} derived columns", f"at most {MOST_DERIVED_COLUMNS}")
     with refusing("a derived column"):
         length = sum(map(_length, entries))  # before any is looked at: what they cost is bounded by it
-    work = length * (header["n_points"] + 100 * (len(domain) + len(entries)))
+    levels = max(len(column.levels) if isinstance(column, Categorical) else 0 for column in domain.columns)
+    work = length * (header["n_points"] + 5000 + 100 * (len(domain) + len(entries)) + 50 * levels)
     if work > MOST_DERIVED_WORK:
         raise refusal(
-            f"the expressions of derived columns have {length} characters",
-            f"times {header['n_points']} points and 100 for each column that is {work}, and at most {MOST_DERIVED_WORK}",
+            f"the expressions of derived columns have {length} characters (a % counts as {_REMAINDER + 1})",
+            f"times {header['n_points']} points, 5000, 100 for each column and 50 for each of the most levels of one, {levels}, "
+            f"that is {work}, and at most {MOST_DERIVED_WORK}",
         )
     found: list[Derived] = []
     for entry in entries:
@@ -48,11 +51,12 @@ def derived_of(header: dict[str, Any], domain: Domain) -> tuple[Derived, ...]:
 
 
 def _length(entry: Any) -> int:
+    """How many characters an expression has, or what costs as much."""
     if not isinstance(entry, dict) or set(entry) != _FIELDS:
         raise ValueError(f"it should be a table of {', '.join(sorted(_FIELDS))}")
     if not isinstance(entry["expression"], str) or not 0 < len(entry["expression"]) <= LONGEST:
         raise ValueError(f"its expression must be a text of 1 to {LONGEST} characters")
-    return len(entry["expression"])
+    return len(entry["expression"]) + _REMAINDER * entry["expression"].count("%")
 
 
 def _entry(entry: dict[str, Any], known: Domain) -> Derived:
@@ -72,7 +76,9 @@ def check_cells(release: Release, cells: pd.DataFrame) -> None:
         said, computed = (_numbers(source[one.column.name]) for source in (cells, frame))
         room = 0.0
         if isinstance(one.column, Number) and one.column.kind == "real":
-            room = _ROUNDING * min(float(one.column.upper - one.column.lower), float(np.ptp(computed)) or 1.0)
+            present = _ROUNDING * computed[~np.isnan(computed)]  # before they are subtracted, which might overflow
+            spread = float(np.ptp(present)) if len(present) else 0.0
+            room = min(_ROUNDING * one.column.upper - _ROUNDING * one.column.lower, spread or _ROUNDING)
         alike = np.isclose(said, computed, rtol=room and _ROUNDING, atol=room, equal_nan=True)
         if not alike.all():
             raise refusal(
