@@ -167,6 +167,8 @@ def test_a_quantile_s_robust_interval_holds_those_of_compatible_populations(rele
     assert low <= median.interval()[0] and high >= median.interval()[1] and low < high
     assert release.cdf("x0", low).interval(kind="robust")[1] >= 0.5 - 1e-9
     assert release.cdf("x0", high).interval(kind="robust")[0] >= 0.5 - 1e-9
+    assert release.cdf("x0", low - 1e-9).interval(kind="robust")[1] < 0.5
+    assert release.cdf("x0", high - 1e-9).interval(kind="robust")[0] < 0.5
     truth = np.median(population(200_000, np.random.default_rng(9))[:, 0])
     assert low <= truth <= high
 
