@@ -167,16 +167,21 @@ def test_the_mean_of_a_product_has_the_error_of_the_product_of_means(first, seco
     assert any("independent" in note for note in found.notes)
 
 
+def with_more_weight(release: Release, place: int, step: float) -> Release:
+    """The same release, one point's weight larger by a step."""
+    moved = release.weights.copy()
+    moved[place] += step
+    return Release(
+        points=release.to_frame().drop(columns="weight"), weights=moved, measurement=release.measurement,
+        kernel=release.kernel, domain=release.domain, statement=release.statement,
+    )  # fmt: skip
+
+
 def test_the_influence_is_the_derivative_by_a_releases_weights(first, second):
     """Moving the weights by δ moves the statistic by δ · influence, whatever the statistic."""
     x, z = first["x0"], second["x0"]
     step, place = 1e-6, 3
-    moved = first.weights.copy()
-    moved[place] += step
-    changed = Release(
-        points=first.to_frame().drop(columns="weight"), weights=moved, measurement=first.measurement,
-        kernel=first.kernel, domain=first.domain, statement=first.statement,
-    )  # fmt: skip
+    changed = with_more_weight(first, place, step)
     for statistic in (lambda a, b: (a * b**2).mean(), lambda a, b: (a - b).var(), lambda a, b: a.given(a < b).mean()):
         was, now = statistic(x, z), statistic(changed["x0"], z)
         assert (now.value - was.value) / step == pytest.approx(was.terms[0][1][place], rel=1e-4)
@@ -325,12 +330,7 @@ def test_the_distance_of_two_variables_and_to_a_sample(first, second):
 def test_the_influence_of_a_distance_is_its_derivative(first, second):
     x, z, kernel = first["x0"] + first["x1"], second["x0"], Gaussian(1.0)
     found, step, place = x.distance(z, kernel), 1e-5, 5
-    moved = first.weights.copy()
-    moved[place] += step
-    changed = Release(
-        points=first.to_frame().drop(columns="weight"), weights=moved, measurement=first.measurement,
-        kernel=first.kernel, domain=first.domain, statement=first.statement,
-    )  # fmt: skip
+    changed = with_more_weight(first, place, step)
     now = (changed["x0"] + changed["x1"]).distance(z, kernel)
     influence = found.terms[0][1]
     assert (now.value - found.value) / step == pytest.approx(influence[place] + 0.0, abs=0.02)

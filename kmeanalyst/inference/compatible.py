@@ -20,6 +20,7 @@ from scipy.special import ndtri
 from kmeanalyst.kernels.base import Array
 
 _LEADING = 80  # directions
+_INFEASIBLE = 2  # scipy's status
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +78,3 @@ class CompatiblePopulations:
         everything = LinearConstraint(np.ones((1, len(values))), 1.0, 1.0)
         agrees = LinearConstraint(self._seen, -within, within)
         return milp(values, constraints=[agrees, everything], bounds=Bounds(0.0, np.inf))
-
-
-_INFEASIBLE = 2  # scipy's status

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtri
 
 from kmeanalyst.inference.conditional_mean import (
     Given,
@@ -22,8 +21,6 @@ from kmeanalyst.inference.smoother import Smoother, smoother
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import Question, Release, View
-
-_Z = float(ndtri(0.975))  # half the interval, over which the distribution function's slope is taken
 
 
 def conditional_law(
@@ -102,14 +99,14 @@ class ConditionalLaw:
         highest, least = np.maximum.accumulate(steps), np.minimum.accumulate(steps[::-1])[::-1]
         cumulative = np.clip((highest + least) / 2, 0.0, 1.0)
         cumulative[-1] = 1.0
-        value = float(places[min(int(np.searchsorted(cumulative, q)), len(places) - 1)])
+        bounds = people.bounds(column) or (float(places[0]), float(places[-1]))
+        curve = InverseCdf(places, cumulative, q, 0.0, bounds)
+        value = curve.at(q)
         below = np.where(np.isnan(values), np.nan, values <= value)
         text = f"quantile({shown(column)}, {q:g}) | {self.text}"
         found = estimates_of(self.smooth, below, [text], self.given)[0]
-        bounds = people.bounds(column) or (float(places[0]), float(places[-1]))
-        by = InverseCdf(places, cumulative, q, found.standard_error, bounds)
-        low, high = by.interval(_Z)
-        slope = (high - low) / (2 * _Z * found.standard_error) if found.standard_error > 0 else 0.0  # dx/dF
+        by = replace(curve, standard_error=found.standard_error)
+        slope = by.slope
         return Estimate(
             value=value,
             standard_error=slope * found.standard_error,

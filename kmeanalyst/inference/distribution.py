@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from kmeanalyst.inference.delta_method import Terms
 from kmeanalyst.inference.estimate import Estimate, Estimates, InverseCdf
@@ -24,7 +23,6 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import Question, Release, View
 
 _ROUNDING = 1e-12  # of the distribution function: 0.1 + 0.2 reaches 0.3
-_Z = float(ndtri(0.975))
 
 
 def cdf(
@@ -104,10 +102,8 @@ def quantiles_of(people: Law, column: Any, orders: Array) -> list[Statistic]:
     answers = []
     for k, one in enumerate(inverse):
         by = replace(one, standard_error=float(errors[k]))
-        low, high = by.interval(_Z)
-        slope = (high - low) / (2 * _Z * errors[k]) if errors[k] > 0 else 0.0  # dx/dF, over the interval
         text = people.text(f"quantile({shown(column)}, {one.q:g})")
-        value, influence = by.at(by.q), -slope * influences[:, k]
+        value, influence = by.at(by.q), -by.slope * influences[:, k]
         answers.append(Statistic(value=value, influence=influence, question=text, interval_by=by))
     return answers
 

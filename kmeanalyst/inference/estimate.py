@@ -48,6 +48,15 @@ class InverseCdf:
         low, high = self.q - z * self.standard_error, self.q + z * self.standard_error
         return (self.bounds[0] if low <= 0 else self.at(low)), (self.bounds[1] if high >= 1 else self.at(high))
 
+    @property
+    def slope(self) -> float:
+        """dx/dF over the 95 % interval; 0 where the distribution function has no error."""
+        from scipy.special import ndtri
+
+        z = float(ndtri(0.975))
+        low, high = self.interval(z)
+        return (high - low) / (2 * z * self.standard_error) if self.standard_error > 0 else 0.0
+
     def robust(self, level: float) -> tuple[float, float]:
         """Least and largest quantile over all populations that agree with the measurement, found by bisection."""
         if self.elsewhere is None:
