@@ -35,6 +35,7 @@ def main() -> None:
       kmeanalyst table adult.kme age income
       kmeanalyst mmd-test adult.kme my_sample.csv
       kmeanalyst compare adult.kme my_sample.csv
+      kmeanalyst train adult.kme --target income --output model.skops
     """
 
 
@@ -506,3 +507,43 @@ def transform(
             "delta": statement.delta if statement else None,
             "rehearsal": release.is_rehearsal,
         })  # fmt: skip
+
+
+@main.command()
+@release_argument
+@click.option("--target", required=True, metavar="COLUMN", help="The column to predict.")
+@click.option("--estimator", metavar="NAME", help="A classifier or regressor of scikit-learn. [default: LogisticRegression, or Ridge for numbers]")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A parameter of it, such as C=0.1; repeat for more.")
+@click.option("--columns", help="What to predict from, separated by commas; by default all other columns.")
+@click.option("--view", type=click.Choice(["signed", "probability", "resampled", "fitted"]), help="Weights to learn from; by default those that the estimator treats rightly.")
+@click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="MODEL.skops", help="File to write.")
+@click.option("--test", "sample", type=click.Path(exists=True, dir_okay=False), metavar="SAMPLE", help="Real rows to score the model on: .csv or .parquet.")
+@click.option("--metric", "metrics", multiple=True, help="Score of --test, as scikit-learn names it; repeat for more.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the estimator and of resampled rows.")
+@rehearsal_option
+@json_option
+def train(
+    release_path: str, target: str, estimator: str | None, settings: tuple[str, ...], columns: str | None, view: Any,
+    output: str, sample: str | None, metrics: tuple[str, ...], seed: int, allow_rehearsal: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Train a scikit-learn model on a release, with the weights that it treats rightly.
+
+    The file holds no code; kmeanalyst.read_model loads it, and the model predicts on tables in natural units.
+
+    \b
+    Examples:
+      kmeanalyst train adult.kme --target income --output model.skops --test my_sample.csv
+      kmeanalyst train adult.kme --target age --estimator RandomForestRegressor --set n_estimators=300 --output age.skops
+    """
+    from kmeanalyst.learning.command import trained
+
+    release = _read(release_path, allow_rehearsal)
+    answer = trained(
+        release, target, output, estimator=estimator, settings=settings, columns=columns, view=view, sample=sample,
+        metrics=metrics, seed=seed,
+    )  # fmt: skip
+    if as_json:
+        print_json(answer.to_dict())
+    else:
+        click.echo(str(answer))
+    click.echo(f"wrote {output}; it is read by kmeanalyst.read_model({answer.read_by})", err=True)

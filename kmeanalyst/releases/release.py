@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kmeanalyst.inference.random_variable import RandomVariable
     from kmeanalyst.inference.regression import RegressionEstimate
     from kmeanalyst.inference.tabulation import GroupBy
+    from kmeanalyst.learning.rows import TrainingData
     from kmeanalyst.representation.thinning import ThinWeights
 
 View = Literal["signed", "probability", "resampled", "fitted"]  # of these, "fitted" for statistics alone
@@ -231,6 +232,35 @@ class Release:
         from kmeanalyst.releases.export import write_netcdf
 
         write_netcdf(self, path)
+
+    def to_sklearn(
+        self,
+        target: str,
+        *,
+        columns: Sequence[str] | None = None,
+        view: str = "probability",
+        size: float | None = None,
+        task: str | None = None,
+        levels: str = "onehot",
+        missing: str = "mark",
+        rng: np.random.Generator | int | None = 0,
+    ) -> TrainingData:
+        """(X, y, sample_weight) for scikit-learn's own fit; `kmeanalyst.fit` also sees to what an estimator can use.
+
+        target   the column to predict.
+        columns  what to predict it from; by default all but the target and those it is computed from, or from it.
+        view     "signed" (many estimators go silently wrong on these: `kmeanalyst.weight_support`), "probability",
+                 "resampled" (rows of equal weight) or "fitted" (the population behind error bars).
+        size     what the weights sum to; by default what the points are worth, (Σp)²/Σp² (Kish 1965).
+        task     "classification" or "regression"; by default numbers and dates are regressed.
+        levels   "onehot", "codes" or "natural"; missing "mark" or "nan": see `DomainEncoder`.
+        Returns  X a DataFrame of features, y the target in natural units and levels, sample_weight without zeros.
+        """
+        from kmeanalyst.learning.rows import to_sklearn
+
+        return to_sklearn(
+            self, target, columns=columns, view=view, size=size, task=task, levels=levels, missing=missing, rng=rng
+        )
 
     def write(self, path: str | Path) -> None:
         """Write the release as a .kme file; the file appears whole or not at all."""

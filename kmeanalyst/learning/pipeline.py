@@ -1,0 +1,135 @@
+"""Room 5: a trained model, which predicts on frames in natural units and knows what it was trained on."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import sklearn
+from sklearn.pipeline import Pipeline
+from sklearn.utils.metaestimators import available_if
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.release import Release
+
+
+@dataclass(frozen=True)
+class TrainingReport:
+    """What was chosen for a model, and why; plain values, so that a file of the model can hold it.
+
+    estimator       its class.
+    target, task    what it predicts.
+    columns         what it predicts it from.
+    view            the weights it learned from: "signed", "probability", "resampled" or "fitted".
+    why             why that view.
+    support         how it treats weights: see `weight_support`.
+    rows            how many rows it saw.
+    size            what their weights summed to: the effective number of rows.
+    levels          how levels were encoded: see `DomainEncoder`.
+    notes           what else a reader should know.
+    release_digest  SHA-256 of the release, so that a score on it can say that it is of the rows learned from.
+    epsilon, delta  the release's promise, which the model inherits (post-processing); None where there is none.
+    """
+
+    estimator: str
+    target: str | None
+    task: str
+    columns: tuple[str, ...]
+    view: str
+    why: str
+    support: str
+    rows: int
+    size: float
+    levels: str
+    notes: tuple[str, ...]
+    release_digest: str
+    epsilon: float | None
+    delta: float | None
+    rehearsal: bool
+    scikit_learn: str = sklearn.__version__
+
+    def __str__(self) -> str:
+        promise = "no privacy is promised" if self.epsilon is None else f"ε = {self.epsilon:g}, δ = {self.delta:g}"
+        lines = [
+            f"{self.estimator} for {self.target or 'no target'} ({self.task}) from {len(self.columns)} columns, levels as {self.levels}",
+            f"weights: {self.view}, {self.why}",
+            f"rows: {self.rows:,} with weights that sum to {self.size:,.0f} (effective number of rows)",
+            f"promise: {promise}" + (", NOT PRIVATE (a rehearsal)" if self.rehearsal else "") + ", inherited from the release",
+        ]
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+
+def _learned(method: str) -> Any:
+    return available_if(lambda self: hasattr(self._final_estimator, method))
+
+
+class TrainedPipeline(Pipeline):
+    """A scikit-learn pipeline that was trained on a release: it predicts on DataFrames in natural units and levels.
+
+    `pipeline["columns"]` encodes a frame by the domain, `pipeline["model"]` is the fitted estimator.
+
+    target    the column it predicts.
+    report    TrainingReport: what was chosen and why; print it.
+    classes_  of a classifier, all the domain's levels, sorted; predicted probabilities have a column for each, 0 for those
+              that the release does not have.
+    """
+
+    target: str | None = None
+    report: TrainingReport | None = None
+    levels_: Array | None = None
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.report is not None
+
+    @property
+    def classes_(self) -> Array:
+        if self.levels_ is None:
+            raise AttributeError("this model predicts numbers, and has no classes_")
+        return self.levels_
+
+    @_learned("predict_proba")
+    def predict_proba(self, X: pd.DataFrame, **params: Any) -> Array:
+        """(n, classes) probabilities, in the order of classes_."""
+        return self._for_all_levels(super().predict_proba(X, **params), absent=0.0)
+
+    @_learned("predict_log_proba")
+    def predict_log_proba(self, X: pd.DataFrame, **params: Any) -> Array:
+        """(n, classes) logarithms of probabilities."""
+        return self._for_all_levels(super().predict_log_proba(X, **params), absent=-np.inf)
+
+    @_learned("decision_function")
+    def decision_function(self, X: pd.DataFrame, **params: Any) -> Array:
+        """(n,) for two classes, the second's, or (n, classes); -inf for levels that the release does not have."""
+        scores = super().decision_function(X, **params)
+        if self.levels_ is not None and scores.ndim == 1 and len(self.levels_) > 2:
+            scores = np.column_stack([-scores, scores])
+        return self._for_all_levels(scores, absent=-np.inf)
+
+    def _for_all_levels(self, found: Array, absent: float) -> Array:
+        if self.levels_ is None or found.ndim == 1 or found.shape[1] == len(self.levels_):
+            return found
+        places = np.searchsorted(self.levels_, self._final_estimator.classes_)
+        out = np.full((len(found), len(self.levels_)), absent)
+        out[:, places] = found
+        return out
+
+    def write(self, path: Any) -> None:
+        """Write the model as a .skops file, which holds no code: see `kmeanalyst.write_model`."""
+        from kmeanalyst.learning.model_file import write_model
+
+        write_model(self, path)
+
+
+def digest(release: Release) -> str:
+    """SHA-256 of a release's points, weights and measurement."""
+    known = hashlib.sha256(np.ascontiguousarray(release.encoded_points).tobytes())
+    known.update(release.weights.tobytes())
+    if release.measurement is not None:
+        known.update(np.ascontiguousarray(release.measurement.vector).tobytes())
+    return known.hexdigest()
+
+
+__all__ = ["TrainedPipeline", "TrainingReport", "digest"]

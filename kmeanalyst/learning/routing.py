@@ -1,0 +1,67 @@
+"""Room 5: handing weights to an estimator and to the estimators inside it (scikit-learn's metadata routing)."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import sklearn
+from sklearn.metrics import get_scorer
+
+from kmeanalyst.kernels.base import Array
+
+
+def fit_with_weights(estimator: Any, X: Any, y: Array | None, weights: Array | None) -> Any:
+    """The estimator, fitted in place.
+
+    weights  (n,) for the estimator and whatever inside it takes weights; where it searches over parameters, scores are
+             weighted too. None hands over none.
+    """
+    targets = () if y is None else (y,)
+    if weights is None:
+        return estimator.fit(X, *targets)
+    if not _routes(estimator):
+        return estimator.fit(X, *targets, sample_weight=weights)
+    with sklearn.config_context(enable_metadata_routing=True):
+        for each in (estimator, *inner_estimators(estimator)):
+            _request_weights(each)
+        return estimator.fit(X, *targets, sample_weight=weights)
+
+
+def inner_estimators(estimator: Any) -> list[Any]:
+    """The estimators that an estimator is made of, at any depth."""
+    parts = estimator.get_params(deep=True).values() if hasattr(estimator, "get_params") else ()
+    return [part for part in parts if hasattr(part, "fit") and not inspect.isclass(part)]
+
+
+def _routes(estimator: Any) -> bool:
+    """Whether weights reach the estimators inside only by routing: some that have others inside pass weights on themselves."""
+    if not inner_estimators(estimator):
+        return False
+    try:
+        estimator.get_metadata_routing()
+    except NotImplementedError:
+        return False
+    return True
+
+
+def _request_weights(estimator: Any) -> None:
+    for name in ("fit", "score"):
+        method, request = (getattr(estimator, attribute, None) for attribute in (name, f"set_{name}_request"))
+        if request is not None and "sample_weight" in inspect.signature(method).parameters:
+            request(sample_weight=True)
+    if getattr(estimator, "scoring", None) is not None:
+        estimator.scoring = _weighted(estimator.scoring)
+
+
+def _weighted(scoring: Any) -> Any:
+    """A scorer, or several, that ask for weights where their metric takes them."""
+    if isinstance(scoring, dict):
+        return {name: _weighted(one) for name, one in scoring.items()}
+    if isinstance(scoring, list | tuple | set):
+        return {str(name): _weighted(name) for name in scoring}
+    scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
+    metric = getattr(scorer, "_score_func", None)
+    if metric is None or "sample_weight" not in inspect.signature(metric).parameters:
+        return scorer
+    return scorer.set_score_request(sample_weight=True)

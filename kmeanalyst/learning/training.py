@@ -1,0 +1,344 @@
+"""Room 5: scikit-learn's models trained on a release, each with the weights that it treats rightly."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.naive_bayes import CategoricalNB
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, TargetEncoder
+from sklearn.utils import get_tags
+
+from kmeanalyst.learning.encoder import DomainEncoder, Levels, Missing
+from kmeanalyst.learning.pipeline import TrainedPipeline, TrainingReport, digest
+from kmeanalyst.learning.routing import fit_with_weights
+from kmeanalyst.learning.rows import (
+    VIEWS,
+    Target,
+    TrainingView,
+    WeightedRows,
+    encoder_of,
+    predictors_of,
+    signed_weights,
+    target_of,
+    weighted_rows,
+)
+from kmeanalyst.learning.weight_support import WeightSupport, weight_support
+from kmeanalyst.releases.columns import Categorical, Ordinal, Boolean
+from kmeanalyst.releases.release import Release
+
+_CODES = re.compile(r"Tree|Forest|GradientBoosting|NB$|LGBM|XGB|CatBoost")  # estimators that split or count by values
+_TREES_INSIDE = ("AdaBoost", "Bagging")  # by default
+_LEAST = 0.5  # of a row's weight: a negative direction of second moments that any penalty outweighs
+_ROUNDING = 1e-9
+
+
+def fit(
+    estimator: Any,
+    release: Release,
+    target: str | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    view: TrainingView | None = None,
+    size: float | None = None,
+    levels: Levels | None = None,
+    rng: np.random.Generator | int | None = 0,
+) -> TrainedPipeline:
+    """Train a scikit-learn estimator on a release.
+
+    estimator  a classifier, regressor, clusterer or detector, a pipeline or a search over parameters; it is cloned.
+    target     the column to predict; None for an estimator that needs none.
+    columns    what to predict it from; by default all columns but the target and those it is computed from, or from it.
+    view       "signed", "probability", "resampled" or "fitted"; by default signed weights where the estimator depends on
+               them as on a measure (`weight_support`) and they leave its problem sound, probability weights where it does
+               not, and rows of equal weight where it takes none.
+    size       effective number of rows, what penalties are weighed against: by default what the points are worth (Kish).
+               For resampled rows, how many.
+    levels     "onehot", "codes" (numbers, for trees) or "natural" (columns as they are, for pipelines that encode them); by
+               default what the estimator likes.
+    Returns    TrainedPipeline, predicting on DataFrames in natural units. Its report says what was chosen and why.
+    Errors     ValueError where the view asked for would give a wrong model, or the target does not fit the estimator.
+
+    Multiplying all weights by a constant, or adding rows of weight 0, changes no model. The model inherits the promise of
+    the release: post-processing (Dwork & Roth 2014, proposition 2.1).
+    """
+    task = Task.of(estimator, release, target, columns, levels)
+    if view is not None:
+        _check_view(view, task.support, release)
+        return _pipeline(task, _learned_from(task, view, "as asked", size, rng))
+    chosen, why = _view_for(task.support, release)
+    if chosen == "signed":
+        try:
+            return _pipeline(task, _learned_from(task, chosen, why, size, rng))
+        except UnsoundWeights as unsound:
+            chosen, why = "probability", f"because signed weights do not do here: {unsound.reason}"
+    return _pipeline(task, _learned_from(task, chosen, why, size, rng))
+
+
+def refitted(model: TrainedPipeline, release: Release) -> TrainedPipeline:
+    """The same estimator trained on another release, with the choices that were made for this one."""
+    assert model.report is not None
+    report = model.report
+    view: Any = None if report.view == "signed" else report.view  # whether signed weights do is another release's matter
+    return fit(
+        model["model"], release, report.target, columns=report.columns, view=view, size=report.size, levels=report.levels,
+    )  # fmt: skip
+
+
+class UnsoundWeights(ValueError):
+    """Signed weights leave an estimator no sound problem to solve."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f'signed weights give no sound model here: {reason}. Take view="probability", or leave it out.')
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What is to be fitted, but for the rows.
+
+    goal     the target; None for an estimator that needs none.
+    encoder  from natural units to features of `columns`.
+    support  how the estimator treats weights.
+    """
+
+    estimator: Any
+    release: Release
+    goal: Target | None
+    columns: tuple[str, ...]
+    encoder: DomainEncoder
+    support: WeightSupport
+
+    @classmethod
+    def of(
+        cls, estimator: Any, release: Release, target: str | None, columns: Sequence[str] | None, levels: Levels | None
+    ) -> Task:
+        """The task of an estimator on a release; ValueError where they do not go together."""
+        if not hasattr(estimator, "fit") or isinstance(estimator, type):
+            raise TypeError(
+                f"an estimator must be an instance with a fit method, such as LogisticRegression(), got {estimator!r:.80}."
+            )
+        goal = _goal(estimator, release, target)
+        names = tuple(predictors_of(release, target, columns))
+        levels = levels or _liked_levels(estimator)
+        missing: Missing = "nan" if get_tags(estimator).input_tags.allow_nan else "mark"
+        encoder = encoder_of(release, names, levels=levels, missing=missing)
+        _check_features(estimator, encoder)
+        return cls(estimator, release, goal, names, encoder, weight_support(estimator))
+
+    def fitted(self, rows: WeightedRows, *, weighted: bool) -> Any:
+        """A clone of the estimator, fitted to these rows with their weights or without."""
+        y = None if self.goal is None else self.goal.cells(rows.frame)
+        estimator = _with_levels(clone(self.estimator), self.encoder)
+        return fit_with_weights(estimator, self.encoder.transform(rows.frame), y, rows.weights if weighted else None)
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A fitted estimator, and the rows it was fitted to."""
+
+    model: Any
+    rows: WeightedRows
+    view: TrainingView
+    why: str
+
+
+def _learned_from(task: Task, view: TrainingView, why: str, size: float | None, rng: Any) -> Learned:
+    target = None if task.goal is None else task.goal.column.name
+    rows = weighted_rows(task.release, target, view, size, rng=rng)
+    if task.goal is not None and task.goal.classes is not None:
+        _check_two_classes(task.goal, rows)
+    weighted = view != "resampled" and task.support != "none"
+    if rows.weights.min() >= 0:
+        return Learned(task.fitted(rows, weighted=weighted), rows, view, why)
+    return Learned(_fitted_to_signed(task, rows), rows, view, why)
+
+
+def _fitted_to_signed(task: Task, rows: WeightedRows) -> Any:
+    """The model of signed weights; UnsoundWeights where their problem has no solution that is one."""
+    _check_moments(task, rows)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            model = task.fitted(rows, weighted=True)
+        except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
+            raise UnsoundWeights(f"the fit fails ({str(error).splitlines()[0]:.120})") from error
+    for warning in heard:
+        if issubclass(warning.category, ConvergenceWarning):
+            raise UnsoundWeights("the fit does not converge")
+    for warning in heard:
+        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    _check_predictions(model, task.encoder.transform(rows.frame))
+    return model
+
+
+def _check_moments(task: Task, rows: WeightedRows) -> None:
+    """UnsoundWeights where a class, or a direction of features, has a negative mass: least squares and likelihoods have
+    then no minimum, or one that penalties alone make."""
+    groups = {"": np.ones(len(rows.weights), dtype=bool)}
+    if task.goal is not None and task.goal.classes is not None:
+        cells = task.goal.cells(rows.frame)
+        groups = {f" of {level}": cells == level for level in np.unique(cells)}
+    features = task.encoder.transform(rows.frame)
+    if task.encoder.levels == "natural":
+        features = features.select_dtypes("number")
+    X = np.column_stack([np.ones(len(features)), np.nan_to_num(features.to_numpy(dtype=float))])
+    for name, group in groups.items():
+        moments = (X[group] * rows.weights[group, None]).T @ X[group]
+        least = float(np.linalg.eigvalsh(moments)[0])
+        if moments[0, 0] <= 0:
+            raise UnsoundWeights(f"the rows{name} have weights that sum to {moments[0, 0] / rows.size:.3g}")
+        if least < -_LEAST:
+            raise UnsoundWeights(f"the second moments of the features{name} have a negative direction ({least:.3g} rows)")
+
+
+def _check_predictions(model: Any, X: pd.DataFrame) -> None:
+    if hasattr(model, "predict_proba"):
+        found = model.predict_proba(X)
+        sound = np.isfinite(found).all() and found.min() > -_ROUNDING and found.max() < 1 + _ROUNDING
+    elif hasattr(model, "predict") and not is_classifier(model):
+        sound = bool(np.isfinite(np.asarray(model.predict(X), dtype=float)).all())
+    else:
+        sound = not hasattr(model, "decision_function") or bool(np.isfinite(model.decision_function(X)).all())
+    if not sound:
+        raise UnsoundWeights("the fitted model predicts what is no probability, or no number")
+
+
+def _view_for(support: WeightSupport, release: Release) -> tuple[TrainingView, str]:
+    """The view for how an estimator treats weights, and why."""
+    if support != "none" and release.weights.min() >= 0:
+        if support.nonnegative_ok:
+            return "probability", "as released: they are probabilities, up to their sum"
+    if support == "exact":
+        return "signed", f"as released: {support.reason}"
+    if support.nonnegative_ok and support != "none":
+        return "probability", f"the nearest ones without negative: {support.reason}"
+    return "resampled", f"equal, on rows drawn from the probability view: {support.reason}"
+
+
+def _check_view(view: str, support: WeightSupport, release: Release) -> None:
+    """ValueError where the view asked for would give another model than the weights say."""
+    if view not in VIEWS:
+        raise ValueError(f"view must be one of {', '.join(VIEWS)}, got {view!r}.")
+    negative = view == "signed" and bool((signed_weights(release) < 0).any())
+    if negative and support != "exact":
+        raise ValueError(
+            f"{view} weights would give a wrong model: {support.reason}. Leave view out, or take "
+            f'"{"probability" if support.nonnegative_ok else "resampled"}".'
+        )
+    if view != "resampled" and not support.nonnegative_ok:
+        raise ValueError(f'weights would give a wrong model: {support.reason}. Take view="resampled", or leave it out.')
+
+
+def _goal(estimator: Any, release: Release, target: str | None) -> Target | None:
+    if target is not None:
+        task: Any = "classification" if is_classifier(estimator) else "regression" if is_regressor(estimator) else None
+        return target_of(release, target, task)
+    if get_tags(estimator).target_tags.required:
+        raise ValueError(
+            f"{type(estimator).__name__} learns to predict a column, and none is named. Pass target, one of "
+            f"{', '.join(release.columns.names)}."
+        )
+    return None
+
+
+def _check_two_classes(goal: Target, rows: WeightedRows) -> None:
+    present = np.unique(goal.cells(rows.frame))
+    if len(present) < 2:
+        raise ValueError(
+            f"all rows have {goal.column.name} = {present[0]}, so there is nothing to tell apart. The release has too little "
+            "of the other levels to learn them."
+        )
+
+
+# ---------------------------------------------------------------- what an estimator likes
+
+
+def _liked_levels(estimator: Any) -> Levels:
+    """Columns as they are for pipelines that encode them, numbers for trees and naive Bayes, else indicators."""
+    if isinstance(_first(estimator), ColumnTransformer | OneHotEncoder | OrdinalEncoder | TargetEncoder):
+        return "natural"
+    name = type(_core(estimator)).__name__
+    return "codes" if _CODES.search(name) or name.startswith(_TREES_INSIDE) else "onehot"
+
+
+def _inside(estimator: Any) -> Any:
+    """The estimator that another one repeats, searches over or transforms targets for; None where there is none."""
+    return next((part for part in (getattr(estimator, n, None) for n in ("estimator", "regressor")) if part is not None), None)
+
+
+def _core(estimator: Any) -> Any:
+    """The estimator that predicts in the end."""
+    inner = estimator.steps[-1][1] if hasattr(estimator, "steps") else _inside(estimator)
+    return estimator if inner is None or isinstance(inner, str) else _core(inner)
+
+
+def _first(estimator: Any) -> Any:
+    """What sees the features first."""
+    inner = estimator.steps[0][1] if hasattr(estimator, "steps") else _inside(estimator)
+    return estimator if inner is None or isinstance(inner, str) else _first(inner)
+
+
+def _check_features(estimator: Any, encoder: DomainEncoder) -> None:
+    numbers = [column.name for column in encoder.domain.columns if not isinstance(column, Categorical)]
+    if isinstance(estimator, CategoricalNB) and numbers:
+        raise ValueError(
+            f"CategoricalNB takes levels, and would cut the numbers {', '.join(numbers)} off to whole ones without a word. "
+            "Leave them out by columns=[...], or put a KBinsDiscretizer before it in a pipeline."
+        )
+
+
+def _with_levels(estimator: Any, encoder: DomainEncoder) -> Any:
+    """CategoricalNB told how many levels each column has: a release need not have them all."""
+    if isinstance(estimator, CategoricalNB) and estimator.min_categories is None:
+        sizes = [len(column.levels) + column.missing for column in encoder.domain.columns if isinstance(column, Categorical)]
+        estimator.set_params(min_categories=sizes)
+    return estimator
+
+
+# ---------------------------------------------------------------- the result
+
+
+def _pipeline(task: Task, learned: Learned) -> TrainedPipeline:
+    pipeline = TrainedPipeline([("columns", task.encoder), ("model", learned.model)])
+    pipeline.levels_ = None if task.goal is None else task.goal.classes
+    pipeline.target = None if task.goal is None else task.goal.column.name
+    statement = task.release.statement
+    pipeline.report = TrainingReport(
+        estimator=type(task.estimator).__name__,
+        target=pipeline.target,
+        task=task.goal.task if task.goal else "no target",
+        columns=task.columns,
+        view=learned.view,
+        why=learned.why,
+        support=str(task.support),
+        rows=len(learned.rows.weights),
+        size=learned.rows.size,
+        levels=task.encoder.levels,
+        notes=(*learned.rows.notes, *_absent(task, learned)),
+        release_digest=digest(task.release),
+        epsilon=statement.epsilon if statement else None,
+        delta=statement.delta if statement else None,
+        rehearsal=task.release.is_rehearsal,
+    )
+    return pipeline
+
+
+def _absent(task: Task, learned: Learned) -> tuple[str, ...]:
+    """A note on classes that the release does not have."""
+    if task.goal is None or task.goal.classes is None:
+        return ()
+    there = set(np.unique(task.goal.cells(learned.rows.frame)))
+    absent = [str(level) for level in task.goal.classes if level not in there]
+    return (f"the release has no row of {', '.join(absent)}: they are never predicted",) if absent else ()
+
+
+__all__ = ["TrainedPipeline", "TrainingReport", "UnsoundWeights", "fit"]

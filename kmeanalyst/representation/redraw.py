@@ -1,0 +1,87 @@
+"""Room 3: a release as it might have come out, had its noise been drawn again (parametric bootstrap).
+
+The released points stand for the table: their mean feature and fresh noise of the release's own law make a new measurement,
+and points and weights are fitted to that as they were to the first. Whatever is computed from the release can be computed
+from such others, and spreads over them about as it does over releases of the table itself (Efron & Tibshirani 1993, §6.5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.measurement import Measurement, feature_mean, mean_unit
+from kmeanalyst.releases.noise import is_pure
+from kmeanalyst.releases.release import Release
+from kmeanalyst.representation.generator import generated_rows
+from kmeanalyst.representation.progress import Progress
+from kmeanalyst.representation.represent import represent
+from kmeanalyst.representation.reweight import weights_for
+
+
+def redrawn(
+    release: Release,
+    *,
+    sampling: bool = False,
+    rng: np.random.Generator | int | None = None,
+    progress: Progress | None = None,
+) -> Release:
+    """A release of the same method and size, around a measurement drawn anew.
+
+    sampling  whether the table is drawn anew too, N rows of the released points; otherwise the noise alone is.
+    Returns   Release with the promise of the first, of which it is made: post-processing.
+    Errors    ValueError for a release without measurement, of which nothing is known to draw.
+
+    What a release does not tell is not redrawn: rows that were public to its curator count as any others.
+    """
+    if release.measurement is None:
+        raise ValueError(
+            "there is no measurement, so there is no noise that could be drawn again: these are weighted points from "
+            "elsewhere. Use a release that was published."
+        )
+    rng = np.random.default_rng(rng)
+    measurement = _drawn(release, release.measurement, sampling, rng)
+    encoded, weights = _represented(release, measurement, rng, progress)
+    return Release(
+        points=release.domain.decode(encoded), weights=weights, measurement=measurement, kernel=release.kernel,
+        domain=release.domain, statement=release.statement, method=release.method, weight_view=release.weight_view,
+        derived=release.derived,
+    )  # fmt: skip
+
+
+def _drawn(release: Release, measurement: Measurement, sampling: bool, rng: np.random.Generator) -> Measurement:
+    p = release.view_weights("probability")
+    if sampling:
+        p = rng.multinomial(measurement.n_rows, p / p.sum()) / measurement.n_rows
+    noise = _noise(measurement, rng) * measurement.noise_scale
+    vector = feature_mean(measurement.feature_map, release.encoded_points, p) + noise
+    unit = mean_unit(n_rows=measurement.n_rows, feature_map=measurement.feature_map)
+    whole = np.rint(vector / unit).astype(np.int64)
+    return replace(measurement, vector=whole * unit, noisy_sum=whole)
+
+
+def _noise(measurement: Measurement, rng: np.random.Generator) -> Array:
+    """Of the release's law, at standard deviation 1: on a grid this fine no different from the discrete one."""
+    size = measurement.feature_map.dimension
+    return rng.laplace(size=size) / np.sqrt(2) if is_pure(measurement.noise_law) else rng.standard_normal(size)
+
+
+def _represented(
+    release: Release, measurement: Measurement, rng: np.random.Generator, progress: Progress | None
+) -> tuple[Array, Array]:
+    """Points (M, d), encoded, and weights (M,), made as the release's were."""
+    n_points, view = len(release), release.weight_view
+    if release.method == "subspace":
+        return release.encoded_points, weights_for(view, release.encoded_points, measurement)
+    if release.method == "generator":
+        rows = generated_rows(measurement, release.domain, n_points=n_points, progress=progress)
+        return release.domain.encode(release.domain.decode(rows)), np.full(n_points, 1 / n_points)
+    view = "uniform" if np.ptp(release.weights) == 0 else view
+    return represent(
+        measurement, release.domain, n_points=n_points, view=view, rng=rng, progress=progress
+    )
+
+
+__all__ = ["redrawn"]
