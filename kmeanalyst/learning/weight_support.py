@@ -81,8 +81,8 @@ class WeightSupport(str):
         made.reason, made.source, made.nonnegative_ok = reason, source, nonnegative_ok
         return made
 
-    def __getnewargs__(self) -> tuple[str, str, str, bool]:  # pickling and copying go through __new__
-        return str(self), self.reason, self.source, self.nonnegative_ok
+    def __reduce__(self) -> tuple[Any, ...]:  # pickling and copying go through __new__
+        return WeightSupport, (str(self), self.reason, self.source, self.nonnegative_ok)
 
     def __repr__(self) -> str:
         use = "weights ≥ 0 are rightly used" if self.nonnegative_ok else "weights ≥ 0 are not rightly used"
