@@ -39,7 +39,9 @@ class Task:
         held = np.ones(len(frame), dtype=bool) if given is None else given
         truth = self._truth(frame[self.target][held])
         rows = self.inputs(frame[held].reset_index(drop=True))
-        asked = {need: _spread(getattr(self, f"_{need}")(rows), held) for need in needs}
+        kinds = {need: self._kind(need) for need in needs}
+        said = {kind: _spread(getattr(self, f"_{kind}")(rows), held) for kind in set(kinds.values())}
+        asked: dict[str, Array] = {need: said[kind] for need, kind in kinds.items()}
         return Answers(truth=_spread(truth, held), classes=self.classes, positive=self.positive, **asked)
 
     def inputs(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -85,10 +87,12 @@ class Task:
         said = _finite(np.asarray(self.model.predict_proba(rows)), "probabilities")
         return said if said.dtype.kind == "f" else said.astype(float)
 
+    def _kind(self, need: Need) -> Need:
+        """What is asked in place of a need: scores of decision_function, or else of predict_proba, as in scikit-learn."""
+        return "probabilities" if need == "scores" and not hasattr(self.model, "decision_function") else need
+
     def _scores(self, rows: pd.DataFrame) -> Array:
-        """decision_function, or else predict_proba, as scikit-learn's scorers have it; (n, K)."""
-        if not hasattr(self.model, "decision_function"):
-            return self._probabilities(rows)
+        """decision_function (n, K); of two classes it gives one number."""
         said = _finite(np.asarray(self.model.decision_function(rows), dtype=float), "scores")
         return np.column_stack([-said, said]) if said.ndim == 1 else said
 
