@@ -34,8 +34,9 @@ def test_bins_of_a_sample_are_scikit_learns(strategy):
     frame = coins(500, 1)
     observed, predicted = calibration_curve(frame["hit"], frame["chance"], n_bins=5, strategy=strategy)
     found = calibration(Stated(), frame, bins=5, strategy=strategy)
-    assert found["predicted"].to_numpy() == pytest.approx(predicted, abs=0.01)
-    assert found["observed"].to_numpy() == pytest.approx(observed, abs=0.02)  # an edge's own row can be in either bin
+    near = 0.02 if strategy == "quantile" else 1e-9  # its quantiles lie between rows: one can be in either bin
+    assert found["predicted"].to_numpy() == pytest.approx(predicted, abs=near)
+    assert found["observed"].to_numpy() == pytest.approx(observed, abs=near)
     assert found["share"].sum() == pytest.approx(1)
 
 
@@ -62,7 +63,7 @@ def test_shares_of_a_release_are_weighted_and_of_the_probability_view():
 def test_each_bin_of_a_measured_release_has_its_error_in_parts():
     found = calibration(High(), measured(0), bins=3, view="fitted")
     assert len(found) == 3 and (found[["privacy", "sampling", "resolution"]] > 0).all(axis=None)
-    assert found["observed"].is_monotonic_increasing  # x0 and x1 go together
+    assert found["observed"].iloc[2] > found["observed"].iloc[:2].max() + 0.2  # x0 and x1 go together
 
 
 def test_tied_predictions_share_a_bin_and_no_bin_is_empty():

@@ -144,7 +144,7 @@ def _binned(
     people = asked.law(view is None)  # the probability view where none is named
     rows = Evidence(people.weights, answers)
     edges = _edges(chance[: len(people.weights)], people.weights, bins, strategy)
-    place = np.searchsorted(edges[1:-1], chance, side="right")
+    place = np.searchsorted(edges[1:-1], chance, side="left")
     held = [k for k in range(len(edges) - 1) if people.weights @ (place[: len(people.weights)] == k) != 0]
     labels = [f"{edges[k]:.3g} to {edges[k + 1]:.3g}" for k in held]
     renumbered = np.full(len(edges) - 1, -1)
@@ -153,10 +153,9 @@ def _binned(
 
 
 def _edges(chance: Array, weights: Array, bins: int, strategy: Strategy) -> Array:
-    """Increasing edges of bins: each holds its left one, and the last both."""
+    """Edges of bins, inner ones increasing: each bin holds its right one, and the first both."""
     if strategy == "uniform":
         return np.linspace(0, 1, bins + 1)
-    used = weights > 0
-    inner = np.quantile(chance[used], np.linspace(0, 1, bins + 1), weights=weights[used], method="inverted_cdf")
-    edges = np.unique(inner)
-    return edges if len(edges) > 1 else np.append(edges, edges)
+    used, orders = weights > 0, np.arange(1, bins) / bins
+    inner = np.quantile(chance[used], orders, weights=weights[used], method="inverted_cdf")
+    return np.concatenate([[chance[used].min()], np.unique(inner), [chance[used].max()]])
