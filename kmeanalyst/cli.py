@@ -512,14 +512,28 @@ def transform(
 @main.command()
 @release_argument
 @click.option("--target", required=True, metavar="COLUMN", help="The column to predict.")
-@click.option("--estimator", metavar="NAME", help="A classifier or regressor of scikit-learn. [default: LogisticRegression, or Ridge for numbers]")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A parameter of it, such as C=0.1; repeat for more.")
+@click.option(
+    "--estimator",
+    metavar="NAME",
+    help="A classifier or regressor of scikit-learn.  [default: LogisticRegression, or Ridge for numbers]",
+)
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A parameter of it; repeat for more.")
 @click.option("--columns", help="What to predict from, separated by commas; by default all other columns.")
-@click.option("--view", type=click.Choice(["signed", "probability", "resampled", "fitted"]), help="Weights to learn from; by default those that the estimator treats rightly.")
+@click.option(
+    "--view",
+    type=click.Choice(["signed", "probability", "resampled", "fitted"]),
+    help="Weights to learn from; by default those that the estimator treats rightly.",
+)
 @click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="MODEL.skops", help="File to write.")
-@click.option("--test", "sample", type=click.Path(exists=True, dir_okay=False), metavar="SAMPLE", help="Real rows to score the model on: .csv or .parquet.")
+@click.option(
+    "--test",
+    "sample",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="SAMPLE",
+    help="Real rows to score the model on: .csv or .parquet.",
+)
 @click.option("--metric", "metrics", multiple=True, help="Score of --test, as scikit-learn names it; repeat for more.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the estimator and of resampled rows.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Of all that is random.")
 @rehearsal_option
 @json_option
 def train(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Terms = tuple[tuple["ErrorModel", Array], ...]  # the influence function of an estimate on each release
 PARTS = ("privacy", "sampling", "resolution")
+SAMPLE = "sample"  # the view of estimates on real rows, which have no other
 INDEPENDENT = "of different releases: they are taken as independent, which two releases of one table are not quite"
 
 
@@ -126,6 +127,7 @@ def _combined(value: float, question: str, operands: list[tuple[Estimate, float]
         notes[INDEPENDENT] = None
     return replace(
         operands[0][0],
+        view=_common_view(operands),
         value=value,
         standard_error=float(np.sqrt(sum(part**2 for part in parts.values() if part is not None))),
         parts=parts,
@@ -139,17 +141,26 @@ def _combined(value: float, question: str, operands: list[tuple[Estimate, float]
 def _joined(operands: list[tuple[Estimate, float]]) -> Terms:
     """The influence of Σ slope · estimate on each release; ValueError where releases or views cannot go together."""
     joint: list[tuple[ErrorModel, Array]] = []
-    for estimate, slope in operands:
+    for estimate, _ in operands:
         if not estimate.terms:
             raise ValueError(
                 f"{estimate.question} has no known dependence on a release, so its error cannot be carried on: it was "
                 "written by hand, or its value or error is undefined. Calculate with estimates that a release gave."
             )
-        if estimate.view != operands[0][0].view:
-            raise _mixed_views(operands[0][0].view, estimate.view)
+    _common_view(operands)
+    for estimate, slope in operands:
         for model, influence in estimate.terms:
             _add(joint, model, slope * influence)
     return tuple(joint)
+
+
+def _common_view(operands: list[tuple[Estimate, float]]) -> str:
+    """The one view of all operands; a sample of rows goes with any. ValueError where there are several."""
+    views = [estimate.view for estimate, _ in operands if estimate.view != SAMPLE] or [SAMPLE]
+    for view in views:
+        if view != views[0]:
+            raise _mixed_views(views[0], view)
+    return views[0]
 
 
 def _add(joint: list[tuple[ErrorModel, Array]], model: ErrorModel, influence: Array) -> None:

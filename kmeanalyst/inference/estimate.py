@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kmeanalyst.inference.delta_method import DeltaMethod, Terms, largest_change, least_change
+from kmeanalyst.inference.delta_method import SAMPLE, DeltaMethod, Terms, largest_change, least_change
 from kmeanalyst.kernels.base import Array
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ class Estimate(DeltaMethod):
     parts           "privacy": the noise added for privacy. "sampling": the table is itself a sample.
                     "resolution": what the release's features cannot see of the question.
                     A part that is not known (points from elsewhere) is None, and counts as zero.
-    view            the weights it was computed with: "signed" or "probability".
+    view            the weights it was computed with: "signed", "probability" or "fitted"; "sample": of real rows, whose
+                    error has no other part than sampling.
     question        what was asked, as text.
     notes           what a reader should know beside the number.
     terms           error models with the estimate's influence function at the rows of each; none if it is unknown.
@@ -192,7 +193,8 @@ class Estimate(DeltaMethod):
 
     def _numbers(self) -> str:
         low, high = self.interval()
-        parts = ", ".join(f"{name} {'unknown' if v is None else self.written(v)}" for name, v in self.parts.items())
+        told = {name: part for name, part in self.parts.items() if part is not None or self.view != SAMPLE}
+        parts = ", ".join(f"{name} {'unknown' if v is None else self.written(v)}" for name, v in told.items())
         return (
             f"{self.written(self.value)} ± {self.written(self.standard_error)} "
             f"(95 %: {self.written(low)} to {self.written(high)}; {parts})"

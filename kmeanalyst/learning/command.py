@@ -13,9 +13,9 @@ from kmeanalyst.inference.estimate import Estimate
 from kmeanalyst.learning.evaluation import score
 from kmeanalyst.learning.model_file import check_name, untrusted_types, write_model
 from kmeanalyst.learning.pipeline import TrainedPipeline, TrainingReport
-from kmeanalyst.learning.rows import TrainingView, target_of
+from kmeanalyst.learning.rows import target_of
 from kmeanalyst.learning.training import fit
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import Release, View
 
 _DEFAULT = {"classification": "LogisticRegression", "regression": "Ridge"}
 _METRICS = {"classification": ("accuracy", "roc_auc", "log_loss"), "regression": ("r2", "root_mean_squared_error")}
@@ -41,7 +41,9 @@ def named_estimator(release: Release, target: str, name: str | None, settings: S
     try:
         estimator = known[name](**parameters)
     except TypeError as error:
-        raise ValueError(f"{name} could not be made: {error}. Mend --set; parameters that are estimators need Python.") from None
+        raise ValueError(
+            f"{name} could not be made: {error}. Mend --set; parameters that are estimators need Python."
+        ) from None
     if "random_state" in estimator.get_params() and "random_state" not in parameters:
         estimator.set_params(random_state=seed)
     return estimator
@@ -104,7 +106,7 @@ def trained(
     estimator: str | None = None,
     settings: Sequence[str] = (),
     columns: str | None = None,
-    view: TrainingView | None = None,
+    view: View | None = None,
     sample: str | None = None,
     metrics: Sequence[str] = (),
     seed: int = 0,
@@ -127,7 +129,8 @@ def _scores(model: TrainedPipeline, sample: str, metrics: Sequence[str]) -> dict
     names = list(metrics) or list(_METRICS["regression" if model.levels_ is None else "classification"])
     if not metrics and model.levels_ is not None and not hasattr(model, "predict_proba"):
         names = ["accuracy"]
-    return dict(zip(names, score(model, sample, names), strict=True))
+    found: Any = score(model, sample, names)
+    return dict(zip(names, found, strict=True))
 
 
 __all__ = ["Trained", "named_estimator", "trained"]

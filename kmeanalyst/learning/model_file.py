@@ -43,7 +43,9 @@ def read_model(path: str | Path, *, trusted: tuple[str, ...] = ()) -> TrainedPip
         )
     model: Any = skops.load(path, trusted=[*_OURS, *trusted])
     if not isinstance(model, TrainedPipeline):
-        raise ValueError(f"{path} holds a {type(model).__name__}, not a model trained on a release. Load it with skops itself.")
+        raise ValueError(
+            f"{path} holds a {type(model).__name__}, not a model trained on a release. Load it with skops itself."
+        )
     return model
 
 

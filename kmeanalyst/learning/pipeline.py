@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,6 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.release import Release
 
 
 @dataclass(frozen=True)
@@ -54,10 +52,12 @@ class TrainingReport:
     def __str__(self) -> str:
         promise = "no privacy is promised" if self.epsilon is None else f"ε = {self.epsilon:g}, δ = {self.delta:g}"
         lines = [
-            f"{self.estimator} for {self.target or 'no target'} ({self.task}) from {len(self.columns)} columns, levels as {self.levels}",
+            f"{self.estimator} for {self.target or 'no target'} ({self.task}) from {len(self.columns)} columns ({self.levels})",
             f"weights: {self.view}, {self.why}",
             f"rows: {self.rows:,} with weights that sum to {self.size:,.0f} (effective number of rows)",
-            f"promise: {promise}" + (", NOT PRIVATE (a rehearsal)" if self.rehearsal else "") + ", inherited from the release",
+            f"promise: {promise}"
+            + (", NOT PRIVATE (a rehearsal)" if self.rehearsal else "")
+            + ", inherited from the release",
         ]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
@@ -123,13 +123,4 @@ class TrainedPipeline(Pipeline):
         write_model(self, path)
 
 
-def digest(release: Release) -> str:
-    """SHA-256 of a release's points, weights and measurement."""
-    known = hashlib.sha256(np.ascontiguousarray(release.encoded_points).tobytes())
-    known.update(release.weights.tobytes())
-    if release.measurement is not None:
-        known.update(np.ascontiguousarray(release.measurement.vector).tobytes())
-    return known.hexdigest()
-
-
-__all__ = ["TrainedPipeline", "TrainingReport", "digest"]
+__all__ = ["TrainedPipeline", "TrainingReport"]

@@ -15,8 +15,9 @@ import pandas as pd
 from scipy.stats import t as student
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.learning.digest import digest
 from kmeanalyst.learning.evaluation import score
-from kmeanalyst.learning.pipeline import TrainedPipeline, digest
+from kmeanalyst.learning.pipeline import TrainedPipeline
 from kmeanalyst.learning.training import refitted
 from kmeanalyst.releases.release import Release
 from kmeanalyst.representation.redraw import redrawn
@@ -49,7 +50,9 @@ class Refits:
         columns = {"prediction": said[0], "standard_error": error, "low": low, "high": high}
         return pd.DataFrame(columns, index=X.index)
 
-    def score(self, data: Any, metric: str | Sequence[str] | None = None, *, level: float = 0.95, **named: Any) -> pd.DataFrame:
+    def score(
+        self, data: Any, metric: str | Sequence[str] | None = None, *, level: float = 0.95, **named: Any
+    ) -> pd.DataFrame:
         """The model's scores, with the error of the score as such and that of the model by its noise.
 
         Returns  DataFrame indexed by metric: value, standard_error (of both), of_evaluation (see `kmeanalyst.score`),
@@ -58,7 +61,7 @@ class Refits:
         names = metric if isinstance(metric, list | tuple) else [metric]
         rows = {}
         for name in names:
-            found = [score(model, data, name, **named) for model in (self.model, *self.others)]
+            found: list[Any] = [score(model, data, name, **named) for model in (self.model, *self.others)]
             training = float(np.std([one.value for one in found[1:]], ddof=1))
             total = float(np.hypot(found[0].standard_error, training))
             reach = total * student.ppf(0.5 + level / 2, len(self.others) - 1)
@@ -93,7 +96,9 @@ def refit(
     if redraws < 2:
         raise ValueError(f"redraws must be at least 2, got {redraws}: one more model has no spread. Ask for ten.")
     if model.report is None or model.report.release_digest != digest(release):
-        raise ValueError("the model was trained on another release, whose noise this one does not tell. Pass the release it was trained on.")
+        raise ValueError(
+            "the model was trained on another release, of whose noise this one tells nothing. Pass the release it was trained on."
+        )
     streams = np.random.default_rng(rng).spawn(redraws)
     others = []
     for i, stream in enumerate(streams):

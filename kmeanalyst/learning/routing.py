@@ -47,8 +47,8 @@ def _routes(estimator: Any) -> bool:
 
 def _request_weights(estimator: Any) -> None:
     for name in ("fit", "score"):
-        method, request = (getattr(estimator, attribute, None) for attribute in (name, f"set_{name}_request"))
-        if request is not None and "sample_weight" in inspect.signature(method).parameters:
+        request = getattr(estimator, f"set_{name}_request", None)
+        if request is not None and "sample_weight" in inspect.signature(getattr(estimator, name)).parameters:
             request(sample_weight=True)
     if getattr(estimator, "scoring", None) is not None:
         estimator.scoring = _weighted(estimator.scoring)

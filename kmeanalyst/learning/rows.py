@@ -20,11 +20,11 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.learning.encoder import DomainEncoder, Levels, Missing
 from kmeanalyst.releases.columns import Boolean, Categorical, Column, Integer, Number
 from kmeanalyst.releases.expressions import words
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import Release, View
 from kmeanalyst.representation.reweight import nearest_probability_weights
 
-TrainingView = Literal["signed", "probability", "resampled", "fitted"]
-VIEWS: tuple[TrainingView, ...] = ("signed", "probability", "resampled", "fitted")
+TaskKind = Literal["classification", "regression"]
+_VIEWS: tuple[View, ...] = ("signed", "probability", "resampled", "fitted")
 _CLASSES = 200  # of a whole number that is to be classified
 _NO_WEIGHT = 1e-9  # of the mean weight: fitted populations have rows that hardly count
 _DIGITS = 40  # binary, of a relative weight: the same weights times a constant are the same weights
@@ -105,18 +105,20 @@ def _classes(column: Column) -> Array | None:
     return None
 
 
-def predictors_of(release: Release, target: str, columns: Sequence[str] | None = None) -> list[str]:
+def predictors_of(release: Release, target: str | None, columns: Sequence[str] | None = None) -> list[str]:
     """The columns to predict from: those named, or all but the target and what it is computed from or that from it."""
     if columns is None:
-        kin = _made_of(release, target)
+        kin = set() if target is None else _made_of(release, target)
         return [name for name in release.columns.names if not kin & _made_of(release, name)]
     unknown = [name for name in columns if name not in release.columns.names]
     if isinstance(columns, str) or unknown or not len(columns):
         raise ValueError(
             f"columns must be a list of the release's columns, got {columns!r}. They are {', '.join(release.columns.names)}."
         )
-    if target in columns:
-        raise ValueError(f"{words.written(target)} is the target, and cannot be among the columns it is predicted from.")
+    if target is not None and target in columns:
+        raise ValueError(
+            f"{words.written(target)} is the target, and cannot be among the columns it is predicted from."
+        )
     return list(dict.fromkeys(columns))
 
 
@@ -168,7 +170,7 @@ class WeightedRows:
 def weighted_rows(
     release: Release,
     target: str | None,
-    view: TrainingView,
+    view: View,
     size: float | None = None,
     *,
     rng: np.random.Generator | int | None = 0,
@@ -181,6 +183,8 @@ def weighted_rows(
            resampled rows, how many; by default as many as there are points with a weight.
     Errors ValueError where no row has the target, or the weights of those that have sum to nothing.
     """
+    if view not in _VIEWS:
+        raise ValueError(f"view must be one of {', '.join(_VIEWS)}, got {view!r}.")
     if size is not None and not 0 < size < np.inf:
         raise ValueError(f"size must be a positive number of rows, got {size!r}. Leave it out, or name one.")
     if view == "resampled":
@@ -201,15 +205,13 @@ def weighted_rows(
     return WeightedRows(frame[kept].reset_index(drop=True), _relative(weights[kept]) * worth, worth, notes)
 
 
-def _weighted(release: Release, view: TrainingView) -> tuple[pd.DataFrame, Array]:
+def _weighted(release: Release, view: View) -> tuple[pd.DataFrame, Array]:
     """Rows of a view that is not drawn, and weights that sum to one."""
     if view == "fitted":
         model = fitted_model(release)
         weights = model.weights
         frame = model.frame.iloc[: len(weights)]
         return frame, np.where(weights > _NO_WEIGHT / len(weights), weights, 0.0)
-    if view not in VIEWS:
-        raise ValueError(f"view must be one of {', '.join(VIEWS)}, got {view!r}.")
     frame = release.to_frame().drop(columns="weight")
     return frame, probability_weights(release) if view == "probability" else signed_weights(release)
 
@@ -262,9 +264,9 @@ def to_sklearn(
     target: str,
     *,
     columns: Sequence[str] | None = None,
-    view: TrainingView = "probability",
+    view: View = "probability",
     size: float | None = None,
-    task: Literal["classification", "regression"] | None = None,
+    task: TaskKind | None = None,
     levels: Levels = "onehot",
     missing: Missing = "mark",
     rng: np.random.Generator | int | None = 0,

@@ -17,13 +17,12 @@ from sklearn.naive_bayes import CategoricalNB
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, TargetEncoder
 from sklearn.utils import get_tags
 
+from kmeanalyst.learning.digest import digest
 from kmeanalyst.learning.encoder import DomainEncoder, Levels, Missing
-from kmeanalyst.learning.pipeline import TrainedPipeline, TrainingReport, digest
+from kmeanalyst.learning.pipeline import TrainedPipeline, TrainingReport
 from kmeanalyst.learning.routing import fit_with_weights
 from kmeanalyst.learning.rows import (
-    VIEWS,
     Target,
-    TrainingView,
     WeightedRows,
     encoder_of,
     predictors_of,
@@ -32,8 +31,8 @@ from kmeanalyst.learning.rows import (
     weighted_rows,
 )
 from kmeanalyst.learning.weight_support import WeightSupport, weight_support
-from kmeanalyst.releases.columns import Categorical, Ordinal, Boolean
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.columns import Categorical
+from kmeanalyst.releases.release import Release, View
 
 _CODES = re.compile(r"Tree|Forest|GradientBoosting|NB$|LGBM|XGB|CatBoost")  # estimators that split or count by values
 _TREES_INSIDE = ("AdaBoost", "Bagging")  # by default
@@ -47,7 +46,7 @@ def fit(
     target: str | None = None,
     *,
     columns: Sequence[str] | None = None,
-    view: TrainingView | None = None,
+    view: View | None = None,
     size: float | None = None,
     levels: Levels | None = None,
     rng: np.random.Generator | int | None = 0,
@@ -70,27 +69,26 @@ def fit(
     Multiplying all weights by a constant, or adding rows of weight 0, changes no model. The model inherits the promise of
     the release: post-processing (Dwork & Roth 2014, proposition 2.1).
     """
-    task = Task.of(estimator, release, target, columns, levels)
+    training = Training.of(estimator, release, target, columns, levels)
     if view is not None:
-        _check_view(view, task.support, release)
-        return _pipeline(task, _learned_from(task, view, "as asked", size, rng))
-    chosen, why = _view_for(task.support, release)
+        _check_view(view, training.support, release)
+        return _pipeline(training, _learned_from(training, view, "as asked", size, rng))
+    chosen, why = _view_for(training.support, release)
     if chosen == "signed":
         try:
-            return _pipeline(task, _learned_from(task, chosen, why, size, rng))
+            return _pipeline(training, _learned_from(training, chosen, why, size, rng))
         except UnsoundWeights as unsound:
             chosen, why = "probability", f"because signed weights do not do here: {unsound.reason}"
-    return _pipeline(task, _learned_from(task, chosen, why, size, rng))
+    return _pipeline(training, _learned_from(training, chosen, why, size, rng))
 
 
 def refitted(model: TrainedPipeline, release: Release) -> TrainedPipeline:
     """The same estimator trained on another release, with the choices that were made for this one."""
     assert model.report is not None
-    report = model.report
-    view: Any = None if report.view == "signed" else report.view  # whether signed weights do is another release's matter
-    return fit(
-        model["model"], release, report.target, columns=report.columns, view=view, size=report.size, levels=report.levels,
-    )  # fmt: skip
+    known: Any = vars(model.report)
+    view = None if known["view"] == "signed" else known["view"]  # whether signed weights do is another release's matter
+    choices = {name: known[name] for name in ("columns", "size", "levels")}
+    return fit(model["model"], release, known["target"], view=view, **choices)
 
 
 class UnsoundWeights(ValueError):
@@ -98,11 +96,13 @@ class UnsoundWeights(ValueError):
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
-        super().__init__(f'signed weights give no sound model here: {reason}. Take view="probability", or leave it out.')
+        super().__init__(
+            f'signed weights give no sound model here: {reason}. Take view="probability", or leave it out.'
+        )
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class Training:
     """What is to be fitted, but for the rows.
 
     goal     the target; None for an estimator that needs none.
@@ -120,7 +120,7 @@ class Task:
     @classmethod
     def of(
         cls, estimator: Any, release: Release, target: str | None, columns: Sequence[str] | None, levels: Levels | None
-    ) -> Task:
+    ) -> Training:
         """The task of an estimator on a release; ValueError where they do not go together."""
         if not hasattr(estimator, "fit") or isinstance(estimator, type):
             raise TypeError(
@@ -147,28 +147,28 @@ class Learned:
 
     model: Any
     rows: WeightedRows
-    view: TrainingView
+    view: View
     why: str
 
 
-def _learned_from(task: Task, view: TrainingView, why: str, size: float | None, rng: Any) -> Learned:
-    target = None if task.goal is None else task.goal.column.name
-    rows = weighted_rows(task.release, target, view, size, rng=rng)
-    if task.goal is not None and task.goal.classes is not None:
-        _check_two_classes(task.goal, rows)
-    weighted = view != "resampled" and task.support != "none"
+def _learned_from(training: Training, view: View, why: str, size: float | None, rng: Any) -> Learned:
+    target = None if training.goal is None else training.goal.column.name
+    rows = weighted_rows(training.release, target, view, size, rng=rng)
+    if training.goal is not None and training.goal.classes is not None:
+        _check_two_classes(training.goal, rows)
+    weighted = view != "resampled" and training.support != "none"
     if rows.weights.min() >= 0:
-        return Learned(task.fitted(rows, weighted=weighted), rows, view, why)
-    return Learned(_fitted_to_signed(task, rows), rows, view, why)
+        return Learned(training.fitted(rows, weighted=weighted), rows, view, why)
+    return Learned(_fitted_to_signed(training, rows), rows, view, why)
 
 
-def _fitted_to_signed(task: Task, rows: WeightedRows) -> Any:
+def _fitted_to_signed(training: Training, rows: WeightedRows) -> Any:
     """The model of signed weights; UnsoundWeights where their problem has no solution that is one."""
-    _check_moments(task, rows)
+    _check_moments(training, rows)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         try:
-            model = task.fitted(rows, weighted=True)
+            model = training.fitted(rows, weighted=True)
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
             raise UnsoundWeights(f"the fit fails ({str(error).splitlines()[0]:.120})") from error
     for warning in heard:
@@ -176,19 +176,19 @@ def _fitted_to_signed(task: Task, rows: WeightedRows) -> Any:
             raise UnsoundWeights("the fit does not converge")
     for warning in heard:
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    _check_predictions(model, task.encoder.transform(rows.frame))
+    _check_predictions(model, training.encoder.transform(rows.frame))
     return model
 
 
-def _check_moments(task: Task, rows: WeightedRows) -> None:
+def _check_moments(training: Training, rows: WeightedRows) -> None:
     """UnsoundWeights where a class, or a direction of features, has a negative mass: least squares and likelihoods have
     then no minimum, or one that penalties alone make."""
     groups = {"": np.ones(len(rows.weights), dtype=bool)}
-    if task.goal is not None and task.goal.classes is not None:
-        cells = task.goal.cells(rows.frame)
+    if training.goal is not None and training.goal.classes is not None:
+        cells = training.goal.cells(rows.frame)
         groups = {f" of {level}": cells == level for level in np.unique(cells)}
-    features = task.encoder.transform(rows.frame)
-    if task.encoder.levels == "natural":
+    features = training.encoder.transform(rows.frame)
+    if training.encoder.levels == "natural":
         features = features.select_dtypes("number")
     X = np.column_stack([np.ones(len(features)), np.nan_to_num(features.to_numpy(dtype=float))])
     for name, group in groups.items():
@@ -197,7 +197,9 @@ def _check_moments(task: Task, rows: WeightedRows) -> None:
         if moments[0, 0] <= 0:
             raise UnsoundWeights(f"the rows{name} have weights that sum to {moments[0, 0] / rows.size:.3g}")
         if least < -_LEAST:
-            raise UnsoundWeights(f"the second moments of the features{name} have a negative direction ({least:.3g} rows)")
+            raise UnsoundWeights(
+                f"the second moments of the features{name} have a negative direction ({least:.3g} rows)"
+            )
 
 
 def _check_predictions(model: Any, X: pd.DataFrame) -> None:
@@ -212,11 +214,10 @@ def _check_predictions(model: Any, X: pd.DataFrame) -> None:
         raise UnsoundWeights("the fitted model predicts what is no probability, or no number")
 
 
-def _view_for(support: WeightSupport, release: Release) -> tuple[TrainingView, str]:
+def _view_for(support: WeightSupport, release: Release) -> tuple[View, str]:
     """The view for how an estimator treats weights, and why."""
-    if support != "none" and release.weights.min() >= 0:
-        if support.nonnegative_ok:
-            return "probability", "as released: they are probabilities, up to their sum"
+    if support != "none" and support.nonnegative_ok and release.weights.min() >= 0:
+        return "probability", "as released: they are probabilities, up to their sum"
     if support == "exact":
         return "signed", f"as released: {support.reason}"
     if support.nonnegative_ok and support != "none":
@@ -226,8 +227,6 @@ def _view_for(support: WeightSupport, release: Release) -> tuple[TrainingView, s
 
 def _check_view(view: str, support: WeightSupport, release: Release) -> None:
     """ValueError where the view asked for would give another model than the weights say."""
-    if view not in VIEWS:
-        raise ValueError(f"view must be one of {', '.join(VIEWS)}, got {view!r}.")
     negative = view == "signed" and bool((signed_weights(release) < 0).any())
     if negative and support != "exact":
         raise ValueError(
@@ -272,7 +271,9 @@ def _liked_levels(estimator: Any) -> Levels:
 
 def _inside(estimator: Any) -> Any:
     """The estimator that another one repeats, searches over or transforms targets for; None where there is none."""
-    return next((part for part in (getattr(estimator, n, None) for n in ("estimator", "regressor")) if part is not None), None)
+    return next(
+        (part for part in (getattr(estimator, n, None) for n in ("estimator", "regressor")) if part is not None), None
+    )
 
 
 def _core(estimator: Any) -> Any:
@@ -299,7 +300,9 @@ def _check_features(estimator: Any, encoder: DomainEncoder) -> None:
 def _with_levels(estimator: Any, encoder: DomainEncoder) -> Any:
     """CategoricalNB told how many levels each column has: a release need not have them all."""
     if isinstance(estimator, CategoricalNB) and estimator.min_categories is None:
-        sizes = [len(column.levels) + column.missing for column in encoder.domain.columns if isinstance(column, Categorical)]
+        sizes = [
+            len(column.levels) + column.missing for column in encoder.domain.columns if isinstance(column, Categorical)
+        ]
         estimator.set_params(min_categories=sizes)
     return estimator
 
@@ -307,37 +310,37 @@ def _with_levels(estimator: Any, encoder: DomainEncoder) -> Any:
 # ---------------------------------------------------------------- the result
 
 
-def _pipeline(task: Task, learned: Learned) -> TrainedPipeline:
-    pipeline = TrainedPipeline([("columns", task.encoder), ("model", learned.model)])
-    pipeline.levels_ = None if task.goal is None else task.goal.classes
-    pipeline.target = None if task.goal is None else task.goal.column.name
-    statement = task.release.statement
+def _pipeline(training: Training, learned: Learned) -> TrainedPipeline:
+    pipeline = TrainedPipeline([("columns", training.encoder), ("model", learned.model)])
+    pipeline.levels_ = None if training.goal is None else training.goal.classes
+    pipeline.target = None if training.goal is None else training.goal.column.name
+    statement = training.release.statement
     pipeline.report = TrainingReport(
-        estimator=type(task.estimator).__name__,
+        estimator=type(training.estimator).__name__,
         target=pipeline.target,
-        task=task.goal.task if task.goal else "no target",
-        columns=task.columns,
+        task=training.goal.task if training.goal else "no target",
+        columns=training.columns,
         view=learned.view,
         why=learned.why,
-        support=str(task.support),
+        support=str(training.support),
         rows=len(learned.rows.weights),
         size=learned.rows.size,
-        levels=task.encoder.levels,
-        notes=(*learned.rows.notes, *_absent(task, learned)),
-        release_digest=digest(task.release),
+        levels=training.encoder.levels,
+        notes=(*learned.rows.notes, *_absent(training, learned)),
+        release_digest=digest(training.release),
         epsilon=statement.epsilon if statement else None,
         delta=statement.delta if statement else None,
-        rehearsal=task.release.is_rehearsal,
+        rehearsal=training.release.is_rehearsal,
     )
     return pipeline
 
 
-def _absent(task: Task, learned: Learned) -> tuple[str, ...]:
+def _absent(training: Training, learned: Learned) -> tuple[str, ...]:
     """A note on classes that the release does not have."""
-    if task.goal is None or task.goal.classes is None:
+    if training.goal is None or training.goal.classes is None:
         return ()
-    there = set(np.unique(task.goal.cells(learned.rows.frame)))
-    absent = [str(level) for level in task.goal.classes if level not in there]
+    there = set(np.unique(training.goal.cells(learned.rows.frame)))
+    absent = [str(level) for level in training.goal.classes if level not in there]
     return (f"the release has no row of {', '.join(absent)}: they are never predicted",) if absent else ()
 
 

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from kmeanalyst.inference.random_variable import RandomVariable
     from kmeanalyst.inference.regression import RegressionEstimate
     from kmeanalyst.inference.tabulation import GroupBy
-    from kmeanalyst.learning.rows import TrainingData
+    from kmeanalyst.learning.encoder import Levels, Missing
+    from kmeanalyst.learning.rows import TaskKind, TrainingData
     from kmeanalyst.representation.thinning import ThinWeights
 
 View = Literal["signed", "probability", "resampled", "fitted"]  # of these, "fitted" for statistics alone
@@ -238,11 +239,11 @@ class Release:
         target: str,
         *,
         columns: Sequence[str] | None = None,
-        view: str = "probability",
+        view: View = "probability",
         size: float | None = None,
-        task: str | None = None,
-        levels: str = "onehot",
-        missing: str = "mark",
+        task: TaskKind | None = None,
+        levels: Levels = "onehot",
+        missing: Missing = "mark",
         rng: np.random.Generator | int | None = 0,
     ) -> TrainingData:
         """(X, y, sample_weight) for scikit-learn's own fit; `kmeanalyst.fit` also sees to what an estimator can use.

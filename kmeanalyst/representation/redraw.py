@@ -79,9 +79,7 @@ def _represented(
         rows = generated_rows(measurement, release.domain, n_points=n_points, progress=progress)
         return release.domain.encode(release.domain.decode(rows)), np.full(n_points, 1 / n_points)
     view = "uniform" if np.ptp(release.weights) == 0 else view
-    return represent(
-        measurement, release.domain, n_points=n_points, view=view, rng=rng, progress=progress
-    )
+    return represent(measurement, release.domain, n_points=n_points, view=view, rng=rng, progress=progress)
 
 
 __all__ = ["redrawn"]

@@ -1,0 +1,28 @@
+"""Room 5: what a release is told by: models keep it, so that a score on the release they were trained on says so."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.release import Release
+
+
+def digest(release: Release) -> str:
+    """SHA-256 (hexadecimal) of the weights, the encoded points and the measured vector, with their shapes.
+
+    A release read back from its file, or with further derived columns, has the same; a thinned one has another.
+    """
+    told = hashlib.sha256()
+    measured = np.empty(0) if release.measurement is None else release.measurement.vector
+    for numbers in (release.weights, release.encoded_points, measured):
+        told.update(f"{numbers.shape};".encode())
+        told.update(_plain(numbers).tobytes())
+    return told.hexdigest()
+
+
+def _plain(numbers: Array) -> Array:
+    """Little-endian float64 with one zero and one NaN."""
+    return np.where(np.isnan(numbers), np.nan, numbers + 0.0).astype("<f8")

@@ -1,0 +1,185 @@
+"""Room 5: how good a model is on a release or on a sample of real rows, each score with its error.
+
+A score on a release is a function of its weights like any other statistic: its influence function at the released points
+and at the rows of the fitted population gives its error in parts, and two models' scores keep their correlation, so that
+score(a, data) - score(b, data) is the paired comparison. The model is taken as it is: that it was itself trained on noisy
+data shows in the score, and is no part of the error.
+
+Metrics of classes and numbers are asked of the weights as released; those of ranks of the probability view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.inference.estimate import Estimate, Estimates
+from kmeanalyst.inference.population import Population, Statistic, Where, estimates, population
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.learning.digest import digest
+from kmeanalyst.learning.metrics import Answers, Evidence, Loss, Metric, Need, Smooth, metric_named
+from kmeanalyst.learning.predictions import Task, task_of
+from kmeanalyst.learning.sample_law import SampleLaw, sample_law
+from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.release import Question, Release, View
+
+TRAINED_HERE = (
+    "the model was trained on this very release, so the score is optimistic, and its error does not tell by how much: "
+    "score it on a sample of real rows, or on a second release"
+)
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A model, the data it is asked about, and what every answer says.
+
+    law   whether the rows are ranked → the law: by default the view as released, or the probability view for ranks.
+    """
+
+    task: Task
+    law: Callable[[bool], Population | SampleLaw]
+    notes: tuple[str, ...]
+
+    def answers(self, needs: Sequence[Need], ranks: bool = False) -> Answers:
+        """The model's answers at every row of the law's error model: the same rows in any view of a release."""
+        people = self.law(ranks)
+        return self.task.answers(people.model.frame, people.given, set(needs))
+
+
+def score(
+    model: Any,
+    data: Any,
+    metric: str | Loss | Sequence[str | Loss] | None = None,
+    *,
+    target: str | None = None,
+    positive: Any = None,
+    where: Where = None,
+    view: View | None = None,
+) -> Estimate | Estimates:
+    """How good a model's answers are, with the error of the score.
+
+    model     with predict, and predict_proba or decision_function where the metric needs it; its classes_ make it a
+              classifier, and its target says what it predicts. It is shown DataFrames in natural units.
+    data      a Release, or a sample of real rows that the model was not trained on: a DataFrame, or a file's path.
+    metric    as scikit-learn names it, or a function loss(y_true, prediction) → (n,). Several in a list give Estimates
+              (`.to_frame()` is their table) from one question to the model. By default roc_auc for two classes, accuracy
+              for more, r2 for numbers.
+    target    the column that is predicted, for a model that does not say.
+    positive  the class that precision, roc_auc and the like are of: of two the second. Of more classes these are
+              averages over all (roc_auc one against the rest) unless one is named.
+    where     a condition, or several. Rows without a target are left out, and the score says so.
+    view      "signed", "probability" or "fitted", of a release. By default as released, where signed weights can give
+              a score that there is not (told with the probability view's beside it); roc_auc and average_precision are
+              of the probability view, and refuse signed weights.
+    """
+    asked = question_of(model, data, target=target, positive=positive, where=where, view=view)
+    if not isinstance(metric, Sequence) or isinstance(metric, str):
+        return scores(asked, [metric_named(metric, asked.task.classes)])[0]
+    if not metric:
+        raise ValueError('metric is an empty list, so there is nothing to compute. Name a metric, such as "accuracy".')
+    return scores(asked, [metric_named(name, asked.task.classes) for name in metric])
+
+
+def question_of(model: Any, data: Any, *, target: str | None, positive: Any, where: Where, view: View | None) -> Asked:
+    """A model and the data to ask it about; ValueError where they do not go together."""
+    task = task_of(model, target, positive)
+    if not isinstance(data, Release):
+        return _of_sample(task, data, where, view)
+    if task.target not in data.columns.names:
+        raise ValueError(
+            f"the release has no column {words.written(task.target)}, which the model predicts: there is no truth to "
+            f"compare with. It has {words.names(data.columns.names)}. Score a model of one of these."
+        )
+    conditions = () if where is None else (where,) if isinstance(where, str) or callable(where) else tuple(where)
+    if data.columns[task.target].missing:
+        conditions = (*conditions, f"not missing({words.column(task.target)})")
+    trained_on = getattr(getattr(model, "report", None), "release_digest", None)
+    return Asked(
+        task=task,
+        law=_laws(data, conditions, view),
+        notes=(TRAINED_HERE,) if trained_on is not None and trained_on == digest(data) else (),
+    )
+
+
+def scores(asked: Asked, metrics: Sequence[Metric]) -> Estimates:
+    """Several metrics: one question to the model, and one solve for the errors of each view."""
+    answers = asked.answers([metric.needs for metric in metrics], metrics[0].ranks)
+    found: dict[int, Estimate] = {}
+    for ranks in dict.fromkeys(metric.ranks for metric in metrics):
+        places = [place for place, metric in enumerate(metrics) if metric.ranks == ranks]
+        people = asked.law(ranks)
+        told = [statistic_of(people, answers, metrics[place], asked) for place in places]
+        found.update(zip(places, estimates(people, told), strict=True))
+    return Estimates(found[place] for place in range(len(metrics)))
+
+
+def statistic_of(people: Population | SampleLaw, answers: Answers, metric: Metric, asked: Asked) -> Statistic:
+    """A metric of a law's rows as a statistic, with notes on what is infeasible or undefined."""
+    value = smooth_of(people, answers, metric)
+    notes, influence = list(asked.notes), None
+    least, largest = metric.bounds
+    if not least - _ROUNDING <= value.value <= largest + _ROUNDING:
+        what = f"{value.value:.4g} is no {metric.name}" if np.isfinite(value.value) else f"{metric.name} is undefined"
+        notes.append(people.infeasible(what, lambda same: smooth_of(same, answers, metric).value))
+    if np.isfinite(value.value) and np.isfinite(value.slope[: len(people.weights)]).all():
+        influence = people.influence(value.slope)
+    elif np.isfinite(value.value):
+        notes.append(f"{metric.name} has a division by 0 or a root of 0 here: its first-order error is not known")
+    question = people.text(f"{metric.name}({asked.task.target})")
+    return Statistic(value=value.value, influence=influence, question=question, notes=tuple(notes))
+
+
+def smooth_of(people: Population | SampleLaw, answers: Answers, metric: Metric) -> Smooth:
+    """The metric's value in a law and its derivative by the law's weights; ValueError without positive weight in all."""
+    if (total := float(people.weights.sum())) <= 0:
+        raise ValueError(
+            f"the weights sum to {total:.3g}, so no mean over them is one of a population's rows. Ask "
+            'view="probability".'
+        )
+    return metric.of(Evidence(people.weights, answers))
+
+
+def _laws(release: Release, conditions: tuple[Question, ...], view: View | None) -> Callable[[bool], Population]:
+    @cache
+    def law(ranks: bool) -> Population:
+        if ranks and view == "signed" and not release.is_probability:
+            raise ValueError(
+                'a metric of ranks was asked with view="signed": rows of negative weight have no place in an order. Leave '
+                'view out, or pass view="probability".'
+            )
+        return population(release, where=conditions or None, view=view or ("probability" if ranks else None))
+
+    return law
+
+
+def _of_sample(task: Task, data: Any, where: Where, view: View | None) -> Asked:
+    if view in ("fitted", "resampled"):
+        raise ValueError(
+            f'view="{view}" is of a release, and these are rows of a sample: they have equal weights. Leave view out.'
+        )
+    domain = getattr(task.model, "domain", None)
+    known = sample_law(data, where, domain if isinstance(domain, Domain) else None, task.target)
+    return Asked(task, lambda ranks: known, known.notes)
+
+
+def positive_shares(asked: Asked, answers: Answers) -> tuple[Array, Array]:
+    """(predicted probability, whether it is so) of the class asked about, both (n,); ValueError if none is."""
+    positive = asked.task.positive
+    if positive is None or answers.probabilities is None:
+        have = "it predicts numbers" if asked.task.classes is None else f"it has {len(asked.task.classes)}"
+        raise ValueError(
+            f"calibration is of one class's probability, and {have}. Pass positive=, the class asked about, of a classifier."
+        )
+    return answers.probabilities[:, positive].astype(float), answers.truth == positive
+
+
+def frame_of(found: Estimates, index: pd.Index, level: float) -> pd.DataFrame:
+    """Estimates as a table of this index."""
+    return found.to_frame(level).set_axis(index, axis=0)
