@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from kmeanalyst.inference.results import Estimate, TestResult
     from kmeanalyst.inference.two_sample import mmd, mmd_squared, mmd_test
     from kmeanalyst.kernels import KernelMean, median_lengthscale
+    from kmeanalyst.learning.calibration import calibration
+    from kmeanalyst.learning.evaluation import score
+    from kmeanalyst.learning.importance import feature_importance
+    from kmeanalyst.learning.model_file import read_model, write_model
+    from kmeanalyst.learning.pipeline import TrainedPipeline
+    from kmeanalyst.learning.refits import refit
+    from kmeanalyst.learning.training import fit
+    from kmeanalyst.learning.weight_support import WeightSupport, weight_support
     from kmeanalyst.releases.domain import Domain, DomainError, read_domain
     from kmeanalyst.releases.file import FileRefused, read_release, validate_release
     from kmeanalyst.releases.release import Release, from_frame
@@ -54,13 +62,24 @@ _HOMES = {
     "mmd_squared": "kmeanalyst.inference.two_sample",
     "mmd_test": "kmeanalyst.inference.two_sample",
     "thin": "kmeanalyst.representation.thinning",
+    "TrainedPipeline": "kmeanalyst.learning.pipeline",
+    "WeightSupport": "kmeanalyst.learning.weight_support",
+    "calibration": "kmeanalyst.learning.calibration",
+    "feature_importance": "kmeanalyst.learning.importance",
+    "fit": "kmeanalyst.learning.training",
+    "read_model": "kmeanalyst.learning.model_file",
+    "refit": "kmeanalyst.learning.refits",
+    "score": "kmeanalyst.learning.evaluation",
+    "weight_support": "kmeanalyst.learning.weight_support",
+    "write_model": "kmeanalyst.learning.model_file",
 }
 __version__ = "0.1.0"
 __all__ = [
-    "Comparison", "Domain", "DomainError", "Estimate", "FileRefused", "KernelMean", "PrivacyStatement", "RandomVariable",
-    "Release", "TestResult", "UnboundedWeights", "compare", "from_frame", "independence_test", "kernels",
-    "median_lengthscale", "mmd", "mmd_squared", "mmd_test", "pushforward", "read_domain", "read_release", "thin",
-    "validate_release",
+    "Comparison", "Domain", "DomainError", "Estimate", "FileRefused", "KernelMean", "PrivacyStatement",
+    "RandomVariable", "Release", "TestResult", "TrainedPipeline", "UnboundedWeights", "WeightSupport", "calibration",
+    "compare", "feature_importance", "fit", "from_frame", "independence_test", "kernels", "median_lengthscale",
+    "mmd", "mmd_squared", "mmd_test", "pushforward", "read_domain", "read_model", "read_release", "refit", "score",
+    "thin", "validate_release", "weight_support", "write_model",
 ]  # fmt: skip
 
 

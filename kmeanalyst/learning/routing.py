@@ -25,7 +25,9 @@ def fit_with_weights(estimator: Any, X: Any, y: Array | None, weights: Array | N
     with sklearn.config_context(enable_metadata_routing=True):
         for each in (estimator, *inner_estimators(estimator)):
             _request_weights(each)
-        return estimator.fit(X, *targets, sample_weight=weights)
+        estimator.fit(X, *targets, sample_weight=weights)
+    _forget_requests(estimator, set())
+    return estimator
 
 
 def inner_estimators(estimator: Any) -> list[Any]:
@@ -65,3 +67,21 @@ def _weighted(scoring: Any) -> Any:
     if metric is None or "sample_weight" not in inspect.signature(metric).parameters:
         return scorer
     return scorer.set_score_request(sample_weight=True)
+
+
+def _forget_requests(part: Any, seen: set[int]) -> None:
+    """Take the requests off an estimator and all that it holds: they were for this fit, and no file can hold them."""
+    if id(part) in seen or inspect.isclass(part):
+        return
+    seen.add(id(part))
+    if isinstance(part, dict):
+        inner = list(part.values())
+    elif isinstance(part, list | tuple | set):
+        inner = list(part)
+    elif hasattr(part, "_metadata_request") or hasattr(part, "get_params"):
+        vars(part).pop("_metadata_request", None)
+        inner = list(vars(part).values())
+    else:
+        return
+    for one in inner:
+        _forget_requests(one, seen)
