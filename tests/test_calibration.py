@@ -104,3 +104,17 @@ def test_what_a_calibrated_model_would_show_is_told_and_a_miscalibrated_one_is_a
     assert np.mean([e.value for e in fair]) == pytest.approx(np.mean(told), rel=0.15)
     off = [expected_calibration_error(Stated(), coins(500, seed, 0.1)).value for seed in range(20)]
     assert np.mean(off) == pytest.approx(0.1, rel=0.2) and np.mean(off) > 1.8 * np.mean(told)
+
+
+def test_a_bin_holds_its_right_edge():
+    frame = pd.DataFrame({"chance": [0.5, 0.2, 0.9], "hit": [1, 0, 1]})
+    found = calibration(Stated(), frame, bins=2, strategy="uniform")
+    assert found["predicted"].tolist() == pytest.approx([0.35, 0.9])
+
+
+def test_the_error_of_the_calibration_error_takes_each_gap_by_its_sign():
+    frame = coins(400, 5).assign(hit=lambda f: (f["chance"] < 0.45).astype(int))
+    gap = (frame["hit"] - frame["chance"]) * np.where(frame["chance"] <= 0.5, 1, -1)
+    found = expected_calibration_error(Stated(), frame, bins=2, strategy="uniform")
+    assert found.value == pytest.approx(gap.mean())
+    assert found.standard_error == pytest.approx(gap.std(ddof=0) / 20)

@@ -500,3 +500,11 @@ def test_a_model_without_probabilities_is_asked_for_classes_only(plain):
 def _named(model: Any, **attributes: Any) -> Any:
     model.__dict__.update(attributes)
     return model
+
+
+def test_a_score_of_some_rows_of_a_sample_is_a_score_of_the_sample_of_those_rows():
+    frame = points(300, 11)
+    some = score(SICK, frame, METRICS, where="n > 3")
+    alone = score(SICK, frame[frame["n"] > 3], METRICS)
+    assert [e.value for e in some] == pytest.approx([e.value for e in alone])
+    assert [e.standard_error for e in some] == pytest.approx([e.standard_error for e in alone])

@@ -265,3 +265,13 @@ def test_the_poisson_deviance_needs_positive_predictions_where_there_is_weight()
     assert np.isfinite(found.slope[:2]).all() and np.isnan(found.slope[2])
     with pytest.raises(ValueError, match=r"predictions above 0, and some are not.*logarithms.*Ask for another"):
         deviance.of(Evidence(np.ones(3), answers))
+
+
+def test_classes_without_weight_are_no_part_of_an_average():
+    """A third class at a row of weight 0 and at one beside the weights: averages are over the two that there are."""
+    truth, said = np.array([0, 0, 1, 1, 2, 2]), np.array([0, 1, 1, 1, 2, 0])
+    w, scores = np.array([1.0, 2.0, 3.0, 1.0, 0.0]), np.eye(3)[said]
+    rows = Evidence(w, Answers(truth=truth, predicted=said, scores=scores, classes=LABELS))
+    assert CLASSIFICATION["balanced_accuracy"].of(rows).value == pytest.approx((1 / 3 + 1) / 2)
+    assert CLASSIFICATION["recall"].of(rows).value == pytest.approx((1 / 3 + 1) / 2)
+    assert CLASSIFICATION["roc_auc"].of(rows).value == pytest.approx(2 / 3)
