@@ -24,7 +24,6 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.sparse import csr_array, vstack
 
-from kmeanalyst.inference.noise_aware import principal
 from kmeanalyst.inference.smoother import smooth_kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
@@ -215,7 +214,7 @@ def _moments(measurement: Measurement, X: Array, w: Array, with_value: list[Arra
         mean = feature_map.mean(X, w)
         error = np.sqrt(noise + np.maximum(mean * heights - mean**2, 0.0) * rows)
         return csr_array(vstack([feature_map.compact(Z) for Z in with_value]).multiply(1 / error)), measurement.vector / error
-    V = _directions(measurement, X, w, with_value)
+    V = _directions(measurement, with_value)
     own = _along(feature_map, X, V)
     centred = own - w @ own
     root = cholesky(noise * np.eye(V.shape[1]) + rows * (centred * w[:, None]).T @ centred, lower=True)
@@ -226,15 +225,20 @@ def _moments(measurement: Measurement, X: Array, w: Array, with_value: list[Arra
     )
 
 
-def _directions(measurement: Measurement, X: Array, w: Array, with_value: list[Array]) -> Array:
-    """(F, K) orthonormal: where the points, and rows with other values of the target, vary by more than the noise."""
-    half = min(_MOST_POINTS // 2, len(X) * len(with_value))
-    chosen = systematic(w, half)
-    value = np.random.default_rng(0).integers(0, len(with_value), half)
-    exchanged = np.stack(with_value)[value, chosen]
-    along = principal(measurement.feature_map, np.vstack([X[chosen], exchanged]), most=_DIRECTIONS)
-    above = max(2, int((along.variances > measurement.noise_scale**2 / 4).sum()))
-    return along.vectors[:, :above]
+def _directions(measurement: Measurement, with_value: list[Array]) -> Array:
+    """(F, K) orthonormal: along which features φ(x, c) depend on c the most.
+
+    All that θ moves lies in the span of φ(x_m, c) − φ(x_m, c₀); what does not is noise to it.
+    """
+    M, others = len(with_value[0]), len(with_value) - 1
+    chosen = np.arange(0, M * others, -(-M * others // _MOST_POINTS))
+    rows, value = np.divmod(chosen, others)
+    feature_map = measurement.feature_map
+    contrasts = feature_map.compact(np.stack(with_value)[1 + value, rows]) - feature_map.compact(with_value[0][rows])
+    squares, left = np.linalg.eigh(contrasts @ contrasts.T)
+    kept = np.argsort(squares)[::-1][:_DIRECTIONS]
+    kept = kept[squares[kept] > 1e-10 * squares.max()]
+    return contrasts.T @ left[:, kept] / np.sqrt(squares[kept])
 
 
 def _along(feature_map: FeatureMap, X: Array, V: Array) -> Array:
