@@ -15,20 +15,19 @@ import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from kmeanalyst.inference.smoother import Smoother, smoother
-from kmeanalyst.kernels.base import Array, Kernel
+from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.learning.measured_law import fit_measured_law
 from kmeanalyst.releases.columns import Categorical, Column, Integer, Real
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.release import Release
 
-Kind: TypeAlias = Literal["law", "kernel-mean", "conditional-mean"]
-KINDS: tuple[Kind, ...] = ("law", "kernel-mean", "conditional-mean")
+Kind: TypeAlias = Literal["law", "kernel-mean"]
+KINDS: tuple[Kind, ...] = ("law", "kernel-mean")
 _GRID = 24  # values that a number's law is on
 _RAREST = 0.01  # share that a level is taken to have at least, before the measurement is asked
 _MISSING_IS_RARE = 1e-3
-EmbeddingModel: TypeAlias = "EmbeddingClassifier | EmbeddingRegressor | KernelMeanClassifier | ConditionalMeanRegressor"
+EmbeddingModel: TypeAlias = "EmbeddingClassifier | EmbeddingRegressor | KernelMeanClassifier"
 
 
 def fit_embedding(release: Release, target: str, *, kind: Kind = "law") -> EmbeddingModel:
@@ -37,7 +36,6 @@ def fit_embedding(release: Release, target: str, *, kind: Kind = "law") -> Embed
     target   a column of the domain: levels and booleans are classified, numbers are regressed.
     kind     "law": the law of the target fitted to the measurement (EmbeddingClassifier, EmbeddingRegressor).
              "kernel-mean": the kernel classifier (KernelMeanClassifier), of levels alone.
-             "conditional-mean": the conditional mean embedding on the points (ConditionalMeanRegressor), of numbers alone.
     Returns  scikit-learn estimator: predict, and predict_proba and classes_ of a classifier, on a DataFrame in natural units.
     Errors   ValueError for a release without measurement, a target that is not there, and one that the kind is not for.
     """
@@ -45,8 +43,6 @@ def fit_embedding(release: Release, target: str, *, kind: Kind = "law") -> Embed
         raise ValueError(f"there is no kind {kind!r:.80} of model. Name one of {', '.join(KINDS)}.")
     if kind == "kernel-mean":
         return KernelMeanClassifier(target).fit(release)
-    if kind == "conditional-mean":
-        return ConditionalMeanRegressor(target).fit(release)
     classified = target in release.domain.names and isinstance(release.domain[target], Categorical)
     return (EmbeddingClassifier(target) if classified else EmbeddingRegressor(target)).fit(release)
 
@@ -238,7 +234,9 @@ class KernelMeanClassifier(_Levels):
             return self._embedding.evaluate(rows)
         feature_map = self._measurement.feature_map  # type: ignore[union-attr]
         blocks = row_blocks(len(rows), feature_map.width)
-        return np.concatenate([feature_map.compact(rows[b]) @ self._measurement.vector for b in blocks] or [np.zeros(0)])  # type: ignore[union-attr]
+        return np.concatenate(
+            [feature_map.compact(rows[b]) @ self._measurement.vector for b in blocks] or [np.zeros(0)]
+        )  # type: ignore[union-attr]
 
     def _noise(self, rows: Array) -> Array:
         """τ‖φ‖ (n,)."""
@@ -248,36 +246,6 @@ class KernelMeanClassifier(_Levels):
             features = feature_map.compact(rows[block])
             squares.append(np.asarray((features * features).sum(axis=1)).ravel())
         return self._measurement.noise_scale * np.sqrt(np.concatenate(squares))  # type: ignore[union-attr]
-
-
-class ConditionalMeanRegressor(RegressorMixin, _FromRelease):
-    """E[number | the other columns] by the conditional mean embedding on the released points (`inference.smoother`).
-
-    Kernel ridge regression with signed weights as they are, its ridge from N, M and the noise; rows whose number is missing
-    are left out. `release.conditional_expectation` gives the same values with errors.
-
-    kernel  on the other columns: Kernel or its text; by default lengthscales down to an eighth of a column's range.
-    """
-
-    def __init__(self, target: str, kernel: Kernel | str | None = None) -> None:
-        self.target = target
-        self.kernel = kernel
-
-    def fit(self, release: Release, y: None = None) -> ConditionalMeanRegressor:
-        """Fit to a release's points; y is not used."""
-        column = self._prepare(release, (Integer, Real), "a column of numbers")
-        where = (lambda frame: frame[self.target].notna()) if column.missing else None
-        names = [str(name) for name in self.feature_names_in_]
-        self.smoother_: Smoother = smoother(release, names, where=where, view=None, kernel=self.kernel)
-        values = self.smoother_.people.values(lambda frame: frame[self.target].to_numpy(dtype=float, na_value=np.nan))
-        self._theta = self.smoother_.fitted(values)[1]
-        return self
-
-    def predict(self, X: pd.DataFrame) -> Array:
-        """The mean given each row, (n,), in natural units."""
-        rows = np.delete(self._rows(X), self._position, axis=1)
-        blocks = row_blocks(len(rows), len(self._theta))
-        return np.concatenate([self.smoother_.at(rows[b]) @ self._theta for b in blocks] or [np.zeros(0)])
 
 
 def _check_release(release: Any) -> None:
@@ -306,7 +274,9 @@ def _target_column(release: Release, target: str, kind: type | tuple[type, ...],
             "another target."
         )
     if len(release.domain) < 2:
-        raise ValueError(f"{target!r} is the only column: there is nothing to predict it from. Release others beside it.")
+        raise ValueError(
+            f"{target!r} is the only column: there is nothing to predict it from. Release others beside it."
+        )
     return column
 
 

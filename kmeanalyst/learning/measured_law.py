@@ -94,9 +94,7 @@ class Basis:
     def _kernel_cells(self, X: Array) -> Array:
         assert self._margins is not None
         cells = self._margins.cells(X)
-        marks = [
-            cells[:, [j]] == np.arange(size) for j, size in enumerate(self._margins.sizes) if j != self._target
-        ]
+        marks = [cells[:, [j]] == np.arange(size) for j, size in enumerate(self._margins.sizes) if j != self._target]
         return np.hstack(marks).astype(float) if marks else np.zeros((len(X), 0))
 
     def _marks(self, others: Array) -> Array:
@@ -213,7 +211,9 @@ def _moments(measurement: Measurement, X: Array, w: Array, with_value: list[Arra
         heights = np.repeat(feature_map.heights, np.diff(feature_map.starts))
         mean = feature_map.mean(X, w)
         error = np.sqrt(noise + np.maximum(mean * heights - mean**2, 0.0) * rows)
-        return csr_array(vstack([feature_map.compact(Z) for Z in with_value]).multiply(1 / error)), measurement.vector / error
+        return csr_array(
+            vstack([feature_map.compact(Z) for Z in with_value]).multiply(1 / error)
+        ), measurement.vector / error
     V = _directions(measurement, with_value)
     own = _along(feature_map, X, V)
     centred = own - w @ own
