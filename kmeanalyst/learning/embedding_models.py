@@ -1,9 +1,24 @@
 """Models straight from a release's measurement, in the place of any model trained on its rows.
 
-FIGURES
+Where they are better (tests/benchmarks/embedding_models.py; ROC-AUC/average precision or R², δ = 1e-5, default releases,
+row-wise models trained on as many resampled rows, the best of 7 to 11 over a grid of penalties on the test rows):
 
-`fit_embedding(release, target)` gives the model that was best. The measurement must be there: a release of other origin
-is refused.
+    random features, no target named       ε     direct law    best row-wise                 kernel mean (points)
+    Adult, income (2 draws)                1     .896/.735     .889/.710 logistic            .808/.524 (.841/.626)
+    Adult, income (2 draws)                0.1   .868/.667     .818/.550 logistic, kernel    .809/.533 (.803/.538)
+    4 numbers, label (1 draw)              1     .888/.876     .881/.869 MLP                 .872/.859 (.871/.858)
+    4 numbers, label (1 draw)              0.1   .854/.808     .860/.823 kernel logistic     .859/.842 (.866/.852)
+    4 numbers, number (1 draw)             1     .740          .718 MLP
+    4 numbers, number (1 draw)             0.1   .597          .545 kernel ridge
+
+So the law is for releases of random features, the more so the more noise and columns there are; the kernel mean for few
+columns under much noise. With the target named in publishing (margins) tens of thousands of rows carry what the tables say,
+and the law is no better than a logistic regression on the tables' own cells of those rows: Adult .911/.786 to .909/.783 at
+ε = 1, .881/.703 to .882/.706 at 0.1 (1 draw).
+
+`fit_embedding(release, target)` gives the law. The measurement must be there: a release of other origin is refused. Standard
+errors of a law are those of its fit, and leave out what its basis cannot say: 95 % intervals of the simulated chances held
+0.95 at ε = 1 and about 0.9 at 0.1, those of the simulated means 0.7 to 0.8 only.
 """
 
 from __future__ import annotations

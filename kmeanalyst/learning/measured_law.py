@@ -9,7 +9,8 @@ minimises
 
 by Gauss and Newton. The noise law gives τ², a table of N rows Cov φ/N; that p(x) is carried by M points counts as a third of
 a sample of them (as in `inference.smoother`). The spread s_b of each block b of θ is read off the measurement: MacKay 1992's
-update s_b² = ‖θ_b‖²/γ_b, γ_b the number of the block's directions that the measurement settles. So nothing is tuned.
+update s_b² = ‖θ_b‖²/γ_b, γ_b the number of the block's directions that the measurement settles, with one direction more of size 0.1, without which noise alone could pass for a large
+spread. So nothing is tuned.
 
 The points' own labels are not used. Points are fitted to all of the measurement, noise too, and hold the whole of a joint
 law in M rows; the dependence of one column on the others is a few numbers, and the measurement tells those better.
@@ -42,6 +43,7 @@ _MOST_SLOPES = 10**8  # moments × numbers in θ
 _STEPS = 25
 _FLAT = 1e-2  # precision of the constants' prior: they are hardly penalised
 _PRECISIONS = (1e-2, 1e4)
+_DOUBTED, _LITTLE = 1.0, 0.1  # directions that each spread is thought to have been seen along before, and how large
 
 
 class Basis:
@@ -315,7 +317,8 @@ class _Problem:
             for theta, precision, variance in zip(self.theta, self.precision, variances, strict=True):
                 old = precision[own][0]
                 settled = max(float((1 - old * variance[own]).sum()), 1e-3)
-                new = float(np.clip(settled / max((theta[own] ** 2).sum(), 1e-9), *_PRECISIONS))
+                new = (settled + _DOUBTED) / (float((theta[own] ** 2).sum()) + _DOUBTED * _LITTLE**2)
+                new = float(np.clip(new, *_PRECISIONS))
                 largest = max(largest, abs(np.log(new / old)))
                 precision[own] = new
         return largest
