@@ -9,8 +9,8 @@ minimises
 
 by Gauss and Newton. The noise law gives τ², a table of N rows Cov φ/N; that p(x) is carried by M points counts as a third of
 a sample of them (as in `inference.smoother`). The spread s_b of each block b of θ is read off the measurement: MacKay 1992's
-update s_b² = ‖θ_b‖²/γ_b, γ_b the number of the block's directions that the measurement settles, with one direction more of size 0.1, without which noise alone could pass for a large
-spread. So nothing is tuned.
+update s_b² = ‖θ_b‖²/γ_b, γ_b the number of the block's directions that the measurement settles, with one direction more of
+size 0.1, without which noise alone could pass for a large spread. So nothing is tuned.
 
 The points' own labels are not used. Points are fitted to all of the measurement, noise too, and hold the whole of a joint
 law in M rows; the dependence of one column on the others is a few numbers, and the measurement tells those better.
