@@ -248,11 +248,10 @@ class KernelMeanClassifier(_Levels):
     def _score(self, rows: Array) -> Array:
         if self.of == "points":
             return self._embedding.evaluate(rows)
-        feature_map = self._measurement.feature_map  # type: ignore[union-attr]
-        blocks = row_blocks(len(rows), feature_map.width)
-        return np.concatenate(
-            [feature_map.compact(rows[b]) @ self._measurement.vector for b in blocks] or [np.zeros(0)]
-        )  # type: ignore[union-attr]
+        measurement: Any = self._measurement
+        blocks = row_blocks(len(rows), measurement.feature_map.width)
+        parts = [measurement.feature_map.compact(rows[block]) @ measurement.vector for block in blocks]
+        return np.concatenate(parts or [np.zeros(0)])
 
     def _noise(self, rows: Array) -> Array:
         """τ‖φ‖ (n,)."""
