@@ -9,7 +9,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted([*ROOT.glob("kmeanalyst/**/*.py"), *ROOT.glob("release_side/**/*.py")])
-ROOMS = ["kernels", "releases", "representation", "inference", "learning", "cli"]  # each may import those before it, and itself
+# each may import those before it, and itself
+ROOMS = ["kernels", "releases", "representation", "inference", "learning", "cli"]
 LATE_DOORS = ROOT / "kmeanalyst/releases/release.py"  # the one file that may open a later room, inside functions
 
 
