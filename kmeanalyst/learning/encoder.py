@@ -15,8 +15,8 @@ from kmeanalyst.releases.columns import Boolean, Categorical, Column, Number, Or
 from kmeanalyst.releases.derived import Derived, with_derived
 from kmeanalyst.releases.domain import Domain
 
-Levels = Literal["onehot", "codes", "natural"]
-LEVELS: tuple[Levels, ...] = ("onehot", "codes", "natural")
+Levels = Literal["onehot", "cells", "codes", "natural"]
+LEVELS: tuple[Levels, ...] = ("onehot", "cells", "codes", "natural")
 Missing = Literal["mark", "nan"]
 
 _MIDDLE = 0.5  # of a range: what a missing cell counts as beside its indicator
@@ -31,7 +31,8 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
     columns  the columns' tables, as `Domain.to_dict` has them: plain data, so that a file of the model holds no code.
     derived  tables of derived columns that are computed where a frame lacks them, as `Derived.to_dict` has them.
     base     tables of the columns that these are computed from.
-    levels   "onehot": an indicator for each level, a single one for two. "codes": a level's number, from 0. "natural":
+    levels   "onehot": an indicator for each level, a single one for two. "cells": also for each range between the public
+             edges of a number, and for each of its atoms: a linear model can then follow steps and spikes. "codes": a level's number, from 0. "natural":
              all columns as they are, clamped to the domain, for pipelines that encode columns themselves.
     missing  "mark": a missing number counts as the middle of its range, beside an indicator, a missing level as one more.
              "nan": both stay NaN, for estimators that know what to do.
@@ -111,10 +112,11 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
             return self._of_levels(column, codes)
         low, high = column.bounds if isinstance(column, Number) else (0.0, max(len(column.levels) - 1.0, 1.0))  # type: ignore[attr-defined]
         scaled = (codes - low) / (high - low)
+        cells = _cells(column, codes) if self.levels == "cells" and isinstance(column, Number) else {}
         if self.missing == "nan":
-            return {column.name: scaled}
+            return {column.name: scaled} | cells
         marks = {f"{column.name} missing": absent} if column.missing else {}
-        return {column.name: np.where(absent, _MIDDLE, scaled)} | marks
+        return {column.name: np.where(absent, _MIDDLE, scaled)} | cells | marks
 
     def _of_levels(self, column: Categorical, codes: Array) -> dict[str, Array]:
         """An indicator for each level, of the second alone for two, and for missing cells; or the level's number."""
@@ -124,6 +126,25 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
         first = 1 if len(column.levels) == 2 else 0
         features = {f"{column.name}={column.levels[k]}": codes == k for k in range(first, len(column.levels))}
         return features | ({f"{column.name} missing": np.isnan(codes)} if column.missing else {})
+
+
+def _cells(column: Number, codes: Array) -> dict[str, Array]:
+    """Indicators of the ranges between public edges, and of atoms, which are in no range; none for a column without."""
+    of_atom = {
+        f"{column.name}={_short(atom)}": codes == code
+        for atom, code in zip(column.decode(column.atom_codes), column.atom_codes, strict=True)
+    }
+    apart = np.isnan(codes) | np.isin(codes, column.atom_codes)
+    if not column.edges:
+        return of_atom
+    ends = [column.lower, *column.edges, column.upper]
+    place = np.searchsorted(column.cuts(column.edges), codes, side="right")
+    names = [f"{column.name} in {_short(low)}..{_short(high)}" for low, high in zip(ends[:-1], ends[1:], strict=True)]
+    return {name: (place == k) & ~apart for k, name in enumerate(names)} | of_atom
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float | int) else str(value)[:10]
 
 
 def _derived(table: Mapping[str, Any]) -> Derived:
