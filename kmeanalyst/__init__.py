@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from kmeanalyst.inference.results import Estimate, TestResult
     from kmeanalyst.inference.two_sample import mmd, mmd_squared, mmd_test
     from kmeanalyst.kernels import KernelMean, median_lengthscale
-    from kmeanalyst.learning.calibration import calibration
+    from kmeanalyst.learning.calibration import calibration, expected_calibration_error
+    from kmeanalyst.learning.embedding_models import fit_embedding
     from kmeanalyst.learning.evaluation import score
     from kmeanalyst.learning.importance import feature_importance
     from kmeanalyst.learning.model_file import read_model, write_model
@@ -66,7 +67,9 @@ _HOMES = {
     "WeightSupport": "kmeanalyst.learning.weight_support",
     "calibration": "kmeanalyst.learning.calibration",
     "feature_importance": "kmeanalyst.learning.importance",
+    "expected_calibration_error": "kmeanalyst.learning.calibration",
     "fit": "kmeanalyst.learning.training",
+    "fit_embedding": "kmeanalyst.learning.embedding_models",
     "read_model": "kmeanalyst.learning.model_file",
     "refit": "kmeanalyst.learning.refits",
     "score": "kmeanalyst.learning.evaluation",
@@ -77,9 +80,10 @@ __version__ = "0.1.0"
 __all__ = [
     "Comparison", "Domain", "DomainError", "Estimate", "FileRefused", "KernelMean", "PrivacyStatement",
     "RandomVariable", "Release", "TestResult", "TrainedPipeline", "UnboundedWeights", "WeightSupport", "calibration",
-    "compare", "feature_importance", "fit", "from_frame", "independence_test", "kernels", "median_lengthscale",
-    "mmd", "mmd_squared", "mmd_test", "pushforward", "read_domain", "read_model", "read_release", "refit", "score",
-    "thin", "validate_release", "weight_support", "write_model",
+    "compare", "expected_calibration_error", "feature_importance", "fit", "fit_embedding", "from_frame",
+    "independence_test", "kernels", "median_lengthscale", "mmd", "mmd_squared", "mmd_test", "pushforward",
+    "read_domain", "read_model", "read_release", "refit", "score", "thin", "validate_release", "weight_support",
+    "write_model",
 ]  # fmt: skip
 
 

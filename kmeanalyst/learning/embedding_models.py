@@ -187,8 +187,12 @@ class EmbeddingRegressor(RegressorMixin, _FromRelease):
 
     def predict(self, X: pd.DataFrame) -> Array:
         """The mean given each row, (n,), in natural units."""
+        return self.chances(X) @ self.grid_
+
+    def chances(self, X: pd.DataFrame) -> Array:
+        """(n, values) of each value of `grid_` given each row."""
         pi = self.law_.probabilities(self._rows(X))[:, : self._n_present]
-        return pi @ self.grid_ / pi.sum(axis=1)
+        return pi / pi.sum(axis=1, keepdims=True)
 
     def standard_errors(self, X: pd.DataFrame) -> Array:
         """Of the mean (n,): noise, sampling and what the measurement does not settle, to first order."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -32,8 +33,9 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
     derived  tables of derived columns that are computed where a frame lacks them, as `Derived.to_dict` has them.
     base     tables of the columns that these are computed from.
     levels   "onehot": an indicator for each level, a single one for two. "cells": also for each range between the public
-             edges of a number, and for each of its atoms: a linear model can then follow steps and spikes. "codes": a level's number, from 0. "natural":
-             all columns as they are, clamped to the domain, for pipelines that encode columns themselves.
+             edges of a number, and for each of its atoms: a linear model can then follow steps and spikes. "codes": a
+             level's number, from 0. "natural": all columns as they are, clamped to the domain, for pipelines that encode
+             columns themselves.
     missing  "mark": a missing number counts as the middle of its range, beside an indicator, a missing level as one more.
              "nan": both stay NaN, for estimators that know what to do.
 
@@ -139,7 +141,7 @@ def _cells(column: Number, codes: Array) -> dict[str, Array]:
         return of_atom
     ends = [column.lower, *column.edges, column.upper]
     place = np.searchsorted(column.cuts(column.edges), codes, side="right")
-    names = [f"{column.name} in {_short(low)}..{_short(high)}" for low, high in zip(ends[:-1], ends[1:], strict=True)]
+    names = [f"{column.name} in {_short(low)}..{_short(high)}" for low, high in pairwise(ends)]
     return {name: (place == k) & ~apart for k, name in enumerate(names)} | of_atom
 
 

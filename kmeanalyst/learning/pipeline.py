@@ -27,6 +27,7 @@ class TrainingReport:
     rows            how many rows it saw.
     size            what their weights summed to: the effective number of rows.
     levels          how levels were encoded: see `DomainEncoder`.
+    labels          where labels came from: "released", the points' own, or "measured", their law given the other columns.
     notes           what else a reader should know.
     release_digest  SHA-256 of the release, so that a score on it can say that it is of the rows learned from.
     epsilon, delta  the release's promise, which the model inherits (post-processing); None where there is none.
@@ -42,6 +43,7 @@ class TrainingReport:
     rows: int
     size: float
     levels: str
+    labels: str
     notes: tuple[str, ...]
     release_digest: str
     epsilon: float | None
@@ -54,6 +56,10 @@ class TrainingReport:
         lines = [
             f"{self.estimator} for {self.target or 'no target'} ({self.task}) from {len(self.columns)} columns ({self.levels})",
             f"weights: {self.view}, {self.why}",
+            *(
+                ["labels: measured, each that a point can have by its chance given the other columns"]
+                * (self.labels == "measured")
+            ),
             f"rows: {self.rows:,} with weights that sum to {self.size:,.0f} (effective number of rows)",
             f"promise: {promise}"
             + (", NOT PRIVATE (a rehearsal)" if self.rehearsal else "")

@@ -18,6 +18,7 @@ import pandas as pd
 from kmeanalyst.inference.error_model import fitted_model
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.learning.encoder import DomainEncoder, Levels, Missing
+from kmeanalyst.learning.labels import Labels, measured_labels, why_not_measured
 from kmeanalyst.releases.columns import Boolean, Categorical, Column, Integer, Number
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Release, View
@@ -147,62 +148,73 @@ def encoder_of(
 
 
 @dataclass(frozen=True, eq=False)
-class WeightedRows:
-    """Rows of a release in natural units, and their weights.
+class TrainingRows:
+    """Rows of a release in natural units, their labels and weights.
 
     frame    (n, d) in natural units, with all the release's columns.
+    cells    (n,) of the target, in natural units and levels; None without a target.
     weights  (n,) float64, none of them 0, summing to `size`.
     size     the effective number of rows.
+    labels   where the cells of the target come from: "measured" or "released".
     notes    what was left out.
     """
 
     frame: pd.DataFrame
+    cells: Array | None
     weights: Array
     size: float
+    labels: Labels
     notes: tuple[str, ...] = ()
 
-    def scaled(self, weights: Array) -> WeightedRows:
-        """The same rows with other weights (n,), relative to their sum."""
-        kept = weights != 0
-        return WeightedRows(self.frame[kept], _relative(weights)[kept] * self.size, self.size, self.notes)
 
-
-def weighted_rows(
+def training_rows(
     release: Release,
-    target: str | None,
+    goal: Target | None,
     view: View,
-    size: float | None = None,
     *,
+    size: float | None = None,
+    labels: Labels = "released",
     rng: np.random.Generator | int | None = 0,
-) -> WeightedRows:
+) -> TrainingRows:
     """The rows of a view in which the target is known, with weights that sum to an effective number of rows.
 
-    view   "signed", weights as released; "probability", the nearest probability weights; "resampled", rows of equal weight
-           drawn from these; "fitted", the most plausible population behind error bars.
-    size   what the weights sum to; by default what the points are worth, (Σp)²/Σp² of the probability view (Kish 1965). For
-           resampled rows, how many; by default as many as there are points with a weight.
-    Errors ValueError where no row has the target, or the weights of those that have sum to nothing.
+    view    "signed", weights as released; "probability", the nearest probability weights; "resampled", rows of equal weight
+            drawn from these; "fitted", the most plausible population behind error bars.
+    size    what the weights sum to; by default what the points are worth, (Σp)²/Σp² of the probability view (Kish 1965), or
+            how many rows there are where labels are measured, none of them a draw. For resampled rows, how many; by default
+            as many as there are to draw from.
+    labels  "released", the points' own; "measured", all that a point can have, each by its chance (`measured_labels`).
+    Errors  ValueError where no row has the target, or the weights of those that have sum to nothing.
     """
     if view not in _VIEWS:
         raise ValueError(f"view must be one of {', '.join(_VIEWS)}, got {view!r}.")
     if size is not None and not 0 < size < np.inf:
         raise ValueError(f"size must be a positive number of rows, got {size!r}. Leave it out, or name one.")
-    if view == "resampled":
-        frame, weights = _resampled(release, size, rng)
-        size = len(frame)
-    else:
-        frame, weights = _weighted(release, view)
-    known = np.ones(len(frame), dtype=bool) if target is None else frame[target].notna().to_numpy()
+    frame, weights = _weighted(release, view)
+    known = np.ones(len(frame), dtype=bool) if goal is None else frame[goal.column.name].notna().to_numpy()
     share = float(weights[known].sum())
     if not share > 0:
         raise ValueError(
             f"the rows in which the target is known have weights that sum to {share:.3g}, so there is nothing to learn from. "
             'Take view="probability", or another target.'
         )
-    notes = () if known.all() else (f"rows that lack {target} were left out: {1 - share:.3g} of the population",)
+    notes = () if goal is None or known.all() else (_left_out(goal, share),)
     kept = known & (weights != 0)
-    worth = size or effective_size(probability_weights(release)) * share
-    return WeightedRows(frame[kept].reset_index(drop=True), _relative(weights[kept]) * worth, worth, notes)
+    frame, weights = frame[kept].reset_index(drop=True), weights[kept]
+    cells = None if goal is None else goal.cells(frame)
+    if labels == "measured" and goal is not None:
+        places, cells, chances = measured_labels(release, goal.column, goal.task, frame)
+        frame, weights = frame.iloc[places].reset_index(drop=True), weights[places] * chances
+    if view == "resampled":
+        drawn = _drawn(weights, size, rng)
+        frame, cells = frame.iloc[drawn].reset_index(drop=True), None if cells is None else cells[drawn]
+        return TrainingRows(frame, cells, np.ones(len(drawn)), float(len(drawn)), labels, notes)
+    worth = size or (len(frame) if labels == "measured" else effective_size(probability_weights(release)) * share)
+    return TrainingRows(frame, cells, _relative(weights) * worth, worth, labels, notes)
+
+
+def _left_out(goal: Target, share: float) -> str:
+    return f"rows that lack {words.written(goal.column.name)} were left out: {1 - share:.3g} of the population"
 
 
 def _weighted(release: Release, view: View) -> tuple[pd.DataFrame, Array]:
@@ -213,7 +225,7 @@ def _weighted(release: Release, view: View) -> tuple[pd.DataFrame, Array]:
         frame = model.frame.iloc[: len(weights)]
         return frame, np.where(weights > _NO_WEIGHT / len(weights), weights, 0.0)
     frame = release.to_frame().drop(columns="weight")
-    return frame, probability_weights(release) if view == "probability" else signed_weights(release)
+    return frame, signed_weights(release) if view == "signed" else probability_weights(release)
 
 
 def signed_weights(release: Release) -> Array:
@@ -236,15 +248,12 @@ def probability_weights(release: Release) -> Array:
     return np.where(found > _NO_WEIGHT / len(found), found, 0.0)
 
 
-def _resampled(release: Release, size: float | None, rng: Any) -> tuple[pd.DataFrame, Array]:
-    """Rows of equal weight: systematic resampling of the probability view (Kitagawa 1996)."""
-    p = probability_weights(release)
-    there = np.flatnonzero(p)
-    n = len(there) if size is None else max(1, round(size))
-    cumulative = np.cumsum(_relative(p[there]))
+def _drawn(weights: Array, size: float | None, rng: Any) -> Array:
+    """Places of rows of equal weight: systematic resampling (Kitagawa 1996)."""
+    n = len(weights) if size is None else max(1, round(size))
+    cumulative = np.cumsum(_relative(weights))
     places = (np.arange(n) + np.random.default_rng(rng).random()) / n * cumulative[-1]
-    drawn = there[np.minimum(np.searchsorted(cumulative, places, side="right"), len(there) - 1)]
-    return release.to_frame().drop(columns="weight").iloc[drawn], np.full(n, 1 / n)
+    return np.minimum(np.searchsorted(cumulative, places, side="right"), len(weights) - 1)
 
 
 def _relative(weights: Array) -> Array:
@@ -269,10 +278,17 @@ def to_sklearn(
     task: TaskKind | None = None,
     levels: Levels = "onehot",
     missing: Missing = "mark",
+    labels: Labels = "released",
     rng: np.random.Generator | int | None = 0,
 ) -> TrainingData:
     """X, y and sample_weight for scikit-learn's fit: see `Release.to_sklearn`."""
     goal = target_of(release, target, task)
-    rows = weighted_rows(release, target, view, size, rng=rng)
-    encoder = encoder_of(release, predictors_of(release, target, columns), levels=levels, missing=missing)
-    return TrainingData(encoder.transform(rows.frame), goal.cells(rows.frame), rows.weights)
+    names = predictors_of(release, target, columns)
+    if labels == "measured" and (reason := why_not_measured(release, goal.column, tuple(names))):
+        raise ValueError(
+            f'labels of {words.written(target)} cannot be "measured" here: {reason}. Leave labels out, or take "released".'
+        )
+    rows = training_rows(release, goal, view, size=size, labels=labels, rng=rng)
+    encoder = encoder_of(release, names, levels=levels, missing=missing)
+    assert rows.cells is not None
+    return TrainingData(encoder.transform(rows.frame), rows.cells, rows.weights)

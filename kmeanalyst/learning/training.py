@@ -17,24 +17,28 @@ from sklearn.naive_bayes import CategoricalNB
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, TargetEncoder
 from sklearn.utils import get_tags
 
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features import MarginFeatures
 from kmeanalyst.learning.digest import digest
 from kmeanalyst.learning.encoder import DomainEncoder, Levels, Missing
+from kmeanalyst.learning.labels import LABELS, Labels, law_of, why_not_measured
 from kmeanalyst.learning.pipeline import TrainedPipeline, TrainingReport
 from kmeanalyst.learning.routing import fit_with_weights
 from kmeanalyst.learning.rows import (
     Target,
-    WeightedRows,
+    TrainingRows,
     encoder_of,
     predictors_of,
     signed_weights,
     target_of,
-    weighted_rows,
+    training_rows,
 )
 from kmeanalyst.learning.weight_support import WeightSupport, weight_support
 from kmeanalyst.releases.columns import Categorical
+from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Release, View
 
-_CODES = re.compile(r"Tree|Forest|GradientBoosting|NB$|LGBM|XGB|CatBoost")  # estimators that split or count by values
+_CODES = re.compile(r"Tree|Forest|GradientBoosting|GaussianNB|CategoricalNB|LGBM|XGB|CatBoost")  # that split by values
 _TREES_INSIDE = ("AdaBoost", "Bagging")  # by default
 _LEAST = 0.5  # of a row's weight: a negative direction of second moments that any penalty outweighs
 _ROUNDING = 1e-9
@@ -49,6 +53,7 @@ def fit(
     view: View | None = None,
     size: float | None = None,
     levels: Levels | None = None,
+    labels: Labels | None = None,
     rng: np.random.Generator | int | None = 0,
 ) -> TrainedPipeline:
     """Train a scikit-learn estimator on a release.
@@ -61,15 +66,18 @@ def fit(
                not, and rows of equal weight where it takes none.
     size       effective number of rows, what penalties are weighed against: by default what the points are worth (Kish).
                For resampled rows, how many.
-    levels     "onehot", "codes" (numbers, for trees) or "natural" (columns as they are, for pipelines that encode them); by
-               default what the estimator likes.
+    levels     "onehot", "cells", "codes" (for trees) or "natural" (for pipelines that encode columns themselves), see
+               `DomainEncoder`; by default what the estimator likes, and cells where the release measured them.
+    labels     "released", the points' own, or "measured", all that a point can have, each by its chance given the point's
+               other columns, which is read off the measurement (`kmeanalyst.learning.labels`; some seconds, once for a
+               release and target). By default measured where the release is of random features: much nearer the truth.
     Returns    TrainedPipeline, predicting on DataFrames in natural units. Its report says what was chosen and why.
     Errors     ValueError where the view asked for would give a wrong model, or the target does not fit the estimator.
 
     Multiplying all weights by a constant, or adding rows of weight 0, changes no model. The model inherits the promise of
     the release: post-processing (Dwork & Roth 2014, proposition 2.1).
     """
-    training = Training.of(estimator, release, target, columns, levels)
+    training = Training.of(estimator, release, target, columns, levels, labels)
     if view is not None:
         _check_view(view, training.support, release)
         return _pipeline(training, _learned_from(training, view, "as asked", size, rng))
@@ -87,7 +95,7 @@ def refitted(model: TrainedPipeline, release: Release) -> TrainedPipeline:
     assert model.report is not None
     known: Any = vars(model.report)
     view = None if known["view"] == "signed" else known["view"]  # whether signed weights do is another release's matter
-    choices = {name: known[name] for name in ("columns", "size", "levels")}
+    choices = {name: known[name] for name in ("columns", "size", "levels", "labels")}
     return fit(model["model"], release, known["target"], view=view, **choices)
 
 
@@ -108,6 +116,7 @@ class Training:
     goal     the target; None for an estimator that needs none.
     encoder  from natural units to features of `columns`.
     support  how the estimator treats weights.
+    labels   where the target's cells come from.
     """
 
     estimator: Any
@@ -116,10 +125,17 @@ class Training:
     columns: tuple[str, ...]
     encoder: DomainEncoder
     support: WeightSupport
+    labels: Labels
 
     @classmethod
     def of(
-        cls, estimator: Any, release: Release, target: str | None, columns: Sequence[str] | None, levels: Levels | None
+        cls,
+        estimator: Any,
+        release: Release,
+        target: str | None,
+        columns: Sequence[str] | None,
+        levels: Levels | None,
+        labels: Labels | None,
     ) -> Training:
         """The task of an estimator on a release; ValueError where they do not go together."""
         if not hasattr(estimator, "fit") or isinstance(estimator, type):
@@ -128,17 +144,19 @@ class Training:
             )
         goal = _goal(estimator, release, target)
         names = tuple(predictors_of(release, target, columns))
-        levels = levels or _liked_levels(estimator)
+        levels = levels or _liked_levels(estimator, release)
         missing: Missing = "nan" if get_tags(estimator).input_tags.allow_nan else "mark"
         encoder = encoder_of(release, names, levels=levels, missing=missing)
         _check_features(estimator, encoder)
-        return cls(estimator, release, goal, names, encoder, weight_support(estimator))
+        return cls(
+            estimator, release, goal, names, encoder, weight_support(estimator), _labels(release, goal, names, labels)
+        )
 
-    def fitted(self, rows: WeightedRows, *, weighted: bool) -> Any:
+    def fitted(self, rows: TrainingRows, *, weighted: bool) -> Any:
         """A clone of the estimator, fitted to these rows with their weights or without."""
-        y = None if self.goal is None else self.goal.cells(rows.frame)
         estimator = _with_levels(clone(self.estimator), self.encoder)
-        return fit_with_weights(estimator, self.encoder.transform(rows.frame), y, rows.weights if weighted else None)
+        X = self.encoder.transform(rows.frame)
+        return fit_with_weights(estimator, X, rows.cells, rows.weights if weighted else None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,14 +164,14 @@ class Learned:
     """A fitted estimator, and the rows it was fitted to."""
 
     model: Any
-    rows: WeightedRows
+    rows: TrainingRows
     view: View
     why: str
 
 
 def _learned_from(training: Training, view: View, why: str, size: float | None, rng: Any) -> Learned:
-    target = None if training.goal is None else training.goal.column.name
-    rows = weighted_rows(training.release, target, view, size, rng=rng)
+    labels = "released" if view == "fitted" else training.labels
+    rows = training_rows(training.release, training.goal, view, size=size, labels=labels, rng=rng)
     if training.goal is not None and training.goal.classes is not None:
         _check_two_classes(training.goal, rows)
     weighted = view != "resampled" and training.support != "none"
@@ -162,7 +180,7 @@ def _learned_from(training: Training, view: View, why: str, size: float | None, 
     return Learned(_fitted_to_signed(training, rows), rows, view, why)
 
 
-def _fitted_to_signed(training: Training, rows: WeightedRows) -> Any:
+def _fitted_to_signed(training: Training, rows: TrainingRows) -> Any:
     """The model of signed weights; UnsoundWeights where their problem has no solution that is one."""
     _check_moments(training, rows)
     with warnings.catch_warnings(record=True) as heard:
@@ -180,13 +198,12 @@ def _fitted_to_signed(training: Training, rows: WeightedRows) -> Any:
     return model
 
 
-def _check_moments(training: Training, rows: WeightedRows) -> None:
+def _check_moments(training: Training, rows: TrainingRows) -> None:
     """UnsoundWeights where a class, or a direction of features, has a negative mass: least squares and likelihoods have
     then no minimum, or one that penalties alone make."""
     groups = {"": np.ones(len(rows.weights), dtype=bool)}
     if training.goal is not None and training.goal.classes is not None:
-        cells = training.goal.cells(rows.frame)
-        groups = {f" of {level}": cells == level for level in np.unique(cells)}
+        groups = {f" of {level}": rows.cells == level for level in _classes_of(rows)}
     features = training.encoder.transform(rows.frame)
     if training.encoder.levels == "natural":
         features = features.select_dtypes("number")
@@ -249,8 +266,37 @@ def _goal(estimator: Any, release: Release, target: str | None) -> Target | None
     return None
 
 
-def _check_two_classes(goal: Target, rows: WeightedRows) -> None:
-    present = np.unique(goal.cells(rows.frame))
+def _labels(release: Release, goal: Target | None, columns: tuple[str, ...], asked: Labels | None) -> Labels:
+    """Where labels come from: as asked, or from the measurement where that can tell them; ValueError where it cannot and should."""
+    if asked not in (None, *LABELS):
+        raise ValueError(
+            f"labels must be one of {', '.join(LABELS)}, got {asked!r}. Leave it out for what suits the release."
+        )
+    if goal is None or asked == "released":
+        return "released"
+    reason = why_not_measured(release, goal.column, columns)
+    if reason is None:
+        try:
+            law_of(release, goal.column.name)
+            return "measured"
+        except ValueError as error:
+            reason = str(error)
+    if asked == "measured":
+        raise ValueError(
+            f'labels of {words.written(goal.column.name)} cannot be "measured" here: {reason}. Leave labels out, or take '
+            '"released".'
+        )
+    return "released"
+
+
+def _classes_of(rows: TrainingRows) -> Array:
+    """The classes that rows have, sorted."""
+    assert rows.cells is not None
+    return np.unique(rows.cells)
+
+
+def _check_two_classes(goal: Target, rows: TrainingRows) -> None:
+    present = _classes_of(rows)
     if len(present) < 2:
         raise ValueError(
             f"all rows have {goal.column.name} = {present[0]}, so there is nothing to tell apart. The release has too little "
@@ -261,12 +307,15 @@ def _check_two_classes(goal: Target, rows: WeightedRows) -> None:
 # ---------------------------------------------------------------- what an estimator likes
 
 
-def _liked_levels(estimator: Any) -> Levels:
-    """Columns as they are for pipelines that encode them, numbers for trees and naive Bayes, else indicators."""
+def _liked_levels(estimator: Any, release: Release) -> Levels:
+    """Columns as they are for pipelines that encode them, codes for trees, else indicators: of cells where these were measured."""
     if isinstance(_first(estimator), ColumnTransformer | OneHotEncoder | OrdinalEncoder | TargetEncoder):
         return "natural"
     name = type(_core(estimator)).__name__
-    return "codes" if _CODES.search(name) or name.startswith(_TREES_INSIDE) else "onehot"
+    if _CODES.search(name) or name.startswith(_TREES_INSIDE):
+        return "codes"
+    measured = release.measurement is not None and isinstance(release.measurement.feature_map, MarginFeatures)
+    return "cells" if measured else "onehot"
 
 
 def _inside(estimator: Any) -> Any:
@@ -326,6 +375,7 @@ def _pipeline(training: Training, learned: Learned) -> TrainedPipeline:
         rows=len(learned.rows.weights),
         size=learned.rows.size,
         levels=training.encoder.levels,
+        labels=learned.rows.labels,
         notes=(*learned.rows.notes, *_absent(training, learned)),
         release_digest=digest(training.release),
         epsilon=statement.epsilon if statement else None,
@@ -339,7 +389,7 @@ def _absent(training: Training, learned: Learned) -> tuple[str, ...]:
     """A note on classes that the release does not have."""
     if training.goal is None or training.goal.classes is None:
         return ()
-    there = set(np.unique(training.goal.cells(learned.rows.frame)))
+    there = set(_classes_of(learned.rows))
     absent = [str(level) for level in training.goal.classes if level not in there]
     return (f"the release has no row of {', '.join(absent)}: they are never predicted",) if absent else ()
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kmeanalyst.inference.regression import RegressionEstimate
     from kmeanalyst.inference.tabulation import GroupBy
     from kmeanalyst.learning.encoder import Levels, Missing
+    from kmeanalyst.learning.labels import Labels
     from kmeanalyst.learning.rows import TaskKind, TrainingData
     from kmeanalyst.representation.thinning import ThinWeights
 
@@ -244,6 +245,7 @@ class Release:
         task: TaskKind | None = None,
         levels: Levels = "onehot",
         missing: Missing = "mark",
+        labels: Labels = "released",
         rng: np.random.Generator | int | None = 0,
     ) -> TrainingData:
         """(X, y, sample_weight) for scikit-learn's own fit; `kmeanalyst.fit` also sees to what an estimator can use.
@@ -254,14 +256,17 @@ class Release:
                  "resampled" (rows of equal weight) or "fitted" (the population behind error bars).
         size     what the weights sum to; by default what the points are worth, (Σp)²/Σp² (Kish 1965).
         task     "classification" or "regression"; by default numbers and dates are regressed.
-        levels   "onehot", "codes" or "natural"; missing "mark" or "nan": see `DomainEncoder`.
+        levels   "onehot", "cells", "codes" or "natural"; missing "mark" or "nan": see `DomainEncoder`.
+        labels   "released", the points' own; "measured", all that a point can have, each by its chance, as `kmeanalyst.fit`
+                 takes them where it can.
         Returns  X a DataFrame of features, y the target in natural units and levels, sample_weight without zeros.
         """
         from kmeanalyst.learning.rows import to_sklearn
 
         return to_sklearn(
-            self, target, columns=columns, view=view, size=size, task=task, levels=levels, missing=missing, rng=rng
-        )
+            self, target, columns=columns, view=view, size=size, task=task, levels=levels, missing=missing, labels=labels,
+            rng=rng,
+        )  # fmt: skip
 
     def write(self, path: str | Path) -> None:
         """Write the release as a .kme file; the file appears whole or not at all."""
