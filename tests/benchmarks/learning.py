@@ -103,16 +103,7 @@ def models(epsilon: float, only: list[str] | None) -> Iterator[dict[str, Any]]:
     """A line for each estimator: what it reaches on private rows and on each release, or why it is refused."""
     rng = np.random.default_rng(0)
     table, test = simulated(ROWS, rng), simulated(TEST_ROWS, rng)
-    common = {"epsilon": epsilon, "delta": 1e-6}
-    releases = {
-        "random features": publish(table, DOMAIN, **common),
-        "signed": publish(table, DOMAIN, weights="signed", points=3000, **common),
-    }
-    named = {target: publish(table, DOMAIN, target=target, **common) for target in ("risk", "cost")}
-    negative = float((releases["signed"].weights < 0).mean())
-    print(
-        f"signed weights: {negative:.0%} negative, sum of sizes {abs(releases['signed'].weights).sum():.2f}", flush=True
-    )
+    releases = {target: released(table, target, epsilon) for target in ("risk", "cost")}
     for name, estimator in estimators(only):
         target = "risk" if is_classifier(estimator) else "cost"
         quadratic = name.startswith(QUADRATIC)
