@@ -28,6 +28,7 @@ TaskKind = Literal["classification", "regression"]
 _VIEWS: tuple[View, ...] = ("signed", "probability", "resampled", "fitted")
 _CLASSES = 200  # of a whole number that is to be classified
 _NO_WEIGHT = 1e-9  # of the mean weight: fitted populations have rows that hardly count
+_CANCELLED = 1e-12  # of the largest weight: what rounding leaves of a sum that is 0
 _DIGITS = 40  # binary, of a relative weight: the same weights times a constant are the same weights
 
 
@@ -229,14 +230,25 @@ def _weighted(release: Release, view: View) -> tuple[pd.DataFrame, Array]:
 
 
 def signed_weights(release: Release) -> Array:
-    """The released weights relative to their sum, (M,); ValueError where that is 0."""
-    total = float(release.weights.sum())
-    if abs(total) <= 1e-9 * float(np.abs(release.weights).sum()):
+    """The released weights relative to their sum, (M,); ValueError where that is 0.
+
+    Where some are negative, a row that occurs several times has the sum of its weights at its first place, and 0 at the
+    others: what cancels is gone, and a model need not see it cancel.
+    """
+    total, size = float(release.weights.sum()), float(np.abs(release.weights).sum())
+    if abs(total) <= 1e-9 * size:
         raise ValueError(
             "the weights sum to 0, so they weigh no population that could be learned from. Learn from weights that sum to "
             "something, or from the probability view of a published release."
         )
-    return release.weights / total
+    weights = release.weights / total
+    if weights.min() >= 0:
+        return weights
+    rows = np.where(np.isnan(release.encoded_points), np.inf, release.encoded_points)
+    _, first, places = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    merged = np.zeros(len(weights))
+    merged[first] = np.bincount(places.ravel(), weights)
+    return np.where(np.abs(merged) > _CANCELLED * np.abs(weights).max(), merged, 0.0)
 
 
 def probability_weights(release: Release) -> Array:

@@ -70,7 +70,7 @@ def fit(
                `DomainEncoder`; by default what the estimator likes, and cells where the release measured them.
     labels     "released", the points' own, or "measured", all that a point can have, each by its chance given the point's
                other columns, which is read off the measurement (`kmeanalyst.learning.labels`; some seconds, once for a
-               release and target). By default measured where the release is of random features: much nearer the truth.
+               release and target). By default measured for classes of a release of random features: much nearer the truth.
     Returns    TrainedPipeline, predicting on DataFrames in natural units. Its report says what was chosen and why.
     Errors     ValueError where the view asked for would give a wrong model, or the target does not fit the estimator.
 
@@ -233,7 +233,7 @@ def _check_predictions(model: Any, X: pd.DataFrame) -> None:
 
 def _view_for(support: WeightSupport, release: Release) -> tuple[View, str]:
     """The view for how an estimator treats weights, and why."""
-    if support != "none" and support.nonnegative_ok and release.weights.min() >= 0:
+    if support != "none" and support.nonnegative_ok and signed_weights(release).min() >= 0:
         return "probability", "as released: they are probabilities, up to their sum"
     if support == "exact":
         return "signed", f"as released: {support.reason}"
@@ -272,7 +272,7 @@ def _labels(release: Release, goal: Target | None, columns: tuple[str, ...], ask
         raise ValueError(
             f"labels must be one of {', '.join(LABELS)}, got {asked!r}. Leave it out for what suits the release."
         )
-    if goal is None or asked == "released":
+    if goal is None or asked == "released" or (asked is None and goal.task == "regression"):
         return "released"
     reason = why_not_measured(release, goal.column, columns)
     if reason is None:
