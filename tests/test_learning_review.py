@@ -188,3 +188,26 @@ def test_refits_say_that_a_score_is_on_the_release_learned_from(plain: Release, 
     refits = Refits(model, (model, model))
     assert TRAINED_HERE in refits.score(plain, "accuracy").loc["accuracy", "note"]
     assert TRAINED_HERE not in refits.score(frame, "accuracy").loc["accuracy", "note"]
+
+
+@pytest.mark.parametrize("metric", ["roc_auc", "accuracy", "log_loss"])
+@pytest.mark.parametrize("view", [None, "probability"])
+def test_scores_and_their_errors_do_not_hang_on_what_weights_from_elsewhere_sum_to(
+    plain: Release, frame: pd.DataFrame, metric: str, view: str | None
+) -> None:
+    weights = np.random.default_rng(2).uniform(0.1, 3, N)
+    model = fit(LogisticRegression(), plain, "ill")
+    shares, counts = (
+        score(model, weighted(frame, some), metric, view=view)  # type: ignore[arg-type]
+        for some in (weights / weights.sum(), weights)
+    )
+    assert counts.value == pytest.approx(shares.value, abs=1e-12)
+    assert counts.standard_error == pytest.approx(shares.standard_error, rel=1e-9)
+    assert 0.01 < counts.standard_error < 0.1
+
+
+def test_models_scored_on_the_same_weights_from_elsewhere_keep_their_correlation(
+    plain: Release, frame: pd.DataFrame
+) -> None:
+    model, release = fit(LogisticRegression(), plain, "ill"), weighted(frame, np.full(N, 3.0))
+    assert (score(model, release) - score(model, release)).standard_error == pytest.approx(0, abs=1e-12)
