@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,10 +17,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
 from sklearn.svm import SVC
 
+from kmeanalyst.learning.embedding_models import fit_embedding
 from kmeanalyst.learning.encoder import DomainEncoder
 from kmeanalyst.learning.evaluation import TRAINED_HERE, score
 from kmeanalyst.learning.importance import feature_importance
 from kmeanalyst.learning.labels import measured_labels
+from kmeanalyst.learning.model_file import read_model, write_model
 from kmeanalyst.learning.refits import Refits, refit
 from kmeanalyst.learning.training import fit
 from kmeanalyst.releases.columns import Boolean, Categorical, Integer, Real
@@ -211,3 +216,19 @@ def test_models_scored_on_the_same_weights_from_elsewhere_keep_their_correlation
 ) -> None:
     model, release = fit(LogisticRegression(), plain, "ill"), weighted(frame, np.full(N, 3.0))
     assert (score(model, release) - score(model, release)).standard_error == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["law", "kernel-mean"])
+def test_a_model_from_the_embedding_says_that_it_is_scored_on_its_own_release(
+    mixed_release: Release, kind: Any
+) -> None:
+    model = fit_embedding(mixed_release, "married", kind=kind)
+    assert TRAINED_HERE in score(model, mixed_release, "accuracy").notes
+
+
+def test_a_file_whose_model_has_no_report_of_training_is_refused(plain: Release, tmp_path: Path) -> None:
+    model = fit(LogisticRegression(), plain, "ill")
+    model.report = "ε = 0.001, trust me"  # type: ignore[assignment]
+    write_model(model, tmp_path / "forged.skops")
+    with pytest.raises(ValueError, match=r"without the report of its training.*Ask for the file"):
+        read_model(tmp_path / "forged.skops")

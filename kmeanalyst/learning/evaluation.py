@@ -101,7 +101,7 @@ def question_of(model: Any, data: Any, *, target: str | None, positive: Any, whe
     conditions = () if where is None else (where,) if isinstance(where, str) or callable(where) else tuple(where)
     if data.columns[task.target].missing:
         conditions = (*conditions, f"not missing({words.column(task.target)})")
-    trained_on = getattr(getattr(model, "report", None), "release_digest", None)
+    trained_on = getattr(getattr(model, "report", model), "release_digest", None)
     return Asked(
         task=task,
         law=_laws(_of_shares(data), conditions, view),
