@@ -33,6 +33,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
+from kmeanalyst.learning.digest import digest
 from kmeanalyst.learning.measured_law import fit_measured_law
 from kmeanalyst.releases.columns import Categorical, Column, Integer, Real
 from kmeanalyst.releases.domain import Domain
@@ -72,6 +73,7 @@ class _FromRelease(BaseEstimator):
         _check_release(release)
         column = _target_column(release, self.target, kind, what)
         self._domain = release.domain
+        self.release_digest = digest(release)
         self._position = release.domain.position(self.target)
         others = [other for other in release.domain.columns if other.name != self.target]
         self.feature_names_in_ = np.array([other.name for other in others], dtype=object)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from kmeanalyst.releases.domain import Domain
 Levels = Literal["onehot", "cells", "codes", "natural"]
 LEVELS: tuple[Levels, ...] = ("onehot", "cells", "codes", "natural")
 Missing = Literal["mark", "nan"]
+MISSING: tuple[Missing, ...] = ("mark", "nan")
 
 _MIDDLE = 0.5  # of a range: what a missing cell counts as beside its indicator
 
@@ -87,15 +88,26 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
             return domain.decode(rows).set_axis(frame.index)
         features: dict[str, Array] = {}
         for j, column in enumerate(domain.columns):
-            features |= self._features(column, rows[:, j])
+            for name, values in self._features(column, rows[:, j]).items():
+                features[_free(name, features)] = values
         return pd.DataFrame(features, index=frame.index, dtype=np.float64)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """(F,) names: "age", "city=Basel", "age missing"."""
         if self.levels == "natural":
             return np.array(self.domain.names, dtype=object)
-        names = [name for column in self.domain.columns for name in self._features(column, np.zeros(0))]
-        return np.array(names, dtype=object)
+        names: dict[str, None] = {}
+        for column in self.domain.columns:
+            for name in self._features(column, np.zeros(0)):
+                names[_free(name, names)] = None
+        return np.array(list(names), dtype=object)
+
+    @property
+    def feature_names_in_(self) -> Array:
+        """(d,) the columns it reads; there is none where some are computed: a frame has these, or what they are made of."""
+        if self.derived:
+            raise AttributeError("columns that are computed may be there or not: see `columns`, `derived` and `base`")
+        return np.array(self.domain.names, dtype=object)
 
     def _completed(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The frame with the derived columns it lacks; those that are there are taken as they are."""
@@ -146,11 +158,19 @@ def _cells(column: Number, codes: Array) -> dict[str, Array]:
 
 
 def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float | int) else str(value)[:10]
+    """A number with all its digits, since edges can be near each other; a day."""
+    return repr(float(value)).removesuffix(".0") if isinstance(value, float | int) else str(value)[:10]
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    """The name, with primes if a feature of another column has it: a column can be called "age missing"."""
+    while name in taken:
+        name += "'"
+    return name
 
 
 def _derived(table: Mapping[str, Any]) -> Derived:
     return Derived(column=column_from_dict(dict(table["column"])), expression=str(table["expression"]))
 
 
-__all__ = ["LEVELS", "DomainEncoder", "Levels", "Missing"]
+__all__ = ["LEVELS", "MISSING", "DomainEncoder", "Levels", "Missing"]

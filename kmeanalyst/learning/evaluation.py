@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import fsum
 from typing import Any
 
 import numpy as np
@@ -100,10 +101,10 @@ def question_of(model: Any, data: Any, *, target: str | None, positive: Any, whe
     conditions = () if where is None else (where,) if isinstance(where, str) or callable(where) else tuple(where)
     if data.columns[task.target].missing:
         conditions = (*conditions, f"not missing({words.column(task.target)})")
-    trained_on = getattr(getattr(model, "report", None), "release_digest", None)
+    trained_on = getattr(getattr(model, "report", model), "release_digest", None)
     return Asked(
         task=task,
-        law=_laws(data, conditions, view),
+        law=_laws(_of_shares(data), conditions, view),
         notes=(TRAINED_HERE,) if trained_on is not None and trained_on == digest(data) else (),
     )
 
@@ -144,6 +145,22 @@ def smooth_of(people: Population | SampleLaw, answers: Answers, metric: Metric) 
             'view="probability".'
         )
     return metric.of(Evidence(people.weights, answers))
+
+
+def _of_shares(release: Release) -> Release:
+    """A release from elsewhere with weights that sum to one, the same at each call: what they summed to is no population's,
+    and the probability view is nearest to a measure of any size."""
+    total = fsum(release.weights)
+    if release.measurement is not None or total <= 0 or abs(total - 1) < _ROUNDING:
+        return release
+    if "shares" not in release.cache:
+        release.cache["shares"] = Release(
+            points=release.to_frame().drop(columns="weight"), weights=release.weights / total, measurement=None,
+            kernel=release.kernel, domain=release.domain, statement=None, method=release.method,
+            weight_view=release.weight_view, derived=release.derived,
+        )  # fmt: skip
+    found: Release = release.cache["shares"]
+    return found
 
 
 def _laws(release: Release, conditions: tuple[Question, ...], view: View | None) -> Callable[[bool], Population]:

@@ -29,7 +29,7 @@ _NUMBERS = 8  # that stand for the law of a number at a point: its quantiles
 _NO_CHANCE = 1e-6
 
 
-def why_not_measured(release: Release, column: Column, predictors: tuple[str, ...]) -> str | None:
+def why_not_measured(release: Release, column: Column, task: str, predictors: tuple[str, ...]) -> str | None:
     """Why labels cannot come from the measurement; None where they can."""
     if release.measurement is None:
         return "there is no measurement"
@@ -39,6 +39,8 @@ def why_not_measured(release: Release, column: Column, predictors: tuple[str, ..
         return "it was not measured beside others"
     if not isinstance(column, Categorical | Integer | Real):
         return f"it is a {column.kind}"
+    if task == "classification" and not isinstance(column, Categorical):
+        return "the law of a number is told by its quantiles, which are not all its values"
     derived = {one.column.name for one in release.derived}
     return "columns are computed from others" if derived & set(predictors) else None
 
@@ -52,7 +54,7 @@ def measured_labels(release: Release, column: Column, task: str, frame: pd.DataF
     """
     model = law_of(release, column.name)
     if isinstance(model, EmbeddingRegressor):
-        numbers = _numbers(model, frame)
+        numbers = np.clip(_numbers(model, frame), *_ends(column))
         return np.repeat(np.arange(len(frame)), _NUMBERS), numbers.ravel(), np.full(numbers.size, 1 / _NUMBERS)
     chances = model.predict_proba(frame)
     chances = np.where(chances > _NO_CHANCE, chances, 0.0)
@@ -69,6 +71,11 @@ def law_of(release: Release, target: str) -> EmbeddingClassifier | EmbeddingRegr
         release.cache[key] = fit_embedding(release, target)
     found: Any = release.cache[key]
     return found
+
+
+def _ends(column: Any) -> tuple[float, float]:
+    """The public bounds: models of logarithms or counts take no number beyond them."""
+    return float(column.lower), float(column.upper)
 
 
 def _numbers(model: EmbeddingRegressor, frame: pd.DataFrame) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from kmeanalyst.learning.pipeline import TrainedPipeline
+from kmeanalyst.learning.pipeline import TrainedPipeline, TrainingReport
 from kmeanalyst.releases.atomic import written_whole
 
 _OURS = (
@@ -45,6 +45,11 @@ def read_model(path: str | Path, *, trusted: tuple[str, ...] = ()) -> TrainedPip
     if not isinstance(model, TrainedPipeline):
         raise ValueError(
             f"{path} holds a {type(model).__name__}, not a model trained on a release. Load it with skops itself."
+        )
+    if not isinstance(vars(model).get("report"), TrainingReport):
+        raise ValueError(
+            f"{path} holds a model without the report of its training: nothing says what it learned from. Ask for the file "
+            "that write_model wrote."
         )
     return model
 

@@ -88,10 +88,17 @@ class TrainedPipeline(Pipeline):
     levels_: Array | None = None
 
     def __sklearn_is_fitted__(self) -> bool:
-        return self.report is not None
+        return self.report is not None or super().__sklearn_is_fitted__()
+
+    def __getitem__(self, step: Any) -> Any:
+        """A step; of a slice a plain pipeline, which tells of no training."""
+        return Pipeline(self.steps[step]) if isinstance(step, slice) else super().__getitem__(step)
 
     @property
     def classes_(self) -> Array:
+        if self.levels_ is None and self.report is None:  # fitted by scikit-learn, as cross-validation does to copies
+            found: Array = super().classes_
+            return found
         if self.levels_ is None:
             raise AttributeError("this model predicts numbers, and has no classes_")
         return self.levels_
@@ -115,8 +122,8 @@ class TrainedPipeline(Pipeline):
         return self._for_all_levels(scores, absent=-np.inf)
 
     def _for_all_levels(self, found: Array, absent: float) -> Array:
-        if self.levels_ is None or found.ndim == 1 or found.shape[1] == len(self.levels_):
-            return found
+        if self.levels_ is None or found.ndim == 1 or found.shape[1] != len(self._final_estimator.classes_):
+            return found  # scores of pairs of classes are no class's
         places = np.searchsorted(self.levels_, self._final_estimator.classes_)
         out = np.full((len(found), len(self.levels_)), absent)
         out[:, places] = found

@@ -93,8 +93,15 @@ class Task:
 
     def _scores(self, rows: pd.DataFrame) -> Array:
         """decision_function (n, K); of two classes it gives one number."""
-        said = _finite(np.asarray(self.model.decision_function(rows), dtype=float), "scores")
-        return np.column_stack([-said, said]) if said.ndim == 1 else said
+        said = np.asarray(self.model.decision_function(rows), dtype=float)
+        said = _finite(np.where(np.isneginf(said), -np.finfo(float).max, said), "scores")  # -inf: a class never learned
+        said = np.column_stack([-said, said]) if said.ndim == 1 else said
+        if self.classes is not None and said.shape[1] != len(self.classes):
+            raise ValueError(
+                f"decision_function gives {said.shape[1]} scores for {len(self.classes)} classes, so none is a class's. Fit the "
+                'model with one against the rest (decision_function_shape="ovr").'
+            )
+        return said
 
 
 def task_of(model: Any, target: str | None, positive: Any) -> Task:

@@ -56,7 +56,7 @@ class Refits:
         """The model's scores, with the error of the score as such and that of the model by its noise.
 
         Returns  DataFrame indexed by metric: value, standard_error (of both), of_evaluation (see `kmeanalyst.score`),
-                 of_training (over the refits), low, high.
+                 of_training (over the refits), low, high, note.
         """
         names = metric if isinstance(metric, list | tuple) else [metric]
         rows = {}
@@ -68,6 +68,7 @@ class Refits:
             rows[name or "default"] = {
                 "value": found[0].value, "standard_error": total, "of_evaluation": found[0].standard_error,
                 "of_training": training, "low": found[0].value - reach, "high": found[0].value + reach,
+                "note": "; ".join(found[0].notes),
             }  # fmt: skip
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("metric")
 
@@ -98,6 +99,11 @@ def refit(
     if model.report is None or model.report.release_digest != digest(release):
         raise ValueError(
             "the model was trained on another release, of whose noise this one tells nothing. Pass the release it was trained on."
+        )
+    if model.target is None:
+        raise ValueError(
+            f"{model.report.estimator} has no target, and the numbers of clusters mean nothing from one fit to the next: there "
+            "is no spread to tell. Refit a classifier or regressor."
         )
     streams = np.random.default_rng(rng).spawn(redraws)
     others = []

@@ -52,8 +52,9 @@ def _request_weights(estimator: Any) -> None:
         request = getattr(estimator, f"set_{name}_request", None)
         if request is not None and "sample_weight" in inspect.signature(getattr(estimator, name)).parameters:
             request(sample_weight=True)
-    if getattr(estimator, "scoring", None) is not None:
-        estimator.scoring = _weighted(estimator.scoring)
+    scoring = getattr(estimator, "scoring", None)
+    if scoring is not None and scoring != "loss":  # histogram boosting's own, which is weighted already
+        estimator.scoring = _weighted(scoring)
 
 
 def _weighted(scoring: Any) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import fsum
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -17,19 +18,19 @@ import pandas as pd
 
 from kmeanalyst.inference.error_model import fitted_model
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.learning.encoder import DomainEncoder, Levels, Missing
-from kmeanalyst.learning.labels import Labels, measured_labels, why_not_measured
+from kmeanalyst.learning.encoder import LEVELS, MISSING, DomainEncoder, Levels, Missing
+from kmeanalyst.learning.labels import LABELS, Labels, measured_labels, why_not_measured
 from kmeanalyst.releases.columns import Boolean, Categorical, Column, Integer, Number
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Release, View
 from kmeanalyst.representation.reweight import nearest_probability_weights
 
 TaskKind = Literal["classification", "regression"]
+TASKS: tuple[TaskKind, ...] = ("classification", "regression")
 _VIEWS: tuple[View, ...] = ("signed", "probability", "resampled", "fitted")
 _CLASSES = 200  # of a whole number that is to be classified
 _NO_WEIGHT = 1e-9  # of the mean weight: fitted populations have rows that hardly count
-_CANCELLED = 1e-12  # of the largest weight: what rounding leaves of a sum that is 0
-_DIGITS = 40  # binary, of a relative weight: the same weights times a constant are the same weights
+_DIGITS = 30  # binary, of a relative weight: the same weights times a constant are the same, but for one in some 2**21
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,19 @@ def predictors_of(release: Release, target: str | None, columns: Sequence[str] |
         raise ValueError(
             f"{words.written(target)} is the target, and cannot be among the columns it is predicted from."
         )
+    told = [] if target is None else [name for name in columns if _is_made_with(release, name, target)]
+    if target is not None and told:
+        raise ValueError(
+            f"{', '.join(told)} is computed from {words.written(target)}, the target: who knows it knows the answer. Leave it "
+            "out of columns."
+        )
     return list(dict.fromkeys(columns))
+
+
+def _is_made_with(release: Release, name: str, other: str) -> bool:
+    """Whether a column is computed from another, by way of further ones or not."""
+    uses = next((one.uses for one in release.derived if one.column.name == name), ())
+    return any(used == other or _is_made_with(release, used, other) for used in uses)
 
 
 def _made_of(release: Release, name: str) -> set[str]:
@@ -132,10 +145,20 @@ def _made_of(release: Release, name: str) -> set[str]:
     return set().union(*(_made_of(release, used) for used in derived[name].uses)) or {name}
 
 
+def check_option(name: str, value: Any, known: Sequence[str]) -> None:
+    """ValueError unless the value is one of those known: any other would quietly mean one of them."""
+    if value not in known:
+        raise ValueError(
+            f"{name} must be one of {', '.join(known)}, got {value!r:.80}. Leave it out for what is usual."
+        )
+
+
 def encoder_of(
     release: Release, columns: Sequence[str], *, levels: Levels = "onehot", missing: Missing = "mark"
 ) -> DomainEncoder:
-    """The encoder of those columns of a release."""
+    """The encoder of those columns of a release; ValueError for unknown `levels` or `missing`."""
+    check_option("levels", levels, LEVELS)
+    check_option("missing", missing, MISSING)
     wanted = [one.column.name for one in release.derived if one.column.name in columns]
     measured = set().union(*(_made_of(release, name) for name in wanted))
     needed = [one for one in release.derived if wanted and _made_of(release, one.column.name) <= measured]
@@ -193,7 +216,7 @@ def training_rows(
         raise ValueError(f"size must be a positive number of rows, got {size!r}. Leave it out, or name one.")
     frame, weights = _weighted(release, view)
     known = np.ones(len(frame), dtype=bool) if goal is None else frame[goal.column.name].notna().to_numpy()
-    share = float(weights[known].sum())
+    share = fsum(weights[known])
     if not share > 0:
         raise ValueError(
             f"the rows in which the target is known have weights that sum to {share:.3g}, so there is nothing to learn from. "
@@ -211,7 +234,10 @@ def training_rows(
         frame, cells = frame.iloc[drawn].reset_index(drop=True), None if cells is None else cells[drawn]
         return TrainingRows(frame, cells, np.ones(len(drawn)), float(len(drawn)), labels, notes)
     worth = size or (len(frame) if labels == "measured" else effective_size(probability_weights(release)) * share)
-    return TrainingRows(frame, cells, _relative(weights) * worth, worth, labels, notes)
+    weights = _relative(weights)
+    kept = weights != 0
+    cells = None if cells is None else cells[kept]
+    return TrainingRows(frame[kept].reset_index(drop=True), cells, weights[kept] * worth, worth, labels, notes)
 
 
 def _left_out(goal: Target, share: float) -> str:
@@ -235,20 +261,20 @@ def signed_weights(release: Release) -> Array:
     Where some are negative, a row that occurs several times has the sum of its weights at its first place, and 0 at the
     others: what cancels is gone, and a model need not see it cancel.
     """
-    total, size = float(release.weights.sum()), float(np.abs(release.weights).sum())
-    if abs(total) <= 1e-9 * size:
+    total = fsum(release.weights)
+    if abs(total) <= 1e-9 * float(np.abs(release.weights).sum()):
         raise ValueError(
             "the weights sum to 0, so they weigh no population that could be learned from. Learn from weights that sum to "
             "something, or from the probability view of a published release."
         )
     weights = release.weights / total
     if weights.min() >= 0:
-        return weights
+        return _relative(weights)
     rows = np.where(np.isnan(release.encoded_points), np.inf, release.encoded_points)
     _, first, places = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     merged = np.zeros(len(weights))
     merged[first] = np.bincount(places.ravel(), weights)
-    return np.where(np.abs(merged) > _CANCELLED * np.abs(weights).max(), merged, 0.0)
+    return _relative(merged)
 
 
 def probability_weights(release: Release) -> Array:
@@ -257,7 +283,7 @@ def probability_weights(release: Release) -> Array:
     there = weights != 0
     found = np.zeros(len(weights))
     found[there] = nearest_probability_weights(release.kernel, release.encoded_points[there], weights[there])
-    return np.where(found > _NO_WEIGHT / len(found), found, 0.0)
+    return _relative(np.where(found > _NO_WEIGHT / there.sum(), found, 0.0))
 
 
 def _drawn(weights: Array, size: float | None, rng: Any) -> Array:
@@ -269,7 +295,7 @@ def _drawn(weights: Array, size: float | None, rng: Any) -> Array:
 
 
 def _relative(weights: Array) -> Array:
-    """Weights that sum to one, to 40 binary digits of the largest: times a constant, they are the same to the last bit."""
+    """Weights that sum to one, to `_DIGITS` of the largest: times a constant, or among zeros, the same to the last bit."""
     unit = np.abs(weights).max() / 2.0**_DIGITS
     whole = np.rint(weights / unit)
     return whole / whole.sum()
@@ -277,7 +303,7 @@ def _relative(weights: Array) -> Array:
 
 def effective_size(weights: Array) -> float:
     """(Σw)²/Σw²: how many rows of equal weight would tell as much (Kish 1965)."""
-    return float(weights.sum() ** 2 / (weights @ weights))
+    return float(fsum(weights) ** 2 / fsum(weights**2))
 
 
 def to_sklearn(
@@ -294,9 +320,12 @@ def to_sklearn(
     rng: np.random.Generator | int | None = 0,
 ) -> TrainingData:
     """X, y and sample_weight for scikit-learn's fit: see `Release.to_sklearn`."""
+    if task is not None:
+        check_option("task", task, TASKS)
+    check_option("labels", labels, LABELS)
     goal = target_of(release, target, task)
     names = predictors_of(release, target, columns)
-    if labels == "measured" and (reason := why_not_measured(release, goal.column, tuple(names))):
+    if labels == "measured" and (reason := why_not_measured(release, goal.column, goal.task, tuple(names))):
         raise ValueError(
             f'labels of {words.written(target)} cannot be "measured" here: {reason}. Leave labels out, or take "released".'
         )

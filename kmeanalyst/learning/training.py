@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.base import clone, is_classifier, is_clusterer, is_outlier_detector, is_regressor
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.naive_bayes import CategoricalNB
@@ -138,6 +138,11 @@ class Training:
         labels: Labels | None,
     ) -> Training:
         """The task of an estimator on a release; ValueError where they do not go together."""
+        if not isinstance(release, Release):
+            raise TypeError(
+                f"a model is trained on a Release, got a {type(release).__name__}. Read one: kmeanalyst.read_release(path), or "
+                "make one of weighted rows: kmeanalyst.from_frame(frame)."
+            )
         if not hasattr(estimator, "fit") or isinstance(estimator, type):
             raise TypeError(
                 f"an estimator must be an instance with a fit method, such as LogisticRegression(), got {estimator!r:.80}."
@@ -256,6 +261,11 @@ def _check_view(view: str, support: WeightSupport, release: Release) -> None:
 
 def _goal(estimator: Any, release: Release, target: str | None) -> Target | None:
     if target is not None:
+        if is_clusterer(estimator) or is_outlier_detector(estimator):
+            raise ValueError(
+                f"{type(estimator).__name__} learns without a target, and would be told {words.written(target)} for nothing: "
+                "what it predicts is another thing. Leave target out; leave a column out by columns=[...]."
+            )
         task: Any = "classification" if is_classifier(estimator) else "regression" if is_regressor(estimator) else None
         return target_of(release, target, task)
     if get_tags(estimator).target_tags.required:
@@ -274,7 +284,7 @@ def _labels(release: Release, goal: Target | None, columns: tuple[str, ...], ask
         )
     if goal is None or asked == "released" or (asked is None and goal.task == "regression"):
         return "released"
-    reason = why_not_measured(release, goal.column, columns)
+    reason = why_not_measured(release, goal.column, goal.task, columns)
     if reason is None:
         try:
             law_of(release, goal.column.name)
@@ -309,7 +319,9 @@ def _check_two_classes(goal: Target, rows: TrainingRows) -> None:
 
 def _liked_levels(estimator: Any, release: Release) -> Levels:
     """Columns as they are for pipelines that encode them, codes for trees, else indicators: of cells where these were measured."""
-    if isinstance(_first(estimator), ColumnTransformer | OneHotEncoder | OrdinalEncoder | TargetEncoder):
+    if all(
+        isinstance(one, ColumnTransformer | OneHotEncoder | OrdinalEncoder | TargetEncoder) for one in _first(estimator)
+    ):
         return "natural"
     name = type(_core(estimator)).__name__
     if _CODES.search(name) or name.startswith(_TREES_INSIDE):
@@ -331,10 +343,12 @@ def _core(estimator: Any) -> Any:
     return estimator if inner is None or isinstance(inner, str) else _core(inner)
 
 
-def _first(estimator: Any) -> Any:
-    """What sees the features first."""
+def _first(estimator: Any) -> list[Any]:
+    """What sees the features first: of estimators side by side (votes, stacks) each one's."""
+    if isinstance(beside := getattr(estimator, "estimators", None), list) and beside:
+        return [first for _, one in beside if not isinstance(one, str) for first in _first(one)]
     inner = estimator.steps[0][1] if hasattr(estimator, "steps") else _inside(estimator)
-    return estimator if inner is None or isinstance(inner, str) else _first(inner)
+    return [estimator] if inner is None or isinstance(inner, str) else _first(inner)
 
 
 def _check_features(estimator: Any, encoder: DomainEncoder) -> None:
