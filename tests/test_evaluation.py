@@ -311,7 +311,7 @@ def test_the_fitted_view_scores_the_population_that_the_errors_start_from():
     assert score(High(), release, "accuracy", view="fitted").value == pytest.approx(by_hand.value)
 
 
-def test_a_score_on_the_release_it_was_trained_on_says_that_it_is_optimistic(plain, signed):
+def test_a_score_on_the_release_it_was_trained_on_says_so(plain, signed):
     model = Classifier("ill", [False, True], report=SimpleNamespace(release_digest=digest(plain)))
     assert "trained on this very release" in score(model, plain).notes[0]
     assert "sample of real rows, or on a second release" in score(model, plain).notes[0]

@@ -31,8 +31,8 @@ from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Question, Release, View
 
 TRAINED_HERE = (
-    "the model was trained on this very release, so the score is optimistic, and its error does not tell by how much: "
-    "score it on a sample of real rows, or on a second release"
+    "the model was trained on this very release and shares its noise, so the score may be too good or too bad, and its error "
+    "does not tell by how much: score it on a sample of real rows, or on a second release"
 )
 _ROUNDING = 1e-9
 

@@ -12,6 +12,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain import Domain
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class TrainingReport:
     scikit_learn: str = sklearn.__version__
 
     def __str__(self) -> str:
-        promise = "no privacy is promised" if self.epsilon is None else f"ε = {self.epsilon:g}, δ = {self.delta:g}"
+        promise = "none" if self.epsilon is None else f"ε = {self.epsilon:g}, δ = {self.delta:g}"
         lines = [
             f"{self.estimator} for {self.target or 'no target'} ({self.task}) from {len(self.columns)} columns ({self.levels})",
             f"weights: {self.view}, {self.why}",
@@ -60,10 +61,10 @@ class TrainingReport:
                 ["labels: measured, each that a point can have by its chance given the other columns"]
                 * (self.labels == "measured")
             ),
-            f"rows: {self.rows:,} with weights that sum to {self.size:,.0f} (effective number of rows)",
+            f"rows: {self.rows:,} with weights that sum to {self.size:,.0f} ",
             f"promise: {promise}"
             + (", NOT PRIVATE (a rehearsal)" if self.rehearsal else "")
-            + ", inherited from the release",
+            + (", inherited from the release" if self.epsilon is not None else ""),
         ]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
@@ -86,6 +87,13 @@ class TrainedPipeline(Pipeline):
     target: str | None = None
     report: TrainingReport | None = None
     levels_: Array | None = None
+    target_table: dict[str, Any] | None = None
+
+    @property
+    def domain(self) -> Domain:
+        """The columns it predicts from, those that derived ones among them are computed from, and the target."""
+        tables = [*self["columns"].columns, *self["columns"].base, *([self.target_table] if self.target_table else [])]
+        return Domain.from_dict(list({table["name"]: table for table in tables}.values()))
 
     def __sklearn_is_fitted__(self) -> bool:
         return self.report is not None or super().__sklearn_is_fitted__()

@@ -20,7 +20,7 @@ from kmeanalyst.inference.error_model import fitted_model
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.learning.encoder import LEVELS, MISSING, DomainEncoder, Levels, Missing
 from kmeanalyst.learning.labels import LABELS, Labels, measured_labels, why_not_measured
-from kmeanalyst.releases.columns import Boolean, Categorical, Column, Integer, Number
+from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date, Integer, Number
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Release, View
 from kmeanalyst.representation.reweight import nearest_probability_weights
@@ -81,6 +81,11 @@ def target_of(release: Release, name: str, task: str | None = None) -> Target:
     column = release.columns[name]
     number = isinstance(column, Number)
     task = task or ("regression" if number else "classification")
+    if isinstance(column, Date):
+        raise ValueError(
+            f"{words.written(name)} is {column.describe()}, and no model predicts days as they are. Derive a number or a "
+            "condition first: release.transform({...})."
+        )
     if task == "regression":
         if not number and not isinstance(column, Boolean):
             raise ValueError(

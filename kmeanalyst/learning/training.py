@@ -64,8 +64,8 @@ def fit(
     view       "signed", "probability", "resampled" or "fitted"; by default signed weights where the estimator depends on
                them as on a measure (`weight_support`) and they leave its problem sound, probability weights where it does
                not, and rows of equal weight where it takes none.
-    size       effective number of rows, what penalties are weighed against: by default what the points are worth (Kish).
-               For resampled rows, how many.
+    size       effective number of rows, what penalties are weighed against: by default what the points are worth (Kish), or
+               with measured labels one for each labelled row. For resampled rows, how many.
     levels     "onehot", "cells", "codes" (for trees) or "natural" (for pipelines that encode columns themselves), see
                `DomainEncoder`; by default what the estimator likes, and cells where the release measured them.
     labels     "released", the points' own, or "measured", all that a point can have, each by its chance given the point's
@@ -377,6 +377,7 @@ def _pipeline(training: Training, learned: Learned) -> TrainedPipeline:
     pipeline = TrainedPipeline([("columns", training.encoder), ("model", learned.model)])
     pipeline.levels_ = None if training.goal is None else training.goal.classes
     pipeline.target = None if training.goal is None else training.goal.column.name
+    pipeline.target_table = None if training.goal is None else training.goal.column.to_dict()
     statement = training.release.statement
     pipeline.report = TrainingReport(
         estimator=type(training.estimator).__name__,

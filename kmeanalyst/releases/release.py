@@ -160,7 +160,12 @@ class Release:
     def _probability_weights(self) -> Array:
         from kmeanalyst.representation.reweight import nearest_probability_weights
 
-        return nearest_probability_weights(self.kernel, self.encoded_points, self.weights)
+        weights = self.weights
+        if self.measurement is None and weights.min() >= 0 and weights.sum() > 0:
+            weights = (
+                weights / weights.sum()
+            )  # counts from elsewhere, say: the nearest probability would be a point or two
+        return nearest_probability_weights(self.kernel, self.encoded_points, weights)
 
     @property
     def is_probability(self) -> bool:
