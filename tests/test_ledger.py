@@ -332,7 +332,7 @@ def another_application(path: Path) -> None:
 def later_format(path: Path) -> None:
     Ledger(path).record("adult", gaussian(0.1))
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute("PRAGMA user_version = 3")
 
 
 def marked_but_empty(path: Path) -> None:
@@ -353,7 +353,7 @@ def folder(path: Path) -> None:
 
 WRONG_FILES = [
     (another_application, r"belongs to another application: it is no ledger\. Nothing was changed\. Name another file"),
-    (later_format, r"is format 2; this kmeanalyst reads format 1\. Nothing was read: .*\. Upgrade kmeanalyst"),
+    (later_format, r"is format 3; this kmeanalyst reads format 2\. Nothing was read: .*\. Upgrade kmeanalyst"),
     (marked_but_empty, r"is damaged\. Nothing was recorded\. Restore it from a copy"),
     (torn, r"is damaged\. Nothing was recorded\. Restore it from a copy"),
     (
@@ -595,6 +595,7 @@ def test_show_json_has_numbers_and_null_for_what_is_none_or_infinite(ledger):
     (release,) = adult["releases"]
     assert set(release) == {
         "id", "time", "epsilon", "delta", "mechanism", "calibration", "noise_multiplier", "n_rows", "method", "output",
+        "neighbouring",
     }  # fmt: skip
     assert (release["epsilon"], release["output"]) == (0.5, "a.kme")
     assert overspent["spent"] == {"epsilon": None, "delta": 0.0}
