@@ -154,7 +154,9 @@ def test_a_person_replaced_by_hostile_rows_shows_in_the_noisy_numbers_alone(size
     """Neighbours under frozen noise: the same words, promise and progress, and sums within the sensitivity."""
     largest = TABLE["person_id"].value_counts().index[0]
     rng = np.random.default_rng(2)
-    hostile = pd.DataFrame({name: rng.choice(np.array(HOSTILE, dtype=object), many) for name in DOMAIN.names})
+    hostile = pd.DataFrame(
+        {name: rng.choice(np.array(HOSTILE, dtype=object), many) for name in DOMAIN.names}, dtype=object
+    )
     hostile["person_id"] = HOSTILE[many % 7]
     neighbour = pd.concat([TABLE[TABLE["person_id"] != largest], hostile]).sample(frac=1, random_state=1)
     (one, *told), (other, *told_of_neighbour) = (
