@@ -6,7 +6,7 @@ First, n rows of a standard normal population in five dimensions, kernel exp(−
 repetitions (×10), relative to that of the plain mean, for the simple and the flexible estimator of Muandet et al. 2016.
 Then a noisy mean of N = 10⁴ rows in two dimensions, of which 200 more are public: mean of ‖estimate − mean of the table‖
 over the root of F·τ², for y itself, y drawn towards zero and towards the public rows (James-Stein), and what makes points
-and weights: the Wiener step of a subspace, and `denoised` for random features.
+and weights: the Wiener step of a subspace, and `denoised` for random features, both with the public rows.
 """
 
 from __future__ import annotations
@@ -75,7 +75,11 @@ def releases(repetitions: int) -> None:
             found = []
             for seed in range(repetitions if name == "subspace" else 3):
                 y = measured(mean, feature_map, scale, seed)
-                used = wiener_coordinates(public, y) if name == "subspace" else denoised(y, DOMAIN, rng=0).mean
+                used = (
+                    wiener_coordinates(public, y)
+                    if name == "subspace"
+                    else denoised(y, DOMAIN, public=public, rng=0).mean
+                )
                 estimates = (y.vector, shrunk_vector(y), shrunk_vector(y, towards=guess), used)
                 found.append([float(np.linalg.norm(estimate - mean)) for estimate in estimates])
             plain, zero, towards, best = np.mean(found, axis=0) / (scale * np.sqrt(len(mean)))
