@@ -68,8 +68,7 @@ class Units:
         table.count()  # what is wrong with the files is told there; the number is not used
         pieces = table.identifiers(column)
         parts = [np.zeros(0, dtype=np.intp)]
-        while (cells := silently(lambda: next(pieces, None))) is not None:
-            keys = [identifier(cell) for cell in cell_by_cell(cells)]
+        while (keys := silently(lambda: _identifiers(next(pieces, None)))) is not None:
             parts.append(np.fromiter((places.setdefault(key, len(places)) for key in keys), np.intp, len(keys)))
         return cls(np.concatenate(parts), len(places))
 
@@ -120,6 +119,10 @@ class UnitRows:
         for start in range(self.bounds[0], self.bounds[-1], most):
             places = np.arange(start, min(start + most, self.bounds[-1]))
             yield np.searchsorted(self.bounds, places, side="right") - 1, self.encoded[self.order[places]]
+
+
+def _identifiers(cells: Any) -> list[str | bytes] | None:
+    return None if cells is None else [identifier(cell) for cell in cell_by_cell(cells)]
 
 
 def identifier(cell: Any) -> str | bytes:

@@ -188,7 +188,8 @@ def test_progress_counts_units_and_is_the_same_for_any_number_of_rows(monkeypatc
 # ---------------------------------------------------------------- identifiers
 
 SAME = [13, 13.0, "13", np.int32(13), np.float32(13), decimal.Decimal("13.00")]
-NOBODY = ["", None, np.nan, pd.NA, pd.NaT, decimal.Decimal("NaN"), np.datetime64("NaT"), b"", object(), [], {}, (1,),
+NOBODY = ["", None, np.nan, pd.NA, pd.NaT, decimal.Decimal("NaN"), decimal.Decimal("sNaN"), np.datetime64("NaT"),
+          b"", object(), [], {}, (1,),
           np.timedelta64(13, "s"), 1 + 2j]  # fmt: skip
 DISTINCT = [
     "13", "013", " 13", "13 ", "A", "a", "A\0", "\ud800", "é", "e\u0301", b"13", b"A", 2**53, 2**53 + 1, -(2**53) - 1,

@@ -52,7 +52,10 @@ def samples(repetitions: int) -> None:
 def measured(mean: Array, feature_map: FeatureMap, scale: float, seed: int) -> Measurement:
     """This mean with noise of this scale."""
     unit = mean_unit(n_rows=N, feature_map=feature_map)
-    noisy = np.rint((mean + scale * np.random.default_rng(seed).normal(size=len(mean))) / unit).astype(np.int64)
+    rng = np.random.default_rng(
+        [1847, seed]
+    )  # no stream that frequencies were drawn from: such noise looks like signal
+    noisy = np.rint((mean + scale * rng.normal(size=len(mean))) / unit).astype(np.int64)
     return Measurement.from_sum(
         noisy, grid_scale=scale / unit, n_rows=N, feature_map=feature_map, noise_law="discrete gaussian"
     )
