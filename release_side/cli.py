@@ -187,7 +187,13 @@ def _is_number(word: str) -> bool:
 
 
 @main.command("plan", cls=_ManyEpsilons)
-@click.option("--rows", required=True, type=int, metavar="N", help="How many rows the private table has, or will have.")
+@click.option(
+    "--rows",
+    required=True,
+    type=int,
+    metavar="N",
+    help="How many rows the private table has, or will have; how many persons, for a release with --unit.",
+)
 @click.option(
     "--domain", "domain_path", required=True, type=click.Path(), help="TOML file of public columns and bounds."
 )
@@ -261,6 +267,11 @@ def _plan_table(rows: int, plans: list[dict[str, Any]]) -> str:
 )
 @click.option("--table", metavar="NAME", help="What the ledger calls the private table.")
 @click.option(
+    "--unit",
+    metavar="COLUMN",
+    help="Protect persons, each with all rows that have the same identifier in COLUMN, rather than rows.",
+)
+@click.option(
     "--rehearsal", type=int, metavar="SEED", help="Noise that can be drawn again: the file is stamped NOT PRIVATE."
 )
 @click.option("--workers", type=int, metavar="N", help="Threads; as many as processors by default. Changes no bit.")
@@ -278,7 +289,7 @@ def publish(private: str, domain_path: str, as_json: bool, **choices: Any) -> No
     from release_side.rows import open_private
 
     domain = read_domain(domain_path)
-    extra = open_private(private).check_columns(domain)
+    extra = [name for name in open_private(private).check_columns(domain) if name != choices["unit"]]
     if extra:
         click.echo(f"note: columns not in the domain are ignored: {', '.join(extra)}", err=True)
     release = publish_table(private, domain, progress=progress_line(), **choices)
@@ -362,6 +373,7 @@ def ledger_show(ledger_path: str, as_json: bool) -> None:
 
 def _account_text(account: TableAccount) -> str:
     """A table's budget, what is spent and left, and a line for each release."""
+    from kmeanalyst.releases.statement import REPLACE_UNIT
     from release_side.composition import rounded
 
     budget, left = "none: releases are recorded and not limited", "no limit"
@@ -375,8 +387,9 @@ def _account_text(account: TableAccount) -> str:
         spend = release.spend
         time = release.time.removesuffix("+00:00").replace("T", " ")
         noise = f"{spend.mechanism}, {spend.calibration}"
+        counted = f"{spend.n_rows} persons" if spend.neighbouring == REPLACE_UNIT else f"{spend.n_rows}"
         file = "not published" if release.output is None else _printable(release.output)
-        rows.append((time, f"{spend.epsilon:g}", f"{spend.delta:g}", noise, f"{spend.n_rows}", spend.method, file))
+        rows.append((time, f"{spend.epsilon:g}", f"{spend.delta:g}", noise, counted, spend.method, file))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
     head = [f"table   {account.name}", f"budget  {budget}", f"spent   {spent}", f"left    {left}"]

@@ -25,6 +25,7 @@ from scipy.special import expit, log_ndtr
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.noise import GAUSSIAN, LAPLACE, gaussian_delta
+from kmeanalyst.releases.statement import NEIGHBOURS, REPLACE_ROW
 from release_side.mechanism import GaussianNoise, LaplaceNoise, PublishError, check_budget
 
 _SLACK = 1e-6  # relative room for rounding when a claim is recomputed, as in a release's statement
@@ -44,8 +45,9 @@ class Spend:
     mechanism          the noise: "discrete gaussian" or "discrete laplace".
     calibration        how the noise follows from the promise, as statements have it.
     noise_multiplier   standard deviation / sensitivity under replace-one: L2 for Gaussian noise, L1 for Laplace.
-    n_rows             rows of the table, taken as public.
+    n_rows             rows of the table, taken as public; units where units are protected.
     method             how the release represents what was measured.
+    neighbouring       what the promise protects: a row ("replace-one") or a unit with all its rows ("replace-one-unit").
     """
 
     epsilon: float
@@ -55,6 +57,7 @@ class Spend:
     noise_multiplier: float
     n_rows: int
     method: str
+    neighbouring: str = REPLACE_ROW
 
     def __post_init__(self) -> None:
         check_budget(self.epsilon, self.delta)
@@ -71,6 +74,11 @@ class Spend:
             )
         if isinstance(self.n_rows, bool) or not isinstance(self.n_rows, int) or not 0 < self.n_rows < 2**63:
             raise PublishError(f"n_rows must be a positive whole number, got {self.n_rows!r:.80}. Pass the public N.")
+        if self.neighbouring not in NEIGHBOURS:
+            raise PublishError(
+                f"neighbouring must be one of {', '.join(NEIGHBOURS)}, got {self.neighbouring!r:.80}: of other promises "
+                "nobody knows what they add up to. Name one of these."
+            )
         for name in ("calibration", "method"):
             check_text(name, getattr(self, name))
         for name in ("epsilon", "delta", "noise_multiplier"):

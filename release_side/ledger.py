@@ -21,11 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from kmeanalyst.releases.noise import GAUSSIAN, LAPLACE
+from kmeanalyst.releases.statement import REPLACE_ROW, REPLACE_UNIT
 from release_side.composition import Spend, check_text, fits, largest_epsilon_left, rounded, total_epsilon
 from release_side.mechanism import PublishError, check_budget
 
 _APPLICATION = int.from_bytes(b"kmel", "big")
-_FORMAT = 1
+_FORMATS = (
+    1,
+    2,
+)  # the second, which a ledger becomes with its first release that protects units, says of each what it does
 _PATIENCE = 60.0  # seconds to wait for another process that is writing
 _SCHEMA = f"""
 CREATE TABLE budget (
@@ -48,7 +52,11 @@ CREATE TABLE release (
 );
 CREATE INDEX release_name ON release (name);
 PRAGMA application_id = {_APPLICATION};
-PRAGMA user_version = {_FORMAT};
+PRAGMA user_version = {_FORMATS[0]};
+"""
+_UNITS = f"""
+ALTER TABLE release ADD COLUMN neighbouring TEXT NOT NULL DEFAULT '{REPLACE_ROW}' CHECK (typeof(neighbouring) = 'text');
+PRAGMA user_version = {_FORMATS[1]};
 """
 _SPEND = ("epsilon", "delta", "mechanism", "calibration", "noise_multiplier", "n_rows", "method")
 
@@ -108,6 +116,15 @@ class TableAccount:
     def admits(self, spend: Spend) -> bool:
         """Whether one more release keeps the budget."""
         return self.epsilon is None or self.delta is None or fits([*self.spends, spend], self.epsilon, self.delta)
+
+    def check_alike(self, spend: Spend) -> None:
+        """PublishError if the table has releases that protect something else: such promises do not add up."""
+        if any(release.neighbouring != spend.neighbouring for release in self.spends):
+            one, other = ("rows", "persons") if spend.neighbouring == REPLACE_UNIT else ("persons", "rows")
+            raise PublishError(
+                f"the releases of table {self.name!r} in the ledger protect {one}, and this one would protect {other}: the "
+                "two do not add up to one promise. Protect the same, or count it under another name and budget."
+            )
 
     def refusal(self, spend: Spend) -> PublishError:
         """What is asked, spent and left, for a release that the budget does not admit."""
@@ -176,8 +193,10 @@ class Ledger:
             return False
         with self._reading() as connection:
             account = _account(connection, name) if connection else None
-        if account and not account.admits(spend):
-            raise account.refusal(spend)
+        if account:
+            account.check_alike(spend)
+            if not account.admits(spend):
+                raise account.refusal(spend)
         return account is not None and account.epsilon is not None
 
     def record(self, table: str, spend: Spend) -> int:
@@ -186,14 +205,17 @@ class Ledger:
         Guarantee   the spend is on the disk when this returns, and no two processes share what only one may spend.
         """
         name = _table_name(table)
-        values = tuple(getattr(spend, field) for field in _SPEND)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with self._writing() as connection:
             account = _account(connection, name)
+            account.check_alike(spend)
             if admitted := account.admits(spend):
+                if spend.neighbouring != REPLACE_ROW and not _says_neighbouring(connection):
+                    _execute_all(connection, _UNITS)
+                fields = (*_SPEND, "neighbouring") if _says_neighbouring(connection) else _SPEND
                 written = connection.execute(
-                    f"INSERT INTO release (name, time, {', '.join(_SPEND)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (name, now, *values),
+                    f"INSERT INTO release (name, time, {', '.join(fields)}) VALUES (?, ?{', ?' * len(fields)})",
+                    (name, now, *(getattr(spend, field) for field in fields)),
                 )
         if not admitted:
             raise account.refusal(spend)  # worked out when others may write again
@@ -237,8 +259,7 @@ class Ledger:
             connection.execute("PRAGMA fullfsync = ON")
             connection.execute("BEGIN IMMEDIATE")
             if not self._is_laid_out(connection):
-                for statement in _SCHEMA.split(";"):
-                    connection.execute(statement)
+                _execute_all(connection, _SCHEMA)
             yield connection
             connection.execute("COMMIT")  # closing without it undoes everything
 
@@ -295,9 +316,9 @@ class Ledger:
             raise PublishError(
                 f"{self.path} belongs to another application: it is no ledger. Nothing was changed. Name another file."
             )
-        if version != _FORMAT:
+        if version not in _FORMATS:
             raise PublishError(
-                f"the ledger {self.path} is format {version}; this kmeanalyst reads format {_FORMAT}. Nothing was "
+                f"the ledger {self.path} is format {version}; this kmeanalyst reads format {_FORMATS[-1]}. Nothing was "
                 "read: another format may have changed what a spend means. Upgrade kmeanalyst."
             )
         return True
@@ -330,11 +351,22 @@ def _table_name(name: object) -> str:
     return str(spelled)
 
 
+def _execute_all(connection: sqlite3.Connection, statements: str) -> None:
+    for statement in statements.split(";"):
+        connection.execute(statement)
+
+
+def _says_neighbouring(connection: sqlite3.Connection) -> bool:
+    """Whether the ledger says of each release what it protects; where it does not, it is rows."""
+    return bool(connection.execute("PRAGMA user_version").fetchone()[0] == _FORMATS[1])
+
+
 def _account(connection: sqlite3.Connection, name: str) -> TableAccount:
     """The account of a table; PublishError if a row is not what `record` writes."""
     budget = connection.execute("SELECT epsilon, delta FROM budget WHERE name = ?", (name,)).fetchone()
+    fields = ", ".join((*_SPEND, "neighbouring") if _says_neighbouring(connection) else _SPEND)
     rows = connection.execute(
-        f"SELECT id, time, output, {', '.join(_SPEND)} FROM release WHERE name = ? ORDER BY id", (name,)
+        f"SELECT id, time, output, {fields} FROM release WHERE name = ? ORDER BY id", (name,)
     ).fetchall()
     try:
         check_text("the name of a table", name)

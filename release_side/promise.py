@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.noise import zcdp_rho
-from kmeanalyst.releases.statement import PrivacyStatement, software_versions
+from kmeanalyst.releases.statement import REPLACE_ROW, PrivacyStatement, software_versions
 from release_side.mechanism import Noise, RehearsalNoise
 
 
 def statement_for(
-    mechanism: Noise | RehearsalNoise, measurement: Measurement, method: str, n_public: int, *, given: bool
+    mechanism: Noise | RehearsalNoise,
+    measurement: Measurement,
+    method: str,
+    n_public: int,
+    *,
+    given: bool,
+    neighbouring: str = REPLACE_ROW,
 ) -> PrivacyStatement:
     """The promise of this measurement.
 
-    n_public   how many of the points are rows that were given as public; given: whether any were given at all.
+    n_public      how many of the points are rows that were given as public; given: whether any were given at all.
+    neighbouring  what one replaces to come to a neighbour: a row, or a unit.
     """
     return PrivacyStatement(
         epsilon=mechanism.epsilon,
         delta=mechanism.delta,
-        neighbouring="replace-one",
+        neighbouring=neighbouring,
         mechanism=mechanism.name,
         sensitivity=measurement.sensitivity,
         noise_scale=measurement.noise_scale,
@@ -26,20 +33,23 @@ def statement_for(
         rho=zcdp_rho(mechanism.name, noise_multiplier=measurement.noise_scale / measurement.sensitivity),
         n_rows=measurement.n_rows,
         public_points=n_public,
-        taken_as_public=_taken_as_public(method, n_public, given=given),
+        taken_as_public=_taken_as_public(method, n_public, given=given, neighbouring=neighbouring),
         versions=software_versions("kmeanalyst", "numpy", "scipy", "pandas", "opendp", "dp-accounting"),
     )
 
 
-def _taken_as_public(method: str, n_public: int, *, given: bool) -> tuple[str, ...]:
+def _taken_as_public(method: str, n_public: int, *, given: bool, neighbouring: str) -> tuple[str, ...]:
     """What the release treats as public, in words; n_public of the points are rows given as public."""
     rows = (
         f"{n_public} rows given as public points"
         if n_public
         else "the rows given as public, from which the points started"
     )
+    count = (
+        "the number of rows N" if neighbouring == REPLACE_ROW else "the number of persons P (not that of their rows)"
+    )
     return (
-        "the number of rows N and the names of the columns",
+        f"{count} and the names of the columns",
         "the domain: kinds, bounds, levels, scales, defaults, edges and atoms",
         "the kernel and its lengthscales, chosen from the domain or by the curator",
         "the points of the subspace" if method == "subspace" else "the frequencies, drawn from a public seed",

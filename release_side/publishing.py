@@ -22,6 +22,7 @@ from kmeanalyst.releases.columns import DomainError
 from kmeanalyst.releases.domain import Domain, read_domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.statement import REPLACE_ROW, REPLACE_UNIT
 from kmeanalyst.representation.generator import generated_rows
 from kmeanalyst.representation.progress import Progress
 from kmeanalyst.representation.represent import represent
@@ -43,6 +44,7 @@ from release_side.mechanism import SPENT, Noise, PublishError, RehearsalNoise, n
 from release_side.private_mean import private_mean
 from release_side.promise import statement_for
 from release_side.rows import Table, open_private, paths_of, refuse_private_as_public
+from release_side.units import units_of
 
 _WEAK_EPSILON = 10.0
 _log = logging.getLogger("release_side")
@@ -67,6 +69,7 @@ def publish(
     calibration: str | None = None,
     ledger: str | Path | None = None,
     table: str | None = None,
+    unit: str | None = None,
     rehearsal: int | None = None,
     workers: int | None = None,
     output: str | Path | None = None,
@@ -99,6 +102,9 @@ def publish(
                     more, at which (epsilon, delta) follows from ρ alone.
     ledger, table   file that counts what releases of this table add up to, and the curator's name for the table:
                     the spend is recorded before noise is drawn, and refused if it goes over the table's budget.
+    unit            column that says whose row a row is: all rows of a person are protected together, and the release
+                    estimates the distribution in which every person weighs the same. The number of persons is public
+                    then, the number of rows is not. Rows with an empty cell there are the rows of one person.
     rehearsal       a seed: the noise can be drawn again, and the release is NOT PRIVATE and stamped so. For data
                     that the curator may play with.
     workers         threads; by default as many as there are processors. No bit of the result depends on it.
@@ -118,23 +124,26 @@ def publish(
     spec = spec_for(method, kernel, domain, target)
     rows = open_private(private)
     rows.check_columns(domain)
-    n_rows = rows.count()
+    units = None if unit is None else units_of(rows, unit, domain)
+    n_rows = units.count if units else rows.count()
+    neighbouring = REPLACE_UNIT if units else REPLACE_ROW
     chosen_kernel = kernel_for(method, spec, domain, target, mechanism, n_rows)
     feature_map, spanning = checked_features(
         method, chosen_kernel, domain, public, points, features, weights, n_rows=n_rows
     )
     spending = None
     if isinstance(mechanism, Noise):  # a rehearsal spends nothing
-        spending = _Spending(ledger, table, mechanism, n_rows=n_rows, method=method)
+        spending = _Spending(ledger, table, mechanism, n_rows=n_rows, method=method, neighbouring=neighbouring)
     with _told_if_spent(spending):
         measurement = private_mean(
-            rows.encoded(domain), feature_map, mechanism, n_rows=n_rows, workers=workers or processors(),
+            units.grouped(rows.encoded(domain)) if units else rows.encoded(domain),
+            feature_map, mechanism, n_rows=n_rows, workers=workers or processors(),
             record_spend=spending.record if spending else None, progress=progress,
         )  # fmt: skip
-        del rows  # from here on, post-processing
+        del rows, units  # from here on, post-processing
         release = represented(
             measurement, mechanism, domain, chosen_kernel, method=method, spanning=spanning, public=public,
-            points=points, weights=weights, bound=bound, float32=float32, progress=progress,
+            points=points, weights=weights, bound=bound, float32=float32, neighbouring=neighbouring, progress=progress,
         )  # fmt: skip
         if output is not None:
             _write(release, output)
@@ -156,6 +165,7 @@ def represented(
     weights: str,
     bound: float | None,
     float32: bool,
+    neighbouring: str = REPLACE_ROW,
     progress: Progress | None,
 ) -> Release:
     """The release that a measurement becomes: everything after the door, in memory. Post-processing."""
@@ -184,7 +194,9 @@ def represented(
         measurement=measurement,
         kernel=kernel,
         domain=domain,
-        statement=statement_for(mechanism, measurement, method, n_public, given=public is not None),
+        statement=statement_for(
+            mechanism, measurement, method, n_public, given=public is not None, neighbouring=neighbouring
+        ),
         method=method,
         weight_view="probability" if weights == "uniform" else weights,
         fit_distance=float(np.linalg.norm(fitted_mean - measurement.vector)),
@@ -217,14 +229,16 @@ class _Spending:
     Without a ledger nothing is recorded, which is said once.
     """
 
-    def __init__(self, ledger: str | Path | None, table: str | None, noise: Noise, *, n_rows: int, method: str) -> None:
+    def __init__(
+        self, ledger: str | Path | None, table: str | None, noise: Noise, *, n_rows: int, method: str, neighbouring: str
+    ) -> None:
         self.is_spent = False
         self._ledger, self._table = None if ledger is None else Ledger(ledger), table or ""
         self._spend = Spend(
             epsilon=noise.epsilon, delta=noise.delta, mechanism=noise.name, calibration=noise.calibration,
-            noise_multiplier=noise.multiplier(), n_rows=n_rows, method=method,
+            noise_multiplier=noise.multiplier(), n_rows=n_rows, method=method, neighbouring=neighbouring,
         )  # fmt: skip
-        warn_if_weak(noise, n_rows)
+        warn_if_weak(noise, n_rows, "persons" if neighbouring == REPLACE_UNIT else "rows")
         if self._ledger is None:
             _say_once_that_nothing_counts()
         elif not self._ledger.check(self._table, self._spend):
@@ -248,13 +262,13 @@ class _Spending:
             _log.warning("%s is written and counted as spent; the ledger could not note its name.", output)
 
 
-def warn_if_weak(noise: Noise, n_rows: int) -> None:
+def warn_if_weak(noise: Noise, n_rows: int, counted: str = "rows") -> None:
     """Say so if a promise is kept in words only."""
     if noise.epsilon > _WEAK_EPSILON or noise.delta * n_rows >= 1:
         _log.warning(
-            "a weak promise: epsilon %g, delta %g for %d rows. Above epsilon %g a release may tell one row from another; "
-            "with delta of 1/N or more it may give whole rows away. Choose less.",
-            noise.epsilon, noise.delta, n_rows, _WEAK_EPSILON,
+            "a weak promise: epsilon %g, delta %g for %d %s. Above epsilon %g a release may tell one %s from another; "
+            "with delta of 1/N or more it may give whole %s away. Choose less.",
+            noise.epsilon, noise.delta, n_rows, counted, _WEAK_EPSILON, counted.removesuffix("s"), counted,
         )  # fmt: skip
 
 

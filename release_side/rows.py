@@ -47,6 +47,10 @@ class PrivateTable(ABC):
     def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Columns of cells, some rows at a time."""
 
+    def identifiers(self, name: str) -> Iterator[Any]:
+        """The cells of one column, some rows at a time, none of them changed by another."""
+        return (piece[name] for piece in self._pieces([name]))
+
     def check_columns(self, domain: Domain) -> list[str]:
         """PublishError or DomainError unless every column of the domain is there; returns the further columns."""
         header = self.header
@@ -60,7 +64,7 @@ class PrivateTable(ABC):
     def encoded(self, domain: Domain) -> Iterator[Array]:
         """Encoded rows (n_i, d), piece by piece, without a warning: it could tell the value of a cell."""
         pieces = self._pieces(domain.names)
-        while (rows := _silently(lambda: _next_encoded(pieces, domain))) is not None:
+        while (rows := silently(lambda: _next_encoded(pieces, domain))) is not None:
             yield rows
 
 
@@ -69,7 +73,8 @@ def _next_encoded(pieces: Iterator[dict[str, Any]], domain: Domain) -> Array | N
     return None if piece is None else domain.encode(piece)
 
 
-def _silently(work: Callable[[], _T]) -> _T:
+def silently(work: Callable[[], _T]) -> _T:
+    """What `work` returns, without the warnings that could tell the value of a cell."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return work()
@@ -214,6 +219,13 @@ class _Parquet(PrivateTable):
             for batch in file.iter_batches(batch_size=_PIECE, columns=list(names)):
                 yield {name: _arrow_cells(batch.column(name)) for name in names}
 
+    def identifiers(self, name: str) -> Iterator[Any]:
+        """Cell by cell: as an array, whole numbers beside an empty cell would be rounded to floats."""
+        with self._file() as file:
+            for batch in file.iter_batches(batch_size=_PIECE, columns=[name]):
+                column = batch.column(name)
+                yield np.fromiter((_arrow_cell(cell) for cell in column), dtype=object, count=len(column))
+
 
 def _arrow_cells(column: Any) -> Array:
     import pyarrow as pa
@@ -245,6 +257,10 @@ class _Several(PrivateTable):
 
     def count(self) -> int:
         return sum(table.count() for table in self.tables)
+
+    def identifiers(self, name: str) -> Iterator[Any]:
+        for table in self.tables:
+            yield from table.identifiers(name)
 
     def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         for table in self.tables:

@@ -326,6 +326,7 @@ def test_publish_passes_every_choice_on(files, tmp_path, monkeypatch):
         "calibration": "zcdp",
         "ledger": str(tmp_path / "ledger"),
         "table": "people",
+        "unit": "person",
         "rehearsal": 7,
         "workers": 3,
         "output": str(tmp_path / "o.kme"),

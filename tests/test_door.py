@@ -437,7 +437,10 @@ def test_the_statement_recomputes_from_the_measurement_and_a_better_claim_is_ref
         ({"delta": None}, r"delta must be in \[0, 1\), got None"),
         ({"n_rows": 0}, r"n_rows must be a positive whole number, got 0"),
         ({"n_rows": 1.0}, r"n_rows must be a positive whole number, got 1\.0"),
-        ({"neighbouring": "add-remove"}, r"neighbouring must be one of \('replace-one',\), got 'add-remove'\. Upgrade"),
+        (
+            {"neighbouring": "add-remove"},
+            r"neighbouring must be one of \('replace-one', 'replace-one-unit'\), got 'add-remove'\. Upgrade",
+        ),
         ({"mechanism": "none"}, r"mechanism must be one of"),
         ({"calibration": "classical"}, r"calibration must be one of"),
     ],

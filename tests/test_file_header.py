@@ -278,6 +278,10 @@ HEADERS: dict[str, tuple[Callable[[dict[str, Any]], None], str, str, bool]] = {
     "an unknown neighbour": (
         setting("statement", "neighbouring", to="none"), "the privacy statement", "neighbouring must be one of", True,
     ),
+    "neighbours of two kinds": (
+        setting("statement", "neighbouring", to=["replace-one", "replace-one-unit"]), "the privacy statement",
+        "neighbouring must be one of", True,
+    ),
     "a statement without epsilon": (
         dropping("statement", "epsilon"), "the privacy statement", r"not complete or has unknown fields", True,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -18,6 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kmeanalyst.releases.noise import GAUSSIAN, LAPLACE
+from kmeanalyst.releases.statement import REPLACE_UNIT
 from release_side import ledger as room
 from release_side.cli import main
 from release_side.composition import Spend, fits, one_more, total_epsilon
@@ -332,7 +334,7 @@ def another_application(path: Path) -> None:
 def later_format(path: Path) -> None:
     Ledger(path).record("adult", gaussian(0.1))
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute("PRAGMA user_version = 3")
 
 
 def marked_but_empty(path: Path) -> None:
@@ -353,7 +355,7 @@ def folder(path: Path) -> None:
 
 WRONG_FILES = [
     (another_application, r"belongs to another application: it is no ledger\. Nothing was changed\. Name another file"),
-    (later_format, r"is format 2; this kmeanalyst reads format 1\. Nothing was read: .*\. Upgrade kmeanalyst"),
+    (later_format, r"is format 3; this kmeanalyst reads format 2\. Nothing was read: .*\. Upgrade kmeanalyst"),
     (marked_but_empty, r"is damaged\. Nothing was recorded\. Restore it from a copy"),
     (torn, r"is damaged\. Nothing was recorded\. Restore it from a copy"),
     (
@@ -595,6 +597,7 @@ def test_show_json_has_numbers_and_null_for_what_is_none_or_infinite(ledger):
     (release,) = adult["releases"]
     assert set(release) == {
         "id", "time", "epsilon", "delta", "mechanism", "calibration", "noise_multiplier", "n_rows", "method", "output",
+        "neighbouring",
     }  # fmt: skip
     assert (release["epsilon"], release["output"]) == (0.5, "a.kme")
     assert overspent["spent"] == {"epsilon": None, "delta": 0.0}
@@ -617,3 +620,49 @@ def test_a_bad_call_ends_in_one_clear_error_and_writes_nothing(words, tmp_path):
 @pytest.mark.parametrize("name", ["init", "show"])
 def test_the_help_has_an_example(name):
     assert re.search(rf"Example: release-side ledger {name} budget\.ledger", call(name, "-h").stdout)
+
+
+# ---------------------------------------------------------------------- releases that protect units
+
+
+def of_units(epsilon: float) -> Spend:
+    return dataclasses.replace(gaussian(epsilon), neighbouring=REPLACE_UNIT)
+
+
+def version(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def test_a_ledger_changes_its_format_with_the_first_release_that_protects_units(ledger):
+    """Until then older software reads it; what was recorded before protects rows, as it did."""
+    ledger.record("adult", gaussian(0.1))
+    assert version(ledger.path) == 1
+    ledger.published(ledger.record("people", of_units(0.2)), "people.kme")
+    ledger.record("adult", gaussian(0.3))
+    assert version(ledger.path) == 2
+    adult, people = ledger.accounts()
+    assert adult.spends == (gaussian(0.1), gaussian(0.3)) and adult.epsilon == 1.0
+    assert people.spends == (of_units(0.2),) and people.releases[0].output == "people.kme"
+
+
+def test_a_release_that_is_refused_leaves_the_format_as_it_is(ledger):
+    assert "does not fit" in refusal(lambda: ledger.record("adult", of_units(5.0)))
+    assert version(ledger.path) == 1 and ledger.account("adult").releases == ()
+
+
+def test_units_add_up_as_rows_do_and_are_held_to_the_budget(ledger):
+    for epsilon in (0.3, 0.4):
+        assert ledger.check("adult", of_units(epsilon))
+        ledger.record("adult", of_units(epsilon))
+    assert ledger.account("adult").total_epsilon == total_epsilon([gaussian(0.3), gaussian(0.4)], 1e-6)
+    assert "does not fit" in refusal(lambda: ledger.record("adult", of_units(0.9)))
+
+
+def test_what_a_release_protects_is_one_of_two_things(ledger):
+    message = r"neighbouring must be one of replace-one, replace-one-unit, got 'add-remove': .* Name one of these"
+    assert re.search(message, refusal(lambda: dataclasses.replace(gaussian(0.1), neighbouring="add-remove")))
+    ledger.record("people", of_units(0.2))
+    with closing(sqlite3.connect(ledger.path)) as connection, connection:
+        connection.execute("UPDATE release SET neighbouring = 'add-remove'")
+    assert re.search(f"account of table 'people' was changed by another hand: {message}", refusal(ledger.accounts))

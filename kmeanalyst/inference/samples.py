@@ -158,11 +158,19 @@ def _encoded_frame(domain: Domain, frame: Any) -> tuple[Array, SampleCounts]:
     return domain.encode_counted(frame)
 
 
+OF_PERSONS = (
+    "the release gives each person the same weight, however many rows they have: other rows are to be compared with it as one "
+    "row for each person"
+)
+
+
 def result_about(release: Release, *, notes: Sequence[str] = (), **fields: Any) -> TestResult:
     """A TestResult with what it says of a release filled in."""
     promise = release.statement
     if derived := ", ".join(one.column.name for one in release.derived):
         notes = (*notes, f"derived columns were left out, as they follow from the measured ones: {derived}")
+    if promise and promise.protects_units:
+        notes = (*notes, OF_PERSONS)
     return TestResult(
         noise_aware=release.measurement is not None,
         n_release_rows=promise.n_rows if promise else None,

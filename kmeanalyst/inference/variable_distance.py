@@ -118,7 +118,7 @@ def _about(releases: tuple[Release, ...], law: Law) -> dict[str, Any]:
     promises = [release.statement for release in releases if release.statement is not None]
     notes = law.model.notes
     if len(releases) > 1 and promises:
-        notes += tuple(f"a release of {p.n_rows:,} rows at ε = {p.epsilon:g}, δ = {p.delta:g}" for p in promises)
+        notes += tuple(f"a release of {p.n_rows:,} {p.counted} at ε = {p.epsilon:g}, δ = {p.delta:g}" for p in promises)
     one = promises[0] if len(releases) == 1 and promises else None
     return {
         "noise_aware": len(promises) == len(releases),

@@ -74,13 +74,13 @@ def factorised(cells: Any) -> tuple[Array, list[str | None]]:
     Texts are told apart by Python's own equality: the hash tables of data-frame libraries have taken "A" and
     "A\\0", or an undecodable byte and its escape, for one text, and a row then changes what others mean.
     """
-    texts = [text_of(cell) for cell in _cell_by_cell(cells)]
+    texts = [text_of(cell) for cell in cell_by_cell(cells)]
     places: dict[str | None, int] = {}
     codes = np.fromiter((places.setdefault(text, len(places)) for text in texts), dtype=np.intp, count=len(texts))
     return codes, list(places)
 
 
-def _cell_by_cell(cells: Any) -> Iterable[Any]:
+def cell_by_cell(cells: Any) -> Iterable[Any]:
     """The cells one at a time; one that its library cannot turn into a Python value is no cell."""
     if not isinstance(cells, pd.Series):
         return cells

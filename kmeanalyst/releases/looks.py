@@ -9,6 +9,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from kmeanalyst.releases.release import Release
+    from kmeanalyst.releases.statement import PrivacyStatement
 
 
 def summary(release: Release) -> dict[str, str]:
@@ -31,7 +32,7 @@ def summary(release: Release) -> dict[str, str]:
         lines["fit"] = f"residual {release.residual_over_noise:.3g} of the noise's size"
     stamp = {"NOT PRIVATE": "a rehearsal: its noise can be drawn again from a seed"} if release.is_rehearsal else {}
     return stamp | {
-        "table": f"{promise.n_rows:,} private rows" + (
+        "table": _table_text(promise) + (
             f", {promise.public_points:,} of the points given as public rows" if promise.public_points else ""
         ),
         "privacy": f"ε = {promise.epsilon:g}, δ = {promise.delta:g} (neighbours: {promise.neighbouring}; "
@@ -42,6 +43,13 @@ def summary(release: Release) -> dict[str, str]:
         f"kernel scale {release.kernel.bound:g})",
         **lines,
     }  # fmt: skip
+
+
+def _table_text(promise: PrivacyStatement) -> str:
+    """How much was measured: rows, or persons of whom each has rows."""
+    if promise.protects_units:
+        return f"{promise.n_rows:,} persons, of equal weight however many private rows they have"
+    return f"{promise.n_rows:,} private rows"
 
 
 def text(release: Release) -> str:

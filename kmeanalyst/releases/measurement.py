@@ -19,13 +19,13 @@ SHRINK = 1 - 2.0**-20  # features are shrunk by this before rounding, so that ro
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Measurement:
-    """The private mean: mean of φ over the table's rows, plus noise of a known law on each coordinate.
+    """The private mean: mean of φ over the table's rows (or over units), plus noise of a known law on each coordinate.
 
     vector        (F,) float64, in units of the mean.
     noise_scale   standard deviation of the noise on each coordinate, in the same units.
     noise_law     one of noise.NOISE_LAWS, "discrete gaussian" or "discrete laplace": independent on each coordinate,
                   indistinguishable from the continuous law at this scale.
-    n_rows        N, the number of rows averaged.
+    n_rows        N, the number of rows averaged; of units where the statement protects units, each with its rows' average.
     feature_map   φ, of dimension F.
     noisy_sum     (F,) int64: the released integers, of which `vector` is the rescaled reading.
     """
@@ -67,7 +67,7 @@ class Measurement:
 
     @property
     def sensitivity(self) -> float:
-        """How far replacing one row can move the noiseless vector, in units of the mean: Euclidean, or L1 for Laplace."""
+        """How far replacing one row (or unit) can move the noiseless vector, in units of the mean: Euclidean, or L1 for Laplace."""
         unit = mean_unit(n_rows=self.n_rows, feature_map=self.feature_map)
         return grid_sensitivity(self.feature_map, self.noise_law) * unit
 

@@ -19,6 +19,8 @@ from kmeanalyst.releases.noise import (
     zcdp_rho,
 )
 
+REPLACE_ROW, REPLACE_UNIT = "replace-one", "replace-one-unit"
+NEIGHBOURS = (REPLACE_ROW, REPLACE_UNIT)
 _SLACK = 1e-6  # relative room for rounding when a claim is recomputed
 _SMALLEST_DELTA = 1e-100  # that Gaussian noise may claim: none of ours does, and far below the arithmetic underflows
 
@@ -37,7 +39,9 @@ class PrivacyStatement:
     """What a release promises about the rows it was made from. A field never changes its meaning.
 
     epsilon, delta    the (ε, δ) of differential privacy.
-    neighbouring      which two tables are neighbours: "replace-one" (N is public).
+    neighbouring      which two tables are neighbours: "replace-one" (a row; N is public), or "replace-one-unit" (all rows
+                      of one unit, a person; the number of units is public, the number of rows is not, and every unit
+                      counts with the average of its rows).
     mechanism         the noise: "discrete gaussian" or "discrete laplace", or "rehearsal of" one of them: drawn
                       from a seed, and so NOT PRIVATE.
     sensitivity       largest distance between the noiseless vectors of two neighbours, in units of the mean:
@@ -46,7 +50,8 @@ class PrivacyStatement:
     calibration       how the scale follows from ε, δ and the sensitivity: "analytic" (Balle & Wang 2018) or "zcdp"
                       (through ρ; Canonne, Kamath & Steinke 2020) for Gaussian noise, "pure" for Laplace.
     rho               ρ of zero-concentrated differential privacy: sensitivity² / 2σ², or ε²/2 for Laplace.
-    n_rows            N, the rows of the table, taken as public.
+    n_rows            N, what the mean is over, taken as public: the rows of the table under "replace-one", its units
+                      under "replace-one-unit".
     public_points     how many of the points were given as public rows.
     taken_as_public   everything that was treated as public, in words.
     versions          the software that made the release.
@@ -80,7 +85,7 @@ class PrivacyStatement:
             raise StatementError(f"n_rows must be a positive whole number, got {self.n_rows!r}.")
         if isinstance(self.public_points, bool) or not isinstance(self.public_points, int) or self.public_points < 0:
             raise StatementError(f"public_points must be a whole number of at least 0, got {self.public_points!r}.")
-        self._check_words("neighbouring", ("replace-one",))
+        self._check_words("neighbouring", NEIGHBOURS)
         self._check_words("mechanism", NOISE_LAWS)
         self._check_words("calibration", calibrations_of(self.mechanism))
 
@@ -92,6 +97,16 @@ class PrivacyStatement:
     def is_rehearsal(self) -> bool:
         """Whether the noise came from a seed: the release is NOT PRIVATE, whatever ε and δ say."""
         return is_rehearsal(self.mechanism)
+
+    @property
+    def protects_units(self) -> bool:
+        """Whether the promise is made to units (persons), each with all rows it has; `n_rows` then counts units."""
+        return self.neighbouring == REPLACE_UNIT
+
+    @property
+    def counted(self) -> str:
+        """What `n_rows` counts, in a word: "rows" or "persons"."""
+        return "persons" if self.protects_units else "rows"
 
     @property
     def noise_multiplier(self) -> float:
