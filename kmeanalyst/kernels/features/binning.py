@@ -3,8 +3,9 @@
 Two rows share a bin of a grid with a chance that is a hat function of their distance, and a kernel that is a mixture of
 hats, as the Laplacian is, is the mean of that over widths of density δ·k''(δ). A grid has many bins, most of them empty:
 they are folded into a public number of cells, bin b of a grid to cell Σ_j b_j·stride_j mod cells. Where all the bins of
-the domain have room the strides are those of an array and no two meet; elsewhere they are random and two bins meet with
-a chance of 1/cells, so that the features stand for k + (1 − k)/cells: a constant apart, (1 − 1/cells) k.
+the domain have room the strides are those of an array and no two meet: the features' mean product is k. Elsewhere the
+strides are random and two bins meet with a chance of about 1/cells: it is between k and k + (1 − k)/cells, the upper end
+of which is (1 − 1/cells)·k but for a constant, and a constant is nothing to a difference of means.
 
 Each row is in one cell of each grid: no coordinate is negative, the norm is exactly that of the kernel, and two rows
 are at most √2 times as far apart, not twice.
@@ -57,7 +58,7 @@ class RandomBinning(CellFeatures):
                 "grids need widths, shifts, missing and strides of one shape (d, T), d ≥ 1 and T ≥ 1, and T numbers of "
                 f"cells, got widths {shape} and cells {self.cells.shape}. Draw them again."
             )
-        finite = np.isfinite(self.shifts).all() and (self.widths > 0).all() and (self.widths < 1e100).all()
+        finite = (np.abs(self.shifts) < 1e150).all() and ((self.widths >= 1e-100) & (self.widths < 1e100)).all()
         if not (finite and _whole(self.cells, 1, MOST_CELLS) and _whole(self.missing, 1, _MOST_BINS)):
             raise ValueError(
                 "grids need positive finite widths, finite shifts, from 1 to 2^24 cells and from 1 to 2^30 bins: a row's "
@@ -91,7 +92,9 @@ class RandomBinning(CellFeatures):
             fitting = int(np.searchsorted(np.cumsum(drawn[-1]), room, side="right"))
             parts.append([array[..., :fitting] for array in drawn])
             room = 0 if fitting < len(drawn[-1]) else room - int(drawn[-1].sum())
-        widths, shifts, missing, strides, cells = (np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True))
+        widths, shifts, missing, strides, cells = (
+            np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True)
+        )
         return cls(kernel, widths, shifts, missing, strides, cells)
 
     @cached_property

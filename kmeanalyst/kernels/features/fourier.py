@@ -23,7 +23,9 @@ _ALL = slice(None)
 def _spectrum(kernel: Kernel, rng: np.random.Generator, n_columns: int, count: int, frequencies: str) -> Spectrum:
     """`count` frequencies of the kernel, drawn in one of the ways in FREQUENCIES."""
     if frequencies not in FREQUENCIES:
-        raise ValueError(f"frequencies must be one of {', '.join(FREQUENCIES)}, got {frequencies!r:.80}. Name one of these.")
+        raise ValueError(
+            f"frequencies must be one of {', '.join(FREQUENCIES)}, got {frequencies!r:.80}. Name one of these."
+        )
     if frequencies == "independent":
         return kernel.draw_spectrum(rng, n_columns, count)
     if frequencies == "quasi-random":

@@ -1,6 +1,6 @@
 """Hermite features of the Gaussian kernel in low dimension (DP-HP: Vinaroz, Charusaie, Harder, Adamczewski & Park 2022).
 
-Mehler's formula (1866): for 0 < ρ < 1 and t = (x − centre)/h, h² = 2ℓ²·2ρ/(1 − ρ²)/2,
+Mehler's formula (1866): for 0 < ρ < 1 and t = (x − centre)/h, h² = 2ℓ²ρ/(1 − ρ²),
 
     exp(−(x − y)²/2ℓ²) = Σ_c g_c(x) g_c(y),   g_c(x) = (1 − ρ²)^¼ ρ^(c/2) h_c(t) exp(−ρt²/(1 + ρ)),
 
@@ -28,6 +28,7 @@ from kmeanalyst.kernels.features.base import FeatureMap
 MOST_DEGREE = 1000
 _RHOS = np.concatenate([np.arange(0.02, 0.9, 0.02), [0.9, 0.92, 0.94, 0.96, 0.97, 0.98, 0.99]])
 _GRID = 201
+_NEGLIGIBLE = np.log(1e-20)  # of g², sup over the domain: no feature so small is worth a coordinate
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,29 +51,36 @@ class Hermite(FeatureMap):
                 f"Hermite features are of the gaussian kernel, got {getattr(self.kernel, 'name', self.kernel)!r:.80}. "
                 "Pass that kernel, or choose another family of features."
             )
-        if self.axes.ndim != 2 or self.axes.shape != (2, len(self.degrees)) or self.degrees.ndim != 2 or not self.degrees.size:
+        if (
+            self.axes.ndim != 2
+            or self.axes.shape != (2, len(self.degrees))
+            or self.degrees.ndim != 2
+            or not self.degrees.size
+        ):
             raise ValueError(
                 f"Hermite features need axes (2, d) and degrees (d, F), F ≥ 1, got {self.axes.shape} and "
                 f"{self.degrees.shape}. Choose them again with Hermite.on."
             )
         if not (np.isfinite(self.axes[0]).all() and ((self.axes[1] >= 0.001) & (self.axes[1] <= 0.999)).all()):
-            raise ValueError("centres must be finite and ρ between 0.001 and 0.999: Mehler's formula holds for 0 < ρ < 1.")
+            raise ValueError(
+                "centres must be finite and ρ between 0.001 and 0.999: Mehler's formula holds for 0 < ρ < 1."
+            )
         inside = (self.degrees >= -1) & (self.degrees <= MOST_DEGREE) & (self.degrees == np.rint(self.degrees))
         if not inside.all():
-            raise ValueError(f"degrees must be whole numbers from −1 to {MOST_DEGREE}. Choose them again with Hermite.on.")
+            raise ValueError(
+                f"degrees must be whole numbers from −1 to {MOST_DEGREE}. Choose them again with Hermite.on."
+            )
         if len(np.unique(self.degrees, axis=1).T) != self.dimension:
             raise ValueError(
                 "a multi-index occurs twice, and the norm's bound counts each term of the series once. Name each once."
             )
 
     @classmethod
-    def on(
-        cls, kernel: Gaussian, *, bounds: Array, dimension: int, missing_columns: tuple[int, ...] = ()
-    ) -> Hermite:
+    def on(cls, kernel: Gaussian, *, bounds: Array, dimension: int, missing_columns: tuple[int, ...] = ()) -> Hermite:
         """The features that matter most on a domain.
 
         bounds            (d, 2) public bounds of the columns, encoded.
-        dimension         F: the multi-indices of the largest Π_j sup g_c² on the bounds, fewest first.
+        dimension         F at most: the multi-indices of the largest Π_j sup g_c² on the bounds, none below 10⁻²⁰.
         missing_columns   where a cell may be missing.
         """
         check_positive("dimension", dimension, "there must be features.", "Pass a whole number, such as 500.")
@@ -122,7 +130,7 @@ class Hermite(FeatureMap):
 def functions(away: Array, rho: float, most: int) -> Array:
     """g_0 ... g_most (n, most + 1) at distances (n,) from the centre, in lengthscales: by their recurrence.
 
-    g_{c+1} = √(2ρ/(c + 1)) t g_c − ρ √(c/(c + 1)) g_{c−1}, t = away/√(4ρ/(1 − ρ²))·√2; no factor grows with c.
+    g_{c+1} = √(2ρ/(c + 1)) t g_c − ρ √(c/(c + 1)) g_{c−1}, t = away · √((1 − ρ²)/2ρ); no factor grows with c.
     """
     t = away * np.sqrt((1 - rho**2) / (2 * rho))
     out = np.zeros((len(t), max(0, most) + 1))
@@ -151,16 +159,18 @@ def _best_rho(half: float, terms: int) -> float:
 def _by_size(sizes: Array, missing: bool) -> list[tuple[float, int]]:
     """(log size, degree) of a column's functions, the largest first; a missing cell's has size 1."""
     with np.errstate(divide="ignore"):
-        listed = [(float(size), c) for c, size in enumerate(np.log(sizes)) if size > -690]
+        listed = [(float(size), c) for c, size in enumerate(np.log(sizes)) if c == 0 or size > _NEGLIGIBLE]
     return sorted([*listed, *([(0.0, -1)] if missing else [])], reverse=True)
 
 
 def _largest_products(lists: list[list[tuple[float, int]]], count: int) -> Iterator[list[int]]:
-    """The multi-indices of the `count` largest products, one entry from each list (fewer if there are fewer)."""
+    """The multi-indices of the `count` largest products, one entry from each list; fewer if the others are negligible."""
     first = (0,) * len(lists)
     heap, seen = [(-sum(entries[0][0] for entries in lists), first)], {first}
     while heap and count > 0:
-        _, places = heapq.heappop(heap)
+        size, places = heapq.heappop(heap)
+        if -size < _NEGLIGIBLE and len(seen) > 1:
+            return
         yield [entries[place][1] for entries, place in zip(lists, places, strict=True)]
         count -= 1
         for j, entries in enumerate(lists):

@@ -86,7 +86,7 @@ class RandomMaclaurin(FeatureMap):
                 "Pass e.g. a Polynomial kernel."
             )
         rng, d = np.random.default_rng(rng), len(kernel.lower)
-        degrees = kernel.draw_degrees(rng, dimension)
+        degrees = kernel.draw_degrees(rng, int(dimension))
         count = max(1, int(degrees.sum()))
         if law == "coordinates":
             projections = np.zeros((count, d))
