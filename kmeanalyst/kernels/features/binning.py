@@ -2,9 +2,9 @@
 
 Two rows share a bin of a grid with a chance that is a hat function of their distance, and a kernel that is a mixture of
 hats, as the Laplacian is, is the mean of that over widths of density δ·k''(δ). A grid has many bins, most of them empty:
-they are folded into a public number of cells, bin b of a grid to cell Σ_j b_j·stride_j mod cells. Where all the bins of
+they are folded into a public number of cells, bin b of a grid to cell ((Σ_j b_j·stride_j) mod p) mod cells, p = 2³¹ − 1. Where all the bins of
 the domain have room the strides are those of an array and no two meet: the features' mean product is k. Elsewhere the
-strides are random and two bins meet with a chance of about 1/cells: it is between k and k + (1 − k)/cells, the upper end
+strides are random and two bins meet with a chance of 1/cells (Carter & Wegman 1979, but for cells/p): it is between k and k + (1 − k)/cells, the upper end
 of which is (1 − 1/cells)·k but for a constant, and a constant is nothing to a difference of means.
 
 Each row is in one cell of each grid: no coordinate is negative, the norm is exactly that of the kernel, and two rows
@@ -23,9 +23,10 @@ import numpy as np
 from kmeanalyst.kernels.base import Array, Kernel, as_rows, check_positive
 from kmeanalyst.kernels.features.cells import CellFeatures
 
-MOST_CELLS = 2**24  # of one grid: products of strides and bins stay exact
+MOST_CELLS = 2**24  # of one grid: fewer than the modulus, so that strides of an array are not folded by it
+MODULUS = 2**31 - 1  # a prime, more than the bins of a column: no two bins are alike before they are folded
 _MOST_BINS = 2**30  # of a column in one grid; finer ones meet
-_USUAL_CELLS = 61  # a prime: shifts by it are the only ones that random strides cannot tell apart
+_USUAL_CELLS = 64
 _GRIDS_AT_ONCE = 256
 
 
@@ -38,7 +39,7 @@ class RandomBinning(CellFeatures):
     shifts    (d, T) where bin 0 begins, at or below the column's lower bound.
     missing   (d, T) the bin of a missing cell, a whole number; bins of numbers are 0 ... missing − 1, and numbers beyond
               count as in the nearest.
-    strides   (d, T) whole numbers, at least 0 and below the grid's cells.
+    strides   (d, T) whole numbers, at least 0 and below 2³¹ − 1.
     cells     (T,) whole numbers: how many cells the grid has.
     """
 
@@ -64,8 +65,8 @@ class RandomBinning(CellFeatures):
                 "grids need positive finite widths, finite shifts, from 1 to 2^24 cells and from 1 to 2^30 bins: a row's "
                 "cell is undefined otherwise. Draw them again."
             )
-        if not (_whole(self.strides, 0, MOST_CELLS) and (self.strides < self.cells).all()):
-            raise ValueError("strides must be whole numbers from 0, below the cells of their grid. Draw them again.")
+        if not _whole(self.strides, 0, MODULUS - 1):
+            raise ValueError("strides must be whole numbers from 0, below 2^31 − 1: sums would wrap. Draw them again.")
 
     @classmethod
     def draw(
@@ -82,7 +83,7 @@ class RandomBinning(CellFeatures):
 
         bounds            (d, 2) public bounds of the columns, encoded.
         missing_columns   where a cell may be missing: it has a bin of its own.
-        most_cells        of one grid; 61 by default, or all coordinates if they are fewer.
+        most_cells        of one grid; 64 by default, or all coordinates if they are fewer.
         """
         check_positive("dimension", dimension, "a grid has at least one cell.", "Pass a whole number, such as 2000.")
         most = max(1, min(most_cells or _USUAL_CELLS, dimension, MOST_CELLS))
@@ -130,9 +131,9 @@ class RandomBinning(CellFeatures):
             )
         cells, strides = self.cells.astype(np.int64)[:, None], self.strides.astype(np.int64)
         folded = np.zeros((len(cells), len(X)), dtype=np.int64)
-        for j in range(X.shape[1]):  # below 2^24 · (2^30 + 1) before each fold: no sum can wrap
-            folded = (folded + self.bins(X[:, j], j).astype(np.int64) * strides[j, :, None]) % cells
-        return folded + self.starts[:-1, None]
+        for j in range(X.shape[1]):  # below 2^31 · (2^30 + 2) before each fold: no sum can wrap
+            folded = (folded + self.bins(X[:, j], j).astype(np.int64) * strides[j, :, None]) % MODULUS
+        return folded % cells + self.starts[:-1, None]
 
 
 def _grids(
@@ -149,8 +150,8 @@ def _grids(
     strides, cells = np.ones((d, T)), np.minimum(np.prod(bins, axis=0), most)
     strides[1:] = np.cumprod(bins, axis=0)[:-1]
     folded = np.prod(bins, axis=0) > most
-    strides[:, folded] = rng.integers(0, most, (d, int(folded.sum())))
-    return [widths, shifts, missing, np.where(strides < cells, strides, 0.0), cells]
+    strides[:, folded] = rng.integers(0, MODULUS, (d, int(folded.sum())))
+    return [widths, shifts, missing, strides, cells]
 
 
 def _whole(values: Array, least: float, most: float) -> bool:

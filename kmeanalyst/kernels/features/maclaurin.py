@@ -115,8 +115,8 @@ class RandomMaclaurin(FeatureMap):
             for j in range(units.shape[1]):  # no matrix product: a row's features depend on that row alone
                 factor += units[:, j : j + 1] * projections[:, j]
             features[:, which] *= factor
-        for j in np.flatnonzero(np.isnan(rows).any(axis=0)):
-            features *= np.where(np.isnan(rows[:, j : j + 1]), self.signs[j], 1.0)
+        for column in np.flatnonzero(np.isnan(rows).any(axis=0)):
+            features *= np.where(np.isnan(rows[:, column, None]), self.signs[column], 1.0)
         return _shortened(features, self.norm_bound)
 
 
