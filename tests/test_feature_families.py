@@ -125,7 +125,7 @@ def test_orthogonal_frequencies_are_orthogonal_in_blocks_and_each_is_normal():
 @pytest.mark.parametrize("case", **named(EUCLIDEAN))
 def test_dependent_frequencies_are_unbiased_and_no_worse_than_independent_ones(case: KernelCase, frequencies: str):
     """Averaged over 200 seeds the error is sampling error (Hoeffding, 1e-9); each alone is as near as independent ones, or
-    nearer: by a fifth and more with the Gaussian kernel, whose frequencies are not spread by a random lengthscale."""
+    nearer: with the Gaussian kernel, whose frequencies are not spread by a random lengthscale."""
     rows = np.nan_to_num(case.rows(np.random.default_rng(0), 8, missing=0.0))
     d = len(case.columns)
 
@@ -138,7 +138,7 @@ def test_dependent_frequencies_are_unbiased_and_no_worse_than_independent_ones(c
         root_mean_square_error(lambda seed, k=kind: drawn(k, seed), case.kernel, rows, seeds=range(40))
         for kind in (frequencies, "independent")
     ]
-    assert errors[0] < (0.85 if isinstance(case.kernel, Gaussian) else 1.1) * errors[1]
+    assert errors[0] < (0.95 if isinstance(case.kernel, Gaussian) else 1.1) * errors[1]
 
 
 def test_the_error_of_quasi_random_frequencies_falls_faster_than_the_root():

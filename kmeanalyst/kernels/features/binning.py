@@ -2,10 +2,11 @@
 
 Two rows share a bin of a grid with a chance that is a hat function of their distance, and a kernel that is a mixture of
 hats, as the Laplacian is, is the mean of that over widths of density δ·k''(δ). A grid has many bins, most of them empty:
-they are folded into a public number of cells, bin b of a grid to cell ((Σ_j b_j·stride_j) mod p) mod cells, p = 2³¹ − 1. Where all the bins of
-the domain have room the strides are those of an array and no two meet: the features' mean product is k. Elsewhere the
-strides are random and two bins meet with a chance of 1/cells (Carter & Wegman 1979, but for cells/p): it is between k and k + (1 − k)/cells, the upper end
-of which is (1 − 1/cells)·k but for a constant, and a constant is nothing to a difference of means.
+they are folded into a public number of cells, bin b of a grid to cell ((Σ_j b_j·stride_j) mod p) mod cells, p = 2³¹ − 1.
+Where all the bins of the domain have room the strides are those of an array and no two meet: the features' mean product
+is k. Elsewhere the strides are random and two bins meet with a chance of 1/cells (Carter & Wegman 1979, but for cells/p):
+it is between k and k + (1 − k)/cells, the upper end of which is (1 − 1/cells)·k but for a constant, and a constant is
+nothing to a difference of means.
 
 Each row is in one cell of each grid: no coordinate is negative, the norm is exactly that of the kernel, and two rows
 are at most √2 times as far apart, not twice.
