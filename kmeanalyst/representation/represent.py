@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features import MarginFeatures, RandomFourier
+from kmeanalyst.kernels.features import MarginFeatures, Nystroem, RandomFourier
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.representation.convex_fit import default_set, ridged_gram, solve_quadratic
@@ -56,7 +56,7 @@ def represent(
         told("placing points", 1.0)
         total = 1.0 if bound is None else min(1.0, bound)
         return domain.encode(domain.decode(points, float32=float32)), np.full(n_points, total / n_points)
-    if not isinstance(features, RandomFourier):
+    if not isinstance(features, RandomFourier | Nystroem):
         return searched(
             measurement, domain, n_points=n_points, view=view, bound=bound, public=public, float32=float32, rng=rng,
             progress=told,

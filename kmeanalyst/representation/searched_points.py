@@ -26,8 +26,8 @@ _ROUNDS = 4
 _FIRST_STEP = 0.25  # of a column's range; halved in each round
 _FRESH = 0.2  # of a pool's candidates, and of the cells of a moved one that come from elsewhere
 _MOST_NUMBERS = 30_000_000  # of the features of a pool
-_FEWEST, _MOST = 600, 3000  # candidates of a pool
-_STEPS = 400
+_FEWEST, _MOST = 600, 2000  # candidates of a pool
+_STEPS = 300
 
 
 def searched(
