@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from kmeanalyst.releases.file import measurement as measurement_module
 from kmeanalyst.releases.file import refusal as refusal_module
 from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.kernel_choice import kernel_from_spec
+from kmeanalyst.releases.measurement import GRID, SHRINK
 from kmeanalyst.releases.release import Release
 from kmeanalyst.representation import denoise, mixture, posterior, reduced_set, searched_points
 from release_side.mechanism import PublishError
@@ -188,6 +190,29 @@ def test_the_plan_takes_a_family():
     assert 100 < plan["features"].item() <= 200
 
 
+PURE_WAYS: dict[str, dict[str, Any]] = {
+    **{name: {"family": family, "kernel": kernel, "features": 40} for name, (family, kernel) in WAYS.items()},
+    "subspace": {"method": "subspace"}, "published": {"method": "subspace", "weights": "published"},
+    "margins": {"kernel": "margins"}, "table": {"features": 40},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PURE_WAYS)
+def test_every_method_and_family_gives_a_promise_without_exceptions(name: str, tmp_path: Path, rough_representation):
+    """δ = 0: the scale is Δ₁/ε with Δ₁ = ⌈√F·(D/B)·GRID⌉, and the reader's own arithmetic agrees."""
+    release = release_side.publish(table(500), DOMAIN, points=30, **PURE_WAYS[name], **PURE)
+    release.write(tmp_path / "a.kme")
+    back = ka.read_release(tmp_path / "a.kme")
+    statement, measurement = back.statement, back.measurement
+    assert statement is not None and measurement is not None
+    assert (statement.delta, statement.calibration) == (0.0, "pure")
+    ratio = measurement.feature_map.diameter / measurement.feature_map.norm_bound
+    whole = math.ceil(math.sqrt(measurement.feature_map.dimension) * ratio * GRID)
+    unit = measurement.feature_map.norm_bound / (GRID * SHRINK * 500)
+    assert statement.sensitivity == pytest.approx(whole * unit, rel=1e-9)
+    assert statement.noise_scale == pytest.approx(math.sqrt(2) * whole * unit / statement.epsilon, rel=1e-9)
+
+
 # ---------------------------------------------------------------- what users type
 
 
@@ -330,9 +355,6 @@ FORGED: dict[str, tuple[str, Edit, str, str]] = {
     "binning called Fourier": ("binning", told(*MAP, "name", to="random-fourier"), "field arrays", "have linear"),
     "binning called Hermite": ("binning", told(*MAP, "name", to="hermite"), "field arrays", "have axes, degrees"),
     "binning called margins": ("binning", told(*MAP, "name", to="margins"), "field arrays", "margins are features"),
-    "a sharper diameter than the map has": (
-        "hermite", sharper, "claims sensitivity", "the measurement has another",
-    ),
     "a degree more": ("polynomial", array("degrees", lambda a: a + 1), "feature_map", "these features need"),
     "half a degree": ("polynomial", array("degrees", first(0.5)), "feature_map", "degrees must be"),
     "degrees without end": ("polynomial", array("degrees", first(1e300)), "feature_map", "degrees must be"),
@@ -368,6 +390,14 @@ def test_a_forged_family_is_refused(case: str, releases, tmp_path: Path):
     name, edit, what, why = FORGED[case]
     releases[name].write(tmp_path / "a.kme")
     refused(forged(tmp_path / "a.kme", edit), tmp_path, what, why)
+
+
+def test_hermite_features_cannot_claim_the_diameter_of_binning(releases, tmp_path: Path):
+    releases["hermite"].write(tmp_path / "a.kme")
+    why = "the measurement has another"
+    refused(
+        forged(tmp_path / "a.kme", sharper), tmp_path, "claims sensitivity", why, "ask its maker for a correct file"
+    )
 
 
 def test_grids_of_more_cells_than_any_release_has_are_refused(releases, tmp_path: Path, monkeypatch):
