@@ -117,6 +117,7 @@ def test_orthogonal_frequencies_are_orthogonal_in_blocks_and_each_is_normal():
     gram = blocks @ blocks.transpose(0, 2, 1)
     off = gram - np.einsum("bii->bi", gram)[:, :, None] * np.eye(3)
     assert np.abs(off).max() < 1e-12
+    assert abs((np.linalg.det(blocks) > 0).mean() - 0.5) < 0.1  # Haar's law has reflections as often as rotations
     assert ks_1samp(np.linalg.norm(W, axis=0), chi(3).cdf).pvalue > 1e-6
     assert cramervonmises(W[1, ::3], "norm").pvalue > 1e-6
 
