@@ -37,6 +37,7 @@ from kmeanalyst.releases.measurement import GRID, Measurement, grid_sensitivity,
 from kmeanalyst.releases.tables import read_table
 from kmeanalyst.representation.generator import check_kernel, check_torch
 from kmeanalyst.representation.reweight import WEIGHT_VIEWS
+from release_side.families import check_family, features_of
 from release_side.mechanism import Noise, PublishError, RehearsalNoise, check_room
 from release_side.rows import Table
 
@@ -68,6 +69,7 @@ def check_choices(
     workers: int | None,
     *,
     float32: bool = False,
+    family: str | None = None,
 ) -> None:
     """PublishError unless the choices are known and go together."""
     if method not in METHODS:
@@ -92,8 +94,7 @@ def check_choices(
             raise PublishError(
                 f"{name} must be a whole number of at least 2, got {value!r}. Leave it out for the default."
             )
-    if features is not None and features % 2:
-        raise PublishError(f"features must be even, got {features}: cosine and sine come in pairs. Add one.")
+    check_family(family, method, features)
     if bound is not None and weights not in ("bounded", "signed"):
         raise PublishError(f"bound goes with bounded or signed weights: {weights} weights have none. Leave it out.")
     if bound is not None and not (isinstance(bound, int | float) and 0 < bound < np.inf):
@@ -219,9 +220,11 @@ def feature_map_for(
     points: int | None,
     features: int | None,
     as_printed: bool,
+    family: str | None = None,
 ) -> tuple[FeatureMap, Array | None]:
     """φ, and for a subspace the points it is spanned by; from public facts alone.
 
+    family       of random features: see `families`.
     as_printed   the basis the papers' code builds: points in their order, near-dependent ones left out.
     """
     if method == "subspace":
@@ -234,6 +237,8 @@ def feature_map_for(
     if method == "generator":
         return _generator_features(kernel, domain, public, features), None
     if isinstance(kernel, Margins):
+        if family is not None:
+            raise PublishError("margins have features of their own. Leave family out, or choose another kernel.")
         if public is not None:
             raise PublishError(
                 "margins have no use for public points: rows are drawn from classes. Leave public points out, or choose "
@@ -247,7 +252,11 @@ def feature_map_for(
             "this kernel is made of margins and other parts, and points cannot be placed for it. Choose the method "
             "generator or subspace, or another kernel."
         )
-    return _fourier(kernel, domain, features or _FEATURES), None
+    dimension = features or _FEATURES
+    drawn = features_of(
+        family, kernel, domain, dimension, lambda what: public_generator(what, kernel, domain, dimension)
+    )
+    return drawn, None
 
 
 def _fourier(kernel: Kernel, domain: Domain, dimension: int, what: str = "frequencies") -> RandomFourier:
@@ -293,11 +302,12 @@ def checked_features(
     weights: str,
     *,
     n_rows: int,
+    family: str | None = None,
 ) -> tuple[FeatureMap, Array | None]:
     """φ and, for a subspace, the points it is spanned by; PublishError if sums or files could not hold the release."""
     with _fitting():
         feature_map, spanning = feature_map_for(
-            method, kernel, domain, public, points, features, as_printed=weights == "published"
+            method, kernel, domain, public, points, features, as_printed=weights == "published", family=family
         )
     check_room(n_rows=n_rows, dimension=feature_map.dimension, grid=GRID)
     check_readable(most_points(points, spanning, feature_map, method, domain), domain, feature_map)

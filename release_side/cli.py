@@ -121,10 +121,17 @@ _CHOICES = (
         help="How many feature coordinates are measured (even); of a generator's kernel in its random part.",
     ),
     click.option(
+        "--family",
+        type=click.Choice(["fourier", "orthogonal", "quasi-random", "binning", "maclaurin", "hermite"]),
+        help="Of random features: fourier (default), orthogonal or quasi-random frequencies; binning (laplacian kernel), "
+        "maclaurin (polynomial, exponential-dot) or hermite (gaussian, few columns).",
+    ),
+    click.option(
         "--kernel",
         metavar="SPEC",
         help='"table" (default), "margins" (default with a target), "gaussian:lengthscale=158.1", '
-        '"laplacian:lengthscale=2".',
+        '"laplacian:lengthscale=2", "matern:nu=1.5,lengthscale=2", "rational-quadratic:alpha=1,lengthscale=2", '
+        '"polynomial:degree=2,offset=1", "exponential-dot:rate=1".',
     ),
     click.option(
         "--target",

@@ -72,6 +72,7 @@ def plan(
     public_points: Table | None = None,
     points: int | None = None,
     features: int | None = None,
+    family: str | None = None,
     kernel: Kernel | str | None = None,
     target: str | None = None,
     weights: str = "probability",
@@ -108,7 +109,7 @@ def plan(
     domain = domain if isinstance(domain, Domain) else read_domain(domain)
     mechanisms = [_simulated_noise(noise, e, delta, calibration) for e in _as_list(epsilon)]
     n_rows = _as_whole(rows)
-    check_choices(method, weights, points, features, bound, None, float32=float32)
+    check_choices(method, weights, points, features, bound, None, float32=float32, family=family)
     public = public_rows(public_points, domain)
     spec = spec_for(method, kernel, domain, target)
     kernels = [kernel_for(method, spec, domain, target, mechanism, n_rows) for mechanism in mechanisms]
@@ -116,7 +117,7 @@ def plan(
     different = dict(zip(names, kernels, strict=True))
     started = time.perf_counter()
     maps = {
-        name: checked_features(method, chosen, domain, public, points, features, weights, n_rows=n_rows)
+        name: checked_features(method, chosen, domain, public, points, features, weights, n_rows=n_rows, family=family)
         for name, chosen in different.items()
     }
     drawing = (time.perf_counter() - started) / len(maps)

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from kmeanalyst.kernels.features import FeatureMap
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.noise import zcdp_rho
 from kmeanalyst.releases.statement import REPLACE_ROW, PrivacyStatement, software_versions
 from release_side.mechanism import Noise, RehearsalNoise
+
+_FREQUENCIES = "the frequencies, drawn from a public seed"
+_FEATURES = {
+    "random-binning": "the grids of the features, drawn from a public seed",
+    "random-maclaurin": "the degrees and projections of the features, drawn from a public seed",
+    "hermite": "the Hermite functions that are the features, chosen from the domain",
+}
 
 
 def statement_for(
@@ -33,12 +41,16 @@ def statement_for(
         rho=zcdp_rho(mechanism.name, noise_multiplier=measurement.noise_scale / measurement.sensitivity),
         n_rows=measurement.n_rows,
         public_points=n_public,
-        taken_as_public=_taken_as_public(method, n_public, given=given, neighbouring=neighbouring),
+        taken_as_public=_taken_as_public(
+            method, measurement.feature_map, n_public, given=given, neighbouring=neighbouring
+        ),
         versions=software_versions("kmeanalyst", "numpy", "scipy", "pandas", "opendp", "dp-accounting"),
     )
 
 
-def _taken_as_public(method: str, n_public: int, *, given: bool, neighbouring: str) -> tuple[str, ...]:
+def _taken_as_public(
+    method: str, feature_map: FeatureMap, n_public: int, *, given: bool, neighbouring: str
+) -> tuple[str, ...]:
     """What the release treats as public, in words; n_public of the points are rows given as public."""
     rows = (
         f"{n_public} rows given as public points"
@@ -52,7 +64,7 @@ def _taken_as_public(method: str, n_public: int, *, given: bool, neighbouring: s
         f"{count} and the names of the columns",
         "the domain: kinds, bounds, levels, scales, defaults, edges and atoms",
         "the kernel and its lengthscales, chosen from the domain or by the curator",
-        "the points of the subspace" if method == "subspace" else "the frequencies, drawn from a public seed",
+        "the points of the subspace" if method == "subspace" else _FEATURES.get(feature_map.name, _FREQUENCIES),
         "the sizes: number of points and of features",
         *((f"{rows}; a person whose row is public gets no protection for it",) if given else ()),
     )

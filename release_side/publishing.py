@@ -60,6 +60,7 @@ def publish(
     public_points: Table | None = None,
     points: int | None = None,
     features: int | None = None,
+    family: str | None = None,
     kernel: Kernel | str | None = None,
     target: str | None = None,
     weights: str = "probability",
@@ -88,6 +89,8 @@ def publish(
     features        F, coordinates measured by random features (cosine and sine count two); 4000 by default. With a
                     generator those of the random part of its kernel, 1000 by default: the cells of margins come
                     beside them, and a target has them once for each of its classes.
+    family          of random features: "fourier", "orthogonal" or "quasi-random" frequencies; "binning" (laplacian kernel),
+                    "maclaurin" (polynomial, exponential-dot: their default) or "hermite" (gaussian, few columns).
     kernel          Kernel or its text; "table", a product over the columns, by default. "margins" (the default with a
                     target): all one-way and two-way tables of levels, public edges and atoms, no random features.
                     "generator" (the default of that method): numbers by a Gaussian kernel, beside one-way tables of
@@ -115,7 +118,7 @@ def publish(
     """
     domain_path, domain = domain, domain if isinstance(domain, Domain) else read_domain(domain)
     mechanism = noise_for(noise, epsilon, delta, calibration=calibration, rehearsal=rehearsal)
-    check_choices(method, weights, points, features, bound, workers, float32=float32)
+    check_choices(method, weights, points, features, bound, workers, float32=float32, family=family)
     check_ledger(ledger, table, rehearsal)
     private_files = [] if isinstance(private, pd.DataFrame) else paths_of(private)
     _check_can_appear(output, beside=(*private_files, domain_path, public_points, ledger))
@@ -129,7 +132,7 @@ def publish(
     neighbouring = REPLACE_UNIT if units else REPLACE_ROW
     chosen_kernel = kernel_for(method, spec, domain, target, mechanism, n_rows)
     feature_map, spanning = checked_features(
-        method, chosen_kernel, domain, public, points, features, weights, n_rows=n_rows
+        method, chosen_kernel, domain, public, points, features, weights, n_rows=n_rows, family=family
     )
     spending = None
     if isinstance(mechanism, Noise):  # a rehearsal spends nothing

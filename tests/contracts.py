@@ -12,20 +12,33 @@ import numpy as np
 from hypothesis import settings
 
 from kmeanalyst.kernels import (
+    ExponentialDot,
     Gaussian,
     Indicator,
     Kernel,
     Laplacian,
     Margins,
+    Matern,
     MultiScale,
     OnColumns,
+    Polynomial,
     Product,
+    RationalQuadratic,
     Scaled,
     SoftenedProduct,
     Sum,
 )
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features import FeatureMap, MarginFeatures, Nystroem, RandomFourier
+from kmeanalyst.kernels.dot_product import DotProduct
+from kmeanalyst.kernels.features import (
+    FeatureMap,
+    Hermite,
+    MarginFeatures,
+    Nystroem,
+    RandomBinning,
+    RandomFourier,
+    RandomMaclaurin,
+)
 from kmeanalyst.kernels.features.composed import composed_features
 from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date, Integer, Ordinal, Real
 
@@ -40,6 +53,7 @@ class KernelCase:
     name: str
     kernel: Kernel
     columns: tuple[int, ...]
+    constant: bool = True  # whether k(x, x) is the same for all x
 
     def rows(self, rng: np.random.Generator, n: int, *, missing: float = 0.2) -> Array:
         """n encoded rows; each cell is missing with the given probability."""
@@ -69,6 +83,9 @@ SHIFT_INVARIANT = [
     KernelCase(
         "sum of products", 0.5 * OnColumns(Gaussian(1.0), (0,)) * OnColumns(Indicator(3), (1,)) + Gaussian(3.0), (0, 3)
     ),
+    KernelCase("matern 1/2", Matern(0.5, 2.0), (0, 0)),
+    KernelCase("matern 5/2", Matern(2.5, 1.5), (0, 0, 0)),
+    KernelCase("rational quadratic", RationalQuadratic(0.7, 1.5), (0, 0)),
 ]
 _ONE_WAY = Margins(
     ((-1.0, 0.5), (0.5, 1.5)), ((0.25,), ()), (True, True), (1.0, 0, 0, 0, 0, 0)
@@ -87,6 +104,11 @@ COMPOSED = [
         (0, 3, 2),
     ),
 ]  # fmt: skip
+DOT_PRODUCTS = [  # of columns that most rows fill to their bounds
+    KernelCase("polynomial", Polynomial(3, 1.0, (-0.5, -1.0), (0.5, 0.8)), (0, 0), constant=False),
+    KernelCase("even polynomial", Polynomial(2, 0.0, (-0.5, -0.5, 0.1), (0.5, 0.5, 0.3)), (0, 0, 0), constant=False),
+    KernelCase("exponential dot", ExponentialDot(1.5, (-0.5, -1.0), (0.5, 0.8)), (0, 0), constant=False),
+]
 KERNELS = [
     *SHIFT_INVARIANT,
     *COMPOSED,
@@ -117,6 +139,7 @@ KERNELS = [
         ),
         (0, 2, 0),
     ),
+    *DOT_PRODUCTS,
 ]
 
 
@@ -161,15 +184,68 @@ def _composed(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureM
     return composed_features(case.kernel, tuple(range(len(case.columns))), leaf)
 
 
+def _chosen_fourier(frequencies: str) -> Callable[[KernelCase, int, np.random.Generator], FeatureMap]:
+    def make(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
+        columns = range(len(case.columns))
+        return RandomFourier.draw(
+            case.kernel, n_columns=len(columns), dimension=2 * max(1, size // 2), missing_columns=columns,
+            frequencies=frequencies, rng=rng,
+        )  # fmt: skip
+
+    return make
+
+
+def bounds_of(case: KernelCase) -> Array:
+    """(d, 2) bounds that most rows of the case are within."""
+    return np.array([(-4.0, 5.0)] * len(case.columns))
+
+
+def _binning(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
+    missing = tuple(range(len(case.columns)))
+    return RandomBinning.draw(case.kernel, bounds=bounds_of(case), dimension=size, missing_columns=missing, rng=rng)
+
+
+def _maclaurin(law: str) -> Callable[[KernelCase, int, np.random.Generator], FeatureMap]:
+    def make(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
+        assert isinstance(case.kernel, DotProduct)
+        return RandomMaclaurin.draw(case.kernel, dimension=size, law=law, rng=rng)
+
+    return make
+
+
+def _hermite(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
+    assert isinstance(case.kernel, Gaussian)
+    missing = tuple(range(len(case.columns)))
+    return Hermite.on(case.kernel, bounds=bounds_of(case), dimension=size, missing_columns=missing)
+
+
 FAMILIES = {
+    "random-binning": _binning, "random-maclaurin": _maclaurin("coordinates"), "hermite": _hermite,
     "random-fourier": _random_fourier, "nystroem": _nystroem, "margins": _margins, "sum": _composed,
     "product": _composed, "scaled": _composed, "on-columns": _composed,
 }  # fmt: skip
+EUCLIDEAN = [SHIFT_INVARIANT[i] for i in (0, 2, -3, -2, -1)]  # kernels of Euclidean distance
+HATS = [
+    KernelCase("laplacian", Laplacian(3.0), (0, 0)),
+    KernelCase("fine laplacian", Laplacian(0.05), (0, 0, 0)),
+    KernelCase("scaled laplacian", Scaled(2.5, Laplacian(2.0)), (0,)),
+    KernelCase("matern 1/2 of one column", Matern(0.5, 2.0), (0,)),
+]
+LOW = [
+    KernelCase("gaussian of one column", Gaussian(1.5), (0,)),
+    KernelCase("gaussian of two columns", Gaussian(8.0), (0, 0)),
+]
 FEATURE_MAPS = [
     *(FeatureCase("random-fourier", case, _random_fourier) for case in SHIFT_INVARIANT),
     *(FeatureCase("nystroem", case, _nystroem) for case in KERNELS),
     *(FeatureCase("margins", case, _margins) for case in KERNELS if isinstance(case.kernel, Margins)),
     *(FeatureCase(case.kernel.name, case, _composed) for case in COMPOSED),
+    *(FeatureCase("orthogonal", case, _chosen_fourier("orthogonal")) for case in EUCLIDEAN),
+    *(FeatureCase("quasi-random", case, _chosen_fourier("quasi-random")) for case in SHIFT_INVARIANT),
+    *(FeatureCase("random-binning", case, _binning) for case in HATS),
+    *(FeatureCase("random-maclaurin", case, _maclaurin("coordinates")) for case in DOT_PRODUCTS),
+    *(FeatureCase("signs", case, _maclaurin("signs")) for case in DOT_PRODUCTS),
+    *(FeatureCase("hermite", case, _hermite) for case in LOW),
 ]
 
 COLUMNS: list[Column] = [

@@ -13,7 +13,18 @@ from scipy.optimize import minimize
 
 from kmeanalyst.kernels import Gaussian, Indicator, MultiScale, OnColumns, Scaled, SoftenedProduct
 from kmeanalyst.kernels.base import Array, Kernel
-from kmeanalyst.kernels.features import FeatureMap, Nystroem, RandomFourier, composed, fourier, margins, nystroem
+from kmeanalyst.kernels.features import (
+    FeatureMap,
+    Nystroem,
+    RandomFourier,
+    binning,
+    composed,
+    fourier,
+    hermite,
+    maclaurin,
+    margins,
+    nystroem,
+)
 from kmeanalyst.kernels.features.nystroem import ExactProduct
 
 every_map = pytest.mark.parametrize("case", **named(FEATURE_MAPS))
@@ -180,7 +191,7 @@ def test_an_optimiser_finds_no_pair_beyond_the_diameter(case: FeatureCase, size:
 def test_the_norm_bound_is_reached(case: FeatureCase):
     """A bound that is too large would buy too much noise: some row has (nearly) this norm."""
     feature_map = case.build(24)
-    rows = feature_map.points if isinstance(feature_map, Nystroem) else case.case.rows(np.random.default_rng(7), 5)
+    rows = feature_map.points if isinstance(feature_map, Nystroem) else case.case.rows(np.random.default_rng(7), 60)
     assert largest_norm(feature_map(rows)) >= feature_map.norm_bound * (1 - 1e-6)
 
 
@@ -397,7 +408,7 @@ def test_a_weighted_mean_is_that_of_the_rows(case: FeatureCase):
 
 
 def test_every_family_of_feature_maps_is_in_the_contract_list():
-    modules = (composed, fourier, margins, nystroem)
+    modules = (binning, composed, fourier, hermite, maclaurin, margins, nystroem)
     members = {m.name for module in modules for m in vars(module).values() if _is_member(m)}
     assert members == set(FAMILIES)
     assert all(isinstance(case.build(4), FeatureMap) for case in FEATURE_MAPS)

@@ -101,7 +101,9 @@ def test_diagonal_and_bound_agree_with_the_gram_matrix(case: KernelCase):
     X = case.rows(np.random.default_rng(3), 50)
     diagonal = case.kernel.diagonal(X)
     np.testing.assert_allclose(diagonal, np.diagonal(case.kernel.gram(X, X)), rtol=1e-14)
-    np.testing.assert_allclose(diagonal, case.kernel.bound**2, rtol=1e-14)  # all kernels here have k(x, x) constant
+    if case.constant:
+        np.testing.assert_allclose(diagonal, case.kernel.bound**2, rtol=1e-14)
+    assert (diagonal <= case.kernel.bound**2 * (1 + 1e-14)).all()
     assert np.abs(case.kernel.gram(X, X)).max() <= case.kernel.bound**2 * (1 + 1e-14)
 
 
@@ -119,8 +121,9 @@ def test_rows_missing_in_different_places_are_less_alike_than_in_the_same(case: 
         y = x.copy()
         y[0, j] = np.nan
         looks = case.kernel.columns is None or j in case.kernel.columns
-        same = case.kernel.bound**2
+        same = case.kernel.diagonal(y).item()
         assert case.kernel.gram(y, y).item() == pytest.approx(same, rel=1e-14)
+        assert same == pytest.approx(case.kernel.bound**2, rel=1e-14) or not case.constant
         assert (case.kernel.gram(x, y).item() < same * (1 - 1e-3)) == looks
 
 
@@ -316,10 +319,20 @@ def test_a_kernel_without_a_spectrum_says_so():
 
 GAUSSIAN = {"name": "gaussian", "lengthscale": 1.0}
 HOSTILE_HEADERS = [
-    None, [], "gaussian", 3, {}, {"name": "polynomial"}, {"name": []}, {"name": {}}, {"name": None},
+    None, [], "gaussian", 3, {}, {"name": "polynomial"}, {"name": "cubic"}, {"name": []}, {"name": {}}, {"name": None},
     {"name": "gaussian"}, {"name": "gaussian", "lengthscale": "1"}, {"name": "gaussian", "lengthscale": [1]},
     {"name": "gaussian", "lengthscale": 10**400}, {"name": "gaussian", "lengthscale": 1.0, "more": 1},
     {"name": "multi-scale", "lengthscales": 5}, {"name": "multi-scale", "lengthscales": ["a"]},
+    *({"name": "matern", "nu": nu, "lengthscale": 1.0} for nu in (1.0, 0, -0.5, 11.5, "1.5", [1.5], True, 1e300)),
+    {"name": "matern", "nu": 1.5, "lengthscale": 0}, {"name": "matern", "nu": 1.5},
+    *({"name": "rational-quadratic", "alpha": a, "lengthscale": 1.0} for a in (0, -1, 1e-9, 1e9, "1", [1.0], True)),
+    *({"name": "polynomial", "degree": d, "offset": 1.0, "lower": [0.0], "upper": [1.0]} for d in (0, 21, 1.5, "2", True)),
+    *({"name": "polynomial", "degree": 2, "offset": o, "lower": [0.0], "upper": [1.0]} for o in (-1e-9, 1e9, "1", [1])),
+    *({"name": "polynomial", "degree": 2, "offset": 1.0, "lower": low, "upper": high} for low, high in (
+        ([], []), ([0.0], []), ([0.0], [0.0]), ([1.0], [0.0]), (0.0, 1.0), (["a"], ["b"]), ([0.0], [1e200]), ([False], [True]),
+        ([0.0], [1e-200]), ([GAUSSIAN], [GAUSSIAN]),
+    )),
+    *({"name": "exponential-dot", "rate": r, "lower": [0.0], "upper": [1.0]} for r in (0, -1, 51, 1e-9, "1", True)),
     {"name": "indicator", "levels": 1.5}, {"name": "indicator", "levels": -1},
     {"name": "sum", "terms": 5}, {"name": "sum", "terms": [5]}, {"name": "product", "factors": "ab"},
     {"name": "scaled", "factor": 1.0, "kernel": 5}, {"name": "scaled", "factor": GAUSSIAN, "kernel": GAUSSIAN},

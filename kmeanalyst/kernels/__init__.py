@@ -5,8 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from kmeanalyst.kernels.base import Kernel, OnColumns, Product, Scaled, Sum
-from kmeanalyst.kernels.continuous import Gaussian, Laplacian, MultiScale, median_lengthscale
+from kmeanalyst.kernels.continuous import (
+    Gaussian,
+    Laplacian,
+    Matern,
+    MultiScale,
+    RationalQuadratic,
+    median_lengthscale,
+)
 from kmeanalyst.kernels.discrete import Indicator, SoftenedProduct
+from kmeanalyst.kernels.dot_product import ExponentialDot, Polynomial
 from kmeanalyst.kernels.embedding import KernelMean
 from kmeanalyst.kernels.margins import Margins
 
@@ -15,6 +23,8 @@ KERNELS: dict[str, type[Kernel]] = {
     for kernel in (
         Gaussian,
         Laplacian,
+        Matern,
+        RationalQuadratic,
         MultiScale,
         Indicator,
         SoftenedProduct,
@@ -23,6 +33,8 @@ KERNELS: dict[str, type[Kernel]] = {
         Scaled,
         OnColumns,
         Margins,
+        Polynomial,
+        ExponentialDot,
     )
 }
 _DEEPEST = 8
@@ -51,6 +63,7 @@ def _revive(value: Any, depth: int) -> Any:
 
 
 __all__ = [
-    "KERNELS", "Gaussian", "Indicator", "Kernel", "KernelMean", "Laplacian", "Margins", "MultiScale", "OnColumns", "Product",
-    "Scaled", "SoftenedProduct", "Sum", "kernel_from_dict", "median_lengthscale",
+    "KERNELS", "ExponentialDot", "Gaussian", "Indicator", "Kernel", "KernelMean", "Laplacian", "Margins", "Matern",
+    "MultiScale", "OnColumns", "Polynomial", "Product", "RationalQuadratic", "Scaled", "SoftenedProduct", "Sum",
+    "kernel_from_dict", "median_lengthscale",
 ]  # fmt: skip

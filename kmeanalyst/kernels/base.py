@@ -15,11 +15,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from kmeanalyst.kernels.draws import Draws
 
 Array = NDArray[Any]
 
@@ -78,11 +81,22 @@ class Kernel(ABC):
         """The columns the kernel looks at; None for all of them."""
         return None
 
-    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
         """Draw `count` frequencies over `n_columns` columns; ValueError if k is not shift-invariant."""
         raise ValueError(
             f"{self.name} has no random Fourier features: it is not a shift-invariant kernel. "
             "Use the method 'subspace', or a kernel such as gaussian, laplacian or table."
+        )
+
+    def draw_widths(self, rng: np.random.Generator, n_columns: int, count: int) -> Array:
+        """Draw widths (n_columns, count) of random grids: k is the mean of Π_j max(0, 1 − |x_j − y_j|/width_j).
+
+        Source   Rahimi & Recht 2007, §4: of a column's kernel k(δ) the widths have density δ·k''(δ).
+        Errors   ValueError if k is not known to be such a mixture of hat functions.
+        """
+        raise ValueError(
+            f"{self.name} has no random binning features: it is no product of mixtures of hat functions. "
+            "Use a kernel such as laplacian, or another family of features."
         )
 
     def __add__(self, other: Kernel) -> Sum:
@@ -196,8 +210,11 @@ class Scaled(Kernel):
     def columns(self) -> tuple[int | str, ...] | None:
         return self.kernel.columns
 
-    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
         return self.kernel.draw_spectrum(rng, n_columns, count)
+
+    def draw_widths(self, rng: np.random.Generator, n_columns: int, count: int) -> Array:
+        return self.kernel.draw_widths(rng, n_columns, count)
 
 
 def _check_parts(name: str, parts: Sequence[Kernel]) -> None:
@@ -249,7 +266,7 @@ class Sum(_Composed):
     def bound(self) -> float:
         return float(np.sqrt(sum(term.bound**2 for term in self.terms)))
 
-    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
         """A mixture: each feature belongs to one term, with probability proportional to its k(x, x)."""
         shares = np.array([term.bound**2 for term in self.terms])
         chosen = rng.choice(len(self.terms), size=count, p=shares / shares.sum())
@@ -286,7 +303,7 @@ class Product(_Composed):
     def bound(self) -> float:
         return float(np.prod([factor.bound for factor in self.factors]))
 
-    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
         """Frequencies add: the spectral measure of a product is the convolution of the factors'."""
         total = Spectrum(np.zeros((n_columns, count)), {})
         for factor in self.factors:
@@ -345,7 +362,7 @@ class OnColumns(Kernel):
     def columns(self) -> tuple[int | str, ...] | None:
         return self.on
 
-    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
         inner = self.kernel.draw_spectrum(rng, len(self.on), count)
         linear = np.zeros((n_columns, count))
         positions = [int(c) for c in self.on]

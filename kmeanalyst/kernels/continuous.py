@@ -1,4 +1,4 @@
-"""Kernels for numbers: Gaussian, Laplacian, and a mixture of Gaussians over lengthscales.
+"""Kernels for numbers: Gaussian, Laplacian, Matérn, rational quadratic, and a mixture of Gaussians over lengthscales.
 
 Distances are summed column by column, in float64, with no matrix product: the value for a pair of
 rows then depends on that pair alone, not on the rows beside it (METHODS §1), and nothing cancels.
@@ -6,8 +6,9 @@ rows then depends on that pair alone, not on the rows beside it (METHODS §1), a
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -22,6 +23,11 @@ from kmeanalyst.kernels.base import (
     zero_where_missing_differs,
 )
 
+if TYPE_CHECKING:
+    from kmeanalyst.kernels.draws import Draws
+
+_SMOOTHNESSES = tuple(p + 0.5 for p in range(11))
+_FAR = 1e4  # exp(−10⁴) is 0 in float64, and (2·10⁴)^10 is finite
 _LENGTHSCALE_MEND = "Pass a positive number, or median_lengthscale(public_points)."
 
 
@@ -90,7 +96,7 @@ class Gaussian(_UnitDiagonal):
         K *= -0.5 / self.lengthscale**2
         return zero_where_missing_differs(np.exp(K, out=K), X, Y)
 
-    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
         return Spectrum(rng.standard_normal((n_columns, count)) / self.lengthscale, {})
 
 
@@ -110,8 +116,12 @@ class Laplacian(_UnitDiagonal):
         K *= -1 / self.lengthscale
         return zero_where_missing_differs(np.exp(K, out=K), X, Y)
 
-    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
         return Spectrum(rng.standard_cauchy((n_columns, count)) / self.lengthscale, {})
+
+    def draw_widths(self, rng: np.random.Generator, n_columns: int, count: int) -> Array:
+        """δ·k''(δ) = δ/ℓ² · exp(−δ/ℓ): the Gamma law of shape 2."""
+        return self.lengthscale * rng.standard_gamma(2.0, (n_columns, count))
 
 
 @dataclass(frozen=True)
@@ -135,6 +145,85 @@ class MultiScale(_UnitDiagonal):
             K += np.exp(squares * (-0.5 / lengthscale**2))
         return zero_where_missing_differs(K / len(self.lengthscales), X, Y)
 
-    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
         lengthscales = rng.choice(np.array(self.lengthscales), size=count)
         return Spectrum(rng.standard_normal((n_columns, count)) / lengthscales, {})
+
+
+@dataclass(frozen=True)
+class Matern(_UnitDiagonal):
+    """The Matérn kernel of half-integer smoothness ν = p + ½, r = ‖x − y‖ (Rasmussen & Williams 2006, equation 4.16).
+
+    exp(−s) p!/(2p)! Σ_i (p + i)!/(i! (p − i)!) (2s)^(p−i), s = √(2ν) r/ℓ: exp(−r/ℓ) for ν = ½, smoother as ν grows,
+    and near the Gaussian kernel from some ten on. Its spectral measure is a multivariate t law of 2ν degrees of freedom.
+
+    nu            ν, one of ½, 3/2, 5/2, ..., 21/2.
+    lengthscale   ℓ in the units of the columns.
+    """
+
+    nu: float
+    lengthscale: float
+    name: ClassVar[str] = "matern"
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.nu, int | float) and not isinstance(self.nu, bool) and self.nu in _SMOOTHNESSES
+        if not whole:
+            raise ValueError(
+                f"nu must be one of 0.5, 1.5, 2.5, ..., {_SMOOTHNESSES[-1]}, got {self.nu!r:.80}: the kernel has a closed "
+                "form for these. Pass e.g. 1.5; beyond them the gaussian kernel is nearly the same."
+            )
+        check_positive("lengthscale", self.lengthscale, "exp(-d/ℓ) is not a kernel otherwise.", _LENGTHSCALE_MEND)
+
+    def gram(self, X: Array, Y: Array) -> Array:
+        X, Y = checked_pair(X, Y)
+        s = np.sqrt(squared_distances(filled(X), filled(Y)))
+        s *= math.sqrt(2 * self.nu) / self.lengthscale
+        np.minimum(s, _FAR, out=s)  # exp(−s) is 0 there, and its factor must not be infinite
+        p = int(self.nu)
+        total = np.zeros_like(s)
+        for i in range(p + 1):  # Horner's scheme, from the highest power 2s has
+            total = total * (2 * s) + math.comb(p, i) * math.factorial(p + i) / math.factorial(2 * p)
+        return zero_where_missing_differs(total * np.exp(-s), X, Y)
+
+    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
+        """Normals over the root of a χ² of 2ν degrees of freedom per degree: t-distributed, as the density says."""
+        precision = rng.standard_gamma(self.nu, count) / self.nu
+        return Spectrum(rng.standard_normal((n_columns, count)) / (self.lengthscale * np.sqrt(precision)), {})
+
+    def draw_widths(self, rng: np.random.Generator, n_columns: int, count: int) -> Array:
+        """Of ν = ½ on one column, where it is the Laplacian kernel; rougher than hats it is nowhere else."""
+        if self.nu != 0.5 or n_columns != 1:
+            return super().draw_widths(rng, n_columns, count)
+        return self.lengthscale * rng.standard_gamma(2.0, (n_columns, count))
+
+
+@dataclass(frozen=True)
+class RationalQuadratic(_UnitDiagonal):
+    """(1 + r²/2αℓ²)^(−α), r = ‖x − y‖: Gaussians mixed over lengthscales (Rasmussen & Williams 2006, equation 4.19).
+
+    alpha         α > 0: few for a wide mixture; the Gaussian kernel as α grows.
+    lengthscale   ℓ in the units of the columns.
+    """
+
+    alpha: float
+    lengthscale: float
+    name: ClassVar[str] = "rational-quadratic"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.alpha, bool) or not isinstance(self.alpha, int | float) or not 0.01 <= self.alpha <= 1e6:
+            raise ValueError(
+                f"alpha must be between 0.01 and 1e6, got {self.alpha!r:.80}: it says how lengthscales are mixed, and no "
+                "distance would count below. Pass e.g. 1.0."
+            )
+        check_positive("lengthscale", self.lengthscale, "it is not a kernel otherwise.", _LENGTHSCALE_MEND)
+
+    def gram(self, X: Array, Y: Array) -> Array:
+        X, Y = checked_pair(X, Y)
+        K = squared_distances(filled(X), filled(Y))
+        K *= 0.5 / (self.alpha * self.lengthscale**2)
+        return zero_where_missing_differs(np.exp(-self.alpha * np.log1p(K)), X, Y)
+
+    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
+        """Normals times the root of a Gamma-distributed precision of mean 1/ℓ²: exp(−τr²/2) has the mean k."""
+        precision = rng.standard_gamma(self.alpha, count) / self.alpha
+        return Spectrum(rng.standard_normal((n_columns, count)) * np.sqrt(precision) / self.lengthscale, {})

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from kmeanalyst.kernels.base import Array, Kernel, Spectrum, as_rows, check_kernel, checked_pair
 from kmeanalyst.kernels.continuous import _UnitDiagonal
+
+if TYPE_CHECKING:
+    from kmeanalyst.kernels.draws import Draws
 
 _LEAST_INCLUSION = 0.001
 
@@ -31,7 +34,7 @@ class Indicator(_UnitDiagonal):
             K *= X[:, j, None] == Y[None, :, j]
         return K
 
-    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
         """Independent uniform phases per level: E cos(θ_a − θ_b) is 1 if a = b, else 0."""
         tables = {j: rng.uniform(0, 2 * np.pi, (self.levels + 1, count)) for j in range(n_columns)}
         return Spectrum(np.zeros((n_columns, count)), tables)
@@ -88,7 +91,7 @@ class SoftenedProduct(_UnitDiagonal):
         self._check_width(as_rows(X))
         return super().diagonal(X)
 
-    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
         if n_columns != len(self.kernels):
             raise ValueError(f"this kernel has {len(self.kernels)} columns, not {n_columns}.")
         included = self._draw_subsets(rng, count)
@@ -100,7 +103,7 @@ class SoftenedProduct(_UnitDiagonal):
                 tables[j] = part.tables[0]
         return Spectrum(linear, tables)
 
-    def _draw_subsets(self, rng: np.random.Generator, count: int) -> Array:
+    def _draw_subsets(self, rng: Draws, count: int) -> Array:
         """Non-empty subsets of the columns, (d, count): by rejection, so that the law is exact."""
         included = rng.random((len(self.kernels), count)) < self.inclusion
         while (empty := ~included.any(axis=0)).any():

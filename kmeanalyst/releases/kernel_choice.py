@@ -10,7 +10,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kmeanalyst.kernels import Gaussian, Indicator, Kernel, Laplacian, MultiScale, SoftenedProduct
+from kmeanalyst.kernels import (
+    ExponentialDot,
+    Gaussian,
+    Indicator,
+    Kernel,
+    Laplacian,
+    Matern,
+    MultiScale,
+    Polynomial,
+    RationalQuadratic,
+    SoftenedProduct,
+)
 from kmeanalyst.releases.columns import Categorical, Column, Ordinal
 from kmeanalyst.releases.domain import Domain, DomainError
 from kmeanalyst.releases.generator_kernel import generator_kernel
@@ -50,7 +61,9 @@ def kernel_from_spec(
 ) -> Kernel:
     """A kernel from its text, such as "table" or "gaussian:lengthscale=158.1"; DomainError if it cannot be.
 
-    Lengthscales are in the columns' own units, log units for log columns. None is "table".
+    Lengthscales are in the columns' own units, log units for log columns. None is "table". The parameters are named as
+    the kernel's fields are: "matern:nu=1.5,lengthscale=2", "rational-quadratic:alpha=1,lengthscale=2". Dot-product kernels
+    ("polynomial:degree=2,offset=1", "exponential-dot:rate=1") are of columns scaled from their bounds to [−1, 1].
     target                 a column that the kernels margins and generator cross with the others.
     noise, finer           of `margin_kernel`; other kernels have no use for them.
     """
@@ -74,16 +87,47 @@ def kernel_from_spec(
             if name == "generator"
             else margin_kernel(domain, target, noise, finer=finer)
         )
-    makers: dict[str, Callable[..., Kernel]] = {"gaussian": Gaussian, "laplacian": Laplacian}
-    if name not in makers:
-        raise DomainError(f"unknown kernel {name!r}. Write one of {', '.join(_OF_THE_DOMAIN)}, {', '.join(makers)}.")
+    if name not in _OF_NUMBERS:
+        raise DomainError(
+            f"unknown kernel {name!r}. Write one of {', '.join(_OF_THE_DOMAIN)}, {', '.join(_OF_NUMBERS)}."
+        )
     _refuse_levels(name, domain)
+    make, allowed = _OF_NUMBERS[name]
     try:
-        return makers[name](**_parameters(rest))
+        return make(domain, **_parameters(rest))
     except TypeError:
-        raise DomainError(f'kernel {spec!r}: {name} takes lengthscale. Write "{name}:lengthscale=1.0".') from None
+        raise DomainError(f'kernel {spec!r}: {name} takes {allowed}. Write "{name}:{allowed}".') from None
     except ValueError as error:
         raise DomainError(f"kernel {spec!r}: {error}") from None
+
+
+def _polynomial(domain: Domain, *, degree: float = 2.0, offset: float = 1.0) -> Kernel:
+    whole = int(degree) if degree == degree // 1 and abs(degree) < 1e9 else degree  # else the kernel says what is wrong
+    return Polynomial(whole, offset, *_bounds(domain))  # type: ignore[arg-type]
+
+
+def _exponential(domain: Domain, *, rate: float = 1.0) -> Kernel:
+    return ExponentialDot(rate, *_bounds(domain))
+
+
+def _bounds(domain: Domain) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The columns' public bounds, encoded."""
+    ends = [column.bounds for column in domain.columns]  # type: ignore[attr-defined]
+    return tuple(float(low) for low, _ in ends), tuple(float(high) for _, high in ends)
+
+
+def _of_distance(kernel: type[Kernel]) -> Callable[..., Kernel]:
+    return lambda domain, **parameters: kernel(**parameters)
+
+
+_OF_NUMBERS: dict[str, tuple[Callable[..., Kernel], str]] = {  # how it is made, and what may be written
+    "gaussian": (_of_distance(Gaussian), "lengthscale=1.0"),
+    "laplacian": (_of_distance(Laplacian), "lengthscale=1.0"),
+    "matern": (_of_distance(Matern), "nu=1.5,lengthscale=1.0"),
+    "rational-quadratic": (_of_distance(RationalQuadratic), "alpha=1.0,lengthscale=1.0"),
+    "polynomial": (_polynomial, "degree=2,offset=1.0"),
+    "exponential-dot": (_exponential, "rate=1.0"),
+}
 
 
 def _refuse_levels(name: str, domain: Domain) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features import MarginFeatures
+from kmeanalyst.kernels.features import MarginFeatures, Nystroem, RandomFourier
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.representation.convex_fit import default_set, ridged_gram, solve_quadratic
@@ -21,6 +21,7 @@ from kmeanalyst.representation.denoise import Denoised, denoised
 from kmeanalyst.representation.latent_classes import draw_rows, fit_latent_classes
 from kmeanalyst.representation.progress import Progress, between, silent
 from kmeanalyst.representation.reduced_set import reduced_set
+from kmeanalyst.representation.searched_points import searched
 
 VIEWS = ("probability", "bounded", "signed", "uniform")
 _SHARE_OF_DOUBT = 0.3  # of the doubt in the mean: what representing it by points may add
@@ -55,6 +56,11 @@ def represent(
         told("placing points", 1.0)
         total = 1.0 if bound is None else min(1.0, bound)
         return domain.encode(domain.decode(points, float32=float32)), np.full(n_points, total / n_points)
+    if not isinstance(features, RandomFourier | Nystroem):
+        return searched(
+            measurement, domain, n_points=n_points, view=view, bound=bound, public=public, float32=float32, rng=rng,
+            progress=told,
+        )  # fmt: skip
     estimate = denoised(measurement, domain, public=public, rng=rng, progress=between(0.0, 0.8, told))
     return placed(
         estimate, measurement, domain, n_points=n_points, view=view, bound=bound, public=public, float32=float32,

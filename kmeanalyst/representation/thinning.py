@@ -339,7 +339,8 @@ class _Support:
         if not self.signed or np.abs(self.weights).sum() > (1 - 1e-9) * self.total:
             along = self._half_solved(np.sign(self.weights))
             squared_reach = squared_reach + (1 - sign * (along @ self.basis[:k])) ** 2 / (along @ along)
-        gain = descent / np.sqrt(np.maximum(squared_reach, _LEAST_REACH * self.diagonal))
+        reach = np.maximum(squared_reach, _LEAST_REACH * self.diagonal)
+        gain = descent / np.sqrt(np.maximum(reach, np.finfo(float).tiny))  # a point of k(z, z) = 0 gains nothing
         gain[descent <= self.little] = 0.0
         gain[barred] = 0.0
         best = int(np.argmax(gain))

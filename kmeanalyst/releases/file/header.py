@@ -19,9 +19,12 @@ import numpy as np
 from kmeanalyst.kernels.features import (
     ColumnFeatures,
     Concatenation,
+    Hermite,
     MarginFeatures,
     Nystroem,
+    RandomBinning,
     RandomFourier,
+    RandomMaclaurin,
     ScaledFeatures,
     TensorProduct,
 )
@@ -113,6 +116,9 @@ _FEATURE_MAP_RULES = {
         TensorProduct.name,
         ScaledFeatures.name,
         ColumnFeatures.name,
+        RandomBinning.name,
+        RandomMaclaurin.name,
+        Hermite.name,
     ),
     "dimension": _COUNT,
     "arrays": _SHAPES,

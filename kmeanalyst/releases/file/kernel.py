@@ -12,6 +12,7 @@ from kmeanalyst.kernels import (
     Indicator,
     Kernel,
     Margins,
+    Matern,
     OnColumns,
     Product,
     Scaled,
@@ -46,6 +47,8 @@ def kernel_work(kernel: Kernel, n_columns: int) -> int:
         return 3 * len(kernel.edges)
     if isinstance(kernel, OnColumns):
         return len(kernel.on) + kernel_work(kernel.kernel, len(kernel.on))
+    if isinstance(kernel, Matern):
+        return n_columns + int(kernel.nu)
     return n_columns + len(getattr(kernel, "lengthscales", ()))
 
 

@@ -20,9 +20,12 @@ from kmeanalyst.kernels.features import (
     ColumnFeatures,
     Concatenation,
     FeatureMap,
+    Hermite,
     MarginFeatures,
     Nystroem,
+    RandomBinning,
     RandomFourier,
+    RandomMaclaurin,
     ScaledFeatures,
     TensorProduct,
 )
@@ -30,6 +33,7 @@ from kmeanalyst.kernels.features.composed import composed_features, tables_of
 from kmeanalyst.releases.columns import Categorical, Column, Number
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file.archive import NOISY_SUM, Members
+from kmeanalyst.releases.file.feature_families import binning, hermite, maclaurin
 from kmeanalyst.releases.file.kernel import check_kernel, kernel_of, kernel_work
 from kmeanalyst.releases.file.refusal import (
     MOST_BASIS_POINTS,
@@ -232,4 +236,7 @@ _FEATURE_MAPS: dict[str, Callable[[Kernel, Domain, dict[str, Array]], FeatureMap
     TensorProduct.name: _composed,
     ScaledFeatures.name: _composed,
     ColumnFeatures.name: _composed,
+    RandomBinning.name: binning,
+    RandomMaclaurin.name: maclaurin,
+    Hermite.name: hermite,
 }

@@ -25,6 +25,7 @@ MOST_ROW_GROUPS = 1000
 MOST_FOOTER_BYTES = 2**22  # of points.parquet
 MOST_PAGES = 200_000
 MOST_BASIS_POINTS = 10_000  # of a subspace: its Gram matrix is built on reading
+MOST_FEATURES = 100_000_000  # cells of the grids of a feature map, which no array of it holds
 MOST_TABLES = 1_000_000  # that margins are of, in all parts of a composed feature map
 MOST_BASIS_WORK = 10_000_000_000  # entries of that matrix × passes of the kernel
 

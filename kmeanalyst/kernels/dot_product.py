@@ -1,0 +1,161 @@
+"""Dot-product kernels on a bounded domain: polynomial and exponential (Kar & Karnick 2012).
+
+k(x, y) = f(s), s = Σ_j u_j v_j / d, where u and v are the rows with each column brought from its public bounds to [−1, 1]:
+centred and scaled, and clamped there. Without bounds √k(x, x) would have no supremum and no release a sensitivity; with
+them it is √f(1), reached at every corner of the domain. f(s) = Σ a_n s^n with a_n ≥ 0 makes k positive definite
+(Schoenberg 1942), and a_n/f(1) is the law of the degree of its random features.
+
+A missing cell counts as the middle of its column, and rows whose missing cells differ in place are orthogonal.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from kmeanalyst.kernels.base import Array, Kernel, as_rows, check_positive, checked_pair, zero_where_missing_differs
+
+_MOST_DEGREE = 20
+_MOST_OFFSET = 1000.0
+_MOST_RATE = 50.0
+
+
+class DotProduct(Kernel):
+    """A kernel f(⟨u, v⟩/d) of rows scaled to [−1, 1]^d (abstract); members have the fields lower and upper."""
+
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+
+    @abstractmethod
+    def of_product(self, s: Array) -> Array:
+        """f(s) for s in [−1, 1], elementwise."""
+
+    @abstractmethod
+    def draw_degrees(self, rng: np.random.Generator, count: int) -> Array:
+        """`count` whole numbers n ≥ 0 with probability a_n/f(1), f(s) = Σ a_n s^n."""
+
+    def _check_bounds(self) -> None:
+        ends = [*self.lower, *self.upper] if isinstance(self.lower, tuple) and isinstance(self.upper, tuple) else []
+        numbers = all(isinstance(v, int | float) and not isinstance(v, bool) and abs(v) < 1e100 for v in ends)
+        if not (ends and numbers and len(self.lower) == len(self.upper)):
+            raise ValueError(
+                f"lower and upper must be as many finite numbers each, got {self.lower!r:.80} and {self.upper!r:.80}: a "
+                "dot product has a bound only on a bounded domain. Pass the columns' public bounds."
+            )
+        for low, high in zip(self.lower, self.upper, strict=True):
+            check_positive("upper − lower", high - low, "columns are scaled by it.", "Pass bounds that differ.")
+
+    def scaled(self, X: Array) -> Array:
+        """The rows' columns in [−1, 1], missing cells 0: (n, d), each cell from itself alone."""
+        X = as_rows(X)
+        if X.shape[1] != len(self.lower):
+            raise ValueError(
+                f"this kernel has bounds for {len(self.lower)} columns, the rows have {X.shape[1]}. "
+                "Encode the rows with the domain the kernel was made for."
+            )
+        low, high = np.array(self.lower, dtype=float), np.array(self.upper, dtype=float)
+        half = (high - low) / 2
+        units = np.clip((X - (low + half)) / half, -1.0, 1.0)
+        return np.where(np.isnan(X), 0.0, units)
+
+    def gram(self, X: Array, Y: Array) -> Array:
+        X, Y = checked_pair(X, Y)
+        U, V = self.scaled(X), self.scaled(Y)
+        s = np.zeros((len(U), len(V)))
+        for j in range(U.shape[1]):  # in the order of the columns: a pair's value depends on that pair alone
+            s += U[:, j, None] * V[None, :, j]
+        return zero_where_missing_differs(self.of_product(s / U.shape[1]), X, Y)
+
+    def diagonal(self, X: Array) -> Array:
+        U = self.scaled(X)
+        s = np.zeros(len(U))
+        for j in range(U.shape[1]):
+            s += U[:, j] * U[:, j]
+        return self.of_product(s / U.shape[1])
+
+    @property
+    def bound(self) -> float:
+        """√f(1): reached where every column is at one of its bounds."""
+        return math.sqrt(float(self.of_product(np.array(1.0))))
+
+
+@dataclass(frozen=True)
+class Polynomial(DotProduct):
+    """(offset + s)^degree, s = Σ_j u_j v_j / d of columns scaled to [−1, 1]; bound (offset + 1)^(degree/2).
+
+    degree         1 to 20. Its mean embedding holds the moments up to this degree, and nothing else.
+    offset         0 to 1000; 0 leaves lower moments out.
+    lower, upper   the columns' public bounds, encoded; rows outside are clamped.
+    """
+
+    degree: int
+    offset: float
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    name: ClassVar[str] = "polynomial"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.degree, bool) or not isinstance(self.degree, int) or not 1 <= self.degree <= _MOST_DEGREE:
+            raise ValueError(
+                f"degree must be a whole number from 1 to {_MOST_DEGREE}, got {self.degree!r:.80}: it is the highest moment "
+                "that the kernel sees. Pass e.g. 2."
+            )
+        number = isinstance(self.offset, int | float) and not isinstance(self.offset, bool)
+        if not number or not 0 <= self.offset <= _MOST_OFFSET:
+            raise ValueError(
+                f"offset must be between 0 and {_MOST_OFFSET:g}, got {self.offset!r:.80}: (offset + s)^degree is no kernel "
+                "below 0. Pass e.g. 1.0."
+            )
+        self._check_bounds()
+
+    def of_product(self, s: Array) -> Array:
+        base = np.asarray(self.offset + s)
+        total = base.copy()
+        for _ in range(self.degree - 1):
+            total = total * base
+        return total
+
+    @property
+    def nonnegative(self) -> bool:
+        return self.offset >= 1 or self.degree % 2 == 0
+
+    def draw_degrees(self, rng: np.random.Generator, count: int) -> Array:
+        """C(degree, n) offset^(degree − n)/(offset + 1)^degree: a binomial law."""
+        return rng.binomial(self.degree, 1 / (1 + self.offset), count)
+
+
+@dataclass(frozen=True)
+class ExponentialDot(DotProduct):
+    """exp(rate · s), s = Σ_j u_j v_j / d of columns scaled to [−1, 1]; bound e^(rate/2).
+
+    rate           0 < rate ≤ 50: how far beyond first moments the kernel looks.
+    lower, upper   the columns' public bounds, encoded; rows outside are clamped.
+    """
+
+    rate: float
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    name: ClassVar[str] = "exponential-dot"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rate, bool) or not isinstance(self.rate, int | float) or not 1e-6 <= self.rate <= _MOST_RATE:
+            raise ValueError(
+                f"rate must be between 1e-6 and {_MOST_RATE:g}, got {self.rate!r:.80}: exp(rate·s) is no kernel below 0. "
+                "Pass e.g. 1.0."
+            )
+        self._check_bounds()
+
+    def of_product(self, s: Array) -> Array:
+        return np.exp(self.rate * s)
+
+    @property
+    def nonnegative(self) -> bool:
+        return True
+
+    def draw_degrees(self, rng: np.random.Generator, count: int) -> Array:
+        """e^−rate rate^n/n!: Poisson's law."""
+        return rng.poisson(self.rate, count)

@@ -1,0 +1,148 @@
+"""Sources of numbers that kernels draw their frequencies from, beside numpy's generators.
+
+A kernel draws each quantity of a frequency (a normal, a lengthscale, a phase) for all R frequencies with one call. A
+source may therefore make the R values of a call depend on each other, as long as each alone keeps its law: every
+frequency is then still a draw of the spectral measure, cosines and sines have the same norm, and the features are
+unbiased; only the error of their mean changes.
+
+    OrthogonalDraws    normals of d columns come in blocks of d orthogonal vectors (Yu et al. 2016).
+    QuasiRandom        uniforms are a Sobol sequence with a random shift (Cranley & Patterson 1976; Avron et al. 2016).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Draws(Protocol):
+        """What kernels ask of a source; numpy's generators have it, as arrays of these shapes."""
+
+        def random(self, size: Any) -> Any: ...
+        def uniform(self, low: float, high: float, size: Any) -> Any: ...
+        def standard_normal(self, size: Any) -> Any: ...
+        def standard_cauchy(self, size: Any) -> Any: ...
+        def standard_gamma(self, shape: float, size: Any) -> Any: ...
+        def choice(self, a: Any, size: Any = None, *, p: Any = None) -> Any: ...
+
+
+Array = NDArray[Any]
+_MOST_DIMENSIONS = 21_201  # of the Sobol sequence's table of direction numbers
+_LEAST = 2.0**-53  # inverse distribution functions are infinite at 0 and 1
+
+
+class OrthogonalDraws:
+    """A generator whose normals (d, R) are orthogonal vectors of χ_d-distributed lengths, in blocks of d.
+
+    Source   Yu, Suresh, Choromanski, Holtmann-Rice & Kumar 2016, Orthogonal random features, §3: W = SQ/σ, Q Haar.
+    """
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+        self.made_blocks = False  # whether some call had more than one column, so that there was something to turn
+
+    def standard_normal(self, size: tuple[int, int]) -> Array:
+        """(d, R) standard normal vectors, orthogonal within each block of d; each alone is N(0, I)."""
+        d, R = size
+        if d == 1:
+            return self._rng.standard_normal(size)
+        self.made_blocks = True
+        blocks = -(-R // d)
+        Q, T = np.linalg.qr(self._rng.standard_normal((blocks, d, d)))
+        Q *= np.sign(np.diagonal(T, axis1=1, axis2=2))[:, None, :]  # Haar needs the factor's diagonal positive
+        directions = Q.transpose(1, 0, 2).reshape(d, blocks * d)[:, :R]
+        return directions * np.sqrt(2 * self._rng.standard_gamma(d / 2, R))
+
+    def random(self, size: Any) -> Any:
+        return self._rng.random(size)
+
+    def uniform(self, low: float, high: float, size: Any) -> Any:
+        return self._rng.uniform(low, high, size)
+
+    def standard_cauchy(self, size: Any) -> Any:
+        return self._rng.standard_cauchy(size)
+
+    def standard_gamma(self, shape: float, size: Any) -> Any:
+        return self._rng.standard_gamma(shape, size)
+
+    def choice(self, a: Any, size: Any = None, *, p: Any = None) -> Any:
+        return self._rng.choice(a, size=size, p=p)
+
+
+class QuasiRandom:
+    """`count` points of a randomly shifted Sobol sequence, a coordinate of it for each row of each call.
+
+    count   R. A call for another number of values (a rejection step's) is answered with independent ones.
+    Errors  ValueError where the frequencies need more coordinates than the sequence has.
+    """
+
+    def __init__(self, rng: np.random.Generator, count: int, n_dimensions: int) -> None:
+        from scipy.stats.qmc import Sobol
+
+        if n_dimensions > _MOST_DIMENSIONS:
+            raise ValueError(
+                f"quasi-random frequencies of this kernel need {n_dimensions:,} coordinates, and the Sobol sequence has "
+                f"{_MOST_DIMENSIONS:,}. Use independent ones, or fewer levels."
+            )
+        self._rng, self._count, self._used = rng, count, 0
+        size = max(0, (count - 1).bit_length())  # whole nets only: a part of one is not balanced
+        points = Sobol(max(1, n_dimensions), scramble=False).random_base2(size)[:count].T
+        self._points = (points + rng.random((len(points), 1))) % 1.0
+
+    @classmethod
+    def for_calls(cls, draw: Callable[[Draws], object], rng: np.random.Generator, count: int) -> QuasiRandom:
+        """A sequence with as many coordinates as `draw` will ask for."""
+        counter = _Counter(np.random.default_rng(0), count)
+        draw(counter)
+        return cls(rng, count, counter.used)
+
+    def _uniforms(self, size: Any) -> Array:
+        shape = (size,) if isinstance(size, int | np.integer) else tuple(size)
+        rows = int(np.prod(shape[:-1]))
+        if shape[-1] != self._count:
+            return np.clip(self._rng.random(shape), _LEAST, 1 - _LEAST)
+        taken = self._points[self._used : self._used + rows]
+        self._used += rows
+        return np.clip(taken, _LEAST, 1 - _LEAST).reshape(shape)
+
+    def random(self, size: Any) -> Array:
+        return self._uniforms(size)
+
+    def uniform(self, low: float, high: float, size: Any) -> Array:
+        return low + (high - low) * self._uniforms(size)
+
+    def standard_normal(self, size: Any) -> Array:
+        from scipy.special import ndtri
+
+        return ndtri(self._uniforms(size))
+
+    def standard_cauchy(self, size: Any) -> Array:
+        return np.tan(np.pi * (self._uniforms(size) - 0.5))
+
+    def standard_gamma(self, shape: float, size: Any) -> Array:
+        from scipy.special import gammaincinv
+
+        return np.maximum(gammaincinv(shape, self._uniforms(size)), 1e-300)
+
+    def choice(self, a: Any, size: Any = None, *, p: Any = None) -> Array:
+        values = np.arange(a) if isinstance(a, int | np.integer) else np.asarray(a)
+        shares = np.full(len(values), 1 / len(values)) if p is None else np.asarray(p)
+        places = np.searchsorted(np.cumsum(shares)[:-1], self._uniforms(size), side="right")
+        return values[places]
+
+
+class _Counter(QuasiRandom):
+    """Answers like a sequence without end, and counts the coordinates it was asked for."""
+
+    def __init__(self, rng: np.random.Generator, count: int) -> None:
+        self._rng, self._count, self.used = rng, count, 0
+
+    def _uniforms(self, size: Any) -> Array:
+        shape = (size,) if isinstance(size, int | np.integer) else tuple(size)
+        self.used += int(np.prod(shape[:-1])) * (shape[-1] == self._count)
+        return np.clip(self._rng.random(shape), _LEAST, 1 - _LEAST)
