@@ -9,6 +9,8 @@ from kmeanalyst.kernels.continuous import Gaussian, Laplacian, MultiScale, media
 from kmeanalyst.kernels.discrete import Indicator, SoftenedProduct
 from kmeanalyst.kernels.embedding import KernelMean
 from kmeanalyst.kernels.margins import Margins
+from kmeanalyst.kernels.periodic import Periodic
+from kmeanalyst.kernels.strings import StringSpectrum
 
 KERNELS: dict[str, type[Kernel]] = {
     kernel.name: kernel
@@ -23,6 +25,8 @@ KERNELS: dict[str, type[Kernel]] = {
         Scaled,
         OnColumns,
         Margins,
+        Periodic,
+        StringSpectrum,
     )
 }
 _DEEPEST = 8
@@ -51,6 +55,6 @@ def _revive(value: Any, depth: int) -> Any:
 
 
 __all__ = [
-    "KERNELS", "Gaussian", "Indicator", "Kernel", "KernelMean", "Laplacian", "Margins", "MultiScale", "OnColumns", "Product",
-    "Scaled", "SoftenedProduct", "Sum", "kernel_from_dict", "median_lengthscale",
+    "KERNELS", "Gaussian", "Indicator", "Kernel", "KernelMean", "Laplacian", "Margins", "MultiScale", "OnColumns",
+    "Periodic", "Product", "Scaled", "SoftenedProduct", "StringSpectrum", "Sum", "kernel_from_dict", "median_lengthscale",
 ]  # fmt: skip

@@ -78,6 +78,11 @@ class Kernel(ABC):
         """The columns the kernel looks at; None for all of them."""
         return None
 
+    @property
+    def width(self) -> int:
+        """How many numbers of an encoded row a column of its kind takes: 1, but for strings."""
+        return 1
+
     def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
         """Draw `count` frequencies over `n_columns` columns; ValueError if k is not shift-invariant."""
         raise ValueError(
@@ -106,6 +111,21 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(v) for v in value]
     return value
+
+
+def coordinates_of(widths: Sequence[int]) -> list[list[int]]:
+    """Where the numbers of each column stand in an encoded row: the first of every column in order, then the others.
+
+    A column of one number is thus at its own position, whatever columns are beside it.
+
+    >>> coordinates_of([1, 3, 1, 2])
+    [[0], [1, 4, 5], [2], [3, 6]]
+    """
+    places, free = [], len(widths)
+    for j, width in enumerate(widths):
+        places.append([j, *range(free, free + width - 1)])
+        free += width - 1
+    return places
 
 
 def as_rows(X: Any) -> Array:

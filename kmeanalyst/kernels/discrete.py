@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from kmeanalyst.kernels.base import Array, Kernel, Spectrum, as_rows, check_kernel, checked_pair
+from kmeanalyst.kernels.base import Array, Kernel, Spectrum, as_rows, check_kernel, checked_pair, coordinates_of
 from kmeanalyst.kernels.continuous import _UnitDiagonal
 
 _LEAST_INCLUSION = 0.001
@@ -46,7 +46,8 @@ class SoftenedProduct(_UnitDiagonal):
     products of their kernels (METHODS §3). A random feature therefore looks at about p·d columns; the
     subtracted term is the empty subset, a constant that would be measured for nothing.
 
-    kernels     one kernel per column, each with k_j(x, x) = 1 and k_j ≥ 0.
+    kernels     one kernel per column, each with k_j(x, x) = 1 and k_j ≥ 0. A column of strings has several numbers
+                (`coordinates_of` says where).
     inclusion   p, in (0, 1]; p = 1 is the plain product.
     """
 
@@ -70,9 +71,9 @@ class SoftenedProduct(_UnitDiagonal):
         return float((1 - self.inclusion) ** len(self.kernels))
 
     def _check_width(self, X: Array) -> None:
-        if X.shape[1] != len(self.kernels):
+        if X.shape[1] != (numbers := sum(kernel.width for kernel in self.kernels)):
             raise ValueError(
-                f"this kernel has one part for each of {len(self.kernels)} columns, the rows have {X.shape[1]}. "
+                f"this kernel has one part for each of {numbers} columns, the rows have {X.shape[1]}. "
                 "Encode the rows with the domain the kernel was made for."
             )
 
@@ -80,8 +81,8 @@ class SoftenedProduct(_UnitDiagonal):
         X, Y = checked_pair(X, Y)
         self._check_width(X)
         K = np.ones((len(X), len(Y)))
-        for j, kernel in enumerate(self.kernels):
-            K *= (1 - self.inclusion) + self.inclusion * kernel.gram(X[:, j : j + 1], Y[:, j : j + 1])
+        for kernel, places in zip(self.kernels, coordinates_of([k.width for k in self.kernels]), strict=True):
+            K *= (1 - self.inclusion) + self.inclusion * kernel.gram(X[:, places], Y[:, places])
         return (K - self._empty) / (1 - self._empty)
 
     def diagonal(self, X: Array) -> Array:
