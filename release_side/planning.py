@@ -199,7 +199,7 @@ class StandIn:
     ) -> StandIn:
         """As many rows as the table has, within what the kernel's double sum over them can cost."""
         fewest, most = _STAND_IN_ROWS
-        most = int(np.clip(math.sqrt(_STAND_IN_WORK / kernel_work(kernel, len(domain))), fewest, most))
+        most = int(np.clip(math.sqrt(_STAND_IN_WORK / kernel_work(kernel, domain.width)), fewest, most))
         rng = public_generator("stand-in", table_kernel(domain), domain, 0)  # the same whatever the kernel
         size = int(np.clip(n_rows, fewest, most))
         rows = spread_rows(domain, size, rng) if public is None else rows_like(public, domain, kernel, size, rng)
@@ -255,7 +255,7 @@ def rows_like(public: Array, domain: Domain, kernel: Kernel, size: int, rng: np.
     alike = np.argsort(-kernel.gram(public, public), axis=1)[:, : math.ceil(_ALIKE * len(public))]
     home = rng.choice(len(public), size, p=rng.dirichlet(np.ones(len(public))))
     other = alike[home, rng.integers(0, alike.shape[1], size)]
-    rows = np.where(rng.random((size, len(domain))) < 0.5, public[home], public[other])
+    rows = np.where((rng.random((size, len(domain))) < 0.5)[:, domain.owners], public[home], public[other])
     for j, column in enumerate(domain.columns):
         if isinstance(column, Number):
             moved = public[home, j] + rng.uniform(-0.5, 1, size) * (public[other, j] - public[home, j])

@@ -173,7 +173,7 @@ def _singles(release: Release, rng: np.random.Generator) -> tuple[Array, Array]:
     """
     points, p = _on_atoms(release.domain, release.encoded_points), release.view_weights("probability")
     near = [
-        _blurred(release.domain, _exchanged(points, p, n, kept, rng), spread, rng)
+        _blurred(release.domain, _exchanged(release.domain, points, p, n, kept, rng), spread, rng)
         for n, kept, spread in zip((_SHARP, _BROAD), _KEPT, _SPREAD, strict=True)
     ]
     anywhere = release.domain.every_row(_EVERY_ROW)
@@ -193,10 +193,10 @@ def _on_atoms(domain: Domain, rows: Array) -> Array:
     return rows
 
 
-def _exchanged(points: Array, p: Array, n: int, kept: float, rng: np.random.Generator) -> Array:
+def _exchanged(domain: Domain, points: Array, p: Array, n: int, kept: float, rng: np.random.Generator) -> Array:
     """n rows: each cell of one drawn point with chance `kept`, else of another."""
     home, other = (points[rng.choice(len(p), n, p=p / p.sum())] for _ in range(2))
-    return np.where(rng.random(home.shape) < kept, home, other)
+    return np.where((rng.random((n, len(domain))) < kept)[:, domain.owners], home, other)
 
 
 def _blurred(domain: Domain, rows: Array, width: float, rng: np.random.Generator) -> Array:
