@@ -30,9 +30,11 @@ from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.kernel_choice import table_kernel
 from kmeanalyst.releases.measurement import Measurement, feature_mean, grid_sensitivity, mean_unit
 from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.text_column import Text
 from kmeanalyst.representation.progress import Progress, silent
 from release_side.choices import (
     check_choices,
+    check_strings,
     checked_features,
     kernel_for,
     processors,
@@ -109,6 +111,7 @@ def plan(
     mechanisms = [_simulated_noise(noise, e, delta, calibration) for e in _as_list(epsilon)]
     n_rows = _as_whole(rows)
     check_choices(method, weights, points, features, bound, None, float32=float32)
+    check_strings(method, domain, public_points)
     public = public_rows(public_points, domain)
     spec = spec_for(method, kernel, domain, target)
     kernels = [kernel_for(method, spec, domain, target, mechanism, n_rows) for mechanism in mechanisms]
@@ -322,13 +325,16 @@ def _errors(release: Release, truth: StandIn, n_rows: int) -> dict[str, float]:
     """How far the simulated release is from its table, and what its analyst would read."""
     columns = release.domain.columns
     numbers = [column for column in columns if isinstance(column, Real | Integer)]
-    questions = [_near_half(column, truth.rows[:, j]) for j, column in enumerate(columns)]
+    asked = [(column, truth.rows[:, j]) for j, column in enumerate(columns) if not isinstance(column, Text)]
+    questions = [_near_half(column, cells) for column, cells in asked]
     means = [_mean_error(release, column) for column in numbers]
     return {
         "rkhs_error": truth.distance(release),
         "sampling_error": truth.sampling_error(n_rows),
         "se_mean": float(np.median(means)) if means else math.nan,
-        "se_probability": float(np.median([release.probability(ask).standard_error for ask in questions])),
+        "se_probability": float(
+            np.median([release.probability(ask).standard_error for ask in questions] or [math.nan])
+        ),
     }
 
 

@@ -98,7 +98,8 @@ KERNELS = [
     KernelCase("string-spectrum", StringSpectrum(2, 2, 1), (81,)),
     KernelCase("blended string-spectrum", StringSpectrum(3, 4, 2, blended=True), (5**4, 5**3)),
     KernelCase(
-        "softened-product with strings", SoftenedProduct((Gaussian(2.0), StringSpectrum(2, 2, 2), Indicator(3)), 0.5),
+        "softened-product with strings",
+        SoftenedProduct((Gaussian(2.0), StringSpectrum(2, 2, 2), Indicator(3)), 0.5),
         (0, 81, 3, 81),
     ),
     KernelCase(

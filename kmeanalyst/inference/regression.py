@@ -95,7 +95,9 @@ def _expanded(people: Population, predictor: str) -> tuple[list[str], list[str]]
         return [predictor], []
     column, name = people.release.columns[predictor], words.column(predictor)
     if isinstance(column, Text):
-        raise ValueError(f'{predictor} is a column of texts, and no number. Write a condition: "{words.example(column)}".')
+        raise ValueError(
+            f'{predictor} is a column of texts, and no number. Write a condition: "{words.example(column)}".'
+        )
     if not isinstance(column, Categorical):
         return [name], []
     conditions = [f"{name} == {words.literal(level)}" for level in column.levels]

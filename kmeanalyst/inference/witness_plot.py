@@ -47,7 +47,9 @@ def plot_part(witness: Witness, column: str, ax: Axes | None = None) -> Axes:
     j = witness.domain.position(column)
     kind = witness.domain.columns[j]
     if isinstance(kind, Text):
-        raise ValueError(f"{column} is a column of texts, which no axis has in order. Name another column, or use the table.")
+        raise ValueError(
+            f"{column} is a column of texts, which no axis has in order. Name another column, or use the table."
+        )
     ax.axhline(0, color="0.4", linewidth=0.8)
     if isinstance(kind, Categorical):
         _bars(ax, [*kind.levels, *["(missing)"] * kind.missing], *witness.part(j, _codes(kind)))

@@ -46,7 +46,9 @@ class Periodic(_UnitDiagonal):
     name: ClassVar[str] = "periodic"
 
     def __post_init__(self) -> None:
-        check_positive("period", self.period, "x and x + period are one value.", "Pass a positive number, such as 24.0.")
+        check_positive(
+            "period", self.period, "x and x + period are one value.", "Pass a positive number, such as 24.0."
+        )
         if len(self.lengthscales) == 0:
             raise ValueError("lengthscales must name at least one. Pass a tuple such as (1.0, 3.0).")
         for lengthscale in self.lengthscales:

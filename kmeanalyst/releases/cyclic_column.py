@@ -34,7 +34,9 @@ class Cyclic(Number):
         if self.atoms and self._public_number("upper", self.upper) in self._numbers(self.atoms):
             raise DomainError(f"column {self.name}: the atom {self.upper} is {self.lower} again. Write the latter.")
         if not math.isfinite(self.period) or self.period < 1e-100:
-            raise DomainError(f"column {self.name}: the period must be a number from 1e-100 to 1e300, got {self.period}.")
+            raise DomainError(
+                f"column {self.name}: the period must be a number from 1e-100 to 1e300, got {self.period}."
+            )
 
     @property
     def period(self) -> float:

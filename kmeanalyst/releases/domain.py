@@ -184,7 +184,9 @@ class Domain:
     def decode(self, rows: Array, *, float32: bool = False) -> pd.DataFrame:
         """Encoded rows in natural units and levels; float32: real columns as the nearest single precision numbers."""
         cells = [rows[:, places[0] if len(places) == 1 else places] for places in self.coordinates]
-        frame = pd.DataFrame({column.name: column.decode(part) for column, part in zip(self.columns, cells, strict=True)})
+        frame = pd.DataFrame(
+            {column.name: column.decode(part) for column, part in zip(self.columns, cells, strict=True)}
+        )
         for column in self.columns:
             if float32 and column.kind == "real":
                 values = frame[column.name].to_numpy()

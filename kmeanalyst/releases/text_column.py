@@ -21,7 +21,7 @@ from kmeanalyst.releases.cells import factorised, text_of
 from kmeanalyst.releases.columns import CLAMPED, KEPT, REPLACED, Column, DomainError, check_shown
 
 _PRINTABLE = "".join(map(chr, range(0x20, 0x7F)))  # of ASCII
-_MOST_CHARACTERS = 1000
+MOST_CHARACTERS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +46,9 @@ class Text(Column):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.length, bool) or not isinstance(self.length, int) or not 1 <= self.length <= _MOST_CHARACTERS:
+        if isinstance(self.length, bool) or not isinstance(self.length, int) or not 1 <= self.length <= MOST_CHARACTERS:
             raise DomainError(
-                f"column {self.name}: length must be a whole number from 1 to {_MOST_CHARACTERS}, got {self.length!r:.80}: "
+                f"column {self.name}: length must be a whole number from 1 to {MOST_CHARACTERS}, got {self.length!r:.80}: "
                 "a longer string is cut there. Write the most characters that matter."
             )
         for field in ("alphabet", "unknown"):

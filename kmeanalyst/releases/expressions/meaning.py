@@ -61,7 +61,8 @@ class Meaning:
     """What a part stands for on a domain: its kind, and how to compute it.
 
     Everything computes to float64, NaN for missing: levels to their codes, days to their count since
-    1970-01-01, strings to numbers that the reader gives them as it meets them, a text to nothing (NaN) until it meets a column. Conditions alone compute to bool.
+    1970-01-01, strings to numbers that the reader gives them as it meets them, a text to nothing (NaN) until it meets a
+    column. Conditions alone compute to bool.
     """
 
     node: Node

@@ -77,7 +77,7 @@ def _check_strings(kernel: Kernel, domain: Domain, places: list[int]) -> None:
     if isinstance(kernel, StringSpectrum):
         column = domain.columns[domain.owners[places[0]]]
         here = isinstance(column, Text) and places == domain.coordinates[domain.position(column.name)]
-        if not here or len(column.symbols) != kernel.symbols:  # type: ignore[attr-defined]
+        if not here or len(column.symbols) != kernel.symbols:
             raise ValueError(f"it compares strings of {kernel.symbols} symbols where no text column has such")
     elif isinstance(kernel, OnColumns):
         _check_strings(kernel.kernel, domain, [places[int(j)] for j in kernel.on])

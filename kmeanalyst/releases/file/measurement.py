@@ -28,6 +28,7 @@ from kmeanalyst.kernels.features import (
 )
 from kmeanalyst.kernels.features.composed import composed_features, tables_of
 from kmeanalyst.releases.columns import Categorical, Column, Number
+from kmeanalyst.releases.cyclic_column import Cyclic
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file.archive import NOISY_SUM, Members
 from kmeanalyst.releases.file.kernel import check_kernel, kernel_of, kernel_work
@@ -123,7 +124,9 @@ def _array(name: str, data: bytes | memoryview, dtype: str, shape: list[int]) ->
 def _random_fourier(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
     """Frequencies and phase tables that fit the domain: no code of a level can fall outside its table."""
     if texts := [column.name for column in domain.columns if isinstance(column, Text)]:
-        raise refusal("feature_map, field name", f"strings have no random Fourier features, as in column {texts[0]!r:.80}")
+        raise refusal(
+            "feature_map, field name", f"strings have no random Fourier features, as in column {texts[0]!r:.80}"
+        )
     places = {f"table_{j}": j for j in range(len(domain))}
     if set(arrays) - set(places) != {"linear"} or any(array.ndim != 2 for array in arrays.values()):
         raise refusal("feature_map, field arrays", "random Fourier features have linear and table_j, j a column")
@@ -177,6 +180,8 @@ def _nystroem(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Featu
         room = 1e-12 * (1 + max(abs(low), abs(high)))  # logarithms differ in the last digit between machines
         inside = (present >= low - room) & (present <= high + room)
         whole = not isinstance(column, Categorical) or (present == np.rint(present)).all()
+        if isinstance(column, Cyclic):
+            inside &= present < high  # which is low again
         if not (inside.all() and whole) or (len(present) < len(values) and not column.missing):
             raise refusal(f"measurement/points.npy, column {column.name}", "it has values or codes outside the domain")
     return Nystroem(kernel, points)
@@ -185,7 +190,9 @@ def _nystroem(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Featu
 def _check_strings(column: Text, numbers: Array) -> None:
     """Packed strings are those that the column's own cells become, to the last bit."""
     if not np.array_equal(column.encode(column.decode(numbers))[0], numbers, equal_nan=True):
-        raise refusal(f"measurement/points.npy, column {column.name}", "it has numbers that are no strings of the domain")
+        raise refusal(
+            f"measurement/points.npy, column {column.name}", "it has numbers that are no strings of the domain"
+        )
 
 
 def _encoded_bounds(column: Column) -> tuple[float, float]:

@@ -10,6 +10,7 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.cells import text_of
 from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date, Integer
+from kmeanalyst.releases.cyclic_column import Cyclic
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file.archive import POINTS
 from kmeanalyst.releases.file.parquet_footer import chunks_of
@@ -67,7 +68,9 @@ def _arrow_table(data: bytes | memoryview, domain: Domain, n_points: int) -> Any
 
 
 def _parquet_kind(column: Column) -> str:
-    return "text" if is_text(column) else column.kind
+    if is_text(column):
+        return "text"
+    return "real" if isinstance(column, Cyclic) else column.kind
 
 
 def _series(column: Column, values: Any) -> pd.Series:
@@ -87,6 +90,10 @@ def _series(column: Column, values: Any) -> pd.Series:
     numbers = values.to_numpy()
     low, high = (column.parse(text_of(bound) or "") for bound in (column.lower, column.upper))  # type: ignore[attr-defined]
     _check_bounds(column, numbers, values.null_count, (low, high))
+    if isinstance(column, Cyclic) and (numbers == high).any():
+        raise refusal(
+            f"{POINTS}, column {column.name}", "it has its upper bound as a value, which is its lower one again"
+        )
     if isinstance(column, Integer) and column.missing:
         whole = pd.arrays.IntegerArray(np.array(values.fill_null(0)), np.array(values.is_null()))
         return pd.Series(whole, name=column.name)
