@@ -22,6 +22,7 @@ from kmeanalyst.releases.columns import CLAMPED, KEPT, REPLACED, Column, DomainE
 
 _PRINTABLE = "".join(map(chr, range(0x20, 0x7F)))  # of ASCII
 MOST_CHARACTERS = 1000
+_MOST_DIGITS = 2**20  # at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +105,15 @@ class Text(Column):
         return float(self._packed([text])[0, 0])
 
     def _packed(self, texts: Sequence[str]) -> Array:
+        blocks = [self._packed_block(texts[block]) for block in self._blocks(len(texts))]
+        return np.concatenate([np.zeros((0, self.width)), *blocks])
+
+    def _blocks(self, n: int) -> list[slice]:
+        """So many strings that their digits, a number each, take little memory."""
+        step = max(1, _MOST_DIGITS // self.length)
+        return [slice(start, start + step) for start in range(0, n, step)]
+
+    def _packed_block(self, texts: Sequence[str]) -> Array:
         digits, other = np.zeros((len(texts), self.length), dtype=np.int64), self._digits[self.unknown]
         for own, text in zip(digits, texts, strict=True):
             cut = text[: self.length]
@@ -137,8 +147,8 @@ class Text(Column):
     def decode(self, encoded: Array) -> pd.Series:
         """The strings of packed numbers (n, width), or (n,) of one each."""
         encoded = np.asarray(encoded, dtype=float).reshape(len(encoded), self.width)
-        letters = np.array(["", *self.symbols], dtype=object)
-        texts = letters[unpacked(encoded, len(self.symbols))].sum(axis=1) if len(encoded) else []
+        letters, size = np.array(["", *self.symbols], dtype=object), len(self.symbols)
+        texts = [text for b in self._blocks(len(encoded)) for text in letters[unpacked(encoded[b], size)].sum(axis=1)]
         return pd.Series(texts, name=self.name, dtype="str").where(~np.isnan(encoded[:, 0]))
 
     def grid(self, size: int, rng: np.random.Generator) -> Array:

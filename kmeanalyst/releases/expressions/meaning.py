@@ -82,6 +82,7 @@ class Reader:
         self.text = text
         self.domain = domain
         self.numbers_of_strings: dict[str, float] = {}
+        self.compared_with_texts: list[str] = []  # columns of strings
 
     def error(self, message: str, node: Node) -> ExpressionError:
         return ExpressionError(message, self.text, node.place.start, node.place.end)
@@ -364,9 +365,10 @@ class Reader:
             raise self.error(f"{name} has no empty text. For a missing cell write missing({name}).", other.node)
         if column.held(text) != text:
             raise self.error(
-                f"{name} has no text {self.part(other.node)}: its texts are {column.describe()}. Compare it with one of "
+                f"{name} has no text {self.part(other.node)}: its column is {column.describe()}. Compare it with one of "
                 "these.", other.node
             )  # fmt: skip
+        self.compared_with_texts.append(column.name)
         return lambda _: np.float64(self.string_number(text))
 
     def day(self, literal: Constant) -> float:
