@@ -13,7 +13,7 @@ random Fourier features compose exactly as the kernels do.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -54,6 +54,10 @@ class Kernel(ABC):
     @abstractmethod
     def gram(self, X: Array, Y: Array) -> Array:
         """Kernel matrix k(x_i, y_j), (n, m) for X (n, d) and Y (m, d)."""
+
+    def against(self, Y: Array) -> Callable[[Array], Array]:
+        """X ↦ gram(X, Y), for many X: what Y alone decides is worked out once where that is worth it."""
+        return lambda X: self.gram(X, Y)
 
     def mean_product(self, X: Array, u: Array, Y: Array, v: Array) -> float | None:
         """Σ_i Σ_j u_i v_j k(x_i, y_j) where the kernel has a shorter way to it than its Gram matrix; else None."""
@@ -349,6 +353,10 @@ class OnColumns(Kernel):
 
     def gram(self, X: Array, Y: Array) -> Array:
         return self.kernel.gram(self._pick(X), self._pick(Y))
+
+    def against(self, Y: Array) -> Callable[[Array], Array]:
+        picked = self.kernel.against(self._pick(Y))
+        return lambda X: picked(self._pick(X))
 
     def diagonal(self, X: Array) -> Array:
         return self.kernel.diagonal(self._pick(X))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -79,11 +80,22 @@ class SoftenedProduct(_UnitDiagonal):
 
     def gram(self, X: Array, Y: Array) -> Array:
         X, Y = checked_pair(X, Y)
-        self._check_width(X)
-        K = np.ones((len(X), len(Y)))
-        for kernel, places in zip(self.kernels, coordinates_of([k.width for k in self.kernels]), strict=True):
-            K *= (1 - self.inclusion) + self.inclusion * kernel.gram(X[:, places], Y[:, places])
-        return (K - self._empty) / (1 - self._empty)
+        return self.against(Y)(X)
+
+    def against(self, Y: Array) -> Callable[[Array], Array]:
+        Y = as_rows(Y)
+        self._check_width(Y)
+        places = coordinates_of([kernel.width for kernel in self.kernels])
+        parts = [kernel.against(Y[:, own]) for kernel, own in zip(self.kernels, places, strict=True)]
+
+        def gram(X: Array) -> Array:
+            X, _ = checked_pair(X, Y)
+            K = np.ones((len(X), len(Y)))
+            for part, own in zip(parts, places, strict=True):
+                K *= (1 - self.inclusion) + self.inclusion * part(X[:, own])
+            return (K - self._empty) / (1 - self._empty)
+
+        return gram
 
     def diagonal(self, X: Array) -> Array:
         self._check_width(as_rows(X))

@@ -7,6 +7,7 @@ NaN. Whatever a number holds, it is read as a string: nothing here raises by a v
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -106,14 +107,28 @@ class StringSpectrum(_UnitDiagonal):
 
     def gram(self, X: Array, Y: Array) -> Array:
         X, Y = checked_pair(X, Y)
-        self._check_width(X)
+        return self.against(Y)(X)
+
+    def against(self, Y: Array) -> Callable[[Array], Array]:
+        Y = as_rows(Y)
+        self._check_width(Y)
         mers, counts = self._counted(Y)
-        mers_of_x, counts_of_x = self._counted(X)
-        K = _products(_onto(mers, mers_of_x, counts_of_x), counts)
-        lengths, lengths_of_y = _squared_lengths(counts_of_x), _squared_lengths(counts)
-        K /= np.sqrt(np.maximum(lengths, 1.0)[:, None] * np.maximum(lengths_of_y, 1.0))
-        sort_of_x, sort_of_y = _sort(X, lengths), _sort(Y, lengths_of_y)
-        return np.where((sort_of_x[:, None] == sort_of_y) & (sort_of_x[:, None] < 2), 1.0, K)
+        others = _factor(counts)
+        lengths = _squared_lengths(counts)
+        sort = _sort(Y, lengths)
+
+        def gram(X: Array) -> Array:
+            X, _ = checked_pair(X, Y)
+            mers_of_x, counts_of_x = self._counted(X)
+            K = _products(_onto(mers, mers_of_x, counts_of_x), others)
+            lengths_of_x = _squared_lengths(counts_of_x)
+            K /= np.sqrt(np.maximum(lengths_of_x, 1.0)[:, None] * np.maximum(lengths, 1.0))
+            sort_of_x = _sort(X, lengths_of_x)
+            for special in np.intersect1d(sort_of_x, sort[sort < 2]):
+                K[np.ix_(sort_of_x == special, sort == special)] = 1.0
+            return K
+
+        return gram
 
     def diagonal(self, X: Array) -> Array:
         self._check_width(as_rows(X))
@@ -164,11 +179,17 @@ def _onto(mers: Array, theirs: Array, counts: csr_array) -> csr_array:
     )
 
 
-def _products(counts: csr_array, others: csr_array) -> Array:
-    """counts · othersᵀ, (n, m): sums of whole numbers, exact in any order."""
-    if counts.shape[1] * (counts.shape[0] + others.shape[0]) <= _DENSE:
-        return counts.toarray() @ others.toarray().T
-    return (counts @ others.T.tocsr()).toarray()
+def _factor(counts: csr_array) -> csr_array | Array:
+    """Countsᵀ (V, m) to multiply others with: as a whole table where that is quicker."""
+    return counts.toarray().T if counts.shape[0] * counts.shape[1] <= _DENSE else counts.T.tocsr()
+
+
+def _products(counts: csr_array, others: csr_array | Array) -> Array:
+    """counts (n, V) · others (V, m): sums of whole numbers, exact in any order."""
+    if isinstance(others, np.ndarray) and counts.shape[0] * counts.shape[1] <= _DENSE:
+        return counts.toarray() @ others
+    product = counts @ others
+    return product if isinstance(product, np.ndarray) else product.toarray()
 
 
 def _squared_lengths(counts: csr_array) -> Array:
