@@ -197,6 +197,7 @@ COLUMNS: list[Column] = [
     Boolean(name="boolean missing", missing=True),
     Date(name="date", lower="1999-12-31", upper="2031-02-28", edges=("2010-01-01",)),
     Date(name="date missing", lower="1900-01-01", upper="2100-01-01", missing=True),
+    Date(name="date seasonal", lower="2000-01-01", upper="2024-12-31", seasonal=True),
     Cyclic(name="cyclic", lower=0, upper=24),
     Cyclic(name="cyclic missing", lower=-180.0, upper=180.0, missing=True, edges=(-90, 90), atoms=(0,)),
 ]

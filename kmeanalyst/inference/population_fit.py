@@ -32,6 +32,7 @@ from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features import FeatureMap
 from kmeanalyst.kernels.threads import in_threads
 from kmeanalyst.releases.columns import Number
+from kmeanalyst.releases.cyclic_column import Cyclic
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import Release
@@ -200,13 +201,15 @@ def _exchanged(domain: Domain, points: Array, p: Array, n: int, kept: float, rng
 
 
 def _blurred(domain: Domain, rows: Array, width: float, rng: np.random.Generator) -> Array:
-    """Numbers moved by a normal of that share of the range, reflected at the bounds; atoms, levels, missing cells stay."""
+    """Numbers moved by a normal of that share of the range, reflected or going around at the bounds; all else and atoms stay."""
     out = rows.copy()
     for j, column in enumerate(domain.columns):
         if isinstance(column, Number):
             low, high = column.bounds
-            moved = np.abs(rows[:, j] + width * (high - low) * rng.standard_normal(len(rows)) - low) + low
-            moved = np.clip(np.where(moved > high, 2 * high - moved, moved), low, high)
+            moved = rows[:, j] + width * (high - low) * rng.standard_normal(len(rows))
+            if not isinstance(column, Cyclic):
+                moved = np.abs(moved - low) + low
+                moved = np.clip(np.where(moved > high, 2 * high - moved, moved), low, high)
             stay = ~np.isfinite(rows[:, j]) | np.isin(rows[:, j], column.atom_codes)
             out[:, j] = np.where(stay, rows[:, j], column.rounded(moved))
     return out

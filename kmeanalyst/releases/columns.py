@@ -406,8 +406,12 @@ class Integer(_Whole):
 
 @dataclass(frozen=True, kw_only=True)
 class Date(_Whole):
-    """A day, written YYYY-MM-DD, between public bounds; encoded in days since 1970-01-01."""
+    """A day, written YYYY-MM-DD, between public bounds; encoded in days since 1970-01-01.
 
+    seasonal   whether the table kernel sees the day of the year too: days a year apart are then much alike.
+    """
+
+    seasonal: bool = False
     kind: ClassVar[str] = "date"
 
     def __post_init__(self) -> None:
@@ -420,6 +424,11 @@ class Date(_Whole):
         super().__post_init__()
         if self.scale != "linear":
             raise DomainError(f"column {self.name}: a date has no logarithm. Remove scale.")
+        if not isinstance(self.seasonal, bool):
+            raise DomainError(f"column {self.name}: seasonal must be true or false, got {self.seasonal!r:.80}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | ({"seasonal": True} if self.seasonal else {})
 
     def parse(self, text: str) -> float | None:
         return parse_day(text)

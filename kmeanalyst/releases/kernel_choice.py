@@ -7,6 +7,7 @@ rows.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from kmeanalyst.kernels import (
     SoftenedProduct,
     StringSpectrum,
 )
-from kmeanalyst.releases.columns import Categorical, Column, Ordinal
+from kmeanalyst.releases.columns import Categorical, Column, Date, Ordinal
 from kmeanalyst.releases.cyclic_column import Cyclic
 from kmeanalyst.releases.domain import Domain, DomainError
 from kmeanalyst.releases.generator_kernel import generator_kernel
@@ -30,6 +31,7 @@ from kmeanalyst.releases.text_column import Text
 
 _COLUMNS_SEEN = 3  # a random feature of the table kernel looks at about three columns
 _SUBSTRINGS = 3  # characters of the longest that are compared
+_YEAR = 365.2425  # days, in the mean of the calendar's 400 years
 _FINEST = 256  # a continuum is resolved to this part of its range
 _OF_THE_DOMAIN = ("table", "margins", "generator")
 
@@ -38,7 +40,7 @@ def table_kernel(domain: Domain, *, length: int = _SUBSTRINGS, blended: bool = T
     """The default kernel for tables: a softened product of one kernel per column (METHODS §3).
 
     Numbers, dates and ordinals get Gaussians at lengthscales from one step of the column up to its range,
-    an octave apart, cyclic quantities the same around their circle; levels get the indicator.
+    an octave apart, cyclic quantities the same around their circle, seasonal dates both; levels get the indicator.
     length, blended   of strings: the substrings that two of them share, of up to so many characters or of just so many.
     """
     kernels = tuple(
@@ -53,6 +55,9 @@ def _column_kernel(column: Column) -> Kernel:
         return Periodic(period=column.period, lengthscales=_octaves(column.period / 4, column.period / _FINEST))
     if isinstance(column, Categorical) and not (isinstance(column, Ordinal) and len(column.levels) > 2):
         return Indicator(levels=len(column.levels))
+    if isinstance(column, Date) and column.seasonal:
+        season = Periodic(period=_YEAR, lengthscales=_octaves(_YEAR / 4, _YEAR / 64))
+        return 0.5 * _column_kernel(replace(column, seasonal=False)) + 0.5 * season
     low, high = column.bounds  # type: ignore[attr-defined]
     finest = max(getattr(column, "step", 1.0) or 0.0, (high - low) / _FINEST)
     return MultiScale(lengthscales=_octaves(high - low, finest))
