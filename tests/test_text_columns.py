@@ -181,6 +181,7 @@ def test_whatever_the_numbers_they_are_read_as_strings(numbers, symbols):
     digits = unpacked(row, symbols)
     assert digits.shape[1] == 2 * characters_in_a_number(symbols) and digits.min() >= 0 and digits.max() <= symbols
     np.testing.assert_array_equal(unpacked(packed(digits, symbols), symbols), digits)
+    assert (np.diff((digits > 0).astype(int), axis=1) <= 0).all()  # nothing stands after a string's end
     assert StringSpectrum(2, symbols, 2).gram(row, row) == 1
 
 
