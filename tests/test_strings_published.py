@@ -239,9 +239,10 @@ FORGED: dict[str, tuple[Callable[[dict[str, Any], Members], None], str]] = {
     "a string too long": (edited_points(first("code", "A" * 25, pa.string())), "no string of its alphabet and length"),
     "a control character": (edited_points(first("code", "A\x1b[2J", pa.string())), "no string of its alphabet"),
     "an empty string": (edited_points(first("code", "", pa.string())), "an empty string is no value of it"),
-    "numbers for strings": (edited_points(first("code", 1.0, pa.float64())) if False else
-                            (lambda h, m: h["columns"].__setitem__(2, {"name": "mass", "kind": "text", "length": 3,
-                                                                      "alphabet": "a", "unknown": "?"})), "mass"),
+    "strings where there are numbers": (
+        lambda h, m: h["columns"].__setitem__(2, {"name": "mass", "kind": "text", "length": 3, "alphabet": "a", "unknown": "?"}),
+        "mass",
+    ),
     "no length": (lambda h, m: h["columns"][0].pop("length"), "Add length"),
     "a length of text": (field("columns", 0, "length", to="24"), "length must be a whole number"),
     "an endless length": (field("columns", 0, "length", to=10**9), "length must be a whole number"),
