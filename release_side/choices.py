@@ -35,6 +35,7 @@ from kmeanalyst.releases.file.refusal import (
 from kmeanalyst.releases.kernel_choice import kernel_from_spec
 from kmeanalyst.releases.measurement import GRID, Measurement, grid_sensitivity, mean_unit
 from kmeanalyst.releases.tables import read_table
+from kmeanalyst.releases.text_column import Text
 from kmeanalyst.representation.generator import check_kernel, check_torch
 from kmeanalyst.representation.reweight import WEIGHT_VIEWS
 from release_side.families import check_family, features_of
@@ -50,6 +51,23 @@ _FEATURES = 4000
 _GENERATOR_FEATURES = 1000  # of the random part, before it is crossed with a target
 _MOST_PUBLIC_POINTS = 3000
 _PAPER_TOLERANCE = 1e-5  # on the squared distance to the span, as in the code of Balog et al.
+
+
+def check_strings(method: str, domain: Domain, public_points: Table | None) -> None:
+    """PublishError if there are strings, and the method would have to make some up."""
+    texts = ", ".join(column.name for column in domain.columns if isinstance(column, Text))
+    if not texts:
+        return
+    if method != "subspace":
+        raise PublishError(
+            f"{texts} is a column of texts, and the method {method} draws or moves points: there is no string between two "
+            'others. Use method "subspace" with public points, or leave the column out of the domain.'
+        )
+    if public_points is None:
+        raise PublishError(
+            f"{texts} is a column of texts, and strings drawn at random would be like none in the table. Name public "
+            "points: a file of rows, with strings, that are public already."
+        )
 
 
 def check_ledger(ledger: object, table: object, rehearsal: object) -> None:
@@ -132,7 +150,7 @@ def default_points(measurement: Measurement, method: str, domain: Domain) -> int
 
 def _most_rows(domain: Domain) -> int:
     """How many rows are drawn at most: of a wide table as many as readers allow."""
-    return min(_MOST_ROWS, MOST_CELLS // (len(domain) + 1))
+    return min(_MOST_ROWS, MOST_CELLS // (domain.width + 1))
 
 
 def most_points(
@@ -147,12 +165,12 @@ def most_points(
 
 def check_readable(n_points: int, domain: Domain, feature_map: FeatureMap) -> None:
     """PublishError, before anything is spent, if the release would be larger than readers allow."""
-    work = kernel_work(feature_map.kernel, len(domain))
+    work = kernel_work(feature_map.kernel, domain.width)
     basis = feature_map.dimension if isinstance(feature_map, Nystroem) else 0
-    cells = n_points * (len(domain) + 1)
+    cells = n_points * (domain.width + 1)
     n_bytes = 8 * (feature_map.dimension + sum(array.size for array in feature_map.arrays().values())) + 40 * cells
     for what, size, most, mend in (
-        ("columns", len(domain), MOST_COLUMNS, "Publish fewer columns"),
+        ("columns", domain.width, MOST_COLUMNS, "Publish fewer columns"),
         ("cells of points", cells, MOST_CELLS, "Pass fewer points"),
         ("basis points of the subspace", basis, MOST_BASIS_POINTS, "Pass fewer points"),
         ("steps to make the kernel's matrix", work, MOST_KERNEL_WORK, "Choose a simpler kernel"),

@@ -30,9 +30,11 @@ from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.kernel_choice import table_kernel
 from kmeanalyst.releases.measurement import Measurement, feature_mean, grid_sensitivity, mean_unit
 from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.text_column import Text
 from kmeanalyst.representation.progress import Progress, silent
 from release_side.choices import (
     check_choices,
+    check_strings,
     checked_features,
     kernel_for,
     processors,
@@ -110,6 +112,7 @@ def plan(
     mechanisms = [_simulated_noise(noise, e, delta, calibration) for e in _as_list(epsilon)]
     n_rows = _as_whole(rows)
     check_choices(method, weights, points, features, bound, None, float32=float32, family=family)
+    check_strings(method, domain, public_points)
     public = public_rows(public_points, domain)
     spec = spec_for(method, kernel, domain, target)
     kernels = [kernel_for(method, spec, domain, target, mechanism, n_rows) for mechanism in mechanisms]
@@ -200,7 +203,7 @@ class StandIn:
     ) -> StandIn:
         """As many rows as the table has, within what the kernel's double sum over them can cost."""
         fewest, most = _STAND_IN_ROWS
-        most = int(np.clip(math.sqrt(_STAND_IN_WORK / kernel_work(kernel, len(domain))), fewest, most))
+        most = int(np.clip(math.sqrt(_STAND_IN_WORK / kernel_work(kernel, domain.width)), fewest, most))
         rng = public_generator("stand-in", table_kernel(domain), domain, 0)  # the same whatever the kernel
         size = int(np.clip(n_rows, fewest, most))
         rows = spread_rows(domain, size, rng) if public is None else rows_like(public, domain, kernel, size, rng)
@@ -256,7 +259,7 @@ def rows_like(public: Array, domain: Domain, kernel: Kernel, size: int, rng: np.
     alike = np.argsort(-kernel.gram(public, public), axis=1)[:, : math.ceil(_ALIKE * len(public))]
     home = rng.choice(len(public), size, p=rng.dirichlet(np.ones(len(public))))
     other = alike[home, rng.integers(0, alike.shape[1], size)]
-    rows = np.where(rng.random((size, len(domain))) < 0.5, public[home], public[other])
+    rows = np.where((rng.random((size, len(domain))) < 0.5)[:, domain.owners], public[home], public[other])
     for j, column in enumerate(domain.columns):
         if isinstance(column, Number):
             moved = public[home, j] + rng.uniform(-0.5, 1, size) * (public[other, j] - public[home, j])
@@ -323,13 +326,16 @@ def _errors(release: Release, truth: StandIn, n_rows: int) -> dict[str, float]:
     """How far the simulated release is from its table, and what its analyst would read."""
     columns = release.domain.columns
     numbers = [column for column in columns if isinstance(column, Real | Integer)]
-    questions = [_near_half(column, truth.rows[:, j]) for j, column in enumerate(columns)]
+    asked = [(column, truth.rows[:, j]) for j, column in enumerate(columns) if not isinstance(column, Text)]
+    questions = [_near_half(column, cells) for column, cells in asked]
     means = [_mean_error(release, column) for column in numbers]
     return {
         "rkhs_error": truth.distance(release),
         "sampling_error": truth.sampling_error(n_rows),
         "se_mean": float(np.median(means)) if means else math.nan,
-        "se_probability": float(np.median([release.probability(ask).standard_error for ask in questions])),
+        "se_probability": float(
+            np.median([release.probability(ask).standard_error for ask in questions] or [math.nan])
+        ),
     }
 
 

@@ -31,6 +31,7 @@ from release_side.choices import (
     METHODS,
     check_choices,
     check_ledger,
+    check_strings,
     checked_features,
     default_points,
     kernel_for,
@@ -123,6 +124,7 @@ def publish(
     private_files = [] if isinstance(private, pd.DataFrame) else paths_of(private)
     _check_can_appear(output, beside=(*private_files, domain_path, public_points, ledger))
     refuse_private_as_public(private, public_points)
+    check_strings(method, domain, public_points)
     public = public_rows(public_points, domain)
     spec = spec_for(method, kernel, domain, target)
     rows = open_private(private)

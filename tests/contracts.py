@@ -21,11 +21,13 @@ from kmeanalyst.kernels import (
     Matern,
     MultiScale,
     OnColumns,
+    Periodic,
     Polynomial,
     Product,
     RationalQuadratic,
     Scaled,
     SoftenedProduct,
+    StringSpectrum,
     Sum,
 )
 from kmeanalyst.kernels.base import Array
@@ -41,6 +43,8 @@ from kmeanalyst.kernels.features import (
 )
 from kmeanalyst.kernels.features.composed import composed_features
 from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date, Integer, Ordinal, Real
+from kmeanalyst.releases.cyclic_column import Cyclic
+from kmeanalyst.releases.text_column import Text
 
 settings.register_profile("specification", max_examples=50, deadline=None, derandomize=True, database=None)
 settings.load_profile("specification")
@@ -73,6 +77,7 @@ SHIFT_INVARIANT = [
     KernelCase("laplacian", Laplacian(3.0), (0, 0)),
     KernelCase("multi-scale", MultiScale((0.5, 1.0, 4.0)), (0, 0)),
     KernelCase("indicator", Indicator(3), (3, 3)),
+    KernelCase("periodic", Periodic(5.0, (0.3, 1.0)), (0, 0)),
     KernelCase(
         "softened-product", SoftenedProduct((MultiScale((1.0, 3.0)), Indicator(4), Gaussian(2.0)), 0.4), (0, 4, 0)
     ),
@@ -112,6 +117,13 @@ DOT_PRODUCTS = [  # of columns that most rows fill to their bounds
 KERNELS = [
     *SHIFT_INVARIANT,
     *COMPOSED,
+    KernelCase("string-spectrum", StringSpectrum(2, 2, 1), (81,)),
+    KernelCase("blended string-spectrum", StringSpectrum(3, 4, 2, blended=True), (5**4, 5**3)),
+    KernelCase(
+        "softened-product with strings",
+        SoftenedProduct((Gaussian(2.0), StringSpectrum(2, 2, 2), Indicator(3)), 0.5),
+        (0, 81, 3, 81),
+    ),
     KernelCase(
         "margins", Margins(((-1.0, 0.0, 2.5), (0.5, 1.5)), ((1.0,), ()), (True, True), (0.3, 0, 0.7, 0, 0, 0)), (0, 3)
     ),
@@ -261,6 +273,15 @@ COLUMNS: list[Column] = [
     Boolean(name="boolean missing", missing=True),
     Date(name="date", lower="1999-12-31", upper="2031-02-28", edges=("2010-01-01",)),
     Date(name="date missing", lower="1900-01-01", upper="2100-01-01", missing=True),
+    Date(name="date seasonal", lower="2000-01-01", upper="2024-12-31", seasonal=True),
+    Cyclic(name="cyclic", lower=0, upper=24),
+    Cyclic(name="cyclic missing", lower=-180.0, upper=180.0, missing=True, edges=(-90, 90), atoms=(0,)),
+]
+TEXTS: list[Text] = [  # whose cells are several numbers
+    Text(name="text", length=30, alphabet="ACGT"),
+    Text(name="text of one number", length=3, alphabet="ab", unknown="b"),
+    Text(name="text default", length=40, alphabet="naïve 😀-/", unknown="/", default="na-"),
+    Text(name="text missing", length=5, missing=True, default="n/a"),
 ]
 
 

@@ -23,7 +23,7 @@ _LEAST_VARIANCE = 1e-3  # of the first function's
 class ColumnFunctions:
     """u_1, ..., u_k: of mean 0 and variance 1 over the reference, uncorrelated there.
 
-    columns     positions of the columns they look at.
+    columns     positions of the columns they look at, in encoded rows.
     points      (n, |columns|) reference rows, in these columns.
     coefficients, offsets   (n, k), (k,): u(x) = k(x, points) · coefficients − offsets.
     variances   (k,) of the kernel mean along them, relative to the first.
@@ -49,9 +49,10 @@ def column_functions(domain: Domain, columns: Sequence[int], reference: Array, m
 
     The kernel is the table kernel of the columns: multi-scale for numbers, the indicator for levels, missing apart.
     """
-    kernel = table_kernel(Domain(tuple(domain.columns[j] for j in columns)))
-    points = reference[:: max(1, len(reference) // _ROWS)][:, list(columns)]
-    n = len(points)
+    some = Domain(tuple(domain.columns[j] for j in columns))
+    places = domain.places_of(columns)
+    points = reference[:: max(1, len(reference) // _ROWS)][:, places]
+    n, kernel = len(points), table_kernel(some)
     K = kernel.gram(points, points)
     centred = K - K.mean(axis=0)
     centred -= centred.mean(axis=1)[:, None]
@@ -61,7 +62,7 @@ def column_functions(domain: Domain, columns: Sequence[int], reference: Array, m
     # u(x) = Σ k(x, z_i) e_i / (√n λ) has the values √n e_i at the reference, but for a constant (e has mean 0)
     coefficients = vectors[:, keep] / (np.sqrt(n) * eigenvalues[keep])
     variances = eigenvalues[keep] / eigenvalues.max() if len(keep) else np.zeros(0)
-    return ColumnFunctions(tuple(columns), kernel, points, coefficients, (K @ coefficients).mean(axis=0), variances)
+    return ColumnFunctions(tuple(places), kernel, points, coefficients, (K @ coefficients).mean(axis=0), variances)
 
 
 @dataclass(frozen=True, eq=False)

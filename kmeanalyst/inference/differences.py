@@ -13,6 +13,7 @@ from kmeanalyst.inference.samples import SampleRows
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.columns import Categorical, Column, Date
 from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.text_column import Text
 
 _MOST_LEVELS = 30  # of a column, those that the sample has most of
 
@@ -34,7 +35,7 @@ class _Sums:
         if isinstance(column, Categorical):
             counts = np.bincount(present.astype(np.intp), minlength=len(column.levels))
             self.counts = counts + (self.counts if len(self.counts) else 0)
-        elif len(present):
+        elif len(present) and not isinstance(column, Text):
             self._add_numbers(natural(column, present), self.n - self.missing - len(present))
 
     def _add_numbers(self, x: Array, before: int) -> None:
@@ -58,7 +59,7 @@ def standardised_differences(release: Release, sample: SampleRows) -> tuple[pd.D
     """
     sums = [_Sums() for _ in release.domain.columns]
     for rows in sample.blocks():
-        for column, own, values in zip(release.domain.columns, sums, rows.T, strict=True):
+        for column, own, values in zip(release.domain.columns, sums, rows[:, : len(sums)].T, strict=True):
             own.add(column, values)
     notes: list[str] = []
     lines = [
@@ -83,6 +84,8 @@ def _lines_of(release: Release, column: Column, own: _Sums, notes: list[str]) ->
         for code in told:
             equals = _condition(column, partial(np.equal, float(code)))
             yield _share(release, column, column.levels[code], equals, own.counts[code] / own.n, own.n)
+    elif isinstance(column, Text):
+        notes.append(f"{column.name}: strings have neither means nor levels; the tests compare them by their kernel")
     else:
         yield _mean(release, column, own, notes)
     if column.missing:
@@ -91,7 +94,7 @@ def _lines_of(release: Release, column: Column, own: _Sums, notes: list[str]) ->
 
 def _condition(column: Column, holds: Callable[[Array], Array]) -> Callable[[pd.DataFrame], Array]:
     """A condition on the column's encoded values, as a question."""
-    return lambda frame: holds(column.encode(frame[column.name])[0]).astype(float)
+    return lambda frame: holds(column.encode(frame[column.name])[0].reshape(len(frame), -1)[:, 0]).astype(float)
 
 
 def _share(

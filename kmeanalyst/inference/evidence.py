@@ -73,6 +73,8 @@ def reference_rows(evidence: Evidence, rows: Array, weights: Array | None = None
     """
     rng = np.random.default_rng(0)
     n = 2 * _REFERENCE_ROWS
-    drawn = np.column_stack([rng.choice(column, n, p=weights) for column in rows.T])
+    domain = evidence.domain
+    chosen = np.column_stack([rng.choice(len(rows), n, p=weights) for _ in domain.columns])
+    drawn = rows[chosen[:, domain.owners], np.arange(domain.width)]
     share = np.repeat([1 - _AWAY, _AWAY], _REFERENCE_ROWS)[:, None]
-    return np.where(rng.random(drawn.shape) < share, evidence.domain.draw(n, rng), drawn)
+    return np.where((rng.random(chosen.shape) < share)[:, domain.owners], domain.draw(n, rng), drawn)

@@ -12,6 +12,7 @@ import numpy as np
 from kmeanalyst.releases.columns import Categorical, Column, Date, Number
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.text_column import Text
 
 _RANGES = 10  # of a column without public edges
 _FEW = 20  # values: each is a group of its own
@@ -45,6 +46,11 @@ def groups_of(domain: Domain, name: str, bins: int | Sequence[float] | None = No
     written = words.column(name)
     if isinstance(column, Number):
         groups = _number_groups(column, written, bins)
+    elif isinstance(column, Text):
+        raise ValueError(
+            f"{name} is a column of texts, of which there are too many to be groups. Ask of one at a time: "
+            f'probability("{words.example(column)}").'
+        )
     elif bins is not None:
         raise ValueError(
             f"{name} has no ranges to bin: it is {column.kind}, and its groups are its levels. Leave bins out."

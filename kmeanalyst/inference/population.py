@@ -96,6 +96,7 @@ class Population:
         if len(rows) > n_points:
             values = np.concatenate([values, ask(rows.iloc[n_points:])])
         values = np.where(np.isfinite(values), values, np.nan)
+        _check_met(self.release, question, values)
         if self.given is not None:
             values[~self.given] = 0.0
         by_where = f'where, such as "not missing({_a_column(question)})"'
@@ -229,6 +230,17 @@ def shown(question: Any, otherwise: str | None = None) -> str:
         return question
     written = getattr(question, "text", None)
     return written if isinstance(written, str) else otherwise or str(getattr(question, "__name__", "function"))
+
+
+def _check_met(release: Release, question: Question, values: Array) -> None:
+    """ValueError where a text that the question names is at none of the rows: an error bar of 0 would be a false one."""
+    if not isinstance(question, str) or np.ptp(values) > 0:  # NaN: undefined at some row, and said elsewhere
+        return
+    if strings := parse(question).strings_compared(release.columns):
+        raise ValueError(
+            f"no row that the release knows of tells {question!r:.200} apart from the others, so how often it holds cannot be "
+            f"said. Ask about texts of released points, as release.to_frame() has them in column {words.written(strings[0])}."
+        )
 
 
 def _evaluator(release: Release, question: Question) -> Callable[[pd.DataFrame], Array]:

@@ -32,6 +32,7 @@ from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features import FeatureMap
 from kmeanalyst.kernels.threads import in_threads
 from kmeanalyst.releases.columns import Number
+from kmeanalyst.releases.cyclic_column import Cyclic
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import Release
@@ -173,7 +174,7 @@ def _singles(release: Release, rng: np.random.Generator) -> tuple[Array, Array]:
     """
     points, p = _on_atoms(release.domain, release.encoded_points), release.view_weights("probability")
     near = [
-        _blurred(release.domain, _exchanged(points, p, n, kept, rng), spread, rng)
+        _blurred(release.domain, _exchanged(release.domain, points, p, n, kept, rng), spread, rng)
         for n, kept, spread in zip((_SHARP, _BROAD), _KEPT, _SPREAD, strict=True)
     ]
     anywhere = release.domain.every_row(_EVERY_ROW)
@@ -193,20 +194,22 @@ def _on_atoms(domain: Domain, rows: Array) -> Array:
     return rows
 
 
-def _exchanged(points: Array, p: Array, n: int, kept: float, rng: np.random.Generator) -> Array:
+def _exchanged(domain: Domain, points: Array, p: Array, n: int, kept: float, rng: np.random.Generator) -> Array:
     """n rows: each cell of one drawn point with chance `kept`, else of another."""
     home, other = (points[rng.choice(len(p), n, p=p / p.sum())] for _ in range(2))
-    return np.where(rng.random(home.shape) < kept, home, other)
+    return np.where((rng.random((n, len(domain))) < kept)[:, domain.owners], home, other)
 
 
 def _blurred(domain: Domain, rows: Array, width: float, rng: np.random.Generator) -> Array:
-    """Numbers moved by a normal of that share of the range, reflected at the bounds; atoms, levels, missing cells stay."""
+    """Numbers moved by a normal of that share of the range, reflected or going around at the bounds; all else and atoms stay."""
     out = rows.copy()
     for j, column in enumerate(domain.columns):
         if isinstance(column, Number):
             low, high = column.bounds
-            moved = np.abs(rows[:, j] + width * (high - low) * rng.standard_normal(len(rows)) - low) + low
-            moved = np.clip(np.where(moved > high, 2 * high - moved, moved), low, high)
+            moved = rows[:, j] + width * (high - low) * rng.standard_normal(len(rows))
+            if not isinstance(column, Cyclic):
+                moved = np.abs(moved - low) + low
+                moved = np.clip(np.where(moved > high, 2 * high - moved, moved), low, high)
             stay = ~np.isfinite(rows[:, j]) | np.isin(rows[:, j], column.atom_codes)
             out[:, j] = np.where(stay, rows[:, j], column.rounded(moved))
     return out

@@ -18,6 +18,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.columns import Categorical
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Question, Release, View
+from kmeanalyst.releases.text_column import Text
 
 _SINGULAR = 1e-11  # of the largest eigenvalue of A in units of its diagonal
 
@@ -93,6 +94,10 @@ def _expanded(people: Population, predictor: str) -> tuple[list[str], list[str]]
     if predictor not in people.release.columns.names:
         return [predictor], []
     column, name = people.release.columns[predictor], words.column(predictor)
+    if isinstance(column, Text):
+        raise ValueError(
+            f'{predictor} is a column of texts, and no number. Write a condition: "{words.example(column)}".'
+        )
     if not isinstance(column, Categorical):
         return [name], []
     conditions = [f"{name} == {words.literal(level)}" for level in column.levels]

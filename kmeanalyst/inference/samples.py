@@ -141,9 +141,9 @@ def _encoded(domain: Domain, sample: Any) -> tuple[Array, SampleCounts]:
     if isinstance(sample, pd.DataFrame):
         return domain.encode_counted(sample)
     rows = as_rows(sample)
-    if rows.shape[1] != len(domain):
+    if rows.shape[1] != domain.width:
         raise ValueError(
-            f"the release has {len(domain)} columns, the sample {rows.shape[1]}. "
+            f"the release has {domain.width} columns, the sample {rows.shape[1]}. "
             f"Pass a DataFrame with the columns {', '.join(domain.names)}."
         )
     return rows, SampleCounts(n_rows=len(rows))

@@ -22,6 +22,7 @@ from kmeanalyst.releases.columns import Boolean, Categorical, Date
 from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.expressions.meaning import days_of
 from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.text_column import Text
 
 Kind = Literal["number", "condition", "levels"]
 
@@ -71,6 +72,11 @@ def column_node(release: Release, name: str) -> Node:
     column, written = release.columns[name], words.column(name)
     if isinstance(column, Categorical) and not isinstance(column, Boolean):
         return Node(written, "levels", (release,), lambda frame: _levels(frame[name]), column=name)
+    if isinstance(column, Text):
+        raise ValueError(
+            f"{name} is a column of texts, which nothing can be calculated with. Ask the release itself: "
+            f'probability("{words.example(column)}").'
+        )
     if isinstance(column, Date):
         return Node(written, "number", (release,), lambda frame: days_of(frame[name]), column=name)
     return replace(expression_node(release, written), column=name, atomic=True)

@@ -12,6 +12,7 @@ import numpy as np
 from kmeanalyst.inference.witness import Witness
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.columns import Categorical, Column, Date, Number
+from kmeanalyst.releases.text_column import Text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,6 +46,10 @@ def plot_part(witness: Witness, column: str, ax: Axes | None = None) -> Axes:
         ax = pyplot.subplots(figsize=_SIZE, layout="constrained")[1]
     j = witness.domain.position(column)
     kind = witness.domain.columns[j]
+    if isinstance(kind, Text):
+        raise ValueError(
+            f"{column} is a column of texts, which no axis has in order. Name another column, or use the table."
+        )
     ax.axhline(0, color="0.4", linewidth=0.8)
     if isinstance(kind, Categorical):
         _bars(ax, [*kind.levels, *["(missing)"] * kind.missing], *witness.part(j, _codes(kind)))

@@ -17,6 +17,8 @@ from kmeanalyst.kernels.discrete import Indicator, SoftenedProduct
 from kmeanalyst.kernels.dot_product import ExponentialDot, Polynomial
 from kmeanalyst.kernels.embedding import KernelMean
 from kmeanalyst.kernels.margins import Margins
+from kmeanalyst.kernels.periodic import Periodic
+from kmeanalyst.kernels.strings import StringSpectrum
 
 KERNELS: dict[str, type[Kernel]] = {
     kernel.name: kernel
@@ -35,6 +37,8 @@ KERNELS: dict[str, type[Kernel]] = {
         Margins,
         Polynomial,
         ExponentialDot,
+        Periodic,
+        StringSpectrum,
     )
 }
 _DEEPEST = 8
@@ -64,6 +68,6 @@ def _revive(value: Any, depth: int) -> Any:
 
 __all__ = [
     "KERNELS", "ExponentialDot", "Gaussian", "Indicator", "Kernel", "KernelMean", "Laplacian", "Margins", "Matern",
-    "MultiScale", "OnColumns", "Polynomial", "Product", "RationalQuadratic", "Scaled", "SoftenedProduct", "Sum",
-    "kernel_from_dict", "median_lengthscale",
+    "MultiScale", "OnColumns", "Periodic", "Polynomial", "Product", "RationalQuadratic", "Scaled", "SoftenedProduct",
+    "StringSpectrum", "Sum", "kernel_from_dict", "median_lengthscale",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ random Fourier features compose exactly as the kernels do.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -58,6 +58,10 @@ class Kernel(ABC):
     def gram(self, X: Array, Y: Array) -> Array:
         """Kernel matrix k(x_i, y_j), (n, m) for X (n, d) and Y (m, d)."""
 
+    def against(self, Y: Array) -> Callable[[Array], Array]:
+        """X ↦ gram(X, Y), for many X: what Y alone decides is worked out once where that is worth it."""
+        return lambda X: self.gram(X, Y)
+
     def mean_product(self, X: Array, u: Array, Y: Array, v: Array) -> float | None:
         """Σ_i Σ_j u_i v_j k(x_i, y_j) where the kernel has a shorter way to it than its Gram matrix; else None."""
         return None
@@ -80,6 +84,11 @@ class Kernel(ABC):
     def columns(self) -> tuple[int | str, ...] | None:
         """The columns the kernel looks at; None for all of them."""
         return None
+
+    @property
+    def width(self) -> int:
+        """How many numbers of an encoded row a column of its kind takes: 1, but for strings."""
+        return 1
 
     def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
         """Draw `count` frequencies over `n_columns` columns; ValueError if k is not shift-invariant."""
@@ -120,6 +129,21 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(v) for v in value]
     return value
+
+
+def coordinates_of(widths: Sequence[int]) -> list[list[int]]:
+    """Where the numbers of each column stand in an encoded row: the first of every column in order, then the others.
+
+    A column of one number is thus at its own position, whatever columns are beside it.
+
+    >>> coordinates_of([1, 3, 1, 2])
+    [[0], [1, 4, 5], [2], [3, 6]]
+    """
+    places, free = [], len(widths)
+    for j, width in enumerate(widths):
+        places.append([j, *range(free, free + width - 1)])
+        free += width - 1
+    return places
 
 
 def as_rows(X: Any) -> Array:
@@ -346,6 +370,10 @@ class OnColumns(Kernel):
 
     def gram(self, X: Array, Y: Array) -> Array:
         return self.kernel.gram(self._pick(X), self._pick(Y))
+
+    def against(self, Y: Array) -> Callable[[Array], Array]:
+        picked = self.kernel.against(self._pick(Y))
+        return lambda X: picked(self._pick(X))
 
     def diagonal(self, X: Array) -> Array:
         return self.kernel.diagonal(self._pick(X))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from kmeanalyst.kernels.base import Array, Kernel, Spectrum, as_rows, check_kernel, checked_pair
+from kmeanalyst.kernels.base import Array, Kernel, Spectrum, as_rows, check_kernel, checked_pair, coordinates_of
 from kmeanalyst.kernels.continuous import _UnitDiagonal
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ class SoftenedProduct(_UnitDiagonal):
     products of their kernels (METHODS §3). A random feature therefore looks at about p·d columns; the
     subtracted term is the empty subset, a constant that would be measured for nothing.
 
-    kernels     one kernel per column, each with k_j(x, x) = 1 and k_j ≥ 0.
+    kernels     one kernel per column, each with k_j(x, x) = 1 and k_j ≥ 0. A column of strings has several numbers
+                (`coordinates_of` says where).
     inclusion   p, in (0, 1]; p = 1 is the plain product.
     """
 
@@ -73,19 +75,30 @@ class SoftenedProduct(_UnitDiagonal):
         return float((1 - self.inclusion) ** len(self.kernels))
 
     def _check_width(self, X: Array) -> None:
-        if X.shape[1] != len(self.kernels):
+        if X.shape[1] != (numbers := sum(kernel.width for kernel in self.kernels)):
             raise ValueError(
-                f"this kernel has one part for each of {len(self.kernels)} columns, the rows have {X.shape[1]}. "
+                f"this kernel has one part for each of {numbers} columns, the rows have {X.shape[1]}. "
                 "Encode the rows with the domain the kernel was made for."
             )
 
     def gram(self, X: Array, Y: Array) -> Array:
         X, Y = checked_pair(X, Y)
-        self._check_width(X)
-        K = np.ones((len(X), len(Y)))
-        for j, kernel in enumerate(self.kernels):
-            K *= (1 - self.inclusion) + self.inclusion * kernel.gram(X[:, j : j + 1], Y[:, j : j + 1])
-        return (K - self._empty) / (1 - self._empty)
+        return self.against(Y)(X)
+
+    def against(self, Y: Array) -> Callable[[Array], Array]:
+        Y = as_rows(Y)
+        self._check_width(Y)
+        places = coordinates_of([kernel.width for kernel in self.kernels])
+        parts = [kernel.against(Y[:, own]) for kernel, own in zip(self.kernels, places, strict=True)]
+
+        def gram(X: Array) -> Array:
+            X, _ = checked_pair(X, Y)
+            K = np.ones((len(X), len(Y)))
+            for part, own in zip(parts, places, strict=True):
+                K *= (1 - self.inclusion) + self.inclusion * part(X[:, own])
+            return (K - self._empty) / (1 - self._empty)
+
+        return gram
 
     def diagonal(self, X: Array) -> Array:
         self._check_width(as_rows(X))

@@ -12,7 +12,8 @@ import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.columns import Boolean, Categorical, Column, Number, Ordinal, column_from_dict
+from kmeanalyst.releases.column_kinds import column_from_dict
+from kmeanalyst.releases.columns import Boolean, Categorical, Column, Number, Ordinal
 from kmeanalyst.releases.derived import Derived, with_derived
 from kmeanalyst.releases.domain import Domain
 

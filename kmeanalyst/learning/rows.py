@@ -23,6 +23,7 @@ from kmeanalyst.learning.labels import LABELS, Labels, measured_labels, why_not_
 from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date, Integer, Number
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Release, View
+from kmeanalyst.releases.text_column import Text
 from kmeanalyst.representation.reweight import nearest_probability_weights
 
 TaskKind = Literal["classification", "regression"]
@@ -94,6 +95,11 @@ def target_of(release: Release, name: str, task: str | None = None) -> Target:
             )
         return Target(column, task, None)
     classes = _classes(column)
+    if isinstance(column, Text):
+        raise ValueError(
+            f"{words.written(name)} is {column.describe()}, and a classifier needs classes. Derive a condition first: "
+            f'release.transform({{"is_so": "{words.example(column)}"}}).'
+        )
     if classes is None:
         raise ValueError(
             f"{words.written(name)} is {column.describe()}, and a classifier needs classes. Take a regressor, or derive a "
@@ -114,14 +120,20 @@ def _classes(column: Column) -> Array | None:
 
 
 def predictors_of(release: Release, target: str | None, columns: Sequence[str] | None = None) -> list[str]:
-    """The columns to predict from: those named, or all but the target and what it is computed from or that from it."""
+    """The columns to predict from: those named, or all but texts, the target and what it is computed from or that from it."""
+    texts = {column.name for column in release.columns.columns if isinstance(column, Text)}
     if columns is None:
         kin = set() if target is None else _made_of(release, target)
-        return [name for name in release.columns.names if not kin & _made_of(release, name)]
+        return [name for name in release.columns.names if name not in texts and not kin & _made_of(release, name)]
     unknown = [name for name in columns if name not in release.columns.names]
     if isinstance(columns, str) or unknown or not len(columns):
         raise ValueError(
             f"columns must be a list of the release's columns, got {columns!r}. They are {', '.join(release.columns.names)}."
+        )
+    if told := [name for name in columns if name in texts]:
+        raise ValueError(
+            f"{words.written(told[0])} is a column of texts, which no feature is made of. Leave it out, or derive a condition "
+            f'first: release.transform({{"is_so": "{words.example(release.columns[told[0]])}"}}).'
         )
     if target is not None and target in columns:
         raise ValueError(

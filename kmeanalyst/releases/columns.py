@@ -43,7 +43,7 @@ def listed(column: str, field: str, values: Any) -> Sequence[Any]:
     return tuple(values)
 
 
-def _check_shown(what: str, text: str | None) -> None:
+def check_shown(what: str, text: str | None) -> None:
     """DomainError if a text that people will be shown holds a control character."""
     if text and _CONTROL.search(text):
         raise DomainError(
@@ -69,7 +69,7 @@ class Column(ABC):
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise DomainError(f"a column needs a name, got {self.name!r}. Write the name the table's header has.")
-        _check_shown("a column's name", self.name)
+        check_shown("a column's name", self.name)
         if self.name == "weight":
             raise DomainError('a column named "weight" is refused: the file\'s own column. Rename yours.')
         if not isinstance(self.missing, bool):
@@ -78,13 +78,18 @@ class Column(ABC):
     def _check_default(self) -> None:
         if self.default is not None:
             text = text_of(self.default)
-            _check_shown(f"column {self.name}: default", text)
+            check_shown(f"column {self.name}: default", text)
             value = self.parse(text) if text else BAD
             if value is BAD or self._encode_numbers(np.array([value]))[1][0]:
                 raise DomainError(
                     f"column {self.name}: default {self.default!r} is not a value of the column, and every bad cell "
                     "would become it. Name a value within the bounds or levels."
                 )
+
+    @property
+    def width(self) -> int:
+        """How many numbers of an encoded row a cell takes: 1, but for text, whose arrays are (n, width) where others are (n,)."""
+        return 1
 
     @abstractmethod
     def parse(self, text: str) -> float | None:
@@ -215,7 +220,7 @@ class Number(Column):
 
     def _public_number(self, field: str, value: Any) -> float:
         text = text_of(value)
-        _check_shown(f"column {self.name}: {field}", text)
+        check_shown(f"column {self.name}: {field}", text)
         number = self.parse(text) if text else BAD
         if number is BAD or not math.isfinite(number):
             raise DomainError(f"column {self.name}: {field} must be a finite {self.kind} value, got {value!r}.")
@@ -401,8 +406,12 @@ class Integer(_Whole):
 
 @dataclass(frozen=True, kw_only=True)
 class Date(_Whole):
-    """A day, written YYYY-MM-DD, between public bounds; encoded in days since 1970-01-01."""
+    """A day, written YYYY-MM-DD, between public bounds; encoded in days since 1970-01-01.
 
+    seasonal   whether the table kernel sees the day of the year too: days a year apart are then much alike.
+    """
+
+    seasonal: bool = False
     kind: ClassVar[str] = "date"
 
     def __post_init__(self) -> None:
@@ -415,6 +424,11 @@ class Date(_Whole):
         super().__post_init__()
         if self.scale != "linear":
             raise DomainError(f"column {self.name}: a date has no logarithm. Remove scale.")
+        if not isinstance(self.seasonal, bool):
+            raise DomainError(f"column {self.name}: seasonal must be true or false, got {self.seasonal!r:.80}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | ({"seasonal": True} if self.seasonal else {})
 
     def parse(self, text: str) -> float | None:
         return parse_day(text)
@@ -444,7 +458,7 @@ class Categorical(Column):
                 f"missing), got {list(self.levels)!r:.200}. List each level once."
             )
         for level in levels:
-            _check_shown(f"column {self.name}: a level", level)
+            check_shown(f"column {self.name}: a level", level)
         object.__setattr__(self, "levels", levels)
         self._check_default()
 
@@ -520,37 +534,3 @@ class Boolean(Categorical):
 
     def to_dict(self) -> dict[str, Any]:
         return self._common_dict()
-
-
-KINDS: dict[str, type[Column]] = {
-    column.kind: column for column in (Real, Integer, Categorical, Ordinal, Boolean, Date)
-}
-
-
-def column_from_dict(table: Any) -> Column:
-    """A column from its TOML table or header entry; DomainError says what is wrong with it."""
-    if not isinstance(table, dict):
-        raise DomainError(f"a column must be a table of name, kind and so on, got {table!r:.80}.")
-    name, kind = table.get("name", "(unnamed)"), table.get("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise DomainError(f"column {name}: kind must be one of {', '.join(KINDS)}, got {kind!r}.")
-    arguments: dict[str, Any] = {
-        key: tuple(v) if isinstance(v, list) else v for key, v in table.items() if key != "kind"
-    }
-    try:
-        return KINDS[kind](**arguments)
-    except TypeError:
-        known = list(KINDS[kind].__dataclass_fields__)
-        needed = ("name",) if kind == "boolean" else ("name", "lower", "upper", "levels")
-        unknown = sorted(set(arguments) - set(known))
-        absent = [field for field in needed if field in known and field not in arguments]
-        raise DomainError(
-            f"column {name}: a {kind} column has {', '.join(known)}; "
-            + (f"unknown here: {', '.join(unknown)}. " if unknown else "")
-            + (f"Add {', '.join(absent)}." if absent else "Remove what is unknown.")
-        ) from None
-
-
-def sequence_of_columns(tables: Sequence[Any]) -> tuple[Column, ...]:
-    """Columns from their tables, in order."""
-    return tuple(column_from_dict(table) for table in tables)

@@ -12,13 +12,15 @@ import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.base import Array, coordinates_of
+from kmeanalyst.releases.column_kinds import sequence_of_columns
 from kmeanalyst.releases.columns import (
     CLAMPED,
     REPLACED,
@@ -28,7 +30,6 @@ from kmeanalyst.releases.columns import (
     DomainError,
     Integer,
     Real,
-    sequence_of_columns,
 )
 
 
@@ -111,6 +112,34 @@ class Domain:
             raise KeyError(f"no column {name!r}; the columns are {', '.join(self.names)}")
         return self.names.index(name)
 
+    @cached_property
+    def coordinates(self) -> list[list[int]]:
+        """Where the numbers of each column stand in an encoded row; see `coordinates_of`."""
+        return coordinates_of([column.width for column in self.columns])
+
+    @property
+    def width(self) -> int:
+        """How many numbers an encoded row has: one for each column, but for text."""
+        return sum(column.width for column in self.columns)
+
+    @property
+    def owners(self) -> Array:
+        """(width,) the column that each number of an encoded row belongs to."""
+        owners = np.empty(self.width, dtype=np.intp)
+        for j, places in enumerate(self.coordinates):
+            owners[places] = j
+        return owners
+
+    def places_of(self, columns: Sequence[int]) -> list[int]:
+        """Where the numbers of some columns stand, in the order in which rows of these columns alone have them."""
+        chosen = [self.coordinates[j] for j in columns]
+        return [*(places[0] for places in chosen), *(place for places in chosen for place in places[1:])]
+
+    def _side_by_side(self, parts: Sequence[Array]) -> Array:
+        """Encoded columns, (n,) or (n, width), as rows (n, width)."""
+        first = [part if part.ndim == 1 else part[:, 0] for part in parts]
+        return np.column_stack([*first, *(part[:, 1:] for part in parts if part.ndim == 2)])
+
     def encode(self, table: Mapping[str, Any] | pd.DataFrame) -> Array:
         """Encoded rows (n, d) float64, clamped to the bounds; an absent column is an error, never a cell."""
         return self._encode(table)[0]
@@ -118,7 +147,7 @@ class Domain:
     def _encode(self, table: Mapping[str, Any] | pd.DataFrame) -> tuple[Array, Array]:
         self.check_has_columns(table)
         pairs = [column.encode(table[column.name]) for column in self.columns]
-        return np.column_stack([p[0] for p in pairs]), np.column_stack([p[1] for p in pairs])
+        return self._side_by_side([p[0] for p in pairs]), np.column_stack([p[1] for p in pairs])
 
     def check_has_columns(self, table: Any, *, what: str = "the table") -> list[str]:
         """DomainError if `what` lacks a column; returns its further columns, which are ignored."""
@@ -154,7 +183,10 @@ class Domain:
 
     def decode(self, rows: Array, *, float32: bool = False) -> pd.DataFrame:
         """Encoded rows in natural units and levels; float32: real columns as the nearest single precision numbers."""
-        frame = pd.DataFrame({column.name: column.decode(rows[:, j]) for j, column in enumerate(self.columns)})
+        cells = [rows[:, places[0] if len(places) == 1 else places] for places in self.coordinates]
+        frame = pd.DataFrame(
+            {column.name: column.decode(part) for column, part in zip(self.columns, cells, strict=True)}
+        )
         for column in self.columns:
             if float32 and column.kind == "real":
                 values = frame[column.name].to_numpy()
@@ -164,7 +196,7 @@ class Domain:
     def draw(self, n: int, rng: np.random.Generator | int) -> Array:
         """n encoded rows spread evenly over the domain, each column by itself: a public reference."""
         rng = np.random.default_rng(rng)
-        return np.column_stack([column.draw(n, rng) for column in self.columns])
+        return self._side_by_side([column.draw(n, rng) for column in self.columns])
 
     def every_row(self, most: int) -> Array | None:
         """All encoded rows (n, d) that the domain allows; None where there are more than `most`, or a continuum.

@@ -6,6 +6,7 @@ Never from the private table: bounds and levels learned from private rows are th
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from kmeanalyst.kernels.strings import MOST_SYMBOLS
 from kmeanalyst.releases.cells import text_of
 from kmeanalyst.releases.columns import (
     Boolean,
@@ -24,8 +26,10 @@ from kmeanalyst.releases.columns import (
     Real,
 )
 from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.text_column import MOST_CHARACTERS, Text
 
 _MOST_LEVELS = 200
+_FEWEST_STRINGS, _OFTEN_NEW = 20, 0.5  # different texts, and their share of the rows, that make a column of strings
 _ROOM = 0.1  # of the sample's range, added at each end before rounding outward
 _HEAVY = 0.05  # a value of a number column that carries this share of the rows is suggested as an atom
 _LARGEST = 1e300  # a number beyond it, infinity too, is a code for something else
@@ -40,16 +44,21 @@ class Draft:
     notes: dict[str, list[str]] = field(default_factory=dict)
 
 
-def draft_domain(sample: pd.DataFrame) -> Draft:
-    """Guess a domain from a public sample; DomainError if a column suggests nothing."""
+def draft_domain(sample: pd.DataFrame, *, strings: bool = False) -> Draft:
+    """Guess a domain from a public sample; DomainError if a column suggests nothing.
+
+    strings   whether a column of many different texts is one of strings, and no error.
+    """
     if len(sample) == 0 or len(sample.columns) == 0:
         raise DomainError("the sample has no rows or no columns, so it suggests nothing. Name a file with both.")
     notes: dict[str, list[str]] = {}
-    columns = [_draft_column(str(name), sample[name], notes.setdefault(str(name), [])) for name in sample.columns]
+    columns = [
+        _draft_column(str(name), sample[name], notes.setdefault(str(name), []), strings) for name in sample.columns
+    ]
     return Draft(Domain(tuple(columns)), notes)
 
 
-def _draft_column(name: str, cells: pd.Series, notes: list[str]) -> Column:
+def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool) -> Column:
     texts = [text_of(cell) or "" for cell in cells.astype(object)]
     present = [text for text in texts if text]
     missing = len(present) < len(texts)
@@ -71,15 +80,26 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str]) -> Column:
     numbers = _numbers(present)
     if numbers is not None:
         return _draft_number(name, present, numbers, missing, notes)
+    if strings and (len(distinct) > _MOST_LEVELS or len(distinct) > max(_FEWEST_STRINGS, _OFTEN_NEW * len(present))):
+        return _drafted_text(name, distinct, missing)
     if len(distinct) > _MOST_LEVELS:
         raise DomainError(
             f"column {name} has {len(distinct)} different texts in {len(texts)} rows: it looks like a name or an "
-            "identifier, which a release cannot carry. Remove the column from the sample."
+            "identifier, which a release cannot carry. Remove the column from the sample; if strings are meant to be compared "
+            'by what they share, write kind = "text", length and alphabet in the domain yourself.'
         )
     notes.append(
         "CHECK levels: the sample's only; a level it lacks becomes the default (the first) on the private side"
     )
     return Categorical(name=name, missing=missing, levels=tuple(distinct))
+
+
+def _drafted_text(name: str, distinct: Sequence[str], missing: bool) -> Text:
+    """Strings of the characters that occur, the most frequent ones of very many; others become an unknown one."""
+    often = Counter(character for text in distinct for character in text if character.isprintable())
+    alphabet = "".join(sorted(character for character, _ in often.most_common(MOST_SYMBOLS - 2)))
+    length = min(max(map(len, distinct)), MOST_CHARACTERS)
+    return Text(name=name, missing=missing, length=length, alphabet=alphabet or "?", unknown="?")
 
 
 def _is_boolean(distinct: Sequence[str]) -> bool:

@@ -85,7 +85,7 @@ def netcdf_dataset(frame: pd.DataFrame) -> xarray.Dataset:
     """Columns as NetCDF 3 can hold them, over the dimension "point".
 
     Whole numbers that do not fit 32 bits become float64, booleans int8, text characters, dates days since
-    1970-01-01. A missing number or boolean is NaN, a missing date NaT, a missing level "". A name that
+    1970-01-01. A missing number or boolean is NaN, a missing date NaT, a missing level or text "". A name that
     NetCDF does not allow is mended, and the column's own name kept in the attribute "long_name".
     """
     import xarray
@@ -100,7 +100,7 @@ def netcdf_dataset(frame: pd.DataFrame) -> xarray.Dataset:
 
 
 def _allowed_values(series: pd.Series) -> Array:
-    if isinstance(series.dtype, pd.CategoricalDtype):
+    if isinstance(series.dtype, pd.CategoricalDtype | pd.StringDtype):
         return series.astype(object).where(series.notna(), "").to_numpy().astype(str)
     if series.dtype.kind == "M":
         return series.to_numpy()

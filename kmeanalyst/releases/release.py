@@ -122,7 +122,7 @@ class Release:
     def points(self) -> xarray.Dataset:
         """The points: one variable per column over the dimension "point", natural units and levels.
 
-        A missing level or date is "" or NaT; a missing number or boolean is NaN. The arrays are read-only.
+        A missing level, text or date is "" or NaT; a missing number or boolean is NaN. The arrays are read-only.
         """
         return self._dataset.copy()  # of the frame around the arrays: a caller's own variables stay the caller's
 
@@ -494,8 +494,8 @@ class Release:
 
 
 def _plain_array(series: pd.Series) -> Array:
-    """A column as a plain numpy array: text for levels ("" if missing), NaN for missing numbers and booleans."""
-    if isinstance(series.dtype, pd.CategoricalDtype):
+    """A column as a plain numpy array: text for levels and texts ("" if missing), NaN for missing numbers and booleans."""
+    if isinstance(series.dtype, pd.CategoricalDtype | pd.StringDtype):
         return series.astype(object).where(series.notna(), "").to_numpy().astype(str)
     if series.dtype.kind == "M":
         return series.to_numpy()

@@ -15,6 +15,7 @@ import numpy as np
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.columns import Number
+from kmeanalyst.releases.cyclic_column import Cyclic
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.convex_fit import minimise_quadratic, probability_set
@@ -93,7 +94,9 @@ def _moved(rows: Array, domain: Domain, step: float, rng: np.random.Generator) -
     for j, column in enumerate(domain.columns):
         if isinstance(column, Number):
             low, high = column.bounds
-            values = np.clip(rows[:, j] + step * (high - low) * rng.standard_normal(len(rows)), low, high)
+            values = rows[:, j] + step * (high - low) * rng.standard_normal(len(rows))
+            if not isinstance(column, Cyclic):  # which goes around
+                values = np.clip(values, low, high)
             moved[:, j] = np.where(np.isnan(rows[:, j]), np.nan, column.rounded(values))
     return np.where(rng.random(rows.shape) < _FRESH, elsewhere, moved)
 

@@ -7,6 +7,7 @@ basis; the coordinates of k(x, ·) are its inner products with the orthonormalis
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -32,6 +33,7 @@ class Nystroem(FeatureMap):
     points: Array
     _factor: Array = field(init=False, repr=False)
     _product: ExactProduct = field(init=False, repr=False)
+    _values: Callable[[Array], Array] = field(init=False, repr=False)  # of the kernel, at rows and points
     name: ClassVar[str] = "nystroem"
 
     def __post_init__(self) -> None:
@@ -44,6 +46,7 @@ class Nystroem(FeatureMap):
             )
         object.__setattr__(self, "points", points)
         object.__setattr__(self, "_factor", factor)
+        object.__setattr__(self, "_values", self.kernel.against(points))
         inverse = solve_triangular(factor, np.eye(len(points)), lower=True)
         object.__setattr__(self, "_product", ExactProduct(inverse.T, bound=self.kernel.bound**2))
 
@@ -77,7 +80,7 @@ class Nystroem(FeatureMap):
         return {"points": self.points}
 
     def __call__(self, X: Array) -> Array:
-        return self._product(self.kernel.gram(X, self.points))
+        return self._product(self._values(X))
 
     def coefficients(self, coordinates: Array) -> Array:
         """Weights w on the points with Σ w_m k(z_m, ·) at these coordinates: L⁻ᵀβ (Algorithm 1, line 5)."""

@@ -110,6 +110,12 @@ class Expression:
         """
         return Reader(self.text, domain).answer(self._root)[0]
 
+    def strings_compared(self, domain: Domain) -> tuple[str, ...]:
+        """The columns of strings that it compares with a text: of few texts can a release say how often they occur."""
+        reader = Reader(self.text, domain)
+        reader.answer(self._root)
+        return tuple(reader.compared_with_texts)
+
     def extent(self, domain: Domain) -> Extent:
         """Where its values can lie on any row of this domain, from the public bounds alone; `check` comes first.
 

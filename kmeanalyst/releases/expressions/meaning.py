@@ -30,6 +30,7 @@ from kmeanalyst.releases.expressions.syntax import (
     Sign,
 )
 from kmeanalyst.releases.expressions.words import ExpressionError
+from kmeanalyst.releases.text_column import Text
 
 _Run = Callable[[pd.DataFrame], Any]
 _Convert = Callable[[Any], Any]
@@ -39,7 +40,7 @@ _COMPARE_BY = {
 }  # fmt: skip
 _KINDS = {
     "number": "a number", "condition": "a condition", "levels": "a column of levels",
-    "date": "a column of days", "text": "a text",
+    "date": "a column of days", "strings": "a column of texts", "text": "a text",
 }  # fmt: skip
 
 
@@ -60,11 +61,12 @@ class Meaning:
     """What a part stands for on a domain: its kind, and how to compute it.
 
     Everything computes to float64, NaN for missing: levels to their codes, days to their count since
-    1970-01-01, a text to nothing (NaN) until it meets a column. Conditions alone compute to bool.
+    1970-01-01, strings to numbers that the reader gives them as it meets them, a text to nothing (NaN) until it meets a
+    column. Conditions alone compute to bool.
     """
 
     node: Node
-    kind: Literal["number", "condition", "levels", "date", "text"]
+    kind: Literal["number", "condition", "levels", "date", "strings", "text"]
     run: _Run
     column: Column | None = None
 
@@ -79,6 +81,8 @@ class Reader:
     def __init__(self, text: str, domain: Domain) -> None:
         self.text = text
         self.domain = domain
+        self.numbers_of_strings: dict[str, float] = {}
+        self.compared_with_texts: list[str] = []  # columns of strings
 
     def error(self, message: str, node: Node) -> ExpressionError:
         return ExpressionError(message, self.text, node.place.start, node.place.end)
@@ -126,7 +130,18 @@ class Reader:
             return Meaning(node, "levels", lambda frame: _codes(frame[node.name], column), column)
         if isinstance(column, Date):
             return Meaning(node, "date", lambda frame: days_of(frame[node.name]), column)
+        if isinstance(column, Text):
+            return Meaning(node, "strings", lambda frame: self.string_numbers(frame[node.name]), column)
         return Meaning(node, "number", lambda frame: _numbers(frame[node.name]), column)
+
+    def string_number(self, string: str) -> float:
+        """A number of its own for each string."""
+        return self.numbers_of_strings.setdefault(string, float(len(self.numbers_of_strings)))
+
+    def string_numbers(self, cells: pd.Series) -> Array:
+        missing, strings = cells.isna().to_numpy(), cells.astype(object).to_numpy()
+        found = [np.nan if absent else self.string_number(s) for s, absent in zip(strings, missing, strict=True)]
+        return np.array(found, dtype=np.float64)
 
     def arithmetic(self, node: Arithmetic) -> Meaning:
         first = self.as_number(self.meaning(node.first))
@@ -254,7 +269,7 @@ class Reader:
     def scales(self, sign: str, left: Meaning, right: Meaning) -> tuple[_Convert, _Convert]:
         """What takes each side to the scale they share; ExpressionError if they share none."""
         onto_kinds: list[tuple[str, Callable[[str, Meaning, Meaning], _Convert]]] = [
-            ("levels", self.onto_levels), ("date", self.onto_days),
+            ("levels", self.onto_levels), ("date", self.onto_days), ("strings", self.onto_strings),
             ("text", self.onto_text), ("condition", self.onto_truth),
         ]  # fmt: skip
         for kind, onto in onto_kinds:
@@ -331,6 +346,31 @@ class Reader:
             f"with a day, {words.example(days.column)}, or use year({name}).", other.node
         )  # fmt: skip
 
+    def onto_strings(self, sign: str, strings: Meaning, other: Meaning) -> _Convert:
+        column = strings.column
+        assert isinstance(column, Text)
+        name, mend = words.written(column.name), f"Compare it with a text: {words.example(column)}."
+        if sign not in ("==", "!="):
+            raise self.error(
+                f"{name} is a column of texts, which have no order here, so {sign} means nothing. Use ==, != or in.",
+                strings.node,
+            )
+        if other.kind == "strings":
+            return _unchanged
+        if not (isinstance(other.node, Constant) and isinstance(other.node.value, str)):
+            what = f"{self.part(other.node)} is {_KINDS[other.kind]}"
+            raise self.error(f"{name} holds texts, and {what}: they share no scale. {mend}", other.node)
+        text = other.node.value
+        if not text and (column.missing or column.default is not None):
+            raise self.error(f"{name} has no empty text. For a missing cell write missing({name}).", other.node)
+        if column.held(text) != text:
+            raise self.error(
+                f"{name} has no text {self.part(other.node)}: its column is {column.describe()}. Compare it with one of "
+                "these.", other.node
+            )  # fmt: skip
+        self.compared_with_texts.append(column.name)
+        return lambda _: np.float64(self.string_number(text))
+
     def day(self, literal: Constant) -> float:
         text = str(literal.value)
         try:
@@ -346,7 +386,7 @@ class Reader:
     def onto_text(self, sign: str, text: Meaning, other: Meaning) -> NoReturn:
         raise self.error(
             f"{self.part(text.node)} is a text, and {self.part(other.node)} is {_KINDS[other.kind]}: a text compares "
-            f"with a column of levels or days only. {self.text_mend(text.node)}", text.node
+            f"with a column of levels, days or texts only. {self.text_mend(text.node)}", text.node
         )  # fmt: skip
 
     def onto_truth(self, sign: str, truth: Meaning, other: Meaning) -> _Convert:
@@ -387,7 +427,8 @@ class Reader:
         name = words.written(meaning.column.name)
         if meaning.kind == "date":
             return f"Compare it with a day, {words.example(meaning.column)}, or use year({name}) or month({name})."
-        return f"Compare it with a level: {words.example(meaning.column)}."
+        what = "text" if meaning.kind == "strings" else "level"
+        return f"Compare it with a {what}: {words.example(meaning.column)}."
 
     def text_mend(self, node: Node) -> str:
         assert isinstance(node, Constant)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date
+from kmeanalyst.releases.text_column import Text
 
 WORDS = ("and", "or", "not", "in", "true", "false", "True", "False")
 
@@ -102,6 +103,8 @@ def example(column: Column) -> str:
     name = written(column.name)
     if isinstance(column, Date):
         return f"{name} >= '{column.lower}'"
+    if isinstance(column, Text):
+        return f"{name} == {quoted(column.symbols[: min(3, column.length)])}"
     if isinstance(column, Boolean):
         return f"{name} == true"
     return f"{name} == {quoted(column.levels[0])}" if isinstance(column, Categorical) else f"{name} > 0"

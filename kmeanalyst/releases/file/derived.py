@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.columns import Categorical, Number, column_from_dict
+from kmeanalyst.releases.column_kinds import column_from_dict
+from kmeanalyst.releases.columns import Categorical, Number
 from kmeanalyst.releases.derived import Derived, kind_of
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.expressions import LONGEST

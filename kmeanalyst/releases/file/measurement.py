@@ -31,6 +31,7 @@ from kmeanalyst.kernels.features import (
 )
 from kmeanalyst.kernels.features.composed import composed_features, tables_of
 from kmeanalyst.releases.columns import Categorical, Column, Number
+from kmeanalyst.releases.cyclic_column import Cyclic
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file.archive import NOISY_SUM, Members
 from kmeanalyst.releases.file.feature_families import binning, hermite, maclaurin
@@ -45,6 +46,7 @@ from kmeanalyst.releases.file.refusal import (
 )
 from kmeanalyst.releases.measurement import Measurement, grid_sensitivity, mean_unit
 from kmeanalyst.releases.statement import PrivacyStatement
+from kmeanalyst.releases.text_column import Text
 
 CLOSE = 1e-6  # relative room for rounding where a recorded number is recomputed
 
@@ -125,6 +127,10 @@ def _array(name: str, data: bytes | memoryview, dtype: str, shape: list[int]) ->
 
 def _random_fourier(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
     """Frequencies and phase tables that fit the domain: no code of a level can fall outside its table."""
+    if texts := [column.name for column in domain.columns if isinstance(column, Text)]:
+        raise refusal(
+            "feature_map, field name", f"strings have no random Fourier features, as in column {texts[0]!r:.80}"
+        )
     places = {f"table_{j}": j for j in range(len(domain))}
     if set(arrays) - set(places) != {"linear"} or any(array.ndim != 2 for array in arrays.values()):
         raise refusal("feature_map, field arrays", "random Fourier features have linear and table_j, j a column")
@@ -158,25 +164,39 @@ def _check_phases(linear: Array, domain: Domain) -> None:
 def _nystroem(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
     """Basis points that are encoded rows of the domain."""
     points = arrays.get("points")
-    if len(arrays) != 1 or points is None or points.ndim != 2 or points.shape[1] != len(domain):
-        raise refusal("feature_map, field arrays", f"a subspace has points of {len(domain)} columns, and nothing else")
+    if len(arrays) != 1 or points is None or points.ndim != 2 or points.shape[1] != domain.width:
+        raise refusal("feature_map, field arrays", f"a subspace has points of {domain.width} columns, and nothing else")
     if len(points) > MOST_BASIS_POINTS:
         raise refusal(f"measurement/points.npy has {len(points)} rows", f"a subspace has at most {MOST_BASIS_POINTS}")
-    work = len(points) ** 2 * kernel_work(kernel, len(domain))
+    work = len(points) ** 2 * kernel_work(kernel, domain.width)
     if work > MOST_BASIS_WORK:
         raise refusal(
             f"measurement/points.npy has {len(points)} rows",
             f"the kernel takes {work} steps on them to make the subspace, and a release takes at most {MOST_BASIS_WORK}",
         )
-    for column, values in zip(domain.columns, points.T, strict=True):
+    for column, places in zip(domain.columns, domain.coordinates, strict=True):
+        if isinstance(column, Text):
+            _check_strings(column, points[:, places])
+            continue
+        values = points[:, places[0]]
         present = values[~np.isnan(values)]
         low, high = _encoded_bounds(column)
         room = 1e-12 * (1 + max(abs(low), abs(high)))  # logarithms differ in the last digit between machines
         inside = (present >= low - room) & (present <= high + room)
         whole = not isinstance(column, Categorical) or (present == np.rint(present)).all()
+        if isinstance(column, Cyclic):
+            inside &= present < high  # which is low again
         if not (inside.all() and whole) or (len(present) < len(values) and not column.missing):
             raise refusal(f"measurement/points.npy, column {column.name}", "it has values or codes outside the domain")
     return Nystroem(kernel, points)
+
+
+def _check_strings(column: Text, numbers: Array) -> None:
+    """Packed strings are those that the column's own cells become, to the last bit."""
+    if not np.array_equal(column.encode(column.decode(numbers))[0], numbers, equal_nan=True):
+        raise refusal(
+            f"measurement/points.npy, column {column.name}", "it has numbers that are no strings of the domain"
+        )
 
 
 def _encoded_bounds(column: Column) -> tuple[float, float]:
@@ -200,7 +220,7 @@ def _margins(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Featur
 
 def check_readable_map(feature_map: FeatureMap, domain: Domain) -> None:
     """FileRefused unless a reader would make this map again from its kernel, its arrays and the domain."""
-    kernel = kernel_of(json.loads(json.dumps(feature_map.kernel.to_dict())), len(domain))
+    kernel = kernel_of(json.loads(json.dumps(feature_map.kernel.to_dict())), domain.width)
     check_kernel(kernel, domain, domain.decode(domain.draw(8, 0)))
     if not isinstance(feature_map, Nystroem):  # whose points are of the domain, and whose Gram matrix costs much
         _FEATURE_MAPS[feature_map.name](kernel, domain, feature_map.arrays())

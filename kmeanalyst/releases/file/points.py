@@ -10,16 +10,18 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.cells import text_of
 from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date, Integer
+from kmeanalyst.releases.cyclic_column import Cyclic
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file.archive import POINTS
 from kmeanalyst.releases.file.parquet_footer import chunks_of
 from kmeanalyst.releases.file.parquet_pages import plain_parquet
 from kmeanalyst.releases.file.refusal import MOST_CELLS, refusal, refusing
+from kmeanalyst.releases.text_column import Text
 
 
 def points_and_weights(data: bytes | memoryview, domain: Domain, n_points: int) -> tuple[pd.DataFrame, Array]:
     """Points in natural units and levels, as Domain.decode gives them, and weights (M,)."""
-    cells = n_points * (len(domain) + 1)
+    cells = n_points * (domain.width + 1)
     if cells > MOST_CELLS:
         raise refusal(f"{n_points} points of {len(domain)} columns", f"a release has at most {MOST_CELLS} cells")
     with refusing(POINTS):
@@ -36,8 +38,8 @@ def points_and_weights(data: bytes | memoryview, domain: Domain, n_points: int) 
 
 
 def is_text(column: Column) -> bool:
-    """Whether the file holds the column's cells as texts: levels, but not truth values."""
-    return isinstance(column, Categorical) and not isinstance(column, Boolean)
+    """Whether the file holds the column's cells as texts: strings and levels, but not truth values."""
+    return isinstance(column, Text) or (isinstance(column, Categorical) and not isinstance(column, Boolean))
 
 
 def arrow_type(column: Column) -> Any:
@@ -66,13 +68,17 @@ def _arrow_table(data: bytes | memoryview, domain: Domain, n_points: int) -> Any
 
 
 def _parquet_kind(column: Column) -> str:
-    return "text" if is_text(column) else column.kind
+    if is_text(column):
+        return "text"
+    return "real" if isinstance(column, Cyclic) else column.kind
 
 
 def _series(column: Column, values: Any) -> pd.Series:
     """A column as Domain.decode gives it; every value within the domain, nulls only where declared."""
     if values.null_count and not column.missing:
         raise refusal(f"{POINTS}, column {column.name}", "it has nulls, and the domain declares no missing value")
+    if isinstance(column, Text):
+        return column.decode(_strings(column, values))
     if is_text(column):
         return column.decode(_codes(column, values))
     if isinstance(column, Boolean):
@@ -84,10 +90,29 @@ def _series(column: Column, values: Any) -> pd.Series:
     numbers = values.to_numpy()
     low, high = (column.parse(text_of(bound) or "") for bound in (column.lower, column.upper))  # type: ignore[attr-defined]
     _check_bounds(column, numbers, values.null_count, (low, high))
+    if isinstance(column, Cyclic) and (numbers == high).any():
+        raise refusal(
+            f"{POINTS}, column {column.name}", "it has its upper bound as a value, which is its lower one again"
+        )
     if isinstance(column, Integer) and column.missing:
         whole = pd.arrays.IntegerArray(np.array(values.fill_null(0)), np.array(values.is_null()))
         return pd.Series(whole, name=column.name)
     return pd.Series(np.array(numbers), name=column.name)
+
+
+def _strings(column: Text, values: Any) -> Array:
+    """Packed strings (M, width), NaN where missing; each string is one that the column gives back."""
+    chunk = values.chunk(0)
+    texts = chunk.dictionary.to_pylist()
+    if not all(texts) and (column.missing or column.default is not None):
+        raise refusal(f"{POINTS}, column {column.name}", "an empty string is no value of it: it is a missing cell")
+    odd = [text for text in texts if column.held(text) != text]
+    if odd:
+        raise refusal(f"{POINTS}, column {column.name}", f"{odd[0]!r:.80} is no string of its alphabet and length")
+    place = chunk.indices.cast("float64").to_numpy(zero_copy_only=False)
+    missing = np.isnan(place)
+    known = column.encode(texts or [None])[0]
+    return np.where(missing[:, None], np.nan, known[np.where(missing, 0, place).astype(np.int64)])
 
 
 def _codes(column: Column, values: Any) -> Array:

@@ -45,7 +45,7 @@ def release_of(members: Members) -> Release:
         domain = Domain.from_dict(header["columns"])
         if plain(domain.to_dict()) != header["columns"]:
             raise ValueError("they are not written as a domain writes them")
-    kernel = kernel_of(header["kernel"], len(domain))
+    kernel = kernel_of(header["kernel"], domain.width)
     derived = derived_of(header, domain)
     columns = Domain((*domain.columns, *(one.column for one in derived)))
     points, weights = points_and_weights(members[POINTS], columns, header["n_points"])
