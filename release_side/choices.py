@@ -40,7 +40,7 @@ from kmeanalyst.representation.reweight import WEIGHT_VIEWS
 from release_side.mechanism import Noise, PublishError, RehearsalNoise, check_room
 from release_side.rows import Table
 
-METHODS = ("random-features", "subspace", "generator")
+METHODS = ("random-features", "subspace", "generator", "exponential")
 WEIGHTS = (*WEIGHT_VIEWS, "uniform")
 DEFAULT_POINTS = 1000
 _MOST_DEFAULT_POINTS = 2000  # of random features, where the noise is small enough to see the difference
@@ -88,9 +88,10 @@ def check_choices(
     if features is not None and method == "subspace":
         raise PublishError("a subspace has as many features as it has points. Pass points, not features.")
     for name, value in (("points", points), ("features", features)):
-        if value is not None and (not isinstance(value, int) or value < 2):
+        least = 1 if method == "exponential" else 2
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
             raise PublishError(
-                f"{name} must be a whole number of at least 2, got {value!r}. Leave it out for the default."
+                f"{name} must be a whole number of at least {least}, got {value!r}. Leave it out for the default."
             )
     if features is not None and features % 2:
         raise PublishError(f"features must be even, got {features}: cosine and sine come in pairs. Add one.")
@@ -102,6 +103,31 @@ def check_choices(
         raise PublishError(
             f"workers must be a whole number of at least 1, got {workers!r}. Leave it out for the default."
         )
+
+
+def check_draw_choices(
+    weights: str,
+    features: int | None,
+    bound: float | None,
+    *,
+    float32: bool,
+    noise: str,
+    calibration: str | None,
+) -> None:
+    """PublishError for what has no meaning where rows are drawn and nothing is measured."""
+    for name, chosen in (
+        ("features", features is not None),
+        ("bound", bound is not None),
+        ("float32", float32),
+        ("noise", noise not in ("gaussian", "laplace")),
+        ("calibration", calibration is not None),
+        (f"{weights} weights", weights not in ("probability", "uniform")),
+    ):
+        if chosen:
+            raise PublishError(
+                f"{name} does not go with the exponential mechanism, which draws rows of equal weight and adds no noise. "
+                "Leave it out, or choose another method."
+            )
 
 
 def _check_generator(weights: str) -> None:
@@ -295,20 +321,20 @@ def checked_features(
     n_rows: int,
 ) -> tuple[FeatureMap, Array | None]:
     """φ and, for a subspace, the points it is spanned by; PublishError if sums or files could not hold the release."""
-    with _fitting():
+    with fitting():
         feature_map, spanning = feature_map_for(
             method, kernel, domain, public, points, features, as_printed=weights == "published"
         )
     check_room(n_rows=n_rows, dimension=feature_map.dimension, grid=GRID)
     check_readable(most_points(points, spanning, feature_map, method, domain), domain, feature_map)
-    with _fitting():
+    with fitting():
         feature_map(domain.draw(2, 0))
         check_readable_map(feature_map, domain)
     return feature_map, spanning
 
 
 @contextmanager
-def _fitting() -> Iterator[None]:
+def fitting() -> Iterator[None]:
     """What a kernel that does not fit the domain raises, as PublishError."""
     try:
         yield
