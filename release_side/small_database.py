@@ -25,14 +25,20 @@ import numpy as np
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain import Domain
-from kmeanalyst.releases.file.small_databases import MOST_ROWS, diameter_over, distances, every_row, n_databases
+from kmeanalyst.releases.file.small_databases import (
+    MOST_ROWS,
+    MOST_SIZE,
+    diameter_over,
+    distances,
+    every_row,
+    n_databases,
+)
 from kmeanalyst.releases.measurement import GRID
 from kmeanalyst.releases.noise import EXPONENTIAL, rehearsed
 from kmeanalyst.releases.statement import MOST_DATABASES
 from release_side.mechanism import PublishError, check_budget, check_room, laplace_scale
 
 _STEPS = 2**20  # of the grid of images, between the two rows that are furthest apart
-_MOST_SIZE = 1000  # M: squared norms of M images then fit 64 bits
 _MOST_CELLS = 2**24  # databases × M
 _LEAST_DIAMETER = 1e-3  # over B: a kernel that hardly tells rows apart loses its digits
 _BLOCK = 2**16  # databases scored at a time
@@ -273,12 +279,12 @@ def _listed(kernel: Kernel, domain: Domain, grid: Array | None) -> Array:
 
 def _check_size(n: int, size: int) -> None:
     """PublishError if there are too many databases to score each of them."""
-    count = n_databases(n, size) if size <= _MOST_SIZE else math.inf
+    count = n_databases(n, size) if size <= MOST_SIZE else math.inf
     if count > MOST_DATABASES or count * size > _MOST_CELLS:
-        said = f"{count:,}" if size <= _MOST_SIZE else "too many"
+        said = f"{count:,}" if size <= MOST_SIZE else "too many"
         raise PublishError(
             f"there are {said} databases of {size} of the {n} rows, and at most {MOST_DATABASES:,} ({_MOST_CELLS:,} cells, "
-            f"{_MOST_SIZE} rows) are scored one by one. A draw that does not look at all of them has another law, and its "
+            f"{MOST_SIZE} rows) are scored one by one. A draw that does not look at all of them has another law, and its "
             "privacy is not proven: nothing was read. Pass fewer points, publish a smaller domain, or choose another method."
         )
 
@@ -294,7 +300,7 @@ def default_size(n: int, n_rows: int, epsilon: float) -> int:
 
     sizes = [1]
     while (
-        sizes[-1] < _MOST_SIZE
+        sizes[-1] < MOST_SIZE
         and (c := n_databases(n, sizes[-1] + 1)) <= MOST_DATABASES
         and c * (sizes[-1] + 1) <= _MOST_CELLS
     ):

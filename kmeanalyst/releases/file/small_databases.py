@@ -17,6 +17,7 @@ from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.file.refusal import MOST_BASIS_WORK
 
 MOST_ROWS = 2000  # of a domain that are listed: their Gram matrix is built by whoever reads the release
+MOST_SIZE = 1000  # M: squared norms of M whole images then fit 64 bits
 
 
 def every_row(domain: Domain, kernel: Kernel) -> Array | None:
