@@ -174,6 +174,7 @@ def _last_where(still_fits: Callable[[float], bool]) -> float:
 def one_more(epsilon: float, delta: float, mechanism: str) -> Spend:
     """A release that nobody has made yet, with the noise its promise needs."""
     if mechanism == EXPONENTIAL:
+        check_budget(epsilon, delta)
         return Spend(epsilon, delta, mechanism, "pure", 2 / epsilon, 1, "any")
     noise = (LaplaceNoise if mechanism == LAPLACE else GaussianNoise)(epsilon, delta)
     return Spend(epsilon, delta, noise.name, noise.calibration, noise.multiplier(), 1, "any")

@@ -36,7 +36,7 @@ from kmeanalyst.releases.file.small_databases import (
 from kmeanalyst.releases.measurement import GRID
 from kmeanalyst.releases.noise import EXPONENTIAL, rehearsed
 from kmeanalyst.releases.statement import MOST_DATABASES
-from release_side.mechanism import PublishError, check_budget, check_room, laplace_scale
+from release_side.mechanism import PublishError, check_budget, check_room, check_seed, laplace_scale
 
 _STEPS = 2**20  # of the grid of images, between the two rows that are furthest apart
 _MOST_CELLS = 2**24  # databases × M
@@ -76,7 +76,8 @@ class ExponentialMechanism:
 
         dp.enable_features("contrib")
         space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
-        scale = laplace_scale(self.epsilon, 2 * sensitivity)
+        below = math.nextafter(self.epsilon, 0.0)  # not above the decimal that was typed, in which ledgers add
+        scale = laplace_scale(below, 2 * sensitivity)
         # the measure is what names Gumbel noise here; with max_divergence the noise, and the law, would be others
         largest = dp.m.make_noisy_max(*space, dp.zero_concentrated_divergence(), scale=scale)
         return int(largest((-scores).tolist()))
@@ -89,6 +90,9 @@ class RehearsedExponential:
     mechanism: ExponentialMechanism
     seed: int
     calibration = "pure"
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
 
     @property
     def name(self) -> str:
