@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain, combinations_with_replacement
 from typing import Any
 
@@ -72,15 +72,19 @@ class ExponentialMechanism:
         Exact: the largest of −scores_i/b + G_i, G_i Gumbel variables that OpenDP draws bit by bit until one is surely
         the largest, has that law with the least float64 b ≥ 2 · sensitivity / ε.
         """
-        import opendp.prelude as dp
-
-        dp.enable_features("contrib")
-        space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
         below = math.nextafter(self.epsilon, 0.0)  # not above the decimal that was typed, in which ledgers add
-        scale = laplace_scale(below, 2 * sensitivity)
-        # the measure is what names Gumbel noise here; with max_divergence the noise, and the law, would be others
-        largest = dp.m.make_noisy_max(*space, dp.zero_concentrated_divergence(), scale=scale)
-        return int(largest((-scores).tolist()))
+        return int(_largest_with_gumbel(laplace_scale(below, 2 * sensitivity))((-scores).tolist()))
+
+
+@cache
+def _largest_with_gumbel(scale: float) -> Any:
+    """OpenDP's measurement: a list of int64 → the place of the largest, each with Gumbel noise of this scale."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
+    # the measure is what names Gumbel noise here; with max_divergence the noise, and the law, would be others
+    return dp.m.make_noisy_max(*space, dp.zero_concentrated_divergence(), scale=scale)
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,11 @@ from kmeanalyst.releases.file import FileRefused, read_release, validate_release
 from kmeanalyst.releases.file.small_databases import diameter_over, distances, n_databases
 from kmeanalyst.releases.release import Release
 from kmeanalyst.releases.statement import MOST_DATABASES
-from release_side import publish
+from release_side import publish, small_database
 from release_side import rows as rows_module
+from release_side.composition import Spend
 from release_side.ledger import Ledger
-from release_side.mechanism import PublishError
+from release_side.mechanism import GaussianNoise, PublishError
 from release_side.planning import plan
 from release_side.small_database import (
     ExponentialMechanism,
@@ -186,17 +187,17 @@ def drawn(databases: SmallDatabases, rows: Array, epsilon: float, times: int) ->
 
 def test_the_draw_has_the_law_of_the_enumeration_and_a_tenth_of_epsilon_would_show():
     """Chi-square at a false alarm of 1e-6; at 0.9 ε and 1.1 ε it alarms with a computed chance above 0.999, and does."""
-    times, epsilon, rows = 12_000, 3.0, np.array([[2.0], [0.0], [2.0], [0.0], [2.0]])
+    times, epsilon, rows = 10_000, 4.0, np.array([[2.0], [0.0], [2.0], [0.0], [2.0]])
     databases = databases_of(3, 2, n_rows=5)
     scores = databases.scores(np.array([2, 0, 3]))
     expected = law(scores, epsilon, databases.sensitivity)
-    limit = stats.chi2.isf(FALSE_ALARM, databases.count - 1)
+    limit, rng = stats.chi2.isf(FALSE_ALARM, databases.count - 1), np.random.default_rng(0)
     assert expected.min() * times > 20
     for wrong in (0.9, 1.1):
         p = law(scores, wrong * epsilon, databases.sensitivity)
         shift = times * float(((p - expected) ** 2 / expected).sum())
         assert stats.ncx2.sf(limit, databases.count - 1, shift) > 0.999
-        assert statistic(drawn(databases, rows, wrong * epsilon, times), expected) > limit
+        assert statistic(rng.multinomial(times, p), expected) > limit
     assert statistic(drawn(databases, rows, epsilon, times), expected) < limit
 
 
@@ -209,6 +210,7 @@ def test_the_scale_is_never_below_what_the_decimal_needs(monkeypatch):
     import opendp.prelude as dp
 
     scales = []
+    small_database._largest_with_gumbel.cache_clear()
 
     def record(*space: Any, scale: float) -> Any:
         scales.append(scale)
@@ -223,6 +225,7 @@ def test_the_scale_is_never_below_what_the_decimal_needs(monkeypatch):
             context.prec = 60
             needed = 2 * Decimal(sensitivity) / Decimal(repr(float(epsilon)))
             assert needed <= Decimal(scales[-1]) <= needed * (1 + Decimal("1e-15"))
+    small_database._largest_with_gumbel.cache_clear()
 
 
 def test_a_rehearsal_has_the_same_law():
@@ -482,7 +485,9 @@ def test_a_draw_beside_gaussian_releases_counts_as_a_pure_one(tmp_path):
     ledger = Ledger(tmp_path / "l")
     ledger.init("t", 3.0, 1e-6)
     published(ledger=tmp_path / "l", table="t")
-    publish(FRAME, MIXED, epsilon=1.0, delta=1e-6, points=20, features=20, ledger=tmp_path / "l", table="t")
+    ledger.record(
+        "t", Spend(1.0, 1e-6, "discrete gaussian", "analytic", GaussianNoise(1.0, 1e-6).multiplier(), 200, "any")
+    )
     assert 1.0 < ledger.account("t").total_epsilon <= 2.0
 
 
