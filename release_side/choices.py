@@ -42,7 +42,8 @@ from release_side.families import check_family, features_of
 from release_side.mechanism import Noise, PublishError, RehearsalNoise, check_room
 from release_side.rows import Table
 
-METHODS = ("random-features", "subspace", "generator")
+METHODS = ("random-features", "subspace", "generator")  # that measure a mean
+EVERY_METHOD = (*METHODS, "exponential")
 WEIGHTS = (*WEIGHT_VIEWS, "uniform")
 DEFAULT_POINTS = 1000
 _MOST_DEFAULT_POINTS = 2000  # of random features, where the noise is small enough to see the difference
@@ -58,7 +59,7 @@ def check_strings(method: str, domain: Domain, public_points: Table | None) -> N
     texts = ", ".join(column.name for column in domain.columns if isinstance(column, Text))
     if not texts:
         return
-    if method != "subspace":
+    if method not in ("subspace", "exponential"):
         raise PublishError(
             f"{texts} is a column of texts, and the method {method} draws or moves points: there is no string between two "
             'others. Use method "subspace" with public points, or leave the column out of the domain.'
@@ -90,8 +91,8 @@ def check_choices(
     family: str | None = None,
 ) -> None:
     """PublishError unless the choices are known and go together."""
-    if method not in METHODS:
-        raise PublishError(f"method must be one of {', '.join(METHODS)}, got {method!r}. Name one of these.")
+    if method not in EVERY_METHOD:
+        raise PublishError(f"method must be one of {', '.join(EVERY_METHOD)}, got {method!r}. Name one of these.")
     if weights not in WEIGHTS:
         raise PublishError(f"weights must be one of {', '.join(WEIGHTS)}, got {weights!r}. Name one of these.")
     if method == "subspace" and (weights == "uniform" or float32):
@@ -108,9 +109,10 @@ def check_choices(
     if features is not None and method == "subspace":
         raise PublishError("a subspace has as many features as it has points. Pass points, not features.")
     for name, value in (("points", points), ("features", features)):
-        if value is not None and (not isinstance(value, int) or value < 2):
+        least = 1 if method == "exponential" else 2
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
             raise PublishError(
-                f"{name} must be a whole number of at least 2, got {value!r}. Leave it out for the default."
+                f"{name} must be a whole number of at least {least}, got {value!r}. Leave it out for the default."
             )
     check_family(family, method, features)
     if bound is not None and weights not in ("bounded", "signed"):
@@ -120,6 +122,39 @@ def check_choices(
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise PublishError(
             f"workers must be a whole number of at least 1, got {workers!r}. Leave it out for the default."
+        )
+
+
+def check_draw_choices(
+    weights: str,
+    features: int | None,
+    bound: float | None,
+    *,
+    float32: bool,
+    noise: str,
+    calibration: str | None,
+    family: str | None = None,
+    unit: str | None = None,
+) -> None:
+    """PublishError for what has no meaning where rows are drawn and nothing is measured."""
+    for name, chosen in (
+        ("features", features is not None),
+        ("family", family is not None),
+        ("bound", bound is not None),
+        ("float32", float32),
+        ("noise", noise not in ("gaussian", "laplace")),
+        ("calibration", calibration is not None),
+        (f"{weights} weights", weights not in ("probability", "uniform")),
+    ):
+        if chosen:
+            raise PublishError(
+                f"{name} does not go with the exponential mechanism, which draws rows of equal weight and adds no noise. "
+                "Leave it out, or choose another method."
+            )
+    if unit is not None:
+        raise PublishError(
+            "unit protects a person by the average of all their rows, and the exponential mechanism counts single rows. "
+            "Leave it out, or choose another method."
         )
 
 
@@ -323,20 +358,20 @@ def checked_features(
     family: str | None = None,
 ) -> tuple[FeatureMap, Array | None]:
     """φ and, for a subspace, the points it is spanned by; PublishError if sums or files could not hold the release."""
-    with _fitting():
+    with fitting():
         feature_map, spanning = feature_map_for(
             method, kernel, domain, public, points, features, as_printed=weights == "published", family=family
         )
     check_room(n_rows=n_rows, dimension=feature_map.dimension, grid=GRID)
     check_readable(most_points(points, spanning, feature_map, method, domain), domain, feature_map)
-    with _fitting():
+    with fitting():
         feature_map(domain.draw(2, 0))
         check_readable_map(feature_map, domain)
     return feature_map, spanning
 
 
 @contextmanager
-def _fitting() -> Iterator[None]:
+def fitting() -> Iterator[None]:
     """What a kernel that does not fit the domain raises, as PublishError."""
     try:
         yield

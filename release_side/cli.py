@@ -108,7 +108,7 @@ _CHOICES = (
         "--method",
         default="random-features",
         show_default=True,
-        type=click.Choice(["random-features", "subspace", "generator"]),
+        type=click.Choice(["random-features", "subspace", "generator", "exponential"]),
     ),
     click.option(
         "--public-points", type=click.Path(), help="Rows that are already public: points to use or start from."

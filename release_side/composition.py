@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import expit, log_ndtr
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.noise import GAUSSIAN, LAPLACE, gaussian_delta
+from kmeanalyst.releases.noise import EXPONENTIAL, GAUSSIAN, LAPLACE, gaussian_delta
 from kmeanalyst.releases.statement import NEIGHBOURS, REPLACE_ROW
 from release_side.mechanism import GaussianNoise, LaplaceNoise, PublishError, check_budget
 
@@ -41,10 +41,11 @@ _LONGEST_TEXT = 200
 class Spend:
     """What one release costs, and how: a promise and the noise that keeps it.
 
-    epsilon, delta     the promise; delta is 0 for Laplace noise.
-    mechanism          the noise: "discrete gaussian" or "discrete laplace".
+    epsilon, delta     the promise; delta is 0 for Laplace noise and for the exponential mechanism.
+    mechanism          the noise: "discrete gaussian" or "discrete laplace"; or "exponential over multisets".
     calibration        how the noise follows from the promise, as statements have it.
     noise_multiplier   standard deviation / sensitivity under replace-one: L2 for Gaussian noise, L1 for Laplace.
+                       Of the exponential mechanism: the scale of its scores / sensitivity.
     n_rows             rows of the table, taken as public; units where units are protected.
     method             how the release represents what was measured.
     neighbouring       what the promise protects: a row ("replace-one") or a unit with all its rows ("replace-one-unit").
@@ -61,10 +62,10 @@ class Spend:
 
     def __post_init__(self) -> None:
         check_budget(self.epsilon, self.delta)
-        if self.mechanism not in (GAUSSIAN, LAPLACE):
+        if self.mechanism not in (GAUSSIAN, LAPLACE, EXPONENTIAL):
             raise PublishError(
-                f"mechanism must be {GAUSSIAN!r} or {LAPLACE!r}, got {self.mechanism!r:.80}: of other noise nobody "
-                "knows what it adds up to. Name one of these."
+                f"mechanism must be {GAUSSIAN!r}, {LAPLACE!r} or {EXPONENTIAL!r}, got {self.mechanism!r:.80}: of other noise "
+                "nobody knows what it adds up to. Name one of these."
             )
         multiplier = self.noise_multiplier
         if isinstance(multiplier, bool) or not isinstance(multiplier, int | float) or not 0 < multiplier < math.inf:
@@ -87,7 +88,8 @@ class Spend:
 
     def _check_promise(self) -> None:
         if self.is_pure and self.delta != 0:
-            raise PublishError(f"Laplace noise spends no delta, got {self.delta!r}. Pass delta 0.")
+            law = "Laplace noise" if self.mechanism == LAPLACE else "the exponential mechanism"
+            raise PublishError(f"{law} spends no delta, got {self.delta!r}. Pass delta 0.")
         if self.is_pure:
             return
         given = gaussian_delta(epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
@@ -101,7 +103,7 @@ class Spend:
     @property
     def is_pure(self) -> bool:
         """Whether the release spends ε alone."""
-        return self.mechanism == LAPLACE
+        return self.mechanism != GAUSSIAN
 
 
 def check_text(name: str, text: object) -> None:
@@ -179,6 +181,9 @@ def _last_where(still_fits: Callable[[float], bool]) -> float:
 
 def one_more(epsilon: float, delta: float, mechanism: str) -> Spend:
     """A release that nobody has made yet, with the noise its promise needs."""
+    if mechanism == EXPONENTIAL:
+        check_budget(epsilon, delta)
+        return Spend(epsilon, delta, mechanism, "pure", 2 / epsilon, 1, "any")
     noise = (LaplaceNoise if mechanism == LAPLACE else GaussianNoise)(epsilon, delta)
     return Spend(epsilon, delta, noise.name, noise.calibration, noise.multiplier(), 1, "any")
 

@@ -130,7 +130,7 @@ class TableAccount:
         """What is asked, spent and left, for a release that the budget does not admit."""
         assert self.epsilon is not None and self.delta is not None
         left = largest_epsilon_left(self.spends, self.epsilon, self.delta, mechanism=spend.mechanism, delta=spend.delta)
-        law = "Laplace" if spend.is_pure else "Gaussian"
+        law = {GAUSSIAN: "Gaussian", LAPLACE: "Laplace"}.get(spend.mechanism, "pure")
         offer = f"release of epsilon up to {rounded(left, up=False)} still fits: ask for that"
         return PublishError(
             f"table {self.name!r} has a budget of epsilon {self.epsilon:g}, delta {self.delta:g}, and {self._spent()}: "

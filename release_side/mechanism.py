@@ -205,11 +205,7 @@ class RehearsalNoise:
     seed: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.seed, bool | np.timedelta64) or not isinstance(self.seed, int | np.integer) or self.seed < 0:
-            raise PublishError(
-                f"rehearsal must be a whole number of at least 0, got {self.seed!r}: it is the seed of the noise. "
-                "Pass e.g. 1."
-            )
+        check_seed(self.seed)
 
     @property
     def name(self) -> str:
@@ -253,6 +249,14 @@ def noise_for(
         )
     fresh = LaplaceNoise(epsilon, delta) if noise == "laplace" else GaussianNoise(epsilon, delta, calibration or "")
     return fresh if rehearsal is None else RehearsalNoise(fresh, rehearsal)
+
+
+def check_seed(seed: object) -> None:
+    """PublishError unless this can be the seed of a rehearsal."""
+    if isinstance(seed, bool | np.timedelta64) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise PublishError(
+            f"rehearsal must be a whole number of at least 0, got {seed!r}: it is the seed of the noise. Pass e.g. 1."
+        )
 
 
 def check_budget(epsilon: float, delta: float) -> None:

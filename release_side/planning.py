@@ -108,6 +108,11 @@ def plan(
                 times the predicted (uniform rows, which no mixture of few clusters describes).
                 One draw of the noise is simulated, the same for each ε; another may give a tenth more or less.
     """
+    if method == "exponential":
+        raise PublishError(
+            "plan simulates noise, and the exponential mechanism adds none. Its release says how far it may be from the "
+            "best: try publish with --rehearsal on a public table of that size."
+        )
     domain = domain if isinstance(domain, Domain) else read_domain(domain)
     mechanisms = [_simulated_noise(noise, e, delta, calibration) for e in _as_list(epsilon)]
     n_rows = _as_whole(rows)

@@ -68,3 +68,37 @@ def _taken_as_public(
         "the sizes: number of points and of features",
         *((f"{rows}; a person whose row is public gets no protection for it",) if given else ()),
     )
+
+
+def statement_of_draw(
+    *, epsilon: float, name: str, diameter: float, n_rows: int, n_databases: int, n_public: int
+) -> PrivacyStatement:
+    """The promise of a database that the exponential mechanism drew, P(R) ∝ exp(−ε‖μ_D − μ_R‖/2Δ), Δ = diameter/N.
+
+    n_public   how many of its rows were given as public: all of them if it was drawn from a grid.
+    """
+    sensitivity = diameter / n_rows
+    return PrivacyStatement(
+        epsilon=epsilon,
+        delta=0.0,
+        neighbouring="replace-one",
+        mechanism=name,
+        sensitivity=sensitivity,
+        score_scale=2 * sensitivity / epsilon,
+        n_databases=n_databases,
+        calibration="pure",
+        rho=epsilon**2 / 8,
+        n_rows=n_rows,
+        public_points=n_public,
+        taken_as_public=(
+            "the number of rows N and the names of the columns",
+            "the domain: kinds, bounds, levels, scales, defaults, edges and atoms",
+            "the kernel and its lengthscales, chosen from the domain or by the curator",
+            "the number of points",
+            "the rows given as public, from which the points were drawn; a person whose row is public gets no protection "
+            "for it"
+            if n_public
+            else "every row that the domain allows, from which the points were drawn",
+        ),
+        versions=software_versions("kmeanalyst", "numpy", "scipy", "pandas", "opendp"),
+    )

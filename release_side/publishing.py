@@ -30,6 +30,7 @@ from kmeanalyst.representation.reweight import weights_for
 from release_side.choices import (
     METHODS,
     check_choices,
+    check_draw_choices,
     check_ledger,
     check_strings,
     checked_features,
@@ -45,6 +46,7 @@ from release_side.mechanism import SPENT, Noise, PublishError, RehearsalNoise, n
 from release_side.private_mean import private_mean
 from release_side.promise import statement_for
 from release_side.rows import Table, open_private, paths_of, refuse_private_as_public
+from release_side.small_database import ExponentialMechanism
 from release_side.units import units_of
 
 _WEAK_EPSILON = 10.0
@@ -82,9 +84,10 @@ def publish(
     private         path of a CSV (.gz), Parquet, a directory or glob of them; or a DataFrame whose cells do not depend on
                     other rows (read with dtype=str: type inference lets one cell change its column).
     domain          Domain, or the path of its TOML file: public columns, bounds and levels.
-    method          "random-features" (Algorithm 2), "subspace" (Algorithm 1), or "generator" (DP-MERF: a network is
-                    trained on the measurement and gives rows of equal weight; needs the extra kmeanalyst[generator]).
-    public_points   rows that are already public: Algorithm 1's points, Algorithm 2's start.
+    method          "random-features" (Algorithm 2), "subspace" (Algorithm 1), "generator" (DP-MERF: a network is
+                    trained on the measurement and gives rows of equal weight; needs the extra kmeanalyst[generator]), or
+                    "exponential": M rows of a small domain are drawn, nothing is measured, and delta is 0.
+    public_points   rows that are already public: Algorithm 1's points, Algorithm 2's start, or a grid to draw from.
     points          M; by default 1000 to 2000, as many as the table has rows (1000 to 50,000) for margins and a generator,
                     or the public rows up to 3000 for a subspace.
     features        F, coordinates measured by random features (cosine and sine count two); 4000 by default. With a
@@ -117,12 +120,22 @@ def publish(
     Returns         Release; its statement lists everything that was taken as public.
     Errors          PublishError or DomainError, by public facts alone.
     """
+    if method == "exponential":
+        from release_side.selecting import publish_small_database
+
+        check_draw_choices(
+            weights, features, bound, float32=float32, noise=noise, calibration=calibration, family=family, unit=unit
+        )
+        return publish_small_database(
+            private, domain, epsilon=epsilon, delta=delta, public_points=public_points, points=points, kernel=kernel,
+            target=target, ledger=ledger, table=table, rehearsal=rehearsal, output=output, progress=progress,
+        )  # fmt: skip
     domain_path, domain = domain, domain if isinstance(domain, Domain) else read_domain(domain)
     mechanism = noise_for(noise, epsilon, delta, calibration=calibration, rehearsal=rehearsal)
     check_choices(method, weights, points, features, bound, workers, float32=float32, family=family)
     check_ledger(ledger, table, rehearsal)
     private_files = [] if isinstance(private, pd.DataFrame) else paths_of(private)
-    _check_can_appear(output, beside=(*private_files, domain_path, public_points, ledger))
+    check_can_appear(output, beside=(*private_files, domain_path, public_points, ledger))
     refuse_private_as_public(private, public_points)
     check_strings(method, domain, public_points)
     public = public_rows(public_points, domain)
@@ -138,8 +151,8 @@ def publish(
     )
     spending = None
     if isinstance(mechanism, Noise):  # a rehearsal spends nothing
-        spending = _Spending(ledger, table, mechanism, n_rows=n_rows, method=method, neighbouring=neighbouring)
-    with _told_if_spent(spending):
+        spending = Spending(ledger, table, mechanism, n_rows=n_rows, method=method, neighbouring=neighbouring)
+    with told_if_spent(spending):
         measurement = private_mean(
             units.grouped(rows.encoded(domain)) if units else rows.encoded(domain),
             feature_map, mechanism, n_rows=n_rows, workers=workers or processors(),
@@ -151,7 +164,7 @@ def publish(
             points=points, weights=weights, bound=bound, float32=float32, neighbouring=neighbouring, progress=progress,
         )  # fmt: skip
         if output is not None:
-            _write(release, output)
+            write_whole(release, output)
     if output is not None and spending:
         spending.published(output)
     return release
@@ -208,7 +221,7 @@ def represented(
     )
 
 
-def _check_can_appear(output: str | Path | None, *, beside: tuple[object, ...]) -> None:
+def check_can_appear(output: str | Path | None, *, beside: tuple[object, ...]) -> None:
     """PublishError, before anything is spent, if the file could not appear or would take another's place.
 
     beside   what else was named: tables, domain, ledger; anything that is no path is passed over.
@@ -228,14 +241,21 @@ def _check_can_appear(output: str | Path | None, *, beside: tuple[object, ...]) 
             )
 
 
-class _Spending:
+class Spending:
     """What one release spends: checked when the size of the table is known, recorded just before the noise.
 
     Without a ledger nothing is recorded, which is said once.
     """
 
     def __init__(
-        self, ledger: str | Path | None, table: str | None, noise: Noise, *, n_rows: int, method: str, neighbouring: str
+        self,
+        ledger: str | Path | None,
+        table: str | None,
+        noise: Noise | ExponentialMechanism,
+        *,
+        n_rows: int,
+        method: str,
+        neighbouring: str = REPLACE_ROW,
     ) -> None:
         self.is_spent = False
         self._ledger, self._table = None if ledger is None else Ledger(ledger), table or ""
@@ -267,7 +287,7 @@ class _Spending:
             _log.warning("%s is written and counted as spent; the ledger could not note its name.", output)
 
 
-def warn_if_weak(noise: Noise, n_rows: int, counted: str = "rows") -> None:
+def warn_if_weak(noise: Noise | ExponentialMechanism, n_rows: int, counted: str = "rows") -> None:
     """Say so if a promise is kept in words only."""
     if noise.epsilon > _WEAK_EPSILON or noise.delta * n_rows >= 1:
         _log.warning(
@@ -278,7 +298,7 @@ def warn_if_weak(noise: Noise, n_rows: int, counted: str = "rows") -> None:
 
 
 @contextmanager
-def _told_if_spent(spending: _Spending | None) -> Iterator[None]:
+def told_if_spent(spending: Spending | None) -> Iterator[None]:
     """Whatever fails after noise was drawn says that the release counts."""
     try:
         yield
@@ -298,7 +318,8 @@ def _say_once_that_nothing_counts() -> None:
     )
 
 
-def _write(release: Release, output: str | Path) -> None:
+def write_whole(release: Release, output: str | Path) -> None:
+    """Write the file; PublishError if it does not come about."""
     try:
         release.write(output)
     except (OSError, ValueError) as error:

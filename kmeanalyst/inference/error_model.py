@@ -77,16 +77,26 @@ def error_model(release: Release, weights: Array) -> ErrorModel:
     """The error model of a release under the weights (M,) of a view, prepared once."""
     key = ("expectation", weights.tobytes())
     if key not in release.cache:
-        release.cache[key] = UnmeasuredErrors(release) if release.measurement is None else _measured(release, weights)
+        release.cache[key] = _unmeasured(release) if release.measurement is None else _measured(release, weights)
     return release.cache[key]
+
+
+def _unmeasured(release: Release) -> UnmeasuredErrors:
+    if release.statement is None:
+        return UnmeasuredErrors(release)
+    return UnmeasuredErrors(release, (
+        "no measurement: rows that the exponential mechanism drew have no known privacy error (with chance 95 % they are at "
+        f"most {release.statement.excess():.3g} further from the table, in the kernel's space, than the nearest such rows), "
+        "and the sampling part takes the points for rows",
+    ))  # fmt: skip
 
 
 def fitted_model(release: Release) -> FittedErrors:
     """The error model of the fitted population of a release, prepared once; ValueError where nothing was measured."""
     if release.measurement is None:
         raise ValueError(
-            "there is no measurement, so no population can be fitted to it: these are weighted points from elsewhere. Ask "
-            'view="signed" or "probability".'
+            "there is no measurement, so no population can be fitted to it: these are weighted points from elsewhere, or rows "
+            'that the exponential mechanism drew. Ask view="signed" or "probability".'
         )
     if "fitted" not in release.cache:
         of, n = _measured(release, release.weights), len(release)

@@ -121,7 +121,7 @@ def _about(releases: tuple[Release, ...], law: Law) -> dict[str, Any]:
         notes += tuple(f"a release of {p.n_rows:,} {p.counted} at ε = {p.epsilon:g}, δ = {p.delta:g}" for p in promises)
     one = promises[0] if len(releases) == 1 and promises else None
     return {
-        "noise_aware": len(promises) == len(releases),
+        "noise_aware": all(release.measurement is not None for release in releases),
         "n_release_rows": one and one.n_rows,
         "epsilon": one and one.epsilon,
         "delta": one and one.delta,

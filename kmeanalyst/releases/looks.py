@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from kmeanalyst.releases.measurement import Measurement
     from kmeanalyst.releases.release import Release
     from kmeanalyst.releases.statement import PrivacyStatement
 
@@ -25,9 +26,9 @@ def summary(release: Release) -> dict[str, str]:
     if release.derived:
         names = ", ".join(one.column.name for one in release.derived)
         lines["derived"] = f"{names}: computed from the other columns (post-processing: the promise is unchanged)"
-    if release.statement is None or release.measurement is None:
-        return lines | {"privacy": "none known: weighted points without a measurement"}
     promise = release.statement
+    if promise is None:
+        return lines | {"privacy": "none known: weighted points without a measurement"}
     if release.residual_over_noise is not None:
         lines["fit"] = f"residual {release.residual_over_noise:.3g} of the noise's size"
     stamp = {"NOT PRIVATE": "a rehearsal: its noise can be drawn again from a seed"} if release.is_rehearsal else {}
@@ -38,9 +39,7 @@ def summary(release: Release) -> dict[str, str]:
         "privacy": f"ε = {promise.epsilon:g}, δ = {promise.delta:g} (neighbours: {promise.neighbouring}; "
         f"ρ = {promise.rho:.3g})",
         "mechanism": f"{promise.mechanism}, sensitivity {promise.sensitivity:.3g}, {promise.calibration} calibration",
-        "noise": f"{promise.noise_scale:.3g} on each of {release.measurement.feature_map.dimension:,} features "
-        f"(total {release.measurement.noise_scale * release.measurement.feature_map.dimension**0.5:.3g}, "
-        f"kernel scale {release.kernel.bound:g})",
+        **(_noise(release, release.measurement) if release.measurement is not None else _draw(release, promise)),
         **lines,
     }  # fmt: skip
 
@@ -50,6 +49,22 @@ def _table_text(promise: PrivacyStatement) -> str:
     if promise.protects_units:
         return f"{promise.n_rows:,} persons, of equal weight however many private rows they have"
     return f"{promise.n_rows:,} private rows"
+
+
+def _noise(release: Release, measurement: Measurement) -> dict[str, str]:
+    dimension = measurement.feature_map.dimension
+    return {
+        "noise": f"{measurement.noise_scale:.3g} on each of {dimension:,} features "
+        f"(total {measurement.noise_scale * dimension**0.5:.3g}, kernel scale {release.kernel.bound:g})"
+    }
+
+
+def _draw(release: Release, promise: PrivacyStatement) -> dict[str, str]:
+    """What is known of rows that the exponential mechanism drew: how much worse than the best they can be."""
+    return {
+        "draw": f"one of {promise.n_databases:,} databases, P ∝ exp(−distance/{promise.score_scale:.3g}): with chance 95 % "
+        f"at most {promise.excess():.3g} further from the table than the nearest one (kernel scale {release.kernel.bound:g})"
+    }
 
 
 def text(release: Release) -> str:

@@ -1,8 +1,11 @@
-"""The laws of noise a release can have, and the arithmetic that says what each of them promises.
+"""The laws of noise a release can have, and of choice without noise, and the arithmetic of what each promises.
 
 Gaussian noise is calibrated to the Euclidean distance between the vectors of two neighbours and gives (ε, δ);
 Laplace noise to their L1 distance and gives ε alone. The noise of a rehearsal is drawn from a seed: it has the
 same law and protects nobody.
+
+The exponential mechanism adds no noise: it draws one of finitely many things, P(r) ∝ exp(−score(r)/b), each of them
+counted once (its base measure), and gives ε = 2Δ/b alone, Δ the sensitivity of the score (McSherry & Talwar 2007).
 """
 
 from __future__ import annotations
@@ -14,9 +17,11 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_ndtr
 
 GAUSSIAN, LAPLACE = "discrete gaussian", "discrete laplace"
+EXPONENTIAL = "exponential over multisets"  # of rows: a small database is drawn, in which rows have no order
 _REHEARSAL = "rehearsal of "
 NOISE_LAWS = (GAUSSIAN, LAPLACE, _REHEARSAL + GAUSSIAN, _REHEARSAL + LAPLACE)
-CALIBRATIONS = {GAUSSIAN: ("analytic", "zcdp"), LAPLACE: ("pure",)}
+SELECTIONS = (EXPONENTIAL, _REHEARSAL + EXPONENTIAL)
+CALIBRATIONS = {GAUSSIAN: ("analytic", "zcdp"), LAPLACE: ("pure",), EXPONENTIAL: ("pure",)}
 
 
 def rehearsed(law: str) -> str:
@@ -32,6 +37,11 @@ def is_rehearsal(law: str) -> bool:
 def is_pure(law: str) -> bool:
     """Whether the law gives ε with δ = 0, and so measures neighbours by their L1 distance."""
     return law.removeprefix(_REHEARSAL) == LAPLACE
+
+
+def is_selection(law: object) -> bool:
+    """Whether the law draws one of finitely many things, so that there is a scale of scores and no noise."""
+    return isinstance(law, str) and law in SELECTIONS
 
 
 def calibrations_of(law: str) -> tuple[str, ...]:
@@ -75,6 +85,25 @@ def pure_epsilon(*, noise_multiplier: float) -> float:
     return math.sqrt(2) / noise_multiplier
 
 
+def selection_epsilon(*, scale_multiplier: float) -> float:
+    """ε of a draw with P(r) ∝ exp(−score(r)/b), b = scale_multiplier · sensitivity: 2 / multiplier."""
+    return 2 / scale_multiplier
+
+
+def selection_excess(*, score_scale: float, choices: int, chance: float) -> float:
+    """How far, with this chance, the score of what was drawn is at most above the best: b (ln choices + ln 1/(1 − chance)).
+
+    All choices that score worse by that much weigh, together, at most choices · e^(−excess/b) times the best one
+    (McSherry & Talwar 2007, Theorem 8).
+    """
+    return score_scale * (math.log(choices) - math.log1p(-chance))
+
+
 def zcdp_rho(law: str, *, noise_multiplier: float) -> float:
-    """ρ of zero-concentrated differential privacy: 1/2s² for Gaussian noise, ε²/2 for pure ε (Bun & Steinke 2016)."""
+    """ρ of zero-concentrated differential privacy: 1/2s² for Gaussian noise, ε²/2 for Laplace (Bun & Steinke 2016).
+
+    ε²/8 for a selection, s its scale multiplier: its privacy losses lie in a range of length ε (Cesar & Rogers 2021).
+    """
+    if is_selection(law):
+        return selection_epsilon(scale_multiplier=noise_multiplier) ** 2 / 8
     return 0.5 * pure_epsilon(noise_multiplier=noise_multiplier) ** 2 if is_pure(law) else 0.5 / noise_multiplier**2

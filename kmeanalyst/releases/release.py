@@ -47,7 +47,8 @@ class Release:
 
     points       DataFrame in natural units and levels, one row per point, one column per domain column.
     weights      (M,) finite, signed in general; used as they are, never normalised silently.
-    measurement  the noisy mean with its noise law; None where there is none (points from elsewhere).
+    measurement  the noisy mean with its noise law; None where there is none (points from elsewhere, or rows that the
+                 exponential mechanism drew: these have a statement).
     kernel       the kernel of the embedding, on encoded rows.
     domain       the table's columns, with public bounds and levels: what was measured, and what encoded rows are of.
     statement    PrivacyStatement; None where no privacy is promised or known.
@@ -83,7 +84,13 @@ class Release:
             raise ValueError(
                 "weights must be finite: an infinite or undefined weight means nothing. Remove those points."
             )
-        if (measurement is None) != (statement is None):
+        drawn = statement is not None and statement.is_selection
+        if measurement is not None and drawn:
+            raise ValueError(
+                "the release has a measurement, and its statement is of the exponential mechanism, which measures nothing: "
+                "the promise is about another release. Pass the statement that belongs to the measurement."
+            )
+        if (measurement is None) != (statement is None or drawn):
             have, lack = ("measurement", "statement") if statement is None else ("statement", "measurement")
             raise ValueError(
                 f"the release has a {have} and no {lack}: a measurement without its promise cannot be trusted, and a promise "

@@ -10,11 +10,15 @@ from typing import Any
 
 from kmeanalyst.releases.noise import (
     NOISE_LAWS,
+    SELECTIONS,
     calibrations_of,
     gaussian_delta,
     is_pure,
     is_rehearsal,
+    is_selection,
     pure_epsilon,
+    selection_epsilon,
+    selection_excess,
     zcdp_delta,
     zcdp_rho,
 )
@@ -22,6 +26,7 @@ from kmeanalyst.releases.noise import (
 REPLACE_ROW, REPLACE_UNIT = "replace-one", "replace-one-unit"
 NEIGHBOURS = (REPLACE_ROW, REPLACE_UNIT)
 _SLACK = 1e-6  # relative room for rounding when a claim is recomputed
+MOST_DATABASES = 2_000_000  # that the exponential mechanism draws one of: each is scored
 _SMALLEST_DELTA = 1e-100  # that Gaussian noise may claim: none of ours does, and far below the arithmetic underflows
 
 
@@ -42,19 +47,23 @@ class PrivacyStatement:
     neighbouring      which two tables are neighbours: "replace-one" (a row; N is public), or "replace-one-unit" (all rows
                       of one unit, a person; the number of units is public, the number of rows is not, and every unit
                       counts with the average of its rows).
-    mechanism         the noise: "discrete gaussian" or "discrete laplace", or "rehearsal of" one of them: drawn
-                      from a seed, and so NOT PRIVATE.
+    mechanism         the noise: "discrete gaussian" or "discrete laplace"; or "exponential over multisets", a small
+                      database drawn instead; or "rehearsal of" one of them: drawn from a seed, and so NOT PRIVATE.
     sensitivity       largest distance between the noiseless vectors of two neighbours, in units of the mean:
-                      Euclidean for Gaussian noise, L1 for Laplace.
-    noise_scale       standard deviation of the noise on one coordinate, in the same units.
+                      Euclidean for Gaussian noise, L1 for Laplace. Of the exponential mechanism: how far replacing a
+                      row can move the score ‖μ_D − μ_R‖ of a database R.
+    noise_scale       standard deviation of the noise on one coordinate, in the same units; None without noise.
     calibration       how the scale follows from ε, δ and the sensitivity: "analytic" (Balle & Wang 2018) or "zcdp"
-                      (through ρ; Canonne, Kamath & Steinke 2020) for Gaussian noise, "pure" for Laplace.
-    rho               ρ of zero-concentrated differential privacy: sensitivity² / 2σ², or ε²/2 for Laplace.
+                      (through ρ; Canonne, Kamath & Steinke 2020) for Gaussian noise, "pure" for the others.
+    rho               ρ of zero-concentrated differential privacy: sensitivity² / 2σ², ε²/2 for Laplace, or ε²/8 for
+                      the exponential mechanism.
     n_rows            N, what the mean is over, taken as public: the rows of the table under "replace-one", its units
                       under "replace-one-unit".
     public_points     how many of the points were given as public rows.
     taken_as_public   everything that was treated as public, in words.
     versions          the software that made the release.
+    score_scale       of the exponential mechanism, and of it alone: b in P(R) ∝ exp(−‖μ_D − μ_R‖/b).
+    n_databases       likewise: how many databases R it drew one of, each of them counted once.
     """
 
     epsilon: float
@@ -62,16 +71,20 @@ class PrivacyStatement:
     neighbouring: str
     mechanism: str
     sensitivity: float
-    noise_scale: float
+    noise_scale: float | None = None
     calibration: str
     rho: float
     n_rows: int
     public_points: int = 0
     taken_as_public: tuple[str, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
+    score_scale: float | None = None
+    n_databases: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("epsilon", "sensitivity", "noise_scale", "rho"):
+        self._check_words("mechanism", (*NOISE_LAWS, *SELECTIONS))
+        self._check_scales()
+        for name in ("epsilon", "sensitivity", _scale_name(self.mechanism), "rho"):
             value = getattr(self, name)
             if not (isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf):
                 raise StatementError(
@@ -85,9 +98,20 @@ class PrivacyStatement:
             raise StatementError(f"n_rows must be a positive whole number, got {self.n_rows!r}.")
         if isinstance(self.public_points, bool) or not isinstance(self.public_points, int) or self.public_points < 0:
             raise StatementError(f"public_points must be a whole number of at least 0, got {self.public_points!r}.")
-        self._check_words("neighbouring", NEIGHBOURS)
-        self._check_words("mechanism", NOISE_LAWS)
+        self._check_words("neighbouring", (REPLACE_ROW,) if self.is_selection else NEIGHBOURS)
         self._check_words("calibration", calibrations_of(self.mechanism))
+
+    def _check_scales(self) -> None:
+        """Noise has a noise_scale; a selection has a score_scale and n_databases instead."""
+        for name in ("noise_scale",) if self.is_selection else ("score_scale", "n_databases"):
+            if getattr(self, name) is not None:
+                raise StatementError(f"{name} goes with another mechanism than {self.mechanism!r}. Leave it out.")
+        n = self.n_databases
+        if self.is_selection and not (isinstance(n, int) and not isinstance(n, bool) and 1 <= n <= MOST_DATABASES):
+            raise StatementError(
+                f"n_databases must be a whole number from 1 to {MOST_DATABASES}, got {n!r:.80}: more cannot be scored "
+                "one by one, and a draw by other means is not exact."
+            )
 
     def _check_words(self, name: str, known: tuple[str, ...]) -> None:
         if getattr(self, name) not in known:
@@ -109,9 +133,23 @@ class PrivacyStatement:
         return "persons" if self.protects_units else "rows"
 
     @property
+    def is_selection(self) -> bool:
+        """Whether rows were drawn by the exponential mechanism, so that there is no measurement and no noise."""
+        return is_selection(self.mechanism)
+
+    @property
     def noise_multiplier(self) -> float:
-        """σ / sensitivity."""
-        return self.noise_scale / self.sensitivity
+        """σ / sensitivity; of the exponential mechanism score_scale / sensitivity."""
+        return float(getattr(self, _scale_name(self.mechanism))) / self.sensitivity
+
+    def excess(self, chance: float = 0.95) -> float | None:
+        """With this chance over the draw ‖μ_D − μ_R‖ is at most this far above the best database's; None with noise.
+
+        Source   McSherry & Talwar 2007, Theorem 8.
+        """
+        if self.score_scale is None or self.n_databases is None:
+            return None
+        return selection_excess(score_scale=self.score_scale, choices=self.n_databases, chance=chance)
 
     def check_arithmetic(self, noise_multiplier: float | None = None) -> None:
         """StatementError if ε and δ claim more than the noise gives.
@@ -119,10 +157,12 @@ class PrivacyStatement:
         noise_multiplier   σ / sensitivity, where it is known better than from the recorded two.
         """
         multiplier = noise_multiplier or self.noise_multiplier
-        noise = f"its noise scale {self.noise_scale:.6g} and sensitivity {self.sensitivity:.6g} give"
+        scale = _scale_name(self.mechanism)
+        noise = f"its {scale.replace('_', ' ')} {getattr(self, scale):.6g} and sensitivity {self.sensitivity:.6g} give"
         mend = "The claim is better than the arithmetic: do not rely on it; ask its maker for a correct file."
-        if is_pure(self.mechanism):
-            epsilon = pure_epsilon(noise_multiplier=multiplier)
+        if self.is_selection or is_pure(self.mechanism):
+            of_selection = selection_epsilon(scale_multiplier=multiplier)
+            epsilon = of_selection if self.is_selection else pure_epsilon(noise_multiplier=multiplier)
             if epsilon > self.epsilon * (1 + _SLACK):
                 raise StatementError(f"the file claims ε = {self.epsilon:.6g}, but {noise} ε = {epsilon:.6g}. {mend}")
         elif self.delta < _SMALLEST_DELTA:
@@ -147,12 +187,13 @@ class PrivacyStatement:
 
     def to_dict(self) -> dict[str, Any]:
         """The statement as the file header has it."""
-        return asdict(self) | {"taken_as_public": list(self.taken_as_public)}
+        told = asdict(self) | {"taken_as_public": list(self.taken_as_public)}
+        return {name: told[name] for name in _field_names(self.mechanism)}
 
     @classmethod
     def from_dict(cls, header: Any) -> PrivacyStatement:
         """The statement from a file header; StatementError if fields are missing or unknown."""
-        known = {f.name for f in fields(cls)}
+        known = set(_field_names(header.get("mechanism") if isinstance(header, dict) else None))
         if not isinstance(header, dict) or set(header) != known:
             got = sorted(set(header) ^ known) if isinstance(header, dict) else header
             raise StatementError(f"the privacy statement is not complete or has unknown fields: {got!r:.200}.")
@@ -162,3 +203,13 @@ class PrivacyStatement:
         if not isinstance(versions, dict) or not all(isinstance(v, str) for v in versions.values()):
             raise StatementError("versions must map names to texts.")
         return cls(**(header | {"taken_as_public": tuple(public)}))
+
+
+def _scale_name(mechanism: object) -> str:
+    return "score_scale" if is_selection(mechanism) else "noise_scale"
+
+
+def _field_names(mechanism: object) -> list[str]:
+    """The fields that a statement of this mechanism has in a file."""
+    others = ("noise_scale",) if is_selection(mechanism) else ("score_scale", "n_databases")
+    return [f.name for f in fields(PrivacyStatement) if f.name not in others]

@@ -39,7 +39,7 @@ def redrawn(
     if release.measurement is None:
         raise ValueError(
             "there is no measurement, so there is no noise that could be drawn again: these are weighted points from "
-            "elsewhere. Use a release that was published."
+            "elsewhere, or rows that the exponential mechanism drew. Use a release that was measured."
         )
     rng = np.random.default_rng(rng)
     measurement = _drawn(release, release.measurement, sampling, rng)

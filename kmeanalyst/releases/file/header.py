@@ -37,7 +37,7 @@ from kmeanalyst.releases.file.refusal import (
     refusal,
     refusing,
 )
-from kmeanalyst.releases.noise import NOISE_LAWS
+from kmeanalyst.releases.noise import NOISE_LAWS, is_selection
 
 FORMAT = "kmeanalyst release"
 SCHEMA_MAJOR, SCHEMA_MINOR = 1, 1
@@ -187,7 +187,8 @@ def check_header(header: dict[str, Any]) -> None:
         raise refusal(f"{HEADER} has {len(header['columns'])} columns", f"a release has at most {MOST_COLUMNS}")
     for name, entry in header["members"].items():
         _check_fields(f"the entry of member {name!r:.80}", entry, _MEMBER_RULES)
-    if (header["measurement"] is None) != (header["statement"] is None):
+    drawn = header["statement"] is not None and is_selection(header["statement"].get("mechanism"))
+    if (header["measurement"] is None) != (header["statement"] is None or drawn):
         raise refusal("measurement and statement", "one of them alone is a promise about nothing")
     if header["measurement"] is None and header["fit_distance"] is not None:
         raise refusal("fit_distance", "there is no measurement that the points could be at a distance from")

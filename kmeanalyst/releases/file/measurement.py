@@ -44,6 +44,7 @@ from kmeanalyst.releases.file.refusal import (
     refusal,
     refusing,
 )
+from kmeanalyst.releases.file.small_databases import diameter_over
 from kmeanalyst.releases.measurement import Measurement, grid_sensitivity, mean_unit
 from kmeanalyst.releases.statement import PrivacyStatement
 from kmeanalyst.releases.text_column import Text
@@ -76,18 +77,23 @@ def measurement_of(header: dict[str, Any], kernel: Kernel, domain: Domain, membe
     )  # fmt: skip
 
 
-def statement_of(header: dict[str, Any], measurement: Measurement | None) -> PrivacyStatement | None:
-    """The promise, if its arithmetic holds and it is about this measurement."""
-    if measurement is None:
+def statement_of(
+    header: dict[str, Any], measurement: Measurement | None, kernel: Kernel, domain: Domain
+) -> PrivacyStatement | None:
+    """The promise, if its arithmetic holds and it is about this measurement, or else this kernel and domain."""
+    if header["statement"] is None:
         return None
     with refusing("the privacy statement"):
         statement = PrivacyStatement.from_dict(header["statement"])
         statement.check_arithmetic()
+    if measurement is None:
+        _check_selection(statement, kernel, domain)
+        return statement
     sensitivity = measurement.sensitivity
     agree = {
         "n_rows": statement.n_rows == measurement.n_rows,
         "mechanism": statement.mechanism == measurement.noise_law,
-        "noise_scale": math.isclose(statement.noise_scale, measurement.noise_scale, rel_tol=CLOSE),
+        "noise_scale": math.isclose(statement.noise_scale or 0.0, measurement.noise_scale, rel_tol=CLOSE),
         "sensitivity": math.isclose(statement.sensitivity, sensitivity, rel_tol=CLOSE),
     }
     for name, holds in agree.items():
@@ -101,6 +107,18 @@ def statement_of(header: dict[str, Any], measurement: Measurement | None) -> Pri
         grid_scale = header["measurement"]["grid_noise_scale"]
         statement.check_arithmetic(grid_scale / grid_sensitivity(measurement.feature_map, measurement.noise_law))
     return statement
+
+
+def _check_selection(statement: PrivacyStatement, kernel: Kernel, domain: Domain) -> None:
+    """The sensitivity of the exponential mechanism follows from kernel, domain and N alone."""
+    with refusing("the privacy statement"):
+        sensitivity = diameter_over(kernel, domain) / statement.n_rows
+    if not math.isclose(statement.sensitivity, sensitivity, rel_tol=CLOSE):
+        raise refusal(
+            f"the privacy statement claims sensitivity {statement.sensitivity!r}",
+            f"the kernel and the domain give {sensitivity:.9g}, and the promise rests on it",
+            "Do not rely on it; ask its maker for a correct file",
+        )
 
 
 _NPY_MAGIC = b"\x93NUMPY\x01\x00"

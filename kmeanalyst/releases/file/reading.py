@@ -54,7 +54,8 @@ def release_of(members: Members) -> Release:
         measurement = measurement_of(header, kernel, domain, members)
         release = Release(
             points=points, weights=weights, measurement=measurement, kernel=kernel, domain=domain,
-            statement=statement_of(header, measurement), method=header["method"], weight_view=header["weight_view"],
+            statement=statement_of(header, measurement, kernel, domain), method=header["method"],
+            weight_view=header["weight_view"],
             fit_distance=None if header["fit_distance"] is None else float(header["fit_distance"]), derived=derived,
         )  # fmt: skip
     check_cells(release, points)

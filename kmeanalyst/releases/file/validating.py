@@ -13,6 +13,7 @@ from kmeanalyst.releases.file.goodness_of_fit import fit_findings, released_mean
 from kmeanalyst.releases.file.measurement import CLOSE
 from kmeanalyst.releases.file.reading import read_release
 from kmeanalyst.releases.file.refusal import FileRefused
+from kmeanalyst.releases.file.small_databases import MOST_SIZE, every_row, n_databases
 from kmeanalyst.releases.release import Release
 
 
@@ -28,7 +29,8 @@ def validate_release(path: str | Path, *, allow_rehearsal: bool = False) -> list
     except FileRefused as refusal:
         return [str(refusal)]
     checks = (
-        _weight_findings, _public_findings, _bound_findings, _distance_findings, _published_findings, fit_findings,
+        _weight_findings, _public_findings, _draw_findings, _bound_findings, _distance_findings, _published_findings,
+        fit_findings,
     )  # fmt: skip
     return [finding for check in checks for finding in check(release)]
 
@@ -45,6 +47,21 @@ def _weight_findings(release: Release) -> list[str]:
 def _public_findings(release: Release) -> list[str]:
     n_public = release.statement.public_points if release.statement else 0
     return [f"public_points: {n_public} of only {len(release)} points"] if n_public > len(release) else []
+
+
+def _draw_findings(release: Release) -> list[str]:
+    """Rows that the exponential mechanism drew were drawn from as many databases as some M of the domain's rows make."""
+    promise = release.statement
+    if promise is None or promise.n_databases is None or promise.public_points:
+        return []  # of a grid the file does not say how many rows it had
+    rows = every_row(release.domain, release.kernel)
+    if rows is None:
+        return ["n_databases: said to be of every row of the domain, which are too many to list"]
+    if any(n_databases(len(rows), size) == promise.n_databases for size in range(1, MOST_SIZE + 1)):
+        return []  # of any size: thinned points are fewer than were drawn
+    return [
+        f"n_databases: {promise.n_databases} is not the number of databases of any size of the domain's {len(rows)} rows"
+    ]
 
 
 def _bound_findings(release: Release) -> list[str]:
