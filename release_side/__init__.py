@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kmeanalyst.releases.columns import DomainError
     from kmeanalyst.releases.domain import Domain, read_domain
     from kmeanalyst.releases.draft import draft_domain
+    from release_side.functions import publish_function
     from release_side.mechanism import GaussianNoise, PublishError
     from release_side.planning import plan
     from release_side.publishing import publish
@@ -28,8 +29,12 @@ _HOMES = {
     "PublishError": "release_side.mechanism",
     "plan": "release_side.planning",
     "publish": "release_side.publishing",
+    "publish_function": "release_side.functions",
 }
-__all__ = ["Domain", "DomainError", "GaussianNoise", "PublishError", "draft_domain", "plan", "publish", "read_domain"]
+__all__ = [
+    "Domain", "DomainError", "GaussianNoise", "PublishError", "draft_domain", "plan", "publish", "publish_function",
+    "read_domain",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -6,8 +6,9 @@ from kmeanalyst.kernels.features.composed import ColumnFeatures, Concatenation, 
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.margins import MarginFeatures
 from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.kernels.features.pivots import Pivots
 
 __all__ = [
-    "CellFeatures", "ColumnFeatures", "Concatenation", "FeatureMap", "MarginFeatures", "Nystroem", "RandomFourier",
-    "ScaledFeatures", "TensorProduct",
+    "CellFeatures", "ColumnFeatures", "Concatenation", "FeatureMap", "MarginFeatures", "Nystroem", "Pivots",
+    "RandomFourier", "ScaledFeatures", "TensorProduct",
 ]  # fmt: skip

@@ -31,6 +31,7 @@ class Nystroem(FeatureMap):
     kernel: Kernel
     points: Array
     _factor: Array = field(init=False, repr=False)
+    _inverse: Array = field(init=False, repr=False)
     _product: ExactProduct = field(init=False, repr=False)
     name: ClassVar[str] = "nystroem"
 
@@ -45,6 +46,7 @@ class Nystroem(FeatureMap):
         object.__setattr__(self, "points", points)
         object.__setattr__(self, "_factor", factor)
         inverse = solve_triangular(factor, np.eye(len(points)), lower=True)
+        object.__setattr__(self, "_inverse", inverse)
         object.__setattr__(self, "_product", ExactProduct(inverse.T, bound=self.kernel.bound**2))
 
     @classmethod
