@@ -139,6 +139,7 @@ def kernel_of_function(kind: str, kernel: Kernel | str | None, inputs: Domain, n
     if kind != "density" and any(isinstance(column, Categorical) for column in inputs.columns):
         return table_kernel(inputs)
     if kind == "density":
+        _check_numbers(inputs)
         # their §4.1 prints the bandwidth N^(−1/(1+4d)); the rate they cite needs N^(−1/(4+d)) (Scott 1992)
         share = 0.25 * n_rows ** (-1 / (4 + len(inputs)))
         scales = [share * (high - low) for low, high in _ranges(inputs)]
@@ -147,13 +148,17 @@ def kernel_of_function(kind: str, kernel: Kernel | str | None, inputs: Domain, n
 
 
 def _ranges(inputs: Domain) -> list[tuple[float, float]]:
+    """Lowest and highest encoded value of each column of numbers."""
+    return [column.bounds for column in inputs.columns if isinstance(column, Number)]
+
+
+def _check_numbers(inputs: Domain) -> None:
     unfit = [column.name for column in inputs.columns if not isinstance(column, Number) or column.missing]
     if unfit:
         raise PublishError(
             f"a density is one of numbers, and {', '.join(unfit)} have levels or missing cells. Leave these columns out of "
             'the domain, or name a kernel such as "table": its mean is released then.'
         )
-    return [column.bounds for column in inputs.columns if isinstance(column, Number)]
 
 
 def _product_of_gaussians(lengthscales: list[float]) -> Kernel:
@@ -164,7 +169,7 @@ def _product_of_gaussians(lengthscales: list[float]) -> Kernel:
 
 def normalised(kernel: Kernel, inputs: Domain) -> Kernel:
     """A Gaussian kernel, or a product of one for each column, times what makes it a density in encoded units."""
-    _ranges(inputs)
+    _check_numbers(inputs)
     if isinstance(kernel, Gaussian):
         scales = [kernel.lengthscale] * len(inputs)
     else:

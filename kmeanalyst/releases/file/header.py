@@ -25,7 +25,7 @@ from kmeanalyst.kernels.features import (
     ScaledFeatures,
     TensorProduct,
 )
-from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, PIVOTS, POINTS, Members
+from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, PIVOTS, POINTS, Members, without_points
 from kmeanalyst.releases.file.refusal import (
     MOST_COLUMNS,
     MOST_HEADER_BYTES,
@@ -260,6 +260,8 @@ def _check_fields(what: str, table: Any, rules: dict[str, _Rule], *, more_allowe
 def check_members(header: dict[str, Any], members: Members) -> None:
     """The members are exactly the declared ones, byte for byte."""
     wanted = {NOISY_SUM, PIVOTS} if header["format"] == FUNCTION_FORMAT else _members_of_release(header)
+    if POINTS in wanted and POINTS not in members:
+        raise without_points()
     declared, present = set(header["members"]), set(members) - {HEADER}
     if not wanted == declared == present:
         raise refusal(
