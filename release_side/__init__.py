@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kmeanalyst.releases.columns import DomainError
     from kmeanalyst.releases.domain import Domain, read_domain
     from kmeanalyst.releases.draft import draft_domain
+    from release_side.extending import extend_function
     from release_side.functions import publish_function
     from release_side.mechanism import GaussianNoise, PublishError
     from release_side.planning import plan
@@ -24,6 +25,7 @@ _HOMES = {
     "Domain": "kmeanalyst.releases.domain",
     "DomainError": "kmeanalyst.releases.columns",
     "read_domain": "kmeanalyst.releases.domain",
+    "extend_function": "release_side.extending",
     "draft_domain": "kmeanalyst.releases.draft",
     "GaussianNoise": "release_side.mechanism",
     "PublishError": "release_side.mechanism",
@@ -32,8 +34,8 @@ _HOMES = {
     "publish_function": "release_side.functions",
 }
 __all__ = [
-    "Domain", "DomainError", "GaussianNoise", "PublishError", "draft_domain", "plan", "publish", "publish_function",
-    "read_domain",
+    "Domain", "DomainError", "GaussianNoise", "PublishError", "draft_domain", "extend_function", "plan", "publish",
+    "publish_function", "read_domain",
 ]  # fmt: skip
 
 

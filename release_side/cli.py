@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kmeanalyst.terminal import json_option, print_json, progress_line
-from release_side.function_command import publish_function_command
+from release_side.function_command import extend_function_command, publish_function_command
 
 if TYPE_CHECKING:
     from release_side.ledger import TableAccount
@@ -313,6 +313,7 @@ def counted(ledger_path: str, table: str) -> str:
 
 
 main.add_command(publish_function_command)
+main.add_command(extend_function_command)
 
 
 @main.group()
@@ -383,6 +384,10 @@ def _account_text(account: TableAccount) -> str:
         rows.append((time, f"{spend.epsilon:g}", f"{spend.delta:g}", noise, f"{spend.n_rows}", spend.method, file))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines += [
+        f"extended to {each.pivots} pivots: release {each.release}, {each.time}, no spend"
+        for each in account.extensions
+    ]
     head = [f"table   {account.name}", f"budget  {budget}", f"spent   {spent}", f"left    {left}"]
     return "\n".join([*head, *(f"  {line}" for line in lines)] if account.releases else head)
 

@@ -6,6 +6,7 @@ Source: Hall, Rinaldo & Wasserman 2013.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from pathlib import Path
 from typing import Any
@@ -93,13 +94,15 @@ def publish_function(
     if isinstance(mechanism, Noise):  # a rehearsal spends nothing
         spending = _Spending(ledger, table, mechanism, n_rows=n_rows, method=f"function: {kind}")
     with _told_if_spent(spending):
-        noisy = _measured(
+        noisy = measured(
             rows, domain, form, basis, mechanism, n_rows=n_rows, workers=workers or processors(), progress=progress,
             record_spend=spending.record if spending else None,
         )  # fmt: skip
         function = _function(form, inputs, basis, noisy, mechanism, n_rows, given=pivots is not None)
+        if spending:
+            spending.function_is(state_of(function), basis.dimension)
         if output is not None:
-            _write(function, output)
+            write_function(function, output)
     if output is not None and spending:
         spending.published(output)
     return function
@@ -218,7 +221,7 @@ def _values(column: Column, size: int) -> Array:
     return np.arange(len(column.levels), dtype=float)
 
 
-def _measured(
+def measured(
     rows: PrivateTable, domain: Domain, form: FunctionForm, basis: Pivots, mechanism: Noise | RehearsalNoise,
     *, n_rows: int, workers: int, **door: Any,
 ) -> NoisyCoordinates:  # fmt: skip
@@ -259,11 +262,16 @@ def _taken_as_public(form: FunctionForm, given: bool) -> tuple[str, ...]:
     )
 
 
-def _write(function: ReleasedFunction, output: str | Path) -> None:
+def state_of(function: ReleasedFunction) -> str:
+    """The digest of a function's coordinates and pivots, by which a ledger knows it."""
+    return hashlib.sha256(function.noisy_sum.tobytes() + function.basis.points.tobytes()).hexdigest()
+
+
+def write_function(function: ReleasedFunction, output: str | Path) -> None:
     try:
         function.write(output)
     except (OSError, ValueError) as error:
         raise PublishError(f"{output} was not written: {str(error).rstrip('.')}.") from None
 
 
-__all__ = ["candidate_points", "kernel_of_function", "publish_function"]
+__all__ = ["candidate_points", "kernel_of_function", "measured", "publish_function", "state_of", "write_function"]

@@ -76,6 +76,33 @@ class Pivots(Nystroem):
             "that differ, or choose a smaller lengthscale."
         )
 
+    def extended(self, points: Array) -> Pivots:
+        """These pivots and, after them, as many of `points` as a bound on old and new coordinates together is proven for.
+
+        The old coordinates are those of this map, the new ones the further ones of the map returned: jointly they stretch
+        no distance by more than STRETCH / 4.
+        Errors   ValueError if none of the points is independent of the pivots.
+        """
+        points = as_rows(points)
+        seen = solve_triangular(self._factor, self.kernel.gram(self.points, points), lower=True)
+        left = self.kernel.gram(points, points) - seen.T @ seen
+        for tolerance in _TOLERANCES:
+            _, picked, rank, _ = lapack.dpstrf(left, tol=tolerance * self.kernel.bound**2, lower=1)
+            if rank == 0 or not np.diagonal(left).max(initial=0.0) > tolerance * self.kernel.bound**2:
+                break
+            try:
+                found = Pivots(self.kernel, np.vstack([self.points, points[picked[:rank] - 1]]))
+            except ValueError:
+                continue
+            joint = found.matrix.copy()
+            joint[: self.dimension, : self.dimension] = self.matrix
+            if stretch_of(self.kernel, found.points, joint)[0] <= _FITTED:
+                return found
+        raise ValueError(
+            "the function is known at these points from the pivots there are, as well as rounding allows. Evaluate the "
+            "function there, or name points that are farther from the pivots."
+        )
+
     @property
     def matrix(self) -> Array:
         """A (F, F), with φ(x) = A k(Z, x)."""
