@@ -18,13 +18,12 @@ from scipy.special import expit
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features import Pivots
-from kmeanalyst.kernels.features.pivots import STRETCH
+from kmeanalyst.kernels.features.pivots import STRETCH, kernel_error
 from kmeanalyst.releases.function_form import HINGE_WIDTH, SLACK, FunctionForm
 from kmeanalyst.representation.progress import Progress
 from release_side.mechanism import PublishError
 
 _ROUNDING = 2.0**-53
-_KERNEL_ERROR = 2.0**-45  # of a computed k(x, y), relative to κ²; as for the pivots
 _SOLVED = 2.0**-13  # distance from the minimiser that steps are counted for, relative to the sensitivity
 MOST_PARTS = 16  # in which coordinates may be released, each after a solution of its own: errors add up in squares
 _MOST_ROWS = 20_000  # their Gram matrix is in memory
@@ -54,7 +53,7 @@ def plan_machine(form: FunctionForm, basis: Pivots, n_rows: int) -> Plan:
     solved = _SOLVED * sensitivity
     steps = max(1, math.ceil(math.log(max(2.0, form.norm(bound) / solved)) / -math.log(factor)))
     length = 2 / (smoothness + convexity)
-    rounded = solved + _float_error(form, bound, n_rows, length)
+    rounded = solved + _float_error(form, basis, n_rows, length)
     off = math.sqrt(MOST_PARTS) * (rounded + _coordinate_error(form, basis, n_rows))
     apart = STRETCH / 2 * (sensitivity + 2 * rounded) + 2 * off
     error = apart + math.sqrt(basis.dimension) * form.unit(basis, n_rows)
@@ -87,10 +86,12 @@ def _mass(form: FunctionForm, bound: float) -> float:
     return form.slope(bound) / (2 * form.penalty) * (1 + 2.0**-20)
 
 
-def _float_error(form: FunctionForm, bound: float, n_rows: int, length: float) -> float:
+def _float_error(form: FunctionForm, basis: Pivots, n_rows: int, length: float) -> float:
     """How far rounding may keep the last f from where exact steps lead, in the RKHS: the sum of a geometric series."""
-    mass, slope, convexity = _mass(form, bound), form.slope(bound), 2 * form.penalty
-    value = (_KERNEL_ERROR + 4 * n_rows * _ROUNDING) * bound**2 * mass  # of a computed f(x_i)
+    bound, convexity = basis.kernel.bound, 2 * form.penalty
+    mass, slope = _mass(form, bound), form.slope(bound)
+    entry = kernel_error(basis.kernel, basis.points.shape[1])
+    value = (entry + 4 * n_rows * _ROUNDING * bound**2) * mass  # of a computed f(x_i)
     gradient = bound * (form.curvature * value + 16 * _ROUNDING * slope)
     return (gradient + 16 * _ROUNDING * bound * (mass / length + slope)) / convexity
 

@@ -23,7 +23,6 @@ from kmeanalyst.kernels.features.nystroem import Nystroem
 STRETCH = 2.0**-10  # claimed: relative room above the kernel's own bound
 _CERTIFIED = STRETCH / 2  # proven of every map that is made
 _FITTED = STRETCH / 4  # asked of points that are picked, so that another machine's last digits do not matter
-_KERNEL_ERROR = 2.0**-45  # of a computed k(x, y), relative to the bound: 256 units in the last place
 _ROUNDING = 2.0**-53
 _TOLERANCES = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 
@@ -131,12 +130,12 @@ def stretch_of(kernel: Kernel, points: Array, matrix: Array) -> tuple[float, flo
     Returns   (excess, error): images of all rows x, y are at most (1 + excess)·√2·bound apart where k ≥ 0, the error of
               both included, and of norm at most (1 + excess)·bound.
 
-    ‖f ↦ A f(Z)‖² is the largest eigenvalue of A K Aᵀ, at most 1 + ‖A K Aᵀ − I‖_F; the exact K is within _KERNEL_ERROR of
-    the computed one in each entry, and products of computed matrices are off by at most 2mu |A||K||Aᵀ| (Higham 2002,
+    ‖f ↦ A f(Z)‖² is the largest eigenvalue of A K Aᵀ, at most 1 + ‖A K Aᵀ − I‖_F; the exact K is within `kernel_error`
+    of the computed one in each entry, and products of computed matrices are off by at most 2mu |A||K||Aᵀ| (Higham 2002,
     §3.5). PROOF.md §9 has the rest.
     """
     K, size = kernel.gram(points, points), len(points)
-    bound, unit = kernel.bound**2, _KERNEL_ERROR * kernel.bound**2
+    bound, unit = kernel.bound**2, kernel_error(kernel, points.shape[1])
     absolute = np.abs(matrix)
     squared_norm = float(absolute.sum(axis=0).max() * absolute.sum(axis=1).max())  # ‖A‖₂² ≤ ‖A‖₁ ‖A‖_∞
     gap = np.linalg.norm(matrix @ K @ matrix.T - np.eye(len(matrix)))
@@ -145,3 +144,8 @@ def stretch_of(kernel: Kernel, points: Array, matrix: Array) -> tuple[float, flo
     pieces = 2.0**-38 * bound * size * float(np.linalg.norm(absolute.max(axis=1)))  # of ExactProduct
     error = pieces + size**0.5 * unit * squared_norm**0.5
     return (1 + stretched) ** 0.5 - 1 + 2**0.5 * error / kernel.bound, error
+
+
+def kernel_error(kernel: Kernel, n_columns: int) -> float:
+    """How far a computed k(x, y) may be from the exact one: 64 units in the last place for each column, and 192 more."""
+    return 64 * _ROUNDING * (3 + n_columns) * kernel.bound**2
