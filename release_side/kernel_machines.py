@@ -16,7 +16,6 @@ import numpy as np
 from scipy.special import expit
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features import Pivots
 from kmeanalyst.kernels.features.pivots import STRETCH, kernel_error
 from kmeanalyst.releases.function_form import HINGE_WIDTH, SLACK, FunctionForm
@@ -26,6 +25,7 @@ from release_side.mechanism import PublishError
 _ROUNDING = 2.0**-53
 _SOLVED = 2.0**-13  # distance from the minimiser that steps are counted for, relative to the sensitivity
 MOST_PARTS = 16  # in which coordinates may be released, each after a solution of its own: errors add up in squares
+_SUMMED = 128  # rows at a time
 _MOST_ROWS = 20_000  # their Gram matrix is in memory
 _MOST_WORK = 4e12  # steps × N²: about an hour
 
@@ -97,10 +97,11 @@ def _float_error(form: FunctionForm, basis: Pivots, n_rows: int, length: float) 
 
 
 def _coordinate_error(form: FunctionForm, basis: Pivots, n_rows: int) -> float:
-    """How far computed coordinates may be from A f(Z), in Euclidean norm."""
-    mass, bound = _mass(form, basis.kernel.bound), basis.norm_bound
-    summed = 4 * (n_rows + 16) * _ROUNDING * math.sqrt(basis.dimension) * bound
-    return mass * (basis.error + summed)
+    """How far computed coordinates may be from A f(Z), in Euclidean norm: that of the values f(Z), and of the product."""
+    mass, bound, size = _mass(form, basis.kernel.bound), basis.kernel.bound**2, basis.dimension
+    additions = _SUMMED + n_rows / _SUMMED + size + 16
+    entry = kernel_error(basis.kernel, basis.points.shape[1]) + 4 * additions * _ROUNDING * bound
+    return mass * basis.magnification * math.sqrt(size) * entry
 
 
 def machine_weights(
@@ -133,11 +134,15 @@ def slopes_of(form: FunctionForm, bound: float) -> Callable[[Array, Array], Arra
 
 
 def machine_coordinates(weights: Array, rows: Array, basis: Pivots) -> Array:
-    """A f(Z) (F,) of f = Σ α_i k(x_i, ·)."""
-    total = np.zeros(basis.dimension)
-    for block in row_blocks(len(rows), basis.dimension):
-        total += weights[block] @ basis(rows[block])
-    return total
+    """A f(Z) (F,) of f = Σ α_i k(x_i, ·); by the values f(Z), which float64 sums to more digits than rows' features have.
+
+    In sums of few rows, and of these sums: rounding then grows with the number of both and not with that of all rows.
+    """
+    values = np.zeros(basis.dimension)
+    for start in range(0, len(rows), _SUMMED):
+        few = slice(start, start + _SUMMED)
+        values += weights[few] @ basis.kernel.gram(rows[few], basis.points)
+    return basis.matrix @ values
 
 
 def targets_of(form: FunctionForm, encoded: Array) -> Array:

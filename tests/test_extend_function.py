@@ -96,7 +96,7 @@ def test_two_parts_without_noise_are_one_release_at_all_pivots(kind: str, ledger
 def test_the_noise_of_both_parts_has_the_law_of_one(ledger: Path):
     """Squares of standardised noise on old and new values are χ², of all and in one direction. False alarm 10⁻⁴ each.
 
-    The direction is where the law differs most from independent parts. They are not χ² if the noise on new values is taken for independent of the old.
+    The direction is where the law differs most from independent parts; with those, they are not χ² there.
     """
     errors = []
     for _ in range(60):

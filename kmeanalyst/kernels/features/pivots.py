@@ -108,6 +108,11 @@ class Pivots(Nystroem):
         return self._inverse
 
     @property
+    def magnification(self) -> float:
+        """A bound on the spectral norm of A, and on that of its absolute values."""
+        return _spectral_bound(np.abs(self.matrix))
+
+    @property
     def norm_bound(self) -> float:
         return self.kernel.bound * (1 + STRETCH)
 
@@ -137,13 +142,18 @@ def stretch_of(kernel: Kernel, points: Array, matrix: Array) -> tuple[float, flo
     K, size = kernel.gram(points, points), len(points)
     bound, unit = kernel.bound**2, kernel_error(kernel, points.shape[1])
     absolute = np.abs(matrix)
-    squared_norm = float(absolute.sum(axis=0).max() * absolute.sum(axis=1).max())  # ‖A‖₂² ≤ ‖A‖₁ ‖A‖_∞
+    squared_norm = _spectral_bound(absolute) ** 2
     gap = np.linalg.norm(matrix @ K @ matrix.T - np.eye(len(matrix)))
     rounding = 4 * size * _ROUNDING * np.linalg.norm(absolute @ np.abs(K) @ absolute.T)
     stretched = float(gap + rounding + size * unit * squared_norm)
     pieces = 2.0**-38 * bound * size * float(np.linalg.norm(absolute.max(axis=1)))  # of ExactProduct
     error = pieces + size**0.5 * unit * squared_norm**0.5
     return (1 + stretched) ** 0.5 - 1 + 2**0.5 * error / kernel.bound, error
+
+
+def _spectral_bound(absolute: Array) -> float:
+    """‖A‖₂ ≤ √(‖A‖₁ ‖A‖_∞) of a matrix of absolute values."""
+    return float(np.sqrt(absolute.sum(axis=0).max() * absolute.sum(axis=1).max()))
 
 
 def kernel_error(kernel: Kernel, n_columns: int) -> float:
