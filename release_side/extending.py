@@ -84,8 +84,17 @@ def extend_function(
     extended = _joined(released, basis, noisy.noisy_sum, given=pivots is not None)
     book.function_is(releases[0], state_of(extended), basis.dimension)
     if output is not None:
-        write_function(extended, output)
+        _write(extended, output)
     return extended
+
+
+def _write(function: ReleasedFunction, output: str | Path) -> None:
+    try:
+        write_function(function, output)
+    except PublishError as error:
+        raise PublishError(
+            f"{error} The noise had been drawn, so the old file counts as extended: publish another function."
+        ) from None
 
 
 def _read(path: str | Path) -> ReleasedFunction:

@@ -25,7 +25,7 @@ from kmeanalyst.kernels import (
     Sum,
 )
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features import FeatureMap, MarginFeatures, Nystroem, RandomFourier
+from kmeanalyst.kernels.features import FeatureMap, MarginFeatures, Nystroem, Pivots, RandomFourier
 from kmeanalyst.kernels.features.composed import composed_features
 from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date, Integer, Ordinal, Real
 
@@ -148,6 +148,10 @@ def _nystroem(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureM
     return Nystroem.fit(case.kernel, case.rows(rng, size), tolerance=1e-6)
 
 
+def _pivots(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
+    return Pivots.fit(case.kernel, case.rows(rng, size))
+
+
 def _margins(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
     assert isinstance(case.kernel, Margins)
     return MarginFeatures(case.kernel)  # its size is the kernel's
@@ -161,13 +165,19 @@ def _composed(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureM
     return composed_features(case.kernel, tuple(range(len(case.columns))), leaf)
 
 
+def close_together(feature_map: FeatureMap) -> bool:
+    """Whether images are at most √2·B apart: no coordinate is negative, or it is proven of each pair (PROOF.md §9)."""
+    return feature_map.nonnegative or (isinstance(feature_map, Pivots) and feature_map.kernel.nonnegative)
+
+
 FAMILIES = {
-    "random-fourier": _random_fourier, "nystroem": _nystroem, "margins": _margins, "sum": _composed,
+    "random-fourier": _random_fourier, "nystroem": _nystroem, "pivots": _pivots, "margins": _margins, "sum": _composed,
     "product": _composed, "scaled": _composed, "on-columns": _composed,
 }  # fmt: skip
 FEATURE_MAPS = [
     *(FeatureCase("random-fourier", case, _random_fourier) for case in SHIFT_INVARIANT),
     *(FeatureCase("nystroem", case, _nystroem) for case in KERNELS),
+    *(FeatureCase("pivots", case, _pivots) for case in KERNELS),
     *(FeatureCase("margins", case, _margins) for case in KERNELS if isinstance(case.kernel, Margins)),
     *(FeatureCase(case.kernel.name, case, _composed) for case in COMPOSED),
 ]
