@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kmeanalyst.function_command import evaluate_command, show_function
 from kmeanalyst.terminal import ClearErrors, json_option, print_json
 
 if TYPE_CHECKING:
@@ -59,7 +60,13 @@ def info(release_path: str, allow_rehearsal: bool, as_json: bool) -> None:
 
     Example: kmeanalyst info adult.kme
     """
-    release = _read(release_path, allow_rehearsal)
+    from kmeanalyst.releases.file.refusal import HoldsFunction
+
+    try:
+        release = _read(release_path, allow_rehearsal)
+    except HoldsFunction:
+        show_function(release_path, allow_rehearsal, as_json)
+        return
     if not as_json:
         click.echo(repr(release))
         return
@@ -81,6 +88,9 @@ def info(release_path: str, allow_rehearsal: bool, as_json: bool) -> None:
         "columns": release.domain.to_dict(),
         "derived": [one.to_dict() for one in release.derived],
     })  # fmt: skip
+
+
+main.add_command(evaluate_command)
 
 
 @main.command()

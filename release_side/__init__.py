@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from kmeanalyst.releases.columns import DomainError
     from kmeanalyst.releases.domain import Domain, read_domain
     from kmeanalyst.releases.draft import draft_domain
+    from release_side.extending import extend_function
+    from release_side.functions import publish_function
     from release_side.mechanism import GaussianNoise, PublishError
     from release_side.planning import plan
     from release_side.publishing import publish
@@ -23,13 +25,18 @@ _HOMES = {
     "Domain": "kmeanalyst.releases.domain",
     "DomainError": "kmeanalyst.releases.columns",
     "read_domain": "kmeanalyst.releases.domain",
+    "extend_function": "release_side.extending",
     "draft_domain": "kmeanalyst.releases.draft",
     "GaussianNoise": "release_side.mechanism",
     "PublishError": "release_side.mechanism",
     "plan": "release_side.planning",
     "publish": "release_side.publishing",
+    "publish_function": "release_side.functions",
 }
-__all__ = ["Domain", "DomainError", "GaussianNoise", "PublishError", "draft_domain", "plan", "publish", "read_domain"]
+__all__ = [
+    "Domain", "DomainError", "GaussianNoise", "PublishError", "draft_domain", "extend_function", "plan", "publish",
+    "publish_function", "read_domain",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

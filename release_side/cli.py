@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kmeanalyst.terminal import json_option, print_json, progress_line
+from release_side.function_command import extend_function_command, publish_function_command
 
 if TYPE_CHECKING:
     from release_side.ledger import TableAccount
@@ -310,12 +311,12 @@ def publish(private: str, domain_path: str, as_json: bool, **choices: Any) -> No
     click.echo(f"wrote {choices['output']}", err=True)
     if choices["ledger"]:
         with suppress(PublishError):  # written and counted all the same
-            click.echo(_counted(choices["ledger"], choices["table"]), err=True)
+            click.echo(counted(choices["ledger"], choices["table"]), err=True)
     for label, text in release.summary().items():
         click.echo(f"{label:<11} {text}")
 
 
-def _counted(ledger_path: str, table: str) -> str:
+def counted(ledger_path: str, table: str) -> str:
     """What the table has spent, now that the release is counted; a name without a budget may be a slip of the pen."""
     from release_side.composition import rounded
     from release_side.ledger import Ledger
@@ -327,6 +328,10 @@ def _counted(ledger_path: str, table: str) -> str:
         else "has no budget"
     )
     return f"counted in {ledger_path} as a release of table {account.name}, which {spent}"
+
+
+main.add_command(publish_function_command)
+main.add_command(extend_function_command)
 
 
 @main.group()
@@ -399,6 +404,10 @@ def _account_text(account: TableAccount) -> str:
         rows.append((time, f"{spend.epsilon:g}", f"{spend.delta:g}", noise, counted, spend.method, file))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines += [
+        f"extended to {each.pivots} pivots: release {each.release}, {each.time}, no spend"
+        for each in account.extensions
+    ]
     head = [f"table   {account.name}", f"budget  {budget}", f"spent   {spent}", f"left    {left}"]
     return "\n".join([*head, *(f"  {line}" for line in lines)] if account.releases else head)
 

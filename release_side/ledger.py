@@ -58,6 +58,16 @@ _UNITS = f"""
 ALTER TABLE release ADD COLUMN neighbouring TEXT NOT NULL DEFAULT '{REPLACE_ROW}' CHECK (typeof(neighbouring) = 'text');
 PRAGMA user_version = {_FORMATS[1]};
 """
+_FUNCTIONS = """
+CREATE TABLE IF NOT EXISTS function (
+    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    release INTEGER NOT NULL REFERENCES release (id),
+    time TEXT NOT NULL CHECK (typeof(time) = 'text'),
+    state TEXT NOT NULL UNIQUE CHECK (typeof(state) = 'text' AND length(state) = 64),
+    pivots INTEGER NOT NULL CHECK (typeof(pivots) = 'integer' AND pivots > 0),
+    extended INTEGER NOT NULL DEFAULT 0 CHECK (extended IN (0, 1))
+)
+"""  # a table of its own, made when it is needed: what reads releases finds nothing changed
 _SPEND = ("epsilon", "delta", "mechanism", "calibration", "noise_multiplier", "n_rows", "method")
 
 
@@ -76,6 +86,15 @@ class RecordedRelease:
 
 
 @dataclass(frozen=True)
+class RecordedExtension:
+    """Further pivots of a released function, which spent nothing: of which release, when, and how many there are now."""
+
+    release: int
+    time: str
+    pivots: int
+
+
+@dataclass(frozen=True)
 class TableAccount:
     """A table of the ledger: its budget (None: recorded and not limited) and every release, oldest first."""
 
@@ -83,6 +102,7 @@ class TableAccount:
     epsilon: float | None
     delta: float | None
     releases: tuple[RecordedRelease, ...]
+    extensions: tuple[RecordedExtension, ...] = ()
 
     @property
     def spends(self) -> tuple[Spend, ...]:
@@ -156,6 +176,7 @@ class TableAccount:
             if self.epsilon is None
             else {"epsilon": self.epsilon_left, "delta": self.delta, "mechanism": self.mechanism_left},
             "releases": [release.to_dict() for release in self.releases],
+            **({"extensions": [asdict(each) for each in self.extensions]} if self.extensions else {}),
         }
 
 
@@ -205,7 +226,7 @@ class Ledger:
         Guarantee   the spend is on the disk when this returns, and no two processes share what only one may spend.
         """
         name = _table_name(table)
-        now = datetime.now(UTC).isoformat(timespec="seconds")
+        now = _now()
         with self._writing() as connection:
             account = _account(connection, name)
             account.check_alike(spend)
@@ -235,6 +256,51 @@ class Ledger:
                     f"{self.path} has no release {release_id!r:.80} that waits for its file. Pass the number that "
                     "recording gave."
                 )
+
+    def function_is(self, release_id: int, state: str, pivots: int) -> None:
+        """Note what a released function came to be, so that it can be extended, once, from there.
+
+        state   the digest of its coordinates and pivots; each may come up only once.
+        """
+        self._check_is_there()
+        with self._writing() as connection:
+            connection.execute(_FUNCTIONS)
+            connection.execute(
+                "INSERT INTO function (release, time, state, pivots) VALUES (?, ?, ?, ?)",
+                (release_id, _now(), state, pivots),
+            )
+
+    def extend(self, table: str, state: str, *, most: int) -> int:
+        """Note, before its noise is drawn, that a function is extended from this state; the release it came from.
+
+        Two extensions of one state would show the same values with two draws of noise, which is a second spend: a state
+        can be extended once, even if nothing comes of it. `most`: in how many parts a function may be released.
+        """
+        self.check_extensible(table, state, most=most)
+        with self._writing() as connection:
+            marked = connection.execute("UPDATE function SET extended = 1 WHERE state = ? AND extended = 0", (state,))
+            if marked.rowcount != 1:
+                raise PublishError(_EXTENDED)
+            return int(connection.execute("SELECT release FROM function WHERE state = ?", (state,)).fetchone()[0])
+
+    def check_extensible(self, table: str, state: str, *, most: int) -> None:
+        """PublishError unless this state of a function of the table is known and has not been extended yet."""
+        name = _table_name(table)
+        self._check_place(writing=True)
+        with self._reading() as connection:
+            row = None if connection is None or not _has_functions(connection) else connection.execute(
+                "SELECT function.extended, (SELECT count(*) FROM function AS other WHERE other.release = function.release) "
+                "FROM function JOIN release ON release.id = function.release WHERE state = ? AND name = ?", (state, name)
+            ).fetchone()  # fmt: skip
+        if row is None:
+            raise PublishError(
+                f"the ledger {self.path} knows of no such function of table {name!r}, so nobody could see to it that it is "
+                "extended once only. Name the ledger and the table that it was published with."
+            )
+        if row[0]:
+            raise PublishError(_EXTENDED)
+        if row[1] >= most:
+            raise PublishError(f"this function has {row[1]} parts, and at most {most} are proven for. Publish another.")
 
     def account(self, table: str) -> TableAccount:
         """One table with its budget and releases; empty if the ledger does not know it."""
@@ -324,6 +390,21 @@ class Ledger:
         return True
 
 
+_EXTENDED = (
+    "this state of the function has been extended already: once more would show the same values with other noise, which "
+    "is a second spend. Extend the latest file, or publish another function."
+)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _has_functions(connection: sqlite3.Connection) -> bool:
+    found = connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'function'")
+    return bool(found.fetchone()[0])
+
+
 _DAMAGED = ("is damaged", "Restore it from a copy; what it held was spent all the same")
 _CLOSED = ("cannot be opened or written", "Make the file and its folder readable and writable")
 _TROUBLES = {
@@ -373,12 +454,25 @@ def _account(connection: sqlite3.Connection, name: str) -> TableAccount:
         if budget is not None:
             check_budget(*budget)
         epsilon, delta = budget or (None, None)
-        return TableAccount(name, epsilon, delta, tuple(_recorded(*row) for row in rows))
+        return TableAccount(name, epsilon, delta, tuple(_recorded(*row) for row in rows), _extensions(connection, name))
     except PublishError as error:
         raise PublishError(
             f"the ledger's account of table {name!r:.80} was changed by another hand: {error} Nothing was recorded. "
             "Restore the ledger from a copy."
         ) from None
+
+
+def _extensions(connection: sqlite3.Connection, name: str) -> tuple[RecordedExtension, ...]:
+    """What became of a table's functions after they were first released."""
+    if not _has_functions(connection):
+        return ()
+    rows = connection.execute(
+        "SELECT function.release, function.time, function.pivots FROM function JOIN release ON release.id = "
+        "function.release WHERE name = ? AND function.id > (SELECT min(id) FROM function AS first WHERE first.release = "
+        "function.release) ORDER BY function.id",
+        (name,),
+    ).fetchall()
+    return tuple(RecordedExtension(*row) for row in rows)
 
 
 def _recorded(number: int, time: Any, output: Any, *spend: Any) -> RecordedRelease:

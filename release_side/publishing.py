@@ -278,6 +278,11 @@ class Spending:
             self._number = self._ledger.record(self._table, self._spend)
         self.is_spent = True
 
+    def function_is(self, state: str, pivots: int) -> None:
+        """Note what a released function came to be, for extensions."""
+        if self._ledger is not None:
+            self._ledger.function_is(self._number, state, pivots)
+
     def published(self, output: str | Path) -> None:
         """Note the file's name; what is spent and written is so whether or not this succeeds."""
         try:

@@ -37,6 +37,7 @@ from kmeanalyst.kernels.features import (
     Hermite,
     MarginFeatures,
     Nystroem,
+    Pivots,
     RandomBinning,
     RandomFourier,
     RandomMaclaurin,
@@ -183,6 +184,10 @@ def _nystroem(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureM
     return Nystroem.fit(case.kernel, case.rows(rng, size), tolerance=1e-6)
 
 
+def _pivots(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
+    return Pivots.fit(case.kernel, case.rows(rng, size))
+
+
 def _margins(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
     assert isinstance(case.kernel, Margins)
     return MarginFeatures(case.kernel)  # its size is the kernel's
@@ -231,9 +236,14 @@ def _hermite(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMa
     return Hermite.on(case.kernel, bounds=bounds_of(case), dimension=size, missing_columns=missing)
 
 
+def close_together(feature_map: FeatureMap) -> bool:
+    """Whether images are at most √2·B apart: no coordinate is negative, or it is proven of each pair (PROOF.md §10)."""
+    return feature_map.nonnegative or (isinstance(feature_map, Pivots) and feature_map.kernel.nonnegative)
+
+
 FAMILIES = {
     "random-binning": _binning, "random-maclaurin": _maclaurin("coordinates"), "hermite": _hermite,
-    "random-fourier": _random_fourier, "nystroem": _nystroem, "margins": _margins, "sum": _composed,
+    "random-fourier": _random_fourier, "nystroem": _nystroem, "pivots": _pivots, "margins": _margins, "sum": _composed,
     "product": _composed, "scaled": _composed, "on-columns": _composed,
 }  # fmt: skip
 EUCLIDEAN = [SHIFT_INVARIANT[i] for i in (0, 2, -3, -2, -1)]  # kernels of Euclidean distance
@@ -250,6 +260,7 @@ LOW = [
 FEATURE_MAPS = [
     *(FeatureCase("random-fourier", case, _random_fourier) for case in SHIFT_INVARIANT),
     *(FeatureCase("nystroem", case, _nystroem) for case in KERNELS),
+    *(FeatureCase("pivots", case, _pivots) for case in KERNELS),
     *(FeatureCase("margins", case, _margins) for case in KERNELS if isinstance(case.kernel, Margins)),
     *(FeatureCase(case.kernel.name, case, _composed) for case in COMPOSED),
     *(FeatureCase("orthogonal", case, _chosen_fourier("orthogonal")) for case in EUCLIDEAN),

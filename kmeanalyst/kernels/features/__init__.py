@@ -9,8 +9,9 @@ from kmeanalyst.kernels.features.hermite import Hermite
 from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
 from kmeanalyst.kernels.features.margins import MarginFeatures
 from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.kernels.features.pivots import Pivots
 
 __all__ = [
-    "CellFeatures", "ColumnFeatures", "Concatenation", "FeatureMap", "Hermite", "MarginFeatures", "Nystroem",
+    "CellFeatures", "ColumnFeatures", "Concatenation", "FeatureMap", "Hermite", "MarginFeatures", "Nystroem", "Pivots",
     "RandomBinning", "RandomFourier", "RandomMaclaurin", "ScaledFeatures", "TensorProduct",
 ]  # fmt: skip

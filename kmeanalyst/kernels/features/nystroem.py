@@ -32,6 +32,7 @@ class Nystroem(FeatureMap):
     kernel: Kernel
     points: Array
     _factor: Array = field(init=False, repr=False)
+    _inverse: Array = field(init=False, repr=False)
     _product: ExactProduct = field(init=False, repr=False)
     _values: Callable[[Array], Array] = field(init=False, repr=False)  # of the kernel, at rows and points
     name: ClassVar[str] = "nystroem"
@@ -48,6 +49,7 @@ class Nystroem(FeatureMap):
         object.__setattr__(self, "_factor", factor)
         object.__setattr__(self, "_values", self.kernel.against(points))
         inverse = solve_triangular(factor, np.eye(len(points)), lower=True)
+        object.__setattr__(self, "_inverse", inverse)
         object.__setattr__(self, "_product", ExactProduct(inverse.T, bound=self.kernel.bound**2))
 
     @classmethod

@@ -7,12 +7,14 @@ no pickle, no code and no import path in a file. Whatever does not fit is a `Fil
 A file is read in layers, one module for each: `archive` (bytes to members), `header` (JSON to checked fields),
 `points` and `parquet_footer` (the table), `derived` (columns that follow from others), `measurement` (arrays,
 feature map, promise). `reading` puts them
-together, `writing` goes the other way, `validating` computes again what a sound file claims.
+together, `writing` goes the other way, `function` does both for a released function, and `validating` computes again
+what a sound file claims.
 """
 
+from kmeanalyst.releases.file.function import read_function, write_function
 from kmeanalyst.releases.file.reading import read_release
 from kmeanalyst.releases.file.refusal import FileRefused
 from kmeanalyst.releases.file.validating import validate_release
 from kmeanalyst.releases.file.writing import write_release
 
-__all__ = ["FileRefused", "read_release", "validate_release", "write_release"]
+__all__ = ["FileRefused", "read_function", "read_release", "validate_release", "write_function", "write_release"]

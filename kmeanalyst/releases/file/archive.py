@@ -16,9 +16,10 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
-from kmeanalyst.releases.file.refusal import MOST_BYTES, MOST_MEMBERS, refusal, refusing
+from kmeanalyst.releases.file.refusal import MOST_BYTES, MOST_MEMBERS, FileRefused, refusal, refusing
 
 HEADER, POINTS, NOISY_SUM = "release.json", "points.parquet", "measurement/noisy_sum.npy"
+PIVOTS = "measurement/points.npy"  # of a function: a member of this name is there in a subspace's release too
 Members = dict[str, bytes] | dict[str, memoryview]  # name → bytes
 
 _CHECK = "Check that it is a .kme file"
@@ -68,9 +69,14 @@ def members_in(raw: bytes) -> dict[str, memoryview]:
         members[info.filename], position = _stored_bytes(raw, info, position, directory)
     if position != directory:
         raise refusal("the archive has bytes that belong to no member", "readers could see different files in it")
-    if not {HEADER, POINTS} <= set(members):
-        raise refusal(f"the archive lacks {HEADER} or {POINTS}", "it is not a release", _CHECK)
+    if HEADER not in members or not {POINTS, NOISY_SUM} & set(members):  # a release has points, a function none
+        raise without_points()
     return members
+
+
+def without_points() -> FileRefused:
+    """What is said of an archive that lacks what every release has."""
+    return refusal(f"the archive lacks {HEADER} or {POINTS}", "it is not a release", _CHECK)
 
 
 def _check_end(raw: bytes) -> int:

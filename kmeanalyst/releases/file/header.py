@@ -28,19 +28,23 @@ from kmeanalyst.kernels.features import (
     ScaledFeatures,
     TensorProduct,
 )
-from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, POINTS, Members
+from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, PIVOTS, POINTS, Members, without_points
 from kmeanalyst.releases.file.refusal import (
     MOST_COLUMNS,
     MOST_HEADER_BYTES,
     MOST_HEADER_DEPTH,
     MOST_HEADER_MARKS,
+    HoldsFunction,
     refusal,
     refusing,
 )
-from kmeanalyst.releases.noise import NOISE_LAWS, is_selection
+from kmeanalyst.releases.function_form import KINDS
+from kmeanalyst.releases.noise import NOISE_LAWS, is_pure, is_selection
 
 FORMAT = "kmeanalyst release"
+FUNCTION_FORMAT = "kmeanalyst function"  # of a file that holds a function of a table, and no points
 SCHEMA_MAJOR, SCHEMA_MINOR = 1, 1
+FUNCTION_MINOR = 0
 PLAIN_MINOR = 0  # of a file without derived columns
 WEIGHT_VIEWS = ("probability", "bounded", "signed", "published", "given")
 
@@ -123,6 +127,30 @@ _FEATURE_MAP_RULES = {
     "dimension": _COUNT,
     "arrays": _SHAPES,
 }
+_FUNCTION_HEADER_RULES = {
+    "format": _one_of(FUNCTION_FORMAT),
+    "schema_major": _one_of(SCHEMA_MAJOR),
+    "schema_minor": _SIZE,
+    "columns": _LIST,
+    "kernel": _TABLE,
+    "function": _TABLE,
+    "statement": _TABLE,
+    "measurement": _TABLE,
+    "versions": _TEXTS,
+    "members": _TABLE,
+}
+_FUNCTION_RULES = {
+    "kind": _one_of(*KINDS),
+    "regularisation": ("null or a positive number", lambda value: value is None or (_is_number(value) and value > 0)),
+    "target": _TABLE_OR_NULL,
+}
+_FUNCTION_MEASUREMENT_RULES = {
+    "noise_law": _one_of(*(law for law in NOISE_LAWS if not is_pure(law))),
+    "noise_scale": _POSITIVE,
+    "grid_noise_scale": _POSITIVE,
+    "n_rows": _COUNT,
+    "n_pivots": _COUNT,
+}
 _MEMBER_RULES = {"bytes": _SIZE, "sha256": _DIGEST}
 
 
@@ -173,13 +201,13 @@ def _check_values(value: Any, *, depth: int) -> None:
 
 def check_header(header: dict[str, Any]) -> None:
     """FileRefused unless the header has every field it must have, of the right kind; at a minor version it knows, no other."""
-    major, minor = header.get("schema_major"), header.get("schema_minor")
-    if header.get("format") == FORMAT and _is_whole(major) and major != SCHEMA_MAJOR:
-        raise refusal(
-            f"the file is format {major}, this kmeanalyst reads format {SCHEMA_MAJOR}",
-            "nothing was read, because another format may have changed what a weight means",
-            "Upgrade kmeanalyst",
+    minor = header.get("schema_minor")
+    if header.get("format") == FUNCTION_FORMAT:
+        raise HoldsFunction(
+            "the file holds a function of a table: it has no weighted points to ask about. Read it with "
+            "kmeanalyst.read_function, or kmeanalyst evaluate."
         )
+    _check_major(header, FORMAT)
     newer = isinstance(minor, int) and minor > SCHEMA_MINOR  # a newer minor version adds fields that may be ignored
     derived = minor == SCHEMA_MINOR or (newer and "derived" in header)
     _check_fields(HEADER, header, _HEADER_RULES | (_DERIVED_RULE if derived else {}), more_allowed=newer)
@@ -197,6 +225,33 @@ def check_header(header: dict[str, Any]) -> None:
         _check_fields("feature_map", header["measurement"]["feature_map"], _FEATURE_MAP_RULES)
 
 
+def check_function_header(header: dict[str, Any]) -> None:
+    """FileRefused unless the header is one of a released function, with every field of the right kind and no other."""
+    if header.get("format") == FORMAT:
+        raise refusal(
+            "the file holds weighted points", "it is no function of a table", "Read it with kmeanalyst.read_release"
+        )
+    _check_major(header, FUNCTION_FORMAT)
+    newer = isinstance(header.get("schema_minor"), int) and header["schema_minor"] > FUNCTION_MINOR
+    _check_fields(HEADER, header, _FUNCTION_HEADER_RULES, more_allowed=newer)
+    if len(header["columns"]) > MOST_COLUMNS:
+        raise refusal(f"{HEADER} has {len(header['columns'])} columns", f"a function has at most {MOST_COLUMNS}")
+    for name, entry in header["members"].items():
+        _check_fields(f"the entry of member {name!r:.80}", entry, _MEMBER_RULES)
+    _check_fields("measurement", header["measurement"], _FUNCTION_MEASUREMENT_RULES)
+    _check_fields("function", header["function"], _FUNCTION_RULES)
+
+
+def _check_major(header: dict[str, Any], form: str) -> None:
+    major = header.get("schema_major")
+    if header.get("format") == form and _is_whole(major) and major != SCHEMA_MAJOR:
+        raise refusal(
+            f"the file is format {major}, this kmeanalyst reads format {SCHEMA_MAJOR}",
+            "nothing was read, because another format may have changed what a weight means",
+            "Upgrade kmeanalyst",
+        )
+
+
 def _check_fields(what: str, table: Any, rules: dict[str, _Rule], *, more_allowed: bool = False) -> None:
     """Exactly the fields of `rules`, each as its rule has it."""
     if not isinstance(table, dict):
@@ -211,9 +266,9 @@ def _check_fields(what: str, table: Any, rules: dict[str, _Rule], *, more_allowe
 
 def check_members(header: dict[str, Any], members: Members) -> None:
     """The members are exactly the declared ones, byte for byte."""
-    wanted = {POINTS}
-    if header["measurement"] is not None:
-        wanted |= {NOISY_SUM} | {f"measurement/{name}.npy" for name in header["measurement"]["feature_map"]["arrays"]}
+    wanted = {NOISY_SUM, PIVOTS} if header["format"] == FUNCTION_FORMAT else _members_of_release(header)
+    if POINTS in wanted and POINTS not in members:
+        raise without_points()
     declared, present = set(header["members"]), set(members) - {HEADER}
     if not wanted == declared == present:
         raise refusal(
@@ -226,6 +281,13 @@ def check_members(header: dict[str, Any], members: Members) -> None:
             raise refusal(f"member {name} has {len(data)} bytes", f"the header declares {entry['bytes']}")
         if sha256(data) != entry["sha256"]:
             raise refusal(f"member {name} does not have the declared SHA-256", "the file was damaged or altered")
+
+
+def _members_of_release(header: dict[str, Any]) -> set[str]:
+    if header["measurement"] is None:
+        return {POINTS}
+    arrays = header["measurement"]["feature_map"]["arrays"]
+    return {POINTS, NOISY_SUM} | {f"measurement/{name}.npy" for name in arrays}
 
 
 def plain(value: Any) -> Any:

@@ -59,7 +59,7 @@ def measurement_of(header: dict[str, Any], kernel: Kernel, domain: Domain, membe
         return None
     described = told["feature_map"]
     arrays = {
-        name: _array(f"measurement/{name}.npy", members[f"measurement/{name}.npy"], "<f8", shape)
+        name: array_of(f"measurement/{name}.npy", members[f"measurement/{name}.npy"], "<f8", shape)
         for name, shape in described["arrays"].items()
     }
     feature_map = _FEATURE_MAPS[described["name"]](kernel, domain, arrays)
@@ -67,7 +67,7 @@ def measurement_of(header: dict[str, Any], kernel: Kernel, domain: Domain, membe
         raise refusal("feature_map, field name", f"the kernel makes it {feature_map.name}")
     if feature_map.dimension != described["dimension"]:
         raise refusal("feature_map, field dimension", f"the arrays make {feature_map.dimension} features")
-    noisy_sum = _array(NOISY_SUM, members[NOISY_SUM], "<i8", [described["dimension"]])
+    noisy_sum = array_of(NOISY_SUM, members[NOISY_SUM], "<i8", [described["dimension"]])
     unit = mean_unit(n_rows=told["n_rows"], feature_map=feature_map)
     if not math.isclose(told["grid_noise_scale"] * unit, told["noise_scale"], rel_tol=CLOSE):
         raise refusal("grid_noise_scale", "it is not the noise scale in steps of the grid: one of the two is wrong")
@@ -83,17 +83,25 @@ def statement_of(
     """The promise, if its arithmetic holds and it is about this measurement, or else this kernel and domain."""
     if header["statement"] is None:
         return None
+    if measurement is None:
+        return _selection_of(header, kernel, domain)
+    grid_steps = grid_sensitivity(measurement.feature_map, measurement.noise_law)
+    return promise_of(header, measurement.sensitivity, grid_steps)
+
+
+def promise_of(header: dict[str, Any], sensitivity: float, grid_steps: float) -> PrivacyStatement:
+    """The promise of a header, if its arithmetic holds and it is about the header's own measurement.
+
+    sensitivity   of what was measured, as it follows from public facts; grid_steps: the same in steps of the grid.
+    """
+    told = header["measurement"]
     with refusing("the privacy statement"):
         statement = PrivacyStatement.from_dict(header["statement"])
         statement.check_arithmetic()
-    if measurement is None:
-        _check_selection(statement, kernel, domain)
-        return statement
-    sensitivity = measurement.sensitivity
     agree = {
-        "n_rows": statement.n_rows == measurement.n_rows,
-        "mechanism": statement.mechanism == measurement.noise_law,
-        "noise_scale": math.isclose(statement.noise_scale or 0.0, measurement.noise_scale, rel_tol=CLOSE),
+        "n_rows": statement.n_rows == told["n_rows"],
+        "mechanism": statement.mechanism == told["noise_law"],
+        "noise_scale": math.isclose(statement.noise_scale or 0.0, told["noise_scale"], rel_tol=CLOSE),
         "sensitivity": math.isclose(statement.sensitivity, sensitivity, rel_tol=CLOSE),
     }
     for name, holds in agree.items():
@@ -104,14 +112,15 @@ def statement_of(
                 "Do not rely on it; ask its maker for a correct file",
             )
     with refusing("the privacy statement"):  # again, from the measurement itself: no room for rounding adds to another
-        grid_scale = header["measurement"]["grid_noise_scale"]
-        statement.check_arithmetic(grid_scale / grid_sensitivity(measurement.feature_map, measurement.noise_law))
+        statement.check_arithmetic(told["grid_noise_scale"] / grid_steps)
     return statement
 
 
-def _check_selection(statement: PrivacyStatement, kernel: Kernel, domain: Domain) -> None:
-    """The sensitivity of the exponential mechanism follows from kernel, domain and N alone."""
+def _selection_of(header: dict[str, Any], kernel: Kernel, domain: Domain) -> PrivacyStatement:
+    """The promise of a draw: the sensitivity of the exponential mechanism follows from kernel, domain and N alone."""
     with refusing("the privacy statement"):
+        statement = PrivacyStatement.from_dict(header["statement"])
+        statement.check_arithmetic()
         sensitivity = diameter_over(kernel, domain) / statement.n_rows
     if not math.isclose(statement.sensitivity, sensitivity, rel_tol=CLOSE):
         raise refusal(
@@ -119,6 +128,7 @@ def _check_selection(statement: PrivacyStatement, kernel: Kernel, domain: Domain
             f"the kernel and the domain give {sensitivity:.9g}, and the promise rests on it",
             "Do not rely on it; ask its maker for a correct file",
         )
+    return statement
 
 
 _NPY_MAGIC = b"\x93NUMPY\x01\x00"
@@ -129,7 +139,7 @@ _NPY_HEADER = re.compile(
 _MOST_NPY_HEADER_BYTES = 1024
 
 
-def _array(name: str, data: bytes | memoryview, dtype: str, shape: list[int]) -> Array:
+def array_of(name: str, data: bytes | memoryview, dtype: str, shape: list[int]) -> Array:
     """An array of an npy member, once its header has been found to say dtype and shape, and its size to fit."""
     start = len(_NPY_MAGIC) + 2
     length = int.from_bytes(data[start - 2 : start], "little")
@@ -181,6 +191,11 @@ def _check_phases(linear: Array, domain: Domain) -> None:
 
 def _nystroem(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
     """Basis points that are encoded rows of the domain."""
+    return Nystroem(kernel, basis_points(kernel, domain, arrays))
+
+
+def basis_points(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Array:
+    """The points of a basis, which are encoded rows of the domain and few enough for the kernel; or FileRefused."""
     points = arrays.get("points")
     if len(arrays) != 1 or points is None or points.ndim != 2 or points.shape[1] != domain.width:
         raise refusal("feature_map, field arrays", f"a subspace has points of {domain.width} columns, and nothing else")
@@ -206,7 +221,7 @@ def _nystroem(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Featu
             inside &= present < high  # which is low again
         if not (inside.all() and whole) or (len(present) < len(values) and not column.missing):
             raise refusal(f"measurement/points.npy, column {column.name}", "it has values or codes outside the domain")
-    return Nystroem(kernel, points)
+    return points
 
 
 def _check_strings(column: Text, numbers: Array) -> None:

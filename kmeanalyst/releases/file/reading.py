@@ -33,7 +33,7 @@ def read_release(path: str | Path, *, allow_rehearsal: bool = False) -> Release:
             )
         return release
     except FileRefused as refused:
-        raise FileRefused(f"{path}: {refused}") from None
+        raise type(refused)(f"{path}: {refused}") from None
 
 
 def release_of(members: Members) -> Release:

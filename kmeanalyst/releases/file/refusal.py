@@ -26,6 +26,7 @@ MOST_FOOTER_BYTES = 2**22  # of points.parquet
 MOST_PAGES = 200_000
 MOST_BASIS_POINTS = 10_000  # of a subspace: its Gram matrix is built on reading
 MOST_FEATURES = 100_000_000  # cells of the grids of a feature map, which no array of it holds
+MOST_PIVOTS = 3000  # of a released function: five products of matrices of this size prove its bound on reading
 MOST_TABLES = 1_000_000  # that margins are of, in all parts of a composed feature map
 MOST_BASIS_WORK = 10_000_000_000  # entries of that matrix × passes of the kernel
 
@@ -34,6 +35,10 @@ _AGAIN = "Fetch the file again, or ask its maker for a sound one"
 
 class FileRefused(ValueError):
     """A file that cannot be read as a release, or is not to be trusted; the message has the mend."""
+
+
+class HoldsFunction(FileRefused):
+    """A file that holds a function of a table, and no release: `read_function` reads it."""
 
 
 def refusal(what: str, why: str, mend: str = _AGAIN) -> FileRefused:

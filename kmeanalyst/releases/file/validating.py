@@ -9,10 +9,11 @@ import numpy as np
 
 from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features import Nystroem
+from kmeanalyst.releases.file.function import read_function
 from kmeanalyst.releases.file.goodness_of_fit import fit_findings, released_mean
 from kmeanalyst.releases.file.measurement import CLOSE
 from kmeanalyst.releases.file.reading import read_release
-from kmeanalyst.releases.file.refusal import FileRefused
+from kmeanalyst.releases.file.refusal import FileRefused, HoldsFunction
 from kmeanalyst.releases.file.small_databases import MOST_SIZE, every_row, n_databases
 from kmeanalyst.releases.release import Release
 
@@ -26,6 +27,8 @@ def validate_release(path: str | Path, *, allow_rehearsal: bool = False) -> list
     """
     try:
         release = read_release(path, allow_rehearsal=allow_rehearsal)
+    except HoldsFunction:
+        return _function_findings(path, allow_rehearsal)
     except FileRefused as refusal:
         return [str(refusal)]
     checks = (
@@ -33,6 +36,15 @@ def validate_release(path: str | Path, *, allow_rehearsal: bool = False) -> list
         fit_findings,
     )  # fmt: skip
     return [finding for check in checks for finding in check(release)]
+
+
+def _function_findings(path: str | Path, allow_rehearsal: bool) -> list[str]:
+    """Of a function everything that follows from its numbers is computed on reading."""
+    try:
+        read_function(path, allow_rehearsal=allow_rehearsal)
+    except FileRefused as refusal:
+        return [str(refusal)]
+    return []
 
 
 def _weight_findings(release: Release) -> list[str]:

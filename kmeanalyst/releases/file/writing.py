@@ -47,13 +47,13 @@ def _members_of(release: Release) -> dict[str, bytes]:
     members = {POINTS: _parquet(release)}
     if release.measurement is not None:
         _check_writable(release.measurement, release.kernel)
-        members[NOISY_SUM] = _npy(release.measurement.noisy_sum, "<i8")
+        members[NOISY_SUM] = npy_of(release.measurement.noisy_sum, "<i8")
         for name, array in release.measurement.feature_map.arrays().items():
-            members[f"measurement/{name}.npy"] = _npy(array, "<f8")
-    return {HEADER: _canonical(_header(release, members)), **members}
+            members[f"measurement/{name}.npy"] = npy_of(array, "<f8")
+    return {HEADER: canonical(_header(release, members)), **members}
 
 
-def _canonical(header: dict[str, Any]) -> bytes:
+def canonical(header: dict[str, Any]) -> bytes:
     """JSON with sorted keys and no spaces: the same header gives the same bytes."""
     text = json.dumps(header, sort_keys=True, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     return text.encode()
@@ -107,7 +107,7 @@ def _measurement_header(measurement: Measurement) -> dict[str, Any]:
     }
 
 
-def _npy(array: Array, dtype: str) -> bytes:
+def npy_of(array: Array, dtype: str) -> bytes:
     out = io.BytesIO()
     np.lib.format.write_array(out, np.ascontiguousarray(array, dtype=dtype), version=(1, 0), allow_pickle=False)
     return out.getvalue()

@@ -1,0 +1,90 @@
+"""`kmeanalyst evaluate`, and what `kmeanalyst info` says of a released function: parses, calls, prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kmeanalyst.terminal import json_option, print_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from kmeanalyst.releases.function import ReleasedFunction
+
+
+def _read(path: str, allow_rehearsal: bool) -> ReleasedFunction:
+    from kmeanalyst.releases.file import read_function
+
+    function = read_function(path, allow_rehearsal=allow_rehearsal)
+    if function.is_rehearsal:
+        click.echo(
+            f"note: {path} is a rehearsal and NOT PRIVATE; show it to nobody who may not see the table", err=True
+        )
+    return function
+
+
+def show_function(path: str, allow_rehearsal: bool, as_json: bool) -> None:
+    """What `kmeanalyst info` prints of a function."""
+    function = _read(path, allow_rehearsal)
+    if not as_json:
+        click.echo(repr(function))
+        return
+    print_json({
+        "method": "function",
+        **function.form.to_dict(),
+        "n_pivots": function.basis.dimension,
+        "n_rows": function.statement.n_rows,
+        "rehearsal": function.is_rehearsal,
+        "kernel": function.basis.kernel.to_dict(),
+        "statement": function.statement.to_dict(),
+        "columns": function.domain.to_dict(),
+    })  # fmt: skip
+
+
+@click.command("evaluate")
+@click.argument("function_path", metavar="FILE.kme")
+@click.argument("points", metavar="POINTS")
+@click.option("--allow-rehearsal", is_flag=True, help="Read files stamped NOT PRIVATE too (rehearsals).")
+@json_option
+def evaluate_command(function_path: str, points: str, allow_rehearsal: bool, as_json: bool) -> None:
+    """A released function at the rows of POINTS (.csv or .parquet): values, and what they may be off by.
+
+    \b
+    Columns:
+      value           the function, conditioned on its noisy values at the pivots
+      standard_error  of the privacy noise, exact
+      unseen          bound on what no pivot shows; not a random error
+      prediction      of ridge, logistic and svm; logistic has the probability of the second class too
+
+    Example: kmeanalyst evaluate ill.kme points.csv --json
+    """
+    from kmeanalyst.releases.tables import read_table
+
+    function, table = _read(function_path, allow_rehearsal), read_table(points)
+    _, notes = function.domain.encode_sample(table)
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+    answers = _answers(function, table)
+    if as_json:
+        promise = function.statement
+        print_json({
+            "kind": function.kind, "epsilon": promise.epsilon, "delta": promise.delta, "notes": notes,
+            "rehearsal": function.is_rehearsal, "points": answers.to_dict("records"),
+        })  # fmt: skip
+        return
+    click.echo(answers.to_string(index=False, float_format=lambda number: f"{number:.6g}"))
+
+
+def _answers(function: ReleasedFunction, table: pd.DataFrame) -> pd.DataFrame:
+    """Values and errors at each row, with predictions where the function is a machine."""
+    answers: Any = function.evaluate(table)
+    if function.form.target is not None:
+        answers = answers.assign(prediction=function.predict(table))
+    if hasattr(function, "predict_proba"):
+        answers = answers.assign(probability=function.predict_proba(table)[:, 1])
+    return answers
+
+
+__all__ = ["evaluate_command", "show_function"]

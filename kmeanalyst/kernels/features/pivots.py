@@ -1,0 +1,161 @@
+"""Coordinates at chosen points with a certified bound: what the release of a function is measured in.
+
+A function f of the kernel's space (RKHS) has, in the span of k(z_1, ·), ..., k(z_F, ·), the coordinates A (f(z_1), ...,
+f(z_F)), A the inverse of K's Cholesky factor. Noise N(0, σ²I) on them is noise N(0, σ²K) on the values at the points:
+the law, at finitely many points, of the Gaussian process of Hall, Rinaldo & Wasserman (2013, Propositions 7 and 8).
+
+f ↦ A (f(z_1), ..., f(z_F)) is a projection and shortens distances, with real numbers. With float64 it is the matrix
+that is used which counts, and its stretch is computed here, from public points, with an allowance for every rounding:
+distances in the RKHS, such as √2 of two rows under a kernel that is not negative, may then be relied upon.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from scipy.linalg import lapack, solve_triangular
+
+from kmeanalyst.kernels.base import Array, Kernel, as_rows
+from kmeanalyst.kernels.features.nystroem import Nystroem
+
+STRETCH = 2.0**-10  # claimed: relative room above the kernel's own bound
+_CERTIFIED = STRETCH / 2  # proven of every map that is made
+_FITTED = STRETCH / 4  # asked of points that are picked, so that another machine's last digits do not matter
+_ROUNDING = 2.0**-53
+_TOLERANCES = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+
+
+@dataclass(frozen=True, eq=False)
+class Pivots(Nystroem):
+    """Nyström coordinates that are proven to stretch no distance of the RKHS by more than STRETCH / 2.
+
+    For all f, g that are combinations of k(x, ·) with Σ|w| ≤ 2: ‖φ(f) − φ(g)‖ ≤ (1 + STRETCH / 2) ‖f − g‖ + 2 error.
+
+    error   (computed) how far the computed φ(x) may be from A k(Z, x), in Euclidean distance.
+    Errors  ValueError for points that are dependent, or so nearly that no such bound follows from float64.
+    """
+
+    error: float = field(init=False, repr=False)
+    name: ClassVar[str] = "pivots"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        matrix = self.matrix
+        excess, error = stretch_of(self.kernel, self.points, matrix)
+        object.__setattr__(self, "error", error)
+        if not excess <= _CERTIFIED:
+            raise ValueError(
+                f"the points are so nearly dependent in the kernel's space that rounding could stretch distances by "
+                f"{excess:.2g}, and at most {_CERTIFIED:.2g} is allowed for. Use Pivots.fit(kernel, points), which picks "
+                "some of them."
+            )
+
+    @classmethod
+    def fit(cls, kernel: Kernel, points: Array) -> Pivots:  # type: ignore[override]
+        """As many of the points as a bound can be proven for, the farthest next; ValueError if none will do.
+
+        points   (M, d) encoded; public. Every k(z, ·) is within √tolerance of the span of those picked, with the least
+                 of the tolerances 10⁻⁷, 10⁻⁶, ..., 10⁻² times sup k(z, z) that will do.
+        """
+        points = as_rows(points)
+        K = kernel.gram(points, points)
+        largest = float(np.max(np.diagonal(K), initial=0.0))
+        for tolerance in _TOLERANCES:
+            _, pivots, rank, _ = lapack.dpstrf(K, tol=tolerance * largest, lower=1)
+            try:
+                found = cls(kernel, points[pivots[:rank] - 1])
+            except ValueError:
+                continue
+            if stretch_of(kernel, found.points, found.matrix)[0] <= _FITTED:
+                return found
+        raise ValueError(
+            "no independent points are among these in the kernel's space, so nothing can be measured at them. Name points "
+            "that differ, or choose a smaller lengthscale."
+        )
+
+    def extended(self, points: Array) -> Pivots:
+        """These pivots and, after them, as many of `points` as a bound on old and new coordinates together is proven for.
+
+        The old coordinates are those of this map, the new ones the further ones of the map returned: jointly they stretch
+        no distance by more than STRETCH / 4.
+        Errors   ValueError if none of the points is independent of the pivots.
+        """
+        points = as_rows(points)
+        seen = solve_triangular(self._factor, self.kernel.gram(self.points, points), lower=True)
+        left = self.kernel.gram(points, points) - seen.T @ seen
+        for tolerance in _TOLERANCES:
+            _, picked, rank, _ = lapack.dpstrf(left, tol=tolerance * self.kernel.bound**2, lower=1)
+            if rank == 0 or not np.diagonal(left).max(initial=0.0) > tolerance * self.kernel.bound**2:
+                break
+            try:
+                found = Pivots(self.kernel, np.vstack([self.points, points[picked[:rank] - 1]]))
+            except ValueError:
+                continue
+            joint = found.matrix.copy()
+            joint[: self.dimension, : self.dimension] = self.matrix
+            if stretch_of(self.kernel, found.points, joint)[0] <= _FITTED:
+                return found
+        raise ValueError(
+            "the function is known at these points from the pivots there are, as well as rounding allows. Evaluate the "
+            "function there, or name points that are farther from the pivots."
+        )
+
+    @property
+    def matrix(self) -> Array:
+        """A (F, F), with φ(x) = A k(Z, x)."""
+        return self._inverse
+
+    @property
+    def magnification(self) -> float:
+        """A bound on the spectral norm of A, and on that of its absolute values."""
+        return _spectral_bound(np.abs(self.matrix))
+
+    @property
+    def norm_bound(self) -> float:
+        return self.kernel.bound * (1 + STRETCH)
+
+    @property
+    def diameter(self) -> float:
+        """√2·B where k ≥ 0: ‖k_x − k_y‖² = k(x, x) + k(y, y) − 2k(x, y) ≤ 2 sup k(x, x)."""
+        return (2**0.5 if self.kernel.nonnegative else 2.0) * self.norm_bound
+
+    def unseen(self, X: Array) -> Array:
+        """How far k(x, ·) is from the span, (n,): what a function of norm 1 can at most be at x and show at no pivot."""
+        seen = solve_triangular(self._factor, self.kernel.gram(self.points, X), lower=True)  # finer than φ's 40 bits
+        squares = self.kernel.diagonal(X) - np.square(seen).sum(axis=0)
+        return np.sqrt(np.maximum(squares, 0.0))
+
+
+def stretch_of(kernel: Kernel, points: Array, matrix: Array) -> tuple[float, float]:
+    """By how much f ↦ A (f(z_1), ..., f(z_m)) may stretch distances of the RKHS, and the error of a computed image.
+
+    matrix    A (F, m), m the number of points.
+    Returns   (excess, error): images of all rows x, y are at most (1 + excess)·√2·bound apart where k ≥ 0, the error of
+              both included, and of norm at most (1 + excess)·bound.
+
+    ‖f ↦ A f(Z)‖² is the largest eigenvalue of A K Aᵀ, at most 1 + ‖A K Aᵀ − I‖_F; the exact K is within `kernel_error`
+    of the computed one in each entry, and products of computed matrices are off by at most 2mu |A||K||Aᵀ| (Higham 2002,
+    §3.5). PROOF.md §10 has the rest.
+    """
+    K, size = kernel.gram(points, points), len(points)
+    bound, unit = kernel.bound**2, kernel_error(kernel, points.shape[1])
+    absolute = np.abs(matrix)
+    squared_norm = _spectral_bound(absolute) ** 2
+    gap = np.linalg.norm(matrix @ K @ matrix.T - np.eye(len(matrix)))
+    rounding = 4 * size * _ROUNDING * np.linalg.norm(absolute @ np.abs(K) @ absolute.T)
+    stretched = float(gap + rounding + size * unit * squared_norm)
+    pieces = 2.0**-38 * bound * size * float(np.linalg.norm(absolute.max(axis=1)))  # of ExactProduct
+    error = pieces + size**0.5 * unit * squared_norm**0.5
+    return (1 + stretched) ** 0.5 - 1 + 2**0.5 * error / kernel.bound, error
+
+
+def _spectral_bound(absolute: Array) -> float:
+    """‖A‖₂ ≤ √(‖A‖₁ ‖A‖_∞) of a matrix of absolute values."""
+    return float(np.sqrt(absolute.sum(axis=0).max() * absolute.sum(axis=1).max()))
+
+
+def kernel_error(kernel: Kernel, n_columns: int) -> float:
+    """How far a computed k(x, y) may be from the exact one: 64 units in the last place for each column, and 192 more."""
+    return 64 * _ROUNDING * (3 + n_columns) * kernel.bound**2

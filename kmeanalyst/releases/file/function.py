@@ -1,0 +1,139 @@
+"""The file of a released function: the container of a release, with pivots and noisy coordinates and no points.
+
+Its header has another value of `format`, so that a reader of releases refuses it: its numbers are no embedding of a
+table's rows, and no question about the table could be answered from it. FORMAT.md §7 is its law.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from kmeanalyst.kernels import Kernel
+from kmeanalyst.kernels.features import Pivots
+from kmeanalyst.releases.atomic import written_whole
+from kmeanalyst.releases.column_kinds import column_from_dict
+from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, PIVOTS, Members, contents, members_in, zipped
+from kmeanalyst.releases.file.header import (
+    FUNCTION_FORMAT,
+    FUNCTION_MINOR,
+    SCHEMA_MAJOR,
+    check_function_header,
+    check_members,
+    parsed,
+    plain,
+    sha256,
+)
+from kmeanalyst.releases.file.kernel import check_kernel, kernel_of
+from kmeanalyst.releases.file.measurement import CLOSE, array_of, basis_points, promise_of
+from kmeanalyst.releases.file.refusal import MOST_PIVOTS, FileRefused, refusal, refusing
+from kmeanalyst.releases.file.writing import canonical, npy_of
+from kmeanalyst.releases.function import ReleasedFunction, function_of
+from kmeanalyst.releases.function_form import FunctionForm
+from kmeanalyst.releases.statement import software_versions
+from kmeanalyst.releases.text_column import Text
+
+
+def read_function(path: str | Path, *, allow_rehearsal: bool = False) -> ReleasedFunction:
+    """Read the .kme file of a released function; FileRefused says what is wrong with a file that is not sound.
+
+    Nothing is returned unless checksums, shapes, values, the bound of the pivots' coordinates and the arithmetic of the
+    privacy statement agree.
+
+    allow_rehearsal   read a file that is stamped NOT PRIVATE too: a rehearsal, whose noise a seed gives back.
+    """
+    try:
+        function = function_in(members_in(contents(Path(path))))
+        if function.is_rehearsal and not allow_rehearsal:
+            raise refusal(
+                "the file is stamped NOT PRIVATE",
+                "it is a rehearsal, whose noise a seed gives back: nobody whose row is in it is protected",
+                "Ask its maker for the function itself; to read it all the same, say --allow-rehearsal "
+                "(in Python allow_rehearsal=True)",
+            )
+        return function
+    except FileRefused as refused:
+        raise FileRefused(f"{path}: {refused}") from None
+
+
+def function_in(members: Members) -> ReleasedFunction:
+    """The function that the members hold, or FileRefused."""
+    header = parsed(members[HEADER])
+    check_function_header(header)
+    check_members(header, members)
+    with refusing("the columns"):
+        domain = Domain.from_dict(header["columns"])
+        if plain(domain.to_dict()) != header["columns"]:
+            raise ValueError("they are not written as a domain writes them")
+        if any(isinstance(column, Text) for column in domain.columns):
+            raise ValueError("a function looks at no texts")
+    form = _form_of(header["function"])
+    kernel = kernel_of(header["kernel"], len(domain))
+    check_kernel(kernel, domain, domain.decode(domain.draw(8, 0)))
+    basis = _basis_of(header["measurement"], kernel, domain, members)
+    noisy_sum = array_of(NOISY_SUM, members[NOISY_SUM], "<i8", [basis.dimension])
+    with refusing("the function"):
+        told, steps = header["measurement"], form.grid_sensitivity(basis)
+        unit = form.unit(basis, told["n_rows"])
+        if not math.isclose(told["grid_noise_scale"] * unit, told["noise_scale"], rel_tol=CLOSE):
+            raise refusal("grid_noise_scale", "it is not the noise scale in steps of the grid: one of the two is wrong")
+        statement = promise_of(header, steps * unit, steps)
+        return function_of(form=form, domain=domain, basis=basis, noisy_sum=noisy_sum, statement=statement)
+
+
+def _form_of(told: dict[str, Any]) -> FunctionForm:
+    with refusing("the function"):
+        target = None if told["target"] is None else column_from_dict(told["target"])
+        form = FunctionForm(kind=told["kind"], target=target, regularisation=told["regularisation"])
+        if plain(form.to_dict()) != told:
+            raise ValueError("its target is not written as a column is")
+    return form
+
+
+def _basis_of(told: dict[str, Any], kernel: Kernel, domain: Domain, members: Members) -> Pivots:
+    if told["n_pivots"] > MOST_PIVOTS:
+        raise refusal(f"the function has {told['n_pivots']} pivots", f"at most {MOST_PIVOTS}")
+    points = array_of(PIVOTS, members[PIVOTS], "<f8", [told["n_pivots"], len(domain)])
+    with refusing("the pivots"):
+        return Pivots(kernel, basis_points(kernel, domain, {"points": points}))
+
+
+def write_function(function: ReleasedFunction, path: str | Path) -> None:
+    """Write the function as a .kme file, which appears whole or not at all.
+
+    The same function gives the same bytes. What is written has been read back first: ValueError, and no file, if its own
+    reader would refuse it.
+    """
+    members = _members_of(function)
+    try:
+        function_in(members)
+    except FileRefused as refused:
+        raise ValueError(f"this function cannot be written, because no reader would take it: {refused}") from None
+    with written_whole(path) as temporary:
+        temporary.write_bytes(zipped(members))
+
+
+def _members_of(function: ReleasedFunction) -> dict[str, bytes]:
+    members = {NOISY_SUM: npy_of(function.noisy_sum, "<i8"), PIVOTS: npy_of(function.basis.points, "<f8")}
+    statement, unit = function.statement, function.form.unit(function.basis, function.statement.n_rows)
+    header = {
+        "format": FUNCTION_FORMAT,
+        "schema_major": SCHEMA_MAJOR,
+        "schema_minor": FUNCTION_MINOR,
+        "columns": function.domain.to_dict(),
+        "kernel": function.basis.kernel.to_dict(),
+        "function": function.form.to_dict(),
+        "statement": statement.to_dict(),
+        "measurement": {
+            "noise_law": statement.mechanism,
+            "noise_scale": function.noise_scale,
+            "grid_noise_scale": function.noise_scale / unit,
+            "n_rows": statement.n_rows,
+            "n_pivots": function.basis.dimension,
+        },
+        "versions": software_versions("kmeanalyst", "numpy"),
+        "members": {name: {"bytes": len(data), "sha256": sha256(data)} for name, data in members.items()},
+    }
+    return {HEADER: canonical(plain(header)), **members}

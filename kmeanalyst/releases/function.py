@@ -1,0 +1,232 @@
+"""A function of a private table, released with noise of a Gaussian process (Hall, Rinaldo & Wasserman 2013).
+
+The noisy coordinates y = A f(Z) + N(0, σ²I) hold the noisy values at the pivots Z, f(Z) + N(0, σ²K), and nothing else:
+the one is the other times a public triangular matrix. Between pivots the function is read by conditioning on them:
+f̃(x) = k(x, Z) K⁻¹ (values) = φ(x)·y, the function of least norm with these values, which is also the mean of the process.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features import Pivots
+from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.function_form import FunctionForm
+from kmeanalyst.releases.statement import PrivacyStatement
+
+Table: TypeAlias = pd.DataFrame | Mapping[str, Any]
+
+
+class ReleasedFunction(ABC):
+    """A noisy function of the columns of a domain (abstract: `function_of` makes the kind that a form is of).
+
+    form       FunctionForm.
+    domain     the columns that the function looks at.
+    basis      Pivots: the points, linearly independent, and the coordinates at them.
+    noisy_sum  (F,) int64, the released coordinates in steps of the grid.
+    statement  PrivacyStatement; its noise_scale is the σ of each coordinate.
+    """
+
+    kinds: ClassVar[tuple[str, ...]]
+
+    def __init__(
+        self, *, form: FunctionForm, domain: Domain, basis: Pivots, noisy_sum: Array, statement: PrivacyStatement
+    ) -> None:
+        if form.kind not in self.kinds:
+            raise ValueError(f"{type(self).__name__} is not of the kind {form.kind}. Make it with function_of.")
+        if form.target is not None and form.target.name in domain.names:
+            raise ValueError(f"the function predicts {form.target.name} and cannot look at it. Leave it out.")
+        if statement.noise_scale is None or statement.protects_units:
+            raise ValueError(
+                f"a function is measured with noise and protects single rows, and its statement is of {statement.mechanism} "
+                f"for neighbours {statement.neighbouring}: the promise is about another release. Pass its own."
+            )
+        if noisy_sum.shape != (basis.dimension,) or noisy_sum.dtype != np.int64:
+            raise ValueError(
+                f"a function has one whole number for each of its {basis.dimension} pivots, got {noisy_sum.dtype} of shape "
+                f"{noisy_sum.shape}. Pass the released integers."
+            )
+        self.form, self.domain, self.basis, self.statement = form, domain, basis, statement
+        self.noisy_sum = noisy_sum.copy()
+        self.noisy_sum.setflags(write=False)
+
+    # ------------------------------------------------------------------ what was released
+
+    @property
+    def kind(self) -> str:
+        """ "density", "ridge", "logistic" or "svm"."""
+        return self.form.kind
+
+    @property
+    def coordinates(self) -> Array:
+        """(F,) the noisy coordinates, in the norm of the RKHS."""
+        return self.noisy_sum * self.form.unit(self.basis, self.statement.n_rows)
+
+    @property
+    def noise_scale(self) -> float:
+        """σ: the noise on the values at the pivots is N(0, σ²K)."""
+        assert self.statement.noise_scale is not None  # checked at birth
+        return self.statement.noise_scale
+
+    @property
+    def pivots(self) -> pd.DataFrame:
+        """The points at which the function was measured, in natural units and levels."""
+        return self.domain.decode(self.basis.points)
+
+    @property
+    def pivot_values(self) -> Array:
+        """(F,) the noisy values at the pivots."""
+        return self.basis.function_values(self.coordinates) + self._offset
+
+    @property
+    def pivot_covariance(self) -> Array:
+        """(F, F) the exact covariance σ²K of the noise on `pivot_values`."""
+        return self.noise_scale**2 * self.basis.kernel.gram(self.basis.points, self.basis.points)
+
+    @property
+    def _offset(self) -> float:
+        return self.form.centre if self.kind == "ridge" else 0.0
+
+    # ------------------------------------------------------------------ anywhere else
+
+    def values(self, table: Table) -> Array:
+        """(n,) f̃ at the rows of a table in natural units, which has the domain's columns; others are ignored."""
+        return self.basis(self.domain.encode(table)) @ self.coordinates + self._offset
+
+    def evaluate(self, table: Table) -> pd.DataFrame:
+        """f̃ at the rows of a table, and what it may be off by.
+
+        Returns  value           f̃(x), conditioned on the noisy values at the pivots.
+                 standard_error  of the privacy noise: σ‖φ(x)‖, exact. At a pivot it is σ√k(x, x).
+                 unseen          bound on what no pivot shows: |f(x) − (Pf)(x)| ≤ R·√(k(x, x) − ‖φ(x)‖²), P the projection
+                                 on the pivots' span and R the largest norm that f has for any table. Not a random error.
+        What is not in them: how far the table's own function f is from a population's.
+        """
+        rows = self.domain.encode(table)
+        features = self.basis(rows)
+        return pd.DataFrame({
+            "value": features @ self.coordinates + self._offset,
+            "standard_error": self.noise_scale * np.linalg.norm(features, axis=1),
+            "unseen": self.form.norm(self.basis.kernel.bound) * self.basis.unseen(rows),
+        })  # fmt: skip
+
+    def covariance(self, table: Table) -> Array:
+        """(n, n) covariance of the privacy noise on the values at the rows of a table: σ² φ(x_i)·φ(x_j)."""
+        features = self.basis(self.domain.encode(table))
+        return self.noise_scale**2 * features @ features.T
+
+    @abstractmethod
+    def predict(self, table: Table) -> Array:
+        """What the function says of each row of a table (n,)."""
+
+    # ------------------------------------------------------------------ the object as such
+
+    @property
+    def is_rehearsal(self) -> bool:
+        """Whether the noise came from a seed, so that the release is NOT PRIVATE."""
+        return self.statement.is_rehearsal
+
+    def write(self, path: str | Path) -> None:
+        """Write the function as a .kme file; the file appears whole or not at all."""
+        from kmeanalyst.releases.file.function import write_function
+
+        write_function(self, path)
+
+    def summary(self) -> dict[str, str]:
+        """What the function is, line by line: label → text."""
+        promise, form = self.statement, self.form
+        stamp = {"NOT PRIVATE": "a rehearsal: its noise can be drawn again from a seed"} if self.is_rehearsal else {}
+        target = "" if form.target is None else f" of {form.target.name}, λ = {form.penalty:g}"
+        return stamp | {
+            "function": f"{self.kind}{target}, of {', '.join(self.domain.names)}",
+            "table": f"{promise.n_rows:,} private rows",
+            "privacy": f"ε = {promise.epsilon:g}, δ = {promise.delta:g} (neighbours: {promise.neighbouring}; "
+            f"ρ = {promise.rho:.3g})",
+            "mechanism": f"{promise.mechanism}, sensitivity {promise.sensitivity:.3g}, {promise.calibration} calibration",
+            "noise": f"{self.noise_scale:.3g} in the kernel's norm, {self.noise_scale * self.basis.kernel.bound:.3g} "
+            "at most on a value",
+            "pivots": f"{self.basis.dimension:,} points, kernel {self.basis.kernel.name}",
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        lines = [f"  {label:<11} {text}" for label, text in self.summary().items()]
+        return "\n".join([f"kmeanalyst.{type(self).__name__}", *lines])
+
+
+class ReleasedDensity(ReleasedFunction):
+    """A kernel density estimate, or the mean of another kernel."""
+
+    kinds = ("density",)
+
+    def predict(self, table: Table) -> Array:
+        """f̃ at each row."""
+        return self.values(table)
+
+
+class ReleasedRegression(ReleasedFunction):
+    """Kernel ridge regression of a number."""
+
+    kinds = ("ridge",)
+
+    def predict(self, table: Table) -> Array:
+        """The target at each row, moved to its public bounds."""
+        low, high = self.form.centre - self.form.reach, self.form.centre + self.form.reach
+        return np.clip(self.values(table), low, high)
+
+
+class _Classifier(ReleasedFunction):
+    """What both classifiers share, in scikit-learn's manner (abstract)."""
+
+    @property
+    def classes_(self) -> Array:
+        """The two classes; f̃ > 0 says the second."""
+        return np.array(self.form.levels)
+
+    def decision_function(self, table: Table) -> Array:
+        """f̃ at each row (n,)."""
+        return self.values(table)
+
+    def predict(self, table: Table) -> Array:
+        """The class of each row (n,)."""
+        return self.classes_[(self.decision_function(table) > 0).astype(int)]
+
+    def score(self, table: Table, classes: Any) -> float:
+        """The share of rows whose class is predicted."""
+        return float((self.predict(table) == np.asarray(classes)).mean())
+
+
+class ReleasedSVM(_Classifier):
+    """A support vector machine with the hinge rounded at its corner."""
+
+    kinds = ("svm",)
+
+
+class ReleasedLogistic(_Classifier):
+    """Kernel logistic regression."""
+
+    kinds = ("logistic",)
+
+    def predict_proba(self, table: Table) -> Array:
+        """The probability of each class at each row, (n, 2)."""
+        second = expit(self.decision_function(table))
+        return np.column_stack([1 - second, second])
+
+
+_CLASSES: dict[str, type[ReleasedFunction]] = {
+    kind: each for each in (ReleasedDensity, ReleasedRegression, ReleasedSVM, ReleasedLogistic) for kind in each.kinds
+}
+
+
+def function_of(
+    *, form: FunctionForm, domain: Domain, basis: Pivots, noisy_sum: Array, statement: PrivacyStatement
+) -> ReleasedFunction:
+    """The released function of a form."""
+    return _CLASSES[form.kind](form=form, domain=domain, basis=basis, noisy_sum=noisy_sum, statement=statement)

@@ -1,0 +1,163 @@
+"""Later points of a released function, without a further spend (Hall, Rinaldo & Wasserman 2013, §3.2).
+
+A release of coordinates is a part of one noisy function: further pivots add further coordinates of the same function,
+orthogonal to the old ones, with noise of their own, and old and new together are what one release at all pivots would
+have been. Three things must hold for that, and are seen to: old and new coordinates are bounded together; each coordinate
+is drawn once (the ledger lets a state of the function be extended once); and the table is the one it was. The last is
+the curator's word: nobody looks at the rows, and no error or count tells whether they have changed. PROOF.md §12.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels.features import Pivots
+from kmeanalyst.releases.domain import Domain, read_domain
+from kmeanalyst.releases.file import read_function
+from kmeanalyst.releases.file.refusal import MOST_PIVOTS
+from kmeanalyst.releases.function import ReleasedFunction, function_of
+from kmeanalyst.representation.progress import Progress
+from release_side.choices import processors, public_rows
+from release_side.functions import candidate_points, measured, state_of, write_function
+from release_side.kernel_machines import MOST_PARTS, plan_machine
+from release_side.ledger import Ledger
+from release_side.mechanism import GaussianNoise, PublishError
+from release_side.publishing import check_can_appear
+from release_side.rows import Table, open_private, paths_of, refuse_private_as_public
+
+_SAME_NOISE = 1e-9  # relative; the noise of old and new coordinates is one number in the file
+
+
+def extend_function(
+    private: Table,
+    domain: Domain | str | Path,
+    function: ReleasedFunction | str | Path,
+    *,
+    ledger: str | Path,
+    table: str,
+    pivots: Table | None = None,
+    grid: int | None = None,
+    workers: int | None = None,
+    output: str | Path | None = None,
+    progress: Progress | None = None,
+) -> ReleasedFunction:
+    """Measure a released function at further public points. Old and new together cost what the old did.
+
+    private, domain  the table and the domain that the function was published with: the same rows, unchanged.
+    function         the latest release of it, or its file.
+    ledger, table    where it was counted: one state of a function can be extended once, and only by this ledger.
+    pivots, grid     the further points, as in `publish_function`; those that the old pivots span are left out.
+    Returns          ReleasedFunction at the old pivots, whose coordinates stay what they were, and the new ones.
+    Errors           PublishError or DomainError, by public facts alone.
+
+    Guarantee        (ε, δ) of the function's statement holds for old and new coordinates together, if the table is as it
+                     was. If it is not, this is a second release of ε and δ, which nobody counts.
+    """
+    domain_path, domain = domain, domain if isinstance(domain, Domain) else read_domain(domain)
+    function_path = function if isinstance(function, str | Path) else None
+    released = function if isinstance(function, ReleasedFunction) else _read(function)
+    _check_same_columns(released, domain)
+    private_files = [] if isinstance(private, pd.DataFrame) else paths_of(private)
+    check_can_appear(output, beside=(*private_files, domain_path, pivots, ledger, function_path))
+    refuse_private_as_public(private, pivots)
+    state, book = state_of(released), Ledger(ledger)
+    book.check_extensible(table, state, most=MOST_PARTS)
+    basis, mechanism = _further(released, pivots, grid), _same_noise(released)
+    rows, n_rows = open_private(private), released.statement.n_rows
+    rows.check_columns(domain)
+    if rows.count() != n_rows:
+        raise PublishError(
+            f"the table has {rows.count()} rows, and the function is of {n_rows}: it is another table. Name the same one."
+        )
+    if released.form.target is not None:
+        plan_machine(released.form, basis, n_rows)
+    releases: list[int] = []
+    noisy = measured(
+        rows, domain, released.form, basis, mechanism, n_rows=n_rows, workers=workers or processors(), progress=progress,
+        record_spend=lambda: releases.append(book.extend(table, state, most=MOST_PARTS)),
+    )  # fmt: skip
+    extended = _joined(released, basis, noisy.noisy_sum, given=pivots is not None)
+    book.function_is(releases[0], state_of(extended), basis.dimension)
+    if output is not None:
+        _write(extended, output)
+    return extended
+
+
+def _write(function: ReleasedFunction, output: str | Path) -> None:
+    try:
+        write_function(function, output)
+    except PublishError as error:
+        raise PublishError(
+            f"{error} The noise had been drawn, so the old file counts as extended: publish another function."
+        ) from None
+
+
+def _read(path: str | Path) -> ReleasedFunction:
+    try:
+        return read_function(path)
+    except ValueError as error:
+        raise PublishError(str(error)) from None
+
+
+def _check_same_columns(function: ReleasedFunction, domain: Domain) -> None:
+    target = function.form.target
+    inputs = tuple(column for column in domain.columns if target is None or column.name != target.name)
+    same_target = target is None or (target.name in domain.names and domain[target.name] == target)
+    if inputs != function.domain.columns or not same_target:
+        raise PublishError(
+            "the domain is not the one that the function was published with, so its rows would not be encoded alike. Name "
+            "the same domain file."
+        )
+
+
+def _further(function: ReleasedFunction, pivots: Table | None, grid: int | None) -> Pivots:
+    """The old pivots and the new ones."""
+    if (pivots is None) == (grid is None):
+        raise PublishError("an extension needs further points: pivots, or a grid, and not both. Pass one of them.")
+    old = function.basis
+    points = public_rows(pivots, function.domain) if pivots is not None else None
+    if points is None:
+        points = candidate_points(old.kernel, function.domain, grid)
+    if old.dimension + len(points) > MOST_PIVOTS:
+        raise PublishError(
+            f"{old.dimension} pivots and {len(points)} more are too many: at most {MOST_PIVOTS}. Name fewer."
+        )
+    try:
+        return old.extended(points)
+    except ValueError as error:
+        raise PublishError(f"there is nothing to extend: {error}") from None
+
+
+def _same_noise(function: ReleasedFunction) -> GaussianNoise:
+    """The law of the noise that the old coordinates have."""
+    promise, form = function.statement, function.form
+    if function.is_rehearsal:
+        raise PublishError("the function is a rehearsal, which protects nobody and is not extended. Rehearse it anew.")
+    noise = GaussianNoise(promise.epsilon, promise.delta, promise.calibration)
+    scale = noise.deviation(form.grid_sensitivity(function.basis)) * form.unit(function.basis, promise.n_rows)
+    if not math.isclose(scale, function.noise_scale, rel_tol=_SAME_NOISE):
+        raise PublishError(
+            f"the function's noise is {function.noise_scale:.9g}, and this software would draw {scale:.9g}: one law has to "
+            "hold for all of it. Extend it with the software that made it, which its statement names."
+        )
+    return noise
+
+
+def _joined(function: ReleasedFunction, basis: Pivots, noisy_sum: np.ndarray, *, given: bool) -> ReleasedFunction:
+    """The old coordinates as they are, and of the newly drawn ones those that are new; the rest is thrown away."""
+    old = function.basis.dimension
+    added = basis.dimension - old
+    public = function.statement.public_points + (added if given else 0)
+    return function_of(
+        form=function.form, domain=function.domain, basis=basis,
+        noisy_sum=np.concatenate([function.noisy_sum, noisy_sum[old:]]),
+        statement=replace(function.statement, public_points=public),
+    )  # fmt: skip
+
+
+__all__ = ["extend_function"]

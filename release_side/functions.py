@@ -1,0 +1,283 @@
+"""The release of functions on one page: a private table and public choices in, a noisy function out.
+
+As in `publishing`, everything chosen before the door (kernel, pivots, λ) follows from the domain, N and public files.
+Source: Hall, Rinaldo & Wasserman 2013.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels import Gaussian, Kernel, OnColumns, Product
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features import Pivots
+from kmeanalyst.releases.columns import Categorical, Column, Number
+from kmeanalyst.releases.domain import Domain, read_domain
+from kmeanalyst.releases.file.kernel import kernel_work
+from kmeanalyst.releases.file.refusal import MOST_BASIS_WORK, MOST_PIVOTS
+from kmeanalyst.releases.function import ReleasedFunction, function_of
+from kmeanalyst.releases.function_form import KINDS, FunctionForm
+from kmeanalyst.releases.kernel_choice import kernel_from_spec, table_kernel
+from kmeanalyst.releases.noise import zcdp_rho
+from kmeanalyst.releases.statement import PrivacyStatement, software_versions
+from kmeanalyst.releases.text_column import Text
+from kmeanalyst.representation.progress import Progress
+from release_side.choices import check_ledger, processors, public_generator, public_rows
+from release_side.kernel_machines import plan_machine
+from release_side.mechanism import Noise, PublishError, RehearsalNoise, noise_for
+from release_side.private_function import NoisyCoordinates, private_function
+from release_side.private_mean import private_mean
+from release_side.publishing import Spending, check_can_appear, told_if_spent
+from release_side.rows import PrivateTable, Table, open_private, paths_of, refuse_private_as_public
+
+_PIVOTS = 400  # candidates, where the curator names neither points nor a grid
+
+
+def publish_function(
+    private: Table,
+    domain: Domain | str | Path,
+    *,
+    kind: str,
+    epsilon: float,
+    delta: float,
+    target: str | None = None,
+    regularisation: float | None = None,
+    kernel: Kernel | str | None = None,
+    pivots: Table | None = None,
+    grid: int | None = None,
+    calibration: str | None = None,
+    ledger: str | Path | None = None,
+    table: str | None = None,
+    rehearsal: int | None = None,
+    workers: int | None = None,
+    output: str | Path | None = None,
+    progress: Progress | None = None,
+) -> ReleasedFunction:
+    """Release a function of a private table, once, with (epsilon, delta)-differential privacy.
+
+    private         as in `publish`.
+    kind            "density": the kernel density estimate, or the mean of another kernel. "ridge", "logistic", "svm":
+                    the function of the other columns that predicts the target, the least of mean loss + λ‖f‖².
+    target          the column that ridge (a number), logistic and svm (two levels) predict.
+    regularisation  λ of these; by default N^(−1/2), or N^(−1/3) for ridge.
+    kernel          Kernel or its text, on all columns but the target. By default of a density a product of normal
+                    densities, as wide as N lets them be; of a machine Gaussians of a fifth of each number's range, or the
+                    table kernel where there are levels.
+    pivots, grid    public points at which the function is measured, or how many values of each number to cross (levels:
+                    all). By default a grid of about 400 points, or as many drawn from the domain.
+    Others          as in `publish`; noise is Gaussian.
+    Returns         ReleasedFunction; its statement lists everything that was taken as public.
+    Errors          PublishError or DomainError, by public facts alone.
+    """
+    domain_path, domain = domain, domain if isinstance(domain, Domain) else read_domain(domain)
+    mechanism = noise_for("gaussian", epsilon, delta, calibration=calibration, rehearsal=rehearsal)
+    check_ledger(ledger, table, rehearsal)
+    inputs, column = _inputs_and_target(domain, kind, target)
+    private_files = [] if isinstance(private, pd.DataFrame) else paths_of(private)
+    check_can_appear(output, beside=(*private_files, domain_path, pivots, ledger))
+    refuse_private_as_public(private, pivots)
+    rows = open_private(private)
+    rows.check_columns(domain)
+    n_rows = rows.count()
+    if n_rows < 1:
+        raise PublishError("the table has no rows: nothing can be released. Name a table with at least one row.")
+    form = _form(kind, column, regularisation, n_rows)
+    basis = _basis(kernel_of_function(kind, kernel, inputs, n_rows), inputs, pivots, grid)
+    if kind != "density":
+        plan_machine(form, basis, n_rows)  # what cannot be solved is refused before anything is counted
+    spending = None
+    if isinstance(mechanism, Noise):  # a rehearsal spends nothing
+        spending = Spending(ledger, table, mechanism, n_rows=n_rows, method=f"function: {kind}")
+    with told_if_spent(spending):
+        noisy = measured(
+            rows, domain, form, basis, mechanism, n_rows=n_rows, workers=workers or processors(), progress=progress,
+            record_spend=spending.record if spending else None,
+        )  # fmt: skip
+        function = _function(form, inputs, basis, noisy, mechanism, n_rows, given=pivots is not None)
+        if spending:
+            spending.function_is(state_of(function), basis.dimension)
+        if output is not None:
+            write_function(function, output)
+    if output is not None and spending:
+        spending.published(output)
+    return function
+
+
+def _inputs_and_target(domain: Domain, kind: str, target: str | None) -> tuple[Domain, Column | None]:
+    """The columns that the function looks at, and the one that it predicts."""
+    if kind not in KINDS:
+        raise PublishError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}. Name one of these.")
+    if texts := [column.name for column in domain.columns if isinstance(column, Text)]:
+        raise PublishError(
+            f"{', '.join(texts)} is a column of texts, and functions are released of numbers and levels. Leave it out of the "
+            'domain, or publish the table with method "subspace".'
+        )
+    if kind == "density":
+        if target is not None:
+            raise PublishError("a density predicts no target. Leave it out, or choose ridge, logistic or svm.")
+        return domain, None
+    if target is None or target not in domain.names:
+        raise PublishError(
+            f"{kind} predicts a column, and {target!r} is none of {', '.join(domain.names)}. Name one of these."
+        )
+    if len(domain) < 2:
+        raise PublishError(f"{target} is the only column, and {kind} predicts it from others. Add a column.")
+    return Domain(tuple(each for each in domain.columns if each.name != target)), domain[target]
+
+
+def _form(kind: str, target: Column | None, regularisation: float | None, n_rows: int) -> FunctionForm:
+    if kind != "density" and regularisation is None:
+        regularisation = n_rows ** (-1 / 3 if kind == "ridge" else -1 / 2)  # of ridge the noise grows as λ^(−3/2)
+    try:
+        return FunctionForm(kind=kind, target=target, regularisation=regularisation)
+    except ValueError as error:
+        raise PublishError(str(error)) from None
+
+
+def kernel_of_function(kind: str, kernel: Kernel | str | None, inputs: Domain, n_rows: int) -> Kernel:
+    """The kernel asked for or the kind's own, from public facts alone; PublishError or DomainError if there is none."""
+    if kernel is not None:
+        chosen = kernel_from_spec(kernel, inputs)
+        return normalised(chosen, inputs) if kind == "density" and isinstance(chosen, Gaussian) else chosen
+    if kind != "density" and any(isinstance(column, Categorical) for column in inputs.columns):
+        return table_kernel(inputs)
+    if kind == "density":
+        _check_numbers(inputs)
+        # their §4.1 prints the bandwidth N^(−1/(1+4d)); the rate they cite needs N^(−1/(4+d)) (Scott 1992)
+        share = 0.25 * n_rows ** (-1 / (4 + len(inputs)))
+        scales = [share * (high - low) for low, high in _ranges(inputs)]
+        return normalised(_product_of_gaussians(scales), inputs)
+    return _product_of_gaussians([0.2 * (high - low) for low, high in _ranges(inputs)])
+
+
+def _ranges(inputs: Domain) -> list[tuple[float, float]]:
+    """Lowest and highest encoded value of each column of numbers."""
+    return [column.bounds for column in inputs.columns if isinstance(column, Number)]
+
+
+def _check_numbers(inputs: Domain) -> None:
+    unfit = [column.name for column in inputs.columns if not isinstance(column, Number) or column.missing]
+    if unfit:
+        raise PublishError(
+            f"a density is one of numbers, and {', '.join(unfit)} have levels or missing cells. Leave these columns out of "
+            'the domain, or name a kernel such as "table": its mean is released then.'
+        )
+
+
+def _product_of_gaussians(lengthscales: list[float]) -> Kernel:
+    if len(set(lengthscales)) == 1:
+        return Gaussian(lengthscales[0])
+    return Product(factors=tuple(OnColumns(Gaussian(scale), (j,)) for j, scale in enumerate(lengthscales)))
+
+
+def normalised(kernel: Kernel, inputs: Domain) -> Kernel:
+    """A Gaussian kernel, or a product of one for each column, times what makes it a density in encoded units."""
+    _check_numbers(inputs)
+    if isinstance(kernel, Gaussian):
+        scales = [kernel.lengthscale] * len(inputs)
+    else:
+        assert isinstance(kernel, Product)
+        scales = [factor.kernel.lengthscale for factor in kernel.factors]  # type: ignore[attr-defined]
+    return math.prod(1 / (math.sqrt(2 * math.pi) * scale) for scale in scales) * kernel
+
+
+def _basis(kernel: Kernel, inputs: Domain, pivots: Table | None, grid: int | None) -> Pivots:
+    """The pivots that are kept; PublishError if there are too many, or none will do."""
+    if pivots is not None and grid is not None:
+        raise PublishError("pivots and grid both say where the function is measured. Pass one of them.")
+    points = public_rows(pivots, inputs) if pivots is not None else candidate_points(kernel, inputs, grid)
+    assert points is not None
+    if len(points) > MOST_PIVOTS or len(points) ** 2 * kernel_work(kernel, len(inputs)) > MOST_BASIS_WORK:
+        raise PublishError(f"{len(points)} points are too many: readers allow {MOST_PIVOTS}. Name fewer.")
+    try:
+        return Pivots.fit(kernel, points)
+    except (ValueError, IndexError, ArithmeticError) as error:
+        raise PublishError(f"the function cannot be measured at these points: {error}") from None
+
+
+def candidate_points(kernel: Kernel, inputs: Domain, grid: int | None) -> Array:
+    """A grid over the domain: `grid` values of each number, every level; by default about 400 points in all, or draws."""
+    if grid is not None and (isinstance(grid, bool) or not isinstance(grid, int) or grid < 2):
+        raise PublishError(
+            f"grid must be a whole number of at least 2, got {grid!r}: values of each column. Pass e.g. 20."
+        )
+    numbers = sum(isinstance(column, Number) for column in inputs.columns)
+    levels = math.prod(len(column.levels) for column in inputs.columns if isinstance(column, Categorical))
+    size = grid or int((_PIVOTS / levels) ** (1 / max(1, numbers)))
+    if size < 5 and grid is None and numbers:
+        return inputs.draw(_PIVOTS, public_generator("pivots", kernel, inputs, _PIVOTS))
+    if levels * size**numbers > MOST_PIVOTS:
+        raise PublishError(
+            f"a grid of {size} values has {levels * size**numbers:,} points, and readers allow {MOST_PIVOTS}. Pass fewer."
+        )
+    values = [_values(column, size) for column in inputs.columns]
+    return np.stack(np.meshgrid(*values, indexing="ij"), axis=-1).reshape(-1, len(inputs))
+
+
+def _values(column: Column, size: int) -> Array:
+    if isinstance(column, Number):
+        return np.unique(column.rounded(np.linspace(*column.bounds, size)))
+    assert isinstance(column, Categorical)
+    return np.arange(len(column.levels), dtype=float)
+
+
+def measured(
+    rows: PrivateTable, domain: Domain, form: FunctionForm, basis: Pivots, mechanism: Noise | RehearsalNoise,
+    *, n_rows: int, workers: int, **door: Any,
+) -> NoisyCoordinates:  # fmt: skip
+    """Through the one door or the other: a density is a mean, a machine is not."""
+    if form.target is not None:
+        place = domain.position(form.target.name)
+        return private_function(rows.encoded(domain), form, basis, mechanism, target=place, n_rows=n_rows, **door)
+    measurement = private_mean(rows.encoded(domain), basis, mechanism, n_rows=n_rows, workers=workers, **door)
+    return NoisyCoordinates(measurement.noisy_sum, measurement.noise_scale / form.unit(basis, n_rows))
+
+
+def _function(
+    form: FunctionForm, inputs: Domain, basis: Pivots, noisy: NoisyCoordinates, mechanism: Noise | RehearsalNoise,
+    n_rows: int, *, given: bool,
+) -> ReleasedFunction:  # fmt: skip
+    """The released function with its promise; post-processing."""
+    unit, steps = form.unit(basis, n_rows), form.grid_sensitivity(basis)
+    statement = PrivacyStatement(
+        epsilon=mechanism.epsilon, delta=mechanism.delta, neighbouring="replace-one", mechanism=mechanism.name,
+        sensitivity=steps * unit, noise_scale=noisy.grid_scale * unit, calibration=mechanism.calibration,
+        rho=zcdp_rho(mechanism.name, noise_multiplier=noisy.grid_scale / steps), n_rows=n_rows,
+        public_points=basis.dimension if given else 0, taken_as_public=_taken_as_public(form, given),
+        versions=software_versions("kmeanalyst", "numpy", "scipy", "pandas", "opendp", "dp-accounting"),
+    )  # fmt: skip
+    return function_of(form=form, domain=inputs, basis=basis, noisy_sum=noisy.noisy_sum, statement=statement)
+
+
+def _taken_as_public(form: FunctionForm, given: bool) -> tuple[str, ...]:
+    machine = "" if form.target is None else f", the target {form.target.name} and the regularisation"
+    pivots = (
+        "given as public; a person whose row is one of them gets no protection for it" if given else "of the domain"
+    )
+    return (
+        "the number of rows N and the names of the columns",
+        "the domain: kinds, bounds, levels, scales, defaults, edges and atoms",
+        f"the kernel and its lengthscales{machine}",
+        f"the points at which the function is measured, {pivots}",
+    )
+
+
+def state_of(function: ReleasedFunction) -> str:
+    """The digest of a function's coordinates and pivots, by which a ledger knows it."""
+    return hashlib.sha256(function.noisy_sum.tobytes() + function.basis.points.tobytes()).hexdigest()
+
+
+def write_function(function: ReleasedFunction, output: str | Path) -> None:
+    try:
+        function.write(output)
+    except (OSError, ValueError) as error:
+        raise PublishError(f"{output} was not written: {str(error).rstrip('.')}.") from None
+
+
+__all__ = ["candidate_points", "kernel_of_function", "measured", "publish_function", "state_of", "write_function"]

@@ -1,0 +1,337 @@
+"""Later points of a released function: one noisy function in two parts, and no further spend."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from scipy.linalg import eigh
+from scipy.stats import chi2
+
+import release_side
+from kmeanalyst.kernels import Gaussian
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features import Pivots
+from kmeanalyst.kernels.features.pivots import stretch_of
+from kmeanalyst.releases.columns import Boolean, Real
+from kmeanalyst.releases.domain import Domain, domain_toml
+from kmeanalyst.releases.file import read_function
+from kmeanalyst.releases.function import ReleasedFunction
+from kmeanalyst.releases.measurement import GRID
+from release_side.cli import main
+from release_side.extending import extend_function
+from release_side.functions import publish_function, state_of
+from release_side.kernel_machines import MOST_PARTS
+from release_side.ledger import Ledger
+from release_side.mechanism import GaussianNoise, PublishError
+
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
+X = Real(name="x", lower=-3.0, upper=3.0)
+DOMAINS = {"density": Domain((X,)), "logistic": Domain((X, Boolean(name="y")))}
+TARGETS = {"density": None, "logistic": "y"}
+NEW = pd.DataFrame({"x": [-2.2, 0.7, 1.4]})
+both_kinds = pytest.mark.parametrize("kind", list(DOMAINS))
+
+
+def table_of(n_rows: int = 80, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=n_rows).clip(-3, 3)
+    return pd.DataFrame({"x": x, "y": x + rng.normal(size=n_rows) > 0})
+
+
+def first(kind: str, ledger: Path, table: pd.DataFrame | None = None, **more: Any) -> ReleasedFunction:
+    options: Any = {"kind": kind, "target": TARGETS[kind], "kernel": Gaussian(0.9), "grid": 5, **BUDGET} | more
+    rows = table_of() if table is None else table
+    return publish_function(rows, DOMAINS[kind], ledger=ledger, table="t", **options)
+
+
+def further(kind: str, ledger: Path, function: Any, table: pd.DataFrame | None = None, **more: Any) -> ReleasedFunction:
+    rows = table_of() if table is None else table
+    options: Any = {"pivots": NEW, "ledger": ledger, "table": "t"} | more
+    return extend_function(rows, DOMAINS[kind], function, **options)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    return tmp_path / "ledger"
+
+
+@pytest.fixture
+def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole coordinates are released as they are: for tests only."""
+    monkeypatch.setattr(GaussianNoise, "add_to", lambda self, exact, *, sensitivity: exact)
+
+
+# ---------------------------------------------------------------------- one noisy function, in two parts
+
+
+@both_kinds
+def test_what_was_released_stays_and_new_values_are_added(kind: str, ledger: Path):
+    old = first(kind, ledger)
+    new = further(kind, ledger, old)
+    size = old.basis.dimension
+    assert new.basis.dimension == size + 3
+    np.testing.assert_array_equal(new.noisy_sum[:size], old.noisy_sum)
+    np.testing.assert_array_equal(new.basis.points[:size], old.basis.points)
+    np.testing.assert_allclose(new.values(old.pivots), old.values(old.pivots), atol=1e-6)
+    assert replace(new.statement, public_points=0) == old.statement
+    assert (old.evaluate(NEW)["unseen"] > 10 * new.evaluate(NEW)["unseen"] + 1e-3).all()
+
+
+@both_kinds
+def test_two_parts_without_noise_are_one_release_at_all_pivots(kind: str, ledger: Path, no_noise: None):
+    old = first(kind, ledger)
+    new = further(kind, ledger, old)
+    together = first(kind, ledger.with_name("other"), grid=None, pivots=new.pivots)
+    assert together.basis.dimension == new.basis.dimension
+    np.testing.assert_allclose(new.values(new.pivots), together.values(new.pivots), atol=1e-6)
+
+
+def test_the_noise_of_both_parts_has_the_law_of_one(ledger: Path):
+    """Squares of standardised noise on old and new values are χ², of all and in one direction. False alarm 10⁻⁴ each.
+
+    The direction is where the law differs most from independent parts; with those, they are not χ² there.
+    """
+    errors = []
+    for _ in range(60):
+        old = first("density", ledger)
+        new = further("density", ledger, old)
+        exact = new.basis.kernel.gram(new.basis.points, table_of()[["x"]].to_numpy()).mean(axis=1)
+        errors.append(new.pivot_values - exact)
+    noise, covariance, size = np.array(errors), new.pivot_covariance, old.basis.dimension
+    apart = covariance.copy()
+    apart[:size, size:] = apart[size:, :size] = 0
+    direction = eigh(covariance, apart)[1][:, 0]
+
+    def plausible(covariance: Array) -> tuple[bool, bool]:
+        alone = np.sum(noise * np.linalg.solve(covariance, noise.T).T)
+        one_way = np.sum((noise @ direction) ** 2) / (direction @ covariance @ direction)
+        tails = (chi2.cdf(alone, noise.size), chi2.cdf(one_way, len(noise)))
+        return bool(abs(tails[0] - 0.5) < 0.49995), bool(abs(tails[1] - 0.5) < 0.49995)
+
+    assert plausible(covariance) == (True, True)
+    assert not plausible(apart)[1]
+
+
+@both_kinds
+def test_old_and_new_coordinates_of_neighbours_are_bounded_together(kind: str, ledger: Path, no_noise: None):
+    one, other = table_of(30), table_of(30)
+    one.loc[0], other.loc[0] = ([0.7, True], [-3.0, False]) if kind == "density" else ([0.7, True], [0.7, False])
+    sums = []
+    for table in (one, other):
+        old = first(kind, ledger, table)
+        sums.append(further(kind, ledger, old, table).noisy_sum.astype(float))
+        ledger.unlink()  # of two tables there are two ledgers
+    moved = np.linalg.norm(sums[0] - sums[1])
+    alone = np.linalg.norm((sums[0] - sums[1])[: old.basis.dimension])
+    bound = old.form.grid_sensitivity(old.basis)
+    assert alone < moved <= bound
+    assert moved > (0.99 * 2**0.5 if kind == "density" else 0.05) * GRID
+
+
+def test_coordinates_that_are_stretched_together_are_seen():
+    old = Pivots.fit(Gaussian(0.9), np.linspace(-3, 3, 5)[:, None])
+    new = old.extended(NEW.to_numpy())
+    joint = new.matrix.copy()
+    joint[:5, :5] = old.matrix
+    assert stretch_of(old.kernel, new.points, joint)[0] < 2**-12
+    joint[5:, :5] = 0  # as if the new coordinates were not orthogonal to the old
+    assert stretch_of(old.kernel, new.points, joint)[0] > 2**-11
+
+
+def test_points_near_the_pivots_are_left_out_and_of_them_alone_nothing_is_made(ledger: Path):
+    old = first("density", ledger)
+    near = pd.DataFrame({"x": [*old.pivots["x"], 0.7, 0.7, 0.7 + 1e-9]})
+    assert further("density", ledger, old, pivots=near).basis.dimension == old.basis.dimension + 1
+    again = first("density", ledger, grid=5)
+    with pytest.raises(PublishError, match=r"nothing to extend: the function is known at these points.*Evaluate"):
+        further("density", ledger, again, pivots=again.pivots)
+
+
+# ---------------------------------------------------------------------- drawn once
+
+
+@both_kinds
+def test_an_extension_spends_nothing_and_is_recorded(kind: str, ledger: Path):
+    Ledger(ledger).init("t", 1.0, 1e-6)  # nothing else would fit
+    old = first(kind, ledger)
+    before = Ledger(ledger).account("t")
+    assert before.extensions == () and "extensions" not in before.to_dict()
+    new = further(kind, ledger, old)
+    after = Ledger(ledger).account("t")
+    assert (after.total_epsilon, after.releases) == (before.total_epsilon, before.releases)
+    (recorded,) = after.extensions
+    assert (recorded.release, recorded.pivots) == (1, new.basis.dimension)
+    third = further(kind, ledger, new, pivots=pd.DataFrame({"x": [2.2]}))
+    assert [each.pivots for each in Ledger(ledger).account("t").extensions] == [8, 9] and third.basis.dimension == 9
+    assert after.to_dict()["extensions"][0]["pivots"] == 8
+
+
+def test_a_state_is_extended_once_for_else_noise_could_be_averaged_away(ledger: Path):
+    old = first("density", ledger)
+    further("density", ledger, old)
+    with pytest.raises(PublishError, match=r"extended already: once more would show the same values with other noise"):
+        further("density", ledger, old)
+    with pytest.raises(PublishError, match="extended already"):
+        further("density", ledger, old, pivots=pd.DataFrame({"x": [2.2]}))  # other points are correlated with these
+
+
+def test_a_state_counts_as_extended_before_noise_is_drawn(ledger: Path, monkeypatch: pytest.MonkeyPatch):
+    old = first("density", ledger)
+
+    def broken(self: Any, exact: Array, *, sensitivity: float) -> Array:
+        raise RuntimeError("the power failed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GaussianNoise, "add_to", broken)
+        with pytest.raises(RuntimeError):
+            further("density", ledger, old)
+    with pytest.raises(PublishError, match="extended already"):
+        further("density", ledger, old)
+
+
+def test_of_two_at_once_only_one_extends(ledger: Path):
+    """Both have checked; the second finds the state taken when it comes to draw."""
+    old = first("density", ledger)
+    book = Ledger(ledger)
+    book.check_extensible("t", state_of(old), most=16)
+    first_one = book.extend("t", state_of(old), most=16)
+    assert first_one == 1
+    checked = Ledger.check_extensible
+    try:
+        Ledger.check_extensible = lambda *args, **options: None  # type: ignore[method-assign]
+        with pytest.raises(PublishError, match="extended already"):
+            book.extend("t", state_of(old), most=16)
+    finally:
+        Ledger.check_extensible = checked  # type: ignore[method-assign]
+
+
+def test_only_the_ledger_that_counted_it_extends_a_function(ledger: Path, tmp_path: Path):
+    old = first("density", ledger)
+    other = tmp_path / "other"
+    Ledger(other).init("t", 1.0, 1e-6)
+    for wrong, name in ((other, "t"), (ledger, "u")):
+        with pytest.raises(
+            PublishError, match=r"knows of no such function of table '[tu]'.*Name the ledger and the table"
+        ):
+            further("density", wrong, old, table=table_of()) if name == "t" else extend_function(
+                table_of(), DOMAINS["density"], old, pivots=NEW, ledger=wrong, table=name
+            )
+    uncounted = publish_function(table_of(), DOMAINS["density"], kind="density", **BUDGET)
+    with pytest.raises(PublishError, match="knows of no such function"):
+        further("density", ledger, uncounted)
+    with pytest.raises(PublishError, match="there is no ledger"):
+        further("density", tmp_path / "nowhere", old)
+
+
+def test_a_function_has_no_more_parts_than_are_proven_for(ledger: Path):
+    function = first("density", ledger)
+    Ledger(ledger).function_is(1, "0" * 64, 5)
+    with pytest.raises(PublishError, match="has 2 parts, and at most 2 are proven for"):
+        Ledger(ledger).check_extensible("t", state_of(function), most=2)
+    assert MOST_PARTS == 16
+
+
+# ---------------------------------------------------------------------- by public facts alone
+
+
+def test_a_changed_table_is_not_told_from_the_same(ledger: Path, capfd: Any, caplog: Any):
+    """That it is the same is the curator's word; an error would say something of the rows."""
+    old = first("density", ledger)
+    caplog.clear()
+    new = further("density", ledger, old, table_of(seed=9))
+    assert new.basis.dimension == old.basis.dimension + 3
+    assert caplog.messages == [] and capfd.readouterr() == ("", "")
+
+
+def test_a_table_of_other_size_or_columns_is_refused(ledger: Path):
+    old = first("logistic", ledger)
+    with pytest.raises(PublishError, match=r"has 81 rows, and the function is of 80: it is another table"):
+        further("logistic", ledger, old, table_of(81))
+    with pytest.raises(PublishError, match="the domain is not the one that the function was published with"):
+        extend_function(table_of(), DOMAINS["density"], old, pivots=NEW, ledger=ledger, table="t")
+
+
+def test_further_points_must_be_named_once(ledger: Path):
+    old = first("density", ledger)
+    for wrong in ({"pivots": None}, {"grid": 9}):
+        with pytest.raises(PublishError, match="an extension needs further points: pivots, or a grid, and not both"):
+            further("density", ledger, old, **wrong)
+
+
+def test_other_software_does_not_mix_two_laws_of_noise(ledger: Path, monkeypatch: pytest.MonkeyPatch):
+    old = first("density", ledger)
+    multiplier = GaussianNoise(1.0, 1e-6).multiplier()
+    monkeypatch.setattr(GaussianNoise, "multiplier", lambda self: multiplier * (1 + 1e-6))
+    with pytest.raises(PublishError, match=r"this software would draw .*one law has to hold for all of it"):
+        further("density", ledger, old)
+
+
+def test_a_rehearsal_is_not_extended(ledger: Path, monkeypatch: pytest.MonkeyPatch):
+    old = publish_function(
+        table_of(), DOMAINS["density"], kind="density", kernel=Gaussian(0.9), grid=5, rehearsal=1, **BUDGET
+    )
+    monkeypatch.setattr(Ledger, "check_extensible", lambda *args, **options: None)
+    with pytest.raises(PublishError, match="a rehearsal, which protects nobody and is not extended"):
+        further("density", ledger, old)
+
+
+# ---------------------------------------------------------------------- the command
+
+
+def test_functions_are_published_extended_and_evaluated_from_the_command_line(tmp_path: Path):
+    from kmeanalyst.cli import main as analyst
+
+    table_of().to_csv(tmp_path / "private.csv", index=False)
+    NEW.to_csv(tmp_path / "new.csv", index=False)
+    (tmp_path / "domain.toml").write_text(domain_toml(DOMAINS["logistic"]), encoding="utf-8")
+    place = {
+        name: str(tmp_path / name) for name in ("private.csv", "new.csv", "domain.toml", "ledger", "a.kme", "b.kme")
+    }
+    counted = ["--domain", place["domain.toml"], "--ledger", place["ledger"], "--table", "t"]
+
+    def run(command: Any, *words: str) -> Any:
+        result = CliRunner().invoke(command, list(words))
+        assert result.exit_code == 0, result.output
+        return result
+
+    machine = ["--kind", "logistic", "--target", "y", "--grid", "5", "--epsilon", "1", "--delta", "1e-6"]
+    told = run(main, "publish-function", place["private.csv"], *counted, *machine, "--output", place["a.kme"], "--json")
+    assert json.loads(told.stdout)["kind"] == "logistic"
+    more = ["--pivots", place["new.csv"], "--output", place["b.kme"]]
+    shown = run(main, "extend-function", place["private.csv"], place["a.kme"], *counted, *more)
+    assert "pivots      8 points" in shown.stdout
+    assert "extended to 8 pivots: release 1" in run(main, "ledger", "show", place["ledger"]).stdout
+    answers = json.loads(run(analyst, "evaluate", place["b.kme"], place["new.csv"], "--json").stdout)
+    assert answers["kind"] == "logistic" and len(answers["points"]) == 3
+    first_point = answers["points"][0]
+    assert set(first_point) == {"value", "standard_error", "unseen", "prediction", "probability"}
+    function = read_function(place["b.kme"])
+    assert first_point["value"] == pytest.approx(function.values(NEW)[0])
+    assert "standard_error" in run(analyst, "evaluate", place["b.kme"], place["new.csv"]).stdout
+    assert json.loads(run(analyst, "info", place["b.kme"], "--json").stdout)["n_pivots"] == 8
+    assert "ReleasedLogistic" in run(analyst, "info", place["b.kme"]).stdout
+    assert json.loads(run(analyst, "validate", place["b.kme"], "--json").stdout) == {"valid": True, "findings": []}
+    density = [
+        "--kind",
+        "kde",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+        "--kernel",
+        "table",
+        "--output",
+        str(tmp_path / "c.kme"),
+    ]
+    assert "density" in run(main, "publish-function", place["private.csv"], *counted, *density).stdout
+    refused = CliRunner().invoke(main, ["extend-function", place["private.csv"], place["a.kme"], *counted, *more[:2],
+                                        "--output", str(tmp_path / "d.kme")])  # fmt: skip
+    assert refused.exit_code == 1 and "extended already" in refused.output
+    assert release_side.extend_function is extend_function
