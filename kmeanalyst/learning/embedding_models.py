@@ -38,6 +38,7 @@ from kmeanalyst.learning.measured_law import fit_measured_law
 from kmeanalyst.releases.columns import Categorical, Column, Integer, Real
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.text_column import Text
 
 Kind: TypeAlias = Literal["law", "kernel-mean"]
 KINDS: tuple[Kind, ...] = ("law", "kernel-mean")
@@ -71,6 +72,7 @@ class _FromRelease(BaseEstimator):
 
     def _prepare(self, release: Release, kind: type | tuple[type, ...], what: str) -> Column:
         _check_release(release)
+        _refuse_texts(release)
         column = _target_column(release, self.target, kind, what)
         self._domain = release.domain
         self.release_digest = digest(release)
@@ -277,8 +279,16 @@ def _check_release(release: Any) -> None:
         )
     if release.measurement is None:
         raise ValueError(
-            "the release has no measurement: these are weighted points from elsewhere, and there is no embedding to learn "
-            "from but their own. Train a model on its rows instead."
+            "the release has no measurement: these are weighted points from elsewhere, or rows that the exponential mechanism "
+            "drew, and there is no embedding to learn from but their own. Train a model on its rows instead."
+        )
+
+
+def _refuse_texts(release: Release) -> None:
+    if texts := [column.name for column in release.domain.columns if isinstance(column, Text)]:
+        raise ValueError(
+            f"{', '.join(texts)} is a column of texts beside which all else was measured, and models from an embedding know "
+            "levels and numbers only. Train a model on the release's rows instead: kmeanalyst.fit leaves texts out."
         )
 
 

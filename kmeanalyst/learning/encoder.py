@@ -13,9 +13,11 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.column_kinds import column_from_dict
-from kmeanalyst.releases.columns import Boolean, Categorical, Column, Number, Ordinal
+from kmeanalyst.releases.columns import Boolean, Categorical, Column, DomainError, Number, Ordinal
 from kmeanalyst.releases.derived import Derived, with_derived
 from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.text_column import Text
 
 Levels = Literal["onehot", "cells", "codes", "natural"]
 LEVELS: tuple[Levels, ...] = ("onehot", "cells", "codes", "natural")
@@ -40,6 +42,8 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
              columns themselves.
     missing  "mark": a missing number counts as the middle of its range, beside an indicator, a missing level as one more.
              "nan": both stay NaN, for estimators that know what to do.
+
+    Texts are no features, and DomainError says so: derive a condition from them, or take columns "natural".
 
     A cell that is no value of its column becomes what the domain says, with a warning that counts such cells.
     """
@@ -87,6 +91,7 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
             warnings.warn("of the rows to predict: " + "; ".join(told), UserWarning, stacklevel=2)
         if self.levels == "natural":
             return domain.decode(rows).set_axis(frame.index)
+        _refuse_texts(domain)
         features: dict[str, Array] = {}
         for j, column in enumerate(domain.columns):
             for name, values in self._features(column, rows[:, j]).items():
@@ -97,6 +102,7 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
         """(F,) names: "age", "city=Basel", "age missing"."""
         if self.levels == "natural":
             return np.array(self.domain.names, dtype=object)
+        _refuse_texts(self.domain)
         names: dict[str, None] = {}
         for column in self.domain.columns:
             for name in self._features(column, np.zeros(0)):
@@ -141,6 +147,14 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
         first = 1 if len(column.levels) == 2 else 0
         features = {f"{column.name}={column.levels[k]}": codes == k for k in range(first, len(column.levels))}
         return features | ({f"{column.name} missing": np.isnan(codes)} if column.missing else {})
+
+
+def _refuse_texts(domain: Domain) -> None:
+    if texts := [column for column in domain.columns if isinstance(column, Text)]:
+        raise DomainError(
+            f"{words.written(texts[0].name)} is a column of texts, which no feature is made of. Leave it out, or derive a "
+            f'condition first: release.transform({{"is_so": "{words.example(texts[0])}"}}).'
+        )
 
 
 def _cells(column: Number, codes: Array) -> dict[str, Array]:

@@ -156,7 +156,7 @@ def _of_shares(release: Release) -> Release:
     if "shares" not in release.cache:
         release.cache["shares"] = Release(
             points=release.to_frame().drop(columns="weight"), weights=release.weights / total, measurement=None,
-            kernel=release.kernel, domain=release.domain, statement=None, method=release.method,
+            kernel=release.kernel, domain=release.domain, statement=release.statement, method=release.method,
             weight_view=release.weight_view, derived=release.derived,
         )  # fmt: skip
     found: Release = release.cache["shares"]

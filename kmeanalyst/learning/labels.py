@@ -22,6 +22,7 @@ from kmeanalyst.kernels.features import MarginFeatures
 from kmeanalyst.learning.embedding_models import EmbeddingClassifier, EmbeddingRegressor, fit_embedding
 from kmeanalyst.releases.columns import Categorical, Column, Integer, Real
 from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.text_column import Text
 
 Labels = Literal["measured", "released"]
 LABELS: tuple[Labels, ...] = ("measured", "released")
@@ -35,6 +36,8 @@ def why_not_measured(release: Release, column: Column, task: str, predictors: tu
         return "there is no measurement"
     if release.method != "random-features" or isinstance(release.measurement.feature_map, MarginFeatures):
         return "their points carry what was measured of it"
+    if any(isinstance(other, Text) for other in release.domain.columns):
+        return "it was measured beside texts"
     if column.name not in release.domain.names or len(release.domain) < 2:
         return "it was not measured beside others"
     if not isinstance(column, Categorical | Integer | Real):

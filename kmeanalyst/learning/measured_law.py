@@ -237,7 +237,8 @@ def _directions(measurement: Measurement, with_value: list[Array]) -> Array:
     rows, value = np.divmod(chosen, others)
     feature_map = measurement.feature_map
     contrasts = feature_map.compact(np.stack(with_value)[1 + value, rows]) - feature_map.compact(with_value[0][rows])
-    squares, left = np.linalg.eigh(contrasts @ contrasts.T)
+    gram = contrasts @ contrasts.T
+    squares, left = np.linalg.eigh(gram if isinstance(gram, np.ndarray) else gram.toarray())
     kept = np.argsort(squares)[::-1][:_DIRECTIONS]
     kept = kept[squares[kept] > 1e-10 * squares.max()]
     return contrasts.T @ left[:, kept] / np.sqrt(squares[kept])

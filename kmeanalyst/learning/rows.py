@@ -124,7 +124,13 @@ def predictors_of(release: Release, target: str | None, columns: Sequence[str] |
     texts = {column.name for column in release.columns.columns if isinstance(column, Text)}
     if columns is None:
         kin = set() if target is None else _made_of(release, target)
-        return [name for name in release.columns.names if name not in texts and not kin & _made_of(release, name)]
+        left = [name for name in release.columns.names if name not in texts and not kin & _made_of(release, name)]
+        if texts and not left:
+            raise ValueError(
+                f"all other columns are texts ({', '.join(sorted(texts))}), which no feature is made of. Derive a condition "
+                f'first: release.transform({{"is_so": "{words.example(release.columns[min(texts)])}"}}).'
+            )
+        return left
     unknown = [name for name in columns if name not in release.columns.names]
     if isinstance(columns, str) or unknown or not len(columns):
         raise ValueError(

@@ -15,6 +15,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.measurement import Measurement, feature_mean, mean_unit
 from kmeanalyst.releases.noise import is_pure
 from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.text_column import Text
 from kmeanalyst.representation.generator import generated_rows
 from kmeanalyst.representation.progress import Progress
 from kmeanalyst.representation.represent import represent
@@ -32,7 +33,8 @@ def redrawn(
 
     sampling  whether the table is drawn anew too, N rows of the released points; otherwise the noise alone is.
     Returns   Release with the promise of the first, of which it is made: post-processing.
-    Errors    ValueError for a release without measurement, of which nothing is known to draw.
+    Errors    ValueError for a release without measurement, of which nothing is known to draw; for texts, of which points
+              cannot be placed; and for the rows of persons, whose averages vary otherwise than rows do.
 
     What a release does not tell is not redrawn: rows that were public to its curator count as any others.
     """
@@ -41,6 +43,7 @@ def redrawn(
             "there is no measurement, so there is no noise that could be drawn again: these are weighted points from "
             "elsewhere, or rows that the exponential mechanism drew. Use a release that was measured."
         )
+    _check_known(release, sampling)
     rng = np.random.default_rng(rng)
     measurement = _drawn(release, release.measurement, sampling, rng)
     encoded, weights = _represented(release, measurement, rng, progress)
@@ -49,6 +52,20 @@ def redrawn(
         domain=release.domain, statement=release.statement, method=release.method, weight_view=release.weight_view,
         derived=release.derived,
     )  # fmt: skip
+
+
+def _check_known(release: Release, sampling: bool) -> None:
+    texts = ", ".join(column.name for column in release.domain.columns if isinstance(column, Text))
+    if texts and release.method != "subspace":
+        raise ValueError(
+            f"{texts} is a column of texts, and the method {release.method} places points: there is no string between two "
+            'others. Only releases of the method "subspace" can be drawn again with texts.'
+        )
+    if sampling and release.statement is not None and release.statement.protects_units:
+        raise ValueError(
+            "the release protects persons, each of whom counts with the average of all their rows, and how these averages vary "
+            "is not known from it: their table cannot be drawn anew. Pass sampling=False, for the noise alone."
+        )
 
 
 def _drawn(release: Release, measurement: Measurement, sampling: bool, rng: np.random.Generator) -> Measurement:

@@ -17,8 +17,11 @@ from typing import ClassVar
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
-from kmeanalyst.kernels.base import Array, Kernel, as_rows
+from kmeanalyst.kernels.base import Array, Kernel, OnColumns, Product, Scaled, Sum, as_rows
+from kmeanalyst.kernels.discrete import SoftenedProduct
+from kmeanalyst.kernels.dot_product import ExponentialDot
 from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.kernels.periodic import Periodic
 
 STRETCH = 2.0**-10  # claimed: relative room above the kernel's own bound
 _CERTIFIED = STRETCH / 2  # proven of every map that is made
@@ -157,5 +160,21 @@ def _spectral_bound(absolute: Array) -> float:
 
 
 def kernel_error(kernel: Kernel, n_columns: int) -> float:
-    """How far a computed k(x, y) may be from the exact one: 64 units in the last place for each column, and 192 more."""
-    return 64 * _ROUNDING * (3 + n_columns) * kernel.bound**2
+    """How far a computed k(x, y) may be from the exact one: 64 units in the last place for each column, and 192 more.
+
+    Kernels that magnify the rounding of their argument have further ones (PROOF.md §10).
+    """
+    return 64 * _ROUNDING * (3 + n_columns + _magnified(kernel) * n_columns**0.5) * kernel.bound**2
+
+
+def _magnified(kernel: Kernel) -> float:
+    """How much steeper than 1 the kernel's parts are, in sum: √κ of a periodic one, the rate of an exponential one."""
+    if isinstance(kernel, Periodic):
+        return kernel.period / (2 * np.pi * min(kernel.lengthscales))
+    if isinstance(kernel, ExponentialDot):
+        return kernel.rate
+    if isinstance(kernel, Scaled | OnColumns):
+        return _magnified(kernel.kernel)
+    if isinstance(kernel, Sum | Product):
+        return sum(map(_magnified, kernel.parts))
+    return sum(map(_magnified, kernel.kernels)) if isinstance(kernel, SoftenedProduct) else 0.0
