@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import kmeanalyst as ka
 import release_side
-from kmeanalyst.kernels import ExponentialDot, OnColumns, Periodic, Scaled, SoftenedProduct
+from kmeanalyst.kernels import ExponentialDot, Gaussian, OnColumns, Periodic, Scaled, SoftenedProduct
 from kmeanalyst.kernels.features.pivots import kernel_error
 from kmeanalyst.learning.embedding_models import fit_embedding
 from kmeanalyst.learning.encoder import DomainEncoder
@@ -22,6 +22,8 @@ from kmeanalyst.learning.labels import why_not_measured
 from kmeanalyst.releases.columns import Boolean, Categorical, DomainError, Integer, Real
 from kmeanalyst.releases.cyclic_column import Cyclic
 from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.file import FileRefused
+from kmeanalyst.releases.file.feature_families import binning, hermite, maclaurin
 from kmeanalyst.releases.function import function_of
 from kmeanalyst.releases.statement import REPLACE_UNIT, StatementError
 from kmeanalyst.releases.text_column import Text
@@ -135,6 +137,13 @@ def test_rows_with_texts_are_drawn_from_a_grid_and_from_nothing_else(tmp_path):
     assert ka.read_release(tmp_path / "drawn.kme").statement == release.statement
     with pytest.raises(PublishError, match=r"code is a column of texts.*Name public points"):
         release_side.publish(text_rows(100, 0), TEXTS, points=2, **options)
+
+
+@pytest.mark.parametrize("family", [binning, maclaurin, hermite])
+def test_no_file_has_strings_in_families_of_numbers(family: Any):
+    names = {binning: "widths", maclaurin: "signs", hermite: "degrees"}
+    with pytest.raises(FileRefused, match=r"strings have no .* features, as in column 'code'"):
+        family(Gaussian(1.0), TEXTS, {names[family]: np.zeros((3, 1))})
 
 
 # ---------------------------------------------------------------- cycles
