@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import warnings
 import zipfile
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
@@ -29,6 +31,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils import all_estimators
 
 import kmeanalyst as ka
+from kmeanalyst.cli import main
 from kmeanalyst.kernels.features import RandomFourier
 from kmeanalyst.learning.encoder import DomainEncoder
 from kmeanalyst.learning.labels import measured_labels
@@ -41,6 +44,7 @@ from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import Release, from_frame
 from kmeanalyst.releases.statement import PrivacyStatement
 from kmeanalyst.representation.redraw import redrawn
+from release_side import publish
 
 DOMAIN = Domain((
     Real(name="a", lower=-3, upper=3),
@@ -613,3 +617,49 @@ def test_trees_see_missing_numbers_as_missing():
     model = ka.fit(HistGradientBoostingClassifier(max_iter=5), weighted(rows, np.ones(120), domain), "risk")
     assert model.predict(pd.DataFrame({"x": [None, 0.5]})).tolist() == ["high", "low"]
     assert model["columns"].transform(rows).isna().any(axis=None)
+
+
+# ---------------------------------------------------------------- the command line
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("train") / "r.kme"
+    publish(table(2000, 0), DOMAIN, epsilon=5, delta=1e-6, features=200, points=60, output=path)
+    return str(path)
+
+
+def test_train_writes_a_model_and_scores_it_on_real_rows(published: str, tmp_path: Path):
+    UNSEEN.to_csv(tmp_path / "sample.csv", index=False)
+    common = ["train", published, "--target", "risk", "--output", str(tmp_path / "m.skops")]
+    told = CliRunner().invoke(main, [*common, "--test", str(tmp_path / "sample.csv"), "--json"])
+    assert told.exit_code == 0, told.output
+    answer = json.loads(told.stdout)
+    model = ka.read_model(tmp_path / "m.skops")
+    assert answer["estimator"] == "LogisticRegression" and answer["labels"] == "measured"
+    assert answer["test"]["accuracy"]["value"] == pytest.approx((model.predict(UNSEEN) == UNSEEN["risk"]).mean())
+    assert answer["classes"] == ["high", "low"] and answer["epsilon"] == 5.0
+    shown = CliRunner().invoke(main, [*common, "--estimator", "SVC", "--set", "C=0.5", "--columns", "a, n"])
+    assert "SVC for risk (classification) from 2 columns" in shown.stdout
+    assert ka.read_model(tmp_path / "m.skops")["model"].C == 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--target", "risk", "--estimator", "LogisticRegresion"], "Did you mean LogisticRegression"),
+        (["--target", "risk", "--estimator", "LogisticRegression", "--set", "D=1"], "could not be made"),
+        (["--target", "risk", "--set", "C"], "--set takes name=value"),
+        (["--target", "risk", "--metric", "accuracy"], "Add --test SAMPLE"),
+        (["--target", "wages"], "no column wages"),
+        (["--target", "risk", "--output", "m.pkl"], "Name model.skops"),
+        (["--target", "cost", "--estimator", "SVC"], "needs classes"),
+    ],
+)
+def test_train_says_what_does_not_fit_before_it_writes(
+    options: list[str], message: str, published: str, tmp_path: Path
+):
+    output = [] if "--output" in options else ["--output", str(tmp_path / "m.skops")]
+    told = CliRunner().invoke(main, ["train", published, *options, *output])
+    assert told.exit_code == 1 and message in told.stderr and "Traceback" not in told.output
+    assert not (tmp_path / "m.skops").exists()

@@ -61,7 +61,7 @@ class TrainingReport:
                 ["labels: measured, each that a point can have by its chance given the other columns"]
                 * (self.labels == "measured")
             ),
-            f"rows: {self.rows:,} with weights that sum to {self.size:,.0f} ",
+            f"rows: {self.rows:,} with weights that sum to {self.size:,.0f}",
             f"promise: {promise}"
             + (", NOT PRIVATE (a rehearsal)" if self.rehearsal else "")
             + (", inherited from the release" if self.epsilon is not None else ""),
