@@ -28,6 +28,7 @@ from kmeanalyst.releases.function import function_of
 from kmeanalyst.releases.statement import REPLACE_UNIT, StatementError
 from kmeanalyst.releases.text_column import Text
 from kmeanalyst.representation.redraw import redrawn
+from release_side.ledger import Ledger
 from release_side.mechanism import PublishError
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
@@ -252,3 +253,17 @@ def test_a_function_promises_nothing_to_persons():
     }  # fmt: skip
     with pytest.raises(ValueError, match=r"protects single rows.*replace-one-unit"):
         function_of(**told, statement=replace(function.statement, neighbouring=REPLACE_UNIT))
+
+
+def test_persons_have_texts_and_share_no_ledger_with_functions(tmp_path):
+    book = tmp_path / "budget.ledger"
+    Ledger(book).init("codes", 5.0, 1e-5)
+    counted: dict[str, Any] = {"ledger": book, "table": "codes"}
+    frame = text_rows(90, 0).assign(person=[str(i // 3) for i in range(90)])
+    release = release_side.publish(
+        frame, TEXTS, unit="person", method="subspace", public_points=text_rows(20, 1), **BUDGET, **counted
+    )
+    assert release.statement is not None and (release.statement.n_rows, release.statement.counted) == (30, "persons")
+    with pytest.raises(PublishError, match="person"):
+        release_side.publish_function(frame, Domain((MASS,)), kind="density", **BUDGET, **counted)
+    assert len(Ledger(book).account("codes").releases) == 1
