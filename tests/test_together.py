@@ -181,7 +181,7 @@ def test_a_law_is_read_off_features_that_are_sparse():
 
 def test_kernels_that_magnify_rounding_are_allowed_more_of_it():
     """Pairs almost a period apart. That π/T is rounded makes a kernel of another period, and no error of this one."""
-    kernel, rng = Periodic(24.0, (0.0024,)), np.random.default_rng(0)
+    kernel, rng = Periodic(24.0, (0.0025,)), np.random.default_rng(0)
     x, y = rng.uniform(0, 0.01, 300), 24 - rng.uniform(0, 0.01, 300)
     computed = kernel.gram(x[:, None], y[:, None])
     with mpmath.workdps(40):
