@@ -474,9 +474,9 @@ def test_measured_labels_tell_what_the_points_do_not(release: Release):
         assert roc_auc_score(truth, model.predict_proba(UNSEEN)[:, 0]) > least
         own = ka.fit(estimator, release, "risk", labels="released")
         assert roc_auc_score(truth, own.predict_proba(UNSEEN)[:, 0]) < 0.62
-    assert ka.fit(Ridge(), release, "cost").report.labels == "released"
+    assert ka.fit(Ridge(), release, "cost").report.labels == "measured"
     for regressor, best in ((LinearRegression(), 0.85), (DecisionTreeRegressor(min_samples_leaf=20), 0.7)):
-        model = ka.fit(regressor, release, "cost", labels="measured")
+        model = ka.fit(regressor, release, "cost")
         assert np.corrcoef(model.predict(UNSEEN), UNSEEN["cost"])[0, 1] > best
     chance = ka.fit(Ridge(), release, "smokes", labels="measured")
     assert np.corrcoef(chance.predict(UNSEEN), UNSEEN["smokes"])[0, 1] > 0.2

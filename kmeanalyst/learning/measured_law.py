@@ -34,7 +34,7 @@ from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.release import Release
 
-_MOST_POINTS = 2000  # of a dense feature map; of margins all
+MOST_POINTS = 2000  # of a dense feature map; of margins all
 _POINTS_AS_ROWS = 1 / 3
 _DIRECTIONS = 500  # of a dense feature map
 _CENTRES = 200  # of the smooth block
@@ -167,7 +167,7 @@ def fit_measured_law(release: Release, target: str, values: Array, scores: Array
     """
     measurement = release.measurement
     assert measurement is not None
-    X, w = _points(release, None if isinstance(measurement.feature_map, MarginFeatures) else _MOST_POINTS)
+    X, w = _points(release, None if isinstance(measurement.feature_map, MarginFeatures) else MOST_POINTS)
     room = _MOST_NUMBERS // scores.shape[1] - Basis(release, target, X, w, 0).width
     basis = Basis(release, target, X, w, int(np.clip(room, 0, _CENTRES)))
     _check_size(target, basis.width * scores.shape[1], measurement.feature_map)
@@ -233,7 +233,7 @@ def _directions(measurement: Measurement, with_value: list[Array]) -> Array:
     All that θ moves lies in the span of φ(x_m, c) − φ(x_m, c₀); what does not is noise to it.
     """
     M, others = len(with_value[0]), len(with_value) - 1
-    chosen = np.arange(0, M * others, -(-M * others // _MOST_POINTS))
+    chosen = np.arange(0, M * others, -(-M * others // MOST_POINTS))
     rows, value = np.divmod(chosen, others)
     feature_map = measurement.feature_map
     contrasts = feature_map.compact(np.stack(with_value)[1 + value, rows]) - feature_map.compact(with_value[0][rows])

@@ -22,6 +22,7 @@ from kmeanalyst.kernels.features import MarginFeatures
 from kmeanalyst.learning.digest import digest
 from kmeanalyst.learning.encoder import DomainEncoder, Levels, Missing
 from kmeanalyst.learning.labels import LABELS, Labels, law_of, why_not_measured
+from kmeanalyst.learning.measured_law import MOST_POINTS
 from kmeanalyst.learning.pipeline import TrainedPipeline, TrainingReport
 from kmeanalyst.learning.routing import fit_with_weights
 from kmeanalyst.learning.rows import (
@@ -70,7 +71,8 @@ def fit(
                `DomainEncoder`; by default what the estimator likes, and cells where the release measured them.
     labels     "released", the points' own, or "measured", all that a point can have, each by its chance given the point's
                other columns, which is read off the measurement (`kmeanalyst.learning.labels`; some seconds, once for a
-               release and target). By default measured for classes of a release of random features: much nearer the truth.
+               release and target). By default measured for a release of random features (for numbers, one of at most 2,000
+               points): much nearer the truth.
     Returns    TrainedPipeline, predicting on DataFrames in natural units. Its report says what was chosen and why.
     Errors     ValueError where the view asked for would give a wrong model, or the target does not fit the estimator.
 
@@ -282,7 +284,9 @@ def _labels(release: Release, goal: Target | None, columns: tuple[str, ...], ask
         raise ValueError(
             f"labels must be one of {', '.join(LABELS)}, got {asked!r}. Leave it out for what suits the release."
         )
-    if goal is None or asked == "released" or (asked is None and goal.task == "regression"):
+    if goal is None or asked == "released":
+        return "released"
+    if asked is None and goal.task == "regression" and len(release) > MOST_POINTS:
         return "released"
     reason = why_not_measured(release, goal.column, goal.task, columns)
     if reason is None:
