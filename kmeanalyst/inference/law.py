@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import numpy as np
+
 from kmeanalyst.inference.delta_method import Terms
 from kmeanalyst.inference.error_model import Parts
 from kmeanalyst.kernels.base import Array
@@ -68,6 +70,46 @@ class Law(Protocol):
     def bounds(self, column: Any) -> tuple[float, float] | None:
         """What a question's values cannot leave; None where nothing is declared."""
         ...
+
+
+class GivenOrNot:
+    """What laws of weighted rows share: means, and influence functions given a condition or not (see `population`).
+
+    weights    (M,) on the first rows of model.frame; given a condition they sum to one.
+    given      (n,) bool over model.frame, whether the condition holds; None without one.
+    chance     Σ w · condition under the law's weights; 1 without a condition.
+    condition  the condition as text; "" without one.
+    """
+
+    model: Any
+    weights: Array
+    given: Array | None
+    chance: float
+    condition: str
+
+    def mean(self, values: Array) -> Array:
+        """Σ v · values at the points: of (n,) a number, of (n, k) an array (k,)."""
+        return self.weights @ values[: len(self.weights)]
+
+    def influence(self, derivative: Array) -> Array:
+        """dT/dw at the rows of model.frame from dT/dv there, (n,) or (n, k)."""
+        if self.given is None:
+            return derivative
+        given = self.given if derivative.ndim == 1 else self.given[:, None]
+        return np.where(given, derivative - self.mean(derivative), 0.0) / self.chance
+
+    def features(self, values: Array, function: Callable[[Array], Array]) -> tuple[Array, Array]:
+        """See `Law.features`."""
+        at_rows = function(values)
+        return self.mean(at_rows), self.influence(at_rows)
+
+    def terms(self, influence: Array) -> Terms:
+        """The one release's, or the sample's."""
+        return ((self.model, influence),)
+
+    def text(self, question: str) -> str:
+        """The question as text, with the condition."""
+        return f"{question} | {self.condition}" if self.condition else question
 
 
 def infeasible_value(what: str, feasible: Any, value: Callable[[Any], float]) -> str:

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.delta_method import PARTS, Terms
+from kmeanalyst.inference.delta_method import PARTS
 from kmeanalyst.inference.error_model import ErrorModel, error_model, fitted_model
 from kmeanalyst.inference.estimate import Estimate, Estimates, InverseCdf
-from kmeanalyst.inference.law import Law, infeasible_value
+from kmeanalyst.inference.law import GivenOrNot, Law, infeasible_value
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.columns import Number
 from kmeanalyst.releases.expressions import parse, words
@@ -49,7 +49,7 @@ class Statistic:
 
 
 @dataclass(frozen=True, eq=False)
-class Population:
+class Population(GivenOrNot):
     """The weights of a view, given a condition or not, and the rows at which questions are asked.
 
     view       "signed", "probability" or "fitted".
@@ -80,10 +80,6 @@ class Population:
             return float(known.lower), float(known.upper)
         return None
 
-    def terms(self, influence: Array) -> Terms:
-        """The one release's."""
-        return ((self.model, influence),)
-
     def values(self, question: Question) -> Array:
         """A question at the rows of model.frame, (n,) float64: finite at every point of the population.
 
@@ -102,26 +98,6 @@ class Population:
         by_where = f'where, such as "not missing({_a_column(question)})"'
         check_defined(values[:n_points], getattr(question, "exclusion", by_where))
         return values
-
-    def mean(self, values: Array) -> Array:
-        """Σ v · values at the points: of (n,) a number, of (n, k) an array (k,)."""
-        return self.weights @ values[: len(self.weights)]
-
-    def influence(self, derivative: Array) -> Array:
-        """dT/dw at the rows of model.frame from dT/dv there, (n,) or (n, k)."""
-        if self.given is None:
-            return derivative
-        given = self.given if derivative.ndim == 1 else self.given[:, None]
-        return np.where(given, derivative - self.mean(derivative), 0.0) / self.chance
-
-    def features(self, values: Array, function: Callable[[Array], Array]) -> tuple[Array, Array]:
-        """See `Law.features`."""
-        at_rows = function(values)
-        return self.mean(at_rows), self.influence(at_rows)
-
-    def text(self, question: str) -> str:
-        """The question as text, with the condition."""
-        return f"{question} | {self.condition}" if self.condition else question
 
     @cached_property
     def in_probability_view(self) -> Population | None:

@@ -143,6 +143,7 @@ def two_classes(labels: int = 2) -> Problem:
 
 
 def three_classes() -> Problem:
+    """Two classes and one more."""
     return two_classes(3)
 
 
@@ -175,10 +176,12 @@ def positive_numbers(columns: int = 2, targets: int = 1) -> Problem:
 
 
 def one_column() -> Problem:
+    """Positive targets of a single column."""
     return positive_numbers(columns=1)
 
 
 def two_targets() -> Problem:
+    """Positive targets, two of them."""
     return positive_numbers(targets=2)
 
 
@@ -245,10 +248,12 @@ def repeated(problem: Problem) -> Design:
 
 
 def unweighted(problem: Problem) -> Design:
+    """The rows as they are, without weights."""
     return Design(problem.rows, problem.target, None)
 
 
 def weighted(problem: Problem) -> Design:
+    """Each row once, with its repeats as its weight."""
     return Design(problem.rows, problem.target, problem.repeats.astype(float))
 
 

@@ -78,16 +78,19 @@ class TrainedPipeline(Pipeline):
 
     `pipeline["columns"]` encodes a frame by the domain, `pipeline["model"]` is the fitted estimator.
 
-    target    the column it predicts.
     report    TrainingReport: what was chosen and why; print it.
     classes_  of a classifier, all the domain's levels, sorted; predicted probabilities have a column for each, 0 for those
               that the release does not have.
     """
 
-    target: str | None = None
     report: TrainingReport | None = None
     levels_: Array | None = None
     target_table: dict[str, Any] | None = None
+
+    @property
+    def target(self) -> str | None:
+        """The column it predicts; None for a model without a target."""
+        return None if self.target_table is None else self.target_table["name"]
 
     @property
     def domain(self) -> Domain:

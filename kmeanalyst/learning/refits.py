@@ -58,10 +58,10 @@ class Refits:
         Returns  DataFrame indexed by metric: value, standard_error (of both), of_evaluation (see `kmeanalyst.score`),
                  of_training (over the refits), low, high, note.
         """
-        names = metric if isinstance(metric, list | tuple) else [metric]
+        names: Any = metric if isinstance(metric, list | tuple) else [metric]
+        each: list[Any] = [score(model, data, names, **named) for model in (self.model, *self.others)]
         rows = {}
-        for name in names:
-            found: list[Any] = [score(model, data, name, **named) for model in (self.model, *self.others)]
+        for name, *found in zip(names, *each, strict=True):
             training = float(np.std([one.value for one in found[1:]], ddof=1))
             total = float(np.hypot(found[0].standard_error, training))
             reach = total * student.ppf(0.5 + level / 2, len(self.others) - 1)

@@ -233,8 +233,7 @@ def training_rows(
     labels  "released", the points' own; "measured", all that a point can have, each by its chance (`measured_labels`).
     Errors  ValueError where no row has the target, or the weights of those that have sum to nothing.
     """
-    if view not in _VIEWS:
-        raise ValueError(f"view must be one of {', '.join(_VIEWS)}, got {view!r}.")
+    check_option("view", view, _VIEWS)
     if size is not None and not 0 < size < np.inf:
         raise ValueError(f"size must be a positive number of rows, got {size!r}. Leave it out, or name one.")
     frame, weights = _weighted(release, view)

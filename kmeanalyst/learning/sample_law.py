@@ -17,8 +17,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.delta_method import Terms
 from kmeanalyst.inference.error_model import Parts
+from kmeanalyst.inference.law import GivenOrNot
 from kmeanalyst.inference.population import Where, check_condition, positive_chance, shown
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.columns import REPLACED, Column
@@ -73,7 +73,7 @@ class SampleErrors:
 
 
 @dataclass(frozen=True, eq=False)
-class SampleLaw:
+class SampleLaw(GivenOrNot):
     """A sample's rows with equal weights, given a condition or not (see Law)."""
 
     model: SampleErrors
@@ -90,26 +90,6 @@ class SampleLaw:
     def values(self, question: Any) -> Array:
         """A function of the frame at its rows."""
         return np.asarray(question(self.model.frame), dtype=float)
-
-    def mean(self, values: Array) -> Array:
-        return self.weights @ values
-
-    def influence(self, derivative: Array) -> Array:
-        """The derivative by each row's weight, or given the condition: see the inference room's `population`."""
-        if self.given is None:
-            return derivative
-        given = self.given if derivative.ndim == 1 else self.given[:, None]
-        return np.where(given, derivative - self.mean(derivative), 0.0) / self.chance
-
-    def features(self, values: Array, function: Callable[[Array], Array]) -> tuple[Array, Array]:
-        at_rows = function(values)
-        return self.mean(at_rows), self.influence(at_rows)
-
-    def terms(self, influence: Array) -> Terms:
-        return ((self.model, influence),)
-
-    def text(self, question: str) -> str:
-        return f"{question} | {self.condition}" if self.condition else question
 
     def infeasible(self, what: str, value: Callable[[Any], float]) -> str:
         return f"{what}: look at the model's answers, as the rows of a sample have positive weights."

@@ -28,6 +28,7 @@ from kmeanalyst.learning.routing import fit_with_weights
 from kmeanalyst.learning.rows import (
     Target,
     TrainingRows,
+    check_option,
     encoder_of,
     predictors_of,
     signed_weights,
@@ -159,10 +160,9 @@ class Training:
             estimator, release, goal, names, encoder, weight_support(estimator), _labels(release, goal, names, labels)
         )
 
-    def fitted(self, rows: TrainingRows, *, weighted: bool) -> Any:
-        """A clone of the estimator, fitted to these rows with their weights or without."""
+    def fitted(self, X: pd.DataFrame, rows: TrainingRows, *, weighted: bool) -> Any:
+        """A clone of the estimator, fitted to the features X of these rows with their weights or without."""
         estimator = _with_levels(clone(self.estimator), self.encoder)
-        X = self.encoder.transform(rows.frame)
         return fit_with_weights(estimator, X, rows.cells, rows.weights if weighted else None)
 
 
@@ -182,18 +182,19 @@ def _learned_from(training: Training, view: View, why: str, size: float | None, 
     if training.goal is not None and training.goal.classes is not None:
         _check_two_classes(training.goal, rows)
     weighted = view != "resampled" and training.support != "none"
+    X = training.encoder.transform(rows.frame)
     if rows.weights.min() >= 0:
-        return Learned(training.fitted(rows, weighted=weighted), rows, view, why)
-    return Learned(_fitted_to_signed(training, rows), rows, view, why)
+        return Learned(training.fitted(X, rows, weighted=weighted), rows, view, why)
+    return Learned(_fitted_to_signed(training, X, rows), rows, view, why)
 
 
-def _fitted_to_signed(training: Training, rows: TrainingRows) -> Any:
+def _fitted_to_signed(training: Training, X: pd.DataFrame, rows: TrainingRows) -> Any:
     """The model of signed weights; UnsoundWeights where their problem has no solution that is one."""
-    _check_moments(training, rows)
+    _check_moments(training, X, rows)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         try:
-            model = training.fitted(rows, weighted=True)
+            model = training.fitted(X, rows, weighted=True)
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
             raise UnsoundWeights(f"the fit fails ({str(error).splitlines()[0]:.120})") from error
     for warning in heard:
@@ -201,17 +202,16 @@ def _fitted_to_signed(training: Training, rows: TrainingRows) -> Any:
             raise UnsoundWeights("the fit does not converge")
     for warning in heard:
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    _check_predictions(model, training.encoder.transform(rows.frame))
+    _check_predictions(model, X)
     return model
 
 
-def _check_moments(training: Training, rows: TrainingRows) -> None:
+def _check_moments(training: Training, features: pd.DataFrame, rows: TrainingRows) -> None:
     """UnsoundWeights where a class, or a direction of features, has a negative mass: least squares and likelihoods have
     then no minimum, or one that penalties alone make."""
     groups = {"": np.ones(len(rows.weights), dtype=bool)}
     if training.goal is not None and training.goal.classes is not None:
         groups = {f" of {level}": rows.cells == level for level in _classes_of(rows)}
-    features = training.encoder.transform(rows.frame)
     if training.encoder.levels == "natural":
         features = features.select_dtypes("number")
     X = np.column_stack([np.ones(len(features)), np.nan_to_num(features.to_numpy(dtype=float))])
@@ -280,10 +280,8 @@ def _goal(estimator: Any, release: Release, target: str | None) -> Target | None
 
 def _labels(release: Release, goal: Target | None, columns: tuple[str, ...], asked: Labels | None) -> Labels:
     """Where labels come from: as asked, or from the measurement where that can tell them; ValueError where it cannot and should."""
-    if asked not in (None, *LABELS):
-        raise ValueError(
-            f"labels must be one of {', '.join(LABELS)}, got {asked!r}. Leave it out for what suits the release."
-        )
+    if asked is not None:
+        check_option("labels", asked, LABELS)
     if goal is None or asked == "released":
         return "released"
     if asked is None and goal.task == "regression" and len(release) > MOST_POINTS:
@@ -380,7 +378,6 @@ def _with_levels(estimator: Any, encoder: DomainEncoder) -> Any:
 def _pipeline(training: Training, learned: Learned) -> TrainedPipeline:
     pipeline = TrainedPipeline([("columns", training.encoder), ("model", learned.model)])
     pipeline.levels_ = None if training.goal is None else training.goal.classes
-    pipeline.target = None if training.goal is None else training.goal.column.name
     pipeline.target_table = None if training.goal is None else training.goal.column.to_dict()
     statement = training.release.statement
     pipeline.report = TrainingReport(
