@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 from test_file_points import edited_points, first
+from test_representation import placed, simulated
 
 import kmeanalyst as ka
 import release_side
@@ -26,6 +27,7 @@ from kmeanalyst.releases.cyclic_column import Cyclic
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file import read_release, validate_release
 from kmeanalyst.releases.kernel_choice import table_kernel
+from kmeanalyst.representation.column_laws import laws_for
 
 HOUR = Cyclic(name="hour", lower=0, upper=24)
 DIRECTION = Cyclic(name="direction", lower=-180.0, upper=180.0, missing=True)
@@ -226,3 +228,24 @@ def test_the_other_methods_take_cyclic_columns_as_the_numbers_they_are(options):
     made = release_side.publish(TABLE, DOMAIN, epsilon=1.0, delta=1e-6, **options)
     assert made.to_frame()["hour"].between(0, 24, inclusive="left").all()
     assert abs(made.probability("hour > 22").value - (TABLE["hour"] > 22).mean()) < 0.2
+
+
+@pytest.mark.parametrize("hour", [23.99, 0.01, 7.3])
+def test_points_find_an_hour_to_the_minute_and_across_midnight(hour):
+    """Power: with hours not polished, or polished between 0 and 24 alone, one of the three is missed."""
+    domain = Domain((HOUR,))
+    measurement = simulated(domain, np.full((50, 1), hour), noise_scale=1e-4, dimension=400)
+    points, weights = placed(measurement, domain, n_points=12)
+    apart = np.abs((points[:, 0] - hour + 12) % 24 - 12)
+    assert weights @ apart < 1 / 60
+
+
+def test_hours_around_midnight_are_drawn_around_it_and_not_at_it():
+    """Power: cut off at 0 and 24, half of the draws would be at midnight to the second."""
+    domain = Domain((HOUR,))
+    measurement = simulated(domain, np.zeros((9, 1)), noise_scale=1e-4, dimension=100)
+    laws = laws_for(measurement.feature_map, domain, np.array([1.0]))
+    uniforms = np.random.default_rng(1).random((1000, 2, 1))
+    _, hours = laws[0].draw(np.tile([0.0, 0.0], (1000, 1)), uniforms)
+    assert ((hours > 12) & (hours < 24)).mean() == pytest.approx(0.5, abs=0.05)
+    assert (hours == 0).mean() < 0.01

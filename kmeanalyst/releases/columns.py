@@ -299,6 +299,10 @@ class Number(Column):
         """Encoded values moved to the nearest ones that decode and encode to themselves."""
         return self._scaled(self._natural(encoded))
 
+    def brought_in(self, encoded: Array) -> Array:
+        """Encoded numbers, wherever they lie, moved to values of the column: those beyond its bounds to them."""
+        return self.rounded(np.clip(encoded, *self.bounds))
+
     def grid(self, size: int, rng: np.random.Generator) -> Array:
         low, high = self.bounds
         even = np.linspace(low, high, size) + rng.uniform(-0.5, 0.5, size) * (high - low) / (size - 1)

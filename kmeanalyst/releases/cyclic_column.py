@@ -65,5 +65,9 @@ class Cyclic(Number):
     def decode(self, encoded: Array) -> pd.Series:
         return pd.Series(self._natural(encoded), name=self.name)
 
+    def brought_in(self, encoded: Array) -> Array:
+        """Encoded numbers moved to values of the column: those beyond its bounds by whole periods."""
+        return self.rounded(encoded)
+
     def _draw_present(self, n: int, rng: np.random.Generator) -> Array:
         return self.rounded(rng.uniform(*self.bounds, n))

@@ -10,7 +10,7 @@ minimise ½‖Σ w_m φ(z_m) − y‖² over points and probability weights, by 
    over columns. A random part of the points that gain then moves; the part shrinks when moving together
    overshoots. Points of weight zero are free, and look for the place where the residual asks for mass most:
    the next atom of a Frank-Wolfe method.
-3. real columns are polished by L-BFGS.
+3. columns without a step are polished by L-BFGS.
 
 Levels, spikes and missing cells need no relaxation and no rounding. The rounds end when the target is near
 enough, when they no longer help, or after a fixed number.
@@ -27,7 +27,8 @@ from threadpoolctl import threadpool_limits
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import RandomFourier
-from kmeanalyst.releases.columns import Column, Real
+from kmeanalyst.releases.columns import Column, Number
+from kmeanalyst.releases.cyclic_column import Cyclic
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.representation.convex_fit import minimise_quadratic, probability_set
 from kmeanalyst.representation.phasors import as_phasors, unit_phasors
@@ -114,13 +115,13 @@ def _starting_points(domain: Domain, n_points: int, start: Array | None, rng: np
 def _alternate(
     state: _State, domain: Domain, enough: float, least_rounds: int, rng: np.random.Generator, progress: Progress
 ) -> None:
-    """Weights and points by turns until the objective is low enough or a round no longer helps; real columns are polished."""
-    real = [j for j, column in enumerate(domain.columns) if isinstance(column, Real)]
+    """Weights and points by turns until the objective is low enough or a round no longer helps; continua are polished."""
+    continua = [j for j, column in enumerate(domain.columns) if isinstance(column, Number) and not column.step]
     share, before = 0.3, np.inf
     for turn in range(_MOST_ROUNDS):
         _refit_weights(state, enough / 4)
-        if real and turn % 4 == 3:
-            _polish(state, domain, real)
+        if continua and turn % 4 == 3:
+            _polish(state, domain, continua)
             _refit_weights(state, enough / 4)
         now = state.objective()
         progress("placing points", (turn + 1) / _MOST_ROUNDS)
@@ -197,21 +198,22 @@ def _best_values(state: _State, table: Array, old: Array, looks: Array) -> tuple
     return -change[np.arange(len(best)), best], best
 
 
-def _polish(state: _State, domain: Domain, real: list[int]) -> None:
-    """L-BFGS over the real columns of the points that carry weight, within the bounds; missing cells and atoms stay."""
+def _polish(state: _State, domain: Domain, continua: list[int]) -> None:
+    """L-BFGS over columns without a step of the points that carry weight, within the bounds; missing cells and atoms stay."""
     used = np.flatnonzero(state.weights > 0)
-    bounds = np.array([domain.columns[j].bounds for j in real])  # type: ignore[attr-defined]
+    bounds = np.array([domain.columns[j].bounds for j in continua])  # type: ignore[attr-defined]
     width = bounds[:, 1] - bounds[:, 0]
-    steps = (state.features.linear[real] * width[:, None]).astype(np.float32)
+    steps = (state.features.linear[continua] * width[:, None]).astype(np.float32)
     weights = state.weights[used]
-    codes = state.points[used][:, real]
+    codes = state.points[used][:, continua]
     cells = (codes - bounds[:, 0]) / width
     free = ~np.isnan(cells)
-    for i, j in enumerate(real):
+    for i, j in enumerate(continua):
         free[:, i] &= ~np.isin(codes[:, i], domain.columns[j].atom_codes)  # type: ignore[attr-defined]
     if not free.any():
         return
     home, still = cells, state.phasors[used]
+    ends = np.array([(-1, 2) if isinstance(domain.columns[j], Cyclic) else (0, 1) for j in continua])
 
     def objective(flat: Array) -> tuple[float, Array]:
         moved = np.zeros(free.shape)
@@ -223,12 +225,12 @@ def _polish(state: _State, domain: Domain, real: list[int]) -> None:
         return float(np.mean(np.abs(residual).astype(np.float64) ** 2)), gradient[free].astype(np.float64)
 
     found = minimize(
-        objective, home[free], jac=True, method="L-BFGS-B", bounds=[(0, 1)] * int(free.sum()),
+        objective, home[free], jac=True, method="L-BFGS-B", bounds=ends[free.nonzero()[1]],
         options={"maxiter": _POLISH_STEPS},
     )  # fmt: skip
     cells[free] = found.x
-    for i, j in enumerate(real):
+    for i, j in enumerate(continua):
         column = domain.columns[j]
-        assert isinstance(column, Real)
-        state.points[used, j] = column.rounded(bounds[i, 0] + width[i] * cells[:, i])
+        assert isinstance(column, Number)
+        state.points[used, j] = column.brought_in(bounds[i, 0] + width[i] * cells[:, i])
     state.phasors = unit_phasors(state.features.phases(state.points))

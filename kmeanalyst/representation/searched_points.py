@@ -15,7 +15,6 @@ import numpy as np
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.columns import Number
-from kmeanalyst.releases.cyclic_column import Cyclic
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.convex_fit import minimise_quadratic, probability_set
@@ -95,9 +94,7 @@ def _moved(rows: Array, domain: Domain, step: float, rng: np.random.Generator) -
         if isinstance(column, Number):
             low, high = column.bounds
             values = rows[:, j] + step * (high - low) * rng.standard_normal(len(rows))
-            if not isinstance(column, Cyclic):  # which goes around
-                values = np.clip(values, low, high)
-            moved[:, j] = np.where(np.isnan(rows[:, j]), np.nan, column.rounded(values))
+            moved[:, j] = np.where(np.isnan(rows[:, j]), np.nan, column.brought_in(values))
     return np.where(rng.random(rows.shape) < _FRESH, elsewhere, moved)
 
 
