@@ -28,9 +28,12 @@ from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncod
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from kmeanalyst.learning import cancellation, weight_support
-from kmeanalyst.learning.cancellation import TABLE_PATH, Finding, live_test, table_entry, table_estimators
+from kmeanalyst.learning import weight_support
+from kmeanalyst.learning.cancellation import Finding, live_test
 from kmeanalyst.learning.weight_support import WeightSupport, takes_weights
+from kmeanalyst.learning.weight_table import TABLE_PATH, table_entry, table_estimators
+from kmeanalyst.learning.weighted_designs import counts, repeated, unweighted
+from kmeanalyst.learning.weighted_fits import as_table
 
 support = weight_support.weight_support
 ESTIMATORS = table_estimators()
@@ -351,8 +354,8 @@ def test_a_verdict_without_a_meaning_is_refused():
 
 @pytest.mark.parametrize("kind", [MinMaxScaler, OneHotEncoder])
 def test_what_looks_only_at_which_rows_there_are_is_unmoved_by_repeating_them(kind: Any):
-    problem = cancellation.counts()
-    once, often = cancellation.unweighted(problem), cancellation.repeated(problem)
-    said = [cancellation._table(kind().fit(design.rows).transform(problem.grid)) for design in (once, often)]
+    problem = counts()
+    once, often = unweighted(problem), repeated(problem)
+    said = [as_table(kind().fit(design.rows).transform(problem.grid)) for design in (once, often)]
     np.testing.assert_array_equal(said[0], said[1])
     assert support(kind).nonnegative_ok and support(kind) == "none"

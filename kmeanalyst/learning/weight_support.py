@@ -24,17 +24,13 @@ from kmeanalyst.learning.cancellation import (
     EXACT,
     NONE,
     NONNEGATIVE_ONLY,
-    OF_THEIR_PARTS,
     SILENTLY_WRONG,
-    TABLE_PATH,
     Finding,
-    fresh,
     live_test,
     may_take_weights,
-    parameters_of,
-    quietly,
-    table_key,
 )
+from kmeanalyst.learning.weight_table import OF_THEIR_PARTS, TABLE_PATH, table_key
+from kmeanalyst.learning.weighted_fits import fresh, parameters_of, quietly
 
 WORST_FIRST = (NONE, SILENTLY_WRONG, NONNEGATIVE_ONLY, EXACT)
 LIVE, PARTS = "live test", "its parts"
