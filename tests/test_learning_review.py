@@ -17,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
 from sklearn.svm import SVC
 
+from kmeanalyst.learning import model_file
 from kmeanalyst.learning.embedding_models import fit_embedding
 from kmeanalyst.learning.encoder import DomainEncoder
 from kmeanalyst.learning.evaluation import TRAINED_HERE, score
@@ -232,3 +233,21 @@ def test_a_file_whose_model_has_no_report_of_training_is_refused(plain: Release,
     write_model(model, tmp_path / "forged.skops")
     with pytest.raises(ValueError, match=r"without the report of its training.*Ask for the file"):
         read_model(tmp_path / "forged.skops")
+
+
+def test_a_refitted_score_has_students_t_for_its_share_of_the_refits_alone(plain: Release, frame: pd.DataFrame) -> None:
+    """Power: with t for all of the error, an interval that the refits add nothing to would be 6.5 times as wide."""
+    model = fit(LogisticRegression(), plain, "ill")
+    found = Refits(model, (model, model)).score(frame, "accuracy").loc["accuracy"]
+    assert found["of_training"] == 0
+    assert found["high"] - found["value"] == pytest.approx(1.959964 * found["of_evaluation"], rel=1e-5)
+    assert Refits(model, (model, model))._freedom(1.0) == 1
+
+
+def test_a_model_file_that_would_fill_the_memory_is_refused_unread(
+    plain: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_model(fit(LogisticRegression(), plain, "ill"), tmp_path / "model.skops")
+    monkeypatch.setattr(model_file, "MOST_BYTES", 1000)
+    with pytest.raises(ValueError, match=r"unpacks to [\d,]+ bytes.*could fill the memory.*read it with skops"):
+        read_model(tmp_path / "model.skops")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ _OURS = (
     "kmeanalyst.learning.pipeline.TrainedPipeline",
     "kmeanalyst.learning.pipeline.TrainingReport",
 )
+MOST_BYTES = 2**30  # of a model file's members, unpacked
 
 
 def write_model(model: TrainedPipeline, path: str | Path) -> None:
@@ -59,11 +61,27 @@ def untrusted_types(path: str | Path) -> tuple[str, ...]:
     import skops.io as skops
 
     try:
+        _check_size(path)
         return tuple(sorted(set(skops.get_untrusted_types(file=path)) - set(_OURS)))
-    except FileNotFoundError:
+    except (FileNotFoundError, _TooLarge):
         raise
     except Exception as error:  # whatever a stranger's file makes the reader stumble over
         raise ValueError(f"{path} is not a model file: {error!s:.200}. Name a .skops file.") from None
+
+
+class _TooLarge(ValueError):
+    """A file that would fill the memory."""
+
+
+def _check_size(path: str | Path) -> None:
+    """_TooLarge for a file that unpacks to more than MOST_BYTES; whatever zipfile says of one that is no zip file."""
+    with zipfile.ZipFile(path) as parts:
+        unpacked = sum(part.file_size for part in parts.infolist())  # zipfile unpacks no more than this
+    if unpacked > MOST_BYTES:
+        raise _TooLarge(
+            f"{path} unpacks to {unpacked:,} bytes, more than the {MOST_BYTES:,} that a model may have: it could fill the "
+            "memory. If you know where it comes from, read it with skops itself."
+        )
 
 
 def check_name(path: str | Path) -> None:

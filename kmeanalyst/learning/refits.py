@@ -56,7 +56,7 @@ class Refits:
         """The model's scores, with the error of the score as such and that of the model by its noise.
 
         Returns  DataFrame indexed by metric: value, standard_error (of both), of_evaluation (see `kmeanalyst.score`),
-                 of_training (over the refits), low, high, note.
+                 of_training (over the refits), low, high (Student's t, as far as the error is the refits'), note.
         """
         names: Any = metric if isinstance(metric, list | tuple) else [metric]
         each: list[Any] = [score(model, data, names, **named) for model in (self.model, *self.others)]
@@ -64,13 +64,17 @@ class Refits:
         for name, *found in zip(names, *each, strict=True):
             training = float(np.std([one.value for one in found[1:]], ddof=1))
             total = float(np.hypot(found[0].standard_error, training))
-            reach = total * student.ppf(0.5 + level / 2, len(self.others) - 1)
+            reach = total * student.ppf(0.5 + level / 2, self._freedom(training / total if total > 0 else 1.0))
             rows[name or "default"] = {
                 "value": found[0].value, "standard_error": total, "of_evaluation": found[0].standard_error,
                 "of_training": training, "low": found[0].value - reach, "high": found[0].value + reach,
                 "note": "; ".join(found[0].notes),
             }  # fmt: skip
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("metric")
+
+    def _freedom(self, share: float) -> float:
+        """Degrees of freedom of an error of which this share comes from the refits (Welch 1947): the rest is known."""
+        return (len(self.others) - 1) / max(share, 1e-3) ** 4
 
     def _spread(self, said: Array, level: float) -> tuple[Array, Array]:
         error = said[1:].std(axis=0, ddof=1)
