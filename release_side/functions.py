@@ -76,6 +76,7 @@ def publish_function(
     Errors          PublishError or DomainError, by public facts alone.
     """
     domain_path, domain = domain, domain if isinstance(domain, Domain) else read_domain(domain)
+    _check_delta(delta)
     mechanism = noise_for("gaussian", epsilon, delta, calibration=calibration, rehearsal=rehearsal)
     check_ledger(ledger, table, rehearsal)
     inputs, column = _inputs_and_target(domain, kind, target)
@@ -107,6 +108,19 @@ def publish_function(
     if output is not None and spending:
         spending.published(output)
     return function
+
+
+def _check_delta(delta: object) -> None:
+    """PublishError for δ = 0: the law of Gaussian noise is the same in every basis, and that of Laplace noise is not.
+
+    Values between pivots and at later ones are answered from the joint law of a process; coordinates with Laplace noise
+    are those of no process.
+    """
+    if isinstance(delta, int | float) and delta == 0:
+        raise PublishError(
+            "delta = 0 asks for a promise without exceptions, and a function is released with a Gaussian process, which "
+            "cannot give one. Pass a small delta, such as 1e-6 (well below 1/N), or publish the table with Laplace noise."
+        )
 
 
 def _inputs_and_target(domain: Domain, kind: str, target: str | None) -> tuple[Domain, Column | None]:

@@ -1,10 +1,11 @@
 """Functions released at ε = 1 beside the ones that are not private: a density in one dimension, a boundary of two classes.
 
-    python tests/benchmarks/hall_figures.py [--rows 1000] [--epsilon 1] [--draws 20] [--figure hall.png]
+    python tests/benchmarks/hall_figures.py [--rows 1000] [--epsilon 1] [--draws 20] [--folder FOLDER]
 
 Simulated rows (a mixture of two normals; two half moons). Printed for each kind: the largest error over a fine grid,
 median of the draws; what the file predicts for it (the median of sup |σ·G| for its own σ and covariance); how much of the
 grid lies within 1.96 standard errors; the bound on what no pivot shows; and for machines their accuracy on other rows.
+With --folder the first draws are pictured there, function_density.png and function_boundary.png: those in tutorials/figures.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,9 @@ from release_side.kernel_machines import machine_weights, plan_machine, targets_
 DELTA = 1e-6
 LINE = Domain((Real(name="x", lower=-4.0, upper=4.0),))
 CURVE = Domain((Real(name="x", lower=-4.0, upper=4.0), Real(name="y", lower=-1.0, upper=1.0)))
+Picture = tuple[
+    pd.DataFrame, pd.DataFrame, Array, pd.DataFrame
+]  # rows, grid, the exact function there, the answers there
 MOONS = Domain((Real(name="x", lower=-2.0, upper=3.0), Real(name="z", lower=-1.5, upper=2.0), Boolean(name="y")))
 
 
@@ -34,6 +39,14 @@ def mixture(n_rows: int, rng: np.random.Generator) -> pd.DataFrame:
     first = rng.random(n_rows) < 0.6
     x = np.where(first, rng.normal(-1.2, 0.5, n_rows), rng.normal(1.4, 0.8, n_rows)).clip(-4, 4)
     return pd.DataFrame({"x": x, "y": np.sin(1.5 * x) / 2 + rng.normal(0, 0.1, n_rows)})
+
+
+def population_density(x: Array) -> Array:
+    """Of the mixture."""
+    parts = ((0.6, -1.2, 0.5), (0.4, 1.4, 0.8))
+    return sum(share / scale * np.exp(-(((x - centre) / scale) ** 2) / 2) for share, centre, scale in parts) / np.sqrt(
+        2 * np.pi
+    )
 
 
 def moons(n_rows: int, rng: np.random.Generator) -> pd.DataFrame:
@@ -73,7 +86,7 @@ def predicted(function: ReleasedFunction, grid: pd.DataFrame, rng: np.random.Gen
     return float(np.median(np.abs(features @ noise).max(axis=0)))
 
 
-def measured(kind: str, n_rows: int, epsilon: float, draws: int) -> tuple[dict[str, Any], Any]:
+def measured(kind: str, n_rows: int, epsilon: float, draws: int) -> tuple[dict[str, Any], Picture]:
     """The numbers of one kind, and what its picture needs."""
     make, domain, target = CASES[kind]
     table, others = make(n_rows, np.random.default_rng(1)), make(5000, np.random.default_rng(2))
@@ -98,30 +111,51 @@ def measured(kind: str, n_rows: int, epsilon: float, draws: int) -> tuple[dict[s
     return line, (table, grid, truth, answers[0])
 
 
-def draw_figure(path: str, pictures: dict[str, Any], epsilon: float) -> None:
+def draw_density(path: Path, picture: Picture, epsilon: float, n_rows: int) -> None:
+    """The released density with its error, the one that was not made private, and the population's."""
+    axes, figure = _axes((6.4, 3.8))
+    _, grid, truth, answer = picture
+    x, value, error = (each.to_numpy() for each in (grid["x"], answer["value"], answer["standard_error"]))
+    axes.fill_between(
+        x, value - 1.96 * error, value + 1.96 * error, color="C0", alpha=0.2, label="± 1.96 s.e. of noise"
+    )
+    axes.plot(x, value, "C0", label=f"released, ε = {epsilon:g}, δ = {DELTA:g}")
+    axes.plot(x, truth, "k--", label="not private")
+    axes.plot(x, population_density(x), "k:", lw=1, label="population")
+    axes.set(xlabel="x", ylabel="density", title=f"kernel density estimate of {n_rows:,} rows")
+    axes.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=100)
+
+
+def draw_boundary(path: Path, picture: Picture, epsilon: float, n_rows: int) -> None:
+    """Where the released machine decides otherwise, where the one that was not made private does, and some of the rows."""
+    axes, figure = _axes((6.4, 4.2))
+    table, grid, truth, answer = picture
+    places = [np.unique(grid[name]) for name in ("x", "z")]
+    shape = tuple(map(len, places))
+    value, error = (answer[name].to_numpy().reshape(shape).T for name in ("value", "standard_error"))
+    axes.contourf(*places, np.abs(value) <= 1.96 * error, levels=[0.5, 1.5], colors=["C0"], alpha=0.15)
+    for told, mark in ((False, "o"), (True, "^")):
+        some = table[table["y"] == told].iloc[:200]
+        axes.scatter(some["x"], some["z"], s=8, marker=mark, c="C2" if told else "C1", alpha=0.5, lw=0)
+    axes.contour(*places, value, levels=[0], colors="C0")
+    axes.contour(*places, truth.reshape(shape).T, levels=[0], colors="k", linestyles="--")
+    axes.plot([], [], "C0", label=f"released, ε = {epsilon:g}, δ = {DELTA:g}")
+    axes.plot([], [], "k--", label="not private")
+    axes.fill([np.nan], [np.nan], color="C0", alpha=0.15, label="within 1.96 s.e. of the boundary")
+    axes.set(xlabel="x", ylabel="z", title=f"kernel logistic regression of {n_rows:,} rows, 400 of them shown")
+    axes.legend(frameon=False, fontsize=8, loc="lower left")
+    figure.savefig(path, dpi=100)
+
+
+def _axes(size: tuple[float, float]) -> tuple[Any, Any]:
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
-    _, grid, truth, answer = pictures["density"]
-    x, value, error = (each.to_numpy() for each in (grid["x"], answer["value"], answer["standard_error"]))
-    left.fill_between(x, value - 1.96 * error, value + 1.96 * error, color="C0", alpha=0.2, label="± 1.96 s.e.")
-    left.plot(x, value, "C0", label=f"released, ε = {epsilon:g}")
-    left.plot(x, truth, "k--", label="not private")
-    left.set(xlabel="x", title="kernel density estimate")
-    left.legend(frameon=False)
-    table, grid, truth, answer = pictures["logistic"]
-    axes = [np.unique(grid[name]) for name in ("x", "z")]
-    shape = tuple(map(len, axes))
-    some = table.iloc[:400]
-    for told, colour in ((False, "C1"), (True, "C2")):
-        right.scatter(*some.loc[some["y"] == told, ["x", "z"]].T.to_numpy(), s=4, c=colour, alpha=0.4)
-    right.contour(*axes, answer["value"].to_numpy().reshape(shape).T, levels=[0], colors="C0")
-    right.contour(*axes, truth.reshape(shape).T, levels=[0], colors="k", linestyles="--")
-    right.set(xlabel="x", ylabel="z", title="boundary of kernel logistic regression")
-    figure.savefig(path, dpi=120)
+    figure, axes = plt.subplots(figsize=size, layout="constrained")
+    return axes, figure
 
 
 def main() -> None:
@@ -129,7 +163,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--draws", type=int, default=20)
-    parser.add_argument("--figure", default="hall.png")
+    parser.add_argument("--folder", type=Path, help="where to draw; by default nothing is drawn")
     options = parser.parse_args()
     logging.getLogger("release_side").setLevel(logging.ERROR)  # rows are simulated, and need no ledger
     lines, pictures = [], {}
@@ -138,8 +172,11 @@ def main() -> None:
         lines.append(line)
     print(f"{options.rows} rows, epsilon {options.epsilon:g}, delta {DELTA:g}, {options.draws} draws")
     print(pd.DataFrame(lines).to_string(index=False, float_format=lambda number: f"{number:.4g}", na_rep=""))
-    draw_figure(options.figure, pictures, options.epsilon)
-    print(f"wrote {options.figure}")
+    if options.folder:
+        options.folder.mkdir(parents=True, exist_ok=True)
+        draw_density(options.folder / "function_density.png", pictures["density"], options.epsilon, options.rows)
+        draw_boundary(options.folder / "function_boundary.png", pictures["logistic"], options.epsilon, options.rows)
+        print(f"wrote function_density.png and function_boundary.png in {options.folder}")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
     python tests/benchmarks/pure_epsilon.py [--rows 20000] [--epsilon 0.1 1 10] [--features 20 80 320 1280] [--seeds 2]
 
-A made-up table of two columns (a mixture of three clusters), measured in each family of features with F coordinates, by
+A made-up table of two columns (a mixture of three clusters), measured by each method: random features of each family with
+F coordinates, and a subspace of at most F points (--family subspace, Algorithm 1). By
 discrete Gaussian noise at (ε, δ) and by discrete Laplace noise at (ε, 0). Two errors, in the distance of the features:
 
     raw        ‖y − mean φ‖, the noise itself: Gaussian noise grows as √F; Laplace noise as F, since the L1 sensitivity is
@@ -31,9 +32,10 @@ from release_side.mechanism import GaussianNoise
 
 DOMAIN = Domain((Real(name="x", lower=-4, upper=4), Real(name="y", lower=-4, upper=4)))
 DELTA = 1e-6
+SUBSPACE = "subspace"  # Algorithm 1, whose features are its points
 FAMILIES = {
     "fourier": "gaussian:lengthscale=1.5", "quasi-random": "gaussian:lengthscale=1.5", "hermite": "gaussian:lengthscale=1.5",
-    "binning": "laplacian:lengthscale=3", "maclaurin": "exponential-dot:rate=2",
+    "binning": "laplacian:lengthscale=3", "maclaurin": "exponential-dot:rate=2", SUBSPACE: "gaussian:lengthscale=1.5",
 }  # fmt: skip
 
 
@@ -47,9 +49,10 @@ def made_up(rows: int) -> pd.DataFrame:
 
 def errors(frame: pd.DataFrame, encoded: Array, family: str, features: int, seed: int, **promise: object) -> Array:
     """F as it came out; raw, released and kernel error of one rehearsal."""
-    release = publish(
-        frame, DOMAIN, family=family, kernel=FAMILIES[family], features=features, points=200, rehearsal=seed, **promise
-    )  # type: ignore[arg-type]
+    how: dict[str, object] = {"family": family, "features": features, "points": 200}
+    if family == SUBSPACE:
+        how = {"method": "subspace", "points": features}
+    release = publish(frame, DOMAIN, kernel=FAMILIES[family], rehearsal=seed, **how, **promise)  # type: ignore[arg-type]
     measurement = release.measurement
     assert measurement is not None
     feature_map = measurement.feature_map

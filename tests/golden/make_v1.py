@@ -1,4 +1,4 @@
-"""Made the files in v1/ on 2026-11-21 (persons.kme on 2026-11-22). Kept to show how; it changes no file that is there.
+"""Made the files in v1/ on 2026-11-21, those with an expectation of their own on 2026-11-22. It changes no file that is there.
 
     python tests/golden/make_v1.py
 
@@ -14,13 +14,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 import release_side
 from kmeanalyst.kernels import Gaussian, Indicator, Laplacian, OnColumns
 from kmeanalyst.releases.columns import Boolean, Categorical, Date, Integer, Ordinal, Real
+from kmeanalyst.releases.cyclic_column import Cyclic
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.measurement import feature_mean
 from kmeanalyst.releases.release import Release, from_frame
+from kmeanalyst.releases.text_column import Text
 
 FOLDER = Path(__file__).parent / "v1"
 EVERYTHING = Domain((
@@ -35,6 +38,25 @@ EVERYTHING = Domain((
 MIXED = Domain(
     (Real(name="x", lower=0, upper=1), Integer(name="n", lower=0, upper=9), Categorical(name="c", levels=("a", "b")))
 )
+NUMBERS = Domain((Real(name="x", lower=-1, upper=1), Real(name="y", lower=0, upper=10, missing=True)))
+FAMILIES = {
+    "random-binning": ("binning", "laplacian:lengthscale=2"),
+    "maclaurin": ("maclaurin", "polynomial:degree=3,offset=1"),
+    "hermite": ("hermite", "gaussian:lengthscale=4"),
+}
+STRINGS = Domain((
+    Text(name="code", length=6, alphabet="ACGT-", unknown="-", missing=True),
+    Text(name="naïve 😀", length=40, alphabet="ab 😀", unknown="b", default="a"), Boolean(name="b"),
+))  # fmt: skip
+CIRCLES = Domain((
+    Cyclic(name="hour", lower=0, upper=24, atoms=(0,), edges=(8, 18)),
+    Cyclic(name="bearing", lower=-180.0, upper=180.0, missing=True),
+    Date(name="day", lower="2000-01-01", upper="2024-12-31", seasonal=True),
+))  # fmt: skip
+SMALL = Domain((Integer(name="n", lower=0, upper=3), Categorical(name="c", levels=("a", "b"))))
+DERIVED = {
+    "ratio": "x / (n + 1)", "twice": "2 * n", "both": "x > 0.5 and c == 'a'", "log of `ratio`": "log(1 + `ratio`)",
+}  # fmt: skip
 KERNEL = 0.5 * OnColumns(Gaussian(0.5), (0,)) * OnColumns(Indicator(2), (2,)) + OnColumns(Laplacian(3.0), (1, 0))
 
 
@@ -63,10 +85,30 @@ def releases() -> Iterator[tuple[str, Release]]:
     )
     owners = [f"{number % 60}" for number in range(len(mixed))]
     yield "persons", release_side.publish(mixed.assign(owner=owners), MIXED, unit="owner", **small, **usual)
+    yield from releases_of_other_parts(mixed, rng)
+
+
+def releases_of_other_parts(mixed: pd.DataFrame, rng: np.random.Generator) -> Iterator[tuple[str, Release]]:
+    """Features, columns and fields that the format gained after the first files."""
+    usual, small = {"epsilon": 1.0, "delta": 1e-6}, {"points": 12, "features": 40}
+    drawn, numbers, circles = (domain.decode(domain.draw(200, rng)) for domain in (SMALL, NUMBERS, CIRCLES))
+    codes = ["".join(rng.choice(list("ACGT"), size)) for size in rng.integers(0, 7, 200)]
+    words = ["".join(rng.choice(list("ab 😀"), size)) for size in rng.integers(1, 12, 200)]
+    strings = pd.DataFrame({"code": codes, "naïve 😀": words, "b": rng.random(200) < 0.5})
+    yield "draw", release_side.publish(drawn, SMALL, epsilon=1.0, delta=0, method="exponential", points=3)
+    yield "margins", release_side.publish(mixed, MIXED, kernel="margins", points=20, **usual)
+    for name, (family, kernel) in FAMILIES.items():
+        yield name, release_side.publish(numbers, NUMBERS, family=family, kernel=kernel, **small, **usual)
+    yield (
+        "strings",
+        release_side.publish(strings, STRINGS, method="subspace", public_points=strings[:9], weights="signed", **usual),
+    )
+    yield "cyclic", release_side.publish(circles, CIRCLES, **small, **usual)
+    yield "derived", release_side.publish(mixed, MIXED, **small, **usual).transform(DERIVED)
 
 
 def values(release: Release) -> dict[str, object]:
-    """What a reader must find, in mixed that do not depend on how it is written."""
+    """What a reader must find, in numbers that do not depend on how it is written."""
     points = release.encoded_points
     found: dict[str, object] = {
         "columns": release.domain.to_dict(),
@@ -74,10 +116,15 @@ def values(release: Release) -> dict[str, object]:
         "weights": release.weights.tolist(),
         "gram_of_first_points": release.kernel.gram(points[:3], points[:3]).tolist(),
     }
-    if release.measurement is not None and release.statement is not None:
+    if release.statement is not None:
+        found["statement"] = release.statement.to_dict()
+    if release.derived:
+        found["derived"] = [one.to_dict() for one in release.derived]
+        frame = release.to_frame()[[one.column.name for one in release.derived]].astype(float)
+        found["derived_cells"] = np.where(np.isnan(frame), None, frame).tolist()
+    if release.measurement is not None:
         feature_map = release.measurement.feature_map
         found |= {
-            "statement": release.statement.to_dict(),
             "vector": release.measurement.vector.tolist(),
             "feature_mean": feature_mean(feature_map, points, release.weights).tolist(),
         }
