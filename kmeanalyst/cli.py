@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kmeanalyst.function_command import evaluate_command, show_function
+from kmeanalyst.plot_command import plot_command
 from kmeanalyst.terminal import ClearErrors, json_option, print_json
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def main() -> None:
       kmeanalyst table adult.kme age income
       kmeanalyst mmd-test adult.kme my_sample.csv
       kmeanalyst compare adult.kme my_sample.csv
+      kmeanalyst plot adult.kme age --output age.png
       kmeanalyst train adult.kme --target income --output model.skops
     """
 
@@ -91,6 +93,7 @@ def info(release_path: str, allow_rehearsal: bool, as_json: bool) -> None:
 
 
 main.add_command(evaluate_command)
+main.add_command(plot_command)
 
 
 @main.command()

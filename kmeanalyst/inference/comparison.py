@@ -72,18 +72,15 @@ class Comparison:
         column   the one with the smallest p-value by default.
         ax       matplotlib Axes to draw on; a new figure's by default.
         """
-        from kmeanalyst.inference.witness_plot import plot_part
+        from kmeanalyst.plots import witness
 
-        if column is None:
-            column = str(self.columns["pvalue"].fillna(1.0).idxmin())
-        return plot_part(self.function, column, ax)
+        return witness(self, column, ax=ax)
 
     def save_plots(self, path: str | Path, *, most: int = 6) -> None:
         """Draw the witness along the columns of the smallest p-values, at most so many, and write it to a file."""
-        from kmeanalyst.inference.witness_plot import save_parts
+        from kmeanalyst.plots.witness import save_witness
 
-        order = self.columns["pvalue"].fillna(1.0).sort_values(kind="stable").index
-        save_parts(self.function, [str(name) for name in order[:most]], path)
+        save_witness(self, path, most=most)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain numbers and texts, as `compare --json` prints it; what is not known is None."""

@@ -27,7 +27,7 @@ from kmeanalyst.inference.population import check_defined, estimate, estimates
 from kmeanalyst.inference.product_law import ProductLaw, law_of
 from kmeanalyst.inference.reduced_points import ReducedPoints, default_kernel, gathered
 from kmeanalyst.inference.results import TestResult
-from kmeanalyst.inference.variable_histogram import histogram_of, plot_histogram
+from kmeanalyst.inference.variable_histogram import histogram_of
 from kmeanalyst.inference.variable_nodes import Node, column_node, joined, missing_node
 from kmeanalyst.inference.variable_operators import VariableOperators, is_variable
 from kmeanalyst.kernels import Kernel, KernelMean
@@ -209,7 +209,9 @@ class RandomVariable(VariableOperators):
 
     def plot(self, ax: Axes | None = None, *, bins: int | Sequence[float] | None = None) -> Axes:
         """Draw the histogram with 95 % error bars on Axes, new ones by default; returns them."""
-        return plot_histogram(self.histogram(bins=bins), self.nodes[0].text, ax)
+        from kmeanalyst.plots.distributions import of_variable
+
+        return of_variable(self, bins=bins, ax=ax)
 
     # ---------------------------------------------------------------- its points and its embedding
 

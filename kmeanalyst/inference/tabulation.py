@@ -49,7 +49,7 @@ def histogram_of_groups(
     groups = groups_of(people.release.columns, column, bins)
     lefts, rights = ([getattr(group, side) for group in groups] for side in ("left", "right"))
     labels = [group.label for group in groups]
-    return histogram_frame(_combinations(people, [groups]), labels, lefts, rights, column, level)
+    return histogram_frame(joint_probabilities(people, [groups]), labels, lefts, rights, column, level)
 
 
 def histogram_frame(
@@ -95,13 +95,13 @@ def contingency(
             f"a table needs different columns, got {list(columns)}: only its diagonal is filled. Name one."
         )
     groups = [groups_of(release.columns, name) for name in columns]
-    found = _combinations(population(release, where=where, view=view), groups)
+    found = joint_probabilities(population(release, where=where, view=view), groups)
     labels = product(*([group.label for group in some] for some in groups))
     return [(dict(zip(columns, some, strict=True)), cell) for some, cell in zip(labels, found, strict=True)]
 
 
-def _combinations(people: Population, groups: Sequence[Sequence[Group]]) -> Estimates:
-    """The probability of each combination of groups, the last column's running first."""
+def joint_probabilities(people: Population, groups: Sequence[Sequence[Group]]) -> Estimates:
+    """The probability of each combination of groups of several columns, the last column's running first."""
     held = [[(people.values(group.condition) == 1, group.condition) for group in some] for some in groups]
     cells = [
         (np.logical_and.reduce([holds for holds, _ in some]), " and ".join(text for _, text in some))

@@ -1,10 +1,9 @@
-"""Room 4: the histogram of a random variable, and its drawing. Matplotlib is imported when one is asked for."""
+"""Room 4: the histogram of a random variable."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -16,14 +15,8 @@ from kmeanalyst.inference.tabulation import histogram_frame, histogram_of_groups
 from kmeanalyst.inference.variable_nodes import Node
 from kmeanalyst.kernels.base import Array
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 _RANGES = 10
 _MIDDLE = (0.01, 0.99)  # of the mass: default ranges part what lies between
-_Z = 1.96
-_COLOUR = "#1f4e79"
-_SIZE = (6.0, 3.5)  # inches
 
 
 def histogram_of(law: Law, node: Node, bins: int | Sequence[float] | None, level: float) -> pd.DataFrame:
@@ -77,30 +70,3 @@ def _edges(values: Array, mass: Array, bins: int | Sequence[float]) -> Array:
     if low == high:
         low, high = low - 0.5, high + 0.5
     return np.array([-np.inf, *np.linspace(low, high, bins + 1)[1:-1], np.inf])
-
-
-def plot_histogram(frame: pd.DataFrame, name: str, ax: Axes | None = None) -> Axes:
-    """Bars of a histogram's probabilities with 95 % error bars; ranges without end are drawn as wide as their neighbours."""
-    if ax is None:
-        from matplotlib import pyplot
-
-        ax = pyplot.subplots(figsize=_SIZE, layout="constrained")[1]
-    n = len(frame)
-    places, widths = np.arange(n, dtype=float), np.full(n, 0.8)
-    ranges = "left" in frame and n > 1 and frame["left"].map(np.isreal).all() and frame["left"].notna().all()
-    if ranges:
-        left, right = frame["left"].to_numpy(dtype=float), frame["right"].to_numpy(dtype=float)
-        width = right - left
-        usual = np.median(width[np.isfinite(width)]) if np.isfinite(width).any() else 1.0
-        left = np.where(np.isfinite(left), left, right - usual)
-        right = np.where(np.isfinite(right), right, left + usual)
-        places, widths = (left + right) / 2, right - left
-    error = _Z * frame["standard_error"].to_numpy(dtype=float)
-    ax.bar(places, frame["probability"], widths, yerr=error, color=_COLOUR, alpha=0.6, ecolor="0.2", capsize=2)
-    if not ranges:
-        ax.set_xticks(places, [str(label) for label in frame.index], rotation=30, ha="right")
-    ax.axhline(0, color="0.4", linewidth=0.8)
-    ax.set_xlabel(name)
-    ax.set_ylabel("probability")
-    ax.spines[["top", "right"]].set_visible(False)
-    return ax

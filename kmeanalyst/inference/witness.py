@@ -22,6 +22,7 @@ from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features import FeatureMap
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.statement import PrivacyStatement
 
 _MOST_CANDIDATES = 2000  # of each side
 _TOLD = 20  # rows on each side of 0
@@ -39,6 +40,7 @@ class Witness:
     covariance   (K, K) of the differences where both sides have one population.
     spread       the variance of φ(x) over rows x along all directions together.
     around       (m, d) rows of the sample, which a column's part is averaged over.
+    statement    the release's promise; None where there is none.
     """
 
     domain: Domain
@@ -49,6 +51,7 @@ class Witness:
     covariance: Array
     spread: float
     around: Array
+    statement: PrivacyStatement | None
 
     def __call__(self, X: Array) -> tuple[Array, Array]:
         """(f, standard error), (n,) each, at encoded rows."""
@@ -116,6 +119,7 @@ def witness_of(release: Release, evidence: Evidence, sample: SampleRows, some: A
         covariance=shrink * moments.covariance + evidence.noise_variance * np.eye(len(variance)),
         spread=float(moments.mean_square - moments.mean @ moments.mean),
         around=some[:_AROUND],
+        statement=release.statement,
     )
 
 

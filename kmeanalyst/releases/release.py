@@ -24,6 +24,7 @@ from kmeanalyst.releases.statement import PrivacyStatement
 
 if TYPE_CHECKING:
     import xarray
+    from matplotlib.axes import Axes
 
     from kmeanalyst.inference.conditional_law import ConditionalLaw
     from kmeanalyst.inference.estimate import Estimate, Estimates
@@ -411,6 +412,23 @@ class Release:
         from kmeanalyst.inference.tabulation import histogram
 
         return histogram(self, column, bins=bins, where=where, view=view, level=level)
+
+    def plot(
+        self,
+        column: str,
+        other: str | None = None,
+        *,
+        where: Question | None = None,
+        view: View | None = None,
+        level: float = 0.95,
+        ax: Axes | None = None,
+    ) -> Axes:
+        """Draw a column's histogram, or the table of two columns, on Axes; returns them. More kinds: `kmeanalyst.plots`."""
+        from kmeanalyst import plots
+
+        if other is None:
+            return plots.histogram(self, column, where=where, view=view, level=level, ax=ax)
+        return plots.table(self, column, other, where=where, view=view, level=level, ax=ax)
 
     def table(
         self,

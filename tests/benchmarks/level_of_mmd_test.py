@@ -51,6 +51,7 @@ class Setting:
     each: int
     fit: bool
     noise: str
+    told_no_noise: int = _TOLD_NO_NOISE  # repetitions
 
 
 def pvalues(setting: Setting, releases: range) -> Array:
@@ -71,7 +72,7 @@ def pvalues(setting: Setting, releases: range) -> Array:
         for k, (j, n) in product(range(setting.each), enumerate(setting.samples)):
             sample = draw(n, rng)
             found[i, k, j, 0] = ka.mmd_test(release, sample).pvalue
-            if number * setting.each < _TOLD_NO_NOISE:
+            if number * setting.each < setting.told_no_noise:
                 found[i, k, j, 1] = _told_no_noise(release, sample)
     return found
 

@@ -1,0 +1,182 @@
+"""Room 6: one column's distribution, with the error of each number drawn: histograms, and what they are made of.
+
+Whiskers are the estimates' own intervals, at the level that the caption states, and cover every part of the error: privacy,
+sampling and resolution. Signed weights can make a probability negative; it is drawn so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.inference.groups import groups_of
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.plots.places import Places, axis_label, cut, places_of, too_wordy
+from kmeanalyst.plots.rows import as_release
+from kmeanalyst.plots.style import (
+    INK,
+    RELEASE,
+    RULE,
+    SAMPLE,
+    SIZE,
+    axes_of,
+    caption,
+    given,
+    percent,
+    plain,
+    promises,
+    stamp,
+    whiskers,
+)
+from kmeanalyst.releases.columns import Categorical, Column
+from kmeanalyst.releases.release import Question, Release, View
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from kmeanalyst.inference.random_variable import RandomVariable
+
+_MOST_LEVELS = 20
+_ROW_HEIGHT = 0.24  # inches, of a level that has a line of its own
+_FILL = 0.4  # opacity of bars: whiskers are seen through them
+_HEADROOM = 0.12  # of the axis, for the legend
+_ASIDE = 0.25  # of a bar's width, from its middle to the mark of a sample
+
+
+def histogram(
+    release: Release,
+    column: str,
+    *,
+    bins: int | Sequence[float] | None = None,
+    where: Question | None = None,
+    view: View | None = None,
+    level: float = 0.95,
+    sample: Any = None,
+    most: int = _MOST_LEVELS,
+    ax: Axes | None = None,
+) -> Axes:
+    """Bars of the probabilities of a column's groups, with whiskers of their intervals.
+
+    bins     as `Release.histogram` takes them: public atoms and ranges between public edges by default, or levels.
+    where, view, level  as there.
+    sample   rows of your own to lay over it: a DataFrame in natural units, or the path of a .csv or .parquet file. Their
+             shares are drawn as squares, with the error of sampling.
+    most     of a long list of levels, the most probable so many are drawn, and the caption tells of the others.
+    Draws    numbers and dates on their own scale, a public atom as a stem, missing cells beside them. Ranges whose widths
+             differ stand side by side under their labels, where no area misleads. Columns of texts are refused.
+    """
+    kind = release.columns[column]
+    frame = release.histogram(column, bins=bins, where=where, view=view, level=level)
+    kept, left_out = cut(frame["probability"].to_numpy(), most if isinstance(kind, Categorical) else len(frame))
+    frame, notes = frame.iloc[kept], [left_out] * bool(left_out)
+    ax, places = bars(frame, kind, column, ax)
+    if sample is not None:
+        rows, counted = as_release(release, sample)
+        asked = [group.condition for group in groups_of(release.columns, column, bins)]
+        shares = rows.expectations(asked, where=where, view="signed").to_frame(level)
+        _marks(ax, places, shares.iloc[kept], len(rows))
+        notes += [note for note in counted if note.startswith(f"{column}: ")]
+    caption(
+        ax,
+        promises([release], str(frame["view"].iloc[0])),
+        f"whiskers: {percent(level)} intervals",
+        " · ".join([given(where)] * (where is not None) + notes),
+    )
+    stamp(ax, release.is_rehearsal)
+    return ax
+
+
+def size_of_bars(labels: Sequence[str]) -> tuple[float, float]:
+    """Of a figure of bars under these labels, in inches: a line for each where they are long."""
+    return (SIZE[0], max(SIZE[1], 1.3 + _ROW_HEIGHT * len(labels))) if too_wordy(labels) else SIZE
+
+
+def size_of_histogram(column: Column) -> tuple[float, float]:
+    """Of a figure of a column's histogram, in inches."""
+    levels = [plain(level) for level in column.levels] if isinstance(column, Categorical) else []
+    return size_of_bars(levels[:_MOST_LEVELS])
+
+
+def of_variable(
+    variable: RandomVariable, *, bins: int | Sequence[float] | None = None, level: float = 0.95, ax: Axes | None = None
+) -> Axes:
+    """The histogram of a random variable, as `RandomVariable.histogram` gives it; ranges without end as wide as others."""
+    frame, name = variable.histogram(bins=bins, level=level), variable.names[0]
+    of_column, releases = variable.nodes[0].column, variable.releases
+    kind = releases[0].columns[of_column] if of_column is not None and len(releases) == 1 else None
+    ax, places = bars(frame, kind, name, ax)
+    if kind is not None:
+        ax.set(**{f"{'y' if places.wordy else 'x'}label": axis_label(None, name)})
+    told = " and ".join(condition.text for condition in variable.conditions)
+    caption(
+        ax,
+        promises(releases, str(frame["view"].iloc[0])),
+        f"whiskers: {percent(level)} intervals",
+        given(told) if told else "",
+    )
+    stamp(ax, any(release.is_rehearsal for release in releases))
+    return ax
+
+
+def bars(frame: pd.DataFrame, column: Column | None, name: str, ax: Axes | None) -> tuple[Axes, Places]:
+    """A histogram's probabilities and intervals on Axes; lying ones where labels are long. Returns where they stand."""
+    places = places_of(frame, column)
+    down = places.wordy
+    ax = axes_of(ax, size_of_bars(places.labels or ()))
+    bars_at(ax, places, frame, down=down)
+    labels = (axis_label(column, name), "probability")
+    ax.set(xlabel=labels[down], ylabel=labels[not down])
+    return ax, places
+
+
+def bars_at(ax: Axes, places: Places, frame: pd.DataFrame, *, down: bool) -> None:
+    """Bars, stems and whiskers of a histogram's rows, which stand at these places, across or down; their axis is marked."""
+    draw = ax.barh if down else ax.bar
+    values = frame["probability"].to_numpy(dtype=float)
+    solid = np.flatnonzero(~places.stems)
+    drawn = draw(
+        places.lefts[solid], values[solid], (places.rights - places.lefts)[solid], align="edge", label="release",
+        color=(RELEASE.colour, _FILL), edgecolor=RELEASE.colour, linewidth=0.8,
+    )  # fmt: skip
+    if places.missing is not None:
+        drawn.patches[solid.tolist().index(places.missing)].set(hatch="///", facecolor="white")
+    if places.stems.any():
+        _stems(ax, places.middles[places.stems], values[places.stems])
+        _legend(ax, down)
+    error = [values - frame["low"].to_numpy(dtype=float), frame["high"].to_numpy(dtype=float) - values]
+    whiskers(ax, places.middles, values, error, down=down, fmt="none", ecolor=INK, elinewidth=1, capsize=2)
+    (ax.axvline if down else ax.axhline)(0, color=RULE, linewidth=0.8)
+    places.mark(ax, "y" if down else "x")
+    if down:
+        ax.invert_yaxis()
+
+
+def _stems(ax: Axes, places: Array, values: Array) -> None:
+    """Public atoms among ranges: a stem and a diamond each."""
+    ax.vlines(places, 0, values, color=RELEASE.colour, linewidth=2)
+    ax.plot(places, values, linestyle="", marker="D", color=RELEASE.colour, markersize=6, label="a single value")
+
+
+def _marks(ax: Axes, places: Places, shares: pd.DataFrame, n_rows: int) -> None:
+    """A sample's shares beside the middles of the bars, with their intervals, and what is what."""
+    values = shares["value"].to_numpy()
+    error = [values - shares["low"].to_numpy(), shares["high"].to_numpy() - values]
+    whiskers(
+        ax, places.aside(_ASIDE), values, error, down=places.wordy, linestyle="", marker=SAMPLE.marker, markersize=4.5,
+        color=SAMPLE.colour, markerfacecolor="white", elinewidth=1, label=f"your {n_rows:,} rows",
+    )  # fmt: skip
+    _legend(ax, places.wordy)
+
+
+def _legend(ax: Axes, down: bool) -> None:
+    """What is what: above bars that stand, where lying ones leave room."""
+    if down:
+        ax.legend(frameon=False, fontsize=8)
+        return
+    ax.autoscale(axis="y")
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, high + _HEADROOM * (high - low))
+    ax.legend(frameon=False, fontsize=8, loc="upper right", ncols=3)

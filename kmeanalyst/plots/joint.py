@@ -1,0 +1,223 @@
+"""Room 6: pairs of columns: the table of two as a map of its cells, and every pair of several as a corner of such maps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.inference.groups import Group, groups_of
+from kmeanalyst.inference.population import Population, population
+from kmeanalyst.inference.tabulation import histogram_of_groups, joint_probabilities
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.plots.distributions import bars_at
+from kmeanalyst.plots.places import Places, axis_label, cut, places_of
+from kmeanalyst.plots.style import GREY, axes_of, caption, given, luminance, percent, promises, stamp, without_formulas
+from kmeanalyst.releases.columns import Categorical
+from kmeanalyst.releases.release import Question, Release, View
+from kmeanalyst.releases.text_column import Text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PatchCollection
+
+_MOST_LEVELS = 12  # of one side of a table
+_WRITTEN = 49  # cells that are few enough to have their numbers written into them
+_COLOURS = "Blues"  # one hue, from light to dark: its order survives a grey print
+SIZE_OF_TABLE = (6.4, 4.6)
+_PANEL = 2.1  # inches, of one of several panels
+_MOST_COLUMNS = 6  # of a corner of pairs
+_USUAL_COLUMNS = 4
+
+
+def table(
+    release: Release,
+    a: str,
+    b: str,
+    *,
+    where: Question | None = None,
+    view: View | None = None,
+    level: float = 0.95,
+    most: int = _MOST_LEVELS,
+    ax: Axes | None = None,
+) -> Axes:
+    """The probabilities of pairs of groups of two columns: a across, b upwards (levels downwards, as they are listed).
+
+    where, view, level  as `Release.table` takes them.
+    most    of a long list of levels, the most probable so many are drawn, and the caption tells of the others.
+    Draws   probabilities by darkness, with a bar that reads it; in cells that are few, the number and half the width of its
+            interval. Hatched cells are those whose interval holds 0: no more is known of them than that they are rare.
+    """
+    if a == b:
+        raise ValueError(
+            f"a table needs two columns, got {a!r} twice: only its diagonal is filled. Draw its histogram."
+        )
+    ax = axes_of(ax, SIZE_OF_TABLE)
+    people = population(release, where=where, view=view)
+    sides = [_side(people, name, most) for name in (a, b)]
+    drawn = _cells(ax, people, (a, b), sides, level, written=len(sides[0][0]) * len(sides[1][0]) <= _WRITTEN)
+    for which, name in (("x", a), ("y", b)):
+        getattr(ax, f"set_{which}label")(axis_label(release.columns[name], name))
+    bar = ax.figure.colorbar(drawn, ax=ax, label="probability", aspect=30)
+    bar.outline.set_visible(False)
+    notes = [f"{name}: {note}" for name, (_, _, note) in zip((a, b), sides, strict=True) if note]
+    caption(
+        ax,
+        promises([release], people.view),
+        f"hatched: the {percent(level)} interval holds 0",
+        " · ".join([given(where)] * (where is not None) + notes),
+    )
+    stamp(ax, release.is_rehearsal)
+    return ax
+
+
+_Side = tuple[list[Group], Places, str]  # groups, where they stand, and what is to be said of those left out
+
+
+def _side(people: Population, name: str, most: int) -> _Side:
+    """One side of a table."""
+    column = people.release.columns[name]
+    groups = groups_of(people.release.columns, name)
+    note = ""
+    if isinstance(column, Categorical) and len(groups) > most:
+        kept, note = cut(histogram_of_groups(people, name, None, 0.95)["probability"].to_numpy(), most)
+        groups = [groups[i] for i in kept]
+    frame = pd.DataFrame(
+        {"left": [g.left for g in groups], "right": [g.right for g in groups]}, [g.label for g in groups]
+    )
+    return groups, places_of(frame, column, cells=True), note
+
+
+def _cells(
+    ax: Axes, people: Population, names: Sequence[str], sides: Sequence[_Side], level: float, *, written: bool
+) -> PatchCollection:
+    """The map of a table's cells, one side across and the other upwards."""
+    (across, x, _), (upwards, y, _) = sides
+    found = joint_probabilities(people, [across, upwards]).to_frame(level)
+    shape = (len(across), len(upwards))  # the latter running first
+    values, low, high = (found[name].to_numpy(dtype=float) for name in ("value", "low", "high"))
+    boxes = [(x.lefts[i], y.lefts[j], x.rights[i] - x.lefts[i], y.rights[j] - y.lefts[j]) for i, j in np.ndindex(shape)]
+    drawn = _boxes(boxes, cmap=_COLOURS, edgecolor="white", linewidth=0.5)
+    drawn.set_array(values)
+    drawn.set_clim(0.0, max(float(values.max()), 1e-12))
+    ax.add_collection(drawn)
+    unsure = [box for box, end in zip(boxes, low, strict=True) if end <= 0]
+    ax.add_collection(_boxes(unsure, facecolor="none", edgecolor="0.75", hatch="////", linewidth=0))
+    if written:
+        _write(
+            ax, np.array([(x.middles[i], y.middles[j]) for i, j in np.ndindex(shape)]), values, (high - low) / 2, drawn
+        )
+    for which, places in (("x", x), ("y", y)):
+        places.mark(ax, which)
+        getattr(ax, f"set_{which}lim")(float(places.lefts.min()), float(places.rights.max()))
+    if x.labels is not None and x.wordy:
+        ax.tick_params(axis="x", labelrotation=90)
+    if y.labels is not None and isinstance(people.release.columns[names[1]], Categorical):
+        ax.invert_yaxis()
+    return drawn
+
+
+def _boxes(boxes: Sequence[tuple[Any, ...]], **looks: Any) -> PatchCollection:
+    from matplotlib.collections import PatchCollection
+    from matplotlib.patches import Rectangle
+
+    return PatchCollection([Rectangle((x, y), width, height) for x, y, width, height in boxes], **looks)
+
+
+def _write(ax: Axes, middles: Array, values: Array, halves: Array, drawn: PatchCollection) -> None:
+    """Each cell's probability and half the width of its interval, in per cent, dark on light or light on dark."""
+    colours = drawn.to_rgba(values)
+    for (x, y), value, half, colour in zip(middles, values, halves, colours, strict=True):
+        ink = "white" if luminance(colour) < 0.35 else "black"
+        ax.text(
+            x, y, f"{100 * value:.1f} %\n± {100 * half:.1f}", ha="center", va="center", fontsize=7.5, color=ink,
+            bbox={"facecolor": colour, "edgecolor": "none", "pad": 0.6},
+        )  # fmt: skip
+
+
+def pairs(
+    release: Release,
+    columns: Sequence[str] | None = None,
+    *,
+    where: Question | None = None,
+    view: View | None = None,
+    level: float = 0.95,
+    axes: Any = None,
+) -> np.ndarray:
+    """A histogram of each column, and below the diagonal a map of each pair's table, as `histogram` and `table` draw them.
+
+    columns  two to six; the first four by default that are no texts.
+    axes     (d, d) array of Axes to draw on; a new figure's by default.
+    Returns  the (d, d) array of Axes; those above the diagonal are hidden. The darkest cell of each map is its own largest.
+    """
+    names = check_pairs(release, columns)
+    d = len(names)
+    if axes is None:
+        from matplotlib import pyplot
+
+        axes = pyplot.subplots(d, d, figsize=size_of_pairs(d), layout="constrained", squeeze=False)[1]
+    if np.shape(axes) != (d, d):
+        raise ValueError(
+            f"{d} columns need an array of {d} × {d} Axes, got shape {np.shape(axes)}. Pass pyplot.subplots({d}, {d})[1]."
+        )
+    people = population(release, where=where, view=view)
+    sides = [_side(people, name, _MOST_LEVELS) for name in names]
+    for i, j in np.ndindex(d, d):
+        ax = axes_of(axes[i, j])
+        if j > i:
+            ax.set_visible(False)
+        elif i == j:
+            _diagonal(ax, people, names[i], sides[i], level)
+        else:
+            _cells(ax, people, [names[j], names[i]], [sides[j], sides[i]], level, written=False)
+        _outer_labels(ax, release, names, i, j, sides[j][1])
+        stamp(ax, release.is_rehearsal and j <= i, size=12)
+    told = f"{promises([release], people.view)}\nwhiskers: {percent(level)} intervals; hatched: the interval holds 0"
+    left_out = [f"{name}: {note}" for name, (_, _, note) in zip(names, sides, strict=True) if note]
+    lines = [told, *[given(where)] * (where is not None), *left_out]
+    axes[0, 0].figure.suptitle(without_formulas("\n".join(lines)), x=0.99, ha="right", fontsize=8, color=GREY)
+    return axes
+
+
+def size_of_pairs(n_columns: int) -> tuple[float, float]:
+    """Of a figure of pairs, in inches."""
+    return _PANEL * n_columns, _PANEL * n_columns
+
+
+def check_pairs(release: Release, columns: Sequence[str] | None) -> list[str]:
+    """The columns of a corner of pairs, those named or the usual ones; ValueError where they are too many or too few."""
+    if columns is None:
+        columns = [column.name for column in release.columns.columns if not isinstance(column, Text)][:_USUAL_COLUMNS]
+    names = [columns] if isinstance(columns, str) else list(columns)
+    if not 2 <= len(names) <= _MOST_COLUMNS or len(set(names)) < len(names):
+        raise ValueError(
+            f"pairs are drawn of two to {_MOST_COLUMNS} different columns, got {', '.join(map(str, names))}: more panels could "
+            "not be read. Name some of them."
+        )
+    return names
+
+
+def _diagonal(ax: Axes, people: Population, name: str, side: _Side, level: float) -> None:
+    """A column's histogram, over the places that it has in the maps below it."""
+    groups, places, _ = side
+    found = joint_probabilities(people, [groups]).to_frame(level).rename(columns={"value": "probability"})
+    bars_at(ax, places, found, down=False)
+    ax.set_xlim(float(places.lefts.min()), float(places.rights.max()))
+
+
+def _outer_labels(ax: Axes, release: Release, names: Sequence[str], i: int, j: int, across: Places) -> None:
+    """Names and ticks on the left and below; the diagonal has its own scale of probabilities."""
+    if i == len(names) - 1:
+        ax.set_xlabel(axis_label(release.columns[names[j]], names[j]))
+        ax.tick_params(axis="x", labelrotation=0 if across.labels is None and across.missing is None else 90)
+    else:
+        ax.tick_params(axis="x", labelbottom=False)
+    if i == j:
+        ax.set_ylabel("probability", fontsize=8, color=GREY)
+    elif j == 0:
+        ax.set_ylabel(axis_label(release.columns[names[i]], names[i]))
+    else:
+        ax.tick_params(axis="y", labelleft=False)
+    ax.tick_params(labelsize=7.5)

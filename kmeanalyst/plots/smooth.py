@@ -1,0 +1,219 @@
+"""Room 6: a column of numbers as a curve: a smoothed density, and the distribution function, each with a band.
+
+The density at x is drawn as E[k_h(x, X)], an expectation like any other: its band covers privacy, sampling and resolution
+of the smoothed law, and says nothing of what smoothing hides. Mass is reflected at the bounds (Schuster 1985), and comes
+round on a circle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kmeanalyst.inference.expectation import statistic_of
+from kmeanalyst.inference.population import estimates
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.embedding import row_blocks
+from kmeanalyst.plots.places import axis_label, mark_scale, scale_of
+from kmeanalyst.plots.rows import Numbers, as_release, numbers_of
+from kmeanalyst.plots.style import (
+    RELEASE,
+    RULE,
+    SAMPLE,
+    Series,
+    axes_of,
+    caption,
+    given,
+    percent,
+    plain,
+    promises,
+    stamp,
+)
+from kmeanalyst.releases.columns import Date, Number
+from kmeanalyst.releases.cyclic_column import Cyclic
+from kmeanalyst.releases.release import Question, Release, View
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_CURVE = 121  # places of a density
+_STEPS = 100  # places of a distribution function, beside atoms
+_BAND = 0.25  # opacity
+
+
+def density(
+    release: Release,
+    column: str,
+    *,
+    bandwidth: float | None = None,
+    where: Question | None = None,
+    view: View | None = None,
+    level: float = 0.95,
+    sample: Any = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """A smoothed density of a column of numbers or dates, with a pointwise band.
+
+    bandwidth  standard deviation of the normal law it is smoothed by, in units of the column's scale (logarithms of a log
+               column, days of a date); Silverman's 1986 rule of thumb by default.
+    where, view, level  as of other questions; missing cells are left out.
+    sample     rows of your own, drawn as a dashed line smoothed alike: a DataFrame, or the path of a table.
+    Draws      what is not at a public atom; the atoms' probabilities are written beside the curve.
+    """
+    numbers = numbers_of(release, column, where=where, view=view)
+    h = _bandwidth(numbers) if bandwidth is None else bandwidth
+    if not (np.isfinite(h) and h > 0):
+        raise ValueError(
+            f"bandwidth must be a positive number, got {bandwidth!r}: the law is smoothed by it. Leave it out."
+        )
+    grid = np.linspace(*numbers.column.bounds, _CURVE)
+    curve = _Curve(release, numbers, grid, lambda codes: _smoothed(numbers.column, codes, grid, h), stepped=False)
+    ax = curve.drawn(axes_of(ax), level)
+    notes = [] if sample is None else curve.beside(ax, sample, where)
+    ax.set(ylabel=f"density per {_unit(numbers.column)}", ylim=(min(0.0, ax.get_ylim()[0]), ax.get_ylim()[1]))
+    curve.tell(
+        ax,
+        where,
+        level,
+        [*_atoms(numbers), f"bandwidth {float(f'{h:.3g}'):,g}{' days' * isinstance(numbers.column, Date)}", *notes],
+    )
+    return ax
+
+
+def cdf(
+    release: Release,
+    column: str,
+    *,
+    where: Question | None = None,
+    view: View | None = None,
+    level: float = 0.95,
+    sample: Any = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """P(column <= x) over x, for a column of numbers or dates, with a pointwise band; it jumps at public atoms.
+
+    where, view, level  as `Release.cdf` takes them; missing cells are left out.
+    sample   rows of your own, drawn as a dashed line: a DataFrame, or the path of a table.
+    """
+    numbers = numbers_of(release, column, where=where, view=view)
+    kind = numbers.column
+    low, high = kind.bounds
+    places = np.unique(np.concatenate([kind.rounded(np.linspace(low, high, _STEPS)), kind.atom_codes]))
+    curve = _Curve(release, numbers, places, lambda codes: (codes[:, None] <= places).astype(float), stepped=True)
+    ax = curve.drawn(axes_of(ax), level)
+    notes = [] if sample is None else curve.beside(ax, sample, where)
+    for end in (0, 1):
+        ax.axhline(end, color=RULE, linewidth=0.8, zorder=0)
+    ax.set_ylabel(f"P({plain(column)} ≤ x)")
+    curve.tell(ax, where, level, notes)
+    return ax
+
+
+@dataclass(frozen=True, eq=False)
+class _Curve:
+    """Expectations of functions of a column, one for each place of a grid.
+
+    grid       (G,) encoded places.
+    functions  encoded cells (n,) → (n, G).
+    stepped    whether it is constant between places.
+    """
+
+    release: Release
+    numbers: Numbers
+    grid: Array
+    functions: Callable[[Array], Array]
+    stepped: bool
+
+    @property
+    def x(self) -> Array:
+        """The grid as the axis counts."""
+        return scale_of(self.numbers.column)[1](self.grid)
+
+    def drawn(self, ax: Axes, level: float) -> Axes:
+        """The release's estimates and their intervals."""
+        people = self.numbers.people
+        found = estimates(people, [statistic_of(people, one, "") for one in self.functions(self.numbers.codes).T])
+        table = found.to_frame(level)
+        style: dict[str, Any] = {"step": "post"} if self.stepped else {}
+        ax.fill_between(self.x, table["low"], table["high"], color=RELEASE.colour, alpha=_BAND, linewidth=0, **style)
+        self._line(ax, table["value"].to_numpy(), RELEASE, "release")
+        return ax
+
+    def beside(self, ax: Axes, sample: Any, where: Question | None) -> list[str]:
+        """A sample's means as a dashed line, with a legend; returns what became of its cells."""
+        rows, counted = as_release(self.release, sample)
+        name = self.numbers.column.name
+        theirs = numbers_of(rows, name, where=where, view="signed")
+        used = np.flatnonzero(theirs.people.weights)
+        blocks = [used[block] for block in row_blocks(len(used), len(self.grid))]
+        means = sum(theirs.people.weights[block] @ self.functions(theirs.at_points[block]) for block in blocks)
+        self._line(ax, np.asarray(means), SAMPLE, f"your {len(rows):,} rows")
+        ax.legend(frameon=False, fontsize=8)
+        return [note for note in counted if note.startswith(f"{name}: ")]
+
+    def _line(self, ax: Axes, values: Array, series: Series, label: str) -> None:
+        style: dict[str, Any] = {"drawstyle": "steps-post"} if self.stepped else {}
+        ax.plot(self.x, values, color=series.colour, linestyle=series.line, linewidth=1.5, label=label, **style)
+
+    def tell(self, ax: Axes, where: Question | None, level: float, notes: Sequence[str]) -> None:
+        """Axis, caption and stamp."""
+        column = self.numbers.column
+        mark_scale(ax, "x", column)
+        ax.set_xlim(float(self.x[0]), float(self.x[-1]))
+        ax.set_xlabel(axis_label(column, column.name))
+        told = [given(where)] * (where is not None) + ["missing cells left out"] * column.missing + list(notes)
+        view = self.numbers.people.view
+        caption(ax, promises([self.release], view), f"band: {percent(level)} intervals at each place", " · ".join(told))
+        stamp(ax, self.release.is_rehearsal)
+
+
+def _smoothed(column: Number, codes: Array, grid: Array, h: float) -> Array:
+    """The normal law around each cell, at each place: (n,) → (n, G); 0 for atoms and missing cells."""
+    low, high = column.bounds
+    if isinstance(column, Cyclic):
+        images = [codes, codes - column.period, codes + column.period]
+    else:
+        images = [codes, 2 * low - codes, 2 * high - codes]
+    total = np.zeros((len(codes), len(grid)))
+    for image in images:
+        total += np.exp(-0.5 * ((grid - image[:, None]) / h) ** 2)
+    counted = np.isfinite(codes) & ~np.isin(codes, column.atom_codes)
+    return np.where(counted[:, None], total / (h * np.sqrt(2 * np.pi)), 0.0)
+
+
+def _bandwidth(numbers: Numbers) -> float:
+    """Silverman 1986, (3.31): 0.9 min(s, IQR / 1.34) n^(-1/5), n what the weights are worth (Kish 1965); a step at least."""
+    low, high = numbers.column.bounds
+    least = max((high - low) / _CURVE, numbers.column.step or 0.0)
+    p = np.where(np.isin(numbers.at_points, numbers.column.atom_codes), 0.0, numbers.probabilities)
+    if p.sum() <= 0:
+        return least
+    p, x = p[p > 0] / p.sum(), numbers.at_points[p > 0]
+    spread = float(np.sqrt(p @ (x - p @ x) ** 2))
+    order = np.argsort(x)
+    first, third = (x[order][min(np.searchsorted(np.cumsum(p[order]), q), len(x) - 1)] for q in (0.25, 0.75))
+    between = float(third - first) / 1.34
+    return max(least, 0.9 * (min(spread, between) if between > 0 else spread) * float(p @ p) ** 0.2)
+
+
+def _atoms(numbers: Numbers) -> list[str]:
+    """The probability of each public atom, for the caption."""
+    column, people = numbers.column, numbers.people
+    codes = column.atom_codes
+    if len(codes) == 0:
+        return []
+    found = estimates(people, [statistic_of(people, (numbers.codes == code).astype(float), "") for code in codes])
+    names = [value.date().isoformat() if isinstance(column, Date) else f"{value:g}" for value in column.decode(codes)]
+    return [
+        f"P({column.name} = {name}) = {e.value:.3g} ± {e.standard_error:.2g}"
+        for name, e in zip(names, found, strict=True)
+    ]
+
+
+def _unit(column: Number) -> str:
+    if isinstance(column, Date):
+        return "day"
+    return {"linear": "unit", "log": "unit of the logarithm", "log1p": "unit of log(1 + value)"}[column.scale]

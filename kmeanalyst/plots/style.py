@@ -1,0 +1,199 @@
+"""Room 6: what all drawings share: series that are told apart without colour, quiet captions, the stamp, files.
+
+Colours are those of Okabe & Ito 2008 (*Color universal design*), which the colour-blind tell apart; each series also has
+a line style, a marker and a hatch of its own, so that a grey print shows the same. Matplotlib is imported when something
+is drawn.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.atomic import written_whole
+from kmeanalyst.releases.expressions.words import short
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from kmeanalyst.releases.release import Release
+    from kmeanalyst.releases.statement import PrivacyStatement
+
+SIZE = (6.0, 3.7)  # of one drawing, inches
+INK, GREY, RULE = "0.15", "0.4", "0.55"  # of whiskers, captions, and lines that stand for nothing drawn from data
+FORMATS = ("png", "pdf", "svg")
+_DPI = 150
+_LONGEST = 28  # characters of a label
+_SMALL = 7.5  # points, of captions
+_CAPTION = 76  # characters of a line of a caption
+_DOT = " · "
+STAMP = "NOT PRIVATE"
+
+
+@dataclass(frozen=True)
+class Series:
+    """How one of several series looks."""
+
+    colour: str
+    line: str
+    marker: str
+    hatch: str
+
+
+SERIES = (
+    Series("#0072B2", "-", "o", ""),
+    Series("#D55E00", "--", "s", "///"),
+    Series("#009E73", "-.", "^", "..."),
+    Series("#CC79A7", ":", "D", "xxx"),
+    Series("#E69F00", (0, (6, 1, 1, 1, 1, 1)), "v", "\\\\\\"),  # type: ignore[arg-type]
+    Series("#000000", (0, (1, 3)), "P", "+++"),  # type: ignore[arg-type]
+)
+RELEASE, SAMPLE = SERIES[0], SERIES[1]
+
+
+def check_number_of_series(n: int) -> None:
+    """ValueError where there are more series than looks that differ in print."""
+    if n > len(SERIES):
+        raise ValueError(
+            f"{n} series would be drawn, and {len(SERIES)} are all that can be told apart in print. Draw some of them, or "
+            "several panels."
+        )
+
+
+def axes_of(ax: Axes | None, size: tuple[float, float] = SIZE) -> Axes:
+    """The Axes to draw on: those given, or a new figure's, as notebooks show them."""
+    if ax is None:
+        from matplotlib import pyplot
+
+        ax = pyplot.subplots(figsize=size, layout="constrained")[1]
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def plain(text: object, most: int = _LONGEST) -> str:
+    """A name or level as a drawing shows it: cut to a length, dollars being dollars and not the start of a formula."""
+    return without_formulas(short(str(text), most))
+
+
+def without_formulas(text: str) -> str:
+    r"""A text in which dollars are dollars to matplotlib.
+
+    >>> without_formulas("over $5, or over \$5")
+    'over \\$5, or over \\$5'
+    """
+    return text.replace(r"\$", "$").replace("$", r"\$")
+
+
+def whiskers(ax: Any, places: Array, values: Array, error: Any, *, down: bool = False, **looks: Any) -> None:
+    """Error bars of bars that stand, or lie one below the other."""
+    x, y = (values, places) if down else (places, values)
+    ax.errorbar(x, y, **{"xerr" if down else "yerr": error}, **looks)
+
+
+def caption(ax: Axes, *parts: str) -> None:
+    """Small grey lines above the drawing: parts, a line each, broken where they would be wider than a narrow panel."""
+    lines = [line for part in parts for line in _broken(part)]
+    ax.set_title(without_formulas("\n".join(lines)), loc="left", fontsize=_SMALL, color=GREY)
+
+
+def _broken(part: str) -> list[str]:
+    """A part of a caption in lines, broken at its dots where it can be."""
+    lines = [""]
+    for piece in part.split(_DOT):
+        joined = f"{lines[-1]}{_DOT}{piece}" if lines[-1] else piece
+        lines = [*lines[:-1], joined] if len(joined) <= _CAPTION else [*lines, piece]
+    return [short for line in lines if line for short in wrap(line, _CAPTION)]
+
+
+def promise(statement: PrivacyStatement | None) -> str:
+    """N, ε and δ in a few words."""
+    if statement is None:
+        return "weighted points from elsewhere: no privacy noise is known"
+    counted = "persons" if statement.protects_units else "rows"
+    stamp = f"{STAMP} (a rehearsal) · " if statement.is_rehearsal else ""
+    return f"{stamp}N = {statement.n_rows:,} {counted} · ε = {statement.epsilon:g}, δ = {statement.delta:g}"
+
+
+def promises(releases: Sequence[Release], view: str) -> str:
+    """The promises of the releases a drawing is of, and the weights."""
+    if len(releases) == 1:
+        return f"{promise(releases[0].statement)} · {view} weights"
+    told = "; ".join(dict.fromkeys(promise(release.statement) for release in releases))
+    return f"{len(releases)} independent releases · {told} · {view} weights"
+
+
+def given(where: object) -> str:
+    """The condition of a drawing, for its caption."""
+    if where is None:
+        return ""
+    return f"given {short(where, 80) if isinstance(where, str) else getattr(where, '__name__', 'a condition')}"
+
+
+def percent(level: float) -> str:
+    """A level as captions say it.
+
+    >>> percent(0.95)
+    '95 %'
+    """
+    return f"{100 * level:.4g} %"
+
+
+def stamp(ax: Axes, is_rehearsal: bool, *, size: float = 26) -> None:
+    """NOT PRIVATE across the drawing of a rehearsal."""
+    if is_rehearsal:
+        ax.text(
+            0.5, 0.5, STAMP, transform=ax.transAxes, ha="center", va="center", rotation=20, fontsize=size, weight="bold",
+            color="0.2", alpha=0.3, zorder=10, clip_on=True,
+        )  # fmt: skip
+
+
+def luminance(colour: object) -> float:
+    """Relative luminance of a colour, 0 black to 1 white: what a grey print has of it (Rec. 709)."""
+    from matplotlib.colors import to_rgb
+
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]  # type: ignore[arg-type]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def new_figure(size: tuple[float, float] = SIZE) -> Figure:
+    """A figure that pyplot does not know of: nothing needs to close it, and no window system is asked for."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def format_of(path: str | Path) -> str:
+    """The format that a file's ending names; ValueError for another."""
+    ending = Path(path).suffix.lower().removeprefix(".")
+    if ending not in FORMATS:
+        known = ", ".join(f".{name}" for name in FORMATS)
+        raise ValueError(
+            f"cannot draw to {path}: the ending of the name says which format is meant, and only {known} are known. Name a "
+            "file with one of these endings."
+        )
+    return ending
+
+
+def save(figure: Figure, path: str | Path, dpi: int = _DPI) -> None:
+    """Write a figure; the file appears whole or not at all."""
+    ending = format_of(path)
+    with written_whole(path) as temporary, no_word_of_glyphs():
+        figure.savefig(temporary, format=ending, dpi=dpi)
+
+
+@contextmanager
+def no_word_of_glyphs() -> Iterator[None]:
+    """A font may lack a level's letters: boxes stand for them, and nothing is said."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield
