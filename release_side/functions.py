@@ -74,6 +74,11 @@ def publish_function(
     Others          as in `publish`; noise is Gaussian.
     Returns         ReleasedFunction; its statement lists everything that was taken as public.
     Errors          PublishError or DomainError, by public facts alone.
+
+    >>> ages = ka.Domain((ka.Integer(name="age", lower=17, upper=90),))
+    >>> density = release_side.publish_function("private.csv", ages, kind="density", epsilon=1, delta=1e-6, output="age.kme")
+    >>> density.evaluate({"age": [30, 60]}).columns.tolist()
+    ['value', 'standard_error', 'unseen']
     """
     domain_path, domain = domain, domain if isinstance(domain, Domain) else read_domain(domain)
     mechanism = noise_for("gaussian", epsilon, delta, calibration=calibration, rehearsal=rehearsal)

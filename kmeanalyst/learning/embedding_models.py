@@ -56,6 +56,10 @@ def fit_embedding(release: Release, target: str, *, kind: Kind = "law") -> Embed
              "kernel-mean": the kernel classifier (KernelMeanClassifier), of levels alone.
     Returns  scikit-learn estimator: predict, and predict_proba and classes_ of a classifier, on a DataFrame in natural units.
     Errors   ValueError for a release without measurement, a target that is not there, and one that the kind is not for.
+
+    >>> embedded = ka.fit_embedding(release, "income")
+    >>> embedded.predict(sample.head(3))
+    array(['<=50K', '<=50K', '<=50K'], dtype='<U5')
     """
     if kind not in KINDS:
         raise ValueError(f"there is no kind {kind!r:.80} of model. Name one of {', '.join(KINDS)}.")
