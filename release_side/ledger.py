@@ -73,7 +73,14 @@ _SPEND = ("epsilon", "delta", "mechanism", "calibration", "noise_multiplier", "n
 
 @dataclass(frozen=True)
 class RecordedRelease:
-    """One release as the ledger has it; `output` is the file it became, None for a draw that became none."""
+    """One release as the ledger has it; `output` is the file it became, None for a draw that became none.
+
+    >>> ledger = release_side.Ledger("one.ledger")
+    >>> number = ledger.record("adult", spend)
+    >>> release = ledger.account("adult").releases[0]
+    >>> release.spend.epsilon, release.output is None  # None: not published yet
+    (1.0, True)
+    """
 
     id: int
     time: str
@@ -81,7 +88,13 @@ class RecordedRelease:
     output: str | None
 
     def to_dict(self) -> dict[str, Any]:
-        """The release as the command line prints it."""
+        """The release as the command line prints it.
+
+        >>> ledger = release_side.Ledger("two.ledger")
+        >>> number = ledger.record("adult", spend)
+        >>> ledger.account("adult").releases[0].to_dict()["epsilon"]
+        1.0
+        """
         return {"id": self.id, "time": self.time, **asdict(self.spend), "output": self.output}
 
 

@@ -31,7 +31,7 @@ def ready_folder(folder: Path) -> None:
     """Fill a folder with the files that examples name."""
     for release in (_RELEASE, _SURVEY):
         shutil.copy(release, folder)
-    for kind in ("density", "logistic"):
+    for kind in ("density", "logistic", "ridge", "svm"):
         shutil.copy(_GOLDEN / "function_v1" / f"{kind}.kme", folder)
     for name, (shipped, most) in _TABLES.items():
         _shipped(shipped).head(most).to_csv(folder / name, index=False)
@@ -81,6 +81,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "model": _model,
     "refits": _refits,
     "spend": lambda: release_side.Spend(1.0, 1e-6, "discrete gaussian", "analytic", 4.2247, 1000, "random-features"),
+    "age_model": functools.cache(lambda: ka.fit_embedding(ka.read_release(_SURVEY), "age")),
     "comparison": _comparison,
     "function": functools.cache(lambda: ka.read_function(_GOLDEN / "function_v1" / "density.kme")),
 }

@@ -74,7 +74,9 @@ def _classes() -> dict[str, type]:
     for package in PACKAGES[:2]:
         for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not each.name.endswith("__main__") and ".expressions" not in each.name:
-                found |= {c.__name__: c for c in vars(importlib.import_module(each.name)).values() if _is_of(c, each.name)}
+                found |= {
+                    c.__name__: c for c in vars(importlib.import_module(each.name)).values() if _is_of(c, each.name)
+                }
     return found
 
 

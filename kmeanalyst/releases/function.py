@@ -207,7 +207,11 @@ class ReleasedFunction(ABC):
 
 
 class ReleasedDensity(ReleasedFunction):
-    """A kernel density estimate, or the mean of another kernel."""
+    """A kernel density estimate, or the mean of another kernel.
+
+    >>> ka.read_function("density.kme").predict({"x": [0.5]})
+    array([0.2188...])
+    """
 
     kinds = ("density",)
 
@@ -217,7 +221,12 @@ class ReleasedDensity(ReleasedFunction):
 
 
 class ReleasedRegression(ReleasedFunction):
-    """Kernel ridge regression of a number."""
+    """Kernel ridge regression of a number.
+
+    >>> wage = ka.read_function("ridge.kme")
+    >>> wage.form.target.name, wage.predict({"z": [0.5], "y": [True]})
+    ('x', array([-0.5574...]))
+    """
 
     kinds = ("ridge",)
 
@@ -232,11 +241,19 @@ class _Classifier(ReleasedFunction):
 
     @property
     def classes_(self) -> Array:
-        """The two classes; f̃ > 0 says the second."""
+        """The two classes; f̃ > 0 says the second.
+
+        >>> ka.read_function("logistic.kme").classes_
+        array([False,  True])
+        """
         return np.array(self.form.levels)
 
     def decision_function(self, table: Table) -> Array:
-        """f̃ at each row (n,)."""
+        """f̃ at each row (n,).
+
+        >>> ka.read_function("logistic.kme").decision_function({"x": [-2.0], "z": [0.1]}).shape
+        (1,)
+        """
         return self.values(table)
 
     def predict(self, table: Table) -> Array:
@@ -244,23 +261,41 @@ class _Classifier(ReleasedFunction):
         return self.classes_[(self.decision_function(table) > 0).astype(int)]
 
     def score(self, table: Table, classes: Any) -> float:
-        """The share of rows whose class is predicted."""
+        """The share of rows whose class is predicted.
+
+        >>> people = pd.DataFrame({"x": [-2.0, 2.0], "z": [0.1, 0.9], "y": [False, True]})
+        >>> ka.read_function("logistic.kme").score(people, people["y"])
+        0.5
+        """
         return float((self.predict(table) == np.asarray(classes)).mean())
 
 
 class ReleasedSVM(_Classifier):
-    """A support vector machine with the hinge rounded at its corner."""
+    """A support vector machine with the hinge rounded at its corner.
+
+    >>> ka.read_function("svm.kme").predict({"x": [-2.0], "z": [0.1]}).tolist()
+    [False]
+    """
 
     kinds = ("svm",)
 
 
 class ReleasedLogistic(_Classifier):
-    """Kernel logistic regression."""
+    """Kernel logistic regression.
+
+    >>> ill = ka.read_function("logistic.kme")
+    >>> ill.predict({"x": [-2.0, 2.0], "z": [0.1, 0.9]}).tolist()
+    [False, False]
+    """
 
     kinds = ("logistic",)
 
     def predict_proba(self, table: Table) -> Array:
-        """The probability of each class at each row, (n, 2)."""
+        """The probability of each class at each row, (n, 2).
+
+        >>> ka.read_function("logistic.kme").predict_proba({"x": [-2.0, 2.0], "z": [0.1, 0.9]}).shape
+        (2, 2)
+        """
         second = expit(self.decision_function(table))
         return np.column_stack([1 - second, second])
 
