@@ -24,7 +24,7 @@ from kmeanalyst.releases.columns import Categorical, Integer, Real
 from kmeanalyst.releases.domain import Domain, domain_toml, read_domain
 from kmeanalyst.releases.export import export
 from kmeanalyst.releases.file import read_release
-from kmeanalyst.terminal import print_json, progress_line
+from kmeanalyst.terminal import print_json
 from release_side.cli import main as release_side_main
 from release_side.publishing import publish
 from release_side.rows import open_private
@@ -392,19 +392,6 @@ def test_nan_and_infinities_become_null_and_numpy_numbers_numbers(capsys):
     print_json(values | {7: None})
     out = capsys.readouterr().out
     assert out == '{"a": null, "b": [null, null], "c": 1.5, "d": 3, "e": true, "f": ["ü"], "7": null}\n'
-
-
-def test_progress_is_one_line_on_a_terminal_and_nothing_elsewhere(monkeypatch, capsys):
-    assert progress_line() is None
-    monkeypatch.setattr(terminal.sys.stderr, "isatty", lambda: True, raising=False)
-    show = progress_line()
-    assert show is not None
-    show("reading rows", 0.5)
-    show("reading rows", 1.0)
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\r") == 2 and captured.err.count("\n") == 1
-    assert captured.err.endswith("100%\n")
 
 
 # ---------------------------------------------------------------------- refusals: one clear error, nothing left behind
