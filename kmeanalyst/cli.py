@@ -496,7 +496,7 @@ def export(
 def thin(release_path: str, n: int, output: str, weights: Any, seed: int, allow_rehearsal: bool, as_json: bool) -> None:
     """Keep N of the points, with weights that stay as near the whole release as N points can be found to.
 
-    Example: kmeanalyst thin adult.kme 200 --output small.kme --weights uniform
+    Example: kmeanalyst thin adult.kme 50 --output small.kme --weights uniform
     """
     release = _read(release_path, allow_rehearsal)
     with working("thinning"):

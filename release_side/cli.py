@@ -92,7 +92,8 @@ def draft_domain_command(public_sample: str, output: str | None, as_json: bool) 
     from kmeanalyst.releases.draft import draft_domain
     from kmeanalyst.releases.tables import read_table
 
-    draft = draft_domain(read_table(public_sample))
+    with working("drafting"):
+        draft = draft_domain(read_table(public_sample))
     head = (
         "# Drafted from a public sample. Everything in this file becomes public with the release: see each CHECK.\n\n"
     )

@@ -127,7 +127,11 @@ def _inputs_and_target(domain: Domain, kind: str, target: str | None) -> tuple[D
         if target is not None:
             raise PublishError("a density predicts no target. Leave it out, or choose ridge, logistic or svm.")
         return domain, None
-    if target is None or target not in domain.names:
+    if target is None:
+        raise PublishError(
+            f"{kind} predicts a column, and no target is named: it is one of {', '.join(domain.names)}. Name it (--target)."
+        )
+    if target not in domain.names:
         raise PublishError(
             f"{kind} predicts a column, and {target!r} is none of {', '.join(domain.names)}. Name one of these."
         )

@@ -26,11 +26,12 @@ from doctest_names import ready_folder
 import kmeanalyst.cli
 import release_side.choices
 import release_side.cli
+import release_side.planning
 from kmeanalyst import terminal
 from release_side import publish_function
 
 MAINS: dict[str, click.Group] = {"kmeanalyst": kmeanalyst.cli.main, "release-side": release_side.cli.main}
-QUICK = {"info", "draft-domain", "init", "show"}  # over at once, whatever the table's size
+QUICK = {"info", "init", "show"}  # over at once, whatever the table's size
 PARSED_ONLY = {"demo"}  # a minute long, and run by test_cli.py
 
 
@@ -101,6 +102,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the examples name: releases, samples, a small domain, a ledger with a function, points to evaluate at."""
     folder = tmp_path_factory.mktemp("examples")
     ready_folder(folder)
+    shutil.copy(folder / "survey.kme", folder / "adult.kme")  # the smaller one
     (folder / "age.toml").write_text(_AGE, encoding="utf-8")
     (folder / "domain.toml").write_text(_AGE + _ILL, encoding="utf-8")
     whole = pd.read_csv(folder / "private.csv")
@@ -121,6 +123,8 @@ def place(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setattr(release_side.choices, "_FEATURES", 60)
     monkeypatch.setattr(release_side.choices, "DEFAULT_POINTS", 20)
+    monkeypatch.setattr(release_side.choices, "_MOST_DEFAULT_POINTS", 20)
+    monkeypatch.setattr(release_side.planning, "_STAND_IN_ROWS", (200, 400))
     return tmp_path / "here"
 
 

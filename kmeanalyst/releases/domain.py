@@ -6,6 +6,7 @@ result is all that is kept; on the analyst's side `encode_sample` adds notes abo
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import tomllib
@@ -121,7 +122,7 @@ class Domain:
         3
         """
         if name not in self.names:
-            raise KeyError(f"no column {name!r}; the columns are {', '.join(self.names)}")
+            raise KeyError(f"no column {name!r}; the columns are {', '.join(self.names)}. {_mend(name, self.names)}")
         return self.names.index(name)
 
     @cached_property
@@ -368,6 +369,12 @@ def _toml_value(value: Any) -> str:
     if isinstance(value, str):  # JSON's escapes are TOML's, but for pairs of surrogates and the delete character
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)
+
+
+def _mend(name: Any, names: Sequence[str]) -> str:
+    """What to do about a name that is no column's."""
+    near = difflib.get_close_matches(name, names, n=1) if isinstance(name, str) else []
+    return f"Did you mean {near[0]}?" if near else "Name one of these."
 
 
 def _quoted(names: Sequence[Any], most: int = 12) -> str:
