@@ -17,10 +17,15 @@ if TYPE_CHECKING:
     from kmeanalyst import kernels
     from kmeanalyst.inference.boundedness import UnboundedWeights
     from kmeanalyst.inference.comparison import Comparison, compare
+    from kmeanalyst.inference.conditional_law import ConditionalLaw
+    from kmeanalyst.inference.estimate import Estimates
     from kmeanalyst.inference.independence import independence_test
+    from kmeanalyst.inference.moments import MatrixEstimate
     from kmeanalyst.inference.pushforward import pushforward
     from kmeanalyst.inference.random_variable import RandomVariable
+    from kmeanalyst.inference.regression import RegressionEstimate
     from kmeanalyst.inference.results import Estimate, TestResult
+    from kmeanalyst.inference.tabulation import GroupBy
     from kmeanalyst.inference.two_sample import mmd, mmd_squared, mmd_test
     from kmeanalyst.kernels import KernelMean, median_lengthscale
     from kmeanalyst.learning.calibration import calibration, expected_calibration_error
@@ -32,26 +37,46 @@ if TYPE_CHECKING:
     from kmeanalyst.learning.refits import refit
     from kmeanalyst.learning.training import fit
     from kmeanalyst.learning.weight_support import WeightSupport, weight_support
+    from kmeanalyst.releases.columns import Boolean, Categorical, Date, Integer, Ordinal, Real
+    from kmeanalyst.releases.cyclic_column import Cyclic
     from kmeanalyst.releases.domain import Domain, DomainError, read_domain
-    from kmeanalyst.releases.file import FileRefused, read_release, validate_release
+    from kmeanalyst.releases.file import FileRefused, read_function, read_release, validate_release
+    from kmeanalyst.releases.function import ReleasedFunction
     from kmeanalyst.releases.release import Release, from_frame
     from kmeanalyst.releases.statement import PrivacyStatement
+    from kmeanalyst.releases.text_column import Text
+    from kmeanalyst.representation.shrinkage import shrunk_mean, shrunk_vector
     from kmeanalyst.representation.thinning import thin
 
 _HOMES = {
     "kernels": "kmeanalyst.kernels",
     "KernelMean": "kmeanalyst.kernels",
     "median_lengthscale": "kmeanalyst.kernels",
+    "Boolean": "kmeanalyst.releases.columns",
+    "Categorical": "kmeanalyst.releases.columns",
+    "Cyclic": "kmeanalyst.releases.cyclic_column",
+    "Date": "kmeanalyst.releases.columns",
+    "Integer": "kmeanalyst.releases.columns",
+    "Ordinal": "kmeanalyst.releases.columns",
+    "Real": "kmeanalyst.releases.columns",
+    "Text": "kmeanalyst.releases.text_column",
     "Domain": "kmeanalyst.releases.domain",
     "DomainError": "kmeanalyst.releases.domain",
     "read_domain": "kmeanalyst.releases.domain",
     "FileRefused": "kmeanalyst.releases.file",
+    "read_function": "kmeanalyst.releases.file",
     "read_release": "kmeanalyst.releases.file",
     "validate_release": "kmeanalyst.releases.file",
     "Release": "kmeanalyst.releases.release",
+    "ReleasedFunction": "kmeanalyst.releases.function",
     "from_frame": "kmeanalyst.releases.release",
     "PrivacyStatement": "kmeanalyst.releases.statement",
+    "ConditionalLaw": "kmeanalyst.inference.conditional_law",
     "Estimate": "kmeanalyst.inference.results",
+    "Estimates": "kmeanalyst.inference.estimate",
+    "GroupBy": "kmeanalyst.inference.tabulation",
+    "MatrixEstimate": "kmeanalyst.inference.moments",
+    "RegressionEstimate": "kmeanalyst.inference.regression",
     "TestResult": "kmeanalyst.inference.results",
     "Comparison": "kmeanalyst.inference.comparison",
     "compare": "kmeanalyst.inference.comparison",
@@ -62,6 +87,8 @@ _HOMES = {
     "mmd": "kmeanalyst.inference.two_sample",
     "mmd_squared": "kmeanalyst.inference.two_sample",
     "mmd_test": "kmeanalyst.inference.two_sample",
+    "shrunk_mean": "kmeanalyst.representation.shrinkage",
+    "shrunk_vector": "kmeanalyst.representation.shrinkage",
     "thin": "kmeanalyst.representation.thinning",
     "TrainedPipeline": "kmeanalyst.learning.pipeline",
     "WeightSupport": "kmeanalyst.learning.weight_support",
@@ -78,12 +105,13 @@ _HOMES = {
 }
 __version__ = "0.1.0"
 __all__ = [
-    "Comparison", "Domain", "DomainError", "Estimate", "FileRefused", "KernelMean", "PrivacyStatement",
-    "RandomVariable", "Release", "TestResult", "TrainedPipeline", "UnboundedWeights", "WeightSupport", "calibration",
-    "compare", "expected_calibration_error", "feature_importance", "fit", "fit_embedding", "from_frame",
-    "independence_test", "kernels", "median_lengthscale", "mmd", "mmd_squared", "mmd_test", "pushforward",
-    "read_domain", "read_model", "read_release", "refit", "score", "thin", "validate_release", "weight_support",
-    "write_model",
+    "Boolean", "Categorical", "Comparison", "ConditionalLaw", "Cyclic", "Date", "Domain", "DomainError", "Estimate",
+    "Estimates", "FileRefused", "GroupBy", "Integer", "KernelMean", "MatrixEstimate", "Ordinal", "PrivacyStatement",
+    "RandomVariable", "Real", "RegressionEstimate", "Release", "ReleasedFunction", "TestResult", "Text",
+    "TrainedPipeline", "UnboundedWeights", "WeightSupport", "calibration", "compare", "expected_calibration_error",
+    "feature_importance", "fit", "fit_embedding", "from_frame", "independence_test", "kernels", "median_lengthscale",
+    "mmd", "mmd_squared", "mmd_test", "pushforward", "read_domain", "read_function", "read_model", "read_release",
+    "refit", "score", "shrunk_mean", "shrunk_vector", "thin", "validate_release", "weight_support", "write_model",
 ]  # fmt: skip
 
 

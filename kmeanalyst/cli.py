@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,19 +11,32 @@ import click
 
 from kmeanalyst.function_command import evaluate_command, show_function
 from kmeanalyst.plot_command import plot_command
-from kmeanalyst.terminal import ClearErrors, json_option, print_json
+from kmeanalyst.terminal import ClearErrors, Tell, completion_help, json_option, note, print_json, working
 
 if TYPE_CHECKING:
     from kmeanalyst.inference.results import TestResult
     from kmeanalyst.releases.release import Release
 
-release_argument = click.argument("release_path", metavar="FILE.kme")
+release_argument = click.argument("release_path", metavar="FILE.kme", type=click.Path())
 rehearsal_option = click.option(
     "--allow-rehearsal", is_flag=True, help="Read files stamped NOT PRIVATE too (rehearsals)."
 )
 
 
-@click.group(cls=ClearErrors, context_settings={"help_option_names": ["-h", "--help"]})
+level_option = click.option(
+    "--level",
+    default=0.05,
+    show_default=True,
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="Chance of a false alarm: a smaller p-value says that they differ.",
+)
+
+
+@click.group(
+    cls=ClearErrors,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=completion_help("kmeanalyst"),
+)
 @click.version_option(package_name="kmeanalyst")
 def main() -> None:
     """Ask questions of a differentially private release: a .kme file of weighted rows with its noise law.
@@ -53,7 +66,7 @@ def _read(path: str, allow_rehearsal: bool) -> Release:
     return release
 
 
-@main.command()
+@main.command(short_help="What a release is and promises.")
 @release_argument
 @rehearsal_option
 @json_option
@@ -96,7 +109,7 @@ main.add_command(evaluate_command)
 main.add_command(plot_command)
 
 
-@main.command()
+@main.command(short_help="Recompute every claim that can be recomputed.")
 @release_argument
 @rehearsal_option
 @json_option
@@ -108,7 +121,8 @@ def validate(ctx: click.Context, release_path: str, allow_rehearsal: bool, as_js
     """
     from kmeanalyst.releases.file import validate_release
 
-    findings = validate_release(release_path, allow_rehearsal=allow_rehearsal)
+    with working("validating"):
+        findings = validate_release(release_path, allow_rehearsal=allow_rehearsal)
     if as_json:
         print_json({"valid": not findings, "findings": findings})
     else:
@@ -133,10 +147,14 @@ def _asks(each: str, *, view: bool = True, robust: bool = False) -> Callable[[_C
     """
     options = [
         release_argument,
-        click.option("--where", help="Only rows for which this condition holds."),
-        click.option("--by", help=f"One {each} for each level of this column."),
+        click.option("--where", metavar="CONDITION", help="Only rows for which this holds, e.g. \"sex == 'Female'\"."),
+        click.option("--by", metavar="COLUMN", help=f"One {each} for each level of this column."),
         click.option(
-            "--level", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True)
+            "--level",
+            default=0.95,
+            show_default=True,
+            type=click.FloatRange(0, 1, min_open=True, max_open=True),
+            help="Coverage of the intervals.",
         ),
         rehearsal_option,
         json_option,
@@ -148,7 +166,9 @@ def _asks(each: str, *, view: bool = True, robust: bool = False) -> Callable[[_C
     if robust:
         told = "robust: the range over all populations, smooth or not, that agree with the measurement."
         kinds = click.Choice(["default", "robust"])
-        options.insert(4, click.option("--interval", "kind", default="default", type=kinds, help=told))
+        options.insert(
+            4, click.option("--interval", "kind", default="default", show_default=True, type=kinds, help=told)
+        )
 
     def with_options(command: _Command) -> _Command:
         for option in reversed(options):
@@ -164,7 +184,7 @@ def _conditions(release: Release, where: str | None, by: str | None) -> Sequence
     return [where] if by is None else conditions_by(release, by, where)
 
 
-@main.command()
+@main.command(short_help="Expectations and probabilities, with error bars.")
 @_asks("answer", robust=True)
 @click.argument("expressions", nargs=-1, required=True, metavar="EXPRESSION...")
 def expect(
@@ -190,14 +210,18 @@ def expect(
     release = _read(release_path, allow_rehearsal)
     conditions = _conditions(release, where, by)
     asked = [partial(release.expectation, text, view=view) for text in expressions]
-    estimates = [answer for ask in asked for answer in _answers(ask, conditions)]
+    with working("answering") as tell:
+        estimates = [answer for ask in _told(asked, tell) for answer in _answers(ask, conditions)]
+        answer: Any = (
+            [e.to_dict(level, kind) for e in estimates] if as_json else _estimate_table(estimates, level, kind)
+        )
     if as_json:
-        print_json({"rehearsal": release.is_rehearsal, "estimates": [e.to_dict(level, kind) for e in estimates]})
+        print_json({"rehearsal": release.is_rehearsal, "estimates": answer})
         return
-    click.echo(_estimate_table(estimates, level, kind))
+    click.echo(answer)
 
 
-@main.command()
+@main.command(short_help="Quantiles of a column, with error bars.")
 @_asks("answer", view=False)
 @click.argument("column", metavar="COLUMN")
 @click.argument("orders", nargs=-1, required=True, type=click.FloatRange(0, 1), metavar="Q...")
@@ -223,7 +247,8 @@ def quantile(
     """
     release = _read(release_path, allow_rehearsal)
     ask = partial(release.quantile, column, orders)
-    answers = [e for found in _answers(ask, _conditions(release, where, by)) for e in found]
+    with working("answering"):
+        answers = [e for found in _answers(ask, _conditions(release, where, by)) for e in found]
     if as_json:
         told = [e.to_dict(level) | {"q": e.interval_by.q} for e in answers]
         print_json({"rehearsal": release.is_rehearsal, "column": column, "estimates": told})
@@ -231,7 +256,7 @@ def quantile(
     click.echo(_estimate_table(answers, level))
 
 
-@main.command()
+@main.command(short_help="Probabilities of levels, ranges and their pairs.")
 @_asks("table", robust=True)
 @click.argument("columns", nargs=-1, required=True, metavar="COLUMN [COLUMN]")
 def table(
@@ -261,12 +286,25 @@ def table(
             f"a table has one or two columns, got {len(columns)}. Name two, and use --by for a third."
         )
     release = _read(release_path, allow_rehearsal)
-    tables = _answers(partial(contingency, release, columns, view=view), _conditions(release, where, by))
+    with working("answering") as tell:
+        tables = _answers(partial(contingency, release, columns, view=view), _conditions(release, where, by))
+        found = [cell for each in tables for cell in each]
+        if as_json:
+            cells = [{"groups": groups} | e.to_dict(level, kind) for groups, e in _told(found, tell)]
+        else:
+            text = _estimate_table([e for _, e in found], level, kind)
     if as_json:
-        cells = [{"groups": groups} | e.to_dict(level, kind) for found in tables for groups, e in found]
         print_json({"rehearsal": release.is_rehearsal, "columns": columns, "cells": cells})
         return
-    click.echo(_estimate_table([e for found in tables for _, e in found], level, kind))
+    click.echo(text)
+
+
+def _told(all_of_them: Sequence[Any], tell: Tell) -> Iterator[Any]:
+    """Each in turn; of several, how many are done is told."""
+    for i, one in enumerate(all_of_them):
+        if len(all_of_them) > 1:
+            tell("answering", i / len(all_of_them))
+        yield one
 
 
 def _answers(ask: Callable[..., Any], conditions: Sequence[str | None]) -> list[Any]:
@@ -281,7 +319,7 @@ def _answers(ask: Callable[..., Any], conditions: Sequence[str | None]) -> list[
     if not answers:
         raise next(iter(refusals.values()))
     for condition, refusal in refusals.items():
-        click.echo(f"note: no answer where {condition}: {refusal}", err=True)
+        note(f"no answer where {condition}: {refusal}")
     return answers
 
 
@@ -303,10 +341,10 @@ def _estimate_table(estimates: list[Any], level: float, kind: str = "default") -
     return "\n".join([*lines, f"({estimates[0].view} weights)", *notes])
 
 
-@main.command("mmd-test")
+@main.command("mmd-test", short_help="Is a sample from the release's population?")
 @release_argument
-@click.argument("sample_path", metavar="SAMPLE")
-@click.option("--level", default=0.05, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True))
+@click.argument("sample_path", metavar="SAMPLE", type=click.Path())
+@level_option
 @rehearsal_option
 @json_option
 def mmd_test_command(release_path: str, sample_path: str, level: float, allow_rehearsal: bool, as_json: bool) -> None:
@@ -316,10 +354,12 @@ def mmd_test_command(release_path: str, sample_path: str, level: float, allow_re
     """
     from kmeanalyst.inference.two_sample import mmd_test
     from kmeanalyst.releases.release import Release
+    from kmeanalyst.sample_file import ToldRows
 
     release = _read(release_path, allow_rehearsal)
-    sample = _read(sample_path, allow_rehearsal) if sample_path.endswith(".kme") else sample_path
-    result = mmd_test(release, sample)
+    sample: Any = _read(sample_path, allow_rehearsal) if sample_path.endswith(".kme") else None
+    with working("testing") as tell:
+        result = mmd_test(release, ToldRows(sample_path, tell) if sample is None else sample)
     reject = result.pvalue < level
     if as_json:
         rehearsal = release.is_rehearsal or (isinstance(sample, Release) and sample.is_rehearsal)
@@ -328,7 +368,7 @@ def mmd_test_command(release_path: str, sample_path: str, level: float, allow_re
     verdict = "differ" if reject else "no difference that this release can show"
     lines = [("p-value", f"{result.pvalue:.4g}   at level {level:g}: {verdict}"), *_mmd_lines(result)]
     lines.append(("method", f"{result.method}; privacy noise {'included' if result.noise_aware else 'not known'}"))
-    for label, text in [*lines, *(("note", note) for note in result.notes)]:
+    for label, text in [*lines, *(("note", each) for each in result.notes)]:
         click.echo(f"{label:<12} {text}")
 
 
@@ -346,10 +386,10 @@ def _mmd_lines(result: TestResult) -> list[tuple[str, str]]:
     return lines
 
 
-@main.command()
+@main.command(short_help="Test a sample, and show where it differs.")
 @release_argument
-@click.argument("sample_path", metavar="SAMPLE")
-@click.option("--level", default=0.05, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True))
+@click.argument("sample_path", metavar="SAMPLE", type=click.Path())
+@level_option
 @click.option(
     "--top", default=10, show_default=True, type=click.IntRange(min=1), help="At most so many lines of a kind."
 )
@@ -381,9 +421,13 @@ def compare(
             "Use mmd-test for two releases, or name a .csv or .parquet file."
         )
     release = _read(release_path, allow_rehearsal)
-    comparison = compare_rows(release, read_table(sample_path), level=level)
+    sample = read_table(sample_path)
+    with working("comparing") as tell:
+        comparison = compare_rows(release, sample, level=level)
+        if plot is not None:
+            tell("drawing", None)
+            comparison.save_plots(plot, most=top)
     if plot is not None:
-        comparison.save_plots(plot, most=top)
         click.echo(f"wrote {plot}", err=True)
     if as_json:
         print_json(comparison.to_dict() | {"plot": plot, "rehearsal": release.is_rehearsal})
@@ -391,12 +435,23 @@ def compare(
     click.echo(comparison.to_text(top))
 
 
-@main.command()
+@main.command(short_help="Write points and weights for other tools.")
 @release_argument
 @click.argument("output", type=click.Path(dir_okay=False), metavar="OUT.{csv,parquet,nc}")
-@click.option("--view", default="signed", show_default=True, type=click.Choice(["signed", "probability", "resampled"]))
-@click.option("--rows", type=click.IntRange(min=1), help="How many rows, with --view resampled.")
-@click.option("--seed", type=int, help="Seed of the resampling.")
+@click.option(
+    "--view",
+    default="signed",
+    show_default=True,
+    type=click.Choice(["signed", "probability", "resampled"]),
+    help="Weights as released, the nearest probability weights, or rows of equal weight.",
+)
+@click.option(
+    "--rows",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="How many rows, with --view resampled; by default all points.",
+)
+@click.option("--seed", type=int, help="Seed of the resampling; by default fresh each time.")
 @rehearsal_option
 @json_option
 def export(
@@ -415,7 +470,8 @@ def export(
     from kmeanalyst.releases.export import export as write_export
 
     release = _read(release_path, allow_rehearsal)
-    write_export(release, Path(output), view=view, rows=rows, rng=seed)
+    with working("writing"):
+        write_export(release, Path(output), view=view, rows=rows, rng=seed)
     if view == "signed" and not release.is_probability:
         click.echo(
             "note: signed weights; most tools misread negative ones. --view probability or resampled has none.",
@@ -426,7 +482,7 @@ def export(
         print_json({"output": output, "view": view, "rows": rows or len(release)})
 
 
-@main.command()
+@main.command(short_help="Keep N of the points.")
 @release_argument
 @click.argument("n", type=click.IntRange(min=1), metavar="N")
 @click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="OUT.kme", help="File to write.")
@@ -443,11 +499,12 @@ def export(
 def thin(release_path: str, n: int, output: str, weights: Any, seed: int, allow_rehearsal: bool, as_json: bool) -> None:
     """Keep N of the points, with weights that stay as near the whole release as N points can be found to.
 
-    Example: kmeanalyst thin adult.kme 200 --output small.kme --weights uniform
+    Example: kmeanalyst thin adult.kme 50 --output small.kme --weights uniform
     """
     release = _read(release_path, allow_rehearsal)
-    small = release.thin(n, weights=weights, rng=seed)
-    small.write(output)
+    with working("thinning"):
+        small = release.thin(n, weights=weights, rng=seed)
+        small.write(output)
     click.echo(f"wrote {output}: {n} of {len(release)} points, at RKHS distance {small.thinning_error:.3g}", err=True)
     if as_json:
         print_json({
@@ -460,7 +517,7 @@ def thin(release_path: str, n: int, output: str, weights: Any, seed: int, allow_
         })  # fmt: skip
 
 
-@main.command()
+@main.command(short_help="The whole road on data that ships here.")
 @click.option(
     "--keep", type=click.Path(file_okay=False), help="Keep the files in this folder; by default they are removed."
 )
@@ -477,11 +534,11 @@ def demo(keep: str | None, as_json: bool) -> None:
         print_json(answers)
 
 
-@main.command()
+@main.command(short_help="Add columns computed from others.")
 @release_argument
 @click.argument("expressions", nargs=-1, required=True, metavar='"NAME = EXPRESSION"...')
 @click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="OUT.kme", help="File to write.")
-@click.option("--name", help="Name of the new column, for one expression without a name.")
+@click.option("--name", metavar="NAME", help="Name of the new column, for one expression without a name.")
 @rehearsal_option
 @json_option
 def transform(
@@ -493,8 +550,8 @@ def transform(
 
     \b
     Examples:
-      kmeanalyst transform adult.kme "bmi = mass / height**2" --output adult_bmi.kme
-      kmeanalyst transform adult.kme "log(income)" --name log_income --output adult_log.kme
+      kmeanalyst transform adult.kme 'yearly = `hours-per-week` * 52' --output adult_yearly.kme
+      kmeanalyst transform adult.kme "log(age)" --name log_age --output adult_log.kme
     """
     from kmeanalyst.releases.derived import named_expressions
 
@@ -504,8 +561,9 @@ def transform(
         )
     named = named_expressions(expressions, name)
     release = _read(release_path, allow_rehearsal)
-    transformed = release.transform(named)
-    transformed.write(output)
+    with working("computing"):
+        transformed = release.transform(named)
+        transformed.write(output)
     new = transformed.derived[len(release.derived) :]
     for one in new:
         click.echo(f"{one.column.name}: {one.describe()}", err=True)
@@ -522,7 +580,7 @@ def transform(
         })  # fmt: skip
 
 
-@main.command()
+@main.command(short_help="Train a scikit-learn model.")
 @release_argument
 @click.option("--target", required=True, metavar="COLUMN", help="The column to predict.")
 @click.option(
@@ -531,7 +589,9 @@ def transform(
     help="A classifier or regressor of scikit-learn.  [default: LogisticRegression, or Ridge for numbers]",
 )
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A parameter of it; repeat for more.")
-@click.option("--columns", help="What to predict from, separated by commas; by default all other columns.")
+@click.option(
+    "--columns", metavar="NAMES", help="What to predict from, separated by commas; by default all other columns."
+)
 @click.option(
     "--view",
     type=click.Choice(["signed", "probability", "resampled", "fitted"]),
@@ -545,7 +605,13 @@ def transform(
     metavar="SAMPLE",
     help="Real rows to score the model on: .csv or .parquet.",
 )
-@click.option("--metric", "metrics", multiple=True, help="Score of --test, as scikit-learn names it; repeat for more.")
+@click.option(
+    "--metric",
+    "metrics",
+    metavar="NAME",
+    multiple=True,
+    help="Score of --test, as scikit-learn names it; repeat for more.",
+)
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Of all that is random.")
 @rehearsal_option
 @json_option
@@ -565,10 +631,11 @@ def train(
     from kmeanalyst.learning.command import trained
 
     release = _read(release_path, allow_rehearsal)
-    answer = trained(
-        release, target, output, estimator=estimator, settings=settings, columns=columns, view=view, sample=sample,
-        metrics=metrics, seed=seed,
-    )  # fmt: skip
+    with working("training"):
+        answer = trained(
+            release, target, output, estimator=estimator, settings=settings, columns=columns, view=view, sample=sample,
+            metrics=metrics, seed=seed,
+        )  # fmt: skip
     if as_json:
         print_json(answer.to_dict())
     else:

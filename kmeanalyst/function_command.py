@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kmeanalyst.terminal import json_option, print_json
+from kmeanalyst.terminal import json_option, print_json, working
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,9 +43,9 @@ def show_function(path: str, allow_rehearsal: bool, as_json: bool) -> None:
     })  # fmt: skip
 
 
-@click.command("evaluate")
-@click.argument("function_path", metavar="FILE.kme")
-@click.argument("points", metavar="POINTS")
+@click.command("evaluate", short_help="A released function at points of yours.")
+@click.argument("function_path", metavar="FILE.kme", type=click.Path())
+@click.argument("points", metavar="POINTS", type=click.Path())
 @click.option("--allow-rehearsal", is_flag=True, help="Read files stamped NOT PRIVATE too (rehearsals).")
 @json_option
 def evaluate_command(function_path: str, points: str, allow_rehearsal: bool, as_json: bool) -> None:
@@ -66,7 +66,8 @@ def evaluate_command(function_path: str, points: str, allow_rehearsal: bool, as_
     _, notes = function.domain.encode_sample(table)
     for note in notes:
         click.echo(f"note: {note}", err=True)
-    answers = _answers(function, table)
+    with working("evaluating"):
+        answers = _answers(function, table)
     if as_json:
         promise = function.statement
         print_json({

@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
+
+Tell = Callable[[str, float | None], None]  # what is being done, and the share of it that is; None: not known
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 
@@ -41,13 +46,105 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def progress_line() -> Callable[[str, float], None] | None:
-    """A progress callback that rewrites one line of standard error; None where that is no terminal."""
-    if not sys.stderr.isatty():
-        return None
+def completion_help(program: str) -> str:
+    """For the end of a program's help: how a shell learns to complete its commands, options and files."""
+    name = f"_{program.upper().replace('-', '_')}_COMPLETE"
+    return f"""\b
+    Tab completes commands, options and files; run once, then open a new shell:
+      bash  echo 'eval "$({name}=bash_source {program})"' >> ~/.bashrc
+      zsh   echo 'eval "$({name}=zsh_source {program})"' >> ~/.zshrc
+      fish  {name}=fish_source {program} > ~/.config/fish/completions/{program}.fish
+    """
 
-    def show(what: str, share: float) -> None:
-        end = "\n" if share >= 1 else ""
-        click.echo(f"\r{what} {'█' * round(30 * share):<30} {share:4.0%}{end}", err=True, nl=False)
 
-    return show
+_PATIENCE = 2.0  # seconds: what is over sooner needs no line
+_EVERY = 0.25  # seconds between two looks of the line
+_BAR = 30
+
+
+def on_terminal() -> bool:
+    """Whether a person may be watching standard error."""
+    return sys.stderr.isatty()
+
+
+_shown: list[_Line] = []  # the line that is there, if one is
+
+
+@contextmanager
+def working(what: str) -> Iterator[Tell]:
+    """Show on a terminal that something is going on: from two seconds on, one line that is wiped out at the end.
+
+    what     what is being done, until the callback says something else.
+    Yields   tell(what, share): the share of it that is done, 0 to 1, for a bar; None, not known, for a block that wanders.
+    Where standard error is no terminal nothing is shown, ever.
+    """
+    if not on_terminal():
+        yield lambda what, share: None
+        return
+    line = _Line(what)
+    line.start()
+    _shown.append(line)
+    try:
+        yield line.tell
+    finally:
+        _shown.remove(line)
+        line.stop()
+
+
+def note(text: str) -> None:
+    """A note on standard error, on a line of its own whatever is shown there."""
+    for line in _shown:
+        line.wipe()
+    click.echo(f"note: {text}", err=True)
+
+
+class _Line:
+    """One line of standard error, rewritten by a thread of its own and wiped out at the end."""
+
+    def __init__(self, what: str) -> None:
+        self._said: tuple[str, float | None] = (what, None)
+        self._began, self._width = time.monotonic(), 0
+        self._over, self._writing = threading.Event(), threading.Lock()
+        self._thread = threading.Thread(target=self._show, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Return when the line is gone."""
+        self._over.set()
+        self._thread.join()
+
+    def tell(self, what: str, share: float | None) -> None:
+        self._said = (what, share)
+
+    def _show(self) -> None:
+        if self._over.wait(_PATIENCE):
+            return
+        with suppress(OSError):  # the terminal has gone; the work goes on
+            while not self._over.is_set():
+                self._write(_line_text(*self._said, time.monotonic() - self._began))
+                self._over.wait(_EVERY)
+            self.wipe()
+
+    def wipe(self) -> None:
+        """Leave an empty line, with the cursor at its beginning."""
+        if self._width:
+            self._write("")
+            click.echo("\r", err=True, nl=False)
+
+    def _write(self, text: str) -> None:
+        """Over what stood there."""
+        with self._writing:
+            click.echo(f"\r{text:<{self._width}}", err=True, nl=False)
+            self._width = len(text)
+
+
+def _line_text(what: str, share: float | None, seconds: float) -> str:
+    """What is done, a bar, and the seconds it has taken; it fits on a line of 80 unless `what` is long."""
+    if share is None:
+        place = abs(int(seconds / _EVERY) % (2 * _BAR - 6) - (_BAR - 3))  # there and back
+        return f"{what} {'░' * place}███{'░' * (_BAR - 3 - place)} {seconds:.0f} s"
+    share = min(1.0, max(0.0, share))
+    done = round(_BAR * share)
+    return f"{what} {'█' * done}{'░' * (_BAR - done)} {share:4.0%} {seconds:.0f} s"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kmeanalyst.terminal import json_option, print_json, progress_line
+from kmeanalyst.terminal import completion_help, json_option, print_json, working
 from release_side.function_command import extend_function_command, publish_function_command
 
 if TYPE_CHECKING:
@@ -57,7 +57,11 @@ def _public_errors() -> tuple[type[Exception], ...]:
     return DomainError, PublishError, OSError
 
 
-@click.group(cls=PublicErrors, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=PublicErrors,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=completion_help("release-side"),
+)
 @click.version_option(package_name="kmeanalyst", prog_name="release-side")
 def main() -> None:
     """Publish a private table as a differentially private release (.kme).
@@ -70,8 +74,8 @@ def main() -> None:
     """
 
 
-@main.command("draft-domain")
-@click.argument("public_sample", metavar="PUBLIC_SAMPLE")
+@main.command("draft-domain", short_help="Draft a domain file from a PUBLIC sample.")
+@click.argument("public_sample", metavar="PUBLIC_SAMPLE", type=click.Path())
 @click.option(
     "--output", type=click.Path(dir_okay=False), help="Where to write the domain; standard output by default."
 )
@@ -88,7 +92,8 @@ def draft_domain_command(public_sample: str, output: str | None, as_json: bool) 
     from kmeanalyst.releases.draft import draft_domain
     from kmeanalyst.releases.tables import read_table
 
-    draft = draft_domain(read_table(public_sample))
+    with working("drafting"):
+        draft = draft_domain(read_table(public_sample))
     head = (
         "# Drafted from a public sample. Everything in this file becomes public with the release: see each CHECK.\n\n"
     )
@@ -110,16 +115,23 @@ _CHOICES = (
         default="random-features",
         show_default=True,
         type=click.Choice(["random-features", "subspace", "generator", "exponential"]),
+        help="How points are made: by a fit to noisy features; given points, weighted; a trained network; or, for few "
+        "levels, a small database drawn as a whole (--delta 0).",
     ),
     click.option(
         "--public-points", type=click.Path(), help="Rows that are already public: points to use or start from."
     ),
-    click.option("--points", type=int, metavar="M", help="How many points the release has."),
+    click.option(
+        "--points",
+        type=int,
+        metavar="M",
+        help="How many points the release has; by default what the method thinks enough.",
+    ),
     click.option(
         "--features",
         type=int,
         metavar="F",
-        help="How many feature coordinates are measured (even); of a generator's kernel in its random part.",
+        help="How many feature coordinates are measured (even), 4000 by default; of a generator's kernel in its random part.",
     ),
     click.option(
         "--family",
@@ -144,12 +156,20 @@ _CHOICES = (
         default="probability",
         show_default=True,
         type=click.Choice(["probability", "bounded", "signed", "uniform", "published"]),
+        help="Weights of the points: probabilities; signed with Σ|w| at most --bound; the best signed ones; 1/M each; "
+        "or Algorithm 1's as printed.",
     ),
     click.option(
         "--bound", type=float, metavar="C", help="Largest Σ|w| for bounded (default 1) and signed (default 2) weights."
     ),
     click.option("--float32", is_flag=True, help="Round real columns of the points to single precision."),
-    click.option("--noise", default="gaussian", show_default=True, type=click.Choice(["gaussian", "laplace"])),
+    click.option(
+        "--noise",
+        default="gaussian",
+        show_default=True,
+        type=click.Choice(["gaussian", "laplace"]),
+        help="The noise's law; laplace goes with --delta 0.",
+    ),
     click.option(
         "--calibration",
         type=click.Choice(["analytic", "zcdp"]),
@@ -194,7 +214,7 @@ def _is_number(word: str) -> bool:
     return True
 
 
-@main.command("plan", cls=_ManyEpsilons)
+@main.command("plan", cls=_ManyEpsilons, short_help="What a budget would buy; opens no private file.")
 @click.option(
     "--rows",
     required=True,
@@ -233,7 +253,8 @@ def plan_command(domain_path: str, as_json: bool, rows: int, epsilon: tuple[floa
     from release_side.planning import EPSILONS, NOTE, plan
 
     domain = read_domain(domain_path)
-    plans = plan(domain, rows=rows, epsilon=epsilon or EPSILONS, progress=progress_line(), **choices)
+    with working("simulating releases") as progress:
+        plans = plan(domain, rows=rows, epsilon=epsilon or EPSILONS, progress=progress, **choices)
     records = plans.to_dict("records")
     click.echo(f"note: {NOTE}", err=True)
     if as_json:
@@ -259,8 +280,8 @@ def _plan_table(rows: int, plans: list[dict[str, Any]]) -> str:
     return "\n".join([*table, f"({facts}, {same['features']:,} features)"])
 
 
-@main.command()
-@click.argument("private", metavar="PRIVATE")
+@main.command(short_help="Publish a private table as a release.")
+@click.argument("private", metavar="PRIVATE", type=click.Path())
 @click.option(
     "--domain", "domain_path", required=True, type=click.Path(), help="TOML file of public columns and bounds."
 )
@@ -268,7 +289,7 @@ def _plan_table(rows: int, plans: list[dict[str, Any]]) -> str:
 @click.option(
     "--delta", required=True, type=float, help="δ: the chance that the bound fails, e.g. 1e-6; 0 for Laplace."
 )
-@click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="FILE.kme")
+@click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="FILE.kme", help="File to write.")
 @_choices
 @click.option(
     "--ledger", type=click.Path(dir_okay=False), metavar="LEDGER", help="Count the spend here; refused over budget."
@@ -300,7 +321,8 @@ def publish(private: str, domain_path: str, as_json: bool, **choices: Any) -> No
     extra = [name for name in open_private(private).check_columns(domain) if name != choices["unit"]]
     if extra:
         click.echo(f"note: columns not in the domain are ignored: {', '.join(extra)}", err=True)
-    release = publish_table(private, domain, progress=progress_line(), **choices)
+    with working("publishing") as progress:
+        release = publish_table(private, domain, progress=progress, **choices)
     assert release.statement is not None
     if as_json:
         print_json({
@@ -334,7 +356,7 @@ main.add_command(publish_function_command)
 main.add_command(extend_function_command)
 
 
-@main.group()
+@main.group(short_help="Budgets, and what is spent of them.")
 def ledger() -> None:
     """Keep count of what is spent on each private table, and hold a budget.
 
@@ -345,7 +367,7 @@ def ledger() -> None:
     """
 
 
-@ledger.command("init")
+@ledger.command("init", short_help="Give a table its budget, once.")
 @click.argument("ledger_path", metavar="LEDGER", type=click.Path(dir_okay=False))
 @click.option("--table", required=True, metavar="NAME", help="What you call the private table, as in publish --table.")
 @click.option("--epsilon", required=True, type=float, help="ε that all releases of the table may spend together.")
@@ -366,7 +388,7 @@ def ledger_init(ledger_path: str, table: str, epsilon: float, delta: float, as_j
     click.echo(_account_text(account))
 
 
-@ledger.command("show")
+@ledger.command("show", short_help="Budgets, releases, and what is left.")
 @click.argument("ledger_path", metavar="LEDGER", type=click.Path(dir_okay=False))
 @json_option
 def ledger_show(ledger_path: str, as_json: bool) -> None:

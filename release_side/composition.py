@@ -49,6 +49,10 @@ class Spend:
     n_rows             rows of the table, taken as public; units where units are protected.
     method             how the release represents what was measured.
     neighbouring       what the promise protects: a row ("replace-one") or a unit with all its rows ("replace-one-unit").
+
+    >>> spend = release_side.Spend(1.0, 1e-6, "discrete gaussian", "analytic", 4.2247, 1000, "random-features")
+    >>> spend.is_pure
+    False
     """
 
     epsilon: float

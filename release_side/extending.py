@@ -57,6 +57,13 @@ def extend_function(
 
     Guarantee        (ε, δ) of the function's statement holds for old and new coordinates together, if the table is as it
                      was. If it is not, this is a second release of ε and δ, which nobody counts.
+
+    >>> counted = {"ledger": "functions.ledger", "table": "people"}
+    >>> ages = ka.Domain((ka.Integer(name="age", lower=17, upper=90),))
+    >>> few = release_side.publish_function("private.csv", ages, kind="density", epsilon=1, delta=1e-6, grid=5, **counted)
+    >>> more = release_side.extend_function("private.csv", ages, few, grid=9, **counted)
+    >>> len(few.pivots), len(more.pivots) > len(few.pivots)
+    (5, True)
     """
     domain_path, domain = domain, domain if isinstance(domain, Domain) else read_domain(domain)
     function_path = function if isinstance(function, str | Path) else None

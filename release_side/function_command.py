@@ -7,20 +7,25 @@ from typing import Any
 
 import click
 
-from kmeanalyst.terminal import json_option, print_json, progress_line
+from kmeanalyst.terminal import json_option, print_json, working
 
 _DENSITY = {"kde": "density"}  # a second name
 
 
-@click.command("publish-function")
-@click.argument("private", metavar="PRIVATE")
+@click.command("publish-function", short_help="Publish a density, or a classifier or regression.")
+@click.argument("private", metavar="PRIVATE", type=click.Path())
 @click.option(
     "--domain", "domain_path", required=True, type=click.Path(), help="TOML file of public columns and bounds."
 )
-@click.option("--kind", required=True, type=click.Choice(["density", "kde", "ridge", "logistic", "svm"]))
+@click.option(
+    "--kind",
+    required=True,
+    type=click.Choice(["density", "kde", "ridge", "logistic", "svm"]),
+    help="A density (kde: the same), a regression of a number, or a classifier of two classes.",
+)
 @click.option("--epsilon", required=True, type=float, help="ε > 0: the bound on the privacy loss.")
 @click.option("--delta", required=True, type=float, help="δ: the chance that the bound fails, e.g. 1e-6.")
-@click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="FILE.kme")
+@click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="FILE.kme", help="File to write.")
 @click.option("--target", metavar="COLUMN", help="What ridge, logistic and svm predict.")
 @click.option("--regularisation", type=float, metavar="LAMBDA", help="λ of mean loss + λ‖f‖²; by default from N.")
 @click.option("--kernel", metavar="SPEC", help='As in publish, e.g. "gaussian:lengthscale=0.5".')
@@ -41,7 +46,7 @@ def publish_function_command(private: str, domain_path: str, kind: str, as_json:
 
     \b
     Examples:
-      release-side publish-function private.csv --domain domain.toml --kind density \\
+      release-side publish-function private.csv --domain age.toml --kind density \\
           --epsilon 1 --delta 1e-6 --output age.kme
       release-side publish-function private.csv --domain domain.toml --kind logistic --target ill \\
           --epsilon 1 --delta 1e-6 --output ill.kme
@@ -54,7 +59,8 @@ def publish_function_command(private: str, domain_path: str, kind: str, as_json:
     extra = open_private(private).check_columns(domain)
     if extra:
         click.echo(f"note: columns not in the domain are ignored: {', '.join(extra)}", err=True)
-    function = publish_function(private, domain, kind=_DENSITY.get(kind, kind), progress=progress_line(), **choices)
+    with working("publishing") as progress:
+        function = publish_function(private, domain, kind=_DENSITY.get(kind, kind), progress=progress, **choices)
     _show(function, choices["output"], choices["ledger"], choices["table"], as_json)
 
 
@@ -76,15 +82,15 @@ def _show(function: Any, output: str, ledger: str | None, table: str | None, as_
         click.echo(f"{label:<11} {text}")
 
 
-@click.command("extend-function")
-@click.argument("private", metavar="PRIVATE")
-@click.argument("function_path", metavar="FILE.kme")
+@click.command("extend-function", short_help="Measure a published one further, at no spend.")
+@click.argument("private", metavar="PRIVATE", type=click.Path())
+@click.argument("function_path", metavar="FILE.kme", type=click.Path())
 @click.option("--domain", "domain_path", required=True, type=click.Path(), help="The domain it was published with.")
 @click.option(
     "--ledger", required=True, type=click.Path(dir_okay=False), metavar="LEDGER", help="Where it was counted."
 )
 @click.option("--table", required=True, metavar="NAME", help="What the ledger calls the private table.")
-@click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="NEW.kme")
+@click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="NEW.kme", help="File to write.")
 @click.option("--pivots", type=click.Path(), metavar="FILE", help="Further public points to measure it at.")
 @click.option("--grid", type=int, metavar="SIZE", help="Further points on a grid: so many values of each number.")
 @click.option("--workers", type=int, metavar="N", help="Threads of a density; as many as processors by default.")
@@ -105,21 +111,15 @@ def extend_function_command(
 
     \b
     Example:
-      release-side extend-function private.csv age.kme --domain domain.toml --grid 100 \\
+      release-side extend-function private.csv age.kme --domain age.toml --grid 100 \\
           --ledger budget.ledger --table people --output age2.kme
     """
     from release_side.extending import extend_function
 
-    function = extend_function(
-        private,
-        domain_path,
-        function_path,
-        ledger=ledger,
-        table=table,
-        output=output,
-        progress=progress_line(),
-        **choices,
-    )
+    with working("extending") as progress:
+        function = extend_function(
+            private, domain_path, function_path, ledger=ledger, table=table, output=output, progress=progress, **choices
+        )
     _show(function, output, ledger, table, as_json)
 
 

@@ -74,6 +74,11 @@ def publish_function(
     Others          as in `publish`; noise is Gaussian.
     Returns         ReleasedFunction; its statement lists everything that was taken as public.
     Errors          PublishError or DomainError, by public facts alone.
+
+    >>> ages = ka.Domain((ka.Integer(name="age", lower=17, upper=90),))
+    >>> density = release_side.publish_function("private.csv", ages, kind="density", epsilon=1, delta=1e-6, output="age.kme")
+    >>> density.evaluate({"age": [30, 60]}).columns.tolist()
+    ['value', 'standard_error', 'unseen']
     """
     domain_path, domain = domain, domain if isinstance(domain, Domain) else read_domain(domain)
     _check_delta(delta)
@@ -136,7 +141,11 @@ def _inputs_and_target(domain: Domain, kind: str, target: str | None) -> tuple[D
         if target is not None:
             raise PublishError("a density predicts no target. Leave it out, or choose ridge, logistic or svm.")
         return domain, None
-    if target is None or target not in domain.names:
+    if target is None:
+        raise PublishError(
+            f"{kind} predicts a column, and no target is named: it is one of {', '.join(domain.names)}. Name it (--target)."
+        )
+    if target not in domain.names:
         raise PublishError(
             f"{kind} predicts a column, and {target!r} is none of {', '.join(domain.names)}. Name one of these."
         )

@@ -73,7 +73,14 @@ _SPEND = ("epsilon", "delta", "mechanism", "calibration", "noise_multiplier", "n
 
 @dataclass(frozen=True)
 class RecordedRelease:
-    """One release as the ledger has it; `output` is the file it became, None for a draw that became none."""
+    """One release as the ledger has it; `output` is the file it became, None for a draw that became none.
+
+    >>> ledger = release_side.Ledger("one.ledger")
+    >>> number = ledger.record("adult", spend)
+    >>> release = ledger.account("adult").releases[0]
+    >>> release.spend.epsilon, release.output is None  # None: not published yet
+    (1.0, True)
+    """
 
     id: int
     time: str
@@ -81,7 +88,13 @@ class RecordedRelease:
     output: str | None
 
     def to_dict(self) -> dict[str, Any]:
-        """The release as the command line prints it."""
+        """The release as the command line prints it.
+
+        >>> ledger = release_side.Ledger("two.ledger")
+        >>> number = ledger.record("adult", spend)
+        >>> ledger.account("adult").releases[0].to_dict()["epsilon"]
+        1.0
+        """
         return {"id": self.id, "time": self.time, **asdict(self.spend), "output": self.output}
 
 
@@ -96,7 +109,14 @@ class RecordedExtension:
 
 @dataclass(frozen=True)
 class TableAccount:
-    """A table of the ledger: its budget (None: recorded and not limited) and every release, oldest first."""
+    """A table of the ledger: its budget (None: recorded and not limited) and every release, oldest first.
+
+    >>> account = release_side.Ledger("budget.ledger").init("survey", epsilon=2.0, delta=1e-6)
+    >>> account.total_epsilon, account.total_delta, account.epsilon_left, account.mechanism_left
+    (0.0, 1e-06, 2.0, 'discrete gaussian')
+    >>> account.spends, account.releases
+    ((), ())
+    """
 
     name: str
     epsilon: float | None
@@ -134,11 +154,20 @@ class TableAccount:
         )
 
     def admits(self, spend: Spend) -> bool:
-        """Whether one more release keeps the budget."""
+        """Whether one more release keeps the budget.
+
+        >>> account = release_side.Ledger("budget.ledger").init("panel", epsilon=0.5, delta=1e-6)
+        >>> account.admits(spend)
+        False
+        """
         return self.epsilon is None or self.delta is None or fits([*self.spends, spend], self.epsilon, self.delta)
 
     def check_alike(self, spend: Spend) -> None:
-        """PublishError if the table has releases that protect something else: such promises do not add up."""
+        """PublishError if the table has releases that protect something else: such promises do not add up.
+
+        >>> account = release_side.Ledger("budget.ledger").init("clinics", epsilon=2.0, delta=1e-6)
+        >>> account.check_alike(spend)  # silent, or PublishError
+        """
         if any(release.neighbouring != spend.neighbouring for release in self.spends):
             one, other = ("rows", "persons") if spend.neighbouring == REPLACE_UNIT else ("persons", "rows")
             raise PublishError(
@@ -147,7 +176,14 @@ class TableAccount:
             )
 
     def refusal(self, spend: Spend) -> PublishError:
-        """What is asked, spent and left, for a release that the budget does not admit."""
+        """What is asked, spent and left, for a release that the budget does not admit.
+
+        >>> account = release_side.Ledger("budget.ledger").init("schools", epsilon=0.5, delta=1e-6)
+        >>> print(account.refusal(spend))
+        table 'schools' has a budget of epsilon 0.5, delta 1e-06, and nothing is spent yet: a Gaussian release of
+            epsilon 1, delta 1e-06 does not fit. At delta 1e-06 a Gaussian release of epsilon up to 0.5 still fits: ask
+            for that.
+        """
         assert self.epsilon is not None and self.delta is not None
         left = largest_epsilon_left(self.spends, self.epsilon, self.delta, mechanism=spend.mechanism, delta=spend.delta)
         law = {GAUSSIAN: "Gaussian", LAPLACE: "Laplace"}.get(spend.mechanism, "pure")
@@ -166,7 +202,12 @@ class TableAccount:
         return f"{releases} spent epsilon {rounded(self.total_epsilon, up=True)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The account as the command line prints it."""
+        """The account as the command line prints it.
+
+        >>> account = release_side.Ledger("budget.ledger").init("farms", epsilon=0.5, delta=1e-6)
+        >>> sorted(account.to_dict())
+        ['delta', 'epsilon', 'left', 'releases', 'spent', 'table']
+        """
         return {
             "table": self.name,
             "epsilon": self.epsilon,
@@ -184,13 +225,27 @@ class Ledger:
     """A ledger file. Every call opens it, does its work in one transaction, and closes it.
 
     Errors   PublishError; nothing is written then.
+
+    >>> ledger = release_side.Ledger("budget.ledger")
+    >>> account = ledger.init("adult", epsilon=2.0, delta=1e-6)
+    >>> counted = {"ledger": "budget.ledger", "table": "adult"}
+    >>> published = release_side.publish(
+    ...     "private.csv", "domain.toml", epsilon=1, delta=1e-6, method="subspace", points=20, **counted
+    ... )
+    >>> round(ledger.account("adult").total_epsilon, 3)
+    1.0
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
     def init(self, table: str, epsilon: float, delta: float) -> TableAccount:
-        """Give a table its budget, once: a budget is a promise. What was recorded before counts."""
+        """Give a table its budget, once: a budget is a promise. What was recorded before counts.
+
+        >>> ledger = release_side.Ledger("budget.ledger")
+        >>> ledger.init("census", epsilon=2.0, delta=1e-6).epsilon_left
+        2.0
+        """
         name = _table_name(table)
         check_budget(epsilon, delta)
         with self._writing() as connection:
@@ -207,6 +262,11 @@ class Ledger:
         """Whether the table has a budget; PublishError if the release would not fit or could not be recorded.
 
         Writes and creates nothing.
+
+        >>> ledger = release_side.Ledger("budget.ledger")
+        >>> account = ledger.init("visits", epsilon=2.0, delta=1e-6)
+        >>> ledger.check("visits", spend)  # it fits, and the table has a budget
+        True
         """
         name = _table_name(table)
         self._check_place(writing=True)
@@ -224,6 +284,10 @@ class Ledger:
         """Check a release and write it down, before its noise is drawn; the number it has in the ledger.
 
         Guarantee   the spend is on the disk when this returns, and no two processes share what only one may spend.
+
+        >>> ledger = release_side.Ledger("recorded.ledger")
+        >>> ledger.record("adult", spend)  # the number of the release
+        1
         """
         name = _table_name(table)
         now = _now()
@@ -244,7 +308,13 @@ class Ledger:
         return written.lastrowid
 
     def published(self, release_id: int, output: str | os.PathLike[str]) -> None:
-        """Note the file that a recorded release became."""
+        """Note the file that a recorded release became.
+
+        >>> ledger = release_side.Ledger("by_hand.ledger")
+        >>> ledger.published(ledger.record("adult", spend), "adult.kme")
+        >>> ledger.account("adult").releases[-1].output
+        'adult.kme'
+        """
         text = os.fspath(output).encode("utf-8", "backslashreplace").decode()
         self._check_is_there()
         with self._writing() as connection:
@@ -261,6 +331,9 @@ class Ledger:
         """Note what a released function came to be, so that it can be extended, once, from there.
 
         state   the digest of its coordinates and pivots; each may come up only once.
+
+        >>> ledger = release_side.Ledger("functions.ledger")
+        >>> ledger.function_is(ledger.record("adult", spend), state="ab" * 32, pivots=20)
         """
         self._check_is_there()
         with self._writing() as connection:
@@ -275,6 +348,11 @@ class Ledger:
 
         Two extensions of one state would show the same values with two draws of noise, which is a second spend: a state
         can be extended once, even if nothing comes of it. `most`: in how many parts a function may be released.
+
+        >>> ledger = release_side.Ledger("functions.ledger")
+        >>> ledger.function_is(ledger.record("sites", spend), state="cd" * 32, pivots=20)
+        >>> ledger.extend("sites", "cd" * 32, most=10) > 0
+        True
         """
         self.check_extensible(table, state, most=most)
         with self._writing() as connection:
@@ -284,7 +362,12 @@ class Ledger:
             return int(connection.execute("SELECT release FROM function WHERE state = ?", (state,)).fetchone()[0])
 
     def check_extensible(self, table: str, state: str, *, most: int) -> None:
-        """PublishError unless this state of a function of the table is known and has not been extended yet."""
+        """PublishError unless this state of a function of the table is known and has not been extended yet.
+
+        >>> ledger = release_side.Ledger("functions.ledger")
+        >>> ledger.function_is(ledger.record("shops", spend), state="ef" * 32, pivots=20)
+        >>> ledger.check_extensible("shops", "ef" * 32, most=10)  # silent, or PublishError
+        """
         name = _table_name(table)
         self._check_place(writing=True)
         with self._reading() as connection:
@@ -303,13 +386,25 @@ class Ledger:
             raise PublishError(f"this function has {row[1]} parts, and at most {most} are proven for. Publish another.")
 
     def account(self, table: str) -> TableAccount:
-        """One table with its budget and releases; empty if the ledger does not know it."""
+        """One table with its budget and releases; empty if the ledger does not know it.
+
+        >>> ledger = release_side.Ledger("budget.ledger")
+        >>> account = ledger.init("persons", epsilon=2.0, delta=1e-6)
+        >>> ledger.account("persons").total_epsilon
+        0.0
+        """
         name = _table_name(table)
         with self._reading() as connection:
             return _account(connection, name) if connection else TableAccount(name, None, None, ())
 
     def accounts(self) -> list[TableAccount]:
-        """Every table with its budget and releases, by name."""
+        """Every table with its budget and releases, by name.
+
+        >>> ledger = release_side.Ledger("towns.ledger")
+        >>> account = ledger.init("rural", epsilon=1.0, delta=1e-6)
+        >>> [each.name for each in ledger.accounts()]
+        ['rural']
+        """
         with self._reading() as connection:
             if connection is None:
                 raise PublishError(f"{self.path} is empty: no ledger yet. Make one: release-side ledger init.")

@@ -42,7 +42,14 @@ SPENT = "The noise had been drawn: count this release as spent."  # said of what
 
 
 class PublishError(ValueError):
-    """A publication that cannot go on; the message names public facts only, and the mend."""
+    """A publication that cannot go on; the message names public facts only, and the mend.
+
+    >>> release_side.publish("private.csv", "domain.toml", epsilon=-1, delta=1e-6)
+    Traceback (most recent call last):
+        ...
+    release_side.mechanism.PublishError: epsilon must be a positive number between 1e-05 and 100000, got -1: it
+        bounds the privacy loss. Pass e.g. 1.0.
+    """
 
 
 @dataclass(frozen=True)
@@ -72,17 +79,28 @@ class Noise(ABC):
 
     @property
     def name(self) -> str:
-        """The law as statements have it."""
+        """The law as statements have it.
+
+        >>> release_side.GaussianNoise(1.0, 1e-6).name
+        'discrete gaussian'
+        """
         return self.law
 
     @abstractmethod
     def multiplier(self) -> float:
-        """Standard deviation / sensitivity."""
+        """Standard deviation / sensitivity.
+
+        >>> release_side.GaussianNoise(1.0, 1e-6).multiplier(), release_side.LaplaceNoise(1.0, 0.0).multiplier()
+        (4.224..., 1.414...)
+        """
 
     def deviation(self, sensitivity: float) -> float:
         """Standard deviation of the noise in steps of the grid; PublishError if 64 bits cannot hold it.
 
         sensitivity   of the sum, in the distance that the law is measured by.
+
+        >>> release_side.GaussianNoise(1.0, 1e-6).deviation(1e6)
+        4224678.8...
         """
         deviation = self.multiplier() * sensitivity
         if not 0 < deviation < _LARGEST_SUM / 100:  # scale 0 would be accepted, and output saturates silently
@@ -90,7 +108,11 @@ class Noise(ABC):
         return deviation
 
     def add_to(self, exact_sum: Array, *, sensitivity: float) -> Array:
-        """The sum (F,) int64 with noise of this deviation on each coordinate."""
+        """The sum (F,) int64 with noise of this deviation on each coordinate.
+
+        >>> release_side.GaussianNoise(1.0, 1e-6).add_to(np.zeros(4, dtype=np.int64), sensitivity=1e6).shape
+        (4,)
+        """
         import opendp.prelude as dp
 
         self.deviation(sensitivity)
@@ -111,6 +133,9 @@ class GaussianNoise(Noise):
     """Discrete Gaussian noise that gives (epsilon, delta) at a given L2 sensitivity.
 
     calibration   "analytic", the least noise; or "zcdp", the noise at which (ε, δ) follows from ρ alone.
+
+    >>> release_side.GaussianNoise(epsilon=1.0, delta=1e-6)
+    GaussianNoise(epsilon=1.0, delta=1e-06, calibration='analytic')
     """
 
     law = GAUSSIAN
@@ -166,7 +191,11 @@ def _zcdp_multiplier(epsilon: float, delta: float) -> float:
 
 
 class LaplaceNoise(Noise):
-    """Discrete Laplace noise that gives epsilon with delta = 0 at a given whole L1 sensitivity."""
+    """Discrete Laplace noise that gives epsilon with delta = 0 at a given whole L1 sensitivity.
+
+    >>> release_side.LaplaceNoise(epsilon=1.0, delta=0.0)
+    LaplaceNoise(epsilon=1.0, delta=0.0, calibration='pure')
+    """
 
     law = LAPLACE
 

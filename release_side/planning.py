@@ -107,6 +107,12 @@ def plan(
                 realised rkhs_errors of seven very different ones (ε = 0.1 and 1) were 0.3 (one small cluster) to 2.5
                 times the predicted (uniform rows, which no mixture of few clusters describes).
                 One draw of the noise is simulated, the same for each ε; another may give a tenth more or less.
+
+    >>> ages = ka.Domain((ka.Integer(name="age", lower=17, upper=90),))
+    >>> plan = release_side.plan(ages, rows=6000, epsilon=1, delta=1e-6, features=50, points=20)
+    >>> plan[["epsilon", "noise_scale", "sampling_error"]]
+       epsilon  noise_scale  sampling_error
+    0      1.0     0.001408        0.008998
     """
     if method == "exponential":
         raise PublishError(

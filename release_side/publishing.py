@@ -119,6 +119,12 @@ def publish(
     progress        called with what is being done and the share of it that is.
     Returns         Release; its statement lists everything that was taken as public.
     Errors          PublishError or DomainError, by public facts alone.
+
+    >>> ages = ka.Domain((ka.Integer(name="age", lower=17, upper=90),))
+    >>> published = release_side.publish("private.csv", ages, epsilon=1, delta=1e-6, features=50, points=20)
+    >>> published.statement.epsilon, published.is_rehearsal, len(published)
+    (1.0, False, 20)
+    >>> published.write("age.kme")
     """
     if method == "exponential":
         from release_side.selecting import publish_small_database

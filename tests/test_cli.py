@@ -24,7 +24,7 @@ from kmeanalyst.releases.columns import Categorical, Integer, Real
 from kmeanalyst.releases.domain import Domain, domain_toml, read_domain
 from kmeanalyst.releases.export import export
 from kmeanalyst.releases.file import read_release
-from kmeanalyst.terminal import print_json, progress_line
+from kmeanalyst.terminal import print_json
 from release_side.cli import main as release_side_main
 from release_side.publishing import publish
 from release_side.rows import open_private
@@ -394,19 +394,6 @@ def test_nan_and_infinities_become_null_and_numpy_numbers_numbers(capsys):
     assert out == '{"a": null, "b": [null, null], "c": 1.5, "d": 3, "e": true, "f": ["ü"], "7": null}\n'
 
 
-def test_progress_is_one_line_on_a_terminal_and_nothing_elsewhere(monkeypatch, capsys):
-    assert progress_line() is None
-    monkeypatch.setattr(terminal.sys.stderr, "isatty", lambda: True, raising=False)
-    show = progress_line()
-    assert show is not None
-    show("reading rows", 0.5)
-    show("reading rows", 1.0)
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\r") == 2 and captured.err.count("\n") == 1
-    assert captured.err.endswith("100%\n")
-
-
 # ---------------------------------------------------------------------- refusals: one clear error, nothing left behind
 
 
@@ -424,7 +411,7 @@ class Bad(NamedTuple):
 
 def spelled(words: str, places: dict[str, str]) -> list[str]:
     """Words of a call with their {places}, which may have spaces; GOOD stands for sound choices."""
-    return [word.format(**places) for word in words.replace("GOOD", GOOD).split(" ")]
+    return [word.format(**places) for word in words.replace("GOOD", GOOD).replace("FUNCTION", FUNCTION).split(" ")]
 
 
 def wrong_files(folder: Path, files: Files) -> dict[str, str]:
@@ -466,11 +453,33 @@ def wrong_files(folder: Path, files: Files) -> dict[str, str]:
     )
 
 
+FUNCTION = "--domain {domain} --epsilon 1 --delta 1e-6 --output {out}.kme"
 GOOD = "--domain {domain} --epsilon 1 --delta 1e-6 --output {out}.kme --points 20 --method subspace"
 ANALYST = [
+    Bad("a release where a function is", "evaluate {release} {sample}", r"holds weighted points: it is no .*\. Read"),
+    Bad(
+        "a quantile of levels", "quantile {release} city 0.5", r"city is a column of levels, and a number .*\. Compare"
+    ),
+    Bad("a quantile beyond one", "quantile {release} age 1.5", r"1\.5 is not in the range 0<=x<=1", code=2),
+    Bad("a table of no column", "table {release} agee", r"no column 'agee'; the columns are .*Did you mean age"),
+    Bad("a table of three", "table {release} age wage city", r"one or two columns, got 3\. Name two", code=2),
+    Bad("two releases compared", "compare {release} {release}", r"needs rows beside the release, .*\. Use mmd-test"),
+    Bad("compare lacks a column", "compare {release} {lacks_csv}", r"the sample lacks \"wage\": .*\. Add the column"),
+    Bad("more than all", "thin {release} 10000 --output {out}.kme", r"from 1 to 40, got 10000: .*\. Pass how many"),
+    Bad(
+        "a name that is taken", "transform {release} age=wage --output {out}.kme", r"column age already, and .*\. Name"
+    ),
+    Bad("learn no column", "train {release} --target agee --output {out}.skops", r"no column agee to learn; .*\. Name"),
+    Bad("a model with code", "train {release} --target city --output {out}.pkl", r"as a \.skops file, got .*\. Name"),
+    Bad("keep in a file", "demo --keep {sample}", r"Directory '.*' is a file", code=2),
+    Bad("validate nothing", "validate", r"Missing argument 'FILE\.kme'", code=2),
     Bad("unknown column", "expect {release} agee", r"no column agee: the columns are .*Did you mean age"),
     Bad("unknown column in where", "expect {release} age --where agee>3", r"no column agee: .*Did you mean"),
-    Bad("unknown column to group by", "expect {release} age --by agee", r"no column 'agee'; the columns are"),
+    Bad(
+        "unknown column to group by",
+        "expect {release} age --by agee",
+        r"no column 'agee'; the columns are .*Did you mean age",
+    ),
     Bad("a column without levels", "expect {release} age --by wage", r"wage has no levels .*: it is real\. Name"),
     Bad("a broken expression", "expect {release} (age", r"\(age\n"),
     Bad("no such code", "expect {release} __import__('os')", r"__import__"),
@@ -513,6 +522,19 @@ ANALYST = [
     Bad("no command", "magic", r"No such command 'magic'", code=2),
 ]
 CURATOR = [
+    Bad("plan without a domain", "plan --rows 9 --delta 0 --domain {nowhere}", r"no domain file at .*\. Draft one"),
+    Bad(
+        "plan nothing", "plan --rows 9 --domain {domain} --delta 1e-6 --epsilon 0", r"epsilon must be .*\. Pass e\.g\."
+    ),
+    Bad("a density of levels", "publish-function {private} --kind density FUNCTION", r"city have levels .*\. Leave"),
+    Bad("predict nothing", "publish-function {private} --kind svm FUNCTION", r"no target is named: .*\. Name it"),
+    Bad(
+        "extend a release",
+        "extend-function {private} {release} --domain {domain} --ledger {nowhere} --table t --output {out}.kme --grid 5",
+        r"holds weighted points: it is no function",
+    ),
+    Bad("no ledger", "ledger show {nowhere}", r"there is no ledger .*\. Check the path, or make one"),
+    Bad("a budget of nothing", "ledger init {nowhere} --table t --epsilon 0 --delta 0", r"epsilon must be .*\. Pass"),
     Bad("missing table", "publish {nowhere}.csv GOOD", r"no file at .*nowhere\.csv\. Check the path"),
     Bad("empty table", "publish {empty_csv} GOOD", r"empty\.csv is empty: it has no header line\. Name"),
     Bad("table of a header", "publish {header_csv} GOOD", r"the table has no rows: nothing .*\. Name"),
@@ -613,6 +635,12 @@ CURATOR = [
     ),
 ]
 BAD = [("kmeanalyst", bad) for bad in ANALYST] + [("release-side", bad) for bad in CURATOR]
+
+
+@pytest.mark.parametrize("program", MAINS)
+def test_every_command_has_a_bad_call_in_the_list(program):
+    called = {bad.words.split(" ")[0] for name, bad in BAD if name == program}
+    assert set(MAINS[program].commands) <= called
 
 
 def listing(folder: Path) -> dict[str, bytes]:

@@ -113,7 +113,7 @@ def test_numbers_that_are_none_are_null(mixed_path, tmp_path):
         (["quantile", "{path}", "age", "0.5", "--by", "income"], "income has no levels to group by", 1),
         (["table", "{path}", "age", "city", "school"], "one or two columns, got 3. Name two, and use --by", 2),
         (["table", "{path}", "age", "age"], "a table needs different columns", 1),
-        (["table", "{path}", "agee"], "no column 'agee'; the columns are", 1),
+        (["table", "{path}", "agee"], "no column 'agee'; the columns are age, children, ", 1),
         (["table", "{path}", "age", "--where", "age > 1000"], "the condition has probability 0", 1),
     ],
 )

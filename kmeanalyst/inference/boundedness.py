@@ -19,7 +19,17 @@ MOST_MASS = 5.0  # Σ|w|; probabilities have 1, weights fitted with a bound at m
 
 
 class UnboundedWeights(UserWarning):
-    """Points were pushed through a function with weights that are not bounded."""
+    """Points were pushed through a function with weights that are not bounded.
+
+    >>> frame = pd.DataFrame({"x": [0.0, 1.0, 2.0], "weight": [20.0, -18.0, -1.0]})
+    >>> x = ka.from_frame(frame)["x"]
+    >>> import warnings
+    >>> warnings.simplefilter("error", ka.UnboundedWeights)  # refuse rather than warn
+    >>> (x * x).mean()
+    Traceback (most recent call last):
+       ...
+    kmeanalyst.inference.boundedness.UnboundedWeights: x * x is computed from weights with Σ|w| = 39, more than 5: ...
+    """
 
 
 def total_mass(weights: Sequence[Array]) -> float:

@@ -50,6 +50,18 @@ class Comparison:
     level        of the verdicts.
     notes        what a reader should know.
     function     the witness as a function of encoded rows.
+
+    >>> comparison.differs  # of ka.compare(release, sample.assign(age=sample["age"] + 5))
+    True
+    >>> comparison.columns["differs"].head(3)
+    column
+    age                True
+    education-num     False
+    marital-status    False
+    Name: differs, dtype: bool
+    >>> comparison.differences.head(1)[["release", "sample"]]
+         release  sample
+    0  38.248069  43.384
     """
 
     overall: TestResult
@@ -71,19 +83,29 @@ class Comparison:
 
         column   the one with the smallest p-value by default.
         ax       matplotlib Axes to draw on; a new figure's by default.
+
+        >>> axes = comparison.plot_witness("age")
+        >>> axes.figure.savefig("witness.png")
         """
         from kmeanalyst.plots import witness
 
         return witness(self, column, ax=ax)
 
     def save_plots(self, path: str | Path, *, most: int = 6) -> None:
-        """Draw the witness along the columns of the smallest p-values, at most so many, and write it to a file."""
+        """Draw the witness along the columns of the smallest p-values, at most so many, and write it to a file.
+
+        >>> comparison.save_plots("witness.png", most=2)
+        """
         from kmeanalyst.plots.witness import save_witness
 
         save_witness(self, path, most=most)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain numbers and texts, as `compare --json` prints it; what is not known is None."""
+        """All of it as plain numbers and texts, as `compare --json` prints it; what is not known is None.
+
+        >>> comparison.to_dict()["differs"]
+        True
+        """
         tables = {
             "columns": self.columns.reset_index(),
             "pairs": self.pairs,
@@ -100,7 +122,14 @@ class Comparison:
         }
 
     def to_text(self, top: int = 10) -> str:
-        """What differs, for people: at most `top` lines of each kind."""
+        """What differs, for people: at most `top` lines of each kind.
+
+        >>> print(comparison.to_text(top=2))
+        release and sample differ (p = ..., level 0.05; privacy noise included)
+        <BLANKLINE>
+        1 of 7 columns differ (p-values adjusted for their number)
+        ...
+        """
         return as_text(self, top)
 
     def __repr__(self) -> str:
@@ -119,6 +148,9 @@ def compare(release: Release, sample: Any, *, level: float = 0.05) -> Comparison
     Returns   Comparison.
     Assumes   that rows are independent. The level of each test holds whatever the features see (see functionals.py);
               a difference is laid at the door of a column or pair as far as the features tell it from others.
+
+    >>> ka.compare(release, sample.assign(age=sample["age"] + 5)).columns.query("differs").index.tolist()
+    ['age']
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a chance. Pass e.g. 0.05.")

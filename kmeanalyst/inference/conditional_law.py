@@ -47,6 +47,12 @@ class ConditionalLaw:
 
     smooth  the regression on the given columns.
     given   their values, one row in natural units.
+
+    >>> law = release.conditional_law(given={"age": 40})
+    >>> law.text, law.weights.shape
+    ('age = 40', (300,))
+    >>> law.mean("hours-per-week")
+    `hours-per-week` | age = 40: 42.8 ± 2.3 (95 %: 38.3 to 47.3; privacy 0.7, sampling 0.3, resolution 2.2)
     """
 
     smooth: Smoother
@@ -66,19 +72,38 @@ class ConditionalLaw:
         return f"ConditionalLaw of a row | {self.text} ({len(self.smooth.people.weights):,} points)"
 
     def to_frame(self) -> pd.DataFrame:
-        """The released points with these weights in the column "weight"."""
+        """The released points with these weights in the column "weight".
+
+        >>> release.conditional_law(given={"age": 40}).to_frame()[["age", "weight"]].head(2)
+           age    weight
+        0   93 -0.000137
+        1   65  0.002926
+        """
         return self.smooth.people.release.to_frame().assign(weight=self.weights)
 
     def expectation(self, question: Question) -> Estimate:
-        """E[question | given], with its error bar."""
+        """E[question | given], with its error bar.
+
+        >>> release.conditional_law(given={"age": 40}).expectation("`hours-per-week` * 52")
+        `hours-per-week` * 52 | age = 40: 2224 ± 119 (95 %: 1990 to 2458; privacy 37, sampling 14, resolution 112)
+        """
         return conditional_estimates(self.smooth, question, self.given)[0]
 
     def mean(self, column: str) -> Estimate:
-        """The conditional mean of a column of numbers, with its error bar."""
+        """The conditional mean of a column of numbers, with its error bar.
+
+        >>> release.conditional_law(given={"sex": "Male"}).mean("age")
+        age | sex = Male: 38.49 ± 0.62 (95 %: 37.28 to 39.71; privacy 0.32, sampling 0.21, resolution 0.49)
+        """
         return self.expectation(self.smooth.people.question(column))
 
     def probability(self, condition: Question) -> Estimate:
-        """P(condition | given), with its error bar; ValueError if the question is no condition."""
+        """P(condition | given), with its error bar; ValueError if the question is no condition.
+
+        >>> release.conditional_law(given={"age": 40}).probability("income == '>50K'")
+        income == '>50K' | age = 40: 0.380 ± 0.039 (95 %: 0.305 to 0.456; privacy 0.022, sampling 0.012, resolution
+            0.029)
+        """
         check_is_condition(self.smooth, self.smooth.people.values(condition))
         return self.expectation(condition)
 
@@ -88,6 +113,10 @@ class ConditionalLaw:
         Signed weights give a function that can fall and leave [0, 1]: the mean of its largest value so far and its least
         from there on is taken, which cannot fall, within [0, 1]. The interval is that of the quantiles at q ± the error of
         the function (Woodruff 1952), within the column's bounds.
+
+        >>> release.conditional_law(given={"age": 40}).quantile("hours-per-week", 0.5)
+        quantile(hours-per-week, 0.5) | age = 40: 40.00 ± 0.26 (95 %: 40.00 to 41.00; privacy 0.10, sampling 0.04,
+            resolution 0.23)
         """
         if not 0 < q < 1:
             raise ValueError(f"q must lie between 0 and 1, got {q!r}: it is a probability. Pass e.g. 0.5.")

@@ -105,7 +105,9 @@ def given_rows(release: Release, given: Given) -> tuple[list[str], pd.DataFrame,
         raise ValueError('given names no column, so there is nothing to be given. Write given={"age": 40}.')
     for name in table:
         if name not in release.columns.names:
-            raise ValueError(f"no column {name!r} to be given; the columns are {', '.join(release.columns.names)}.")
+            raise ValueError(
+                f"no column {name!r} to be given; the columns are {', '.join(release.columns.names)}. Name some of these."
+            )
     lengths = {len(values) for values in table.values() if _is_list(values)}
     if len(lengths) > 1 or 0 in lengths:
         raise ValueError(

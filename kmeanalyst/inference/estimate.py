@@ -124,6 +124,11 @@ class Estimate(DeltaMethod):
         kind   "default": value ± z·standard_error, normal law, or by `interval_by`. "robust": the range over all
                populations, smooth or not, that agree with the measurement, to first order, and no less than the default
                (some tenths of a second; a quantile's some seconds). ValueError where it is not known (no measurement).
+
+        >>> release.mean("age").interval(0.9)
+        (37.42..., 39.06...)
+        >>> release.mean("age").interval(0.9, kind="robust")  # over all populations that agree with the measurement
+        (31.36..., 48.34...)
         """
         from scipy.special import ndtri
 
@@ -157,12 +162,19 @@ class Estimate(DeltaMethod):
         """Whether the robust interval is over every population on the domain, not only those on the fit's rows.
 
         It is where the domain has few rows (levels and whole numbers, at most a thousand combinations).
+
+        >>> release.mean("age").robust_everywhere
+        False
         """
         return bool(self.terms) and all(model.everywhere for model, _ in self.terms)
 
     @property
     def digits(self) -> int:
-        """Decimals that show two digits of the standard error."""
+        """Decimals that show two digits of the standard error.
+
+        >>> release.mean("age").digits
+        2
+        """
         if not np.isfinite(self.standard_error) or self.standard_error <= 0:
             return 6
         return int(np.clip(1 - np.floor(np.log10(self.standard_error)), 0, 12))
@@ -171,6 +183,9 @@ class Estimate(DeltaMethod):
         """A number of this estimate with these decimals; by its exponent where it would be long, or all zeros.
 
         separator   of thousands: "," or none.
+
+        >>> release.mean("age").written(38.2468)
+        '38.25'
         """
         error, value = abs(self.standard_error), abs(self.value)
         long = max(value, error if np.isfinite(error) else 0.0) >= _LONG
@@ -178,7 +193,11 @@ class Estimate(DeltaMethod):
         return f"{number:.4g}" if long or lost else f"{number:{separator}.{self.digits}f}"
 
     def to_dict(self, level: float = 0.95, kind: str = "default") -> dict[str, Any]:
-        """The estimate as plain numbers, as `expect --json` prints it; `kind` is that of its interval."""
+        """The estimate as plain numbers, as `expect --json` prints it; `kind` is that of its interval.
+
+        >>> release.mean("age").to_dict()["parts"]
+        {'privacy': 0.2625..., 'sampling': 0.1803..., 'resolution': 0.3820...}
+        """
         return {
             "expression": self.question,
             "value": self.value,
@@ -210,13 +229,24 @@ class Estimate(DeltaMethod):
 
 
 class Estimates(tuple[Estimate, ...]):
-    """Several estimates, in the order they were asked for; `to_frame()` is a table of them."""
+    """Several estimates, in the order they were asked for; `to_frame()` is a table of them.
+
+    >>> release.expectations(["age > 30", "age > 50"])
+    age > 30: 0.659 ± 0.014 (95 %: 0.632 to 0.685; privacy 0.008, sampling 0.006, resolution 0.009)
+    age > 50: 0.186 ± 0.021 (95 %: 0.144 to 0.227; privacy 0.008, sampling 0.005, resolution 0.019)
+    """
 
     def to_frame(self, level: float = 0.95) -> pd.DataFrame:
         """One row for each estimate, indexed by its question.
 
         Columns   value, standard_error, low, high (the interval at `level`), privacy, sampling, resolution (NaN where
                   unknown), view, note.
+
+        >>> release.expectations(["age > 30", "age > 50"]).to_frame()[["value", "low", "high"]]
+                     value       low      high
+        question
+        age > 30  0.658861  0.632355  0.685368
+        age > 50  0.185588  0.143790  0.227386
         """
         import pandas as pd
 

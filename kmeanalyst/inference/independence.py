@@ -49,6 +49,11 @@ def independence_test(
                    share and the table's are taken off, and chance in its points is not.
     Assumes        for a release, that its points are a fair picture of the population where the features do not look. Plain
                    rows are permuted, and the test is exact.
+
+    >>> ka.independence_test(release, "age", "income").pvalue < 0.001
+    True
+    >>> ka.independence_test(sample.head(200), "age", ["sex", "income"], rng=0).pvalue  # of rows of your own
+    0.001
     """
     if not isinstance(data, Release):
         return hsic_permutation_test(data, columns_a, columns_b, permutations=permutations, rng=rng, kernel=kernel)

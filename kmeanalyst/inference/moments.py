@@ -40,6 +40,18 @@ class MatrixEstimate:
     names      (d,) what rows and columns stand for.
     estimates  the d(d+1)/2 entries on and above the diagonal, row by row.
     notes      what a reader should know beside the numbers.
+
+    >>> found = release.corr(["age", "education-num"])
+    >>> found.value
+                       age  education-num
+    age            1.00000        0.09575
+    education-num  0.09575        1.00000
+    >>> found.standard_error
+                        age  education-num
+    age            0.000000       0.109754
+    education-num  0.109754       0.000000
+    >>> found.view
+    'probability'
     """
 
     names: tuple[str, ...]
@@ -62,7 +74,13 @@ class MatrixEstimate:
         return self._matrix(lambda entry: entry.standard_error)
 
     def part(self, name: str) -> pd.DataFrame:
-        """(d, d) one part of the standard errors: "privacy", "sampling" or "resolution"; NaN where unknown."""
+        """(d, d) one part of the standard errors: "privacy", "sampling" or "resolution"; NaN where unknown.
+
+        >>> release.cov(["age", "education-num"]).part("privacy")
+                             age  education-num
+        age            10.390443       2.113002
+        education-num   2.113002       0.369358
+        """
         return self._matrix(lambda entry: np.nan if entry.parts[name] is None else entry.parts[name])
 
     def __getitem__(self, pair: tuple[str, str]) -> Estimate:

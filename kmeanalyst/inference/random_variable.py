@@ -49,6 +49,15 @@ class RandomVariable(VariableOperators):
 
     Numbers, comparisons (conditions), & | ~ of conditions, and numpy's elementwise functions apply; `ka.pushforward` takes
     any other function. Missing cells are NaN and must be excluded with `given` before a question is asked.
+
+    >>> age, hours = release["age"], release["hours-per-week"]
+    >>> (age * hours).mean()
+    age * `hours-per-week`: 1563 ± 54 (95 %: 1456 to 1669; privacy 25, sampling 11, resolution 47)
+    >>> (age > 50).given(hours > 40).probability()
+    age > 50 | `hours-per-week` > 40: 0.229 ± 0.059 (95 %: 0.114 to 0.345; privacy 0.023, sampling 0.010,
+        resolution 0.053)
+    >>> np.sqrt(age).quantile(0.5)
+    quantile(sqrt(age), 0.5): 6.083 ± 0.084 (95 %: 5.916 to 6.245; privacy 0.023, sampling 0.020, resolution 0.078)
     """
 
     nodes: tuple[Node, ...]
@@ -59,22 +68,40 @@ class RandomVariable(VariableOperators):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The components' expressions as text."""
+        """The components' expressions as text.
+
+        >>> release[["age", "sex"]].names
+        ('age', 'sex')
+        """
         return tuple(node.text for node in self.nodes)
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """What it depends on, its conditions included."""
+        """What it depends on, its conditions included.
+
+        >>> release["age"].releases[0] is release
+        True
+        """
         return joined(node.releases for node in (*self.nodes, *self.conditions))
 
     @property
     def n_points(self) -> int:
-        """How many weighted values it is computed from: combinations of the releases' points, or a draw of them."""
+        """How many weighted values it is computed from: combinations of the releases' points, or a draw of them.
+
+        >>> release["age"].n_points
+        300
+        """
         return len(self._law.weights)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is assumed and approximated: independence of releases, combinations that were drawn and their error."""
+        """What is assumed and approximated: independence of releases, combinations that were drawn and their error.
+
+        >>> other = ka.from_frame(sample[["age"]].assign(weight=1 / len(sample)))
+        >>> (release["age"] - other["age"]).notes
+        ('no measurement: the privacy noise is unknown, and the sampling part takes the points for rows', 'of different
+            releases: they are taken as independent, which two releases of one table are not quite')
+        """
         return self._law.model.notes
 
     def __getitem__(self, which: int | str) -> RandomVariable:
@@ -92,11 +119,19 @@ class RandomVariable(VariableOperators):
         return len(self.nodes)
 
     def missing(self) -> RandomVariable:
-        """The condition that a component is missing or undefined: x.given(~x.missing())."""
+        """The condition that a component is missing or undefined: x.given(~x.missing()).
+
+        >>> release["age"].missing().probability().value
+        0.0
+        """
         return self.beside([self], tuple(missing_node(node) for node in self.nodes))
 
     def named(self, *names: str) -> RandomVariable:
-        """The same variable under other names, one for each component: columns of two releases may share theirs."""
+        """The same variable under other names, one for each component: columns of two releases may share theirs.
+
+        >>> (release["hours-per-week"] * 52).named("yearly hours").mean()
+        yearly hours: 2105 ± 33 (95 %: 2040 to 2170; privacy 19, sampling 8, resolution 26)
+        """
         if len(names) != len(self.nodes):
             raise ValueError(
                 f"a name for each of {len(self)} components, got {len(names)}: {names!r:.80}. Pass as many."
@@ -112,19 +147,31 @@ class RandomVariable(VariableOperators):
         """The variable given that conditions hold; what it is elsewhere does not matter.
 
         Conditions of other releases than the variable's tie them together: x.given(x < y).
+
+        >>> release["age"].given(release["hours-per-week"] > 40).mean()
+        age | `hours-per-week` > 40: 39.2 ± 2.4 (95 %: 34.5 to 44.0; privacy 0.8, sampling 0.3, resolution 2.3)
         """
         nodes = [node for condition in conditions for node in _condition_nodes(condition)]
         joined(node.releases for node in (*self.nodes, *self.conditions, *nodes))
         return replace(self, conditions=(*self.conditions, *nodes))
 
     def in_view(self, view: View | None) -> RandomVariable:
-        """The variable under other weights: "signed", "probability", or None, as released."""
+        """The variable under other weights: "signed", "probability", or None, as released.
+
+        >>> release["age"].in_view("signed").mean()
+        age: 38.25 ± 0.50 (95 %: 37.27 to 39.22; privacy 0.26, sampling 0.18, resolution 0.38)
+        """
         if view not in ("signed", "probability", None):
             raise ValueError(f'view must be "signed" or "probability", got {view!r:.80}: there are these weights.')
         return replace(self, view=view)
 
     def beside(self, variables: Sequence[RandomVariable], nodes: tuple[Node, ...]) -> RandomVariable:
-        """Nodes made of these variables' as one variable; ValueError where their views or conditions differ."""
+        """Nodes made of these variables' as one variable; ValueError where their views or conditions differ.
+
+        >>> age, hours = release["age"], release["hours-per-week"]
+        >>> age.beside([age, hours], age.nodes + hours.nodes).names
+        ('age', '`hours-per-week`')
+        """
         first = variables[0]
         if any(other.view != first.view for other in variables):
             raise ValueError(
@@ -171,28 +218,55 @@ class RandomVariable(VariableOperators):
     # ---------------------------------------------------------------- questions
 
     def mean(self) -> Estimate:
-        """E[variable], with its error bar."""
+        """E[variable], with its error bar.
+
+        >>> (release["age"] + 1).mean()
+        age + 1: 39.25 ± 0.50 (95 %: 38.27 to 40.22; privacy 0.26, sampling 0.18, resolution 0.38)
+        """
         return estimate(self._law, mean_of(self._law, self._node))
 
     def var(self) -> Estimate:
-        """The variance, with its error bar; negative under some signed weights, and told so."""
+        """The variance, with its error bar; negative under some signed weights, and told so.
+
+        >>> release["age"].var()
+        var(age): 192 ± 14 (95 %: 165 to 219; privacy 10, sampling 4, resolution 8)
+        """
         return estimate(self._law, variance_of(self._law, self._node))
 
     def std(self) -> Estimate:
-        """The standard deviation, with its error bar."""
+        """The standard deviation, with its error bar.
+
+        >>> release["age"].std()
+        std(age): 13.86 ± 0.49 (95 %: 12.90 to 14.83; privacy 0.37, sampling 0.14, resolution 0.29)
+        """
         return estimate(self._law, deviation_of(self._law, self._node))
 
     def probability(self) -> Estimate:
-        """The probability of a condition, with its error bar; ValueError if the variable is none."""
+        """The probability of a condition, with its error bar; ValueError if the variable is none.
+
+        >>> ((release["age"] > 50) & (release["sex"] == "Male")).probability()
+        (age > 50) & (sex == 'Male'): 0.119 ± 0.012 (95 %: 0.095 to 0.143; privacy 0.007, sampling 0.004, resolution
+            0.009)
+        """
         return estimate(self._law, probability_of(self._law, self._node))
 
     def cdf(self, x: float | Sequence[float]) -> Estimate | Estimates:
-        """P(variable <= x): an Estimate for a number, Estimates for a list."""
+        """P(variable <= x): an Estimate for a number, Estimates for a list.
+
+        >>> release["age"].cdf([30, 50])
+        age <= 30: 0.341 ± 0.014 (95 %: 0.315 to 0.368; privacy 0.008, sampling 0.006, resolution 0.009)
+        age <= 50: 0.814 ± 0.021 (95 %: 0.773 to 0.856; privacy 0.008, sampling 0.005, resolution 0.019)
+        """
         found = estimates(self._law, distribution_of(self._law, self._node, np.atleast_1d(np.asarray(x, dtype=float))))
         return found[0] if np.ndim(x) == 0 else found
 
     def quantile(self, q: float | Sequence[float] = 0.5) -> Estimate | Estimates:
-        """The quantile of order q, in the probability view; see `Release.quantile`."""
+        """The quantile of order q, in the probability view; see `Release.quantile`.
+
+        >>> (release["age"] * 2).quantile([0.25, 0.75])
+        quantile(age * 2, 0.25): 54.0 ± 1.5 (95 %: 52.0 to 58.0; privacy 0.5, sampling 0.4, resolution 1.4)
+        quantile(age * 2, 0.75): 94.0 ± 1.5 (95 %: 92.0 to 98.0; privacy 0.9, sampling 0.7, resolution 1.0)
+        """
         if self.view == "signed":
             raise ValueError(
                 'quantiles are of the probability view, and this variable is of the signed one. Ask in_view("probability").'
@@ -202,13 +276,25 @@ class RandomVariable(VariableOperators):
         return found[0] if np.ndim(q) == 0 else found
 
     def histogram(self, *, bins: int | Sequence[float] | None = None, level: float = 0.95) -> pd.DataFrame:
-        """Probabilities of ranges or levels with error bars, as `Release.histogram` gives them; see `histogram_of`."""
+        """Probabilities of ranges or levels with error bars, as `Release.histogram` gives them; see `histogram_of`.
+
+        >>> release["age"].histogram(bins=[0, 30, 60, 100])[["probability", "standard_error"]]
+                   probability  standard_error
+        age
+        [0, 30)       0.300142        0.024164
+        [30, 60)      0.619449        0.026308
+        [60, 100]     0.080410        0.010866
+        """
         if len(self.nodes) > 1:
             _ = self._node
         return histogram_of(self._law, self.nodes[0], bins, level)
 
     def plot(self, ax: Axes | None = None, *, bins: int | Sequence[float] | None = None) -> Axes:
-        """Draw the histogram with 95 % error bars on Axes, new ones by default; returns them."""
+        """Draw the histogram with 95 % error bars on Axes, new ones by default; returns them.
+
+        >>> axes = release["age"].plot(bins=5)
+        >>> axes.figure.savefig("age.png")
+        """
         from kmeanalyst.plots.distributions import of_variable
 
         return of_variable(self, bins=bins, ax=ax)
@@ -216,7 +302,13 @@ class RandomVariable(VariableOperators):
     # ---------------------------------------------------------------- its points and its embedding
 
     def to_frame(self) -> pd.DataFrame:
-        """The weighted values: a column for each component, and "weight", in the view's weights."""
+        """The weighted values: a column for each component, and "weight", in the view's weights.
+
+        >>> (release["age"] * 2).to_frame().head(2)
+           age * 2    weight
+        0    186.0  0.000546
+        1    130.0  0.004763
+        """
         cells = [variable_distance.at_points(self._law, node) for node in self.nodes]
         return pd.DataFrame(dict(zip(self.names, cells, strict=True))).assign(weight=self._law.weights)
 
@@ -227,23 +319,43 @@ class RandomVariable(VariableOperators):
 
         kernel   Gaussian with the variable's standard deviation as lengthscale by default.
         weights  "probability", "uniform", or "signed" (Σ|w| at most that of the law, or 1 if that is more).
+
+        >>> (release["age"] + release["hours-per-week"]).thin(20).to_frame().shape
+        (20, 2)
         """
         return reduced_points.reduced(self._gathered(kernel), n, weights)
 
     def embedding(self, kernel: Kernel | None = None) -> KernelMean:
-        """The embedding of the variable's law: of its points, or where they are many, of cells of them (see `thin`)."""
+        """The embedding of the variable's law: of its points, or where they are many, of cells of them (see `thin`).
+
+        >>> release["age"].embedding().points.shape
+        (288, 1)
+        """
         return self._gathered(kernel).embedding
 
     def distance(self, other: RandomVariable, kernel: Kernel | None = None) -> Estimate:
-        """MMD between the laws of two variables, with its error bar; see `variable_distance`."""
+        """MMD between the laws of two variables, with its error bar; see `variable_distance`.
+
+        >>> release["age"].distance(release["hours-per-week"])
+        distance(age; `hours-per-week`): 0.233 ± 0.013 (95 %: 0.209 to 0.258; privacy 0.008, sampling 0.006, resolution
+            0.008)
+        """
         return variable_distance.distance(self, other, kernel)
 
     def mmd(self, sample: Any, kernel: Kernel | None = None) -> float:
-        """MMD between the variable's law, as its points have it, and a sample of values (L,) or (L, d)."""
+        """MMD between the variable's law, as its points have it, and a sample of values (L,) or (L, d).
+
+        >>> release["age"].mmd(sample["age"])
+        0.01599...
+        """
         return variable_distance.mmd_to_sample(self, sample, kernel)
 
     def mmd_test(self, sample: Any, kernel: Kernel | None = None) -> TestResult:
-        """Test whether a sample of values has the variable's law, all errors of the releases counted in."""
+        """Test whether a sample of values has the variable's law, all errors of the releases counted in.
+
+        >>> (release["age"] * 2).mmd_test(sample["age"] * 2).pvalue
+        0.7873...
+        """
         return variable_distance.test_against_sample(self, sample, kernel)
 
     def _gathered(self, kernel: Kernel | None) -> ReducedPoints:

@@ -32,6 +32,10 @@ class ReducedPoints:
     rkhs_error  distance of the embedding to that of all `stands_for` weighted values: that of the cells' means, computed,
                 plus how far a cell's spread bends the embedding, to second order.
     stands_for  how many values there were.
+
+    >>> few = release["age"].thin(10)
+    >>> few.values.shape, few.stands_for, few.embedding.squared_norm() > 0
+    ((10, 1), 300, True)
     """
 
     values: Array
@@ -51,7 +55,11 @@ class ReducedPoints:
         return KernelMean(self.kernel, self.values, self.weights)
 
     def to_frame(self) -> pd.DataFrame:
-        """A column for each component, and "weight"."""
+        """A column for each component, and "weight".
+
+        >>> release["age"].thin(10).to_frame().columns.tolist()
+        ['age', 'weight']
+        """
         return pd.DataFrame(self.values, columns=list(self.names)).assign(weight=self.weights)
 
     def __repr__(self) -> str:

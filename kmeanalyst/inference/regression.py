@@ -31,6 +31,13 @@ class RegressionEstimate:
     names         (k,) of the coefficients: "intercept", and the predictors as questions: "age", "city == 'Basel'".
     coefficients  Estimates, in that order.
     notes         what a reader should know beside the numbers.
+
+    >>> fit = release.regression("age", ["education-num", "sex"])
+    >>> fit.names
+    ('intercept', '`education-num`', "sex == 'Male'")
+    >>> fit["education-num"], fit.view
+    (age ~ `education-num`: 0.50 ± 0.57 (95 %: -0.61 to 1.62; privacy 0.30, sampling 0.07, resolution 0.48),
+        'probability')
     """
 
     target: str
@@ -44,10 +51,20 @@ class RegressionEstimate:
         return self.coefficients[0].view
 
     def __getitem__(self, name: str) -> Estimate:
-        return self.coefficients[self.names.index(name)]
+        """The coefficient of a name; a column's own name does where its question has backticks."""
+        if (asked := name if name in self.names else words.column(name)) not in self.names:
+            raise KeyError(f"no coefficient {name!r:.80}: there are {', '.join(self.names)}. Name one of these.")
+        return self.coefficients[self.names.index(asked)]
 
     def to_frame(self, level: float = 0.95) -> pd.DataFrame:
-        """One row for each coefficient, indexed by its name; columns as `Estimates.to_frame` has them."""
+        """One row for each coefficient, indexed by its name; columns as `Estimates.to_frame` has them.
+
+        >>> release.regression("age", ["education-num"]).to_frame()[["value", "standard_error"]]
+                             value  standard_error
+        coefficient
+        intercept        33.232098        5.915089
+        `education-num`   0.497434        0.566345
+        """
         return self.coefficients.to_frame(level).set_axis(pd.Index(self.names, name="coefficient"))
 
     def __repr__(self) -> str:

@@ -28,6 +28,12 @@ class TestResult:
     detectable_mmd    the smallest MMD that a test at 5 % would have found with 80 % power.
     epsilon, delta    the release's promise; None where there is none.
     notes             what a reader should know: clamped values, ignored columns, what is tested.
+
+    >>> result = ka.mmd_test(release, sample)
+    >>> result.pvalue, result.mmd_interval
+    (0.1484..., (0.0, 0.02261...))
+    >>> result.method, result.noise_aware
+    ('noise-aware weighted MMD, release against sample', True)
     """
 
     __test__ = False  # not a test class, whatever its name
@@ -49,5 +55,9 @@ class TestResult:
     notes: tuple[str, ...] = field(default=())
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as plain numbers, as `mmd-test --json` prints it."""
+        """The result as plain numbers, as `mmd-test --json` prints it.
+
+        >>> ka.mmd_test(release, sample).to_dict()["pvalue"]
+        0.1484...
+        """
         return asdict(self) | {"notes": list(self.notes)}

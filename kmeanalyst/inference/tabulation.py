@@ -129,6 +129,12 @@ class GroupBy:
 
     Each method gives a DataFrame with one row for each group, indexed by its label, with the columns of this module.
     A group without weight has NaN, and a note that says why.
+
+    >>> release.groupby("income").mean("age")[["value", "standard_error", "low", "high"]]
+                value  standard_error        low       high
+    income
+    <=50K   36.274567        0.513795  35.267547  37.281588
+    >50K    44.530310        1.472425  41.644411  47.416209
     """
 
     release: Release
@@ -138,27 +144,69 @@ class GroupBy:
     level: float = 0.95
 
     def mean(self, column: str) -> pd.DataFrame:
-        """The mean of another column of numbers."""
+        """The mean of another column of numbers.
+
+        >>> release.groupby("sex").mean("age")["value"]
+        sex
+        Female    37.744908
+        Male      38.491671
+        Name: value, dtype: float64
+        """
         return self._each(lambda people: mean_of(people, people.question(column)))
 
     def expectation(self, question: Question) -> pd.DataFrame:
-        """The expectation of an expression or function."""
+        """The expectation of an expression or function.
+
+        >>> release.groupby("sex").expectation("age + 1")["value"]
+        sex
+        Female    38.744908
+        Male      39.491671
+        Name: value, dtype: float64
+        """
         return self._each(lambda people: mean_of(people, question))
 
     def probability(self, condition: Question) -> pd.DataFrame:
-        """The probability of a condition."""
+        """The probability of a condition.
+
+        >>> release.groupby("sex").probability("income == '>50K'")[["value", "standard_error"]]
+                   value  standard_error
+        sex
+        Female  0.130257        0.018643
+        Male    0.291715        0.011800
+        """
         return self._each(lambda people: probability_of(people, condition))
 
     def var(self, column: Question) -> pd.DataFrame:
-        """The variance of a column of numbers, or of an expression."""
+        """The variance of a column of numbers, or of an expression.
+
+        >>> release.groupby("sex").var("age")["value"]
+        sex
+        Female    220.505142
+        Male      178.188831
+        Name: value, dtype: float64
+        """
         return self._each(lambda people: variance_of(people, column))
 
     def std(self, column: Question) -> pd.DataFrame:
-        """The standard deviation of a column of numbers, or of an expression."""
+        """The standard deviation of a column of numbers, or of an expression.
+
+        >>> release.groupby("sex").std("age")["value"]
+        sex
+        Female    14.849416
+        Male      13.348739
+        Name: value, dtype: float64
+        """
         return self._each(lambda people: deviation_of(people, column))
 
     def quantile(self, column: Question, q: float = 0.5) -> pd.DataFrame:
-        """The quantile of order q, in the probability view; see `quantile`."""
+        """The quantile of order q, in the probability view; see `quantile`.
+
+        >>> release.groupby("sex").quantile("age", 0.5)["value"]
+        sex
+        Female    35.0
+        Male      37.0
+        Name: value, dtype: float64
+        """
         if self.view == "signed":
             raise ValueError('quantiles are of the probability view, got view="signed". Group with view="probability".')
         order = np.array([q], dtype=float)

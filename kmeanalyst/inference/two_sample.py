@@ -40,6 +40,13 @@ def mmd_test(
     Returns        TestResult. With a measurement the law includes the privacy noise; weighted points without
                    one are tested as a fixed distribution, and the result says so.
     Assumes        that the sample is independent of the table's rows and of public rows used as points.
+
+    >>> ka.mmd_test(release, sample).pvalue  # is my sample from the released population?
+    0.1484...
+    >>> ka.mmd_test(release, "my_sample.csv").pvalue  # a file is read in blocks
+    0.1484...
+    >>> ka.mmd_test([[0.0], [1.0], [2.0]], [[5.0], [6.0], [7.0]], rng=0).pvalue  # two plain samples
+    0.103
     """
     refuse_variables(a, b)
     if isinstance(b, Release) and not isinstance(a, Release):

@@ -1,4 +1,12 @@
-"""Room 1: kernels, feature maps and kernel mean embeddings."""
+"""Room 1: kernels, feature maps and kernel mean embeddings.
+
+>>> import kmeanalyst as ka
+>>> kernel = ka.kernels.Gaussian(2.0) + 0.5 * ka.kernels.Laplacian(1.0)  # sums and products are kernels
+>>> kernel.gram([[0.0]], [[1.0], [2.0]])
+array([[1.066..., 0.6741... ]])
+>>> sorted(ka.kernels.KERNELS)[:3]  # by the names that files have
+['exponential-dot', 'gaussian', 'indicator']
+"""
 
 from __future__ import annotations
 
@@ -45,7 +53,11 @@ _DEEPEST = 8
 
 
 def kernel_from_dict(header: Any, *, depth: int = 0) -> Kernel:
-    """Rebuild a kernel from its name and parameters, as `Kernel.to_dict` wrote them; else ValueError."""
+    """Rebuild a kernel from its name and parameters, as `Kernel.to_dict` wrote them; else ValueError.
+
+    >>> ka.kernels.kernel_from_dict({"name": "gaussian", "lengthscale": 2.0})
+    Gaussian(lengthscale=2.0)
+    """
     if depth > _DEEPEST:
         raise ValueError(f"the kernel is nested more than {_DEEPEST} deep, which no release needs. Refused.")
     if not isinstance(header, dict) or not isinstance(header.get("name"), str) or header["name"] not in KERNELS:

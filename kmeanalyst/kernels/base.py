@@ -33,6 +33,10 @@ class Spectrum:
 
     linear   (d, R) one frequency per column and feature; zero where a feature does not look at it.
     tables   column → (levels + 1, R) phases of the codes, the last row for a missing cell.
+
+    >>> spectrum = ka.kernels.Indicator(3).draw_spectrum(np.random.default_rng(0), 1, 5)
+    >>> spectrum.tables[0].shape
+    (4, 5)
     """
 
     linear: Array
@@ -45,30 +49,60 @@ class Spectrum:
         return Spectrum(self.linear + other.linear, tables)
 
     def masked(self, mask: Array) -> Spectrum:
-        """Keep the features where mask (R,) holds; the others become constant (all phases zero)."""
+        """Keep the features where mask (R,) holds; the others become constant (all phases zero).
+
+        >>> spectrum = ka.kernels.Gaussian(1.0).draw_spectrum(np.random.default_rng(0), 1, 2)
+        >>> bool(spectrum.masked(np.array([True, False])).linear[0, 1] == 0)
+        True
+        """
         return Spectrum(self.linear * mask, {j: table * mask for j, table in self.tables.items()})
 
 
 class Kernel(ABC):
-    """A positive-definite kernel k with |k(x, y)| ≤ bound² (abstract; members are frozen dataclasses)."""
+    """A positive-definite kernel k with |k(x, y)| ≤ bound² (abstract; members are frozen dataclasses).
+
+    >>> kernel = ka.kernels.Gaussian(1.0)
+    >>> kernel.gram([[0.0]], [[1.0]])
+    array([[0.6065...]])
+    >>> kernel.bound, kernel.nonnegative, kernel.columns, kernel.width
+    (1.0, True, None, 1)
+    """
 
     name: ClassVar[str]
 
     @abstractmethod
     def gram(self, X: Array, Y: Array) -> Array:
-        """Kernel matrix k(x_i, y_j), (n, m) for X (n, d) and Y (m, d)."""
+        """Kernel matrix k(x_i, y_j), (n, m) for X (n, d) and Y (m, d).
+
+        >>> ka.kernels.Gaussian(1.0).gram([[0.0], [1.0]], [[0.0]])
+        array([[1.        ],
+               [0.6065...]])
+        """
 
     def against(self, Y: Array) -> Callable[[Array], Array]:
-        """X ↦ gram(X, Y), for many X: what Y alone decides is worked out once where that is worth it."""
+        """X ↦ gram(X, Y), for many X: what Y alone decides is worked out once where that is worth it.
+
+        >>> ka.kernels.Gaussian(1.0).against([[0.0]])([[0.0], [1.0]])
+        array([[1.        ],
+               [0.6065...]])
+        """
         return lambda X: self.gram(X, Y)
 
     def mean_product(self, X: Array, u: Array, Y: Array, v: Array) -> float | None:
-        """Σ_i Σ_j u_i v_j k(x_i, y_j) where the kernel has a shorter way to it than its Gram matrix; else None."""
+        """Σ_i Σ_j u_i v_j k(x_i, y_j) where the kernel has a shorter way to it than its Gram matrix; else None.
+
+        >>> ka.kernels.Gaussian(1.0).mean_product([[0.0]], [1.0], [[1.0]], [1.0]) is None  # no way but the Gram matrix
+        True
+        """
         return None
 
     @abstractmethod
     def diagonal(self, X: Array) -> Array:
-        """k(x_i, x_i), (n,)."""
+        """k(x_i, x_i), (n,).
+
+        >>> ka.kernels.Gaussian(1.0).diagonal([[0.0], [1.0]])
+        array([1., 1.])
+        """
 
     @property
     @abstractmethod
@@ -91,7 +125,11 @@ class Kernel(ABC):
         return 1
 
     def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
-        """Draw `count` frequencies over `n_columns` columns; ValueError if k is not shift-invariant."""
+        """Draw `count` frequencies over `n_columns` columns; ValueError if k is not shift-invariant.
+
+        >>> ka.kernels.Gaussian(1.0).draw_spectrum(np.random.default_rng(0), 2, 5).linear.shape
+        (2, 5)
+        """
         raise ValueError(
             f"{self.name} has no random Fourier features: it is not a shift-invariant kernel. "
             "Use the method 'subspace', or a kernel such as gaussian, laplacian or table."
@@ -102,6 +140,9 @@ class Kernel(ABC):
 
         Source   Rahimi & Recht 2007, §4: of a column's kernel k(δ) the widths have density δ·k''(δ).
         Errors   ValueError if k is not known to be such a mixture of hat functions.
+
+        >>> ka.kernels.Laplacian(1.0).draw_widths(np.random.default_rng(0), 2, 5).shape
+        (2, 5)
         """
         raise ValueError(
             f"{self.name} has no random binning features: it is no product of mixtures of hat functions. "
@@ -119,7 +160,11 @@ class Kernel(ABC):
     __rmul__ = __mul__
 
     def to_dict(self) -> dict[str, Any]:
-        """The kernel by name and parameters, as the file header stores it."""
+        """The kernel by name and parameters, as the file header stores it.
+
+        >>> ka.kernels.Gaussian(1.0).to_dict()
+        {'name': 'gaussian', 'lengthscale': 1.0}
+        """
         return {"name": self.name, **{f.name: _plain(getattr(self, f.name)) for f in fields(self)}}  # type: ignore[arg-type]
 
 
@@ -206,7 +251,11 @@ def check_kernel(kernel: Any) -> None:
 
 @dataclass(frozen=True)
 class Scaled(Kernel):
-    """factor · k, factor > 0."""
+    """factor · k, factor > 0.
+
+    >>> (0.5 * ka.kernels.Gaussian(1.0)).gram([[0.0]], [[0.0]])
+    array([[0.5]])
+    """
 
     factor: float
     kernel: Kernel
@@ -268,7 +317,11 @@ class _Composed(Kernel):
 
 @dataclass(frozen=True)
 class Sum(_Composed):
-    """k₁ + k₂ + ...: similar in any of the ways. bound² is the sum of the squared bounds."""
+    """k₁ + k₂ + ...: similar in any of the ways. bound² is the sum of the squared bounds.
+
+    >>> (ka.kernels.Gaussian(1.0) + ka.kernels.Laplacian(1.0)).parts
+    (Gaussian(lengthscale=1.0), Laplacian(lengthscale=1.0))
+    """
 
     terms: tuple[Kernel, ...]
     name: ClassVar[str] = "sum"
@@ -302,7 +355,11 @@ class Sum(_Composed):
 
 @dataclass(frozen=True)
 class Product(_Composed):
-    """k₁ · k₂ · ...: similar in every one of the ways."""
+    """k₁ · k₂ · ...: similar in every one of the ways.
+
+    >>> (ka.kernels.Gaussian(1.0) * ka.kernels.Laplacian(1.0)).parts
+    (Gaussian(lengthscale=1.0), Laplacian(lengthscale=1.0))
+    """
 
     factors: tuple[Kernel, ...]
     name: ClassVar[str] = "product"
@@ -340,6 +397,9 @@ class OnColumns(Kernel):
     """A kernel that looks at some columns only.
 
     columns   positions in encoded rows, or names, which are read from a DataFrame of numbers.
+
+    >>> ka.kernels.OnColumns(ka.kernels.Gaussian(1.0), (1,)).gram([[9.0, 0.0]], [[5.0, 0.0]])
+    array([[1.]])
     """
 
     kernel: Kernel

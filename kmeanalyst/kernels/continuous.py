@@ -54,6 +54,9 @@ def median_lengthscale(X: Array, *, most_rows: int = 1000, rng: np.random.Genera
 
     X must be public: a lengthscale learned from private rows is itself a release. Of more than
     `most_rows` rows a random subset is taken.
+
+    >>> ka.median_lengthscale([[0.0], [1.0], [3.0]])
+    2.0
     """
     X = filled(as_rows(X))
     if len(X) > most_rows:
@@ -82,7 +85,11 @@ class _UnitDiagonal(Kernel):
 
 @dataclass(frozen=True)
 class Gaussian(_UnitDiagonal):
-    """exp(−‖x − y‖² / 2ℓ²), lengthscale ℓ in the units of the columns."""
+    """exp(−‖x − y‖² / 2ℓ²), lengthscale ℓ in the units of the columns.
+
+    >>> ka.kernels.Gaussian(2.0).gram([[0.0, 0.0]], [[2.0, 0.0]])
+    array([[0.6065...]])
+    """
 
     lengthscale: float
     name: ClassVar[str] = "gaussian"
@@ -102,7 +109,11 @@ class Gaussian(_UnitDiagonal):
 
 @dataclass(frozen=True)
 class Laplacian(_UnitDiagonal):
-    """exp(−‖x − y‖₁ / ℓ): a product over the columns (Rahimi & Recht 2007, figure 1)."""
+    """exp(−‖x − y‖₁ / ℓ): a product over the columns (Rahimi & Recht 2007, figure 1).
+
+    >>> ka.kernels.Laplacian(2.0).gram([[0.0, 0.0]], [[2.0, 2.0]])
+    array([[0.1353...]])
+    """
 
     lengthscale: float
     name: ClassVar[str] = "laplacian"
@@ -126,7 +137,11 @@ class Laplacian(_UnitDiagonal):
 
 @dataclass(frozen=True)
 class MultiScale(_UnitDiagonal):
-    """The mean of Gaussian kernels at several lengthscales: sees fine steps and broad trends at once."""
+    """The mean of Gaussian kernels at several lengthscales: sees fine steps and broad trends at once.
+
+    >>> ka.kernels.MultiScale((0.5, 5.0)).gram([[0.0]], [[2.0]])
+    array([[0.4617...]])
+    """
 
     lengthscales: tuple[float, ...]
     name: ClassVar[str] = "multi-scale"
@@ -159,6 +174,9 @@ class Matern(_UnitDiagonal):
 
     nu            ν, one of ½, 3/2, 5/2, ..., 21/2.
     lengthscale   ℓ in the units of the columns.
+
+    >>> ka.kernels.Matern(nu=1.5, lengthscale=2.0).gram([[0.0]], [[2.0]])
+    array([[0.4833...]])
     """
 
     nu: float
@@ -203,6 +221,9 @@ class RationalQuadratic(_UnitDiagonal):
 
     alpha         α > 0: few for a wide mixture; the Gaussian kernel as α grows.
     lengthscale   ℓ in the units of the columns.
+
+    >>> ka.kernels.RationalQuadratic(alpha=1.0, lengthscale=2.0).gram([[0.0]], [[2.0]])
+    array([[0.6666...]])
     """
 
     alpha: float

@@ -19,7 +19,11 @@ _LEAST_INCLUSION = 0.001
 
 @dataclass(frozen=True)
 class Indicator(_UnitDiagonal):
-    """1 where the codes agree in every column, else 0. `levels` codes 0 ... levels − 1, NaN for missing."""
+    """1 where the codes agree in every column, else 0. `levels` codes 0 ... levels − 1, NaN for missing.
+
+    >>> ka.kernels.Indicator(levels=3).gram([[2]], [[2], [0]])
+    array([[1., 0.]])
+    """
 
     levels: int
     name: ClassVar[str] = "indicator"
@@ -53,6 +57,10 @@ class SoftenedProduct(_UnitDiagonal):
     kernels     one kernel per column, each with k_j(x, x) = 1 and k_j ≥ 0. A column of strings has several numbers
                 (`coordinates_of` says where).
     inclusion   p, in (0, 1]; p = 1 is the plain product.
+
+    >>> kernel = ka.kernels.SoftenedProduct((ka.kernels.Gaussian(1.0), ka.kernels.Indicator(2)), inclusion=0.5)
+    >>> kernel.gram([[0.0, 1]], [[0.0, 1], [0.0, 0], [9.0, 0]])
+    array([[1.        , 0.3333..., 0.        ]])
     """
 
     kernels: tuple[Kernel, ...]

@@ -32,11 +32,19 @@ class DotProduct(Kernel):
 
     @abstractmethod
     def of_product(self, s: Array) -> Array:
-        """f(s) for s in [−1, 1], elementwise."""
+        """f(s) for s in [−1, 1], elementwise.
+
+        >>> ka.kernels.Polynomial(2, 1.0, lower=(0.0,), upper=(1.0,)).of_product(np.array([0.5, 1.0]))
+        array([2.25, 4.  ])
+        """
 
     @abstractmethod
     def draw_degrees(self, rng: np.random.Generator, count: int) -> Array:
-        """`count` whole numbers n ≥ 0 with probability a_n/f(1), f(s) = Σ a_n s^n."""
+        """`count` whole numbers n ≥ 0 with probability a_n/f(1), f(s) = Σ a_n s^n.
+
+        >>> ka.kernels.ExponentialDot(1.0, lower=(0.0,), upper=(1.0,)).draw_degrees(np.random.default_rng(0), 4).shape
+        (4,)
+        """
 
     def _check_bounds(self) -> None:
         ends = [*self.lower, *self.upper] if isinstance(self.lower, tuple) and isinstance(self.upper, tuple) else []
@@ -50,7 +58,12 @@ class DotProduct(Kernel):
             check_positive("upper − lower", high - low, "columns are scaled by it.", "Pass bounds that differ.")
 
     def scaled(self, X: Array) -> Array:
-        """The rows' columns in [−1, 1], missing cells 0: (n, d), each cell from itself alone."""
+        """The rows' columns in [−1, 1], missing cells 0: (n, d), each cell from itself alone.
+
+        >>> ka.kernels.Polynomial(2, 1.0, lower=(0.0,), upper=(10.0,)).scaled([[0.0], [7.5]])
+        array([[-1. ],
+               [ 0.5]])
+        """
         X = as_rows(X)
         if X.shape[1] != len(self.lower):
             raise ValueError(
@@ -90,6 +103,9 @@ class Polynomial(DotProduct):
     degree         1 to 20. Its mean embedding holds the moments up to this degree, and nothing else.
     offset         0 to 1000; 0 leaves lower moments out.
     lower, upper   the columns' public bounds, encoded; rows outside are clamped.
+
+    >>> ka.kernels.Polynomial(degree=2, offset=1.0, lower=(0.0,), upper=(10.0,)).gram([[10.0]], [[10.0], [5.0]])
+    array([[4., 1.]])
     """
 
     degree: int
@@ -134,6 +150,9 @@ class ExponentialDot(DotProduct):
 
     rate           0 < rate ≤ 50: how far beyond first moments the kernel looks.
     lower, upper   the columns' public bounds, encoded; rows outside are clamped.
+
+    >>> ka.kernels.ExponentialDot(1.0, lower=(0.0,), upper=(10.0,)).gram([[10.0]], [[10.0], [5.0], [0.0]])
+    array([[2.718..., 1.        , 0.3678...]])
     """
 
     rate: float

@@ -41,6 +41,14 @@ class Margins(_UnitDiagonal):
     target   the column the others are crossed with; −1 for none.
     fine     for each column the inner edges of its finer ranges; none for a column that has no finer table. Atoms and
              missing cells are cells of its finer table too.
+
+    >>> kernel = ka.kernels.Margins(((0.0,), (0.5,)), ((), ()), (True, True), (1.0, 0, 0, 0, 0, 0))
+    >>> kernel.gram([[1.0, 0]], [[2.0, 0], [2.0, 1], [-1.0, 1]])
+    array([[1. , 0.5, 0. ]])
+    >>> kernel.sizes, kernel.others, kernel.n_tables, kernel.n_cells
+    ((3, 3), (0, 1), 2, 6)
+    >>> kernel.finer, kernel.fine_sizes
+    ((), ())
     """
 
     edges: tuple[tuple[float, ...], ...]
@@ -128,11 +136,23 @@ class Margins(_UnitDiagonal):
         return tuple(j for j in self.others if self.fine[j])
 
     def cells(self, X: Array) -> Array:
-        """The cell (n, d) of each value: ranges first, then atoms, then missing; a NaN where none is declared is in the first."""
+        """The cell (n, d) of each value: ranges first, then atoms, then missing; a NaN where none is declared is in the first.
+
+        >>> kernel = ka.kernels.Margins(((0.0,), (0.5,)), ((), ()), (True, True), (1.0, 0, 0, 0, 0, 0))
+        >>> kernel.cells(np.array([[1.0, 0], [-1.0, np.nan]]))
+        array([[1, 0],
+               [0, 2]])
+        """
         return self._cells(X, self.edges, range(len(self.edges)))
 
     def fine_cells(self, X: Array) -> Array:
-        """The finer cell (n, d″) of the columns of `finer`, numbered likewise."""
+        """The finer cell (n, d″) of the columns of `finer`, numbered likewise.
+
+        >>> kernel = ka.kernels.Margins(((0.0,),), ((),), (False,), (0.5, 0, 0, 0, 0.5, 0), fine=((-1.0, 0.0, 1.0),))
+        >>> kernel.fine_cells(np.array([[0.5], [7.0]]))
+        array([[2],
+               [3]])
+        """
         return self._cells(X, self.fine, self.finer)
 
     def _cells(self, X: Array, edges: tuple[tuple[float, ...], ...], columns: Sequence[int]) -> Array:

@@ -43,6 +43,13 @@ def calibration(
     view      the probability view by default: under signed weights a bin can weigh nothing, or less.
     Columns   predicted (mean in the bin), observed, standard_error, low, high (the interval at `level`), the parts, share
               (of all rows), view, note; the index is the range of predicted probabilities.
+
+    >>> ka.calibration(model, sample, bins=3)[["predicted", "observed", "standard_error"]]
+                       predicted  observed  standard_error
+    bin
+    0.00771 to 0.0592   0.032095  0.011976        0.004860
+    0.0592 to 0.333     0.154969  0.138000        0.015424
+    0.333 to 0.9        0.489781  0.549098        0.022275
     """
     binned = _binned(model, data, bins, strategy, target, positive, where, view)
     found = estimates(binned.people, [binned.observed(k) for k in range(len(binned.labels))])
@@ -69,6 +76,9 @@ def expected_calibration_error(
 
     A sum of absolute values of noisy differences is too large: a note says what about a perfectly calibrated model would
     show, Σ √(2/π) · standard error of each bin's difference. What is not clearly above it shows no miscalibration.
+
+    >>> ka.expected_calibration_error(model, sample, bins=5).value
+    0.02873...
     """
     binned = _binned(model, data, bins, strategy, target, positive, where, view)
     gaps = [binned.gap(k) for k in range(len(binned.labels))]

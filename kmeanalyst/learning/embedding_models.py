@@ -56,6 +56,10 @@ def fit_embedding(release: Release, target: str, *, kind: Kind = "law") -> Embed
              "kernel-mean": the kernel classifier (KernelMeanClassifier), of levels alone.
     Returns  scikit-learn estimator: predict, and predict_proba and classes_ of a classifier, on a DataFrame in natural units.
     Errors   ValueError for a release without measurement, a target that is not there, and one that the kind is not for.
+
+    >>> embedded = ka.fit_embedding(release, "income")
+    >>> embedded.predict(sample.head(3))
+    array(['<=50K', '<=50K', '<=50K'], dtype='<U5')
     """
     if kind not in KINDS:
         raise ValueError(f"there is no kind {kind!r:.80} of model. Name one of {', '.join(KINDS)}.")
@@ -110,7 +114,11 @@ class _Levels(ClassifierMixin, _FromRelease):
         self.classes_ = np.array(levels[self._codes].tolist())
 
     def predict(self, X: pd.DataFrame) -> Array:
-        """The likeliest class of each row, (n,)."""
+        """The likeliest class of each row, (n,).
+
+        >>> ka.fit_embedding(release, "income").predict(sample.head(2))
+        array(['<=50K', '<=50K'], dtype='<U5')
+        """
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def predict_proba(self, X: pd.DataFrame) -> Array:
@@ -125,13 +133,22 @@ class EmbeddingClassifier(_Levels):
     fitted, and probabilities are given that the cell is not missing.
 
     >>> EmbeddingClassifier("income").fit(release).predict_proba(frame)    # doctest: +SKIP
+
+    >>> embedded = ka.fit_embedding(release, "income")
+    >>> embedded.classes_, embedded.predict(sample.head(2))
+    (array(['<=50K', '>50K'], dtype='<U5'), array(['<=50K', '<=50K'], dtype='<U5'))
     """
 
     def __init__(self, target: str) -> None:
         self.target = target
 
     def fit(self, release: Release, y: None = None) -> EmbeddingClassifier:
-        """Fit to a release's measurement; y is not used."""
+        """Fit to a release's measurement; y is not used.
+
+        >>> from kmeanalyst.learning.embedding_models import EmbeddingClassifier
+        >>> EmbeddingClassifier("income").fit(release).predict(sample.head(2))
+        array(['<=50K', '<=50K'], dtype='<U5')
+        """
         self._prepare_levels(release)
         values = self._codes.astype(float)
         if release.domain[self.target].missing:
@@ -142,12 +159,21 @@ class EmbeddingClassifier(_Levels):
         return self
 
     def predict_proba(self, X: pd.DataFrame) -> Array:
-        """(n, classes), each row of sum 1."""
+        """(n, classes), each row of sum 1.
+
+        >>> ka.fit_embedding(release, "income").predict_proba(sample.head(2))
+        array([[0.8969..., 0.1030...],
+               [0.8765..., 0.1234...]])
+        """
         pi = self._probabilities(self._rows(X))[:, : len(self.classes_)]
         return pi / pi.sum(axis=1, keepdims=True)
 
     def standard_errors(self, X: pd.DataFrame) -> Array:
-        """Of each probability (n, classes): noise, sampling and what the measurement does not settle, to first order."""
+        """Of each probability (n, classes): noise, sampling and what the measurement does not settle, to first order.
+
+        >>> ka.fit_embedding(release, "income").standard_errors(sample.head(2)).shape
+        (2, 2)
+        """
         rows = self._rows(X)
         known = len(self.classes_)
         errors = self.law_.standard_errors(rows, np.eye(len(self.law_.log_base))[:, :known])
@@ -162,13 +188,22 @@ class EmbeddingRegressor(RegressorMixin, _FromRelease):
 
     The law is on two dozen values, quantiles of the released points, and is tilted by the other columns in two ways, in
     place and in width. Rows whose number is missing are left out.
+
+    >>> age_model = ka.fit_embedding(ka.read_release("survey.kme"), "age")
+    >>> age_model.predict(sample.head(2)).shape
+    (2,)
     """
 
     def __init__(self, target: str) -> None:
         self.target = target
 
     def fit(self, release: Release, y: None = None) -> EmbeddingRegressor:
-        """Fit to a release's measurement; y is not used."""
+        """Fit to a release's measurement; y is not used.
+
+        >>> from kmeanalyst.learning.embedding_models import EmbeddingRegressor
+        >>> EmbeddingRegressor("age").fit(ka.read_release("survey.kme")).predict(sample.head(2)).shape
+        (2,)
+        """
         column = self._prepare(release, (Integer, Real), "a column of numbers")
         grid = _quantiles(release, self._position)
         if len(grid) < 2:
@@ -190,16 +225,28 @@ class EmbeddingRegressor(RegressorMixin, _FromRelease):
         return self
 
     def predict(self, X: pd.DataFrame) -> Array:
-        """The mean given each row, (n,), in natural units."""
+        """The mean given each row, (n,), in natural units.
+
+        >>> age_model.predict(sample.head(2)).shape
+        (2,)
+        """
         return self.chances(X) @ self.grid_
 
     def chances(self, X: pd.DataFrame) -> Array:
-        """(n, values) of each value of `grid_` given each row."""
+        """(n, values) of each value of `grid_` given each row.
+
+        >>> age_model.chances(sample.head(2)).shape == (2, len(age_model.grid_))
+        True
+        """
         pi = self.law_.probabilities(self._rows(X))[:, : self._n_present]
         return pi / pi.sum(axis=1, keepdims=True)
 
     def standard_errors(self, X: pd.DataFrame) -> Array:
-        """Of the mean (n,): noise, sampling and what the measurement does not settle, to first order."""
+        """Of the mean (n,): noise, sampling and what the measurement does not settle, to first order.
+
+        >>> age_model.standard_errors(sample.head(2)).shape
+        (2,)
+        """
         rows = self._rows(X)
         present = self.law_.probabilities(rows)[:, : self._n_present].sum(axis=1)
         values = np.zeros((len(self.law_.log_base), 1))
@@ -213,6 +260,10 @@ class KernelMeanClassifier(_Levels):
     With of="measurement" the score is φ(x, c)·y, the kernel mean of the private rows (in the features' approximation of the
     kernel) and normal noise of exactly τ‖φ(x, c)‖: nothing is fitted. With of="points" it is Σ w k((x, c), z), smoother and
     without a known error. Probabilities are in proportion to scores, which are taken to be at least their noise.
+
+    >>> parzen = ka.fit_embedding(release, "income", kind="kernel-mean")
+    >>> parzen.predict(sample.head(2))
+    array(['<=50K', '<=50K'], dtype='<U5')
     """
 
     def __init__(self, target: str, of: Literal["measurement", "points"] = "measurement") -> None:
@@ -220,7 +271,12 @@ class KernelMeanClassifier(_Levels):
         self.of = of
 
     def fit(self, release: Release, y: None = None) -> KernelMeanClassifier:
-        """Keep what scores are computed from; y is not used."""
+        """Keep what scores are computed from; y is not used.
+
+        >>> from kmeanalyst.learning.embedding_models import KernelMeanClassifier
+        >>> KernelMeanClassifier("income").fit(release).predict(sample.head(2))
+        array(['<=50K', '<=50K'], dtype='<U5')
+        """
         if self.of not in ("measurement", "points"):
             raise ValueError(f'scores are of the "measurement" or of the "points", got of={self.of!r:.80}. Name one.')
         self._prepare_levels(release)
@@ -228,12 +284,20 @@ class KernelMeanClassifier(_Levels):
         return self
 
     def scores(self, X: pd.DataFrame) -> Array:
-        """score_c(x), (n, classes): an inner product in feature space, no probability."""
+        """score_c(x), (n, classes): an inner product in feature space, no probability.
+
+        >>> ka.fit_embedding(release, "income", kind="kernel-mean").scores(sample.head(2)).shape
+        (2, 2)
+        """
         rows = self._rows(X)
         return np.column_stack([self._score(self._with(rows, code)) for code in self._codes])
 
     def score_errors(self, X: pd.DataFrame) -> Array:
-        """The exact standard deviation of the privacy noise in each score, (n, classes); ValueError of points."""
+        """The exact standard deviation of the privacy noise in each score, (n, classes); ValueError of points.
+
+        >>> ka.fit_embedding(release, "income", kind="kernel-mean").score_errors(sample.head(2)).shape
+        (2, 2)
+        """
         if self.of == "points":
             raise ValueError(
                 'scores of points have no known noise: the points were fitted to the measurement. Use of="measurement".'
@@ -242,7 +306,11 @@ class KernelMeanClassifier(_Levels):
         return np.column_stack([self._noise(self._with(rows, code)) for code in self._codes])
 
     def predict_proba(self, X: pd.DataFrame) -> Array:
-        """Scores in proportion, (n, classes), each at least the noise that the measurement has."""
+        """Scores in proportion, (n, classes), each at least the noise that the measurement has.
+
+        >>> ka.fit_embedding(release, "income", kind="kernel-mean").predict_proba(sample.head(2)).shape
+        (2, 2)
+        """
         rows = self._rows(X)
         floor = np.column_stack([self._noise(self._with(rows, code)) for code in self._codes])
         found = np.maximum(self.scores(X), np.maximum(floor, 1e-300))

@@ -79,6 +79,14 @@ def score(
     view      "signed", "probability" or "fitted", of a release. By default as released, where signed weights can give
               a score that there is not (told with the probability view's beside it); roc_auc and average_precision are
               of the probability view, and refuse signed weights.
+
+    >>> ka.score(model, sample, "accuracy")
+    accuracy(income): 0.8233 ± 0.0098 (95 %: 0.8040 to 0.8426; sampling 0.0098)
+    >>> ka.score(model, sample, ["accuracy", "roc_auc"]).to_frame()[["value", "low", "high"]]
+                         value       low      high
+    question
+    accuracy(income)  0.823333  0.804033  0.842634
+    roc_auc(income)   0.879675  0.861069  0.898281
     """
     asked = question_of(model, data, target=target, positive=positive, where=where, view=view)
     if not isinstance(metric, Sequence) or isinstance(metric, str):

@@ -21,6 +21,8 @@ def write_model(model: TrainedPipeline, path: str | Path) -> None:
     """Write a trained model as a .skops file; it appears whole or not at all.
 
     Errors  ValueError where the path has another ending, or the estimator has parts that skops cannot hold.
+
+    >>> ka.write_model(model, "model.skops")
     """
     import skops.io as skops
 
@@ -34,6 +36,10 @@ def read_model(path: str | Path, *, trusted: tuple[str, ...] = ()) -> TrainedPip
 
     trusted  names of further types that the file may make, of libraries other than scikit-learn: look at them first.
     Errors   ValueError for a file that is no model, or would make types that are not trusted: nothing of it is run.
+
+    >>> model.write("model.skops")
+    >>> ka.read_model("model.skops").predict(sample.head(2))
+    array(['<=50K', '<=50K'], dtype='<U5')
     """
     import skops.io as skops
 

@@ -32,6 +32,10 @@ class TrainingReport:
     notes           what else a reader should know.
     release_digest  SHA-256 of the release, so that a score on it can say that it is of the rows learned from.
     epsilon, delta  the release's promise, which the model inherits (post-processing); None where there is none.
+
+    >>> report = model.report
+    >>> report.estimator, report.view, report.epsilon, len(report.columns)
+    ('LogisticRegression', 'probability', 1.0, 6)
     """
 
     estimator: str
@@ -81,6 +85,17 @@ class TrainedPipeline(Pipeline):
     report    TrainingReport: what was chosen and why; print it.
     classes_  of a classifier, all the domain's levels, sorted; predicted probabilities have a column for each, 0 for those
               that the release does not have.
+
+    >>> model.predict(sample.head(3))
+    array(['<=50K', '<=50K', '<=50K'], dtype='<U5')
+    >>> model.classes_, model.target, model.domain.names[:2]
+    (array(['<=50K', '>50K'], dtype=object), 'income', ('age', 'education-num'))
+    >>> print(model.report)
+    LogisticRegression for income (classification) from 6 columns (onehot)
+    weights: probability, as released: they are probabilities, up to their sum
+    labels: measured, each that a point can have by its chance given the other columns
+    rows: 576 with weights that sum to 576
+    promise: ε = 1, δ = 1e-06, inherited from the release
     """
 
     report: TrainingReport | None = None
@@ -116,17 +131,29 @@ class TrainedPipeline(Pipeline):
 
     @_learned("predict_proba")
     def predict_proba(self, X: pd.DataFrame, **params: Any) -> Array:
-        """(n, classes) probabilities, in the order of classes_."""
+        """(n, classes) probabilities, in the order of classes_.
+
+        >>> model.predict_proba(sample.head(2)).shape
+        (2, 2)
+        """
         return self._for_all_levels(super().predict_proba(X, **params), absent=0.0)
 
     @_learned("predict_log_proba")
     def predict_log_proba(self, X: pd.DataFrame, **params: Any) -> Array:
-        """(n, classes) logarithms of probabilities."""
+        """(n, classes) logarithms of probabilities.
+
+        >>> model.predict_log_proba(sample.head(2)).shape
+        (2, 2)
+        """
         return self._for_all_levels(super().predict_log_proba(X, **params), absent=-np.inf)
 
     @_learned("decision_function")
     def decision_function(self, X: pd.DataFrame, **params: Any) -> Array:
-        """(n,) for two classes, the second's, or (n, classes); -inf for levels that the release does not have."""
+        """(n,) for two classes, the second's, or (n, classes); -inf for levels that the release does not have.
+
+        >>> model.decision_function(sample.head(2)).shape
+        (2,)
+        """
         scores = super().decision_function(X, **params)
         if self.levels_ is not None and scores.ndim == 1 and len(self.levels_) > 2:
             scores = np.column_stack([-scores, scores])
@@ -141,7 +168,10 @@ class TrainedPipeline(Pipeline):
         return out
 
     def write(self, path: Any) -> None:
-        """Write the model as a .skops file, which holds no code: see `kmeanalyst.write_model`."""
+        """Write the model as a .skops file, which holds no code: see `kmeanalyst.write_model`.
+
+        >>> model.write("model.skops")
+        """
         from kmeanalyst.learning.model_file import write_model
 
         write_model(self, path)

@@ -29,6 +29,9 @@ class Refits:
 
     model   the first one.
     others  the others.
+
+    >>> len(refits.others)
+    3
     """
 
     model: TrainedPipeline
@@ -41,6 +44,11 @@ class Refits:
                  classifiers without probabilities their decision function.
         Returns  DataFrame with X's index: prediction, standard_error, low, high (Student's t of the number of redraws;
                  probabilities stay within 0 and 1).
+
+        >>> refits.predict(sample.head(2))
+           prediction  standard_error       low      high
+        0    0.378695        0.002811  0.366602  0.390788
+        1    0.365978        0.012597  0.311776  0.420180
         """
         said = np.array([_said(model, X, of) for model in (self.model, *self.others)])
         error, reach = self._spread(said, level)
@@ -57,6 +65,11 @@ class Refits:
 
         Returns  DataFrame indexed by metric: value, standard_error (of both), of_evaluation (see `kmeanalyst.score`),
                  of_training (over the refits), low, high (Student's t, as far as the error is the refits'), note.
+
+        >>> refits.score(sample, "roc_auc")[["value", "of_evaluation", "of_training"]]
+                    value  of_evaluation  of_training
+        metric
+        roc_auc  0.661068       0.014859     0.009845
         """
         names: Any = metric if isinstance(metric, list | tuple) else [metric]
         each: list[Any] = [score(model, data, names, **named) for model in (self.model, *self.others)]
@@ -97,6 +110,15 @@ def refit(
     sampling  whether the table's rows are drawn anew too, for errors about the population rather than the table.
     progress  called with a text and the share that is done.
     Errors    ValueError for a model of another release, or a release without measurement.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> survey = ka.read_release("survey.kme")
+    >>> model = ka.fit(LogisticRegression(max_iter=1000), survey, target="income")
+    >>> refits = ka.refit(model, survey, redraws=3)
+    >>> refits.predict(sample.head(2))
+       prediction  standard_error       low      high
+    0    0.378695        0.002811  0.366602  0.390788
+    1    0.365978        0.012597  0.311776  0.420180
     """
     if redraws < 2:
         raise ValueError(f"redraws must be at least 2, got {redraws}: one more model has no spread. Ask for ten.")

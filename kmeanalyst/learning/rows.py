@@ -62,6 +62,10 @@ class TrainingData(NamedTuple):
     X              (n, F) features, a DataFrame with a name for each.
     y              (n,) the target in natural units and levels.
     sample_weight  (n,) float64, none of them 0; their sum is the effective number of rows.
+
+    >>> data = release.to_sklearn("income")
+    >>> data.X.shape, data.y.shape, data.sample_weight.shape
+    ((288, 12), (288,), (288,))
     """
 
     X: pd.DataFrame

@@ -79,6 +79,13 @@ def fit(
 
     Multiplying all weights by a constant, or adding rows of weight 0, changes no model. The model inherits the promise of
     the release: post-processing (Dwork & Roth 2014, proposition 2.1).
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> model = ka.fit(LogisticRegression(max_iter=1000), release, target="income")
+    >>> model.predict(sample.head(3))
+    array(['<=50K', '<=50K', '<=50K'], dtype='<U5')
+    >>> model.report.view, model.report.labels
+    ('probability', 'measured')
     """
     training = Training.of(estimator, release, target, columns, levels, labels)
     if view is not None:

@@ -62,6 +62,13 @@ class WeightSupport(str):
     reason            one sentence: the behaviour that was seen.
     source            "table, scikit-learn <version>", "live test" or "its parts".
     nonnegative_ok    whether weights ≥ 0 are rightly used.
+
+    >>> from sklearn.linear_model import Ridge
+    >>> found = ka.weight_support(Ridge())
+    >>> found == "nonnegative_only", found.nonnegative_ok
+    (True, True)
+    >>> found.reason
+    'negative weights end in an error (ValueError: array must not contain infs or NaNs).'
     """
 
     reason: str

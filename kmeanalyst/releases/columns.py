@@ -28,7 +28,14 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # C0 with ESC, DEL and C1
 
 
 class DomainError(ValueError):
-    """A domain, or data that should fit it, is not as it must be; the message has the mend."""
+    """A domain, or data that should fit it, is not as it must be; the message has the mend.
+
+    >>> ka.Integer(name="age", lower=90, upper=17)
+    Traceback (most recent call last):
+        ...
+    kmeanalyst.releases.columns.DomainError: column age: lower must be below upper, got 90 and 17. Swap or widen
+        them.
+    """
 
 
 def _plain_number(value: Any) -> Any:
@@ -73,7 +80,9 @@ class Column(ABC):
         if self.name == "weight":
             raise DomainError('a column named "weight" is refused: the file\'s own column. Rename yours.')
         if not isinstance(self.missing, bool):
-            raise DomainError(f"column {self.name}: missing must be true or false, got {self.missing!r}.")
+            raise DomainError(
+                f"column {self.name}: missing must be true or false, got {self.missing!r}. Write one of the two."
+            )
 
     def _check_default(self) -> None:
         if self.default is not None:
@@ -88,12 +97,20 @@ class Column(ABC):
 
     @property
     def width(self) -> int:
-        """How many numbers of an encoded row a cell takes: 1, but for text, whose arrays are (n, width) where others are (n,)."""
+        """How many numbers of an encoded row a cell takes: 1, but for text, whose arrays are (n, width) where others are (n,).
+
+        >>> domain["age"].width
+        1
+        """
         return 1
 
     @abstractmethod
     def parse(self, text: str) -> float | None:
-        """The number a cell's text stands for, before clamping; None if it stands for none."""
+        """The number a cell's text stands for, before clamping; None if it stands for none.
+
+        >>> domain["sex"].parse("Male"), domain["sex"].parse("none of both")
+        (1.0, None)
+        """
 
     @abstractmethod
     def _fallback(self) -> float:
@@ -101,7 +118,11 @@ class Column(ABC):
 
     @property
     def default_code(self) -> float:
-        """The encoded default: what a bad cell becomes."""
+        """The encoded default: what a bad cell becomes.
+
+        >>> ka.Integer(name="age", lower=17, upper=90, default=30).default_code
+        30.0
+        """
         if self.default is not None:
             return self._encode_one(self.parse(text_of(self.default) or ""))
         return math.nan if self.missing else self._encode_one(self._fallback())
@@ -113,6 +134,9 @@ class Column(ABC):
         """Encoded values and what became of each cell (KEPT, CLAMPED or REPLACED), both (n,).
 
         cells   a sequence of anything: text, numbers, dates. Never raises by a cell's value.
+
+        >>> domain["sex"].encode(["Male", "female"])[0]
+        array([1., 0.])
         """
         codes, texts = factorised(cells)
         parsed = [self.parse(text) if text else BAD for text in texts]
@@ -133,14 +157,26 @@ class Column(ABC):
 
     @abstractmethod
     def decode(self, encoded: Array) -> pd.Series:
-        """Encoded values (n,) in natural units and levels, a missing one as pandas has it."""
+        """Encoded values (n,) in natural units and levels, a missing one as pandas has it.
+
+        >>> domain["sex"].decode(np.array([1.0, 0.0])).tolist()
+        ['Male', 'Female']
+        """
 
     @abstractmethod
     def grid(self, size: int, rng: np.random.Generator) -> Array:
-        """At most `size` encoded values that cover the column: all of them if it has no more."""
+        """At most `size` encoded values that cover the column: all of them if it has no more.
+
+        >>> domain["sex"].grid(4, np.random.default_rng(0)).shape
+        (2,)
+        """
 
     def every_value(self, most: int) -> Array | None:
-        """All encoded values a cell can have, NaN for a missing one; None where there are more than `most`, or a continuum."""
+        """All encoded values a cell can have, NaN for a missing one; None where there are more than `most`, or a continuum.
+
+        >>> domain["sex"].every_value(10)
+        array([0., 1.])
+        """
         present = self._every_present(most)
         values = None if present is None else self.with_missing(present)
         return None if values is None or len(values) > most else values
@@ -150,10 +186,18 @@ class Column(ABC):
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """The column as TOML and the file header have it."""
+        """The column as TOML and the file header have it.
+
+        >>> domain["sex"].to_dict()
+        {'name': 'sex', 'kind': 'categorical', 'levels': ['Female', 'Male']}
+        """
 
     def describe(self) -> str:
-        """Kind and extent in a few words, for people."""
+        """Kind and extent in a few words, for people.
+
+        >>> domain["income"].describe()
+        'categorical <=50K, >50K'
+        """
         return f"{self.kind} {self._extent()}" + (", may be missing" if self.missing else "")
 
     @abstractmethod
@@ -168,7 +212,11 @@ class Column(ABC):
         return out
 
     def draw(self, n: int, rng: np.random.Generator) -> Array:
-        """n encoded values spread evenly over the column; one in ten missing where that is declared."""
+        """n encoded values spread evenly over the column; one in ten missing where that is declared.
+
+        >>> domain["age"].draw(3, np.random.default_rng(0)).shape
+        (3,)
+        """
         values = self._draw_present(n, rng)
         if self.missing:
             values[rng.random(n) < 0.1] = math.nan
@@ -178,7 +226,11 @@ class Column(ABC):
     def _draw_present(self, n: int, rng: np.random.Generator) -> Array: ...
 
     def with_missing(self, values: Array) -> Array:
-        """Values, and NaN after them where the column can be missing."""
+        """Values, and NaN after them where the column can be missing.
+
+        >>> ka.Boolean(name="ill", missing=True).with_missing(np.array([0.0, 1.0]))
+        array([ 0.,  1., nan])
+        """
         return np.append(values, math.nan) if self.missing else values
 
 
@@ -202,9 +254,13 @@ class Number(Column):
             object.__setattr__(self, field, _plain_number(getattr(self, field)))
         low, high = (self._public_number(field, getattr(self, field)) for field in ("lower", "upper"))
         if not low < high:
-            raise DomainError(f"column {self.name}: lower must be below upper, got {self.lower} and {self.upper}.")
+            raise DomainError(
+                f"column {self.name}: lower must be below upper, got {self.lower} and {self.upper}. Swap or widen them."
+            )
         if self.scale not in ("linear", "log", "log1p"):
-            raise DomainError(f'column {self.name}: scale must be "linear", "log" or "log1p", got {self.scale!r}.')
+            raise DomainError(
+                f'column {self.name}: scale must be "linear", "log" or "log1p", got {self.scale!r}. Name one of them.'
+            )
         if (self.scale == "log" and low <= 0) or (self.scale == "log1p" and low <= -1):
             raise DomainError(
                 f'column {self.name}: scale "{self.scale}" needs lower > {0 if self.scale == "log" else -1}, '
@@ -214,7 +270,10 @@ class Number(Column):
             values = tuple(_plain_number(value) for value in listed(self.name, field, getattr(self, field)))
             for value in values:
                 if not low <= self._public_number(field, value) <= high:
-                    raise DomainError(f"column {self.name}: {field} must lie within the bounds, got {value!r}.")
+                    raise DomainError(
+                        f"column {self.name}: {field} must lie within the bounds, got {value!r}. Leave it out, or widen "
+                        "the bounds."
+                    )
             object.__setattr__(self, field, values)
         self._check_default()
 
@@ -223,31 +282,53 @@ class Number(Column):
         check_shown(f"column {self.name}: {field}", text)
         number = self.parse(text) if text else BAD
         if number is BAD or not math.isfinite(number):
-            raise DomainError(f"column {self.name}: {field} must be a finite {self.kind} value, got {value!r}.")
+            raise DomainError(
+                f"column {self.name}: {field} must be a finite {self.kind} value, got {value!r}. Write one."
+            )
         return number
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """(lower, upper) in encoded units."""
+        """(lower, upper) in encoded units.
+
+        >>> domain["age"].bounds
+        (9.0, 98.0)
+        """
         low, high = self._scaled(np.array([self._public_number("bound", v) for v in (self.lower, self.upper)]))
         return float(low), float(high)
 
     @property
     def step(self) -> float | None:
-        """The smallest difference between encoded values; None for a continuum."""
+        """The smallest difference between encoded values; None for a continuum.
+
+        >>> domain["age"].step
+        1.0
+        """
         return None
 
     def cuts(self, values: Sequence[Any]) -> Array:
-        """Encoded numbers that part the cells below each value from those at it and above; half a step lower for whole ones."""
+        """Encoded numbers that part the cells below each value from those at it and above; half a step lower for whole ones.
+
+        >>> domain["age"].cuts([30, 50])
+        array([29.5, 49.5])
+        """
         return self._scaled(self._numbers(values))
 
     def holds(self, below: Array, above: Array) -> Array:
-        """(n,) whether some value of the column lies in each range [below, above) of encoded units."""
+        """(n,) whether some value of the column lies in each range [below, above) of encoded units.
+
+        >>> domain["age"].holds(np.array([30.2, 30.6]), np.array([30.8, 31.4]))
+        array([False,  True])
+        """
         return below < above
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The bounds in encoded units, with half a step beside them for whole numbers: evenly drawn, rounding is even."""
+        """The bounds in encoded units, with half a step beside them for whole numbers: evenly drawn, rounding is even.
+
+        >>> domain["age"].ends
+        (8.5, 98.5)
+        """
         return self.bounds
 
     def parse(self, text: str) -> float | None:
@@ -296,7 +377,11 @@ class Number(Column):
         return natural
 
     def rounded(self, encoded: Array) -> Array:
-        """Encoded values moved to the nearest ones that decode and encode to themselves."""
+        """Encoded values moved to the nearest ones that decode and encode to themselves.
+
+        >>> domain["age"].rounded(np.array([30.4, 120.0]))
+        array([30., 98.])
+        """
         return self._scaled(self._natural(encoded))
 
     def brought_in(self, encoded: Array) -> Array:
@@ -321,7 +406,11 @@ class Number(Column):
 
     @property
     def atom_codes(self) -> Array:
-        """The encoded atoms, as cells encode to them; sorted."""
+        """The encoded atoms, as cells encode to them; sorted.
+
+        >>> domain["capital-gain"].atom_codes
+        array([0.])
+        """
         return np.unique(self.rounded(self._codes(self.atoms)))
 
     def _draw_present(self, n: int, rng: np.random.Generator) -> Array:
@@ -342,7 +431,11 @@ class Number(Column):
 
 @dataclass(frozen=True, kw_only=True)
 class Real(Number):
-    """A number on a continuum, between public bounds."""
+    """A number on a continuum, between public bounds.
+
+    >>> ka.Real(name="wage", lower=0, upper=1e6, scale="log1p", atoms=(0,)).encode(["0", "1e9", "x"])[0]
+    array([ 0.        , 13.81...,  0.        ])
+    """
 
     kind: ClassVar[str] = "real"
 
@@ -399,7 +492,11 @@ class _Whole(Number):
 
 @dataclass(frozen=True, kw_only=True)
 class Integer(_Whole):
-    """A whole number between public bounds; a cell such as 13.4 is rounded."""
+    """A whole number between public bounds; a cell such as 13.4 is rounded.
+
+    >>> ka.Integer(name="age", lower=17, upper=90).encode(["41", "13.4", "200"])[0]
+    array([41., 17., 90.])
+    """
 
     kind: ClassVar[str] = "integer"
 
@@ -413,6 +510,9 @@ class Date(_Whole):
     """A day, written YYYY-MM-DD, between public bounds; encoded in days since 1970-01-01.
 
     seasonal   whether the table kernel sees the day of the year too: days a year apart are then much alike.
+
+    >>> ka.Date(name="joined", lower="2000-01-01", upper="2024-12-31").encode(["2000-01-01", "1999-05-05"])[0]
+    array([10957., 10957.])
     """
 
     seasonal: bool = False
@@ -447,7 +547,11 @@ class Date(_Whole):
 
 @dataclass(frozen=True, kw_only=True)
 class Categorical(Column):
-    """One of finitely many public levels, in no order."""
+    """One of finitely many public levels, in no order.
+
+    >>> ka.Categorical(name="city", levels=("Basel", "Genf"), default="Genf").encode(["Basel", "Bern"])[0]
+    array([0., 1.])
+    """
 
     levels: tuple[str, ...]
     kind: ClassVar[str] = "categorical"
@@ -501,20 +605,32 @@ class Categorical(Column):
 
 @dataclass(frozen=True, kw_only=True)
 class Ordinal(Categorical):
-    """One of finitely many public levels, in the order they are listed."""
+    """One of finitely many public levels, in the order they are listed.
+
+    >>> ka.Ordinal(name="school", levels=("none", "some", "degree")).encode(["degree", "none"])[0]
+    array([2., 0.])
+    """
 
     kind: ClassVar[str] = "ordinal"
     ordered: ClassVar[bool] = True
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """(first code, last code)."""
+        """(first code, last code).
+
+        >>> ka.Ordinal(name="school", levels=("none", "some", "degree")).bounds
+        (0.0, 2.0)
+        """
         return 0.0, float(len(self.levels) - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Boolean(Categorical):
-    """True or false; read from true/false, yes/no, t/f, y/n and 1/0, in either case."""
+    """True or false; read from true/false, yes/no, t/f, y/n and 1/0, in either case.
+
+    >>> ka.Boolean(name="ill").encode(["yes", "0", "TRUE"])[0]
+    array([1., 0., 1.])
+    """
 
     levels: tuple[str, ...] = ("False", "True")
     kind: ClassVar[str] = "boolean"

@@ -40,7 +40,11 @@ class Cyclic(Number):
 
     @property
     def period(self) -> float:
-        """upper − lower."""
+        """upper − lower.
+
+        >>> ka.Cyclic(name="hour", lower=0, upper=24).period
+        24.0
+        """
         low, high = self.bounds
         return high - low
 

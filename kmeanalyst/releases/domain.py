@@ -6,6 +6,7 @@ result is all that is kept; on the analyst's side `encode_sample` adds notes abo
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import tomllib
@@ -64,7 +65,11 @@ class SampleCounts:
         )
 
     def notes(self) -> list[str]:
-        """What a reader should know of the encoding, in words, column by column."""
+        """What a reader should know of the encoding, in words, column by column.
+
+        >>> domain.encode_counted(sample)[1].notes()
+        []
+        """
         notes = [f"ignored columns the release does not have: {_quoted(self.ignored)}"] if self.ignored else []
         for name in self.names:
             if clamped := self.clamped[name]:
@@ -96,7 +101,11 @@ class Domain:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Column names, in the order of encoded rows."""
+        """Column names, in the order of encoded rows.
+
+        >>> domain.names[:2]
+        ('age', 'education-num')
+        """
         return tuple(column.name for column in self.columns)
 
     def __len__(self) -> int:
@@ -107,31 +116,51 @@ class Domain:
         return self.columns[self.position(name)]
 
     def position(self, name: str) -> int:
-        """The place of a column in encoded rows; KeyError with what there is."""
+        """The place of a column in encoded rows; KeyError with what there is.
+
+        >>> domain.position("sex")
+        3
+        """
         if name not in self.names:
-            raise KeyError(f"no column {name!r}; the columns are {', '.join(self.names)}")
+            raise KeyError(f"no column {name!r}; the columns are {', '.join(self.names)}. {_mend(name, self.names)}")
         return self.names.index(name)
 
     @cached_property
     def coordinates(self) -> list[list[int]]:
-        """Where the numbers of each column stand in an encoded row; see `coordinates_of`."""
+        """Where the numbers of each column stand in an encoded row; see `coordinates_of`.
+
+        >>> domain.coordinates[:2]
+        [[0], [1]]
+        """
         return coordinates_of([column.width for column in self.columns])
 
     @property
     def width(self) -> int:
-        """How many numbers an encoded row has: one for each column, but for text."""
+        """How many numbers an encoded row has: one for each column, but for text.
+
+        >>> domain.width
+        7
+        """
         return sum(column.width for column in self.columns)
 
     @property
     def owners(self) -> Array:
-        """(width,) the column that each number of an encoded row belongs to."""
+        """(width,) the column that each number of an encoded row belongs to.
+
+        >>> domain.owners
+        array([0, 1, 2, 3, 4, 5, 6])
+        """
         owners = np.empty(self.width, dtype=np.intp)
         for j, places in enumerate(self.coordinates):
             owners[places] = j
         return owners
 
     def places_of(self, columns: Sequence[int]) -> list[int]:
-        """Where the numbers of some columns stand, in the order in which rows of these columns alone have them."""
+        """Where the numbers of some columns stand, in the order in which rows of these columns alone have them.
+
+        >>> domain.places_of([3, 0])
+        [3, 0]
+        """
         chosen = [self.coordinates[j] for j in columns]
         return [*(places[0] for places in chosen), *(place for places in chosen for place in places[1:])]
 
@@ -141,7 +170,11 @@ class Domain:
         return np.column_stack([*first, *(part[:, 1:] for part in parts if part.ndim == 2)])
 
     def encode(self, table: Mapping[str, Any] | pd.DataFrame) -> Array:
-        """Encoded rows (n, d) float64, clamped to the bounds; an absent column is an error, never a cell."""
+        """Encoded rows (n, d) float64, clamped to the bounds; an absent column is an error, never a cell.
+
+        >>> domain.encode(sample).shape
+        (1500, 7)
+        """
         return self._encode(table)[0]
 
     def _encode(self, table: Mapping[str, Any] | pd.DataFrame) -> tuple[Array, Array]:
@@ -150,7 +183,11 @@ class Domain:
         return self._side_by_side([p[0] for p in pairs]), np.column_stack([p[1] for p in pairs])
 
     def check_has_columns(self, table: Any, *, what: str = "the table") -> list[str]:
-        """DomainError if `what` lacks a column; returns its further columns, which are ignored."""
+        """DomainError if `what` lacks a column; returns its further columns, which are ignored.
+
+        >>> domain.check_has_columns(sample.assign(city="Basel"))
+        ['city']
+        """
         present = Counter(list(table))
         absent = [name for name in self.names if name not in present]
         if absent:
@@ -167,12 +204,22 @@ class Domain:
         return [str(name) for name in present if name not in known]
 
     def encode_sample(self, table: Mapping[str, Any] | pd.DataFrame) -> tuple[Array, list[str]]:
-        """Encoded rows of an analyst's own sample, and notes: ignored columns, clamped and unseen values."""
+        """Encoded rows of an analyst's own sample, and notes: ignored columns, clamped and unseen values.
+
+        >>> rows, notes = domain.encode_sample(sample.assign(age=sample["age"] + 20))
+        >>> notes
+        ['age: 4 of 1500 values were outside the bounds and were clamped']
+        """
         encoded, counts = self.encode_counted(table)
         return encoded, counts.notes()
 
     def encode_counted(self, table: Mapping[str, Any] | pd.DataFrame) -> tuple[Array, SampleCounts]:
-        """Encoded rows of a block of an analyst's own sample, and what became of its cells; counts of blocks add up."""
+        """Encoded rows of a block of an analyst's own sample, and what became of its cells; counts of blocks add up.
+
+        >>> rows, counts = domain.encode_counted(sample.assign(age=sample["age"] + 20))
+        >>> counts.clamped["age"]
+        4
+        """
         extra = self.check_has_columns(table, what="the sample")
         encoded, status = self._encode(table)
         clamped, replaced = (
@@ -182,7 +229,13 @@ class Domain:
         return encoded, SampleCounts(len(encoded), tuple(extra), Counter(clamped), Counter(replaced), self.names)
 
     def decode(self, rows: Array, *, float32: bool = False) -> pd.DataFrame:
-        """Encoded rows in natural units and levels; float32: real columns as the nearest single precision numbers."""
+        """Encoded rows in natural units and levels; float32: real columns as the nearest single precision numbers.
+
+        >>> domain.decode(domain.encode(sample.head(2)))[["age", "income"]]
+           age income
+        0   53  <=50K
+        1   41  <=50K
+        """
         cells = [rows[:, places[0] if len(places) == 1 else places] for places in self.coordinates]
         frame = pd.DataFrame(
             {column.name: column.decode(part) for column, part in zip(self.columns, cells, strict=True)}
@@ -194,7 +247,11 @@ class Domain:
         return frame
 
     def draw(self, n: int, rng: np.random.Generator | int) -> Array:
-        """n encoded rows spread evenly over the domain, each column by itself: a public reference."""
+        """n encoded rows spread evenly over the domain, each column by itself: a public reference.
+
+        >>> domain.draw(100, 0).shape
+        (100, 7)
+        """
         rng = np.random.default_rng(rng)
         return self._side_by_side([column.draw(n, rng) for column in self.columns])
 
@@ -213,23 +270,39 @@ class Domain:
 
     @property
     def missing_columns(self) -> list[int]:
-        """Positions of the columns where a cell may be missing."""
+        """Positions of the columns where a cell may be missing.
+
+        >>> domain.missing_columns
+        []
+        """
         return [j for j, column in enumerate(self.columns) if column.missing]
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """The columns as the file header has them."""
+        """The columns as the file header has them.
+
+        >>> domain.to_dict()[0]
+        {'name': 'age', 'kind': 'integer', 'lower': 9, 'upper': 98}
+        """
         return [column.to_dict() for column in self.columns]
 
     @classmethod
     def from_dict(cls, tables: Sequence[Any]) -> Domain:
-        """A domain from its columns' tables."""
+        """A domain from its columns' tables.
+
+        >>> ka.Domain.from_dict([{"name": "age", "kind": "integer", "lower": 0, "upper": 120}]).names
+        ('age',)
+        """
         if not isinstance(tables, Sequence) or isinstance(tables, str):
             raise DomainError("a domain is a list of columns: write one [[column]] table for each.")
         return cls(sequence_of_columns(tables))
 
     @classmethod
     def of_numbers(cls, X: Array, *, names: Sequence[str] | None = None) -> Domain:
-        """A domain of real columns that just holds the public rows X (n, d)."""
+        """A domain of real columns that just holds the public rows X (n, d).
+
+        >>> ka.Domain.of_numbers(np.array([[0.0, 5.0], [1.0, 7.0]]), names=["x", "y"])["y"].upper
+        7.0
+        """
         names = names or [f"x{j}" for j in range(X.shape[1])]
         low, high = X.min(axis=0), X.max(axis=0)
         high = np.where(high > low, high, low + 1)
@@ -248,7 +321,11 @@ def _single_precision_within(values: Array, lower: float, upper: float) -> Array
 
 
 def read_domain(path: str | Path) -> Domain:
-    """Read a domain from its TOML file; DomainError says what to mend."""
+    """Read a domain from its TOML file; DomainError says what to mend.
+
+    >>> ka.read_domain("domain.toml")["age"]
+    Integer(name='age', missing=False, default=None, lower=9, upper=98, scale='linear', edges=(), atoms=())
+    """
     try:
         parsed = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -292,6 +369,12 @@ def _toml_value(value: Any) -> str:
     if isinstance(value, str):  # JSON's escapes are TOML's, but for pairs of surrogates and the delete character
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)
+
+
+def _mend(name: Any, names: Sequence[str]) -> str:
+    """What to do about a name that is no column's."""
+    near = difflib.get_close_matches(name, names, n=1) if isinstance(name, str) else []
+    return f"Did you mean {near[0]}?" if near else "Name one of these."
 
 
 def _quoted(names: Sequence[Any], most: int = 12) -> str:

@@ -33,6 +33,16 @@ class ReleasedFunction(ABC):
     basis      Pivots: the points, linearly independent, and the coordinates at them.
     noisy_sum  (F,) int64, the released coordinates in steps of the grid.
     statement  PrivacyStatement; its noise_scale is the σ of each coordinate.
+
+    >>> function = ka.read_function("density.kme")
+    >>> function.kind, function.statement.epsilon, function.is_rehearsal, function.noise_scale
+    ('density', 1.0, False, 0.07741...)
+    >>> function.evaluate(pd.DataFrame({"x": [-1.0, 0.5]}))
+          value  standard_error    unseen
+    0  0.127430        0.060122  0.000005
+    1  0.218891        0.060122  0.000013
+    >>> function.pivot_values.shape == function.coordinates.shape == (len(function.pivots),)
+    True
     """
 
     kinds: ClassVar[tuple[str, ...]]
@@ -78,7 +88,13 @@ class ReleasedFunction(ABC):
 
     @property
     def pivots(self) -> pd.DataFrame:
-        """The points at which the function was measured, in natural units and levels."""
+        """The points at which the function was measured, in natural units and levels.
+
+        >>> function.pivots.head(2)
+                  x
+        0 -3.000000
+        1  1.030075
+        """
         return self.domain.decode(self.basis.points)
 
     @property
@@ -88,7 +104,11 @@ class ReleasedFunction(ABC):
 
     @property
     def pivot_covariance(self) -> Array:
-        """(F, F) the exact covariance σ²K of the noise on `pivot_values`."""
+        """(F, F) the exact covariance σ²K of the noise on `pivot_values`.
+
+        >>> function.pivot_covariance.shape
+        (21, 21)
+        """
         return self.noise_scale**2 * self.basis.kernel.gram(self.basis.points, self.basis.points)
 
     @property
@@ -98,7 +118,11 @@ class ReleasedFunction(ABC):
     # ------------------------------------------------------------------ anywhere else
 
     def values(self, table: Table) -> Array:
-        """(n,) f̃ at the rows of a table in natural units, which has the domain's columns; others are ignored."""
+        """(n,) f̃ at the rows of a table in natural units, which has the domain's columns; others are ignored.
+
+        >>> function.values({"x": [-1.0, 0.5]})
+        array([0.1274..., 0.2188...])
+        """
         return self.basis(self.domain.encode(table)) @ self.coordinates + self._offset
 
     def evaluate(self, table: Table) -> pd.DataFrame:
@@ -109,6 +133,10 @@ class ReleasedFunction(ABC):
                  unseen          bound on what no pivot shows: |f(x) − (Pf)(x)| ≤ R·√(k(x, x) − ‖φ(x)‖²), P the projection
                                  on the pivots' span and R the largest norm that f has for any table. Not a random error.
         What is not in them: how far the table's own function f is from a population's.
+
+        >>> function.evaluate({"x": [0.5]})
+              value  standard_error    unseen
+        0  0.218891        0.060122  0.000013
         """
         rows = self.domain.encode(table)
         features = self.basis(rows)
@@ -119,13 +147,23 @@ class ReleasedFunction(ABC):
         })  # fmt: skip
 
     def covariance(self, table: Table) -> Array:
-        """(n, n) covariance of the privacy noise on the values at the rows of a table: σ² φ(x_i)·φ(x_j)."""
+        """(n, n) covariance of the privacy noise on the values at the rows of a table: σ² φ(x_i)·φ(x_j).
+
+        >>> function.covariance({"x": [-1.0, 0.5]})
+        array([[0.003614..., 0.0002761...],
+               [0.0002761..., 0.003614...]])
+        """
         features = self.basis(self.domain.encode(table))
         return self.noise_scale**2 * features @ features.T
 
     @abstractmethod
     def predict(self, table: Table) -> Array:
-        """What the function says of each row of a table (n,)."""
+        """What the function says of each row of a table (n,).
+
+        >>> ill = ka.read_function("logistic.kme")
+        >>> ill.predict({"x": [-2.0, 2.0], "z": [0.1, 0.9]}).shape
+        (2,)
+        """
 
     # ------------------------------------------------------------------ the object as such
 
@@ -135,13 +173,20 @@ class ReleasedFunction(ABC):
         return self.statement.is_rehearsal
 
     def write(self, path: str | Path) -> None:
-        """Write the function as a .kme file; the file appears whole or not at all."""
+        """Write the function as a .kme file; the file appears whole or not at all.
+
+        >>> function.write("copy.kme")
+        """
         from kmeanalyst.releases.file.function import write_function
 
         write_function(self, path)
 
     def summary(self) -> dict[str, str]:
-        """What the function is, line by line: label → text."""
+        """What the function is, line by line: label → text.
+
+        >>> function.summary()["privacy"]
+        'ε = 1, δ = 1e-06 (neighbours: replace-one; ρ = 0.028)'
+        """
         promise, form = self.statement, self.form
         stamp = {"NOT PRIVATE": "a rehearsal: its noise can be drawn again from a seed"} if self.is_rehearsal else {}
         target = "" if form.target is None else f" of {form.target.name}, λ = {form.penalty:g}"
@@ -162,7 +207,11 @@ class ReleasedFunction(ABC):
 
 
 class ReleasedDensity(ReleasedFunction):
-    """A kernel density estimate, or the mean of another kernel."""
+    """A kernel density estimate, or the mean of another kernel.
+
+    >>> ka.read_function("density.kme").predict({"x": [0.5]})
+    array([0.2188...])
+    """
 
     kinds = ("density",)
 
@@ -172,7 +221,12 @@ class ReleasedDensity(ReleasedFunction):
 
 
 class ReleasedRegression(ReleasedFunction):
-    """Kernel ridge regression of a number."""
+    """Kernel ridge regression of a number.
+
+    >>> wage = ka.read_function("ridge.kme")
+    >>> wage.form.target.name, wage.predict({"z": [0.5], "y": [True]})
+    ('x', array([-0.5574...]))
+    """
 
     kinds = ("ridge",)
 
@@ -187,11 +241,19 @@ class _Classifier(ReleasedFunction):
 
     @property
     def classes_(self) -> Array:
-        """The two classes; f̃ > 0 says the second."""
+        """The two classes; f̃ > 0 says the second.
+
+        >>> ka.read_function("logistic.kme").classes_
+        array([False,  True])
+        """
         return np.array(self.form.levels)
 
     def decision_function(self, table: Table) -> Array:
-        """f̃ at each row (n,)."""
+        """f̃ at each row (n,).
+
+        >>> ka.read_function("logistic.kme").decision_function({"x": [-2.0], "z": [0.1]}).shape
+        (1,)
+        """
         return self.values(table)
 
     def predict(self, table: Table) -> Array:
@@ -199,23 +261,41 @@ class _Classifier(ReleasedFunction):
         return self.classes_[(self.decision_function(table) > 0).astype(int)]
 
     def score(self, table: Table, classes: Any) -> float:
-        """The share of rows whose class is predicted."""
+        """The share of rows whose class is predicted.
+
+        >>> people = pd.DataFrame({"x": [-2.0, 2.0], "z": [0.1, 0.9], "y": [False, True]})
+        >>> ka.read_function("logistic.kme").score(people, people["y"])
+        0.5
+        """
         return float((self.predict(table) == np.asarray(classes)).mean())
 
 
 class ReleasedSVM(_Classifier):
-    """A support vector machine with the hinge rounded at its corner."""
+    """A support vector machine with the hinge rounded at its corner.
+
+    >>> ka.read_function("svm.kme").predict({"x": [-2.0], "z": [0.1]}).tolist()
+    [False]
+    """
 
     kinds = ("svm",)
 
 
 class ReleasedLogistic(_Classifier):
-    """Kernel logistic regression."""
+    """Kernel logistic regression.
+
+    >>> ill = ka.read_function("logistic.kme")
+    >>> ill.predict({"x": [-2.0, 2.0], "z": [0.1, 0.9]}).tolist()
+    [False, False]
+    """
 
     kinds = ("logistic",)
 
     def predict_proba(self, table: Table) -> Array:
-        """The probability of each class at each row, (n, 2)."""
+        """The probability of each class at each row, (n, 2).
+
+        >>> ka.read_function("logistic.kme").predict_proba({"x": [-2.0, 2.0], "z": [0.1, 0.9]}).shape
+        (2, 2)
+        """
         second = expit(self.decision_function(table))
         return np.column_stack([1 - second, second])
 

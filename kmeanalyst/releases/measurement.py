@@ -28,6 +28,10 @@ class Measurement:
     n_rows        N, the number of rows averaged; of units where the statement protects units, each with its rows' average.
     feature_map   φ, of dimension F.
     noisy_sum     (F,) int64: the released integers, of which `vector` is the rescaled reading.
+
+    >>> measurement = release.measurement
+    >>> measurement.vector.shape, measurement.noise_law, measurement.sensitivity
+    ((1000,), 'discrete gaussian', 0.0003333...)
     """
 
     vector: Array
@@ -54,6 +58,13 @@ class Measurement:
 
         noisy_sum    (F,) int64: noisy sum over rows of the shrunk features in steps of the grid.
         grid_scale   standard deviation of the noise in steps of the grid.
+
+        >>> m = release.measurement
+        >>> same = type(m).from_sum(
+        ...     m.noisy_sum, grid_scale=1e6, n_rows=m.n_rows, feature_map=m.feature_map, noise_law=m.noise_law
+        ... )
+        >>> same.vector.shape
+        (1000,)
         """
         unit = mean_unit(n_rows=n_rows, feature_map=feature_map)
         return cls(
@@ -72,7 +83,11 @@ class Measurement:
         return grid_sensitivity(self.feature_map, self.noise_law) * unit
 
     def to_dict(self) -> dict[str, Any]:
-        """The measurement's header entries; its arrays are stored beside them."""
+        """The measurement's header entries; its arrays are stored beside them.
+
+        >>> sorted(release.measurement.to_dict())
+        ['n_rows', 'noise_law', 'noise_scale']
+        """
         return {"noise_law": self.noise_law, "noise_scale": self.noise_scale, "n_rows": self.n_rows}
 
 

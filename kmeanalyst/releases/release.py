@@ -58,6 +58,16 @@ class Release:
     fit_distance ‖Σ w φ(z) − y‖ to the measurement, as the maker reported it; None without a measurement.
     thinning_error  RKHS distance to the release this one was thinned from; None if it was not. A file does not keep it.
     derived      columns that were computed from others (`transform`), in order; `points` need not have them.
+
+    >>> release = ka.read_release("adult.kme")
+    >>> len(release), release.domain.names[:3], release.is_probability, release.is_rehearsal
+    (300, ('age', 'education-num', 'marital-status'), True, False)
+    >>> release  # what it is and promises
+    kmeanalyst.Release
+     table       6,000 private rows
+     privacy     ε = 1, δ = 1e-06 (neighbours: replace-one; ρ = 0.028)
+     mechanism   discrete gaussian, sensitivity 0.000333, analytic calibration
+    ...
     """
 
     def __init__(
@@ -123,7 +133,11 @@ class Release:
 
     @property
     def encoded_points(self) -> Array:
-        """The points as kernels see them, (M, d) float64, read-only."""
+        """The points as kernels see them, (M, d) float64, read-only.
+
+        >>> release.encoded_points.shape
+        (300, 7)
+        """
         return self._encoded
 
     @property
@@ -131,6 +145,9 @@ class Release:
         """The points: one variable per column over the dimension "point", natural units and levels.
 
         A missing level, text or date is "" or NaT; a missing number or boolean is NaN. The arrays are read-only.
+
+        >>> release.points["age"].values[:3]
+        array([93, 65, 35])
         """
         return self._dataset.copy()  # of the frame around the arrays: a caller's own variables stay the caller's
 
@@ -147,13 +164,20 @@ class Release:
 
     @property
     def embedding(self) -> KernelMean:
-        """Σ w_m k(z_m, ·), with the weights as released."""
+        """Σ w_m k(z_m, ·), with the weights as released.
+
+        >>> release.embedding.squared_norm() > 0
+        True
+        """
         return KernelMean(self.kernel, self.encoded_points, self.weights)
 
     def view_weights(self, view: View = "signed") -> Array:
         """Weights (M,) of a view: "signed" as released, "probability" the nearest probability weights.
 
         The nearest ones in RKHS distance: they are the released weights where these are probabilities.
+
+        >>> release.view_weights("probability").min() >= 0
+        np.True_
         """
         if view == "signed":
             return self.weights
@@ -177,7 +201,11 @@ class Release:
 
     @property
     def is_probability(self) -> bool:
-        """Whether the released weights are non-negative and sum to one."""
+        """Whether the released weights are non-negative and sum to one.
+
+        >>> release.is_probability
+        True
+        """
         return bool(self.weights.min() >= 0 and abs(self.weights.sum() - 1) < 1e-9)
 
     def to_frame(
@@ -187,6 +215,11 @@ class Release:
 
         view   "signed": as released. "probability": the nearest probability weights.
                "resampled": `rows` rows (M by default) of equal weight 1/rows, drawn from the latter.
+
+        >>> release.to_frame("probability")[["age", "sex", "weight"]].head(2)
+           age     sex    weight
+        0   93    Male  0.000546
+        1   65  Female  0.004763
         """
         if view == "resampled":
             frame = self.resample(len(self) if rows is None else rows, rng=rng)
@@ -199,6 +232,11 @@ class Release:
         """n rows of equal weight: systematic resampling of the probability view (Kitagawa 1996), shuffled.
 
         Each point appears ⌊n·p⌋ or ⌈n·p⌉ times, so that the rows stay as near the view as n rows can.
+
+        >>> release.resample(1000, rng=1)[["age", "income"]].head(2)
+           age income
+        0   36  <=50K
+        1   35  <=50K
         """
         if n < 1:
             raise ValueError(f"n must be at least 1, got {n}: name how many rows to draw.")
@@ -208,7 +246,13 @@ class Release:
         return self._frame.iloc[rng.permutation(np.minimum(drawn, len(self) - 1))].reset_index(drop=True)
 
     def decode(self, rows: Array) -> pd.DataFrame:
-        """Encoded rows (n, d) in natural units and levels, derived columns computed from them."""
+        """Encoded rows (n, d) in natural units and levels, derived columns computed from them.
+
+        >>> release.decode(release.encoded_points[:2])[["age", "sex"]]
+           age     sex
+        0   93    Male
+        1   65  Female
+        """
         return with_derived(self.domain.decode(rows), self.domain, self.derived)[0]
 
     def transform(self, expressions: Mapping[str, str]) -> Release:
@@ -220,6 +264,9 @@ class Release:
                       tests against samples and other releases look at the measured columns alone.
         Errors        ValueError for a name that is taken, an expression that does not fit, and one that is infinite or
                       undefined at a point. Where a missing cell makes it undefined, its cell is missing.
+
+        >>> release.transform({"yearly hours": "`hours-per-week` * 52"}).mean("yearly hours")
+        `yearly hours`: 2105 ± 33 (95 %: 2040 to 2170; privacy 19, sampling 8, resolution 26)
         """
         derived = derive(self._frame, self.columns, expressions)
         release = Release(
@@ -233,17 +280,29 @@ class Release:
     def thin(
         self, n: int, *, weights: ThinWeights = "probability", rng: np.random.Generator | int | None = 0
     ) -> Release:
-        """A release with n of the points, as near in RKHS distance as can be found: see `kmeanalyst.thin`."""
+        """A release with n of the points, as near in RKHS distance as can be found: see `kmeanalyst.thin`.
+
+        >>> small = release.thin(50)
+        >>> len(small), small.mean("age")
+        (50, age: 37.93 ± 0.75 (95 %: 36.46 to 39.41; privacy 0.25, sampling 0.18, resolution 0.69))
+        """
         from kmeanalyst.representation.thinning import thin
 
         return thin(self, n, weights=weights, rng=rng)
 
     def to_xarray(self) -> xarray.Dataset:
-        """The points and their weights as one Dataset."""
+        """The points and their weights as one Dataset.
+
+        >>> release.to_xarray().sizes["point"]
+        300
+        """
         return self.points.assign(weight=("point", np.array(self.weights)))
 
     def to_netcdf(self, path: str | Path) -> None:
-        """Export points and weights to NetCDF (an export: the file of record is .kme)."""
+        """Export points and weights to NetCDF (an export: the file of record is .kme).
+
+        >>> release.to_netcdf("adult.nc")
+        """
         from kmeanalyst.releases.export import write_netcdf
 
         write_netcdf(self, path)
@@ -273,6 +332,10 @@ class Release:
         labels   "released", the points' own; "measured", all that a point can have, each by its chance, as `kmeanalyst.fit`
                  takes them where it can.
         Returns  X a DataFrame of features, y the target in natural units and levels, sample_weight without zeros.
+
+        >>> X, y, sample_weight = release.to_sklearn("income")
+        >>> X.shape, y[:2], round(sample_weight.sum())
+        ((288, 12), array(['<=50K', '<=50K'], dtype=object), 154)
         """
         from kmeanalyst.learning.rows import to_sklearn
 
@@ -282,7 +345,10 @@ class Release:
         )  # fmt: skip
 
     def write(self, path: str | Path) -> None:
-        """Write the release as a .kme file; the file appears whole or not at all."""
+        """Write the release as a .kme file; the file appears whole or not at all.
+
+        >>> release.thin(50).write("small.kme")
+        """
         from kmeanalyst.releases.file import write_release
 
         write_release(self, path)
@@ -290,7 +356,13 @@ class Release:
     # ------------------------------------------------------------------ questions, answered in the inference room
 
     def expectation(self, question: Question, *, where: Question | None = None, view: View | None = None) -> Estimate:
-        """E[question], an expression over column names or a function of a DataFrame, with its error bar."""
+        """E[question], an expression over column names or a function of a DataFrame, with its error bar.
+
+        >>> release.expectation("age * `hours-per-week`", where="sex == 'Female'")
+        age * `hours-per-week` | sex == 'Female': 1434 ± 91 (95 %: 1255 to 1614; privacy 52, sampling 17, resolution 73)
+        >>> release.expectation(lambda rows: rows["age"] ** 2).value
+        1655.0...
+        """
         from kmeanalyst.inference.expectation import expectation
 
         return expectation(self, question, where=where, view=view)
@@ -309,19 +381,31 @@ class Release:
         """A column as a random variable, to calculate with and ask questions of; several as its components.
 
         view   "signed" (as released; the default) or "probability".
+
+        >>> release.variable(["age", "hours-per-week"])  # or release["age"] for one
+        age: 38.25 ± 0.50 (300 points)
+        `hours-per-week`: 40.48 ± 0.64 (300 points)
         """
         from kmeanalyst.inference.random_variable import variable_of
 
         return variable_of(self, columns, view)
 
     def mean(self, column: str, *, where: Question | None = None, view: View | None = None) -> Estimate:
-        """The mean of a column of numbers, with its error bar."""
+        """The mean of a column of numbers, with its error bar.
+
+        >>> release.mean("age")
+        age: 38.25 ± 0.50 (95 %: 37.27 to 39.22; privacy 0.26, sampling 0.18, resolution 0.38)
+        """
         from kmeanalyst.inference.expectation import mean
 
         return mean(self, column, where=where, view=view)
 
     def probability(self, condition: Question, *, where: Question | None = None, view: View | None = None) -> Estimate:
-        """The probability of a condition such as "age > 50 and sex == 'Male'", with its error bar."""
+        """The probability of a condition such as "age > 50 and sex == 'Male'", with its error bar.
+
+        >>> release.probability("age > 50", where="sex == 'Male'")
+        age > 50 | sex == 'Male': 0.177 ± 0.018 (95 %: 0.141 to 0.212; privacy 0.011, sampling 0.006, resolution 0.013)
+        """
         from kmeanalyst.inference.expectation import probability
 
         return probability(self, condition, where=where, view=view)
@@ -329,7 +413,13 @@ class Release:
     def expectations(
         self, questions: Sequence[Question], *, where: Question | None = None, view: View | None = None
     ) -> Estimates:
-        """E[question] for each of many questions: a thousand cost little more than one."""
+        """E[question] for each of many questions: a thousand cost little more than one.
+
+        >>> release.expectations(["age", "age > 30", "age > 50"])
+        age: 38.25 ± 0.50 (95 %: 37.27 to 39.22; privacy 0.26, sampling 0.18, resolution 0.38)
+        age > 30: 0.659 ± 0.014 (95 %: 0.632 to 0.685; privacy 0.008, sampling 0.006, resolution 0.009)
+        age > 50: 0.186 ± 0.021 (95 %: 0.144 to 0.227; privacy 0.008, sampling 0.005, resolution 0.019)
+        """
         from kmeanalyst.inference.expectation import expectations
 
         return expectations(self, questions, where=where, view=view)
@@ -337,19 +427,32 @@ class Release:
     def ratio(
         self, numerator: Question, denominator: Question, *, where: Question | None = None, view: View | None = None
     ) -> Estimate:
-        """E[numerator] / E[denominator], with its error bar."""
+        """E[numerator] / E[denominator], with its error bar.
+
+        >>> release.ratio("`hours-per-week` * (sex == 'Female')", "`hours-per-week`")
+        [`hours-per-week` * (sex == 'Female')] / [`hours-per-week`]: 0.306 ± 0.013 (95 %: 0.280 to 0.332; privacy
+            0.007, sampling 0.006, resolution 0.009)
+        """
         from kmeanalyst.inference.expectation import ratio
 
         return ratio(self, numerator, denominator, where=where, view=view)
 
     def var(self, column: Question, *, where: Question | None = None, view: View | None = None) -> Estimate:
-        """The variance of a column of numbers, or of an expression, with its error bar."""
+        """The variance of a column of numbers, or of an expression, with its error bar.
+
+        >>> release.var("age")
+        var(age): 192 ± 14 (95 %: 165 to 219; privacy 10, sampling 4, resolution 8)
+        """
         from kmeanalyst.inference.moments import var
 
         return var(self, column, where=where, view=view)
 
     def std(self, column: Question, *, where: Question | None = None, view: View | None = None) -> Estimate:
-        """The standard deviation of a column of numbers, or of an expression, with its error bar."""
+        """The standard deviation of a column of numbers, or of an expression, with its error bar.
+
+        >>> release.std("age")
+        std(age): 13.86 ± 0.49 (95 %: 12.90 to 14.83; privacy 0.37, sampling 0.14, resolution 0.29)
+        """
         from kmeanalyst.inference.moments import std
 
         return std(self, column, where=where, view=view)
@@ -357,7 +460,13 @@ class Release:
     def cov(
         self, columns: Sequence[str] | None = None, *, where: Question | None = None, view: View | None = None
     ) -> MatrixEstimate:
-        """Covariances with error bars; of all numbers and booleans that cannot be missing by default."""
+        """Covariances with error bars; of all numbers and booleans that cannot be missing by default.
+
+        >>> release.cov(["age", "hours-per-week"]).value
+                               age  hours-per-week
+        age             192.115456       14.293392
+        hours-per-week   14.293392      149.308210
+        """
         from kmeanalyst.inference.moments import cov
 
         return cov(self, columns, where=where, view=view)
@@ -365,7 +474,18 @@ class Release:
     def corr(
         self, columns: Sequence[str] | None = None, *, where: Question | None = None, view: View | None = None
     ) -> MatrixEstimate:
-        """Pearson correlations with error bars; of all numbers and booleans that cannot be missing by default."""
+        """Pearson correlations with error bars; of all numbers and booleans that cannot be missing by default.
+
+        >>> release.corr(["age", "education-num"])
+                           age  education-num
+        age            1.00000        0.09575
+        education-num  0.09575        1.00000
+        standard errors
+                            age  education-num
+        age            0.000000       0.109754
+        education-num  0.109754       0.000000
+        (probability weights)
+        """
         from kmeanalyst.inference.moments import corr
 
         return corr(self, columns, where=where, view=view)
@@ -378,7 +498,12 @@ class Release:
         where: Question | None = None,
         view: View | None = None,
     ) -> Estimate | Estimates:
-        """P(column <= x): an Estimate for a number, Estimates for a list."""
+        """P(column <= x): an Estimate for a number, Estimates for a list.
+
+        >>> release.cdf("age", [30, 50])
+        age <= 30: 0.341 ± 0.014 (95 %: 0.315 to 0.368; privacy 0.008, sampling 0.006, resolution 0.009)
+        age <= 50: 0.814 ± 0.021 (95 %: 0.773 to 0.856; privacy 0.008, sampling 0.005, resolution 0.019)
+        """
         from kmeanalyst.inference.distribution import cdf
 
         return cdf(self, column, x, where=where, view=view)
@@ -394,6 +519,11 @@ class Release:
         """The smallest value at which the probability view's distribution function reaches q.
 
         An Estimate for a number, Estimates for a list; its interval is not symmetric and stays within the bounds.
+
+        >>> release.quantile("age", [0.25, 0.5, 0.75])
+        quantile(age, 0.25): 27.00 ± 0.77 (95 %: 26.00 to 29.00; privacy 0.24, sampling 0.18, resolution 0.70)
+        quantile(age, 0.5): 37.0 ± 1.0 (95 %: 35.0 to 39.0; privacy 0.3, sampling 0.2, resolution 1.0)
+        quantile(age, 0.75): 47.00 ± 0.77 (95 %: 46.00 to 49.00; privacy 0.46, sampling 0.35, resolution 0.50)
         """
         from kmeanalyst.inference.distribution import quantile
 
@@ -408,7 +538,14 @@ class Release:
         view: View | None = None,
         level: float = 0.95,
     ) -> pd.DataFrame:
-        """Probabilities of a column's groups with error bars: levels, atoms, ranges between public edges, or bins."""
+        """Probabilities of a column's groups with error bars: levels, atoms, ranges between public edges, or bins.
+
+        >>> release.histogram("sex")[["probability", "standard_error"]]
+                probability  standard_error
+        sex
+        Female     0.326211        0.009785
+        Male       0.673789        0.009785
+        """
         from kmeanalyst.inference.tabulation import histogram
 
         return histogram(self, column, bins=bins, where=where, view=view, level=level)
@@ -439,7 +576,14 @@ class Release:
         view: View | None = None,
         level: float = 0.95,
     ) -> pd.DataFrame:
-        """Probabilities of pairs of groups of two columns with error bars; ["probability"].unstack() is the crosstab."""
+        """Probabilities of pairs of groups of two columns with error bars; ["probability"].unstack() is the crosstab.
+
+        >>> release.table("sex", "income")["probability"].unstack()
+        income     <=50K      >50K
+        sex
+        Female  0.283720  0.042491
+        Male    0.477234  0.196554
+        """
         from kmeanalyst.inference.tabulation import table
 
         return table(self, a, b, where=where, view=view, level=level)
@@ -447,7 +591,14 @@ class Release:
     def groupby(
         self, column: str, *, where: Question | None = None, view: View | None = None, level: float = 0.95
     ) -> GroupBy:
-        """Statistics for each group of a column: groupby("city").mean("age") is a DataFrame with error bars."""
+        """Statistics for each group of a column: groupby("city").mean("age") is a DataFrame with error bars.
+
+        >>> release.groupby("sex").mean("hours-per-week")[["value", "standard_error"]]
+                    value  standard_error
+        sex
+        Female  37.991486        1.414112
+        Male    41.688272        0.725620
+        """
         from kmeanalyst.inference.tabulation import GroupBy
 
         return GroupBy(self, column, where, view, level)
@@ -455,7 +606,16 @@ class Release:
     def regression(
         self, target: Question, predictors: Sequence[str], *, where: Question | None = None, view: View | None = None
     ) -> RegressionEstimate:
-        """Weighted least squares of a target on predictors and an intercept, each coefficient with its error bar."""
+        """Weighted least squares of a target on predictors and an intercept, each coefficient with its error bar.
+
+        >>> release.regression("age", ["education-num", "income"])
+        age, weighted least squares (probability weights)
+                              value  standard_error        low       high
+        coefficient
+        intercept         34.221468        6.291148  21.891045  46.551892
+        `education-num`    0.210647        0.625236  -1.014793   1.436088
+        income == '>50K'   7.958715        1.917947   4.199609  11.717822
+        """
         from kmeanalyst.inference.regression import regression
 
         return regression(self, target, predictors, where=where, view=view)
@@ -472,6 +632,12 @@ class Release:
         """E[question | columns have these values], with its error bar: given={"age": 40}, or a list of values.
 
         Smoothed over neighbouring values; `where` is exact. An Estimate for single values, Estimates for lists.
+
+        >>> release.conditional_expectation("income == '>50K'", given={"age": [30, 50]})
+        income == '>50K' | age = 30: 0.132 ± 0.028 (95 %: 0.078 to 0.186; privacy 0.017, sampling 0.008, resolution
+            0.020)
+        income == '>50K' | age = 50: 0.370 ± 0.047 (95 %: 0.277 to 0.462; privacy 0.030, sampling 0.014, resolution
+            0.034)
         """
         from kmeanalyst.inference.conditional_mean import conditional_expectation
 
@@ -485,14 +651,22 @@ class Release:
         view: View | None = None,
         kernel: Kernel | str | None = None,
     ) -> ConditionalLaw:
-        """The law of the rows given values of some columns: weights on the points, to ask for means and quantiles."""
+        """The law of the rows given values of some columns: weights on the points, to ask for means and quantiles.
+
+        >>> release.conditional_law(given={"age": 40}).mean("hours-per-week")
+        `hours-per-week` | age = 40: 42.8 ± 2.3 (95 %: 38.3 to 47.3; privacy 0.7, sampling 0.3, resolution 2.2)
+        """
         from kmeanalyst.inference.conditional_law import conditional_law
 
         return conditional_law(self, given=given, where=where, view=view, kernel=kernel)
 
     @property
     def is_rehearsal(self) -> bool:
-        """Whether the noise came from a seed, so that the release is NOT PRIVATE."""
+        """Whether the noise came from a seed, so that the release is NOT PRIVATE.
+
+        >>> release.is_rehearsal
+        False
+        """
         return self.statement is not None and self.statement.is_rehearsal
 
     @property
@@ -500,6 +674,9 @@ class Release:
         """‖Σ w φ(z) − y‖ / τ√F, by the recorded fit_distance; None if that is not known.
 
         1 for the table's own mean; less for a fit that follows the noise; more for points that leave something out.
+
+        >>> release.residual_over_noise
+        1.057...
         """
         if self.measurement is None or self.fit_distance is None:
             return None
@@ -508,7 +685,11 @@ class Release:
     # ------------------------------------------------------------------ looks
 
     def summary(self) -> dict[str, str]:
-        """What the release is, line by line: label → text."""
+        """What the release is, line by line: label → text.
+
+        >>> release.summary()["privacy"]
+        'ε = 1, δ = 1e-06 (neighbours: replace-one; ρ = 0.028)'
+        """
         return looks.summary(self)
 
     def __repr__(self) -> str:
@@ -544,6 +725,10 @@ def from_frame(
     weight   the name of the weight column.
     kernel   Kernel or its text; the table kernel by default.
     domain   public columns and bounds; drafted from the frame itself by default.
+
+    >>> frame = pd.DataFrame({"x": [0.0, 1.0, 2.0], "w": [0.5, 0.25, 0.25]})
+    >>> ka.from_frame(frame, weight="w").mean("x")
+    x: 0.75 ± 0.51 (95 %: -0.25 to 1.75; privacy unknown, sampling 0.51, resolution unknown)
     """
     from kmeanalyst.releases.draft import draft_domain
     from kmeanalyst.releases.kernel_choice import kernel_from_spec

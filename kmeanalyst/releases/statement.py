@@ -64,6 +64,14 @@ class PrivacyStatement:
     versions          the software that made the release.
     score_scale       of the exponential mechanism, and of it alone: b in P(R) ∝ exp(−‖μ_D − μ_R‖/b).
     n_databases       likewise: how many databases R it drew one of, each of them counted once.
+
+    >>> statement = release.statement
+    >>> statement.epsilon, statement.delta, statement.mechanism, statement.n_rows, statement.counted
+    (1.0, 1e-06, 'discrete gaussian', 6000, 'rows')
+    >>> statement.is_rehearsal, statement.protects_units, statement.is_selection
+    (False, False, False)
+    >>> round(statement.noise_multiplier, 3)
+    4.225
     """
 
     epsilon: float
@@ -146,6 +154,9 @@ class PrivacyStatement:
         """With this chance over the draw ‖μ_D − μ_R‖ is at most this far above the best database's; None with noise.
 
         Source   McSherry & Talwar 2007, Theorem 8.
+
+        >>> release.statement.excess() is None  # this release has noise, and no choice among databases
+        True
         """
         if self.score_scale is None or self.n_databases is None:
             return None
@@ -155,6 +166,8 @@ class PrivacyStatement:
         """StatementError if ε and δ claim more than the noise gives.
 
         noise_multiplier   σ / sensitivity, where it is known better than from the recorded two.
+
+        >>> release.statement.check_arithmetic()  # silent, or StatementError
         """
         multiplier = noise_multiplier or self.noise_multiplier
         scale = _scale_name(self.mechanism)
@@ -186,13 +199,21 @@ class PrivacyStatement:
         return gaussian_delta(epsilon=self.epsilon, noise_multiplier=multiplier)
 
     def to_dict(self) -> dict[str, Any]:
-        """The statement as the file header has it."""
+        """The statement as the file header has it.
+
+        >>> release.statement.to_dict()["epsilon"]
+        1.0
+        """
         told = asdict(self) | {"taken_as_public": list(self.taken_as_public)}
         return {name: told[name] for name in _field_names(self.mechanism)}
 
     @classmethod
     def from_dict(cls, header: Any) -> PrivacyStatement:
-        """The statement from a file header; StatementError if fields are missing or unknown."""
+        """The statement from a file header; StatementError if fields are missing or unknown.
+
+        >>> ka.PrivacyStatement.from_dict(release.statement.to_dict()) == release.statement
+        True
+        """
         known = set(_field_names(header.get("mechanism") if isinstance(header, dict) else None))
         if not isinstance(header, dict) or set(header) != known:
             got = sorted(set(header) ^ known) if isinstance(header, dict) else header

@@ -81,7 +81,11 @@ class Text(Column):
 
     @cached_property
     def symbols(self) -> str:
-        """All characters that a string of the column may have, in the order of their digits 1, 2, ..."""
+        """All characters that a string of the column may have, in the order of their digits 1, 2, ...
+
+        >>> ka.Text(name="code", length=4, alphabet="ABC").symbols
+        'ABC?'
+        """
         return self.alphabet if self.unknown in self.alphabet else self.alphabet + self.unknown
 
     @property
@@ -97,7 +101,11 @@ class Text(Column):
         return KEPT if whole else CLAMPED
 
     def held(self, text: str) -> str:
-        """The string of the column that a text becomes."""
+        """The string of the column that a text becomes.
+
+        >>> ka.Text(name="code", length=4, alphabet="ABC").held("ABxCC")
+        'AB?C'
+        """
         return "".join(c if c in self._digits else self.unknown for c in text[: self.length])
 
     def parse(self, text: str) -> float | None:

@@ -43,6 +43,9 @@ def read_function(path: str | Path, *, allow_rehearsal: bool = False) -> Release
     privacy statement agree.
 
     allow_rehearsal   read a file that is stamped NOT PRIVATE too: a rehearsal, whose noise a seed gives back.
+
+    >>> ka.read_function("density.kme").kind
+    'density'
     """
     try:
         function = function_in(members_in(contents(Path(path))))

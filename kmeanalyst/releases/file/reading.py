@@ -21,6 +21,9 @@ def read_release(path: str | Path, *, allow_rehearsal: bool = False) -> Release:
     Nothing is returned unless checksums, shapes, values and the arithmetic of the privacy statement agree.
 
     allow_rehearsal   read a file that is stamped NOT PRIVATE too: a rehearsal, whose noise a seed gives back.
+
+    >>> ka.read_release("adult.kme").statement.epsilon
+    1.0
     """
     try:
         release = release_of(members_in(contents(Path(path))))

@@ -34,7 +34,14 @@ _AGAIN = "Fetch the file again, or ask its maker for a sound one"
 
 
 class FileRefused(ValueError):
-    """A file that cannot be read as a release, or is not to be trusted; the message has the mend."""
+    """A file that cannot be read as a release, or is not to be trusted; the message has the mend.
+
+    >>> ka.read_release("my_sample.csv")
+    Traceback (most recent call last):
+        ...
+    kmeanalyst.releases.file.refusal.FileRefused: my_sample.csv: the file is not a whole zip archive: it is
+        truncated, padded, or no release at all. Fetch the file again, or ask its maker for a sound one.
+    """
 
 
 class HoldsFunction(FileRefused):

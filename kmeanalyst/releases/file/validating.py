@@ -24,6 +24,9 @@ def validate_release(path: str | Path, *, allow_rehearsal: bool = False) -> list
     A refusal is one finding, and so is the stamp of a rehearsal unless it is allowed. Of a file that can be read,
     everything that follows from its numbers is computed again: the features' bound on the points, the distance of
     the fit, what the weights claim to be, and whether the points can be an estimate of what was measured.
+
+    >>> ka.validate_release("adult.kme")  # nothing found
+    []
     """
     try:
         release = read_release(path, allow_rehearsal=allow_rehearsal)

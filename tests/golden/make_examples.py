@@ -1,0 +1,37 @@
+"""Made the releases in examples/ on 2026-11-22, which examples in docstrings ask. Kept to show how.
+
+    python tests/golden/make_examples.py
+
+They are of the table that ships with the package as the demo's private one, with noise of the operating system's
+entropy: run again, this makes releases with other noise, and the examples' answers change with them.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+import pandas as pd
+
+import release_side
+
+FOLDER = Path(__file__).parent / "examples"
+
+
+def main() -> None:
+    with (files("kmeanalyst") / "data" / "demo_public_sample.csv.gz").open("rb") as public:
+        domain = release_side.draft_domain(pd.read_csv(public, compression="gzip", dtype=str)).domain
+    with (files("kmeanalyst") / "data" / "demo_private.csv.gz").open("rb") as private:
+        table = pd.read_csv(private, compression="gzip", dtype=str, keep_default_na=False)
+    FOLDER.mkdir(exist_ok=True)
+    for name, choices in {
+        "adult": {"features": 1000, "points": 300},
+        "survey": {"method": "subspace", "points": 60},
+    }.items():
+        if (FOLDER / f"{name}.kme").exists():
+            raise SystemExit(f"{name}.kme is there. Remove it first, and mend the examples' answers after.")
+        release_side.publish(table, domain, epsilon=1.0, delta=1e-6, output=FOLDER / f"{name}.kme", **choices)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Every public name of both packages: what `__all__` lists, and the methods and properties of what users hold.
+
+A user holds the classes in `__all__`, what public functions and methods of held classes return, and the few that are
+reached in another way (`_REACHED`). The rest is found by annotations, so that nothing new is forgotten.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import kmeanalyst
+import kmeanalyst.kernels
+import release_side
+
+PACKAGES: tuple[ModuleType, ...] = (kmeanalyst, release_side, kmeanalyst.kernels)
+_REACHED = (  # an attribute of what is held, or one of several kinds that a function returns
+    "Measurement", "TrainingReport", "RecordedRelease", "ReleasedDensity", "ReleasedRegression", "ReleasedLogistic",
+    "ReleasedSVM", "EmbeddingClassifier", "EmbeddingRegressor", "KernelMeanClassifier",
+)  # fmt: skip
+_OURS = ("kmeanalyst", "release_side")
+
+
+@dataclass(frozen=True)
+class PublicName:
+    """A name a user can write, the thing it stands for, and for a method the class it is of."""
+
+    name: str
+    value: Any
+    owner: type | None = None
+
+    @property
+    def has_example(self) -> bool:
+        """Whether a docstring shows it at work.
+
+        Its own; for a method also that of a method it overrides; for a property also that of a class it is of, where an
+        example has it; for what has no docstring that of the package.
+        """
+        short = self.name.rpartition(".")[2]
+        if self.owner is None:
+            own = _examples(inspect.getdoc(self.value))
+            told = inspect.isroutine(self.value) or inspect.isclass(self.value) or inspect.ismodule(self.value)
+            return bool(own) if told else any(f".{short}" in _examples(package.__doc__) for package in PACKAGES)
+        ancestors = self.owner.__mro__
+        if any(_examples(_unwrapped(vars(cls)[short]).__doc__) for cls in ancestors if short in vars(cls)):
+            return True
+        shown = any(re.search(rf"\.{short}\b", _examples(cls.__doc__)) for cls in ancestors)
+        return shown and isinstance(self.value, property | functools.cached_property)
+
+
+def _examples(document: str | None) -> str:
+    """The lines of code in a docstring."""
+    return "\n".join(line for line in (document or "").splitlines() if line.strip().startswith((">>>", "...")))
+
+
+def _unwrapped(value: Any) -> Any:
+    """The function of a class method, static method or property."""
+    for name in ("__func__", "fget", "func"):
+        value = getattr(value, name, None) or value
+    return value
+
+
+@functools.cache
+def _classes() -> dict[str, type]:
+    """Every class of the project by its name; those of the grammar's words are nobody's to hold."""
+    found = {}
+    for package in PACKAGES[:2]:
+        for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not each.name.endswith("__main__") and ".expressions" not in each.name:
+                found |= {
+                    c.__name__: c for c in vars(importlib.import_module(each.name)).values() if _is_of(c, each.name)
+                }
+    return found
+
+
+def _is_of(value: Any, module: str) -> bool:
+    return inspect.isclass(value) and value.__module__ == module
+
+
+def members(cls: type) -> Iterator[tuple[str, Any, type]]:
+    """Public methods and properties that a class has from this project, each with the class that defines it."""
+    for name in sorted(set(dir(cls))):
+        home = next((c for c in cls.__mro__ if name in vars(c)), cls)
+        value = vars(home).get(name)
+        if name.startswith("_") or not home.__module__.startswith(_OURS):
+            continue
+        if _unwrapped(value).__class__.__name__ in ("function", "_AvailableIfDescriptor"):
+            yield name, value, home
+
+
+def _returned(function: Any) -> list[type]:
+    """Classes of the project in a return annotation, but for those of the inside."""
+    text = str(getattr(_unwrapped(function), "__annotations__", {}).get("return", ""))
+    words = re.findall(r"\w+", text)
+    return [_classes()[word] for word in words if word in _classes() and word not in _INSIDE]
+
+
+_INSIDE = ("FeatureMap", "ErrorModel", "FunctionForm", "Witness", "Law")  # returned, and of no use to a user
+
+
+@functools.cache
+def held_classes() -> tuple[type, ...]:
+    """Classes of objects that users hold, in the order they are found."""
+    exported = [getattr(package, name) for package in PACKAGES for name in package.__all__]
+    waiting = [value for value in exported if inspect.isclass(value)] + [_classes()[name] for name in _REACHED]
+    waiting += [cls for value in exported if inspect.isroutine(value) for cls in _returned(value)]
+    held: dict[type, None] = {}
+    while waiting:
+        cls = waiting.pop(0)
+        if cls not in held and not cls.__name__.startswith("_"):
+            held[cls] = None
+            waiting += [found for _, value, _ in members(cls) for found in _returned(value)]
+    return tuple(held)
+
+
+@functools.cache
+def public_names() -> tuple[PublicName, ...]:
+    """All of them, each once."""
+    found: dict[Any, PublicName] = {}
+    for package in PACKAGES:
+        for name in package.__all__:
+            value = getattr(package, name)
+            found.setdefault(id(value), PublicName(f"{package.__name__}.{name}", value))
+    for cls in held_classes():
+        found.setdefault(id(cls), PublicName(f"{cls.__module__}.{cls.__name__}", cls))
+        for name, value, home in members(cls):
+            found.setdefault((home, name), PublicName(f"{home.__module__}.{home.__name__}.{name}", value, home))
+    return tuple(found.values())

@@ -1,0 +1,104 @@
+"""Every public name has an example, and every example does what it says.
+
+An example may use the names and files of `doctest_names`, which are what a reader has at hand: a release `release`, its
+`domain`, rows `sample` of their own, and `ka`, `release_side`, `np` and `pd`.
+"""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import warnings
+from pathlib import Path
+
+import pytest
+from doctest_names import MAKERS, ready_folder, ready_names
+from public_names import PublicName, held_classes, public_names
+
+import kmeanalyst
+
+_OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+_SOURCES = Path(kmeanalyst.__file__).parents[1]
+
+
+def _modules_with_examples() -> list[str]:
+    files = [file for package in ("kmeanalyst", "release_side") for file in (_SOURCES / package).rglob("*.py")]
+    named = [file.relative_to(_SOURCES).with_suffix("") for file in files if ">>>" in file.read_text(encoding="utf-8")]
+    return sorted(".".join(name.parts).removesuffix(".__init__") for name in named)
+
+
+@pytest.mark.parametrize("module", _modules_with_examples())
+def test_the_examples_of_a_module_say_what_happens(module, tmp_path, monkeypatch):
+    ready_folder(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    told: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=_OPTIONS)
+    found = doctest.DocTestFinder(exclude_empty=True).find(importlib.import_module(module))
+    for test in found:
+        test.globs.update(ready_names(example.source for example in test.examples))
+        with warnings.catch_warnings():
+            runner.run(test, out=told.append)
+    assert sum(len(test.examples) for test in found) > 0
+    assert not told, "".join(told)
+
+
+@pytest.mark.parametrize("cls", held_classes(), ids=lambda cls: cls.__name__)
+def test_every_method_of_what_users_hold_has_an_example(cls):
+    mine = [name for name in public_names() if name.owner is not None and name.owner in cls.__mro__]
+    assert not [name.name for name in mine if not name.has_example], "no >>> example in a docstring"
+
+
+def test_every_exported_name_has_an_example():
+    names = [name for name in public_names() if name.owner is None]
+    assert len(names) > 80
+    assert not [name.name for name in names if not name.has_example], "no >>> example in a docstring"
+
+
+# ---------------------------------------------------------------------- the power of the tests above
+
+
+class _Shown:
+    """A class.
+
+    >>> _Shown().seen
+    1
+    """
+
+    @property
+    def seen(self) -> int:
+        """Shown above."""
+        return 1
+
+    @property
+    def unseen(self) -> int:
+        """Shown nowhere."""
+        return 2
+
+    def method(self) -> int:
+        """Shown nowhere.
+
+        A line that talks of .method is no example.
+        """
+        return 3
+
+
+class _Heir(_Shown):
+    def method(self) -> int:
+        return 4
+
+
+@pytest.mark.parametrize(("name", "shown"), [("seen", True), ("unseen", False), ("method", False)])
+def test_a_name_without_an_example_is_found(name, shown):
+    assert PublicName(f"here._Shown.{name}", vars(_Shown)[name], _Shown).has_example is shown
+    if name == "method":
+        assert PublicName("here._Heir.method", vars(_Heir)[name], _Heir).has_example is shown
+
+
+def test_held_classes_are_followed_from_what_functions_return():
+    held = {cls.__name__ for cls in held_classes()}
+    assert held >= {"Estimates", "ConditionalLaw", "TrainingData", "Refits", "TableAccount", "Draft", "SampleCounts"}
+
+
+def test_names_are_made_only_when_an_example_uses_them():
+    assert set(ready_names(["release.mean('age')", "ka.score"])) == {"release", "ka"}
+    assert "model" in MAKERS
