@@ -1,4 +1,4 @@
-"""Make the releases that the tutorials read: `python tests/make_tutorial_files.py`. Once, for their noise is fresh.
+"""Make the releases that the tutorials read: `python tests/make_tutorial_files.py [NAME...]`. Once, for their noise is fresh.
 
 The tutorials' outputs are of the files in tutorials/files: who makes these anew writes those anew
 (`python tests/tutorials.py --write`).
@@ -6,6 +6,7 @@ The tutorials' outputs are of the files in tutorials/files: who makes these anew
 
 from __future__ import annotations
 
+import sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -31,14 +32,17 @@ def older_town() -> pd.DataFrame:
 
 
 def main() -> None:
+    """Make the releases of these names, or all."""
     domain = release_side.read_domain(FOLDER / "domain.toml")
+    tables = {
+        "census": (demo_rows("private"), {"epsilon": 1.0, "features": 2000}),
+        "small_budget": (demo_rows("private"), {"epsilon": 0.1, "features": 1000, "points": 500}),
+        "riverside": (older_town(), {"epsilon": 3.0, "features": 1000, "points": 500}),
+    }
     demo_rows("sample").to_csv(FOLDER / "my_sample.csv", index=False)
-    release_side.publish(
-        demo_rows("private"), domain, epsilon=1.0, delta=1e-6, features=2000, output=FOLDER / "census.kme"
-    )
-    release_side.publish(
-        older_town(), domain, epsilon=3.0, delta=1e-6, features=1000, points=500, output=FOLDER / "riverside.kme"
-    )
+    for name in sys.argv[1:] or tables:
+        rows, choices = tables[name]
+        release_side.publish(rows, domain, delta=1e-6, output=FOLDER / f"{name}.kme", **choices)
 
 
 if __name__ == "__main__":
