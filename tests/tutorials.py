@@ -28,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -253,7 +254,7 @@ def main() -> None:
     parser.add_argument("numbers", nargs="*", type=int, help="which; all by default")
     parser.add_argument("--write", action="store_true", help="write outputs and pictures into tutorials/")
     arguments = parser.parse_args()
-    os.environ["PYTHONPATH"] = str(ROOT)
+    warnings.simplefilter("error")  # as in the suite
     chosen = [path for path in TUTORIALS if not arguments.numbers or int(path.name[:2]) in arguments.numbers]
     failed = False
     for path in chosen:
