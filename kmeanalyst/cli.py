@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kmeanalyst.function_command import evaluate_command, show_function
+from kmeanalyst.report_command import report_command
 from kmeanalyst.terminal import ClearErrors, json_option, print_json
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def info(release_path: str, allow_rehearsal: bool, as_json: bool) -> None:
 
 
 main.add_command(evaluate_command)
+main.add_command(report_command)
 
 
 @main.command()
