@@ -22,7 +22,9 @@ from kmeanalyst.report.numbers import percent, percent_text
 
 _WIDTH = 340
 _Z = 1.959964
-_MOST_ROWS = 13
+_MOST_ROWS = 20
+_KEPT_ROWS = 15  # of more
+_WIDEST = 8.0  # times the narrowest range of a histogram: beyond, ranges are rows
 _ROW = 19
 Scale = Callable[[float], float]
 
@@ -33,9 +35,15 @@ def chart(facts: ColumnFacts, key: str) -> Markup | None:
     if not bars:
         return None
     present = [bar for bar in bars if bar.label != MISSING]
-    if isinstance(facts.column, Number) and present and all(bar.extent for bar in present):
+    if isinstance(facts.column, Number) and _comparable(present):
         return _histogram(facts, present, key)
     return _rows(facts, bars, key)
+
+
+def _comparable(bars: Sequence[Bar]) -> bool:
+    """Whether all groups are ranges of widths that one axis can show."""
+    widths = [bar.extent[1] - bar.extent[0] for bar in bars if bar.extent]
+    return len(widths) == len(bars) > 0 and 0 < max(widths) <= _WIDEST * min(widths)
 
 
 def _svg(facts: ColumnFacts, key: str, height: float, what: str, parts: Sequence[object]) -> Markup:
@@ -64,7 +72,7 @@ def _told(bars: Sequence[Bar]) -> str:
 
 def _rows(facts: ColumnFacts, bars: Sequence[Bar], key: str) -> Markup:
     shown, rest = _few(bars)
-    label, right = 118.0, 84.0
+    label, right = 114.0, 96.0
     low, high = _reach([bar.estimate for bar in shown], [1.0] * len(shown))
     place = _scale(low, high, label + 6, _WIDTH - right)
     parts = [_row(bar, k, place, label) for k, bar in enumerate(shown)]
@@ -79,7 +87,7 @@ def _few(bars: Sequence[Bar]) -> tuple[list[Bar], int]:
     """The largest, in their own order, and how many others there are."""
     if len(bars) <= _MOST_ROWS:
         return list(bars), 0
-    kept = sorted(range(len(bars)), key=lambda k: -bars[k].estimate.value)[: _MOST_ROWS - 1]
+    kept = sorted(range(len(bars)), key=lambda k: -bars[k].estimate.value)[:_KEPT_ROWS]
     return [bars[k] for k in sorted(kept)], len(bars) - len(kept)
 
 
@@ -89,7 +97,7 @@ def _row(bar: Bar, k: int, place: Scale, label: float) -> Markup:
     return element(
         "g",
         element("title", f"{bar.label}: {percent_text(bar.estimate)}"),
-        _text(_short(bar.label, 19), label, middle + 4, "label end"),
+        _text(_short(bar.label, 17), label, middle + 4, "label end"),
         element("rect", x=_n(start), y=_n(middle - 6), width=_n(end - start), height="12", class_="bar"),
         _band(bar.estimate, 1.0, place, lambda a, b, kind: _line(a, middle, b, middle, kind)),
         _text(percent(bar.estimate), _WIDTH, middle + 4, "number end"),
@@ -116,7 +124,7 @@ def _band(
 
 def _histogram(facts: ColumnFacts, bars: Sequence[Bar], key: str) -> Markup:
     """Bars over ranges; where these differ in width, heights are shares for one usual width, so that areas are shares."""
-    left, right, top, bottom = 40.0, _WIDTH - 6.0, 10.0, 158.0
+    left, right, top, bottom = 46.0, _WIDTH - 6.0, 22.0, 168.0
     factors, even = _factors(bars)
     low, high = _reach([bar.estimate for bar in bars], factors)
     up = _scale(low, high, bottom, top)
@@ -124,16 +132,16 @@ def _histogram(facts: ColumnFacts, bars: Sequence[Bar], key: str) -> Markup:
     drawn = [_upright(bar, factor, across, up) for bar, factor in zip(bars, factors, strict=True)]
     ticks = [_height_tick(value, up, left, right) for value in _round_values(low, high)]
     axis = _line(left, up(0), right, up(0), "axis")
-    what = "share" if even else "share, for ranges of one width"
-    caption = _text(what, left, 8, "label")
-    return _svg(facts, key, 190, _told(bars), [ticks, drawn, axis, caption, _feet(facts, bars, across, bottom + 16)])
+    what = "share" if even else "share, were all ranges as wide as most"
+    caption = _text(what, 0, 11, "label")
+    return _svg(facts, key, 188, _told(bars), [ticks, drawn, axis, caption, _feet(facts, bars, across, bottom + 16)])
 
 
 def _factors(bars: Sequence[Bar]) -> tuple[list[float], bool]:
     """What each share is multiplied by, and whether all ranges are about equally wide."""
     widths = np.array([bar.extent[1] - bar.extent[0] for bar in bars if bar.extent])
     usual = float(np.median(widths))
-    if widths.min() <= 0 or (np.ptp(widths) <= 0.01 * usual):
+    if np.ptp(widths) <= 0.01 * usual:
         return [1.0] * len(bars), True
     return [float(usual / width) for width in widths], False
 

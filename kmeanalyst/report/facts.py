@@ -41,6 +41,7 @@ class Bar:
     """The share of a group of a column's values.
 
     label     the level, value or range.
+    together  whether it is the rarer levels, as one.
     extent    (left, right) in encoded units, of ranges of numbers and days; None of all others.
     edges     the same in natural units.
     estimate  the share.
@@ -48,6 +49,7 @@ class Bar:
 
     label: str
     estimate: Estimate
+    together: bool = False
     extent: tuple[float, float] | None = None
     edges: tuple[Any, Any] | None = None
 
@@ -69,7 +71,7 @@ class ColumnFacts:
     @property
     def commonest(self) -> Bar | None:
         """The most frequent level, missing among them; None of numbers, days and texts."""
-        bars = [bar for bar in self.bars if np.isfinite(bar.estimate.value)]
+        bars = [bar for bar in self.bars if np.isfinite(bar.estimate.value) and not bar.together]
         return max(bars, key=lambda b: b.estimate.value) if bars and isinstance(self.column, Categorical) else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -236,7 +238,11 @@ def _level_bars(people: Population, column: Categorical) -> tuple[Bar, ...]:
     name = words.written(column.name)
     statistics = [statistic_of(people, mask.astype(float), f"{name} == {words.quoted(label)}") for label, mask in parts]
     found = estimates(people, statistics)
-    return tuple(Bar(label=label, estimate=share) for (label, _), share in zip(parts, found, strict=True))
+    many = [rest > 0 and k == len(kept) for k in range(len(parts))]
+    return tuple(
+        Bar(label=label, estimate=share, together=several)
+        for (label, _), share, several in zip(parts, found, many, strict=True)
+    )
 
 
 def codes_of(people: Population, column: Categorical) -> Array:

@@ -115,7 +115,7 @@ def _of_errors(facts: ReleaseFacts) -> Iterator[Warning_]:
         yield Warning_(
             NOTE, "Some columns are seen only coarsely",
             "What the measured features cannot tell apart is the largest part of the error of the shares of "
-            f"{_listed(unseen)}. Ask about wider ranges; a release whose domain declares edges and atoms sees those sharply.",
+            f"{_listed(unseen)}. Ask about wider ranges, or for a release whose domain declares the edges and atoms that matter.",
         )  # fmt: skip
     vague = [column.name for column in facts.columns if _vague(column)]
     if vague:

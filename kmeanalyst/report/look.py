@@ -35,11 +35,13 @@ summary { cursor: pointer; }
 .stamp p { margin: .2rem 0 0; }
 .foot { display: none; }
 body.rehearsal { border-left: .6rem solid var(--alarm); border-right: .6rem solid var(--alarm); }
-dl { display: grid; grid-template-columns: minmax(8rem, max-content) 1fr; gap: .15rem 1rem; margin: .6rem 0; max-width: 56rem; }
+.two { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); gap: .2rem 2.2rem; }
+.two > * { min-width: 0; }
+dl { display: grid; grid-template-columns: minmax(7rem, max-content) 1fr; gap: .15rem 1rem; margin: .6rem 0; align-content: start; }
 dt { color: var(--soft); }
 dd { margin: 0; }
 ul.plain { margin: .4rem 0; padding-left: 1.2rem; }
-.warnings { list-style: none; padding: 0; margin: .5rem 0; }
+.warnings { list-style: none; padding: 0; margin: .5rem 0; align-items: start; }
 .warnings li { border-left: .35rem solid var(--rule); padding: .1rem .8rem; margin: .6rem 0; max-width: 48rem; }
 .warnings li.care { border-color: #b35806; }
 .warnings li.alarm { border-color: var(--alarm); background: #fdf0f0; }
@@ -77,8 +79,8 @@ svg .noise { stroke: #b35806; stroke-width: 3.6; }
 .key.all { border-top: 2px solid var(--ink); height: 0; }
 .key.noise { border-top: 5px solid #b35806; height: 0; }
 .heat td, .heat th { padding: .15rem .3rem; font-size: .8rem; border: 1px solid #fff; }
-.heat th { background: none; font-weight: normal; }
-.heat thead th { height: 7.5rem; vertical-align: bottom; }
+.heat th { background: none; font-weight: normal; text-align: center; }
+.heat thead th { height: 9.5rem; vertical-align: bottom; }
 .heat thead th span { writing-mode: vertical-rl; transform: rotate(180deg); white-space: nowrap; text-align: left; }
 .heat tbody th { text-align: right; white-space: nowrap; }
 .heat td { text-align: center; min-width: 2.5rem; }
@@ -90,24 +92,29 @@ svg .noise { stroke: #b35806; stroke-width: 3.6; }
 code, pre { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; font-size: .88rem; }
 pre { background: var(--wash); border: 1px solid var(--rule); border-radius: .3rem; padding: .35rem .6rem; margin: .15rem 0 .7rem;
   white-space: pre-wrap; user-select: all; -webkit-user-select: all; }
-@media (max-width: 40rem) { body { padding: .7rem; } body.rehearsal { border-width: 0 .3rem; } dl { grid-template-columns: 1fr; }
-  dd { margin: 0 0 .35rem; } h1 { font-size: 1.25rem; } }
+@media (max-width: 40rem) { body { padding: .7rem; } body.rehearsal { border-width: 0 .3rem; }
+  dl { grid-template-columns: 7.2rem 1fr; gap: .2rem .6rem; } h1 { font-size: 1.25rem; } }
 @media print {
   @page { margin: 14mm; }
-  body { max-width: none; padding: 0; font-size: 10pt; }
+  @page rehearsal { margin: 14mm; @bottom-center { content: "NOT PRIVATE: a rehearsal"; color: #9b0000; font-weight: bold; } }
+  body.rehearsal { page: rehearsal; padding: 0 .4rem; }
+  body { max-width: none; font-size: 10pt; }
+  body:not(.rehearsal) { padding: 0; }
   nav, .tools { display: none; }
-  .card, tr, .warnings li, .stamp { break-inside: avoid; }
-  details.section > summary, h3 { break-after: avoid; }
+  .card, tr, .warnings li, .stamp, .heat, .ask { break-inside: avoid; }
+  details.section > summary, h3, .legend { break-after: avoid; }
   .scroll { overflow: visible; }
-  .cards { grid-template-columns: 1fr 1fr; }
+  .cards { grid-template-columns: 1fr 1fr; } .two { grid-template-columns: 1fr 1fr; } pre { padding: .15rem .4rem; }
   .card details, .long { display: none; }
-  .columns table { font-size: 8pt; } .heat table { font-size: 7pt; }
-  .columns th, .columns td { padding: .15rem .25rem; white-space: normal; }
+  .columns table { font-size: 7.2pt; } .heat table { font-size: 7pt; }
+  .columns th, .columns td { padding: .12rem .2rem; } .columns td.text { min-width: 0; }
   .heat td, .heat th { font-size: 6.5pt; padding: .1rem; min-width: 0; }
   th button::after { content: none !important; }
   a { color: inherit; text-decoration: none; }
-  body.rehearsal .foot { display: block; position: fixed; bottom: 0; left: 0; right: 0; text-align: center; color: var(--alarm);
-    font-weight: bold; }
+  @supports not (page: rehearsal) {
+    body.rehearsal .foot { display: block; position: fixed; bottom: 0; left: 0; right: 0; text-align: center;
+      color: var(--alarm); font-weight: bold; }
+  }
 }
 """
 

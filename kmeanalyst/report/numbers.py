@@ -9,12 +9,15 @@ from kmeanalyst.inference.estimate import Estimate
 from kmeanalyst.releases.columns import Column, Date
 
 _EPOCH = datetime.date(1970, 1, 1)
-_MINUS, _THIN = "−", "\u202f"
+_MINUS = "−"
 
 
 def written(estimate: Estimate, number: float) -> str:
     """A number of an estimate with two digits of its error."""
-    return "not known" if not math.isfinite(number) else estimate.written(number, ",").replace("-", _MINUS)
+    if not math.isfinite(number):
+        return "not known"
+    text = f"{number:,.6g}" if estimate.standard_error == 0 else estimate.written(number, ",")
+    return text.replace("-", _MINUS)
 
 
 def with_error(estimate: Estimate, column: Column) -> str:
@@ -69,4 +72,6 @@ def bare_percent(number: float | None, like: Estimate) -> str:
 
 
 def _error_days(error: float) -> str:
-    return f"{error:,.3g} days" if math.isfinite(error) else "not known"
+    if not math.isfinite(error):
+        return "not known"
+    return f"{error:,.0f} days" if error >= 10 else f"{error:.2g} days"

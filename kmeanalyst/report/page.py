@@ -95,9 +95,11 @@ def _header(facts: ReleaseFacts) -> Markup:
     ]
     items = [element("li", element("b", value), element("span", label)) for value, label in known]
     title = element("h1", "Report on ", name_of(facts.source or "a release", 100))
-    made = f"Estimates in {facts.view} weights, with standard errors; medians and pairs in the probability view."
+    made = f"Estimates in the release’s {facts.view} weights; ± is one standard error."
+    if facts.view == "signed":
+        made = "Estimates in signed weights, as released; medians and pairs in the probability view. ± is one standard error."
     if facts.view == "fitted":
-        made = "Estimates of the fitted population, the most plausible one for the measurement, with standard errors."
+        made = "Estimates of the most plausible population for the measurement; ± is one standard error."
     return element("header", title, element("ul", items, class_="facts"), element("p", made, class_="soft"))
 
 
@@ -117,20 +119,18 @@ def _sections(facts: ReleaseFacts) -> list[Markup]:
 # ------------------------------------------------------------------ promise and limits
 
 
-def _promise(facts: ReleaseFacts) -> list[Markup]:
+def _promise(facts: ReleaseFacts) -> Markup:
     release = facts.release
-    parts = [element("p", text) for text in promises.plain_words(release)]
+    words: list[object] = [element("p", text) for text in promises.plain_words(release)]
     lines = [(element("dt", label), element("dd", text)) for label, text in promises.numbers(release)]
-    parts.append(element("dl", lines))
     if release.statement is not None and release.statement.taken_as_public:
         items = [element("li", name_of(item, 300)) for item in release.statement.taken_as_public[:50]]
-        parts.append(element("p", "Taken as public, and not protected:"))
-        parts.append(element("ul", items, class_="plain"))
-    return parts
+        words += [element("p", "Taken as public, and not protected:"), element("ul", items, class_="plain")]
+    return element("div", element("div", words), element("dl", lines), class_="two")
 
 
 def _limits(facts: ReleaseFacts) -> Markup:
-    return element("ul", [_warning(one) for one in warnings_of(facts)], class_="warnings")
+    return element("ul", [_warning(one) for one in warnings_of(facts)], class_="warnings two")
 
 
 def _warning(one: Warning_) -> Markup:
@@ -274,20 +274,19 @@ def _pairs(facts: ReleaseFacts) -> list[Markup]:
         f"{100 * LEAST_SHARE:g} %, and all but the {MOST_GROUPS - 1} most frequent, are taken together. In parentheses: not "
         f"told apart from 0 (p ≥ {DISTINGUISHED:g}, by the errors of the release)."
     )
-    more = len(facts.columns) - len(facts.paired)
-    left = f"Of {len(facts.paired)} columns; {more} others are not paired." if more else ""
+    left = f"{len(facts.paired)} of the {len(facts.columns)} columns are paired."
     return [element("p", explained), element("p", left, class_="soft"), _heat(facts), _pair_list(facts)]
 
 
 def _heat(facts: ReleaseFacts) -> Markup:
     names = facts.paired
     known = {pair.columns: pair for pair in facts.pairs}
-    tops = [element("th", element("span", name_of(name, 22)), scope="col") for name in names[:-1]]
+    tops = [element("th", element("span", name_of(name, 20)), scope="col") for name in names[:-1]]
     rows = []
     for i, name in enumerate(names[1:], start=1):
         cells = [_heat_cell(known[(other, name)]) for other in names[:i]]
         rest = [element("td") for _ in range(len(names) - 1 - i)]
-        rows.append(element("tr", element("th", name_of(name, 22), scope="row"), cells, rest))
+        rows.append(element("tr", element("th", name_of(name, 20), scope="row"), cells, rest))
     caption = "Associations of pairs; errors are in the list below, and appear over a cell."
     table = element(
         "table",
@@ -355,9 +354,10 @@ def _pair_list(facts: ReleaseFacts) -> Markup:
 def _further(facts: ReleaseFacts) -> list[object]:
     intro = "In a terminal, with the package kmeanalyst and the file itself; a click on a command selects it."
     asked = [
-        (element("p", what, class_="soft"), element("pre", element("code", text))) for what, text in commands(facts)
+        element("div", element("p", what, class_="soft"), element("pre", element("code", text)), class_="ask")
+        for what, text in commands(facts)
     ]
-    return [element("p", intro), asked]
+    return [element("p", intro), element("div", asked, class_="two")]
 
 
 def _cite(facts: ReleaseFacts) -> list[object]:

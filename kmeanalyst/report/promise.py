@@ -47,7 +47,10 @@ def _of_likelihood(promise: PrivacyStatement) -> str:
     )
     if promise.epsilon > _NO_FACTOR:
         return start + f"in theory. With ε = {promise.epsilon:g} the word “almost” covers nearly everything."
-    but = f", but for a chance of δ = {promise.delta:g}" if promise.delta else ""
+    odds = (
+        f"{1 / promise.delta:,.0f}" if promise.delta >= 1e-12 else f"{1 / promise.delta:.0e}" if promise.delta else ""
+    )
+    but = f", but for a chance of one in {odds} (δ)" if odds else ""
     return start + (
         f"nothing that could come out becomes more than e^ε = {math.exp(promise.epsilon):.3g} times as likely by what you "
         f"contributed{but}."
