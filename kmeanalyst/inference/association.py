@@ -234,8 +234,8 @@ def _unsigned(a: str, b: str, measure: str, d: Array, covariance: Array, rank: i
 def _chance(squared: float, covariance: Array) -> float:
     """P(‖N(0, C)‖² > squared)."""
     coefficients = np.maximum(np.linalg.eigvalsh(covariance), 0.0)
-    if not coefficients.max(initial=0.0) > 0:
-        return float("nan")
+    if not coefficients.max() > _ROUNDING**2 * squared:  # no error at all, as of a number and itself
+        return 0.0 if squared > 0 else float("nan")
     return weighted_chi_squared_sf(squared, coefficients)
 
 

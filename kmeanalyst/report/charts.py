@@ -47,7 +47,7 @@ def _comparable(bars: Sequence[Bar]) -> bool:
 
 
 def _svg(facts: ColumnFacts, key: str, height: float, what: str, parts: Sequence[object]) -> Markup:
-    title = element("title", f"{facts.name}: estimated distribution", id=f"{key}t")
+    title = element("title", f"{_short(facts.name, 60)}: estimated distribution", id=f"{key}t")
     description = element("desc", what, id=f"{key}d")
     return element(
         "svg",
@@ -63,7 +63,7 @@ def _svg(facts: ColumnFacts, key: str, height: float, what: str, parts: Sequence
 def _told(bars: Sequence[Bar]) -> str:
     """A drawing in words: the largest shares."""
     largest = sorted(bars, key=lambda bar: -bar.estimate.value)[:5]
-    shares = "; ".join(f"{bar.label}: {percent_text(bar.estimate)}" for bar in largest)
+    shares = "; ".join(f"{_short(bar.label, 60)}: {percent_text(bar.estimate)}" for bar in largest)
     return f"Largest of {len(bars)} shares: {shares}. Lines are 95 % intervals; all numbers are in the table below."
 
 
@@ -96,7 +96,7 @@ def _row(bar: Bar, k: int, place: Scale, label: float) -> Markup:
     start, end = sorted((place(0), place(bar.estimate.value)))
     return element(
         "g",
-        element("title", f"{bar.label}: {percent_text(bar.estimate)}"),
+        element("title", f"{_short(bar.label, 200)}: {percent_text(bar.estimate)}"),
         _text(_short(bar.label, 17), label, middle + 4, "label end"),
         element("rect", x=_n(start), y=_n(middle - 6), width=_n(end - start), height="12", class_="bar"),
         _band(bar.estimate, 1.0, place, lambda a, b, kind: _line(a, middle, b, middle, kind)),
@@ -158,7 +158,7 @@ def _upright(bar: Bar, factor: float, across: Scale, up: Scale) -> Markup:
     middle, gap = (x + end) / 2, min(1.0, (end - x) / 8)
     return element(
         "g",
-        element("title", f"{bar.label}: {percent_text(bar.estimate)}"),
+        element("title", f"{_short(bar.label, 200)}: {percent_text(bar.estimate)}"),
         element("rect", x=_n(x + gap), y=_n(top), width=_n(end - x - 2 * gap), height=_n(foot - top), class_="bar"),
         _band(bar.estimate, factor, up, lambda a, b, kind: _line(middle, a, middle, b, kind)),
     )

@@ -184,7 +184,7 @@ def _column_facts(people: Population, column: Column, description: str) -> Colum
         statistics |= asked(lambda: _moments(people, column), {}) | asked(lambda: _median(people, column), {})
     if column.missing:
         statistics |= asked(lambda: {"missing": _missing(people, column)}, {})
-    told = [note for e in [*statistics.values(), *(bar.estimate for bar in bars)] for note in e.notes]
+    told = [*people.model.notes, *(note for estimate in statistics.values() for note in estimate.notes)]
     return ColumnFacts(
         column=column, description=description, bars=bars, statistics=statistics,
         notes=tuple(dict.fromkeys([*notes, *told])),
