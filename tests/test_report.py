@@ -499,6 +499,13 @@ def test_the_command_writes_the_page_and_tells_what_it_tells_as_json(levels_path
     assert quiet.stdout == "" and "2 columns, 1 pairs" in quiet.stderr and "\r" not in quiet.stderr
 
 
+def test_progress_goes_from_nothing_to_all(levels_release, tmp_path):
+    shares: list[float] = []
+    write_report(levels_release, tmp_path / "r.html", progress=lambda _, share: shares.append(share))
+    assert shares[0] == 0.0 and shares[-1] == 1.0 and shares == sorted(shares)
+    assert len(shares) == 2 + 3 + 3  # columns, pairs
+
+
 def test_a_rehearsal_is_refused_unless_it_is_asked_for(tmp_path):
     path, output = REHEARSAL, tmp_path / "r.html"
     refused = run("report", str(path), "--output", str(output))
