@@ -11,6 +11,7 @@ import click
 
 from kmeanalyst.function_command import evaluate_command, show_function
 from kmeanalyst.plot_command import plot_command
+from kmeanalyst.report_command import report_command
 from kmeanalyst.terminal import ClearErrors, Tell, completion_help, json_option, note, print_json, working
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ def info(release_path: str, allow_rehearsal: bool, as_json: bool) -> None:
 
 main.add_command(evaluate_command)
 main.add_command(plot_command)
+main.add_command(report_command)
 
 
 @main.command(short_help="Recompute every claim that can be recomputed.")

@@ -16,6 +16,7 @@ ROOMS = [
     "inference",
     "learning",
     "plots",
+    "report",
     "cli",
 ]  # each may import those before it, and itself
 LATE_DOORS = {  # the files that may open later rooms inside functions, and which

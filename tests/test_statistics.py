@@ -13,8 +13,9 @@ from kmeanalyst.inference import population_fit
 from kmeanalyst.inference.groups import groups_of
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.releases.columns import Categorical, Integer, Real
+from kmeanalyst.releases.cyclic_column import Cyclic
 from kmeanalyst.releases.domain import Domain
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import Release, from_frame
 
 DOMAIN = Domain(
     (
@@ -413,6 +414,30 @@ def test_a_level_longer_than_a_line_can_be_grouped_by():
 
 
 # ---------------------------------------------------------------------- edges and refusals
+
+
+def test_a_column_whose_name_is_longer_than_a_line_is_asked_like_any_other():
+    """Messages cut names; questions do not."""
+    long, short = "n" * 200, "n"
+    found = []
+    for name in (long, short):
+        domain = Domain((Integer(name=name, lower=0, upper=9), Real(name="x", lower=0, upper=1)))
+        frame = domain.decode(domain.draw(30, 1)).assign(weight=1 / 30)
+        release = from_frame(frame, domain=domain)
+        found.append(
+            [release.std(name).value, release.quantile(name, 0.5).value, release.corr([name, "x"])[name, "x"].value]
+        )
+    assert found[0] == found[1]
+
+
+def test_ranges_of_a_circle_go_all_the_way_round():
+    domain = Domain((Cyclic(name="hour", lower=0, upper=24), Real(name="x", lower=0, upper=1)))
+    groups = groups_of(domain, "hour")
+    assert (len(groups), groups[0].left, groups[-1].right) == (10, 0.0, 24)
+    frame = domain.decode(domain.draw(500, 1))
+    assert frame["hour"].max() > 21.6  # or nothing could be lost
+    shares = from_frame(frame.assign(weight=1 / 500), domain=domain).histogram("hour")["probability"]
+    assert shares.sum() == pytest.approx(1.0)
 
 
 def test_a_column_that_does_not_vary_has_a_deviation_of_zero_and_no_known_error(plain):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kmeanalyst.releases.columns import Categorical, Column, Date, Number
+from kmeanalyst.releases.cyclic_column import Cyclic
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.text_column import Text
@@ -93,7 +94,10 @@ def _equal(column: Number, n: int) -> list[Any]:
             f"bins must be at least 1, got {n}: it is a number of ranges. Pass e.g. 10, or a list of edges."
         )
     low, high = column.bounds
-    return list(dict.fromkeys(_values(column, column.rounded(np.linspace(low, high, n + 1)))))
+    edges = _values(column, column.rounded(np.linspace(low, high, n + 1)))
+    if isinstance(column, Cyclic):
+        edges[-1] = column.upper  # which is lower again, and would part nothing
+    return list(dict.fromkeys(edges))
 
 
 def _given(column: Number, bins: Sequence[float]) -> list[Any]:

@@ -70,7 +70,7 @@ class Population(GivenOrNot):
 
     def question(self, column: Question) -> Question:
         """A column's name as an expression; an expression or a function as it is."""
-        return words.written(column) if isinstance(column, str) and column in self.release.columns.names else column
+        return words.column(column) if isinstance(column, str) and column in self.release.columns.names else column
 
     def bounds(self, column: Question) -> tuple[float, float] | None:
         """The declared bounds of a column of numbers."""

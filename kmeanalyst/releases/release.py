@@ -344,6 +344,24 @@ class Release:
             rng=rng,
         )  # fmt: skip
 
+    def report(
+        self,
+        path: str | Path,
+        *,
+        source: str | Path | None = None,
+        columns: Sequence[str] | None = None,
+        view: View | None = None,
+    ) -> None:
+        """Write one HTML page for a colleague: what the release promises, shows and cannot tell; it needs no network.
+
+        source   the .kme file of the release, whose name and SHA-256 the page then tells.
+        columns  names of the columns to tell of; the first sixty by default.
+        view     as in `expectation`.
+        """
+        from kmeanalyst.report import write_report
+
+        write_report(self, path, source=source, columns=columns, view=view)
+
     def write(self, path: str | Path) -> None:
         """Write the release as a .kme file; the file appears whole or not at all.
 

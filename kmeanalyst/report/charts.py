@@ -1,0 +1,251 @@
+"""Drawings of a column's shares, as SVG made here: text stays text, and every drawing has a title and a description.
+
+A bar is the estimate. The thin line over it is its 95 % interval; the thick one what the noise added for privacy alone would
+make of it. Colours (blue, dark, orange-brown) differ in lightness too, so that neither the colour-blind nor a grey printer lose
+any of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kmeanalyst.inference.estimate import Estimate
+from kmeanalyst.inference.groups import MISSING
+from kmeanalyst.releases.columns import Date, Number
+from kmeanalyst.report.facts import Bar, ColumnFacts
+from kmeanalyst.report.markup import Markup, element, inert
+from kmeanalyst.report.numbers import percent, percent_text
+
+_WIDTH = 340
+_Z = 1.959964
+_MOST_ROWS = 20
+_KEPT_ROWS = 15  # of more
+_WIDEST = 8.0  # times the narrowest range of a histogram: beyond, ranges are rows
+_ROW = 19
+Scale = Callable[[float], float]
+
+
+def chart(facts: ColumnFacts, key: str) -> Markup | None:
+    """The drawing of a column; None where it has no shares. key is a word that tells its ids apart from other drawings'."""
+    bars = [bar for bar in facts.bars if math.isfinite(bar.estimate.value)]
+    if not bars:
+        return None
+    present = [bar for bar in bars if bar.label != MISSING]
+    if isinstance(facts.column, Number) and _comparable(present):
+        return _histogram(facts, present, key)
+    return _rows(facts, bars, key)
+
+
+def _comparable(bars: Sequence[Bar]) -> bool:
+    """Whether all groups are ranges of widths that one axis can show."""
+    widths = [bar.extent[1] - bar.extent[0] for bar in bars if bar.extent]
+    return len(widths) == len(bars) > 0 and 0 < max(widths) <= _WIDEST * min(widths)
+
+
+def _svg(facts: ColumnFacts, key: str, height: float, what: str, parts: Sequence[object]) -> Markup:
+    title = element("title", f"{_short(facts.name, 60)}: estimated distribution", id=f"{key}t")
+    description = element("desc", what, id=f"{key}d")
+    return element(
+        "svg",
+        title,
+        description,
+        parts,
+        viewBox=f"0 0 {_WIDTH} {height:g}",
+        role="img",
+        aria_labelledby=f"{key}t {key}d",
+    )
+
+
+def _told(bars: Sequence[Bar]) -> str:
+    """A drawing in words: the largest shares."""
+    largest = sorted(bars, key=lambda bar: -bar.estimate.value)[:5]
+    shares = "; ".join(f"{_short(bar.label, 60)}: {percent_text(bar.estimate)}" for bar in largest)
+    return f"Largest of {len(bars)} shares: {shares}. Lines are 95 % intervals; all numbers are in the table below."
+
+
+# ------------------------------------------------------------------ rows: levels, atoms
+
+
+def _rows(facts: ColumnFacts, bars: Sequence[Bar], key: str) -> Markup:
+    shown, rest = _few(bars)
+    label, right = 114.0, 96.0
+    low, high = _reach([bar.estimate for bar in shown], [1.0] * len(shown))
+    place = _scale(low, high, label + 6, _WIDTH - right)
+    parts = [_row(bar, k, place, label) for k, bar in enumerate(shown)]
+    parts.append(_line(place(0), 0, place(0), len(shown) * _ROW, "axis"))
+    height = len(shown) * _ROW + (18 if rest else 2)
+    if rest:
+        parts.append(_text(f"and {rest} smaller ones, in the table below", 0, height - 4, "label"))
+    return _svg(facts, key, height, _told(bars), parts)
+
+
+def _few(bars: Sequence[Bar]) -> tuple[list[Bar], int]:
+    """The largest, in their own order, and how many others there are."""
+    if len(bars) <= _MOST_ROWS:
+        return list(bars), 0
+    kept = sorted(range(len(bars)), key=lambda k: -bars[k].estimate.value)[:_KEPT_ROWS]
+    return [bars[k] for k in sorted(kept)], len(bars) - len(kept)
+
+
+def _row(bar: Bar, k: int, place: Scale, label: float) -> Markup:
+    middle = k * _ROW + _ROW / 2
+    start, end = sorted((place(0), place(bar.estimate.value)))
+    return element(
+        "g",
+        element("title", f"{_short(bar.label, 200)}: {percent_text(bar.estimate)}"),
+        _text(_short(bar.label, 17), label, middle + 4, "label end"),
+        element("rect", x=_n(start), y=_n(middle - 6), width=_n(end - start), height="12", class_="bar"),
+        _band(bar.estimate, 1.0, place, lambda a, b, kind: _line(a, middle, b, middle, kind)),
+        _text(percent(bar.estimate), _WIDTH, middle + 4, "number end"),
+    )
+
+
+def _band(
+    estimate: Estimate, factor: float, place: Scale, line: Callable[[float, float, str], Markup]
+) -> Markup | None:
+    """The lines over a bar: the 95 % interval, and what privacy alone would leave."""
+    if not math.isfinite(estimate.standard_error):
+        return None
+    low, high = estimate.interval()
+    lines = [line(place(low * factor), place(high * factor), "all")]
+    privacy = estimate.parts.get("privacy")
+    if privacy is not None and math.isfinite(privacy):
+        ends = [place((estimate.value + sign * _Z * privacy) * factor) for sign in (-1, 1)]
+        lines.append(line(ends[0], ends[1], "noise"))
+    return element("g", lines)
+
+
+# ------------------------------------------------------------------ histograms
+
+
+def _histogram(facts: ColumnFacts, bars: Sequence[Bar], key: str) -> Markup:
+    """Bars over ranges; where these differ in width, heights are shares for one usual width, so that areas are shares."""
+    left, right, top, bottom = 46.0, _WIDTH - 6.0, 22.0, 168.0
+    factors, even = _factors(bars)
+    low, high = _reach([bar.estimate for bar in bars], factors)
+    up = _scale(low, high, bottom, top)
+    across = _scale(*_ends(bars), left, right)
+    drawn = [_upright(bar, factor, across, up) for bar, factor in zip(bars, factors, strict=True)]
+    ticks = [_height_tick(value, up, left, right) for value in _round_values(low, high)]
+    axis = _line(left, up(0), right, up(0), "axis")
+    what = "share" if even else "share, were all ranges as wide as most"
+    caption = _text(what, 0, 11, "label")
+    return _svg(facts, key, 188, _told(bars), [ticks, drawn, axis, caption, _feet(facts, bars, across, bottom + 16)])
+
+
+def _factors(bars: Sequence[Bar]) -> tuple[list[float], bool]:
+    """What each share is multiplied by, and whether all ranges are about equally wide."""
+    widths = np.array([bar.extent[1] - bar.extent[0] for bar in bars if bar.extent])
+    usual = float(np.median(widths))
+    if np.ptp(widths) <= 0.01 * usual:
+        return [1.0] * len(bars), True
+    return [float(usual / width) for width in widths], False
+
+
+def _ends(bars: Sequence[Bar]) -> tuple[float, float]:
+    extents = [bar.extent for bar in bars if bar.extent]
+    return min(e[0] for e in extents), max(e[1] for e in extents)
+
+
+def _upright(bar: Bar, factor: float, across: Scale, up: Scale) -> Markup:
+    assert bar.extent is not None
+    x, end = across(bar.extent[0]), across(bar.extent[1])
+    top, foot = sorted((up(0), up(bar.estimate.value * factor)))
+    middle, gap = (x + end) / 2, min(1.0, (end - x) / 8)
+    return element(
+        "g",
+        element("title", f"{_short(bar.label, 200)}: {percent_text(bar.estimate)}"),
+        element("rect", x=_n(x + gap), y=_n(top), width=_n(end - x - 2 * gap), height=_n(foot - top), class_="bar"),
+        _band(bar.estimate, factor, up, lambda a, b, kind: _line(middle, a, middle, b, kind)),
+    )
+
+
+def _height_tick(value: float, up: Scale, left: float, right: float) -> Markup:
+    y = up(value)
+    return element("g", _line(left, y, right, y, "grid"), _text(f"{100 * value:.4g} %", left - 4, y + 4, "label end"))
+
+
+def _feet(facts: ColumnFacts, bars: Sequence[Bar], across: Scale, y: float) -> list[Markup]:
+    """Values under the axis: single values in the middle of their bars, ends of ranges at theirs; as many as there is room."""
+    single = all(bar.edges and bar.edges[0] == bar.edges[1] for bar in bars)
+    places = [
+        (across(sum(bar.extent) / 2 if single else bar.extent[0]), bar.edges[0])
+        for bar in bars
+        if bar.extent and bar.edges
+    ]
+    last = bars[-1]
+    if not single and last.extent and last.edges:
+        places.append((across(last.extent[1]), last.edges[1]))
+    feet, free = [], -math.inf
+    for x, value in places:
+        text = tick_text(value, isinstance(facts.column, Date))
+        half = 3.3 * len(text) + 3
+        x = min(max(x, half), _WIDTH - half)
+        if x - half >= free:
+            feet.append(_text(text, x, y, "label middle"))
+            free = x + half
+    return feet
+
+
+def tick_text(value: Any, day: bool) -> str:
+    """A value under an axis, in few characters."""
+    if day:
+        return str(value)[:10]
+    number = float(value)
+    if number == round(number) and 1e4 <= abs(number) < 1e15:
+        for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+            if abs(number) >= size:
+                return f"{number / size:.3g}{letter}" if abs(number) < 1e12 else f"{number:.2g}"
+    return f"{number:.4g}"
+
+
+# ------------------------------------------------------------------ scales and small parts
+
+
+def _reach(estimates: Sequence[Estimate], factors: Sequence[float]) -> tuple[float, float]:
+    """The lowest and highest that is drawn, zero among them; a line far longer than all bars is cut."""
+    values = [estimate.value * factor for estimate, factor in zip(estimates, factors, strict=True)]
+    ends = [end * f for e, f in zip(estimates, factors, strict=True) for end in e.interval() if math.isfinite(end)]
+    most = max(*values, 0.0) or 0.01
+    high = max(min(max([*ends, most]), 2.5 * most), most)
+    lowest = min(*values, 0.0)
+    return max(min([*ends, lowest]), lowest - 0.25 * high), high
+
+
+def _scale(low: float, high: float, start: float, end: float) -> Scale:
+    """Values as places on the page, within the two ends."""
+    span = (high - low) or 1.0
+
+    def place(value: float) -> float:
+        return start + (end - start) * min(max((value - low) / span, 0.0), 1.0)
+
+    return place
+
+
+def _round_values(low: float, high: float) -> list[float]:
+    """Some four round numbers between two."""
+    step = 10.0 ** math.floor(math.log10(max(high - low, 1e-12) / 3))
+    step *= next(m for m in (1, 2, 5, 10) if (high - low) / (step * m) <= 4)
+    first = math.ceil(low / step - 1e-9)
+    return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def _short(text: str, most: int) -> str:
+    whole = inert(text)
+    return whole if len(whole) <= most else whole[: most - 1] + "…"
+
+
+def _text(text: str, x: float, y: float, kind: str) -> Markup:
+    return element("text", text, x=_n(x), y=_n(y), class_=kind)
+
+
+def _line(x: float, y: float, x_end: float, y_end: float, kind: str) -> Markup:
+    return element("line", x1=_n(x), y1=_n(y), x2=_n(x_end), y2=_n(y_end), class_=kind)
+
+
+def _n(number: float) -> str:
+    return f"{number:.1f}".removesuffix(".0")

@@ -1,0 +1,309 @@
+"""What a report tells, as numbers: the release is asked here, column by column and pair by pair.
+
+Every number is an Estimate that the same question gives elsewhere (`kmeanalyst expect`, `quantile`, `table`). A file comes
+from a stranger: what is asked is bounded, whatever it declares.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kmeanalyst.inference.association import Association, associations, codes, numbers
+from kmeanalyst.inference.distribution import quantiles_of
+from kmeanalyst.inference.estimate import Estimate, Estimates
+from kmeanalyst.inference.expectation import mean_of, statistic_of
+from kmeanalyst.inference.groups import MISSING, Group, groups_of
+from kmeanalyst.inference.moments import deviation_of
+from kmeanalyst.inference.population import Population, Statistic, estimates, population
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date, Number
+from kmeanalyst.releases.cyclic_column import Cyclic
+from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.release import Release, View
+from kmeanalyst.releases.text_column import Text
+
+MOST_COLUMNS = 60  # on one page; others are named by `columns`
+MOST_PAIRED = 20  # columns that pairs are shown of
+MOST_LEVELS = 30  # of a column that are told one by one
+_MOST_GROUPS = 60  # declared edges and atoms: with more, ranges of equal width stand in
+_RANGES = 20
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """The share of a group of a column's values.
+
+    label     the level, value or range.
+    together  whether it is the rarer levels, as one.
+    extent    (left, right) in encoded units, of ranges of numbers and days; None of all others.
+    edges     the same in natural units.
+    estimate  the share.
+    """
+
+    label: str
+    estimate: Estimate
+    together: bool = False
+    extent: tuple[float, float] | None = None
+    edges: tuple[Any, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnFacts:
+    """One column: its shares, and its statistics by name ("mean", "std", "median", "missing") where it has them."""
+
+    column: Column
+    description: str
+    bars: tuple[Bar, ...] = ()
+    statistics: dict[str, Estimate] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.column.name
+
+    @property
+    def commonest(self) -> Bar | None:
+        """The most frequent level, missing among them; None of numbers, days and texts."""
+        bars = [bar for bar in self.bars if np.isfinite(bar.estimate.value) and not bar.together]
+        return max(bars, key=lambda b: b.estimate.value) if bars and isinstance(self.column, Categorical) else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "name": self.name,
+            "kind": self.column.kind,
+            "statistics": {name: _plain(estimate) for name, estimate in self.statistics.items()},
+            "shares": [{"label": bar.label, **_plain(bar.estimate)} for bar in self.bars],
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseFacts:
+    """All that the page tells.
+
+    source    the file's name without its folder, or None.
+    sha256    of the file's bytes, likewise; n_bytes its length.
+    left_out  how many columns the page has no room for.
+    """
+
+    release: Release
+    view: str
+    columns: tuple[ColumnFacts, ...]
+    pairs: tuple[Association, ...]
+    paired: tuple[str, ...]
+    source: str | None = None
+    sha256: str | None = None
+    n_bytes: int | None = None
+    left_out: int = 0
+
+
+def facts_of(
+    release: Release,
+    *,
+    source: str | Path | None = None,
+    columns: Sequence[str] | None = None,
+    view: View | None = None,
+    progress: Progress | None = None,
+) -> ReleaseFacts:
+    """Ask a release all that a report tells; some seconds, most of them for the population fit.
+
+    source    the file that the release was read from: its name and SHA-256 identify the release on the page.
+    columns   names of the columns to tell of; the first sixty by default.
+    view      as in `Release.expectation`; quantiles and pairs are of the probability view, or the fitted one.
+    progress  told what is being asked, and the share that is done.
+    """
+    names = _chosen(release, columns)
+    tell = progress or (lambda what, share: None)
+    tell("report", 0.0)
+    people = population(release, view=view)
+    told = tuple(_each(release, names, people, lambda share: tell("report", 0.3 + 0.3 * share)))
+    paired = tuple(name for name in names if not isinstance(release.columns[name], Text))[:MOST_PAIRED]
+    pairs = associations(
+        release,
+        paired,
+        view="fitted" if view == "fitted" else None,
+        progress=lambda _, s: tell("report", 0.6 + 0.39 * s),
+    )
+    tell("report", 1.0)
+    data = None if source is None else Path(source).read_bytes()
+    return ReleaseFacts(
+        release=release, view=people.view, columns=told, pairs=tuple(pairs), paired=paired,
+        source=None if source is None else Path(source).name,
+        sha256=None if data is None else hashlib.sha256(data).hexdigest(),
+        n_bytes=None if data is None else len(data),
+        left_out=len(release.columns) - len(names),
+    )  # fmt: skip
+
+
+def _chosen(release: Release, columns: Sequence[str] | None) -> list[str]:
+    if columns is None:
+        return list(release.columns.names[:MOST_COLUMNS])
+    for name in columns:
+        release.columns.position(name)  # KeyError with what there is
+    names = list(dict.fromkeys(columns))
+    if not 1 <= len(names) <= MOST_COLUMNS:
+        raise ValueError(
+            f"a report tells of 1 to {MOST_COLUMNS} columns, got {len(names)}: a longer page is read by nobody. "
+            "Name fewer, and make a second report of the others."
+        )
+    return names
+
+
+def _each(
+    release: Release, names: Sequence[str], people: Population, tell: Callable[[float], None]
+) -> Iterator[ColumnFacts]:
+    described = {one.column.name: one.describe() for one in release.derived}
+    for k, name in enumerate(names, start=1):
+        column = release.columns[name]
+        tell(k / len(names))
+        yield _column_facts(people, column, described.get(name) or column.describe())
+
+
+def _column_facts(people: Population, column: Column, description: str) -> ColumnFacts:
+    """A column's shares and statistics; what has no answer is left out, with a note that says why."""
+    notes: list[str] = []
+
+    def asked(what: Callable[[], Any], otherwise: Any) -> Any:
+        try:
+            return what()
+        except ValueError as refusal:
+            notes.append(words.short(str(refusal), 300))
+            return otherwise
+
+    bars = asked(lambda: _bars(people, column), ())
+    statistics: dict[str, Estimate] = {}
+    if isinstance(column, Number):
+        statistics |= asked(lambda: _moments(people, column), {}) | asked(lambda: _median(people, column), {})
+    if column.missing:
+        statistics |= asked(lambda: {"missing": _missing(people, column)}, {})
+    told = [*people.model.notes, *(note for estimate in statistics.values() for note in estimate.notes)]
+    return ColumnFacts(
+        column=column, description=description, bars=bars, statistics=statistics,
+        notes=tuple(dict.fromkeys([*notes, *told])),
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------ shares
+
+
+def _bars(people: Population, column: Column) -> tuple[Bar, ...]:
+    if isinstance(column, Categorical):
+        return _level_bars(people, column)
+    if not isinstance(column, Number):
+        return ()
+    many = len(column.edges) + len(column.atoms) > _MOST_GROUPS
+    groups = groups_of(people.release.columns, column.name, _RANGES if many else None)
+    held = [(people.values(group.condition) == 1).astype(float) for group in groups]
+    found = estimates(people, [statistic_of(people, h, g.condition) for h, g in zip(held, groups, strict=True)])
+    last = max((k for k, group in enumerate(groups) if group.label != MISSING), default=0)
+    return tuple(
+        Bar(label=group.label, estimate=share, extent=_extent(column, group, k == last), edges=_edges(group))
+        for k, (group, share) in enumerate(zip(groups, found, strict=True))
+    )
+
+
+def _edges(group: Group) -> tuple[Any, Any] | None:
+    return None if group.left is None else (group.left, group.right)
+
+
+def _extent(column: Number, group: Group, last: bool) -> tuple[float, float] | None:
+    """Where a range starts and ends in encoded units; a whole number reaches half a step to either side."""
+    if group.left is None or (group.left == group.right and column.step is None):
+        return None
+    if group.left == group.right:
+        middle = float(column.cuts([group.left])[0]) + 0.5
+        return middle - 0.5, middle + 0.5
+    left, right = (float(x) for x in column.cuts([group.left, group.right]))
+    return left, column.ends[1] if last else right
+
+
+def _level_bars(people: Population, column: Categorical) -> tuple[Bar, ...]:
+    """The levels, in their order; beyond a number, the rarer ones together."""
+    held = codes_of(people, column)
+    shares = np.bincount(held[: len(people.weights)] + 1, people.weights, minlength=len(column.levels) + 1)[1:]
+    kept = np.sort(np.argsort(-shares, kind="stable")[:MOST_LEVELS])
+    parts = [(column.levels[code], held == code) for code in kept]
+    if rest := len(column.levels) - len(kept):
+        parts.append((f"{rest} rarer levels", (held >= 0) & ~np.isin(held, kept)))
+    if column.missing:
+        parts.append((MISSING, held < 0))
+    name = words.written(column.name)
+    statistics = [statistic_of(people, mask.astype(float), f"{name} == {words.quoted(label)}") for label, mask in parts]
+    found = estimates(people, statistics)
+    many = [rest > 0 and k == len(kept) for k in range(len(parts))]
+    return tuple(
+        Bar(label=label, estimate=share, together=several)
+        for (label, _), share, several in zip(parts, found, many, strict=True)
+    )
+
+
+def codes_of(people: Population, column: Categorical) -> Array:
+    """(n,) the codes of a column's levels at the rows of people.model.frame, -1 where missing."""
+    cells = people.model.frame[column.name]
+    if isinstance(column, Boolean):
+        values = numbers(cells, column)
+        return np.where(np.isnan(values), -1, values).astype(int)
+    return codes(cells).astype(int)
+
+
+# ------------------------------------------------------------------ statistics
+
+
+def _present(people: Population, column: Column, view: View | None = None) -> Population:
+    """The rows in which a column is there."""
+    if not column.missing and view is None:
+        return people
+    where = f"not missing({words.column(column.name)})" if column.missing else None
+    return population(people.release, where=where, view=view or _view(people))
+
+
+def _view(people: Population) -> Any:
+    return people.view
+
+
+def _question(column: Column) -> Any:
+    """The column as a question; days are counted from 1970-01-01."""
+    if isinstance(column, Date):
+        return lambda rows: numbers(rows[column.name], column)
+    return words.column(column.name)
+
+
+def _moments(people: Population, column: Number) -> dict[str, Estimate]:
+    """Mean and standard deviation; not on a circle, where numbers have neither."""
+    if isinstance(column, Cyclic):
+        return {}
+    there, question = _present(people, column), _question(column)
+    mean, deviation = estimates(there, [mean_of(there, question), deviation_of(there, question)])
+    return {"mean": mean, "std": deviation}
+
+
+def _median(people: Population, column: Number) -> dict[str, Estimate]:
+    """The quartiles, of the probability view."""
+    if isinstance(column, Cyclic):
+        return {}
+    there = _present(people, column, "fitted" if people.view == "fitted" else "probability")
+    question = _question(column) if isinstance(column, Date) else column.name
+    found: Estimates = estimates(there, quantiles_of(there, question, np.array([0.25, 0.5, 0.75])))
+    return {"lower quartile": found[0], "median": found[1], "upper quartile": found[2]}
+
+
+def _missing(people: Population, column: Column) -> Estimate:
+    condition = f"missing({words.column(column.name)})"
+    statistic: Statistic = statistic_of(people, people.values(condition), condition)
+    return estimates(people, [statistic])[0]
+
+
+def _plain(estimate: Estimate) -> dict[str, Any]:
+    low, high = estimate.interval()
+    return {
+        "value": estimate.value, "standard_error": estimate.standard_error, "interval": [low, high],
+        "parts": dict(estimate.parts), "view": estimate.view,
+    }  # fmt: skip

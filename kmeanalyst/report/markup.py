@@ -1,0 +1,71 @@
+"""HTML and SVG as values: text is escaped when it enters an element, and only elements are not text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from html import escape
+
+_VOID = frozenset(("meta", "br", "link", "col"))
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9:-]*")
+_JOINERS = "\u200c\u200d"  # which Persian, Indic scripts and emoji need
+
+
+class Markup(str):
+    """Text that is markup already; made by `element` and `joined` alone."""
+
+    __slots__ = ()
+
+
+def inert(text: str) -> str:
+    """Text in which each character shows, or stands for itself, and none turns others round.
+
+    Control and format characters (bidirectional overrides, zero-width ones, half surrogate pairs) become U+FFFD.
+
+    >>> inert("a\\u202eb"), inert("naïve 東京 שלום")
+    ('a�b', 'naïve 東京 שלום')
+    """
+    return "".join(c if c.isprintable() or c in _JOINERS else " " if c in "\t\r\n" else "\ufffd" for c in text)
+
+
+def element(name: str, /, *children: object, **attributes: object) -> Markup:
+    """An element; children that are no Markup are escaped, and so are all attributes.
+
+    attributes   a trailing underscore is left out (class_), others are hyphens; None leaves an attribute out, True has no value.
+
+    >>> element("p", "a < b", element("b", "c"), class_='x"')
+    '<p class="x&quot;">a &lt; b<b>c</b></p>'
+    """
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r:.40} is no name of an element: it would be markup of its own. Write letters.")
+    head = name + "".join(_attribute(key, value) for key, value in attributes.items())
+    return Markup(f"<{head}>") if name in _VOID else Markup(f"<{head}>{joined(children)}</{name}>")
+
+
+def joined(children: object) -> Markup:
+    """Children one after the other: nested lists, elements, and texts, which are escaped."""
+    if children is None:
+        return Markup("")
+    if isinstance(children, Markup):
+        return children
+    if isinstance(children, str):
+        return Markup(escape(inert(children)))
+    if isinstance(children, Iterable):
+        return Markup("".join(joined(child) for child in children))
+    return Markup(escape(str(children)))
+
+
+def name_of(text: str, most: int | None = None) -> Markup:
+    """A stranger's word within a sentence: isolated, so that its direction stays its own; cut to a length, whole on hover."""
+    whole = inert(text)
+    cut = whole if most is None or len(whole) <= most else whole[: most - 1] + "…"
+    return element("bdi", cut, title=whole if cut != whole else None)
+
+
+def _attribute(key: str, value: object) -> str:
+    key = key.rstrip("_").replace("_", "-")
+    if not _NAME.fullmatch(key):
+        raise ValueError(f"{key!r:.40} is no name of an attribute: it would be markup of its own. Write letters.")
+    if value is None or value is False:
+        return ""
+    return f" {key}" if value is True else f' {key}="{escape(inert(str(value)))}"'

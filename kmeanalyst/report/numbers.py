@@ -1,0 +1,77 @@
+"""How numbers are written on the page: as many digits as their error lets mean anything."""
+
+from __future__ import annotations
+
+import datetime
+import math
+
+from kmeanalyst.inference.estimate import Estimate
+from kmeanalyst.releases.columns import Column, Date
+
+_EPOCH = datetime.date(1970, 1, 1)
+_MINUS = "−"
+
+
+def written(estimate: Estimate, number: float) -> str:
+    """A number of an estimate with two digits of its error."""
+    if not math.isfinite(number):
+        return "not known"
+    text = f"{number:,.6g}" if estimate.standard_error == 0 else estimate.written(number, ",")
+    return text.replace("-", _MINUS)
+
+
+def with_error(estimate: Estimate, column: Column) -> str:
+    """value ± standard error; of days a date, and the error in days."""
+    if not math.isfinite(estimate.value):
+        return "not known"
+    if isinstance(column, Date):
+        return f"{day(estimate.value)} ± {_error_days(estimate.standard_error)}"
+    error = written(estimate, estimate.standard_error)
+    return f"{written(estimate, estimate.value)} ± {error}"
+
+
+def value_text(estimate: Estimate, column: Column, number: float) -> str:
+    """A number in the column's own units."""
+    if isinstance(column, Date) and math.isfinite(number):
+        return day(number)
+    return written(estimate, number)
+
+
+def day(number: float) -> str:
+    """Days since 1970-01-01 as a date."""
+    try:
+        return (_EPOCH + datetime.timedelta(days=round(number))).isoformat()
+    except OverflowError:
+        return "not known"
+
+
+def percent(estimate: Estimate) -> str:
+    """A share in per cent, with its error: 18.3 ± 0.4 %."""
+    if not math.isfinite(estimate.value):
+        return "not known"
+    digits = min(max(estimate.digits - 2, 0), 4)
+    value, error = 100 * estimate.value, 100 * estimate.standard_error
+    told = f" ± {error:.{digits}f}" if math.isfinite(error) else ""
+    return f"{value:.{digits}f}{told} %".replace("-", _MINUS)
+
+
+def percent_text(estimate: Estimate) -> str:
+    """The same with its 95 % interval."""
+    low, high = estimate.interval()
+    if not math.isfinite(low):
+        return percent(estimate)
+    digits = min(max(estimate.digits - 2, 0), 4)
+    return f"{percent(estimate)} (95 %: {100 * low:.{digits}f} to {100 * high:.{digits}f})".replace("-", _MINUS)
+
+
+def bare_percent(number: float | None, like: Estimate) -> str:
+    """A part of a share in per cent, with the decimals of the share."""
+    if number is None or not math.isfinite(number):
+        return "not known"
+    return f"{100 * number:.{min(max(like.digits - 2, 0), 4)}f}".replace("-", _MINUS)
+
+
+def _error_days(error: float) -> str:
+    if not math.isfinite(error):
+        return "not known"
+    return f"{error:,.0f} days" if error >= 10 else f"{error:.2g} days"

@@ -1,0 +1,382 @@
+"""The report's page: facts in, one HTML text out, and a file that appears whole or not at all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from kmeanalyst import __version__
+from kmeanalyst.inference.association import LEAST_SHARE, MOST_GROUPS, Association
+from kmeanalyst.releases.atomic import written_whole
+from kmeanalyst.releases.release import Release, View
+from kmeanalyst.report import promise as promises
+from kmeanalyst.report.charts import chart
+from kmeanalyst.report.facts import ColumnFacts, Progress, ReleaseFacts, facts_of
+from kmeanalyst.report.further import citation, commands, papers
+from kmeanalyst.report.limits import DISTINGUISHED, Warning_, warnings_of
+from kmeanalyst.report.look import POLICY, SCRIPT, STYLE
+from kmeanalyst.report.markup import Markup, element, joined, name_of
+from kmeanalyst.report.numbers import bare_percent, percent, value_text, with_error
+
+_SECTIONS = (
+    ("promise", "What this is, and what it promises"),
+    ("limits", "What it cannot tell"),
+    ("columns", "Columns at a glance"),
+    ("distributions", "Distributions"),
+    ("pairs", "Which columns go together"),
+    ("further", "How to ask further"),
+    ("cite", "How to cite, and how to check"),
+)
+_NAME = 60  # characters of a name in running text
+_LEVEL = 80
+
+
+def write_report(
+    release: Release,
+    path: str | Path,
+    *,
+    source: str | Path | None = None,
+    columns: Sequence[str] | None = None,
+    view: View | None = None,
+    progress: Progress | None = None,
+) -> ReleaseFacts:
+    """Write the report of a release as one self-contained HTML page, and return what it tells; see `facts_of`."""
+    facts = facts_of(release, source=source, columns=columns, view=view, progress=progress)
+    with written_whole(path) as temporary:
+        temporary.write_bytes(report_html(facts).encode())
+    return facts
+
+
+def report_html(facts: ReleaseFacts) -> str:
+    """The page as text: no address in it, and a policy that allows a browser its one script and one style."""
+    rehearsal = facts.release.is_rehearsal
+    title = ("NOT PRIVATE (rehearsal): " if rehearsal else "") + f"Report on {facts.source or 'a release'}"
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="referrer", content="no-referrer"),
+        element("title", title),
+        element("style", Markup(STYLE)),
+    )
+    body = element(
+        "body", _stamp() if rehearsal else None, element("main", _header(facts), _navigation(), _sections(facts)),
+        element("p", "NOT PRIVATE: a rehearsal", class_="foot") if rehearsal else None,
+        element("script", Markup(SCRIPT)),
+        class_="rehearsal" if rehearsal else None,
+    )  # fmt: skip
+    return "<!DOCTYPE html>\n" + element("html", head, body, lang="en", dir="ltr") + "\n"
+
+
+# ------------------------------------------------------------------ the top
+
+
+def _stamp() -> Markup:
+    told = (
+        "The noise of this release was drawn from a seed and can be taken away again. Show this page to nobody who may not see "
+        "the private table itself."
+    )
+    return element(
+        "div", element("strong", "NOT PRIVATE: a rehearsal"), element("p", told), class_="stamp", role="alert"
+    )
+
+
+def _header(facts: ReleaseFacts) -> Markup:
+    release, promise = facts.release, facts.release.statement
+    known = [] if promise is None else [
+        (f"{promise.n_rows:,}", f"private {promise.counted} (N)"), (f"{promise.epsilon:g}", "ε"), (f"{promise.delta:g}", "δ"),
+    ]  # fmt: skip
+    known += [
+        (f"{len(release):,}", "weighted points"),
+        (f"{len(release.columns):,}", "columns"),
+        (f"{100 * float((release.weights < 0).mean()):.3g} %", "negative weights"),
+    ]
+    items = [element("li", element("b", value), element("span", label)) for value, label in known]
+    title = element("h1", "Report on ", name_of(facts.source or "a release", 100))
+    made = f"Estimates in the release’s {facts.view} weights; ± is one standard error."
+    if facts.view == "signed":
+        made = "Estimates in signed weights, as released; medians and pairs in the probability view. ± is one standard error."
+    if facts.view == "fitted":
+        made = "Estimates of the most plausible population for the measurement; ± is one standard error."
+    return element("header", title, element("ul", items, class_="facts"), element("p", made, class_="soft"))
+
+
+def _navigation() -> Markup:
+    links = [element("li", element("a", label, href=f"#{name}")) for name, label in _SECTIONS]
+    return element("nav", element("ul", links), aria_label="Sections")
+
+
+def _sections(facts: ReleaseFacts) -> list[Markup]:
+    makers = (_promise, _limits, _glance, _distributions, _pairs, _further, _cite)
+    return [
+        element("details", element("summary", element("h2", label)), make(facts), class_="section", id=name, open=True)
+        for (name, label), make in zip(_SECTIONS, makers, strict=True)
+    ]
+
+
+# ------------------------------------------------------------------ promise and limits
+
+
+def _promise(facts: ReleaseFacts) -> Markup:
+    release = facts.release
+    words: list[object] = [element("p", text) for text in promises.plain_words(release)]
+    lines = [(element("dt", label), element("dd", text)) for label, text in promises.numbers(release)]
+    if release.statement is not None and release.statement.taken_as_public:
+        items = [element("li", name_of(item, 300)) for item in release.statement.taken_as_public[:50]]
+        words += [element("p", "Taken as public, and not protected:"), element("ul", items, class_="plain")]
+    return element("div", element("div", words), element("dl", lines), class_="two")
+
+
+def _limits(facts: ReleaseFacts) -> Markup:
+    return element("ul", [_warning(one) for one in warnings_of(facts)], class_="warnings two")
+
+
+def _warning(one: Warning_) -> Markup:
+    words = {"alarm": "Alarm", "care": "Take care", "note": "Note"}
+    return element(
+        "li", element("span", words[one.weight], class_="weight"), element("h3", one.headline), element("p", one.text),
+        class_=one.weight,
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------ columns
+
+
+def _table(heads: Sequence[tuple[str, str]], rows: Sequence[object], caption: object, kind: str) -> Markup:
+    """A table that scrolls by itself where it is too wide; heads are (text, class)."""
+    tops = [element("th", text, scope="col", class_=class_ or None) for text, class_ in heads]
+    table = element(
+        "table", element("caption", caption), element("thead", element("tr", tops)), element("tbody", rows), class_=kind
+    )
+    return element("div", table, class_="scroll", tabindex="0", role="region", aria_label=caption)
+
+
+def _glance(facts: ReleaseFacts) -> Markup:
+    heads = [
+        ("column", "text"), ("kind", "text"), ("mean ± error", ""), ("standard deviation", ""), ("median ± error", ""),
+        ("missing", ""), ("most frequent", "text"),
+    ]  # fmt: skip
+    rows = [_glance_row(one, k) for k, one in enumerate(facts.columns)]
+    caption = "Estimates with their standard errors; a click on a heading sorts."
+    return element("div", _table(heads, rows, caption, "sortable"), class_="columns")
+
+
+def _glance_row(one: ColumnFacts, k: int) -> Markup:
+    link = element("a", name_of(one.name, _NAME), href=f"#c{k}")
+    cells = [_number_cell(one, name) for name in ("mean", "std", "median")]
+    missing = one.statistics.get("missing")
+    none = "" if missing else "0"
+    cells.append(
+        element("td", percent(missing) if missing else "none", data_v=_key(missing.value) if missing else none)
+    )
+    return element(
+        "tr", element("td", link, class_="text"), element("td", one.column.kind, class_="text"), cells, _commonest(one)
+    )
+
+
+def _number_cell(one: ColumnFacts, name: str) -> Markup:
+    estimate = one.statistics.get(name)
+    if estimate is None:
+        return element("td", "–", data_v="")
+    if name == "std" and one.column.kind == "date":
+        text = f"{estimate.value:,.4g} days" if math.isfinite(estimate.value) else "not known"
+    else:
+        text = with_error(estimate, one.column)
+    return element("td", text, data_v=_key(estimate.value), data_error=_key(estimate.standard_error))
+
+
+def _commonest(one: ColumnFacts) -> Markup:
+    bar = one.commonest
+    if bar is None:
+        return element("td", "–", class_="text")
+    return element("td", name_of(bar.label, _NAME), f": {percent(bar.estimate)}", class_="text")
+
+
+def _key(number: float) -> str:
+    """A number as scripts and tests read it; nothing where there is none."""
+    return repr(float(number)) if math.isfinite(number) else ""
+
+
+def _distributions(facts: ReleaseFacts) -> list[Markup]:
+    legend = element(
+        "p", "Each bar is an estimated share:", element("span", class_="key bar"), "estimate",
+        element("span", class_="key all"), "95 % interval",
+        element("span", class_="key noise"), "the part of it that is noise added for privacy", class_="soft",
+    )  # fmt: skip
+    return [legend, element("div", [_card(one, k) for k, one in enumerate(facts.columns)], class_="cards")]
+
+
+def _card(one: ColumnFacts, k: int) -> Markup:
+    return element(
+        "article",
+        element("h3", name_of(one.name, _NAME)),
+        element("p", name_of(one.description, 200), class_="soft"),
+        chart(one, f"c{k}") or element("p", "No distribution is shown: see “What it cannot tell”."),
+        _sentence(one),
+        [element("p", name_of(note, 400), class_="soft") for note in one.notes[:3]],
+        _shares(one) if one.bars else None,
+        class_="card",
+        id=f"c{k}",
+    )
+
+
+def _sentence(one: ColumnFacts) -> Markup | None:
+    """The statistics of a column of numbers in a line, and the missing share."""
+    told = []
+    if "mean" in one.statistics:
+        told.append(f"mean {with_error(one.statistics['mean'], one.column)}")
+    if "median" in one.statistics:
+        median = one.statistics["median"]
+        low, high = (value_text(median, one.column, end) for end in median.interval())
+        told.append(f"median {value_text(median, one.column, median.value)} (95 %: {low} to {high})")
+        quartiles = [
+            value_text(e, one.column, e.value)
+            for e in (one.statistics["lower quartile"], one.statistics["upper quartile"])
+        ]
+        told.append(f"quartiles {quartiles[0]} and {quartiles[1]}")
+    if "missing" in one.statistics:
+        told.append(f"missing {percent(one.statistics['missing'])}")
+    return element("p", "; ".join(told)) if told else None
+
+
+def _shares(one: ColumnFacts) -> Markup:
+    heads = [("value", "text"), ("share %", ""), ("error", ""), ("95 % from", ""), ("to", ""), ("privacy", ""),
+             ("sampling", ""), ("resolution", "")]  # fmt: skip
+    rows = []
+    for bar in one.bars:
+        e = bar.estimate
+        low, high = e.interval()
+        numbers = [
+            e.value,
+            e.standard_error,
+            low,
+            high,
+            *(e.parts.get(p) for p in ("privacy", "sampling", "resolution")),
+        ]
+        cells = [element("td", bare_percent(n, e), data_v="" if n is None else _key(n)) for n in numbers]
+        rows.append(element("tr", element("td", name_of(bar.label, _LEVEL), class_="text"), cells))
+    caption = "Shares in per cent, with their error in parts."
+    return element("details", element("summary", "All numbers"), _table(heads, rows, caption, "sortable shares"))
+
+
+# ------------------------------------------------------------------ pairs
+
+
+def _pairs(facts: ReleaseFacts) -> list[Markup]:
+    if not facts.pairs:
+        return [element("p", "There is no pair of columns to tell of.")]
+    explained = (
+        "Correlation for two numbers (days and booleans count as numbers), in −1 to 1; the correlation ratio for a number and "
+        "levels, and Cramér’s V for two columns of levels, in 0 to 1 and without a sign. Missing cells are a level of their "
+        "own beside levels, and leave a pair out of account beside numbers; levels rarer than "
+        f"{100 * LEAST_SHARE:g} %, and all but the {MOST_GROUPS - 1} most frequent, are taken together. In parentheses: not "
+        f"told apart from 0 (p ≥ {DISTINGUISHED:g}, by the errors of the release)."
+    )
+    left = f"{len(facts.paired)} of the {len(facts.columns)} columns are paired."
+    return [element("p", explained), element("p", left, class_="soft"), _heat(facts), _pair_list(facts)]
+
+
+def _heat(facts: ReleaseFacts) -> Markup:
+    names = facts.paired
+    known = {pair.columns: pair for pair in facts.pairs}
+    tops = [element("th", element("span", name_of(name, 20)), scope="col") for name in names[:-1]]
+    rows = []
+    for i, name in enumerate(names[1:], start=1):
+        cells = [_heat_cell(known[(other, name)]) for other in names[:i]]
+        rest = [element("td") for _ in range(len(names) - 1 - i)]
+        rows.append(element("tr", element("th", name_of(name, 20), scope="row"), cells, rest))
+    caption = "Associations of pairs; errors are in the list below, and appear over a cell."
+    table = element(
+        "table",
+        element("caption", caption),
+        element("thead", element("tr", element("td"), tops)),
+        element("tbody", rows),
+    )
+    return element(
+        "div", element("div", table, class_="scroll", tabindex="0", role="region", aria_label=caption), class_="heat"
+    )
+
+
+def _heat_cell(pair: Association) -> Markup:
+    if not math.isfinite(pair.value):
+        return element("td", "–", title=_hover(pair))
+    text = _short_number(pair.value)
+    if not _told_apart(pair):
+        return element("td", f"({text})", title=_hover(pair), class_="none")
+    depth = min(5, max(1, math.ceil(5 * abs(pair.value))))
+    return element("td", text, title=_hover(pair), class_=f"{'p' if pair.value >= 0 else 'm'}{depth}")
+
+
+def _told_apart(pair: Association) -> bool:
+    return math.isfinite(pair.pvalue) and pair.pvalue < DISTINGUISHED
+
+
+def _hover(pair: Association) -> str:
+    names = " × ".join(name if len(name) <= _NAME else name[: _NAME - 1] + "…" for name in pair.columns)
+    if not math.isfinite(pair.value):
+        return f"{names}: {pair.note or 'not known'}"
+    low, high = (_short_number(end, 3) for end in pair.interval)
+    return f"{names}: {pair.measure} {_short_number(pair.value, 3)} ± {pair.standard_error:.3f} (95 %: {low} to {high})"
+
+
+def _short_number(number: float, digits: int = 2) -> str:
+    return f"{number:.{digits}f}".replace("-", "−")
+
+
+def _pair_list(facts: ReleaseFacts) -> Markup:
+    heads = [("column", "text"), ("and column", "text"), ("measure", "text"), ("value", ""), ("error", ""),
+             ("95 % from", ""), ("to", ""), ("p-value", "")]  # fmt: skip
+    ordered = sorted(
+        facts.pairs, key=lambda p: (not _told_apart(p), -abs(p.value) if math.isfinite(p.value) else math.inf)
+    )
+    rows = []
+    for pair in ordered:
+        numbers = (pair.value, pair.standard_error, *pair.interval)
+        cells = [
+            element("td", _short_number(n, 3) if math.isfinite(n) else "not known", data_v=_key(n)) for n in numbers
+        ]
+        chance = f"{pair.pvalue:.2g}" if math.isfinite(pair.pvalue) else "not known"
+        names = [element("td", name_of(name, _NAME), class_="text") for name in pair.columns]
+        measure = element("td", pair.measure or name_of(pair.note, 120) or "–", class_="text")
+        rows.append(element("tr", names, measure, cells, element("td", chance, data_v=_key(pair.pvalue))))
+    caption = "All pairs: those told apart from 0 first, the strongest first; a click on a heading sorts."
+    return element(
+        "details", element("summary", f"All {len(rows)} pairs, with errors"), _table(heads, rows, caption, "sortable"),
+        open=len(rows) <= 15, class_="long" if len(rows) > 15 else None,
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------ asking, citing
+
+
+def _further(facts: ReleaseFacts) -> list[object]:
+    intro = "In a terminal, with the package kmeanalyst and the file itself; a click on a command selects it."
+    asked = [
+        element("div", element("p", what, class_="soft"), element("pre", element("code", text)), class_="ask")
+        for what, text in commands(facts)
+    ]
+    return [element("p", intro), element("div", asked, class_="two")]
+
+
+def _cite(facts: ReleaseFacts) -> list[object]:
+    parts: list[object] = [element("p", "This release:"), element("pre", element("code", citation(facts)))]
+    if facts.sha256:
+        told = (
+            f"The report was made from a file of {facts.n_bytes:,} bytes with this SHA-256. A file with another one is another "
+            "release, even under the same name."
+        )
+        parts.append(element("p", told))
+    if found := papers(facts):
+        parts.append(element("p", "The methods:"))
+        parts.append(element("ul", [element("li", paper) for paper in found], class_="plain"))
+    promise = facts.release.statement
+    made = (
+        ""
+        if promise is None
+        else ", ".join(f"{name} {version}" for name, version in list(promise.versions.items())[:12])
+    )
+    parts.append(element("p", "Release made with: ", name_of(made, 400), class_="soft") if made else None)
+    parts.append(element("p", f"Report made with kmeanalyst {__version__}.", class_="soft"))
+    return [joined(part) for part in parts]

@@ -1,0 +1,70 @@
+"""`kmeanalyst report`: parses, calls, prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kmeanalyst.terminal import json_option, print_json, progress_line
+
+
+@click.command("report")
+@click.argument("release_path", metavar="FILE.kme")
+@click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="REPORT.html", help="File to write.")
+@click.option("--columns", help="Columns to tell of, separated by commas; the first 60 by default.")
+@click.option(
+    "--view",
+    type=click.Choice(["signed", "probability", "fitted"]),
+    help="Weights to use; as released by default. fitted: the most plausible population, not the points.",
+)
+@click.option("--allow-rehearsal", is_flag=True, help="Read files stamped NOT PRIVATE too (rehearsals).")
+@json_option
+def report_command(
+    release_path: str, output: str, columns: str | None, view: Any, allow_rehearsal: bool, as_json: bool
+) -> None:
+    """Write one page for a colleague: what a release promises, shows and cannot tell.
+
+    The page needs no network: distributions with noise bands, pairs of columns, warnings, commands to ask further, and how to
+    cite, in one HTML file that also prints.
+
+    \b
+    Examples:
+      kmeanalyst report adult.kme --output adult.html
+      kmeanalyst report adult.kme --columns age,income,hours-per-week --output short.html
+    """
+    from kmeanalyst.releases.file import read_release
+    from kmeanalyst.report import write_report
+    from kmeanalyst.report.limits import warnings_of
+
+    release = read_release(release_path, allow_rehearsal=allow_rehearsal)
+    if release.is_rehearsal:
+        click.echo(
+            f"note: {release_path} is a rehearsal and NOT PRIVATE; the page says so, show it to nobody who may not see the "
+            "table",
+            err=True,
+        )
+    names = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
+    facts = write_report(
+        release, output, source=release_path, columns=names, view=view, progress=progress_line()
+    )  # fmt: skip
+    size = Path(output).stat().st_size
+    click.echo(
+        f"wrote {output}: {len(facts.columns)} columns, {len(facts.pairs)} pairs, {size / 1000:,.0f} kB", err=True
+    )
+    if as_json:
+        print_json({
+            "output": output,
+            "bytes": size,
+            "source": facts.source,
+            "sha256": facts.sha256,
+            "rehearsal": release.is_rehearsal,
+            "view": facts.view,
+            "columns": [one.to_dict() for one in facts.columns],
+            "pairs": [pair.to_dict() for pair in facts.pairs],
+            "warnings": [one.to_dict() for one in warnings_of(facts)],
+        })  # fmt: skip
+
+
+__all__ = ["report_command"]
