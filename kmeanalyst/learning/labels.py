@@ -6,9 +6,9 @@ measurement tells those better (`measured_law`). So every point is given each la
 estimators are trained on the law itself, seen at the points.
 
 On Adult's default releases gradient boosting gains .05 to .08 of ROC-AUC by that, a decision tree .2, at ε = 1 as at 0.1
-(tests/benchmarks/learning.py). A number's law has but two tilts, and is told well only where all points are seen: of 2,000
-at most. There trees gain .1 to .9 of R² on a simulated table of six columns, and linear models .01. Releases of margins have
-tens of thousands of points, whose labels say what the tables say.
+(tests/benchmarks/learning.py). A number's law is told at 24 values of it here, and only where all points are seen: of 2,000
+at most. Models of numbers therefore learn from rows drawn anew where they can (`drawn_rows`). Releases of margins have tens of
+thousands of points, whose labels say what the tables say.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from kmeanalyst.releases.columns import Categorical, Column, Integer, Real
 from kmeanalyst.releases.release import Release
 from kmeanalyst.releases.text_column import Text
 
-Labels = Literal["measured", "released"]
-LABELS: tuple[Labels, ...] = ("measured", "released")
+Labels = Literal["drawn", "measured", "released"]
+LABELS: tuple[Labels, ...] = ("drawn", "measured", "released")
 _NUMBERS = 8  # that stand for the law of a number at a point: its quantiles
 _NO_CHANCE = 1e-6
 

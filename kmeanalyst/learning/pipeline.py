@@ -14,6 +14,11 @@ from sklearn.utils.metaestimators import available_if
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain import Domain
 
+_LABELS = {
+    "measured": "each that a point can have by its chance given the other columns",
+    "drawn": 'as the rows, from laws fitted to the measurement: the released points (labels="released") are too few to tell them',
+}
+
 
 @dataclass(frozen=True)
 class TrainingReport:
@@ -28,7 +33,8 @@ class TrainingReport:
     rows            how many rows it saw.
     size            what their weights summed to: the effective number of rows.
     levels          how levels were encoded: see `DomainEncoder`.
-    labels          where labels came from: "released", the points' own, or "measured", their law given the other columns.
+    labels          where labels came from: "released", the points' own; "measured", their law given the other columns; or
+                    "drawn", with rows of their own, from laws fitted to the measurement.
     notes           what else a reader should know.
     release_digest  SHA-256 of the release, so that a score on it can say that it is of the rows learned from.
     epsilon, delta  the release's promise, which the model inherits (post-processing); None where there is none.
@@ -61,10 +67,7 @@ class TrainingReport:
         lines = [
             f"{self.estimator} for {self.target or 'no target'} ({self.task}) from {len(self.columns)} columns ({self.levels})",
             f"weights: {self.view}, {self.why}",
-            *(
-                ["labels: measured, each that a point can have by its chance given the other columns"]
-                * (self.labels == "measured")
-            ),
+            *([f"labels: {self.labels}, {_LABELS[self.labels]}"] if self.labels in _LABELS else []),
             f"rows: {self.rows:,} with weights that sum to {self.size:,.0f}",
             f"promise: {promise}"
             + (", NOT PRIVATE (a rehearsal)" if self.rehearsal else "")

@@ -8,7 +8,7 @@ leave hardly anything but the penalty.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import fsum
 from typing import Any, Literal, NamedTuple
@@ -18,6 +18,7 @@ import pandas as pd
 
 from kmeanalyst.inference.error_model import fitted_model
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.learning.drawn_rows import drawn_rows, why_not_drawn
 from kmeanalyst.learning.encoder import LEVELS, MISSING, DomainEncoder, Levels, Missing
 from kmeanalyst.learning.labels import LABELS, Labels, measured_labels, why_not_measured
 from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date, Integer, Number
@@ -29,6 +30,7 @@ from kmeanalyst.representation.reweight import nearest_probability_weights
 TaskKind = Literal["classification", "regression"]
 TASKS: tuple[TaskKind, ...] = ("classification", "regression")
 _VIEWS: tuple[View, ...] = ("signed", "probability", "resampled", "fitted")
+DRAWN_VIEWS: tuple[View, ...] = ("probability", "resampled")  # of equal weights, which take both
 _CLASSES = 200  # of a whole number that is to be classified
 _NO_WEIGHT = 1e-9  # of the mean weight: fitted populations have rows that hardly count
 _DIGITS = 30  # binary, of a relative weight: the same weights times a constant are the same, but for one in some 2**21
@@ -206,7 +208,7 @@ class TrainingRows:
     cells    (n,) of the target, in natural units and levels; None without a target.
     weights  (n,) float64, none of them 0, summing to `size`.
     size     the effective number of rows.
-    labels   where the cells of the target come from: "measured" or "released".
+    labels   where the cells of the target come from: "drawn", "measured" or "released".
     notes    what was left out.
     """
 
@@ -234,12 +236,15 @@ def training_rows(
     size    what the weights sum to; by default what the points are worth, (Σp)²/Σp² of the probability view (Kish 1965), or
             how many rows there are where labels are measured, none of them a draw. For resampled rows, how many; by default
             as many as there are to draw from.
-    labels  "released", the points' own; "measured", all that a point can have, each by its chance (`measured_labels`).
+    labels  "released", the points' own; "measured", all that a point can have, each by its chance (`measured_labels`);
+            "drawn", of rows drawn from the measurement in the points' place, of equal weight (`drawn_rows`).
     Errors  ValueError where no row has the target, or the weights of those that have sum to nothing.
     """
     check_option("view", view, _VIEWS)
     if size is not None and not 0 < size < np.inf:
         raise ValueError(f"size must be a positive number of rows, got {size!r}. Leave it out, or name one.")
+    if labels == "drawn" and goal is not None:
+        return _of_drawn(release, goal, view, size, rng)
     frame, weights = _weighted(release, view)
     known = np.ones(len(frame), dtype=bool) if goal is None else frame[goal.column.name].notna().to_numpy()
     share = fsum(weights[known])
@@ -264,6 +269,27 @@ def training_rows(
     kept = weights != 0
     cells = None if cells is None else cells[kept]
     return TrainingRows(frame[kept].reset_index(drop=True), cells, weights[kept] * worth, worth, labels, notes)
+
+
+def _of_drawn(release: Release, goal: Target, view: View, size: float | None, rng: Any) -> TrainingRows:
+    """Rows drawn from the measurement; in the resampled view as many of them as asked for."""
+    if view not in DRAWN_VIEWS:
+        raise ValueError(
+            f"rows that are drawn from the measurement have equal weights, and no {view} ones, which are of the released points. "
+            'Leave view out, or take labels="measured" or "released".'
+        )
+    found = drawn_rows(release, goal.column)
+    frame, cells, n = found.frame, found.cells, len(found.cells)
+    if view == "resampled" and size is not None:
+        chosen = _drawn(np.full(n, 1 / n), size, rng)
+        frame, cells, n = frame.iloc[chosen].reset_index(drop=True), cells[chosen], len(chosen)
+    worth = float(n) if view == "resampled" or size is None else size
+    return TrainingRows(frame, cells, np.full(n, worth / n), worth, "drawn")
+
+
+def why_not(labels: Labels) -> Callable[..., str | None]:
+    """What says why labels cannot be drawn, or measured."""
+    return why_not_drawn if labels == "drawn" else why_not_measured
 
 
 def _left_out(goal: Target, share: float) -> str:
@@ -351,9 +377,9 @@ def to_sklearn(
     check_option("labels", labels, LABELS)
     goal = target_of(release, target, task)
     names = predictors_of(release, target, columns)
-    if labels == "measured" and (reason := why_not_measured(release, goal.column, goal.task, tuple(names))):
+    if labels != "released" and (reason := why_not(labels)(release, goal.column, goal.task, tuple(names))):
         raise ValueError(
-            f'labels of {words.written(target)} cannot be "measured" here: {reason}. Leave labels out, or take "released".'
+            f'labels of {words.written(target)} cannot be "{labels}" here: {reason}. Leave labels out, or take "released".'
         )
     rows = training_rows(release, goal, view, size=size, labels=labels, rng=rng)
     encoder = encoder_of(release, names, levels=levels, missing=missing)

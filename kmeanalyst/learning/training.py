@@ -20,8 +20,9 @@ from sklearn.utils import get_tags
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import MarginFeatures
 from kmeanalyst.learning.digest import digest
+from kmeanalyst.learning.drawn_rows import number_law
 from kmeanalyst.learning.encoder import DomainEncoder, Levels, Missing
-from kmeanalyst.learning.labels import LABELS, Labels, law_of, why_not_measured
+from kmeanalyst.learning.labels import LABELS, Labels, law_of
 from kmeanalyst.learning.measured_law import MOST_POINTS
 from kmeanalyst.learning.pipeline import TrainedPipeline, TrainingReport
 from kmeanalyst.learning.routing import fit_with_weights
@@ -34,6 +35,7 @@ from kmeanalyst.learning.rows import (
     signed_weights,
     target_of,
     training_rows,
+    why_not,
 )
 from kmeanalyst.learning.weight_support import WeightSupport, weight_support
 from kmeanalyst.releases.columns import Categorical
@@ -70,10 +72,12 @@ def fit(
                with measured labels one for each labelled row. For resampled rows, how many.
     levels     "onehot", "cells", "codes" (for trees) or "natural" (for pipelines that encode columns themselves), see
                `DomainEncoder`; by default what the estimator likes, and cells where the release measured them.
-    labels     "released", the points' own, or "measured", all that a point can have, each by its chance given the point's
+    labels     "released", the points' own; "measured", all that a point can have, each by its chance given the point's
                other columns, which is read off the measurement (`kmeanalyst.learning.labels`; some seconds, once for a
-               release and target). By default measured for a release of random features (for numbers, one of at most 2,000
-               points): much nearer the truth.
+               release and target); or, for numbers, "drawn": rows drawn from the measurement in the points' place, with
+               labels by a law fitted to it (`kmeanalyst.learning.drawn_rows`; about as long as publishing took, once for a
+               release). By default, for a release of random features, measured for classes and drawn for numbers (unless
+               a view of the points is asked for): much nearer the truth.
     Returns    TrainedPipeline, predicting on DataFrames in natural units. Its report says what was chosen and why.
     Errors     ValueError where the view asked for would give a wrong model, or the target does not fit the estimator.
 
@@ -87,11 +91,11 @@ def fit(
     >>> model.report.view, model.report.labels
     ('probability', 'measured')
     """
-    training = Training.of(estimator, release, target, columns, levels, labels)
+    training = Training.of(estimator, release, target, columns, levels, labels, view)
     if view is not None:
         _check_view(view, training.support, release)
         return _pipeline(training, _learned_from(training, view, "as asked", size, rng))
-    chosen, why = _view_for(training.support, release)
+    chosen, why = _view_for(training)
     if chosen == "signed":
         try:
             return _pipeline(training, _learned_from(training, chosen, why, size, rng))
@@ -146,6 +150,7 @@ class Training:
         columns: Sequence[str] | None,
         levels: Levels | None,
         labels: Labels | None,
+        view: View | None,
     ) -> Training:
         """The task of an estimator on a release; ValueError where they do not go together."""
         if not isinstance(release, Release):
@@ -163,9 +168,8 @@ class Training:
         missing: Missing = "nan" if get_tags(estimator).input_tags.allow_nan else "mark"
         encoder = encoder_of(release, names, levels=levels, missing=missing)
         _check_features(estimator, encoder)
-        return cls(
-            estimator, release, goal, names, encoder, weight_support(estimator), _labels(release, goal, names, labels)
-        )
+        found = _labels(release, goal, names, labels, view)
+        return cls(estimator, release, goal, names, encoder, weight_support(estimator), found)
 
     def fitted(self, X: pd.DataFrame, rows: TrainingRows, *, weighted: bool) -> Any:
         """A clone of the estimator, fitted to the features X of these rows with their weights or without."""
@@ -245,8 +249,12 @@ def _check_predictions(model: Any, X: pd.DataFrame) -> None:
         raise UnsoundWeights("the fitted model predicts what is no probability, or no number")
 
 
-def _view_for(support: WeightSupport, release: Release) -> tuple[View, str]:
+def _view_for(training: Training) -> tuple[View, str]:
     """The view for how an estimator treats weights, and why."""
+    support, release = training.support, training.release
+    if training.labels == "drawn":
+        weighted = support != "none" and support.nonnegative_ok
+        return "probability" if weighted else "resampled", "equal, on rows drawn from the measurement"
     if support != "none" and support.nonnegative_ok and signed_weights(release).min() >= 0:
         return "probability", "as released: they are probabilities, up to their sum"
     if support == "exact":
@@ -285,27 +293,41 @@ def _goal(estimator: Any, release: Release, target: str | None) -> Target | None
     return None
 
 
-def _labels(release: Release, goal: Target | None, columns: tuple[str, ...], asked: Labels | None) -> Labels:
+def _labels(
+    release: Release, goal: Target | None, columns: tuple[str, ...], asked: Labels | None, view: View | None
+) -> Labels:
     """Where labels come from: as asked, or from the measurement where that can tell them; ValueError where it cannot and should."""
     if asked is not None:
         check_option("labels", asked, LABELS)
     if goal is None or asked == "released":
         return "released"
-    if asked is None and goal.task == "regression" and len(release) > MOST_POINTS:
-        return "released"
-    reason = why_not_measured(release, goal.column, goal.task, columns)
+    for labels in (asked,) if asked else _preferred(release, goal, view):
+        reason = _why_not_these(labels, release, goal, columns)
+        if reason is None:
+            return labels
+        if asked:
+            raise ValueError(
+                f'labels of {words.written(goal.column.name)} cannot be "{asked}" here: {reason}. Leave labels out, or take '
+                '"released".'
+            )
+    return "released"
+
+
+def _preferred(release: Release, goal: Target, view: View | None) -> tuple[Labels, ...]:
+    """What is tried where nothing is asked for, the best first; a view of the points is not answered with other rows."""
+    drawn: tuple[Labels, ...] = ("drawn",) if view in (None, "resampled") else ()
+    return drawn if goal.task == "regression" and len(release) > MOST_POINTS else (*drawn, "measured")
+
+
+def _why_not_these(labels: Labels, release: Release, goal: Target, columns: tuple[str, ...]) -> str | None:
+    """Why labels cannot be drawn, or measured; None where their law is there."""
+    reason = why_not(labels)(release, goal.column, goal.task, columns)
     if reason is None:
         try:
-            law_of(release, goal.column.name)
-            return "measured"
+            (number_law if labels == "drawn" else law_of)(release, goal.column.name)
         except ValueError as error:
             reason = str(error)
-    if asked == "measured":
-        raise ValueError(
-            f'labels of {words.written(goal.column.name)} cannot be "measured" here: {reason}. Leave labels out, or take '
-            '"released".'
-        )
-    return "released"
+    return reason
 
 
 def _classes_of(rows: TrainingRows) -> Array:

@@ -39,7 +39,11 @@ if TYPE_CHECKING:
 
 View = Literal["signed", "probability", "resampled", "fitted"]  # of these, "fitted" for statistics alone
 VIEWS: tuple[View, ...] = ("signed", "probability", "resampled")
-_OF_THE_MEASUREMENT = ("population fit", "released mean")  # in the cache: what derived columns have no part in
+_OF_THE_MEASUREMENT = (
+    "population fit",
+    "released mean",
+    "fitted mixture",
+)  # in the cache: what derived columns have no part in
 Question = str | Callable[[pd.DataFrame], Any]
 
 
