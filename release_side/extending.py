@@ -10,6 +10,8 @@ the curator's word: nobody looks at the rows, and no error or count tells whethe
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,14 +21,13 @@ import pandas as pd
 from kmeanalyst.kernels.features import Pivots
 from kmeanalyst.releases.domain import Domain, read_domain
 from kmeanalyst.releases.file import read_function
-from kmeanalyst.releases.file.refusal import MOST_PIVOTS
 from kmeanalyst.releases.function import ReleasedFunction, function_of
 from kmeanalyst.representation.progress import Progress
 from release_side.choices import processors, public_rows
-from release_side.functions import candidate_points, measured, state_of, write_function
+from release_side.functions import candidate_points, check_pivots, measured, state_of, taken_as_public, write_function
 from release_side.kernel_machines import MOST_PARTS, plan_machine
 from release_side.ledger import Ledger
-from release_side.mechanism import GaussianNoise, PublishError
+from release_side.mechanism import SPENT, GaussianNoise, PublishError
 from release_side.publishing import check_can_appear
 from release_side.rows import Table, open_private, paths_of, refuse_private_as_public
 
@@ -74,7 +75,8 @@ def extend_function(
     refuse_private_as_public(private, pivots)
     state, book = state_of(released), Ledger(ledger)
     book.check_extensible(table, state, most=MOST_PARTS)
-    basis, mechanism = _further(released, pivots, grid), _same_noise(released)
+    mechanism = _same_noise(released)
+    basis = _further(released, pivots, grid, book.parts(state))
     rows, n_rows = open_private(private), released.statement.n_rows
     rows.check_columns(domain)
     if rows.count() != n_rows:
@@ -84,24 +86,33 @@ def extend_function(
     if released.form.target is not None:
         plan_machine(released.form, basis, n_rows)
     releases: list[int] = []
-    noisy = measured(
-        rows, domain, released.form, basis, mechanism, n_rows=n_rows, workers=workers or processors(), progress=progress,
-        record_spend=lambda: releases.append(book.extend(table, state, most=MOST_PARTS)),
-    )  # fmt: skip
-    extended = _joined(released, basis, noisy.noisy_sum, given=pivots is not None)
-    book.function_is(releases[0], state_of(extended), basis.dimension)
-    if output is not None:
-        _write(extended, output)
+    with _told_if_drawn(releases):
+        noisy = measured(
+            rows, domain, released.form, basis, mechanism, n_rows=n_rows, workers=workers or processors(),
+            progress=progress, record_spend=lambda: releases.append(book.extend(table, state, most=MOST_PARTS)),
+        )  # fmt: skip
+        extended = _joined(released, basis, noisy.noisy_sum, given=pivots is not None)
+        book.function_is(releases[0], state_of(extended), basis.dimension)
+        if output is not None:
+            write_function(extended, output)
     return extended
 
 
-def _write(function: ReleasedFunction, output: str | Path) -> None:
+@contextmanager
+def _told_if_drawn(releases: list[int]) -> Iterator[None]:
+    """Whatever fails after the state was marked says that it cannot be extended again."""
     try:
-        write_function(function, output)
+        yield
     except PublishError as error:
+        if not releases:
+            raise
         raise PublishError(
             f"{error} The noise had been drawn, so the old file counts as extended: publish another function."
         ) from None
+    except BaseException as error:
+        if releases:
+            error.add_note(SPENT)
+        raise
 
 
 def _read(path: str | Path) -> ReleasedFunction:
@@ -122,20 +133,19 @@ def _check_same_columns(function: ReleasedFunction, domain: Domain) -> None:
         )
 
 
-def _further(function: ReleasedFunction, pivots: Table | None, grid: int | None) -> Pivots:
-    """The old pivots and the new ones."""
+def _further(
+    function: ReleasedFunction, pivots: Table | None, grid: int | None, parts: Sequence[int]
+) -> Pivots:  # fmt: skip
+    """The old pivots and the new ones; parts says how many pivots there were after each part."""
     if (pivots is None) == (grid is None):
         raise PublishError("an extension needs further points: pivots, or a grid, and not both. Pass one of them.")
     old = function.basis
     points = public_rows(pivots, function.domain) if pivots is not None else None
     if points is None:
         points = candidate_points(old.kernel, function.domain, grid)
-    if old.dimension + len(points) > MOST_PIVOTS:
-        raise PublishError(
-            f"{old.dimension} pivots and {len(points)} more are too many: at most {MOST_PIVOTS}. Name fewer."
-        )
+    check_pivots(old.dimension + len(points), old.kernel, function.domain)
     try:
-        return old.extended(points)
+        return old.extended(points, parts=parts)
     except ValueError as error:
         raise PublishError(f"there is nothing to extend: {error}") from None
 
@@ -159,11 +169,14 @@ def _joined(function: ReleasedFunction, basis: Pivots, noisy_sum: np.ndarray, *,
     """The old coordinates as they are, and of the newly drawn ones those that are new; the rest is thrown away."""
     old = function.basis.dimension
     added = basis.dimension - old
-    public = function.statement.public_points + (added if given else 0)
+    promise = function.statement
+    if given:
+        public = promise.public_points + added
+        promise = replace(promise, public_points=public, taken_as_public=taken_as_public(function.form, given=True))
     return function_of(
         form=function.form, domain=function.domain, basis=basis,
         noisy_sum=np.concatenate([function.noisy_sum, noisy_sum[old:]]),
-        statement=replace(function.statement, public_points=public),
+        statement=promise,
     )  # fmt: skip
 
 

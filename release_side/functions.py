@@ -19,8 +19,10 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import Pivots
 from kmeanalyst.releases.columns import Categorical, Column, Number
 from kmeanalyst.releases.domain import Domain, read_domain
-from kmeanalyst.releases.file.kernel import kernel_work
-from kmeanalyst.releases.file.refusal import MOST_BASIS_WORK, MOST_PIVOTS
+from kmeanalyst.releases.file.header import plain
+from kmeanalyst.releases.file.kernel import check_kernel, kernel_of, kernel_work
+from kmeanalyst.releases.file.refusal import MOST_BASIS_WORK, MOST_PIVOTS, FileRefused
+from kmeanalyst.releases.file.writing import canonical
 from kmeanalyst.releases.function import ReleasedFunction, function_of
 from kmeanalyst.releases.function_form import KINDS, FunctionForm
 from kmeanalyst.releases.kernel_choice import kernel_from_spec, table_kernel
@@ -216,12 +218,33 @@ def _basis(kernel: Kernel, inputs: Domain, pivots: Table | None, grid: int | Non
         raise PublishError("pivots and grid both say where the function is measured. Pass one of them.")
     points = public_rows(pivots, inputs) if pivots is not None else candidate_points(kernel, inputs, grid)
     assert points is not None
-    if len(points) > MOST_PIVOTS or len(points) ** 2 * kernel_work(kernel, len(inputs)) > MOST_BASIS_WORK:
-        raise PublishError(f"{len(points)} points are too many: readers allow {MOST_PIVOTS}. Name fewer.")
+    check_pivots(len(points), kernel, inputs)
     try:
-        return Pivots.fit(kernel, points)
+        return Pivots.fit(_known(kernel, inputs), points)
+    except PublishError:
+        raise
     except (ValueError, IndexError, ArithmeticError) as error:
         raise PublishError(f"the function cannot be measured at these points: {error}") from None
+
+
+def _known(kernel: Kernel, inputs: Domain) -> Kernel:
+    """The kernel as a reader of the file will make it; PublishError if none could, before anything is spent."""
+    try:
+        known = kernel_of(plain(kernel.to_dict()), len(inputs))
+        check_kernel(known, inputs, inputs.decode(inputs.draw(8, 0)))
+    except FileRefused as error:
+        raise PublishError(
+            f"no reader would take the function's kernel ({error}) Name a kernel of this package."
+        ) from None
+    return known
+
+
+def check_pivots(count: int, kernel: Kernel, inputs: Domain) -> None:
+    """PublishError, before anything is spent, if so many points are more than a reader takes."""
+    if count > MOST_PIVOTS or count**2 * kernel_work(kernel, len(inputs)) > MOST_BASIS_WORK:
+        raise PublishError(
+            f"{count} points are too many: readers allow {MOST_PIVOTS}, and fewer of a kernel of many parts. Name fewer."
+        )
 
 
 def candidate_points(kernel: Kernel, inputs: Domain, grid: int | None) -> Array:
@@ -272,13 +295,14 @@ def _function(
         epsilon=mechanism.epsilon, delta=mechanism.delta, neighbouring="replace-one", mechanism=mechanism.name,
         sensitivity=steps * unit, noise_scale=noisy.grid_scale * unit, calibration=mechanism.calibration,
         rho=zcdp_rho(mechanism.name, noise_multiplier=noisy.grid_scale / steps), n_rows=n_rows,
-        public_points=basis.dimension if given else 0, taken_as_public=_taken_as_public(form, given),
+        public_points=basis.dimension if given else 0, taken_as_public=taken_as_public(form, given=given),
         versions=software_versions("kmeanalyst", "numpy", "scipy", "pandas", "opendp", "dp-accounting"),
     )  # fmt: skip
     return function_of(form=form, domain=inputs, basis=basis, noisy_sum=noisy.noisy_sum, statement=statement)
 
 
-def _taken_as_public(form: FunctionForm, given: bool) -> tuple[str, ...]:
+def taken_as_public(form: FunctionForm, *, given: bool) -> tuple[str, ...]:
+    """What a function takes as public, in words; given: whether points were given as public rows."""
     machine = "" if form.target is None else f", the target {form.target.name} and the regularisation"
     pivots = (
         "given as public; a person whose row is one of them gets no protection for it" if given else "of the domain"
@@ -292,8 +316,16 @@ def _taken_as_public(form: FunctionForm, given: bool) -> tuple[str, ...]:
 
 
 def state_of(function: ReleasedFunction) -> str:
-    """The digest of a function's coordinates and pivots, by which a ledger knows it."""
-    return hashlib.sha256(function.noisy_sum.tobytes() + function.basis.points.tobytes()).hexdigest()
+    """The digest of a function and of all that is said of it, by which a ledger knows it.
+
+    Of all: were the promise, the kernel or λ not in it, a file with another one could be extended by another law.
+    """
+    said = {
+        "columns": function.domain.to_dict(), "kernel": function.basis.kernel.to_dict(),
+        "function": function.form.to_dict(), "statement": function.statement.to_dict(),
+    }  # fmt: skip
+    numbers = function.noisy_sum.tobytes() + function.basis.points.tobytes()
+    return hashlib.sha256(hashlib.sha256(canonical(plain(said))).digest() + numbers).hexdigest()
 
 
 def write_function(function: ReleasedFunction, output: str | Path) -> None:
@@ -303,4 +335,7 @@ def write_function(function: ReleasedFunction, output: str | Path) -> None:
         raise PublishError(f"{output} was not written: {str(error).rstrip('.')}.") from None
 
 
-__all__ = ["candidate_points", "kernel_of_function", "measured", "publish_function", "state_of", "write_function"]
+__all__ = [
+    "candidate_points", "check_pivots", "kernel_of_function", "measured", "publish_function", "state_of",
+    "taken_as_public", "write_function",
+]  # fmt: skip

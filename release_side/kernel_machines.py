@@ -28,6 +28,7 @@ MOST_PARTS = 16  # in which coordinates may be released, each after a solution o
 _SUMMED = 128  # rows at a time
 _MOST_ROWS = 20_000  # their Gram matrix is in memory
 _MOST_WORK = 4e12  # steps × N²: about an hour
+_FEW_ROWS = 1000  # below this a step takes the same time, whatever N
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def plan_machine(form: FunctionForm, basis: Pivots, n_rows: int) -> Plan:
     bound = basis.kernel.bound
     convexity, sensitivity = 2 * form.penalty, form.machine_sensitivity(bound, n_rows)
     smoothness = form.curvature * bound**2 + convexity
-    factor = (smoothness - convexity) / (smoothness + convexity)
+    factor = form.curvature * bound**2 / (smoothness + convexity)  # (M − μ)/(M + μ), which is never rounded to 0
     solved = _SOLVED * sensitivity
     steps = max(1, math.ceil(math.log(max(2.0, form.norm(bound) / solved)) / -math.log(factor)))
     length = 2 / (smoothness + convexity)
@@ -72,7 +73,7 @@ def _check_plan(form: FunctionForm, basis: Pivots, n_rows: int, steps: int, rela
             f"regularisation {form.penalty:g} is too small for {n_rows} rows in float64: rounding could move the function by "
             f"{relative_error:.2g} of its sensitivity. Raise it."
         )
-    if steps * n_rows**2 > _MOST_WORK:
+    if steps * max(n_rows, _FEW_ROWS) ** 2 > _MOST_WORK:
         raise PublishError(
             f"{steps} steps on {n_rows} rows would take more than an hour: so small is the regularisation, "
             f"{form.penalty:g}. Raise it."

@@ -378,12 +378,21 @@ class Ledger:
         if row is None:
             raise PublishError(
                 f"the ledger {self.path} knows of no such function of table {name!r}, so nobody could see to it that it is "
-                "extended once only. Name the ledger and the table that it was published with."
+                "extended once only. Name the ledger and the table that it was published with, and the file as it was written."
             )
         if row[0]:
             raise PublishError(_EXTENDED)
         if row[1] >= most:
             raise PublishError(f"this function has {row[1]} parts, and at most {most} are proven for. Publish another.")
+
+    def parts(self, state: str) -> tuple[int, ...]:
+        """How many pivots a function had after each of its parts, up to this state."""
+        with self._reading() as connection:
+            rows = [] if connection is None or not _has_functions(connection) else connection.execute(
+                "SELECT before.pivots FROM function JOIN function AS before ON before.release = function.release AND "
+                "before.id <= function.id WHERE function.state = ? ORDER BY before.id", (state,)
+            ).fetchall()  # fmt: skip
+        return tuple(int(pivots) for (pivots,) in rows)
 
     def account(self, table: str) -> TableAccount:
         """One table with its budget and releases; empty if the ledger does not know it.

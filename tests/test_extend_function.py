@@ -22,8 +22,9 @@ from kmeanalyst.kernels.features.pivots import stretch_of
 from kmeanalyst.releases.columns import Boolean, Real
 from kmeanalyst.releases.domain import Domain, domain_toml
 from kmeanalyst.releases.file import read_function
-from kmeanalyst.releases.function import ReleasedFunction
+from kmeanalyst.releases.function import ReleasedFunction, function_of
 from kmeanalyst.releases.measurement import GRID
+from kmeanalyst.releases.noise import zcdp_rho
 from release_side.cli import main
 from release_side.extending import extend_function
 from release_side.functions import publish_function, state_of
@@ -80,7 +81,8 @@ def test_what_was_released_stays_and_new_values_are_added(kind: str, ledger: Pat
     np.testing.assert_array_equal(new.noisy_sum[:size], old.noisy_sum)
     np.testing.assert_array_equal(new.basis.points[:size], old.basis.points)
     np.testing.assert_allclose(new.values(old.pivots), old.values(old.pivots), atol=1e-6)
-    assert replace(new.statement, public_points=0) == old.statement
+    assert replace(new.statement, public_points=0, taken_as_public=old.statement.taken_as_public) == old.statement
+    assert new.statement.public_points == 3 and "gets no protection" in new.statement.taken_as_public[-1]
     assert (old.evaluate(NEW)["unseen"] > 10 * new.evaluate(NEW)["unseen"] + 1e-3).all()
 
 
@@ -143,6 +145,45 @@ def test_coordinates_that_are_stretched_together_are_seen():
     assert stretch_of(old.kernel, new.points, joint)[0] < 2**-12
     joint[5:, :5] = 0  # as if the new coordinates were not orthogonal to the old
     assert stretch_of(old.kernel, new.points, joint)[0] > 2**-11
+
+
+def test_coordinates_of_every_part_are_those_of_the_map_there_was_then():
+    grown = [Pivots.fit(Gaussian(0.9), np.linspace(-3, 3, 5)[:, None])]
+    for points in (NEW.to_numpy(), np.array([[2.2]])):
+        grown.append(grown[-1].extended(points, parts=[each.dimension for each in grown]))
+    assert [each.dimension for each in grown] == [5, 8, 9]
+    joint = grown[2].in_parts([8, 5, 8])
+    for basis, rows in zip(grown, (slice(0, 5), slice(5, 8), slice(8, 9)), strict=True):
+        assert joint[rows, : basis.dimension].tobytes() == basis.matrix[rows].tobytes()
+        assert (joint[rows, basis.dimension :] == 0).all()
+
+
+@pytest.mark.parametrize("part", [5, 8])
+def test_an_extension_is_proven_with_each_earlier_part_as_it_was(part: int, monkeypatch: pytest.MonkeyPatch):
+    """As if a part had been measured by a matrix a little longer than that of today, which would pass for itself."""
+    whole = Pivots.fit(Gaussian(0.9), np.linspace(-3, 3, 5)[:, None]).extended(NEW.to_numpy(), parts=())
+    matrix = Pivots.matrix.fget  # type: ignore[attr-defined]
+    monkeypatch.setattr(
+        Pivots, "matrix", property(lambda self: matrix(self) * (1.00016 if self.dimension == part else 1.0))
+    )
+    assert Pivots(whole.kernel, whole.points[:part]).dimension == part
+    with pytest.raises(ValueError, match="the function is known at these points"):
+        whole.extended(np.array([[2.2]]), parts=[5, 8])
+
+
+def test_the_ledger_tells_an_extension_of_all_parts_before_it(ledger: Path, monkeypatch: pytest.MonkeyPatch):
+    told, extended = [], Pivots.extended
+
+    def listening(self: Pivots, points: Array, *, parts: Any = ()) -> Pivots:
+        told.append(tuple(parts))
+        return extended(self, points, parts=parts)
+
+    monkeypatch.setattr(Pivots, "extended", listening)
+    function = first("density", ledger)
+    first("density", ledger)  # another function's parts are not this one's
+    for x in (0.7, 2.2, -2.2):
+        function = further("density", ledger, function, pivots=pd.DataFrame({"x": [x]}))
+    assert told == [(5,), (5, 6), (5, 6, 7)]
 
 
 def test_points_near_the_pivots_are_left_out_and_of_them_alone_nothing_is_made(ledger: Path):
@@ -228,6 +269,74 @@ def test_only_the_ledger_that_counted_it_extends_a_function(ledger: Path, tmp_pa
         further("density", ledger, uncounted)
     with pytest.raises(PublishError, match="there is no ledger"):
         further("density", tmp_path / "nowhere", old)
+
+
+def weaker(old: ReleasedFunction) -> ReleasedFunction:
+    """The same numbers, with a promise a hundred times worse and the noise that belongs to it."""
+    noise, said = GaussianNoise(10.0, 1e-3), old.statement
+    statement = replace(
+        said, epsilon=10.0, delta=1e-3, noise_scale=noise.multiplier() * said.sensitivity,
+        rho=zcdp_rho(said.mechanism, noise_multiplier=noise.multiplier()),
+    )  # fmt: skip
+    return function_of(form=old.form, domain=old.domain, basis=old.basis, noisy_sum=old.noisy_sum, statement=statement)
+
+
+def of_another_kernel(old: ReleasedFunction) -> ReleasedFunction:
+    kernel = replace(old.basis.kernel, kernel=Gaussian(0.6))  # type: ignore[type-var]
+    basis = Pivots(kernel, old.basis.points)
+    return function_of(form=old.form, domain=old.domain, basis=basis, noisy_sum=old.noisy_sum, statement=old.statement)
+
+
+def of_a_wider_column(old: ReleasedFunction) -> ReleasedFunction:
+    domain = Domain((replace(X, upper=4.0),))
+    return function_of(form=old.form, domain=domain, basis=old.basis, noisy_sum=old.noisy_sum, statement=old.statement)
+
+
+def of_another_regularisation(old: ReleasedFunction) -> ReleasedFunction:
+    """Whose sensitivity is ten times smaller, and the noise with it: another function of the table, for nothing."""
+    form, said = replace(old.form, regularisation=10 * old.form.penalty), old.statement
+    assert said.noise_scale is not None
+    statement = replace(said, sensitivity=said.sensitivity / 10, noise_scale=said.noise_scale / 10)
+    return function_of(form=form, domain=old.domain, basis=old.basis, noisy_sum=old.noisy_sum, statement=statement)
+
+
+@pytest.mark.parametrize("forged", [weaker, of_another_kernel, of_a_wider_column, of_another_regularisation])
+@pytest.mark.parametrize("written", [True, False], ids=["file", "object"])
+def test_a_file_that_says_other_things_of_the_same_numbers_is_not_extended(
+    forged: Any, written: bool, ledger: Path, tmp_path: Path
+):
+    """Its noise, or its function, would be another than what was counted: a second spend, of any size."""
+    kind = "logistic" if forged is of_another_regularisation else "density"
+    old = first(kind, ledger)
+    strange: Any = forged(old)
+    if written:
+        strange.write(tmp_path / "strange.kme")  # no reader finds anything wrong with it
+        strange = tmp_path / "strange.kme"
+    domain = Domain((replace(X, upper=4.0),)) if forged is of_a_wider_column else DOMAINS[kind]
+    with pytest.raises(PublishError, match=r"knows of no such function of table 't'.*the file as it was written"):
+        extend_function(table_of(), domain, strange, pivots=NEW, ledger=ledger, table="t")
+    old.write(tmp_path / "old.kme")
+    assert further(kind, ledger, tmp_path / "old.kme").basis.dimension == 8  # the honest file is
+
+
+def test_whatever_fails_after_the_draw_says_so(ledger: Path, monkeypatch: pytest.MonkeyPatch):
+    old = first("density", ledger)
+
+    def broken(self: Any, release: int, state: str, pivots: int) -> None:
+        raise PublishError("the disk is full.")
+
+    monkeypatch.setattr(Ledger, "function_is", broken)
+    with pytest.raises(PublishError, match=r"the disk is full\. The noise had been drawn, so the old file counts as"):
+        further("density", ledger, old)
+
+
+def test_more_points_than_a_reader_takes_are_refused_before_the_draw(ledger: Path, monkeypatch: pytest.MonkeyPatch):
+    old = first("density", ledger)
+    monkeypatch.setattr("release_side.functions.MOST_BASIS_WORK", 60)
+    with pytest.raises(PublishError, match="8 points are too many: readers allow"):
+        further("density", ledger, old)
+    monkeypatch.undo()
+    further("density", ledger, old)
 
 
 def test_a_function_has_no_more_parts_than_are_proven_for(ledger: Path):

@@ -6,8 +6,8 @@ Sensitivities are attacked with neighbouring tables made for it; statistical tes
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -464,6 +464,38 @@ def test_a_machine_that_cannot_be_bounded_is_refused_by_public_facts():
         plan_machine(form_of("ridge", 1e-9), basis, 5000)
     with pytest.raises(PublishError, match=r"more than an hour.* Raise it"):
         plan_machine(form_of("svm", 1e-3), basis, 20_000)
+    with pytest.raises(PublishError, match=r"steps on 2 rows would take more than an hour"):  # a step takes time
+        plan_machine(form_of("logistic", 1e-9), basis, 2)
+
+
+def test_a_regularisation_that_outweighs_the_loss_takes_one_step():
+    """(M − μ)/(M + μ) is 10⁻¹⁹ here, of which M − μ in floats would be 0, and the number of steps log 0."""
+    basis = Pivots.fit(1e-6 * Gaussian(0.8), np.linspace(-3, 3, 5)[:, None])
+    plan = plan_machine(form_of("logistic", 1e12), basis, 20)
+    assert plan.steps == 1 and plan.error <= SLACK * form_of("logistic", 1e12).machine_sensitivity(1e-3, 20)
+
+
+@dataclass(frozen=True)
+class Broken(Gaussian):
+    """Nowhere a number but at whole places: a row could make everything nothing."""
+
+    name: ClassVar[str] = "broken"
+
+    def gram(self, X: Array, Y: Array) -> Array:
+        return np.where((np.rint(X) != X).any(axis=1)[:, None], np.nan, super().gram(X, Y))
+
+
+@pytest.mark.parametrize("kind", ["density", "svm"])
+def test_a_kernel_that_no_file_can_name_is_refused_before_anything_is_counted(kind: str, tmp_path: Any):
+    target = None if kind == "density" else "y"
+    ledger = tmp_path / "ledger"
+    Ledger(ledger).init("t", 1.0, 1e-6)
+    with pytest.raises(PublishError, match=r"no reader would take the function's kernel.*unknown kernel.*'broken'"):
+        publish_function(
+            table_of(kind), domain_of(kind), kind=kind, target=target, kernel=Broken(1.0), grid=7, ledger=ledger,
+            table="t", **BUDGET,
+        )  # fmt: skip
+    assert Ledger(ledger).account("t").releases == ()
 
 
 # ---------------------------------------------------------------------- the flow

@@ -67,7 +67,8 @@ class Periodic(_UnitDiagonal):
 
     def gram(self, X: Array, Y: Array) -> Array:
         X, Y = checked_pair(X, Y)
-        x, y = filled(X), filled(Y)
+        # within a period of 0, exactly: however many periods a column spans, sines are of a few turns at most
+        x, y = np.fmod(filled(X), self.period), np.fmod(filled(Y), self.period)
         below = np.zeros((len(X), len(Y)))  # Σ (cos − 1) = −2 Σ sin², in the form that does not cancel
         for j in range(X.shape[1]):
             below -= 2 * np.sin(np.pi / self.period * (x[:, j, None] - y[None, :, j])) ** 2

@@ -11,6 +11,7 @@ distances in the RKHS, such as √2 of two rows under a kernel that is not negat
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -21,6 +22,7 @@ from kmeanalyst.kernels.base import Array, Kernel, OnColumns, Product, Scaled, S
 from kmeanalyst.kernels.discrete import SoftenedProduct
 from kmeanalyst.kernels.dot_product import ExponentialDot
 from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.kernels.margins import Margins
 from kmeanalyst.kernels.periodic import Periodic
 
 STRETCH = 2.0**-10  # claimed: relative room above the kernel's own bound
@@ -78,11 +80,13 @@ class Pivots(Nystroem):
             "that differ, or choose a smaller lengthscale."
         )
 
-    def extended(self, points: Array) -> Pivots:
+    def extended(self, points: Array, *, parts: Sequence[int] = ()) -> Pivots:
         """These pivots and, after them, as many of `points` as a bound on old and new coordinates together is proven for.
 
         The old coordinates are those of this map, the new ones the further ones of the map returned: jointly they stretch
         no distance by more than STRETCH / 4.
+        parts    where this map is an extension itself: how many pivots there were after each part of it, 0 < ... < F.
+                 Coordinates of a part are those of the map that there was then, to the last digit.
         Errors   ValueError if none of the points is independent of the pivots.
         """
         points = as_rows(points)
@@ -96,14 +100,20 @@ class Pivots(Nystroem):
                 found = Pivots(self.kernel, np.vstack([self.points, points[picked[:rank] - 1]]))
             except ValueError:
                 continue
-            joint = found.matrix.copy()
-            joint[: self.dimension, : self.dimension] = self.matrix
-            if stretch_of(self.kernel, found.points, joint)[0] <= _FITTED:
+            if stretch_of(self.kernel, found.points, found.in_parts([*parts, self.dimension]))[0] <= _FITTED:
                 return found
         raise ValueError(
             "the function is known at these points from the pivots there are, as well as rounding allows. Evaluate the "
             "function there, or name points that are farther from the pivots."
         )
+
+    def in_parts(self, sizes: Sequence[int]) -> Array:
+        """(F, F) the matrix of coordinates that were released in parts: of the first `size` pivots for each of the sizes."""
+        joint = self.matrix.copy()
+        for size in sorted(set(sizes), reverse=True):  # smaller ones last: their rows are what was released first
+            joint[:size] = 0.0
+            joint[:size, :size] = Pivots(self.kernel, self.points[:size]).matrix
+        return joint
 
     @property
     def matrix(self) -> Array:
@@ -162,13 +172,40 @@ def _spectral_bound(absolute: Array) -> float:
 def kernel_error(kernel: Kernel, n_columns: int) -> float:
     """How far a computed k(x, y) may be from the exact one: 64 units in the last place for each column, and 192 more.
 
-    Kernels that magnify the rounding of their argument have further ones (PROOF.md §10).
+    Or 8 for each of `_roundings`, where that is more. Kernels that magnify the rounding of their argument have further
+    ones (PROOF.md §10).
     """
-    return 64 * _ROUNDING * (3 + n_columns + _magnified(kernel) * n_columns**0.5) * kernel.bound**2
+    usual = max(64 * (3 + n_columns), 8 * _roundings(kernel, n_columns))
+    return _ROUNDING * (usual + 64 * _magnified(kernel) * n_columns**0.5) * kernel.bound**2
+
+
+def _roundings(kernel: Kernel, n_columns: int) -> float:
+    """How many operations on the way to a value of the kernel round it, relative to its bound; 8 beside one for each column.
+
+    Parts of sums count in full, though they are parts of the bound. A softened product divides by 1 − (1 − p)^d, which
+    is small for few columns and a small p.
+    """
+    if isinstance(kernel, SoftenedProduct):
+        p, parts = kernel.inclusion, [_roundings(part, part.width) for part in kernel.kernels]
+        kept = 1 - (1 - p) ** len(parts)
+        return (p * sum(parts) + 4 * len(parts) + 4) / kept
+    if isinstance(kernel, Sum | Product):
+        return sum(_roundings(part, n_columns) + 1 for part in kernel.parts)
+    if isinstance(kernel, OnColumns):
+        return _roundings(kernel.kernel, len(kernel.on))
+    if isinstance(kernel, Scaled):
+        return 1 + _roundings(kernel.kernel, n_columns)
+    if isinstance(kernel, Margins):
+        return 32.0  # counts are whole numbers: six products are summed, however many tables there are
+    own = len(getattr(kernel, "lengthscales", ())) + 3 * getattr(kernel, "degree", 0) + 3 * getattr(kernel, "nu", 0)
+    return 8 + n_columns + own
 
 
 def _magnified(kernel: Kernel) -> float:
-    """How much steeper than 1 the kernel's parts are, in sum: √κ of a periodic one, the rate of an exponential one."""
+    """How much steeper than 1 the kernel's parts are, in sum: √κ of a periodic one, the rate of an exponential one.
+
+    Of a part of a softened product as if it stood alone: p/(1 − (1 − p)^d) ≤ 1 of it counts.
+    """
     if isinstance(kernel, Periodic):
         return kernel.period / (2 * np.pi * min(kernel.lengthscales))
     if isinstance(kernel, ExponentialDot):
