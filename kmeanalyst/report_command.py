@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from kmeanalyst.terminal import json_option, print_json, progress_line
+from kmeanalyst.terminal import json_option, note, print_json, working
 
 
-@click.command("report")
+@click.command("report", short_help="Write one page for a colleague.")
 @click.argument("release_path", metavar="FILE.kme")
 @click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="REPORT.html", help="File to write.")
 @click.option("--columns", help="Columns to tell of, separated by commas; the first 60 by default.")
@@ -40,15 +40,12 @@ def report_command(
 
     release = read_release(release_path, allow_rehearsal=allow_rehearsal)
     if release.is_rehearsal:
-        click.echo(
-            f"note: {release_path} is a rehearsal and NOT PRIVATE; the page says so, show it to nobody who may not see the "
-            "table",
-            err=True,
+        note(
+            f"{release_path} is a rehearsal and NOT PRIVATE; the page says so, show it to nobody who may not see the table"
         )
     names = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
-    facts = write_report(
-        release, output, source=release_path, columns=names, view=view, progress=progress_line()
-    )  # fmt: skip
+    with working("writing the report") as tell:
+        facts = write_report(release, output, source=release_path, columns=names, view=view, progress=tell)
     size = Path(output).stat().st_size
     click.echo(
         f"wrote {output}: {len(facts.columns)} columns, {len(facts.pairs)} pairs, {size / 1000:,.0f} kB", err=True
