@@ -1,10 +1,11 @@
 """When is a promise without exceptions worth it? RKHS error against F for Laplace and Gaussian noise at the same ε.
 
-    python tests/benchmarks/pure_epsilon.py [--rows 20000] [--epsilon 0.1 1 10] [--features 20 80 320 1280] [--seeds 2]
+    python tests/benchmarks/pure_epsilon.py [--rows 20000] [--epsilon 0.1 1 10] [--features 20 80 320 1280] [--seeds 2] \\
+        [--family fourier subspace ...]
 
-A made-up table of two columns (a mixture of three clusters), measured by each method: random features of each family with
-F coordinates, and a subspace of at most F points (--family subspace, Algorithm 1). By
-discrete Gaussian noise at (ε, δ) and by discrete Laplace noise at (ε, 0). Two errors, in the distance of the features:
+A made-up table of two columns (a mixture of three clusters), measured by random features of each family, with F coordinates,
+and by a subspace of at most F points (Algorithm 1); by discrete Gaussian noise at (ε, δ) and by discrete Laplace noise at
+(ε, 0). Two errors, in the distance of the features:
 
     raw        ‖y − mean φ‖, the noise itself: Gaussian noise grows as √F; Laplace noise as F, since the L1 sensitivity is
                √F times the other (Balog et al. 2017, Remark 4)

@@ -105,6 +105,8 @@ def releases_of_other_parts(mixed: pd.DataFrame, rng: np.random.Generator) -> It
     )
     yield "cyclic", release_side.publish(circles, CIRCLES, **small, **usual)
     yield "derived", release_side.publish(mixed, MIXED, **small, **usual).transform(DERIVED)
+    if not (FOLDER / "generator.kme").exists():  # needs PyTorch, which reading does not
+        yield "generator", release_side.publish(mixed, MIXED, method="generator", target="c", **small, **usual)
 
 
 def values(release: Release) -> dict[str, object]:
