@@ -83,10 +83,10 @@ def plain(text: object, most: int = _LONGEST) -> str:
 
 
 def without_formulas(text: str) -> str:
-    r"""A text in which dollars are dollars to matplotlib.
+    r"""A text in which dollars are dollars to matplotlib, those that are so already among them.
 
-    >>> without_formulas("over $5, or over \$5")
-    'over \\$5, or over \\$5'
+    >>> print(without_formulas(without_formulas("over $5")))
+    over \$5
     """
     return text.replace(r"\$", "$").replace("$", r"\$")
 
