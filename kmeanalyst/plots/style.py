@@ -1,7 +1,7 @@
 """Room 6: what all drawings share: series that are told apart without colour, quiet captions, the stamp, files.
 
 Colours are those of Okabe & Ito 2008 (*Color universal design*), which the colour-blind tell apart; each series also has
-a line style, a marker and a hatch of its own, so that a grey print shows the same. Matplotlib is imported when something
+a line style and a marker of its own, so that a grey print shows the same. Matplotlib is imported when something
 is drawn.
 """
 
@@ -44,16 +44,15 @@ class Series:
     colour: str
     line: str
     marker: str
-    hatch: str
 
 
 SERIES = (
-    Series("#0072B2", "-", "o", ""),
-    Series("#D55E00", "--", "s", "///"),
-    Series("#009E73", "-.", "^", "..."),
-    Series("#CC79A7", ":", "D", "xxx"),
-    Series("#E69F00", (0, (6, 1, 1, 1, 1, 1)), "v", "\\\\\\"),  # type: ignore[arg-type]
-    Series("#000000", (0, (1, 3)), "P", "+++"),  # type: ignore[arg-type]
+    Series("#0072B2", "-", "o"),
+    Series("#D55E00", "--", "s"),
+    Series("#009E73", "-.", "^"),
+    Series("#CC79A7", ":", "D"),
+    Series("#E69F00", (0, (6, 1, 1, 1, 1, 1)), "v"),  # type: ignore[arg-type]
+    Series("#000000", (0, (1, 3)), "P"),  # type: ignore[arg-type]
 )
 RELEASE, SAMPLE = SERIES[0], SERIES[1]
 
@@ -83,10 +82,10 @@ def plain(text: object, most: int = _LONGEST) -> str:
 
 
 def without_formulas(text: str) -> str:
-    r"""A text in which dollars are dollars to matplotlib.
+    r"""A text in which dollars are dollars to matplotlib, those that are so already among them.
 
-    >>> without_formulas("over $5, or over \$5")
-    'over \\$5, or over \\$5'
+    >>> print(without_formulas(without_formulas("over $5")))
+    over \$5
     """
     return text.replace(r"\$", "$").replace("$", r"\$")
 

@@ -102,6 +102,7 @@ def _bars(ax: Axes | None, found: Witness, kind: Categorical) -> tuple[Axes, str
     places.mark(ax, "y" if down else "x")
     if down:
         ax.invert_yaxis()
+        ax.locator_params(axis="x", nbins=5)
     names = (axis_label(kind, kind.name), f"{_WITNESS}\n{_SIDES}")
     ax.set(xlabel=names[down], ylabel=names[not down])
     left_out = f"the {_MOST_LEVELS} levels of the largest |f|, of {len(codes)}" if len(kept) < len(codes) else ""
@@ -116,8 +117,8 @@ def _line(ax: Axes, found: Witness, kind: Number) -> Axes:
     f, error = found.part(j, values)
     x = back(values)
     ax.fill_between(x, f - _ERRORS * error, f + _ERRORS * error, color=RELEASE.colour, alpha=0.25, linewidth=0)
-    ax.plot(x, f, color=RELEASE.colour, linewidth=1.5)
     ax.axhline(0, color=RULE, linewidth=0.8)
+    ax.plot(x, f, color=RELEASE.colour, linewidth=1.5)
     mark_scale(ax, "x", kind)
     ends = values[[0, -1]]
     if kind.missing:
