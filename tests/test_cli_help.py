@@ -6,6 +6,7 @@ so that one may use what another wrote.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -27,7 +28,8 @@ import kmeanalyst.cli
 import release_side.choices
 import release_side.cli
 import release_side.planning
-from kmeanalyst import terminal
+from kmeanalyst import sample_file, terminal
+from kmeanalyst.releases.tables import table_blocks
 from release_side import publish_function
 
 MAINS: dict[str, click.Group] = {"kmeanalyst": kmeanalyst.cli.main, "release-side": release_side.cli.main}
@@ -259,3 +261,15 @@ def _standard_error(line: str, folder: Path, *, pipe: bool) -> str:
     os.close(ours)
     assert done.wait() == 0, read
     return read.decode()
+
+
+def test_rows_of_a_file_are_the_files_and_the_second_pass_knows_how_many(folder, monkeypatch):
+    monkeypatch.setattr(sample_file, "table_blocks", functools.partial(table_blocks, rows=600))
+    told: list[tuple[str, float | None]] = []
+    rows = sample_file.ToldRows(str(folder / "my_sample.csv"), lambda what, share: told.append((what, share)))
+    for _ in range(2):
+        pd.testing.assert_frame_equal(
+            pd.concat(list(rows)), pd.read_csv(folder / "my_sample.csv", dtype=object, keep_default_na=False)
+        )
+    assert [share for _, share in told] == [None, None, None, 0.4, 0.8, 1.0]
+    assert told[1][0] == "testing 1,200 rows"

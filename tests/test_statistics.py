@@ -191,6 +191,14 @@ def test_a_fit_without_residuals_has_no_error(mixed_release):
     assert mixed_release.regression("income", ["age"])["age"].standard_error > 1
 
 
+def test_a_coefficient_is_named_as_its_column_is_and_a_wrong_name_is_told(mixed_release):
+    fit = mixed_release.regression("age", ["capital.gain"], where="not missing(`capital.gain`)")
+    assert fit.names == ("intercept", "`capital.gain`")
+    assert fit["capital.gain"] is fit["`capital.gain`"]
+    with pytest.raises(KeyError, match=r"no coefficient 'gain': there are intercept, `capital\.gain`\. Name one"):
+        fit["gain"]
+
+
 def test_levels_that_never_occur_are_left_out_and_told(plain):
     fit = plain.regression("y", ["x", "job"], where="job != 'a'")
     assert fit.names == ("intercept", "x", "job == 'c'")
