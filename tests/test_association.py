@@ -9,7 +9,7 @@ from conftest import release_of
 from scipy.stats.contingency import association as scipy_association
 
 import kmeanalyst as ka
-from kmeanalyst.inference.association import MOST_GROUPS, associations
+from kmeanalyst.inference.association import MOST_GROUPS, _unsigned, associations
 from kmeanalyst.kernels.features import RandomFourier
 from kmeanalyst.releases.columns import Boolean, Categorical, Date, Integer, Real
 from kmeanalyst.releases.domain import Domain
@@ -84,6 +84,16 @@ def test_intervals_hold_the_truth_where_there_is_an_association():
         assert sum(one.interval[0] <= truth[pair].value <= one.interval[1] for one in found) >= 35, pair
         wrong = truth[pair].value - 0.25
         assert sum(one.interval[0] <= wrong <= one.interval[1] for one in found) < 20, pair  # the power of the above
+
+
+def test_where_there_is_no_association_the_error_is_that_of_a_quadratic_form():
+    """‖N(0, C)‖² has the variance 2 tr C², by simulation too; to first order alone it would have none."""
+    C = np.diag([4e-4, 1e-4, 1e-4])
+    found = _unsigned("a", "b", "Cramér's V", np.zeros(3), C, 1)
+    drawn = np.random.default_rng(9).multivariate_normal(np.zeros(3), C, 40_000)
+    expected = float((drawn**2).sum(axis=1).std())
+    assert found.interval[0] == found.value == 0.0
+    assert found.interval[1] ** 2 == pytest.approx(1.96 * expected, rel=0.05)
 
 
 def test_the_noise_of_a_release_is_in_the_error():

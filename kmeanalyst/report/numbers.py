@@ -49,7 +49,7 @@ def percent(estimate: Estimate) -> str:
     """A share in per cent, with its error: 18.3 ± 0.4 %."""
     if not math.isfinite(estimate.value):
         return "not known"
-    digits = min(max(estimate.digits - 2, 0), 4)
+    digits = _decimals(estimate)
     value, error = 100 * estimate.value, 100 * estimate.standard_error
     told = f" ± {error:.{digits}f}" if math.isfinite(error) else ""
     return f"{value:.{digits}f}{told} %".replace("-", _MINUS)
@@ -60,7 +60,7 @@ def percent_text(estimate: Estimate) -> str:
     low, high = estimate.interval()
     if not math.isfinite(low):
         return percent(estimate)
-    digits = min(max(estimate.digits - 2, 0), 4)
+    digits = _decimals(estimate)
     return f"{percent(estimate)} (95 %: {100 * low:.{digits}f} to {100 * high:.{digits}f})".replace("-", _MINUS)
 
 
@@ -68,7 +68,12 @@ def bare_percent(number: float | None, like: Estimate) -> str:
     """A part of a share in per cent, with the decimals of the share."""
     if number is None or not math.isfinite(number):
         return "not known"
-    return f"{100 * number:.{min(max(like.digits - 2, 0), 4)}f}".replace("-", _MINUS)
+    return f"{100 * number:.{_decimals(like)}f}".replace("-", _MINUS)
+
+
+def _decimals(share: Estimate) -> int:
+    """Of a share in per cent: those that show two digits of its error, four at most."""
+    return min(max(share.digits - 2, 0), 4) if share.standard_error > 0 else 2
 
 
 def _error_days(error: float) -> str:

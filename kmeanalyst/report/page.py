@@ -322,7 +322,7 @@ def _hover(pair: Association) -> str:
 
 
 def _short_number(number: float, digits: int = 2) -> str:
-    return f"{number:.{digits}f}".replace("-", "−")
+    return f"{round(number, digits) + 0.0:.{digits}f}".replace("-", "−")  # -0.0 is 0.0
 
 
 def _pair_list(facts: ReleaseFacts) -> Markup:
