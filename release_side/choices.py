@@ -264,7 +264,7 @@ def kernel_as_read(kernel: Kernel, domain: Domain) -> Kernel:
         check_file_kernel(known, domain, domain.decode(domain.draw(8, 0)))
     except FileRefused:
         raise PublishError(
-            f"no reader would take the kernel {kernel.name!r:.80}: it is unknown to them, or without a bound, or not of these "
+            f"no reader would take the kernel {kernel!r:.80}: it is unknown to them, or without a bound, or not of these "
             "columns. Name a kernel of this package, made for the domain."
         ) from None
     return known
