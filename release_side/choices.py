@@ -20,7 +20,9 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import FeatureMap, MarginFeatures, Nystroem, RandomFourier
 from kmeanalyst.kernels.features.composed import composed_features, margins_in, tables_of
 from kmeanalyst.releases.domain import Domain
-from kmeanalyst.releases.file.kernel import kernel_work
+from kmeanalyst.releases.file.header import plain
+from kmeanalyst.releases.file.kernel import check_kernel as check_file_kernel
+from kmeanalyst.releases.file.kernel import kernel_of, kernel_work
 from kmeanalyst.releases.file.measurement import check_readable_map
 from kmeanalyst.releases.file.refusal import (
     MOST_BASIS_POINTS,
@@ -31,6 +33,7 @@ from kmeanalyst.releases.file.refusal import (
     MOST_KERNEL_WORK,
     MOST_MEMBERS,
     MOST_TABLES,
+    FileRefused,
 )
 from kmeanalyst.releases.kernel_choice import kernel_from_spec
 from kmeanalyst.releases.measurement import GRID, Measurement, grid_sensitivity, mean_unit
@@ -119,6 +122,11 @@ def check_choices(
         raise PublishError(f"bound goes with bounded or signed weights: {weights} weights have none. Leave it out.")
     if bound is not None and not (isinstance(bound, int | float) and 0 < bound < np.inf):
         raise PublishError(f"bound must be a positive finite number, got {bound!r}: it limits Σ|w|. Pass e.g. 1.0.")
+    check_workers(workers)
+
+
+def check_workers(workers: int | None) -> None:
+    """PublishError unless this can be a number of threads."""
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise PublishError(
             f"workers must be a whole number of at least 1, got {workers!r}. Leave it out for the default."
@@ -244,6 +252,22 @@ def spec_for(method: str, spec: Kernel | str | None, domain: Domain, target: str
     spec = spec or ("table" if target is None else "margins")
     kernel_from_spec(spec, domain, target)
     return spec
+
+
+def kernel_as_read(kernel: Kernel, domain: Domain) -> Kernel:
+    """The kernel as a reader of the file will make it; PublishError if none could, before anything is spent.
+
+    One that no file can name might do with a private row what nobody has proven anything about.
+    """
+    try:
+        known = kernel_of(plain(kernel.to_dict()), domain.width)
+        check_file_kernel(known, domain, domain.decode(domain.draw(8, 0)))
+    except FileRefused:
+        raise PublishError(
+            f"no reader would take the kernel {kernel!r:.80}: it is unknown to them, or without a bound, or not of these "
+            "columns. Name a kernel of this package, made for the domain."
+        ) from None
+    return known
 
 
 def kernel_for(

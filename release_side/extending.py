@@ -23,7 +23,7 @@ from kmeanalyst.releases.domain import Domain, read_domain
 from kmeanalyst.releases.file import read_function
 from kmeanalyst.releases.function import ReleasedFunction, function_of
 from kmeanalyst.representation.progress import Progress
-from release_side.choices import processors, public_rows
+from release_side.choices import check_workers, processors, public_rows
 from release_side.functions import candidate_points, check_pivots, measured, state_of, taken_as_public, write_function
 from release_side.kernel_machines import MOST_PARTS, plan_machine
 from release_side.ledger import Ledger
@@ -66,6 +66,7 @@ def extend_function(
     >>> len(few.pivots), len(more.pivots) > len(few.pivots)
     (5, True)
     """
+    check_workers(workers)
     domain_path, domain = domain, domain if isinstance(domain, Domain) else read_domain(domain)
     function_path = function if isinstance(function, str | Path) else None
     released = function if isinstance(function, ReleasedFunction) else _read(function)

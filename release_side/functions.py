@@ -20,8 +20,8 @@ from kmeanalyst.kernels.features import Pivots
 from kmeanalyst.releases.columns import Categorical, Column, Number
 from kmeanalyst.releases.domain import Domain, read_domain
 from kmeanalyst.releases.file.header import plain
-from kmeanalyst.releases.file.kernel import check_kernel, kernel_of, kernel_work
-from kmeanalyst.releases.file.refusal import MOST_BASIS_WORK, MOST_PIVOTS, FileRefused
+from kmeanalyst.releases.file.kernel import kernel_work
+from kmeanalyst.releases.file.refusal import MOST_BASIS_WORK, MOST_PIVOTS
 from kmeanalyst.releases.file.writing import canonical
 from kmeanalyst.releases.function import ReleasedFunction, function_of
 from kmeanalyst.releases.function_form import KINDS, FunctionForm
@@ -30,7 +30,7 @@ from kmeanalyst.releases.noise import zcdp_rho
 from kmeanalyst.releases.statement import PrivacyStatement, software_versions
 from kmeanalyst.releases.text_column import Text
 from kmeanalyst.representation.progress import Progress
-from release_side.choices import check_ledger, processors, public_generator, public_rows
+from release_side.choices import check_ledger, check_workers, kernel_as_read, processors, public_generator, public_rows
 from release_side.kernel_machines import plan_machine
 from release_side.mechanism import Noise, PublishError, RehearsalNoise, noise_for
 from release_side.private_function import NoisyCoordinates, private_function
@@ -86,6 +86,7 @@ def publish_function(
     _check_delta(delta)
     mechanism = noise_for("gaussian", epsilon, delta, calibration=calibration, rehearsal=rehearsal)
     check_ledger(ledger, table, rehearsal)
+    check_workers(workers)
     inputs, column = _inputs_and_target(domain, kind, target)
     private_files = [] if isinstance(private, pd.DataFrame) else paths_of(private)
     check_can_appear(output, beside=(*private_files, domain_path, pivots, ledger))
@@ -220,23 +221,11 @@ def _basis(kernel: Kernel, inputs: Domain, pivots: Table | None, grid: int | Non
     assert points is not None
     check_pivots(len(points), kernel, inputs)
     try:
-        return Pivots.fit(_known(kernel, inputs), points)
+        return Pivots.fit(kernel_as_read(kernel, inputs), points)
     except PublishError:
         raise
     except (ValueError, IndexError, ArithmeticError) as error:
         raise PublishError(f"the function cannot be measured at these points: {error}") from None
-
-
-def _known(kernel: Kernel, inputs: Domain) -> Kernel:
-    """The kernel as a reader of the file will make it; PublishError if none could, before anything is spent."""
-    try:
-        known = kernel_of(plain(kernel.to_dict()), len(inputs))
-        check_kernel(known, inputs, inputs.decode(inputs.draw(8, 0)))
-    except FileRefused as error:
-        raise PublishError(
-            f"no reader would take the function's kernel ({error}) Name a kernel of this package."
-        ) from None
-    return known
 
 
 def check_pivots(count: int, kernel: Kernel, inputs: Domain) -> None:

@@ -14,7 +14,15 @@ from kmeanalyst.releases.file.refusal import MOST_CELLS
 from kmeanalyst.releases.kernel_choice import kernel_from_spec
 from kmeanalyst.releases.release import Release
 from kmeanalyst.representation.progress import Progress
-from release_side.choices import check_choices, check_ledger, check_strings, fitting, public_rows, spec_for
+from release_side.choices import (
+    check_choices,
+    check_ledger,
+    check_strings,
+    fitting,
+    kernel_as_read,
+    public_rows,
+    spec_for,
+)
 from release_side.mechanism import PublishError
 from release_side.promise import statement_of_draw
 from release_side.publishing import Spending, check_can_appear, told_if_spent, write_whole
@@ -66,7 +74,7 @@ def publish_small_database(
     rows = open_private(private)
     rows.check_columns(domain)
     n_rows = rows.count()
-    chosen = kernel_from_spec(spec_for(METHOD, kernel, domain, target), domain, target)
+    chosen = kernel_as_read(kernel_from_spec(spec_for(METHOD, kernel, domain, target), domain, target), domain)
     databases = _checked(chosen, domain, grid, points, n_rows=n_rows, epsilon=epsilon)
     spending = None
     if isinstance(mechanism, ExponentialMechanism):  # a rehearsal spends nothing

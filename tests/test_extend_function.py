@@ -374,6 +374,15 @@ def test_further_points_must_be_named_once(ledger: Path):
             further("density", ledger, old, **wrong)
 
 
+def test_a_number_of_threads_that_is_none_is_refused_by_both(ledger: Path):
+    with pytest.raises(PublishError, match="workers must be a whole number of at least 1, got -1"):
+        first("density", ledger, workers=-1)
+    old = first("density", ledger)
+    with pytest.raises(PublishError, match="workers must be a whole number of at least 1, got True"):
+        further("density", ledger, old, workers=True)
+    further("density", ledger, old, workers=2)
+
+
 def test_other_software_does_not_mix_two_laws_of_noise(ledger: Path, monkeypatch: pytest.MonkeyPatch):
     old = first("density", ledger)
     multiplier = GaussianNoise(1.0, 1e-6).multiplier()

@@ -490,7 +490,9 @@ def test_a_kernel_that_no_file_can_name_is_refused_before_anything_is_counted(ki
     target = None if kind == "density" else "y"
     ledger = tmp_path / "ledger"
     Ledger(ledger).init("t", 1.0, 1e-6)
-    with pytest.raises(PublishError, match=r"no reader would take the function's kernel.*unknown kernel.*'broken'"):
+    with pytest.raises(
+        PublishError, match=r"no reader would take the kernel .*Broken.*: it is unknown to them.*Name a kernel"
+    ):
         publish_function(
             table_of(kind), domain_of(kind), kind=kind, target=target, kernel=Broken(1.0), grid=7, ledger=ledger,
             table="t", **BUDGET,

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import logging
 import zipfile
+from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from itertools import combinations_with_replacement, product
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -55,6 +56,13 @@ MIXED = Domain((
     Boolean(name="married", missing=True),
 ))  # fmt: skip
 FALSE_ALARM = 1e-6
+
+
+@dataclass(frozen=True)
+class Strange(Gaussian):
+    """A kernel of a curator's own: what it does with a private row nobody knows."""
+
+    name: ClassVar[str] = "strange"
 
 
 def databases_of(
@@ -386,6 +394,7 @@ REFUSED = [
     ({"bound": 1.0}, r"bound does not go with the exponential mechanism"),
     ({"noise": "none"}, r"noise does not go with the exponential mechanism"),
     ({"kernel": "magic"}, r"unknown kernel 'magic'"),
+    ({"kernel": Strange(1.0), "domain": LINE}, r"no reader would take the kernel Strange.*: it is unknown to them.*Name a kernel"),
     ({"rehearsal": -1}, r"rehearsal must be a whole number of at least 0, got -1.*Pass e\.g\. 1"),
     ({"rehearsal": 1, "ledger": "l", "table": "t"}, r"a rehearsal protects nobody"),
 ]  # fmt: skip
