@@ -359,3 +359,8 @@ def test_a_measurement_and_its_promise_belong_together(mixed_release):
         message = rf"has a {have} and no {lacking}: .* a promise is about a measurement\. Pass both, or neither"
         with pytest.raises(ValueError, match=message):
             Release(**fields, **(both | {lacking: None}))
+
+
+def test_a_domain_encodes_the_points_of_a_release_as_it_does_the_frame_they_came_from(release):
+    frame = release.to_frame("signed")
+    np.testing.assert_array_equal(release.domain.encode(release.points), release.domain.encode(frame))

@@ -142,7 +142,7 @@ def positive_chance(chance: float) -> float:
     if chance <= 0:
         raise ValueError(
             f"the condition has probability {chance:.3g} under the released weights, so nothing can be said given "
-            'it. Ask a wider condition, or use view="probability".'
+            'it. Ask a wider condition; where released weights are signed, view="probability" may have an answer.'
         )
     return chance
 

@@ -179,6 +179,8 @@ class Domain:
 
     def _encode(self, table: Mapping[str, Any] | pd.DataFrame) -> tuple[Array, Array]:
         self.check_has_columns(table)
+        if hasattr(table, "to_dataframe"):  # points of a release: cells of an xarray column would be arrays, not cells
+            table = table.to_dataframe()
         pairs = [column.encode(table[column.name]) for column in self.columns]
         return self._side_by_side([p[0] for p in pairs]), np.column_stack([p[1] for p in pairs])
 
