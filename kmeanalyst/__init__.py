@@ -14,7 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kmeanalyst import kernels
+    from kmeanalyst import kernels, plots
+    from kmeanalyst.inference.association import Association, associations
     from kmeanalyst.inference.boundedness import UnboundedWeights
     from kmeanalyst.inference.comparison import Comparison, compare
     from kmeanalyst.inference.conditional_law import ConditionalLaw
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "kernels": "kmeanalyst.kernels",
+    "plots": "kmeanalyst.plots",
+    "Association": "kmeanalyst.inference.association",
+    "associations": "kmeanalyst.inference.association",
     "KernelMean": "kmeanalyst.kernels",
     "median_lengthscale": "kmeanalyst.kernels",
     "Boolean": "kmeanalyst.releases.columns",
@@ -105,12 +109,12 @@ _HOMES = {
 }
 __version__ = "0.1.0"
 __all__ = [
-    "Boolean", "Categorical", "Comparison", "ConditionalLaw", "Cyclic", "Date", "Domain", "DomainError", "Estimate",
+    "Association", "Boolean", "Categorical", "Comparison", "ConditionalLaw", "Cyclic", "Date", "Domain", "DomainError", "Estimate",
     "Estimates", "FileRefused", "GroupBy", "Integer", "KernelMean", "MatrixEstimate", "Ordinal", "PrivacyStatement",
     "RandomVariable", "Real", "RegressionEstimate", "Release", "ReleasedFunction", "TestResult", "Text",
-    "TrainedPipeline", "UnboundedWeights", "WeightSupport", "calibration", "compare", "expected_calibration_error",
+    "TrainedPipeline", "UnboundedWeights", "WeightSupport", "associations", "calibration", "compare", "expected_calibration_error",
     "feature_importance", "fit", "fit_embedding", "from_frame", "independence_test", "kernels", "median_lengthscale",
-    "mmd", "mmd_squared", "mmd_test", "pushforward", "read_domain", "read_function", "read_model", "read_release",
+    "mmd", "mmd_squared", "mmd_test", "plots", "pushforward", "read_domain", "read_function", "read_model", "read_release",
     "refit", "score", "shrunk_mean", "shrunk_vector", "thin", "validate_release", "weight_support", "write_model",
 ]  # fmt: skip
 
@@ -120,7 +124,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'kmeanalyst' has no attribute {name!r}")
     module = import_module(_HOMES[name])
-    value = module if name == "kernels" else getattr(module, name)
+    value = module if name in ("kernels", "plots") else getattr(module, name)
     globals()[name] = value
     return value
 

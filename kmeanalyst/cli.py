@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kmeanalyst.file_argument import opened_release, rehearsal_option, release_argument
 from kmeanalyst.function_command import evaluate_command, show_function
 from kmeanalyst.plot_command import plot_command
 from kmeanalyst.report_command import report_command
@@ -17,12 +18,6 @@ from kmeanalyst.terminal import ClearErrors, Tell, completion_help, json_option,
 if TYPE_CHECKING:
     from kmeanalyst.inference.results import TestResult
     from kmeanalyst.releases.release import Release
-
-release_argument = click.argument("release_path", metavar="FILE.kme", type=click.Path())
-rehearsal_option = click.option(
-    "--allow-rehearsal", is_flag=True, help="Read files stamped NOT PRIVATE too (rehearsals)."
-)
-
 
 level_option = click.option(
     "--level",
@@ -52,19 +47,9 @@ def main() -> None:
       kmeanalyst mmd-test adult.kme my_sample.csv
       kmeanalyst compare adult.kme my_sample.csv
       kmeanalyst plot adult.kme age --output age.png
+      kmeanalyst report adult.kme --output adult.html
       kmeanalyst train adult.kme --target income --output model.skops
     """
-
-
-def _read(path: str, allow_rehearsal: bool) -> Release:
-    from kmeanalyst.releases.file import read_release
-
-    release = read_release(path, allow_rehearsal=allow_rehearsal)
-    if release.is_rehearsal:
-        click.echo(
-            f"note: {path} is a rehearsal and NOT PRIVATE; show it to nobody who may not see the table", err=True
-        )
-    return release
 
 
 @main.command(short_help="What a release is and promises.")
@@ -79,7 +64,7 @@ def info(release_path: str, allow_rehearsal: bool, as_json: bool) -> None:
     from kmeanalyst.releases.file.refusal import HoldsFunction
 
     try:
-        release = _read(release_path, allow_rehearsal)
+        release = opened_release(release_path, allow_rehearsal)
     except HoldsFunction:
         show_function(release_path, allow_rehearsal, as_json)
         return
@@ -209,7 +194,7 @@ def expect(
       kmeanalyst expect adult.kme "age" --by sex
       kmeanalyst expect adult.kme "age > 50" --interval robust
     """
-    release = _read(release_path, allow_rehearsal)
+    release = opened_release(release_path, allow_rehearsal)
     conditions = _conditions(release, where, by)
     asked = [partial(release.expectation, text, view=view) for text in expressions]
     with working("answering") as tell:
@@ -247,7 +232,7 @@ def quantile(
       kmeanalyst quantile adult.kme age 0.1 0.5 0.9
       kmeanalyst quantile adult.kme hours-per-week 0.5 --by sex --where "age < 30"
     """
-    release = _read(release_path, allow_rehearsal)
+    release = opened_release(release_path, allow_rehearsal)
     ask = partial(release.quantile, column, orders)
     with working("answering"):
         answers = [e for found in _answers(ask, _conditions(release, where, by)) for e in found]
@@ -287,7 +272,7 @@ def table(
         raise click.UsageError(
             f"a table has one or two columns, got {len(columns)}. Name two, and use --by for a third."
         )
-    release = _read(release_path, allow_rehearsal)
+    release = opened_release(release_path, allow_rehearsal)
     with working("answering") as tell:
         tables = _answers(partial(contingency, release, columns, view=view), _conditions(release, where, by))
         found = [cell for each in tables for cell in each]
@@ -358,8 +343,8 @@ def mmd_test_command(release_path: str, sample_path: str, level: float, allow_re
     from kmeanalyst.releases.release import Release
     from kmeanalyst.sample_file import ToldRows
 
-    release = _read(release_path, allow_rehearsal)
-    sample: Any = _read(sample_path, allow_rehearsal) if sample_path.endswith(".kme") else None
+    release = opened_release(release_path, allow_rehearsal)
+    sample: Any = opened_release(sample_path, allow_rehearsal) if sample_path.endswith(".kme") else None
     with working("testing") as tell:
         result = mmd_test(release, ToldRows(sample_path, tell) if sample is None else sample)
     reject = result.pvalue < level
@@ -422,7 +407,7 @@ def compare(
             "compare needs rows beside the release, and this is another release: its rows are not known. "
             "Use mmd-test for two releases, or name a .csv or .parquet file."
         )
-    release = _read(release_path, allow_rehearsal)
+    release = opened_release(release_path, allow_rehearsal)
     sample = read_table(sample_path)
     with working("comparing") as tell:
         comparison = compare_rows(release, sample, level=level)
@@ -471,7 +456,7 @@ def export(
     """
     from kmeanalyst.releases.export import export as write_export
 
-    release = _read(release_path, allow_rehearsal)
+    release = opened_release(release_path, allow_rehearsal)
     with working("writing"):
         write_export(release, Path(output), view=view, rows=rows, rng=seed)
     if view == "signed" and not release.is_probability:
@@ -503,7 +488,7 @@ def thin(release_path: str, n: int, output: str, weights: Any, seed: int, allow_
 
     Example: kmeanalyst thin adult.kme 50 --output small.kme --weights uniform
     """
-    release = _read(release_path, allow_rehearsal)
+    release = opened_release(release_path, allow_rehearsal)
     with working("thinning"):
         small = release.thin(n, weights=weights, rng=seed)
         small.write(output)
@@ -562,7 +547,7 @@ def transform(
             f"--name is for one expression, got {len(expressions)}. Write each as 'name = expression'."
         )
     named = named_expressions(expressions, name)
-    release = _read(release_path, allow_rehearsal)
+    release = opened_release(release_path, allow_rehearsal)
     with working("computing"):
         transformed = release.transform(named)
         transformed.write(output)
@@ -632,7 +617,7 @@ def train(
     """
     from kmeanalyst.learning.command import trained
 
-    release = _read(release_path, allow_rehearsal)
+    release = opened_release(release_path, allow_rehearsal)
     with working("training"):
         answer = trained(
             release, target, output, estimator=estimator, settings=settings, columns=columns, view=view, sample=sample,

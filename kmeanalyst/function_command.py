@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kmeanalyst.file_argument import opened_function, rehearsal_option
 from kmeanalyst.terminal import json_option, print_json, working
 
 if TYPE_CHECKING:
@@ -14,20 +15,9 @@ if TYPE_CHECKING:
     from kmeanalyst.releases.function import ReleasedFunction
 
 
-def _read(path: str, allow_rehearsal: bool) -> ReleasedFunction:
-    from kmeanalyst.releases.file import read_function
-
-    function = read_function(path, allow_rehearsal=allow_rehearsal)
-    if function.is_rehearsal:
-        click.echo(
-            f"note: {path} is a rehearsal and NOT PRIVATE; show it to nobody who may not see the table", err=True
-        )
-    return function
-
-
 def show_function(path: str, allow_rehearsal: bool, as_json: bool) -> None:
     """What `kmeanalyst info` prints of a function."""
-    function = _read(path, allow_rehearsal)
+    function = opened_function(path, allow_rehearsal)
     if not as_json:
         click.echo(repr(function))
         return
@@ -46,7 +36,7 @@ def show_function(path: str, allow_rehearsal: bool, as_json: bool) -> None:
 @click.command("evaluate", short_help="A released function at points of yours.")
 @click.argument("function_path", metavar="FILE.kme", type=click.Path())
 @click.argument("points", metavar="POINTS", type=click.Path())
-@click.option("--allow-rehearsal", is_flag=True, help="Read files stamped NOT PRIVATE too (rehearsals).")
+@rehearsal_option
 @json_option
 def evaluate_command(function_path: str, points: str, allow_rehearsal: bool, as_json: bool) -> None:
     """A released function at the rows of POINTS (.csv or .parquet): values, and what they may be off by.
@@ -62,7 +52,7 @@ def evaluate_command(function_path: str, points: str, allow_rehearsal: bool, as_
     """
     from kmeanalyst.releases.tables import read_table
 
-    function, table = _read(function_path, allow_rehearsal), read_table(points)
+    function, table = opened_function(function_path, allow_rehearsal), read_table(points)
     _, notes = function.domain.encode_sample(table)
     for note in notes:
         click.echo(f"note: {note}", err=True)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kmeanalyst.terminal import json_option, print_json
+from kmeanalyst.file_argument import opened_release, rehearsal_option, release_argument
+from kmeanalyst.terminal import json_option, note, print_json, working
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,8 +19,8 @@ _OF_ONE = ("histogram", "density", "cdf")
 _LEVEL = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 
-@click.command("plot")
-@click.argument("release_path", metavar="FILE.kme")
+@click.command("plot", short_help="Draw columns with the errors of all numbers.")
+@release_argument
 @click.argument("columns", nargs=-1, required=True, metavar="COLUMN [COLUMN]...")
 @click.option(
     "--output",
@@ -40,7 +41,7 @@ _LEVEL = click.FloatRange(0, 1, min_open=True, max_open=True)
     help="Weights to use; as released by default. fitted: the most plausible population, not the points.",
 )
 @click.option("--level", default=0.95, show_default=True, type=_LEVEL, help="Of the intervals drawn.")
-@click.option("--allow-rehearsal", is_flag=True, help="Read files stamped NOT PRIVATE too (rehearsals).")
+@rehearsal_option
 @json_option
 def plot_command(
     release_path: str, columns: tuple[str, ...], output: str, kind: str | None, bins: int | None, where: str | None,
@@ -63,14 +64,15 @@ def plot_command(
 
     _check_options(len(columns), kind, bins, sample_path)
     format_of(output)  # before any work
-    release = _read(release_path, allow_rehearsal)
+    release = opened_release(release_path, allow_rehearsal)
     sample, notes = _sample(release, sample_path)
     kind = kind or "histogram" if len(columns) == 1 else "table" if len(columns) == 2 else "pairs"
     asked = {"where": where, "view": view, "level": level}
-    figure = _drawn(release, kind, columns, asked | ({"bins": bins} if bins else {}) | _only(sample=sample))
-    save(figure, output)
-    for note in notes:
-        click.echo(f"note: {note}", err=True)
+    with working("drawing"):
+        figure = _drawn(release, kind, columns, asked | ({"bins": bins} if bins else {}) | _only(sample=sample))
+        save(figure, output)
+    for told in notes:
+        note(told)
     click.echo(f"wrote {output}", err=True)
     if as_json:
         promise = release.statement
@@ -132,14 +134,3 @@ def _sample(release: Release, path: str | None) -> tuple[pd.DataFrame | None, li
 
 def _only(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _read(path: str, allow_rehearsal: bool) -> Release:
-    from kmeanalyst.releases.file import read_release
-
-    release = read_release(path, allow_rehearsal=allow_rehearsal)
-    if release.is_rehearsal:
-        click.echo(
-            f"note: {path} is a rehearsal and NOT PRIVATE; show it to nobody who may not see the table", err=True
-        )
-    return release

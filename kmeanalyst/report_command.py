@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
-from kmeanalyst.terminal import json_option, note, print_json, working
+from kmeanalyst.file_argument import opened_release, rehearsal_option, release_argument
+from kmeanalyst.terminal import json_option, print_json, working
 
 
 @click.command("report", short_help="Write one page for a colleague.")
-@click.argument("release_path", metavar="FILE.kme")
+@release_argument
 @click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="REPORT.html", help="File to write.")
 @click.option("--columns", help="Columns to tell of, separated by commas; the first 60 by default.")
 @click.option(
@@ -19,7 +20,7 @@ from kmeanalyst.terminal import json_option, note, print_json, working
     type=click.Choice(["signed", "probability", "fitted"]),
     help="Weights to use; as released by default. fitted: the most plausible population, not the points.",
 )
-@click.option("--allow-rehearsal", is_flag=True, help="Read files stamped NOT PRIVATE too (rehearsals).")
+@rehearsal_option
 @json_option
 def report_command(
     release_path: str, output: str, columns: str | None, view: Any, allow_rehearsal: bool, as_json: bool
@@ -34,15 +35,10 @@ def report_command(
       kmeanalyst report adult.kme --output adult.html
       kmeanalyst report adult.kme --columns age,income,hours-per-week --output short.html
     """
-    from kmeanalyst.releases.file import read_release
     from kmeanalyst.report import write_report
     from kmeanalyst.report.limits import warnings_of
 
-    release = read_release(release_path, allow_rehearsal=allow_rehearsal)
-    if release.is_rehearsal:
-        note(
-            f"{release_path} is a rehearsal and NOT PRIVATE; the page says so, show it to nobody who may not see the table"
-        )
+    release = opened_release(release_path, allow_rehearsal)
     names = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
     with working("writing the report") as tell:
         facts = write_report(release, output, source=release_path, columns=names, view=view, progress=tell)

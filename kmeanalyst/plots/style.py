@@ -38,7 +38,7 @@ STAMP = "NOT PRIVATE"
 
 
 @dataclass(frozen=True)
-class Series:
+class Look:
     """How one of several series looks."""
 
     colour: str
@@ -46,22 +46,22 @@ class Series:
     marker: str
 
 
-SERIES = (
-    Series("#0072B2", "-", "o"),
-    Series("#D55E00", "--", "s"),
-    Series("#009E73", "-.", "^"),
-    Series("#CC79A7", ":", "D"),
-    Series("#E69F00", (0, (6, 1, 1, 1, 1, 1)), "v"),  # type: ignore[arg-type]
-    Series("#000000", (0, (1, 3)), "P"),  # type: ignore[arg-type]
+LOOKS = (
+    Look("#0072B2", "-", "o"),
+    Look("#D55E00", "--", "s"),
+    Look("#009E73", "-.", "^"),
+    Look("#CC79A7", ":", "D"),
+    Look("#E69F00", (0, (6, 1, 1, 1, 1, 1)), "v"),  # type: ignore[arg-type]
+    Look("#000000", (0, (1, 3)), "P"),  # type: ignore[arg-type]
 )
-RELEASE, SAMPLE = SERIES[0], SERIES[1]
+RELEASE, SAMPLE = LOOKS[0], LOOKS[1]
 
 
 def check_number_of_series(n: int) -> None:
     """ValueError where there are more series than looks that differ in print."""
-    if n > len(SERIES):
+    if n > len(LOOKS):
         raise ValueError(
-            f"{n} series would be drawn, and {len(SERIES)} are all that can be told apart in print. Draw some of them, or "
+            f"{n} series would be drawn, and {len(LOOKS)} are all that can be told apart in print. Draw some of them, or "
             "several panels."
         )
 

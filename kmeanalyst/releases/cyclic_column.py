@@ -70,7 +70,11 @@ class Cyclic(Number):
         return pd.Series(self._natural(encoded), name=self.name)
 
     def brought_in(self, encoded: Array) -> Array:
-        """Encoded numbers moved to values of the column: those beyond its bounds by whole periods."""
+        """Encoded numbers moved to values of the column: those beyond its bounds by whole periods.
+
+        >>> ka.Cyclic(name="hour", lower=0, upper=24).brought_in(np.array([25.0, -1.0, 6.5]))
+        array([ 1. , 23. ,  6.5])
+        """
         return self.rounded(encoded)
 
     def _draw_present(self, n: int, rng: np.random.Generator) -> Array:

@@ -361,6 +361,8 @@ class Release:
         source   the .kme file of the release, whose name and SHA-256 the page then tells.
         columns  names of the columns to tell of; the first sixty by default.
         view     as in `expectation`.
+
+        >>> release.report("adult.html", columns=["age", "income"])
         """
         from kmeanalyst.report import write_report
 
@@ -582,7 +584,11 @@ class Release:
         level: float = 0.95,
         ax: Axes | None = None,
     ) -> Axes:
-        """Draw a column's histogram, or the table of two columns, on Axes; returns them. More kinds: `kmeanalyst.plots`."""
+        """Draw a column's histogram, or the table of two columns, on Axes; returns them. More kinds: `kmeanalyst.plots`.
+
+        >>> axes = release.plot("age")
+        >>> axes.figure.savefig("age.png")
+        """
         from kmeanalyst import plots
 
         if other is None:
