@@ -18,9 +18,10 @@ from typing import Any
 
 import kmeanalyst
 import kmeanalyst.kernels
+import kmeanalyst.plots
 import release_side
 
-PACKAGES: tuple[ModuleType, ...] = (kmeanalyst, release_side, kmeanalyst.kernels)
+PACKAGES: tuple[ModuleType, ...] = (kmeanalyst, release_side, kmeanalyst.kernels, kmeanalyst.plots)
 _REACHED = (  # an attribute of what is held, or one of several kinds that a function returns
     "Measurement", "TrainingReport", "RecordedRelease", "ReleasedDensity", "ReleasedRegression", "ReleasedLogistic",
     "ReleasedSVM", "EmbeddingClassifier", "EmbeddingRegressor", "KernelMeanClassifier",

@@ -463,7 +463,7 @@ ANALYST = [
     Bad("a quantile beyond one", "quantile {release} age 1.5", r"1\.5 is not in the range 0<=x<=1", code=2),
     Bad("a table of no column", "table {release} agee", r"no column 'agee'; the columns are .*Did you mean age"),
     Bad("a drawing of no column", "plot {release} agee --output {out}.png", r"no column .?agee.*Did you mean age"),
-    Bad("a drawing of no kind", "plot {release} age --output {out}.xlsx", r"\.png, \.pdf .*\. (Name|Write)"),
+    Bad("a drawing of no kind", "plot {release} age --output {out}.xlsx", r"only \.png, \.pdf, \.svg are known\. Name"),
     Bad("a report on no column", "report {release} --output {out}.html --columns agee", r"no column .?agee.*"),
     Bad("a table of three", "table {release} age wage city", r"one or two columns, got 3\. Name two", code=2),
     Bad("two releases compared", "compare {release} {release}", r"needs rows beside the release, .*\. Use mmd-test"),

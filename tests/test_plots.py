@@ -20,7 +20,7 @@ import kmeanalyst as ka
 from kmeanalyst import plots
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.plots.places import places_of, ticks_of
-from kmeanalyst.plots.style import INK, SERIES, luminance, new_figure, plain, save
+from kmeanalyst.plots.style import INK, LOOKS, luminance, new_figure, plain, save
 from kmeanalyst.releases.columns import Categorical, Date, Integer, Real
 from kmeanalyst.releases.cyclic_column import Cyclic
 from kmeanalyst.releases.domain import Domain
@@ -359,10 +359,10 @@ def test_a_plan_of_the_curators_package_is_drawn_as_it_comes(rough_representatio
 
 
 def test_series_differ_in_line_and_marker_and_not_in_colour_alone():
-    for one, other in combinations(SERIES, 2):
+    for one, other in combinations(LOOKS, 2):
         assert one.line != other.line and one.marker != other.marker
         assert one.colour != other.colour
-    for one in SERIES:
+    for one in LOOKS:
         assert luminance("white") - luminance(one.colour) > 0.3  # each line is dark enough on paper
 
 

@@ -50,6 +50,10 @@ class Association:
     interval        (low, high) at 95 %, within the measure's range.
     pvalue          of the hypothesis that the value is 0, by the normal law of the error model.
     note            what a reader should know, or "".
+
+    >>> found = ka.associations(release, ["age", "income"])[0]
+    >>> found.measure, round(found.value, 2), [round(end, 2) for end in found.interval]
+    ('correlation ratio', 0.25, [0.12, 0.34])
     """
 
     columns: tuple[str, str]
@@ -61,7 +65,11 @@ class Association:
     note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Plain values, for JSON.
+
+        >>> ka.associations(release, ["age", "income"])[0].to_dict()["columns"]
+        ['age', 'income']
+        """
         return {**vars(self), "columns": list(self.columns), "interval": list(self.interval)}
 
 
@@ -79,6 +87,12 @@ def associations(
     progress  told of each pair.
     A missing cell is a level of its own beside levels, and leaves a pair out of account beside numbers. Levels rarer than
     2 %, or beyond the eight most frequent, are taken together.
+
+    >>> for one in ka.associations(release, ["age", "income", "sex"]):
+    ...     print(*one.columns, one.measure, f"{one.value:.2f} ± {one.standard_error:.2f}")
+    age income correlation ratio 0.25 ± 0.05
+    age sex correlation ratio 0.03 ± 0.03
+    income sex Cramér's V 0.18 ± 0.03
     """
     if view not in (None, "probability", "fitted"):
         raise ValueError(

@@ -2,6 +2,9 @@
 
 What is drawn with an error is drawn with the estimate's own interval, at the level that the caption states. Series differ in
 line and marker as well as in colour: they are told apart in a grey print and by the colour-blind.
+
+>>> axes = ka.plots.density(release, "age", sample=sample)
+>>> axes.figure.savefig("age.png")
 """
 
 from kmeanalyst.plots.curves import coverage, error_against_epsilon, power, rate_intervals

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.plots.style import INK, RULE, SERIES, axes_of, caption, check_number_of_series, percent, plain
+from kmeanalyst.plots.style import INK, LOOKS, RULE, axes_of, caption, check_number_of_series, percent, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,6 +40,9 @@ def coverage(
              by            optional: whose line the point belongs to, six lines at most.
     level    what the intervals claim.
     Whiskers 95 % intervals of each rate (Clopper & Pearson 1934).
+
+    >>> rates = pd.DataFrame({"rows": [1000, 10_000], "held": [94, 96], "repetitions": 100})
+    >>> axes = ka.plots.coverage(rates, "rows")
     """
     ax = _rates(frame, x, "held", by, axes_of(ax))
     ax.axhline(level, color=RULE, linewidth=1, linestyle=(0, (1, 1)), zorder=0)
@@ -52,6 +55,9 @@ def power(frame: pd.DataFrame, x: str, *, by: str | None = None, level: float = 
 
     frame    as `coverage` takes it, with the column "rejections" in place of "held".
     level    of the tests, drawn as a line.
+
+    >>> rates = pd.DataFrame({"shift": [0.0, 0.1, 0.3], "rejections": [6, 41, 100], "repetitions": 100})
+    >>> axes = ka.plots.power(rates, "shift")
     """
     ax = _rates(frame, x, "rejections", by, axes_of(ax))
     ax.axhline(level, color=RULE, linewidth=1, linestyle=(0, (1, 1)), zorder=0)
@@ -108,12 +114,12 @@ def _lowest(frame: pd.DataFrame, hits: str) -> float:
 def _lines(frame: pd.DataFrame, by: str | None) -> list[tuple[Any, Array, Any]]:
     """(name, rows, look) of each series, in the order they are met."""
     if by is None:
-        return [(None, np.arange(len(frame)), SERIES[0])]
+        return [(None, np.arange(len(frame)), LOOKS[0])]
     codes, names = pd.factorize(frame[by])
     check_number_of_series(len(names))
     return [
         (plain(name, 60), np.flatnonzero(codes == i), style)
-        for i, (name, style) in enumerate(zip(names, SERIES, strict=False))
+        for i, (name, style) in enumerate(zip(names, LOOKS, strict=False))
     ]
 
 
@@ -169,6 +175,9 @@ def error_against_epsilon(
     errors   which of its columns to draw, of one unit: "rkhs_error" and "sampling_error" (distances in the kernel's
              space), "se_mean" and "se_probability" (standard errors an analyst will read), or "noise_scale".
     rows     N, for the caption.
+
+    >>> plan = pd.DataFrame({"epsilon": [0.1, 1.0], "delta": 1e-6, "rkhs_error": [0.098, 0.021], "sampling_error": 0.012})
+    >>> axes = ka.plots.error_against_epsilon(plan, rows=6000)
     """
     chosen = [errors] if isinstance(errors, str) else list(errors)
     units = {_ERRORS[name][1] for name in chosen if name in _ERRORS}
@@ -185,7 +194,7 @@ def error_against_epsilon(
             "epsilon and errors must be positive: the axes are logarithmic. Leave other rows out of the frame."
         )
     ax, order = axes_of(ax), np.argsort(epsilon, kind="stable")
-    for (name, value), style in zip(values.items(), SERIES, strict=False):
+    for (name, value), style in zip(values.items(), LOOKS, strict=False):
         reference = name == "sampling_error"
         ax.plot(
             epsilon[order], value[order], color=INK if reference else style.colour, linestyle=style.line,

@@ -67,6 +67,9 @@ def histogram(
     most     of a long list of levels, the most probable so many are drawn, and the caption tells of the others.
     Draws    numbers and dates on their own scale, a public atom as a stem, missing cells beside them. Ranges whose widths
              differ stand side by side under their labels, where no area misleads. Columns of texts are refused.
+
+    >>> axes = ka.plots.histogram(release, "age", where="sex == 'Female'", sample=sample)
+    >>> axes.figure.savefig("age.png")
     """
     kind = release.columns[column]
     frame = release.histogram(column, bins=bins, where=where, view=view, level=level)

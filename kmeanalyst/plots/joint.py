@@ -49,6 +49,9 @@ def table(
     most    of a long list of levels, the most probable so many are drawn, and the caption tells of the others.
     Draws   probabilities by darkness, with a bar that reads it; in cells that are few, the number and half the width of its
             interval. Hatched cells are those whose interval holds 0: no more is known of them than that they are rare.
+
+    >>> axes = ka.plots.table(release, "age", "income")
+    >>> axes.figure.savefig("table.png")
     """
     if a == b:
         raise ValueError(
@@ -151,6 +154,9 @@ def pairs(
     columns  two to six; the first four by default that are no texts.
     axes     (d, d) array of Axes to draw on; a new figure's by default.
     Returns  the (d, d) array of Axes; those above the diagonal are hidden. The darkest cell of each map is its own largest.
+
+    >>> ka.plots.pairs(release, ["age", "sex", "income"]).shape
+    (3, 3)
     """
     names = check_pairs(release, columns)
     d = len(names)

@@ -23,7 +23,7 @@ from kmeanalyst.plots.style import (
     RELEASE,
     RULE,
     SAMPLE,
-    Series,
+    Look,
     axes_of,
     caption,
     given,
@@ -62,6 +62,10 @@ def density(
     where, view, level  as of other questions; missing cells are left out.
     sample     rows of your own, drawn as a dashed line smoothed alike: a DataFrame, or the path of a table.
     Draws      what is not at a public atom; the atoms' probabilities are written beside the curve.
+
+    >>> axes = ka.plots.density(release, "age", sample=sample)
+    >>> axes.get_xlabel()
+    'age'
     """
     numbers = numbers_of(release, column, where=where, view=view)
     h = _bandwidth(numbers) if bandwidth is None else bandwidth
@@ -97,6 +101,8 @@ def cdf(
 
     where, view, level  as `Release.cdf` takes them; missing cells are left out.
     sample   rows of your own, drawn as a dashed line: a DataFrame, or the path of a table.
+
+    >>> axes = ka.plots.cdf(release, "age", sample="my_sample.csv")
     """
     numbers = numbers_of(release, column, where=where, view=view)
     kind = numbers.column
@@ -154,7 +160,7 @@ class _Curve:
         ax.legend(frameon=False, fontsize=8)
         return [note for note in counted if note.startswith(f"{name}: ")]
 
-    def _line(self, ax: Axes, values: Array, series: Series, label: str) -> None:
+    def _line(self, ax: Axes, values: Array, series: Look, label: str) -> None:
         style: dict[str, Any] = {"drawstyle": "steps-post"} if self.stepped else {}
         ax.plot(self.x, values, color=series.colour, linestyle=series.line, linewidth=1.5, label=label, **style)
 

@@ -46,6 +46,8 @@ def witness(comparison: Comparison, column: str | None = None, *, ax: Axes | Non
     column   the one with the smallest p-value that has an axis, by default; columns of texts have none.
     Draws    f, averaged over the other columns, above 0 where the release has more; ± 2 standard errors, as if both had one
              population; missing cells beside the line. Of a long list of levels those of the largest |f|.
+
+    >>> axes = ka.plots.witness(comparison, "age")
     """
     if column is None:
         column = drawable(comparison)[0]
