@@ -5,6 +5,9 @@ So rows are made anew from the measurement, which is post-processing: the mixtur
 the columns, the law of the target given the others (`number_law`) its labels, several for each row, evenly along the law. Then
 a forest sees as many rows as a table has, and as much spread in them.
 
+Numbers with long tails are left to the released points: what is drawn of a tail is mostly chance, and trees and neighbours follow
+it (R² of gradient boosting on a simulated income fell from .14 to −.17 without this).
+
 The mixture takes about as long as publishing did, once for a release; the law some seconds for a target.
 """
 
@@ -28,6 +31,7 @@ from kmeanalyst.representation.number_law import Bins, NumberLaw, fit_number_law
 _ROWS, _LABELS = 5000, 4  # rows drawn, and labels of each
 _LAW_ROWS = 8192  # that a law is fitted on
 _VALUES = 20_000  # of the number, that bins are made of
+_IN_TAILS = 0.05
 MIXTURE = "fitted mixture"  # in the release's cache
 
 
@@ -78,6 +82,7 @@ def number_law(release: Release, target: str) -> NumberLaw:
         assert isinstance(features, RandomFourier)
         rows = _mixture(release).draw(_VALUES, np.random.default_rng(0))
         X = rows[: rows_for(features, position, _LAW_ROWS)]
+        _check_tails(release.domain[target], rows[:, position])
         release.cache[key] = fit_number_law(release.measurement, release.domain, position, X, rows[:, position])
     found: NumberLaw = release.cache[key]
     return found
@@ -90,6 +95,19 @@ def _mixture(release: Release) -> Mixture:
         release.cache[MIXTURE] = denoised(release.measurement, release.domain, rng=0).mixture
     found: Mixture = release.cache[MIXTURE]
     return found
+
+
+def _check_tails(column: Any, values: Array) -> None:
+    """ValueError where a range or two at the ends have much of the number's variance: the law is told by ranges."""
+    parts = [
+        column.decode(part).to_numpy(dtype=float) for part in Bins.of(values, column).members if part[0] == part[0]
+    ]
+    within = sum(len(part) * part.var() for part in parts) / sum(map(len, parts))
+    if within > _IN_TAILS * np.concatenate(parts).var():
+        raise ValueError(
+            f"{column.name!r} has long tails, with more than {_IN_TAILS:.0%} of its variance within single ones of the ranges that "
+            'its law is told by: labels drawn there would be mostly chance. Leave labels out, or take "released".'
+        )
 
 
 def _drawn(release: Release, column: Column) -> DrawnRows:

@@ -39,6 +39,7 @@ _CLIP, _LARGEST = 2.5, 4.0  # standard deviations beyond which a number is at th
 _RAREST = 1e-3  # share of a level that has a function of its own
 _STEPS, _FLAT, _FIRST = 20, 1e-2, 1 / 0.3**2  # precisions: of constants, and what others start from
 _PRECISIONS = (1e-2, 1e4)
+_ALONG = 5  # times its mean over frequencies: what the error of drawn rows is along the few directions that matter
 _DOUBTED, _LITTLE = 1.0, 0.1  # directions that each spread is thought to have been seen along before, and how large
 
 
@@ -301,9 +302,8 @@ class _Fit:
         self.of_rows, self.of_bins = unit_phasors(phases), self.bins.phasors(features, self.target, looks)
         self.measured = as_phasors(self.measurement.vector, features)[looks].astype(np.complex64)
         noise = features.n_frequencies * (self.measurement.noise_scale / features.norm_bound) ** 2
-        self.error2 = (
-            noise + (1 / self.measurement.n_rows + 1 / n) / 2
-        )  # of a real part: noise, the table's rows, and these
+        rows = _ALONG * (1 / self.measurement.n_rows + 1 / n) / 2  # the table's, and these
+        self.error2 = noise + rows  # of a real part
         self.gram = (self.of_bins @ self.of_bins.conj().T).real.astype(float)
         self.psi = self.functions(self.X)
         self.theta = np.zeros((self.bins.scores.shape[1], self.psi.shape[1]))
