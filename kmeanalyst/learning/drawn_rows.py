@@ -8,6 +8,9 @@ a forest sees as many rows as a table has, and as much spread in them.
 Numbers with long tails are left to the released points: what is drawn of a tail is mostly chance, and trees and neighbours follow
 it (R² of gradient boosting on a simulated income fell from .14 to −.17 without this).
 
+On simulated tables of 20,000 rows at ε = 1 linear models gain .04 to .06 of R², boosting .04 to .05 and neighbours .09 to .14 by
+that; at ε = 0.1 everything loses .1 and more, so under much noise models of numbers learn from the points as well.
+
 The mixture takes about as long as publishing did, once for a release; the law some seconds for a target.
 """
 
@@ -32,6 +35,7 @@ _ROWS, _LABELS = 5000, 4  # rows drawn, and labels of each
 _LAW_ROWS = 8192  # that a law is fitted on
 _VALUES = 20_000  # of the number, that bins are made of
 _IN_TAILS = 0.05
+_MOST_NOISE = 0.05  # of one frequency, in units of its size: .02 at ε = 1 and 20,000 rows, .13 at 0.1
 MIXTURE = "fitted mixture"  # in the release's cache
 
 
@@ -56,8 +60,12 @@ def why_not_drawn(release: Release, column: Column, task: str, predictors: tuple
     if isinstance(column, Categorical):
         return "they are for numbers, and a boolean has its law at the released points"
     assert release.measurement is not None
-    if not isinstance(release.measurement.feature_map, RandomFourier):
+    features = release.measurement.feature_map
+    if not isinstance(features, RandomFourier):
         return "the measurement is not of random Fourier features"
+    noise = release.measurement.noise_scale * features.n_frequencies**0.5 / features.norm_bound
+    if noise > _MOST_NOISE:
+        return f"the noise is {noise:.2g} of a feature's size, and above {_MOST_NOISE} the released points say more"
     return None
 
 
