@@ -474,7 +474,7 @@ def test_measured_labels_tell_what_the_points_do_not(release: Release):
         assert roc_auc_score(truth, model.predict_proba(UNSEEN)[:, 0]) > least
         own = ka.fit(estimator, release, "risk", labels="released")
         assert roc_auc_score(truth, own.predict_proba(UNSEEN)[:, 0]) < 0.62
-    assert ka.fit(Ridge(), release, "cost").report.labels == "measured"
+    assert ka.fit(Ridge(), release, "cost").report.labels == "drawn"
     for regressor, best in ((LinearRegression(), 0.85), (DecisionTreeRegressor(min_samples_leaf=20), 0.7)):
         model = ka.fit(regressor, release, "cost")
         assert np.corrcoef(model.predict(UNSEEN), UNSEEN["cost"])[0, 1] > best
@@ -501,7 +501,7 @@ def test_labels_that_cannot_be_measured_are_the_points_own_or_refused():
     derived = measured().transform({"dear": "cost > 8"})
     assert ka.fit(GaussianNB(), derived, "dear").report.labels == "released"
     assert ka.fit(GaussianNB(), measured(method="subspace"), "risk").report.labels == "released"
-    with pytest.raises(ValueError, match="labels must be one of measured, released"):
+    with pytest.raises(ValueError, match="labels must be one of drawn, measured, released"):
         ka.fit(GaussianNB(), foreign, "risk", labels="true")
 
 

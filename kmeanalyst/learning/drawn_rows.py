@@ -5,6 +5,12 @@ So rows are made anew from the measurement, which is post-processing: the mixtur
 the columns, the law of the target given the others (`number_law`) its labels, several for each row, evenly along the law. Then
 a forest sees as many rows as a table has, and as much spread in them.
 
+Numbers with long tails are left to the released points: what is drawn of a tail is mostly chance, and trees and neighbours follow
+it (R² of gradient boosting on a simulated income fell from .14 to −.17 without this).
+
+On simulated tables of 20,000 rows at ε = 1 linear models gain .04 to .06 of R², boosting .04 to .05 and neighbours .09 to .14 by
+that; at ε = 0.1 everything loses .1 and more, so under much noise models of numbers learn from the points as well.
+
 The mixture takes about as long as publishing did, once for a release; the law some seconds for a target.
 """
 
@@ -28,6 +34,8 @@ from kmeanalyst.representation.number_law import Bins, NumberLaw, fit_number_law
 _ROWS, _LABELS = 5000, 4  # rows drawn, and labels of each
 _LAW_ROWS = 8192  # that a law is fitted on
 _VALUES = 20_000  # of the number, that bins are made of
+_IN_TAILS = 0.05
+_MOST_NOISE = 0.05  # of one frequency, in units of its size: .02 at ε = 1 and 20,000 rows, .13 at 0.1
 MIXTURE = "fitted mixture"  # in the release's cache
 
 
@@ -52,8 +60,12 @@ def why_not_drawn(release: Release, column: Column, task: str, predictors: tuple
     if isinstance(column, Categorical):
         return "they are for numbers, and a boolean has its law at the released points"
     assert release.measurement is not None
-    if not isinstance(release.measurement.feature_map, RandomFourier):
+    features = release.measurement.feature_map
+    if not isinstance(features, RandomFourier):
         return "the measurement is not of random Fourier features"
+    noise = release.measurement.noise_scale * features.n_frequencies**0.5 / features.norm_bound
+    if noise > _MOST_NOISE:
+        return f"the noise is {noise:.2g} of a feature's size, and above {_MOST_NOISE} the released points say more"
     return None
 
 
@@ -78,6 +90,7 @@ def number_law(release: Release, target: str) -> NumberLaw:
         assert isinstance(features, RandomFourier)
         rows = _mixture(release).draw(_VALUES, np.random.default_rng(0))
         X = rows[: rows_for(features, position, _LAW_ROWS)]
+        _check_tails(release.domain[target], rows[:, position])
         release.cache[key] = fit_number_law(release.measurement, release.domain, position, X, rows[:, position])
     found: NumberLaw = release.cache[key]
     return found
@@ -90,6 +103,19 @@ def _mixture(release: Release) -> Mixture:
         release.cache[MIXTURE] = denoised(release.measurement, release.domain, rng=0).mixture
     found: Mixture = release.cache[MIXTURE]
     return found
+
+
+def _check_tails(column: Any, values: Array) -> None:
+    """ValueError where a range or two at the ends have much of the number's variance: the law is told by ranges."""
+    parts = [
+        column.decode(part).to_numpy(dtype=float) for part in Bins.of(values, column).members if part[0] == part[0]
+    ]
+    within = sum(len(part) * part.var() for part in parts) / sum(map(len, parts))
+    if within > _IN_TAILS * np.concatenate(parts).var():
+        raise ValueError(
+            f"{column.name!r} has long tails, with more than {_IN_TAILS:.0%} of its variance within single ones of the ranges that "
+            'its law is told by: labels drawn there would be mostly chance. Leave labels out, or take "released".'
+        )
 
 
 def _drawn(release: Release, column: Column) -> DrawnRows:

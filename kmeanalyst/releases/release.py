@@ -333,8 +333,8 @@ class Release:
         size     what the weights sum to; by default what the points are worth, (Σp)²/Σp² (Kish 1965).
         task     "classification" or "regression"; by default numbers and dates are regressed.
         levels   "onehot", "cells", "codes" or "natural"; missing "mark" or "nan": see `DomainEncoder`.
-        labels   "released", the points' own; "measured", all that a point can have, each by its chance, as `kmeanalyst.fit`
-                 takes them where it can.
+        labels   "released", the points' own; "measured", all that a point can have, each by its chance; "drawn", of rows
+                 drawn from the measurement in the points' place, for numbers: as `kmeanalyst.fit` takes them where it can.
         Returns  X a DataFrame of features, y the target in natural units and levels, sample_weight without zeros.
 
         >>> X, y, sample_weight = release.to_sklearn("income")

@@ -37,8 +37,9 @@ _MOST_NUMBERS = 900  # in θ
 _RICHNESS = ((3, 4), (3, 3), (3, 2), (2, 2), (3, 0), (1, 0))  # degree in one column, and in products of two
 _CLIP, _LARGEST = 2.5, 4.0  # standard deviations beyond which a number is at the end; the largest size of a polynomial
 _RAREST = 1e-3  # share of a level that has a function of its own
-_STEPS, _FLAT, _FIRST = 20, 1e-2, 1 / 0.3**2  # precisions: of constants, and what others start from
+_STEPS, _FIRST = 20, 1 / 0.1**2  # and the precision that all start from
 _PRECISIONS = (1e-2, 1e4)
+_ALONG = 5  # times its mean over frequencies: what the error of drawn rows is along the few directions that matter
 _DOUBTED, _LITTLE = 1.0, 0.1  # directions that each spread is thought to have been seen along before, and how large
 
 
@@ -301,14 +302,13 @@ class _Fit:
         self.of_rows, self.of_bins = unit_phasors(phases), self.bins.phasors(features, self.target, looks)
         self.measured = as_phasors(self.measurement.vector, features)[looks].astype(np.complex64)
         noise = features.n_frequencies * (self.measurement.noise_scale / features.norm_bound) ** 2
-        self.error2 = (
-            noise + (1 / self.measurement.n_rows + 1 / n) / 2
-        )  # of a real part: noise, the table's rows, and these
+        rows = _ALONG * (1 / self.measurement.n_rows + 1 / n) / 2  # the table's, and these
+        self.error2 = noise + rows  # of a real part
         self.gram = (self.of_bins @ self.of_bins.conj().T).real.astype(float)
         self.psi = self.functions(self.X)
         self.theta = np.zeros((self.bins.scores.shape[1], self.psi.shape[1]))
         self.blocks = self.functions.blocks
-        self.precision = np.where(self.blocks < 0, _FLAT, np.full(self.theta.shape, _FIRST))
+        self.precision = np.full(self.theta.shape, _FIRST)
 
     def solved(self) -> NumberLaw:
         """Gauss–Newton steps, halved where they do not pay, each followed by an update of the spreads."""
@@ -363,7 +363,7 @@ class _Fit:
     def _respread(self, variances: Array) -> float:
         """MacKay's update of each block's precision for each score; the largest change of a logarithm."""
         largest = 0.0
-        for b in range(self.blocks.max() + 1):
+        for b in range(-1, self.blocks.max() + 1):  # constants too: a flat one would move the law along the noise
             own = self.blocks == b
             for theta, precision, variance in zip(self.theta, self.precision, variances, strict=True):
                 old = precision[own][0]
