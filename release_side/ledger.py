@@ -386,7 +386,11 @@ class Ledger:
             raise PublishError(f"this function has {row[1]} parts, and at most {most} are proven for. Publish another.")
 
     def parts(self, state: str) -> tuple[int, ...]:
-        """How many pivots a function had after each of its parts, up to this state."""
+        """How many pivots a function had after each of its parts, up to this state; none where it was not counted here.
+
+        >>> release_side.Ledger("budget.ledger").parts("f3a1")
+        ()
+        """
         with self._reading() as connection:
             rows = [] if connection is None or not _has_functions(connection) else connection.execute(
                 "SELECT before.pivots FROM function JOIN function AS before ON before.release = function.release AND "
