@@ -31,11 +31,6 @@ for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"): 
 N_ROWS = 2000
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Examples in docstrings are run by test_doctests.py, which knows the names and files they start from."""
-    config.option.doctestmodules = False
-
-
 def statement_of(measurement: Measurement, noise: GaussianNoise) -> PrivacyStatement:
     """The promise of a measurement, as `publish` writes it."""
     return PrivacyStatement(
