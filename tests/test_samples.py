@@ -16,8 +16,9 @@ import pytest
 from click.testing import CliRunner
 
 import kmeanalyst as ka
+from kmeanalyst import sample_file
 from kmeanalyst.cli import main
-from kmeanalyst.inference import samples, two_sample
+from kmeanalyst.inference import two_sample
 from kmeanalyst.inference.results import TestResult
 from kmeanalyst.inference.samples import SampleRows
 from kmeanalyst.releases import tables
@@ -297,7 +298,7 @@ def test_the_command_streams_its_sample(mixed_path, frame, tmp_path, monkeypatch
     for path in files_of(frame, tmp_path):
         seen: list[int] = []
         monkeypatch.setattr(
-            samples, "table_blocks", lambda path, seen=seen: seen.append(1) or table_blocks(path, rows=9)
+            sample_file, "table_blocks", lambda path, seen=seen: seen.append(1) or table_blocks(path, rows=9)
         )
         monkeypatch.setattr(tables, "read_table", lambda path: pytest.fail("read whole"))
         result = CliRunner().invoke(main, ["mmd-test", str(mixed_path), str(path)])
