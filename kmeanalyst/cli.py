@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -353,9 +354,10 @@ def mmd_test_command(release_path: str, sample_path: str, level: float, allow_re
         print_json(result.to_dict() | {"level": level, "reject": bool(reject), "rehearsal": rehearsal})
         return
     verdict = "differ" if reject else "no difference that this release can show"
+    notes = [("note", each) for each in result.notes]
     lines = [("p-value", f"{result.pvalue:.4g}   at level {level:g}: {verdict}"), *_mmd_lines(result)]
     lines.append(("method", f"{result.method}; privacy noise {'included' if result.noise_aware else 'not known'}"))
-    for label, text in [*lines, *(("note", each) for each in result.notes)]:
+    for label, text in [*notes, *lines]:  # first what the sample's cells became: it may be the whole difference
         click.echo(f"{label:<12} {text}")
 
 
@@ -371,6 +373,14 @@ def _mmd_lines(result: TestResult) -> list[tuple[str, str]]:
     if result.detectable_mmd is not None:
         lines.append(("detectable", f"{result.detectable_mmd:.3g} (smallest MMD found at 5 % with 80 % power)"))
     return lines
+
+
+def _check_new(output: str, release_path: str) -> None:
+    """ValueError for an output that would replace the file it is made of."""
+    if os.path.exists(output) and os.path.exists(release_path) and os.path.samefile(output, release_path):
+        raise ValueError(
+            f"{output} is the file that is read, and would be replaced by a part of itself. Name a new file."
+        )
 
 
 @main.command(short_help="Test a sample, and show where it differs.")
@@ -488,6 +498,7 @@ def thin(release_path: str, n: int, output: str, weights: Any, seed: int, allow_
 
     Example: kmeanalyst thin adult.kme 50 --output small.kme --weights uniform
     """
+    _check_new(output, release_path)
     release = opened_release(release_path, allow_rehearsal)
     with working("thinning"):
         small = release.thin(n, weights=weights, rng=seed)
@@ -546,6 +557,7 @@ def transform(
         raise click.UsageError(
             f"--name is for one expression, got {len(expressions)}. Write each as 'name = expression'."
         )
+    _check_new(output, release_path)
     named = named_expressions(expressions, name)
     release = opened_release(release_path, allow_rehearsal)
     with working("computing"):

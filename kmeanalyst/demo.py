@@ -5,6 +5,7 @@ The curator's steps run as separate processes, `python -m release_side`: this pa
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -25,6 +26,9 @@ class _Stage:
     folder: Path
     as_json: bool
     steps: list[dict[str, Any]] = field(default_factory=list)
+
+
+_FILES = {"private": "demo_private", "public_sample": "demo_public_sample", "my_sample": "demo_sample"}
 
 
 def run_demo(keep: str | None = None, *, as_json: bool = False) -> dict[str, Any]:
@@ -48,13 +52,13 @@ def run_demo(keep: str | None = None, *, as_json: bool = False) -> dict[str, Any
 
 def _walk(stage: _Stage) -> list[dict[str, Any]]:
     folder = stage.folder
-    for name in ("demo_private", "demo_public_sample", "demo_sample"):
-        with (files("kmeanalyst") / "data" / f"{name}.csv.gz").open("rb") as source:
-            (folder / f"{name}.csv.gz").write_bytes(source.read())
+    for name, shipped in _FILES.items():
+        with (files("kmeanalyst") / "data" / f"{shipped}.csv.gz").open("rb") as source:
+            (folder / f"{name}.csv").write_bytes(gzip.decompress(source.read()))
     click.echo("6,000 rows of the 1994 US census (Adult, UCI, CC BY 4.0) play the private table.", err=stage.as_json)
 
     _say(stage, "1. The curator drafts a domain: columns, bounds and levels, from a PUBLIC sample only.")
-    _run(stage, "release_side", "draft-domain", "demo_public_sample.csv.gz", "--output", "domain.toml")
+    _run(stage, "release_side", "draft-domain", "public_sample.csv", "--output", "domain.toml")
 
     _say(
         stage,
@@ -63,7 +67,7 @@ def _walk(stage: _Stage) -> list[dict[str, Any]]:
     )
     choices = ("--domain", "domain.toml", "--epsilon", "1", "--delta", "1e-6", "--output", "census.kme")
     counted = ("--ledger", "census.ledger", "--table", "census")
-    _run(stage, "release_side", "publish", "demo_private.csv.gz", *choices, *counted)
+    _run(stage, "release_side", "publish", "private.csv", *choices, *counted)
     _say(stage, "   Releases of one table add up. The ledger counts them; `ledger init` would set a budget to keep.")
     _run(stage, "release_side", "ledger", "show", "census.ledger")
 
@@ -84,11 +88,11 @@ def _walk(stage: _Stage) -> list[dict[str, Any]]:
         "5. Is my own sample of 1,500 people from the same population? The test knows the privacy noise: a small",
         "   p-value would mean no. These rows come from the same census, so it should seldom be below 0.05.",
     )
-    _run(stage, "kmeanalyst", "mmd-test", "census.kme", "demo_sample.csv.gz")
+    _run(stage, "kmeanalyst", "mmd-test", "census.kme", "my_sample.csv")
 
     _say(stage, "6. The same people, five years older. Now the p-value should be tiny.")
     _age_by_five_years(folder)
-    _run(stage, "kmeanalyst", "mmd-test", "census.kme", "demo_sample_older.csv")
+    _run(stage, "kmeanalyst", "mmd-test", "census.kme", "my_older_sample.csv")
     return stage.steps
 
 
@@ -96,15 +100,15 @@ def _truth(folder: Path) -> str:
     """What only a demo can show: the answer on the rows that play the private table."""
     import pandas as pd
 
-    table = pd.read_csv(folder / "demo_private.csv.gz")
+    table = pd.read_csv(folder / "private.csv")
     return f"{table['age'].mean():.1f}, P(age > 50) {(table['age'] > 50).mean():.3f}"
 
 
 def _age_by_five_years(folder: Path) -> None:
     import pandas as pd
 
-    sample = pd.read_csv(folder / "demo_sample.csv.gz")
-    sample.assign(age=sample["age"] + 5).to_csv(folder / "demo_sample_older.csv", index=False)
+    sample = pd.read_csv(folder / "my_sample.csv")
+    sample.assign(age=sample["age"] + 5).to_csv(folder / "my_older_sample.csv", index=False)
 
 
 def _say(stage: _Stage, *lines: str) -> None:

@@ -322,7 +322,7 @@ def publish(private: str, domain_path: str, as_json: bool, **choices: Any) -> No
     if extra:
         click.echo(f"note: columns not in the domain are ignored: {', '.join(extra)}", err=True)
     with working("publishing") as progress:
-        release = publish_table(private, domain, progress=progress, **choices)
+        release = publish_table(private, domain_path, progress=progress, **choices)
     assert release.statement is not None
     if as_json:
         print_json({

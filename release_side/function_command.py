@@ -60,7 +60,7 @@ def publish_function_command(private: str, domain_path: str, kind: str, as_json:
     if extra:
         click.echo(f"note: columns not in the domain are ignored: {', '.join(extra)}", err=True)
     with working("publishing") as progress:
-        function = publish_function(private, domain, kind=_DENSITY.get(kind, kind), progress=progress, **choices)
+        function = publish_function(private, domain_path, kind=_DENSITY.get(kind, kind), progress=progress, **choices)
     _show(function, choices["output"], choices["ledger"], choices["table"], as_json)
 
 

@@ -9,6 +9,7 @@ not reliable. LEDGER and LEDGER-journal belong together, and a copy of both is a
 
 from __future__ import annotations
 
+import difflib
 import os
 import sqlite3
 import unicodedata
@@ -25,6 +26,7 @@ from kmeanalyst.releases.statement import REPLACE_ROW, REPLACE_UNIT
 from release_side.composition import Spend, check_text, fits, largest_epsilon_left, rounded, total_epsilon
 from release_side.mechanism import PublishError, check_budget
 
+_ALIKE = 0.75  # of two names' letters, from which one may be meant for the other
 _APPLICATION = int.from_bytes(b"kmel", "big")
 _FORMATS = (
     1,
@@ -274,11 +276,22 @@ class Ledger:
             return False
         with self._reading() as connection:
             account = _account(connection, name) if connection else None
+            budgets = [] if connection is None else [row[0] for row in connection.execute("SELECT name FROM budget")]
+        self._check_meant(name, budgets)
         if account:
             account.check_alike(spend)
             if not account.admits(spend):
                 raise account.refusal(spend)
         return account is not None and account.epsilon is not None
+
+    def _check_meant(self, name: str, budgets: list[str]) -> None:
+        """PublishError for a table without a budget whose name is nearly that of one with: a slip would spend beside it."""
+        meant = [] if name in budgets else difflib.get_close_matches(name, budgets, n=1, cutoff=_ALIKE)
+        if meant:
+            raise PublishError(
+                f"table {name!r} has no budget in {self.path}, and {meant[0]!r} has one: a slip of the pen would spend beside "
+                f"it. Name {meant[0]!r}, or give {name!r} a budget of its own with release-side ledger init."
+            )
 
     def record(self, table: str, spend: Spend) -> int:
         """Check a release and write it down, before its noise is drawn; the number it has in the ledger.

@@ -6,6 +6,7 @@ import gzip
 import importlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -902,9 +903,9 @@ def test_the_demo_runs_to_its_end_and_keeps_its_files(tmp_path):
     assert len(pvalues) == 2 and pvalues[0] > 1e-4 and pvalues[1] < 0.01
     kept = {path.name for path in (tmp_path / "kept").iterdir()}
     assert kept >= {
-        "demo_private.csv.gz",
-        "demo_public_sample.csv.gz",
-        "demo_sample.csv.gz",
+        "private.csv",
+        "public_sample.csv",
+        "my_sample.csv",
         "domain.toml",
         "census.kme",
     }
@@ -912,3 +913,20 @@ def test_the_demo_runs_to_its_end_and_keeps_its_files(tmp_path):
     release = read_release(tmp_path / "kept" / "census.kme")
     assert release.statement is not None and release.statement.n_rows == 6000
     assert abs(release.mean("age").value - 38.6) < 2
+
+
+def test_no_command_replaces_the_file_it_was_given(files, tmp_path):
+    """Power: before, the domain became a zip file and a release a part of itself."""
+    domain, release = tmp_path / "d.toml", tmp_path / "r.kme"
+    shutil.copy(files.domain, domain)
+    shutil.copy(files.release, release)
+    before = domain.read_bytes(), release.read_bytes()
+    promise = ("--epsilon", "1", "--delta", "1e-6")
+    for program, *words in (
+        ("release-side", "publish", files.private, "--domain", str(domain), *promise, "--output", str(domain)),
+        ("kmeanalyst", "thin", str(release), "20", "--output", str(release)),
+        ("kmeanalyst", "transform", str(release), "half = age / 2", "--output", str(release)),
+    ):
+        result = call(program, *words)
+        assert result.exit_code == 1 and "Name a new file" in result.stderr
+    assert (domain.read_bytes(), release.read_bytes()) == before

@@ -666,3 +666,14 @@ def test_what_a_release_protects_is_one_of_two_things(ledger):
     with closing(sqlite3.connect(ledger.path)) as connection, connection:
         connection.execute("UPDATE release SET neighbouring = 'add-remove'")
     assert re.search(f"account of table 'people' was changed by another hand: {message}", refusal(ledger.accounts))
+
+
+def test_a_slip_of_the_pen_in_a_tables_name_does_not_spend_beside_its_budget(tmp_path):
+    """Power: without the check, "peopel" is recorded and not limited, and "people" can be spent once more."""
+    ledger = Ledger(tmp_path / "b.ledger")
+    ledger.init("people", epsilon=1.2, delta=1e-5)
+    with pytest.raises(PublishError, match=r"'peopel' has no budget .*'people' has one.*Name 'people', or give"):
+        ledger.check("peopel", gaussian(1.0))
+    assert not ledger.check("hospitals", gaussian(1.0))  # another table, recorded and not limited
+    ledger.init("peopel", epsilon=1.2, delta=1e-5)
+    assert ledger.check("peopel", gaussian(1.0))

@@ -93,14 +93,14 @@ def run(page: str) -> Run:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "tutorial"
         shutil.copytree(FOLDER / "files", folder)
-        (folder / "figures").mkdir()
+        (folder / "figures").mkdir(exist_ok=True)
         environment = _with_commands(Path(temporary) / "bin")
         names: dict[str, Any] = {"__name__": "__tutorial__"}
         with contextlib.chdir(folder), _bare_figures(), _wide_tables():
             for block in blocks_of(page):
                 output = _python(block, names) if block.language == "python" else _shell(block, environment)
                 result.shown.append((block, _tidy(output)))
-        result.pictures = {path.name: path.read_bytes() for path in sorted((folder / "figures").iterdir())}
+        result.pictures = {path.name: path.read_bytes() for path in sorted((folder / "figures").glob("*.png"))}
     result.seconds = time.perf_counter() - started
     result.busy = sum(os.times()[:4]) - sum(before[:4])
     return result

@@ -11,7 +11,7 @@ import json
 import math
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -110,6 +110,10 @@ class Domain:
 
     def __len__(self) -> int:
         return len(self.columns)
+
+    def __iter__(self) -> Iterator[str]:
+        """The columns' names, as those of a DataFrame."""
+        return iter(self.names)
 
     def __getitem__(self, name: str) -> Column:
         """The column of that name; KeyError with what there is."""

@@ -97,7 +97,9 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool) 
             'by what they share, write kind = "text", length and alphabet in the domain yourself.'
         )
     notes.append(
-        "CHECK levels: the sample's only; a level it lacks becomes the default (the first) on the private side"
+        "CHECK levels: the sample's only; a level it lacks becomes "
+        + ("missing" if missing else "the default (the first)")
+        + " on the private side"
     )
     return Categorical(name=name, missing=missing, levels=tuple(distinct))
 
