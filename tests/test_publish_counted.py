@@ -315,10 +315,12 @@ def test_the_command_line_keeps_the_budget(tmp_path, monkeypatch):
         "has a budget of epsilon 1" in second.stderr
         and "no Gaussian release fits: use what is published" in second.stderr
     )
-    other = call(*words, "--ledger", book, "--table", "poeple", "--output", output)  # a slip of the pen
-    assert "as a release of table poeple, which has no budget" in other.stderr
+    slip = call(*words, "--ledger", book, "--table", "poeple", "--output", output)  # of the pen
+    assert slip.exit_code == 1 and "Name 'people'" in slip.stderr and not output.exists()
+    other = call(*words, "--ledger", book, "--table", "clinics", "--output", output)
+    assert "as a release of table clinics, which has no budget" in other.stderr
     monkeypatch.setattr(publishing, "represent", lambda *facts, **options: 1 / 0)
-    failed = call(*words, "--ledger", book, "--table", "poeple", "--output", output)
+    failed = call(*words, "--ledger", book, "--table", "clinics", "--output", output)
     assert failed.exit_code == 1 and "details are withheld" in failed.stderr
     assert failed.stderr.endswith("The noise had been drawn: count this release as spent.\n")
     shown = call("ledger", "show", book)
