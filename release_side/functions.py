@@ -318,6 +318,7 @@ def state_of(function: ReleasedFunction) -> str:
 
 
 def write_function(function: ReleasedFunction, output: str | Path) -> None:
+    """Write the function; PublishError where that fails, when its noise has been drawn."""
     try:
         function.write(output)
     except (OSError, ValueError) as error:

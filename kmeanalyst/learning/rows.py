@@ -287,6 +287,13 @@ def _of_drawn(release: Release, goal: Target, view: View, size: float | None, rn
     return TrainingRows(frame, cells, np.full(n, worth / n), worth, "drawn")
 
 
+def refused_labels(labels: Labels, target: str, reason: str) -> ValueError:
+    """What is raised where labels that were asked for cannot be had."""
+    return ValueError(
+        f'labels of {words.written(target)} cannot be "{labels}" here: {reason}. Leave labels out, or take "released".'
+    )
+
+
 def why_not(labels: Labels) -> Callable[..., str | None]:
     """What says why labels cannot be drawn, or measured."""
     return why_not_drawn if labels == "drawn" else why_not_measured
@@ -378,9 +385,7 @@ def to_sklearn(
     goal = target_of(release, target, task)
     names = predictors_of(release, target, columns)
     if labels != "released" and (reason := why_not(labels)(release, goal.column, goal.task, tuple(names))):
-        raise ValueError(
-            f'labels of {words.written(target)} cannot be "{labels}" here: {reason}. Leave labels out, or take "released".'
-        )
+        raise refused_labels(labels, target, reason)
     rows = training_rows(release, goal, view, size=size, labels=labels, rng=rng)
     encoder = encoder_of(release, names, levels=levels, missing=missing)
     assert rows.cells is not None

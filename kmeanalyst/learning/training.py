@@ -32,6 +32,7 @@ from kmeanalyst.learning.rows import (
     check_option,
     encoder_of,
     predictors_of,
+    refused_labels,
     signed_weights,
     target_of,
     training_rows,
@@ -306,10 +307,7 @@ def _labels(
         if reason is None:
             return labels
         if asked:
-            raise ValueError(
-                f'labels of {words.written(goal.column.name)} cannot be "{asked}" here: {reason}. Leave labels out, or take '
-                '"released".'
-            )
+            raise refused_labels(asked, goal.column.name, reason)
     return "released"
 
 

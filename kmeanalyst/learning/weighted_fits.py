@@ -175,6 +175,7 @@ def answers(model: Any, problem: Problem, places: np.ndarray) -> np.ndarray:
 
 
 def as_table(said: Any) -> np.ndarray:
+    """What a model said, (n,) or (n, outputs), dense or sparse, as float64 (n, outputs)."""
     said = said.toarray() if hasattr(said, "toarray") else said
     numbers = np.asarray(said, dtype=float)
     return numbers.reshape(len(numbers), -1)
@@ -207,6 +208,7 @@ def averaged(estimator: Any, problem: Problem, design: Design, seeds: int) -> An
 
 
 def can_be_fitted(estimator: Any, design: Design, seed: int) -> bool:
+    """Whether the estimator takes the design's rows without raising."""
     try:
         fitted(estimator, design, seed)
     except Exception:

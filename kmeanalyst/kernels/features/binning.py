@@ -21,7 +21,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from kmeanalyst.kernels.base import Array, Kernel, as_rows, check_positive
+from kmeanalyst.kernels.base import Array, Kernel, check_positive
+from kmeanalyst.kernels.features.base import rows_of
 from kmeanalyst.kernels.features.cells import CellFeatures
 
 MOST_CELLS = 2**24  # of one grid: fewer than the modulus, so that strides of an array are not folded by it
@@ -124,12 +125,7 @@ class RandomBinning(CellFeatures):
         return np.where(np.isnan(values), self.missing[j, :, None], found)
 
     def places(self, X: Array) -> Array:
-        X = as_rows(X)
-        if X.shape[1] != len(self.widths):
-            raise ValueError(
-                f"these features look at {len(self.widths)} columns, the rows have {X.shape[1]}. "
-                "Encode the rows with the domain of the release."
-            )
+        X = rows_of(X, len(self.widths))
         cells, strides = self.cells.astype(np.int64)[:, None], self.strides.astype(np.int64)
         folded = np.zeros((len(cells), len(X)), dtype=np.int64)
         for j in range(X.shape[1]):  # below 2^31 · (2^30 + 2) before each fold: no sum can wrap

@@ -12,9 +12,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from kmeanalyst.kernels.base import Array, Kernel, Spectrum, as_rows, check_positive
+from kmeanalyst.kernels.base import Array, Kernel, Spectrum, check_positive
 from kmeanalyst.kernels.draws import OrthogonalDraws, QuasiRandom
-from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.base import FeatureMap, rows_of
 
 FREQUENCIES = ("independent", "orthogonal", "quasi-random")
 _ALL = slice(None)
@@ -119,12 +119,7 @@ class RandomFourier(FeatureMap):
 
     def phases(self, X: Array) -> Array:
         """p_r(x_i), (n, R), summed in the order of the columns: no sum depends on another row."""
-        X = as_rows(X)
-        if X.shape[1] != len(self.linear):
-            raise ValueError(
-                f"these features look at {len(self.linear)} columns, the rows have {X.shape[1]}. "
-                "Encode the rows with the domain of the release."
-            )
+        X = rows_of(X, len(self.linear))
         total = np.zeros((len(X), self.n_frequencies))
         for j in range(X.shape[1]):
             total += self.column_phases(j, X[:, j])

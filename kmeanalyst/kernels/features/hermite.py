@@ -21,9 +21,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from kmeanalyst.kernels.base import Array, as_rows, check_positive
+from kmeanalyst.kernels.base import Array, check_positive
 from kmeanalyst.kernels.continuous import Gaussian
-from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.base import FeatureMap, rows_of
 
 MOST_DEGREE = 1000
 _RHOS = np.concatenate([np.arange(0.02, 0.9, 0.02), [0.9, 0.92, 0.94, 0.96, 0.97, 0.98, 0.99]])
@@ -111,12 +111,7 @@ class Hermite(FeatureMap):
         return {"axes": self.axes, "degrees": self.degrees}
 
     def __call__(self, X: Array) -> Array:
-        rows = as_rows(X)
-        if rows.shape[1] != len(self.degrees):
-            raise ValueError(
-                f"these features look at {len(self.degrees)} columns, the rows have {rows.shape[1]}. "
-                "Encode the rows with the domain of the release."
-            )
+        rows = rows_of(X, len(self.degrees))
         features = np.ones((len(rows), self.dimension))
         for j, degrees in enumerate(self.degrees.astype(np.int64)):
             away = (rows[:, j] - self.axes[0, j]) / self.kernel.lengthscale

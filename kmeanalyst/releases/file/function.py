@@ -12,10 +12,9 @@ from typing import Any
 
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.features import Pivots
-from kmeanalyst.releases.atomic import written_whole
 from kmeanalyst.releases.column_kinds import column_from_dict
 from kmeanalyst.releases.domain import Domain
-from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, PIVOTS, Members, contents, members_in, zipped
+from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, PIVOTS, Members
 from kmeanalyst.releases.file.header import (
     FUNCTION_FORMAT,
     FUNCTION_MINOR,
@@ -28,7 +27,8 @@ from kmeanalyst.releases.file.header import (
 )
 from kmeanalyst.releases.file.kernel import check_kernel, kernel_of
 from kmeanalyst.releases.file.measurement import CLOSE, array_of, basis_points, promise_of
-from kmeanalyst.releases.file.refusal import MOST_PIVOTS, FileRefused, refusal, refusing
+from kmeanalyst.releases.file.opening import columns_in, opened, written_if_read
+from kmeanalyst.releases.file.refusal import MOST_PIVOTS, refusal, refusing
 from kmeanalyst.releases.file.writing import canonical, npy_of
 from kmeanalyst.releases.function import ReleasedFunction, function_of
 from kmeanalyst.releases.function_form import FunctionForm
@@ -47,18 +47,7 @@ def read_function(path: str | Path, *, allow_rehearsal: bool = False) -> Release
     >>> ka.read_function("density.kme").kind
     'density'
     """
-    try:
-        function = function_in(members_in(contents(Path(path))))
-        if function.is_rehearsal and not allow_rehearsal:
-            raise refusal(
-                "the file is stamped NOT PRIVATE",
-                "it is a rehearsal, whose noise a seed gives back: nobody whose row is in it is protected",
-                "Ask its maker for the function itself; to read it all the same, say --allow-rehearsal "
-                "(in Python allow_rehearsal=True)",
-            )
-        return function
-    except FileRefused as refused:
-        raise FileRefused(f"{path}: {refused}") from None
+    return opened(path, function_in, "function", allow_rehearsal=allow_rehearsal)
 
 
 def function_in(members: Members) -> ReleasedFunction:
@@ -67,9 +56,7 @@ def function_in(members: Members) -> ReleasedFunction:
     check_function_header(header)
     check_members(header, members)
     with refusing("the columns"):
-        domain = Domain.from_dict(header["columns"])
-        if plain(domain.to_dict()) != header["columns"]:
-            raise ValueError("they are not written as a domain writes them")
+        domain = columns_in(header)
         if any(isinstance(column, Text) for column in domain.columns):
             raise ValueError("a function looks at no texts")
     form = _form_of(header["function"])
@@ -109,13 +96,7 @@ def write_function(function: ReleasedFunction, path: str | Path) -> None:
     The same function gives the same bytes. What is written has been read back first: ValueError, and no file, if its own
     reader would refuse it.
     """
-    members = _members_of(function)
-    try:
-        function_in(members)
-    except FileRefused as refused:
-        raise ValueError(f"this function cannot be written, because no reader would take it: {refused}") from None
-    with written_whole(path) as temporary:
-        temporary.write_bytes(zipped(members))
+    written_if_read(_members_of(function), function_in, "function", path)
 
 
 def _members_of(function: ReleasedFunction) -> dict[str, bytes]:

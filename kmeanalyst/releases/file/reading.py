@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from kmeanalyst.releases.domain import Domain
-from kmeanalyst.releases.file.archive import HEADER, POINTS, Members, contents, members_in
+from kmeanalyst.releases.file.archive import HEADER, POINTS, Members
 from kmeanalyst.releases.file.derived import check_cells, derived_of
-from kmeanalyst.releases.file.header import check_header, check_members, parsed, plain
+from kmeanalyst.releases.file.header import check_header, check_members, parsed
 from kmeanalyst.releases.file.kernel import check_kernel, kernel_of
 from kmeanalyst.releases.file.measurement import measurement_of, statement_of
+from kmeanalyst.releases.file.opening import columns_in, opened
 from kmeanalyst.releases.file.points import points_and_weights
-from kmeanalyst.releases.file.refusal import FileRefused, refusal, refusing
+from kmeanalyst.releases.file.refusal import refusing
 from kmeanalyst.releases.release import Release
 
 
@@ -25,18 +26,7 @@ def read_release(path: str | Path, *, allow_rehearsal: bool = False) -> Release:
     >>> ka.read_release("adult.kme").statement.epsilon
     1.0
     """
-    try:
-        release = release_of(members_in(contents(Path(path))))
-        if release.is_rehearsal and not allow_rehearsal:
-            raise refusal(
-                "the file is stamped NOT PRIVATE",
-                "it is a rehearsal, whose noise a seed gives back: nobody whose row is in it is protected",
-                "Ask its maker for the release itself; to read it all the same, say --allow-rehearsal "
-                "(in Python allow_rehearsal=True)",
-            )
-        return release
-    except FileRefused as refused:
-        raise type(refused)(f"{path}: {refused}") from None
+    return opened(path, release_of, "release", allow_rehearsal=allow_rehearsal)
 
 
 def release_of(members: Members) -> Release:
@@ -45,9 +35,7 @@ def release_of(members: Members) -> Release:
     check_header(header)
     check_members(header, members)
     with refusing("the columns"):
-        domain = Domain.from_dict(header["columns"])
-        if plain(domain.to_dict()) != header["columns"]:
-            raise ValueError("they are not written as a domain writes them")
+        domain = columns_in(header)
     kernel = kernel_of(header["kernel"], domain.width)
     derived = derived_of(header, domain)
     columns = Domain((*domain.columns, *(one.column for one in derived)))

@@ -15,13 +15,12 @@ import pandas as pd
 
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.atomic import written_whole
 from kmeanalyst.releases.columns import Column, Date
-from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, POINTS, zipped
+from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, POINTS
 from kmeanalyst.releases.file.header import FORMAT, PLAIN_MINOR, SCHEMA_MAJOR, SCHEMA_MINOR, plain, sha256
+from kmeanalyst.releases.file.opening import written_if_read
 from kmeanalyst.releases.file.points import arrow_type, is_text
 from kmeanalyst.releases.file.reading import release_of
-from kmeanalyst.releases.file.refusal import FileRefused
 from kmeanalyst.releases.measurement import Measurement, mean_unit
 from kmeanalyst.releases.release import Release
 from kmeanalyst.releases.statement import software_versions
@@ -33,13 +32,7 @@ def write_release(release: Release, path: str | Path) -> None:
     The same release gives the same bytes. What is written has been read back first: ValueError, and no file,
     if its own reader would refuse it.
     """
-    members = _members_of(release)
-    try:
-        release_of(members)
-    except FileRefused as refusal:
-        raise ValueError(f"this release cannot be written, because no reader would take it: {refusal}") from None
-    with written_whole(path) as temporary:
-        temporary.write_bytes(zipped(members))
+    written_if_read(_members_of(release), release_of, "release", path)
 
 
 def _members_of(release: Release) -> dict[str, bytes]:
@@ -108,6 +101,7 @@ def _measurement_header(measurement: Measurement) -> dict[str, Any]:
 
 
 def npy_of(array: Array, dtype: str) -> bytes:
+    """The array as an npy file of version 1.0, in C order and without pickled objects."""
     out = io.BytesIO()
     np.lib.format.write_array(out, np.ascontiguousarray(array, dtype=dtype), version=(1, 0), allow_pickle=False)
     return out.getvalue()

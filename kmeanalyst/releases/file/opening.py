@@ -1,0 +1,64 @@
+"""What the files of releases and of released functions are read and written alike by: the way in, the columns, the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from kmeanalyst.releases.atomic import written_whole
+from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.file.archive import Members, contents, members_in, zipped
+from kmeanalyst.releases.file.header import plain
+from kmeanalyst.releases.file.refusal import FileRefused, refusal
+
+
+class Stamped(Protocol):
+    """What says of itself whether it is a rehearsal."""
+
+    @property
+    def is_rehearsal(self) -> bool:
+        """Whether it is stamped NOT PRIVATE."""
+
+
+_T = TypeVar("_T", bound=Stamped)
+
+
+def opened(path: str | Path, held_in: Callable[[Members], _T], what: str, *, allow_rehearsal: bool) -> _T:
+    """What the file's members hold, by `held_in`; FileRefused, with the path, where that or a rehearsal is refused.
+
+    what   "release" or "function".
+    """
+    try:
+        found = held_in(members_in(contents(Path(path))))
+        if found.is_rehearsal and not allow_rehearsal:
+            raise refusal(
+                "the file is stamped NOT PRIVATE",
+                "it is a rehearsal, whose noise a seed gives back: nobody whose row is in it is protected",
+                f"Ask its maker for the {what} itself; to read it all the same, say --allow-rehearsal "
+                "(in Python allow_rehearsal=True)",
+            )
+        return found
+    except FileRefused as refused:
+        raise type(refused)(f"{path}: {refused}") from None
+
+
+def columns_in(header: dict[str, Any]) -> Domain:
+    """The measured columns; ValueError where they are not written as a domain writes them."""
+    domain = Domain.from_dict(header["columns"])
+    if plain(domain.to_dict()) != header["columns"]:
+        raise ValueError("they are not written as a domain writes them")
+    return domain
+
+
+def written_if_read(members: dict[str, bytes], held_in: Callable[[Members], Any], what: str, path: str | Path) -> None:
+    """Write members as a file, which appears whole or not at all; ValueError, and no file, if its reader would refuse it."""
+    try:
+        held_in(members)
+    except FileRefused as refused:
+        raise ValueError(f"this {what} cannot be written, because no reader would take it: {refused}") from None
+    with written_whole(path) as temporary:
+        temporary.write_bytes(zipped(members))
+
+
+__all__ = ["columns_in", "opened", "written_if_read"]
