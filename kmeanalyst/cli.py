@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kmeanalyst.file_argument import opened_release, rehearsal_option, release_argument
+from kmeanalyst.file_argument import check_not_read, opened_release, reads_large, rehearsal_option, release_argument
 from kmeanalyst.function_command import evaluate_command, show_function
 from kmeanalyst.plot_command import plot_command
 from kmeanalyst.report_command import report_command
-from kmeanalyst.terminal import ClearErrors, Tell, completion_help, json_option, note, print_json, working
+from kmeanalyst.terminal import ClearErrors, Tell, completion_help, json_option, note, print_json, say, working
+from kmeanalyst.texts import one_line
 
 if TYPE_CHECKING:
     from kmeanalyst.inference.results import TestResult
@@ -70,7 +70,7 @@ def info(release_path: str, allow_rehearsal: bool, as_json: bool) -> None:
         show_function(release_path, allow_rehearsal, as_json)
         return
     if not as_json:
-        click.echo(repr(release))
+        say(repr(release))
         return
     statement = release.statement
     print_json({
@@ -110,14 +110,15 @@ def validate(ctx: click.Context, release_path: str, allow_rehearsal: bool, as_js
     from kmeanalyst.releases.file import validate_release
 
     with working("validating"):
-        findings = validate_release(release_path, allow_rehearsal=allow_rehearsal)
+        findings = validate_release(release_path, allow_rehearsal=allow_rehearsal, large=reads_large())
     if as_json:
         print_json({"valid": not findings, "findings": findings})
     else:
         for finding in findings:
-            click.echo(f"finding: {finding}")
-        click.echo(
-            f"{release_path}: " + (f"{len(findings)} findings" if findings else "every claim that can be checked holds")
+            say(f"finding: {finding}")
+        say(
+            f"{one_line(release_path)}: "
+            + (f"{len(findings)} findings" if findings else "every claim that can be checked holds")
         )
     if findings:
         ctx.exit(3)
@@ -133,7 +134,7 @@ def _asks(each: str, *, view: bool = True, robust: bool = False) -> Callable[[_C
     view    whether the question can be asked of either view.
     robust  whether its answer has a robust interval.
     """
-    options = [
+    options: list[_Command] = [
         release_argument,
         click.option("--where", metavar="CONDITION", help="Only rows for which this holds, e.g. \"sex == 'Female'\"."),
         click.option("--by", metavar="COLUMN", help=f"One {each} for each level of this column."),
@@ -206,7 +207,7 @@ def expect(
     if as_json:
         print_json({"rehearsal": release.is_rehearsal, "estimates": answer})
         return
-    click.echo(answer)
+    say(answer)
 
 
 @main.command(short_help="Quantiles of a column, with error bars.")
@@ -241,7 +242,7 @@ def quantile(
         told = [e.to_dict(level) | {"q": e.interval_by.q} for e in answers]
         print_json({"rehearsal": release.is_rehearsal, "column": column, "estimates": told})
         return
-    click.echo(_estimate_table(answers, level))
+    say(_estimate_table(answers, level))
 
 
 @main.command(short_help="Probabilities of levels, ranges and their pairs.")
@@ -275,7 +276,8 @@ def table(
         )
     release = opened_release(release_path, allow_rehearsal)
     with working("answering") as tell:
-        tables = _answers(partial(contingency, release, columns, view=view), _conditions(release, where, by))
+        conditions = _conditions(release, where, by)
+        tables = _answers(partial(contingency, release, columns, view=view, tables=len(conditions)), conditions)
         found = [cell for each in tables for cell in each]
         if as_json:
             cells = [{"groups": groups} | e.to_dict(level, kind) for groups, e in _told(found, tell)]
@@ -284,7 +286,7 @@ def table(
     if as_json:
         print_json({"rehearsal": release.is_rehearsal, "columns": columns, "cells": cells})
         return
-    click.echo(text)
+    say(text)
 
 
 def _told(all_of_them: Sequence[Any], tell: Tell) -> Iterator[Any]:
@@ -311,6 +313,9 @@ def _answers(ask: Callable[..., Any], conditions: Sequence[str | None]) -> list[
     return answers
 
 
+_WIDEST = 100  # characters that a column of a printed table is padded to: a longer text makes its own line longer alone
+
+
 def _estimate_table(estimates: list[Any], level: float, kind: str = "default") -> str:
     """Aligned columns: question, value, error, interval, parts."""
     interval_of = f"{level:.0%} interval" if kind == "default" else f"{kind} {level:.0%} interval"
@@ -320,7 +325,7 @@ def _estimate_table(estimates: list[Any], level: float, kind: str = "default") -
         low, high = map(e.written, e.interval(level, kind))
         parts = tuple("unknown" if part is None else e.written(part) for part in e.parts.values())
         rows.append((e.question, e.written(e.value), e.written(e.standard_error), f"{low} to {high}", *parts))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
+    widths = [min(_WIDEST, max(len(row[i]) for row in rows)) for i in range(len(heads))]
     lines = [
         "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
         for row in rows
@@ -358,7 +363,7 @@ def mmd_test_command(release_path: str, sample_path: str, level: float, allow_re
     lines = [("p-value", f"{result.pvalue:.4g}   at level {level:g}: {verdict}"), *_mmd_lines(result)]
     lines.append(("method", f"{result.method}; privacy noise {'included' if result.noise_aware else 'not known'}"))
     for label, text in [*notes, *lines]:  # first what the sample's cells became: it may be the whole difference
-        click.echo(f"{label:<12} {text}")
+        say(f"{label:<12} {text}")
 
 
 def _mmd_lines(result: TestResult) -> list[tuple[str, str]]:
@@ -373,14 +378,6 @@ def _mmd_lines(result: TestResult) -> list[tuple[str, str]]:
     if result.detectable_mmd is not None:
         lines.append(("detectable", f"{result.detectable_mmd:.3g} (smallest MMD found at 5 % with 80 % power)"))
     return lines
-
-
-def _check_new(output: str, release_path: str) -> None:
-    """ValueError for an output that would replace the file it is made of."""
-    if os.path.exists(output) and os.path.exists(release_path) and os.path.samefile(output, release_path):
-        raise ValueError(
-            f"{output} is the file that is read, and would be replaced by a part of itself. Name a new file."
-        )
 
 
 @main.command(short_help="Test a sample, and show where it differs.")
@@ -425,11 +422,11 @@ def compare(
             tell("drawing", None)
             comparison.save_plots(plot, most=top)
     if plot is not None:
-        click.echo(f"wrote {plot}", err=True)
+        say(f"wrote {plot}", err=True)
     if as_json:
         print_json(comparison.to_dict() | {"plot": plot, "rehearsal": release.is_rehearsal})
         return
-    click.echo(comparison.to_text(top))
+    say(comparison.to_text(top))
 
 
 @main.command(short_help="Write points and weights for other tools.")
@@ -449,6 +446,9 @@ def compare(
     help="How many rows, with --view resampled; by default all points.",
 )
 @click.option("--seed", type=int, help="Seed of the resampling; by default fresh each time.")
+@click.option(
+    "--keep-formulas", is_flag=True, help="Of .csv: no apostrophe before text cells that a spreadsheet would run."
+)
 @rehearsal_option
 @json_option
 def export(
@@ -457,26 +457,39 @@ def export(
     view: Any,
     rows: int | None,
     seed: int | None,
+    keep_formulas: bool,
     allow_rehearsal: bool,
     as_json: bool,
 ) -> None:
     """Write the points and weights for other tools.
 
+    In a .csv file a text cell that begins like a formula (=, +, -, @) gets an apostrophe before it, unless it is a number:
+    a spreadsheet would run it. The file of a rehearsal has a column NOT_PRIVATE.
+
     Example: kmeanalyst export adult.kme rows.csv --view resampled --rows 10000
     """
     from kmeanalyst.releases.export import export as write_export
 
+    check_not_read(output, release_path)
     release = opened_release(release_path, allow_rehearsal)
     with working("writing"):
-        write_export(release, Path(output), view=view, rows=rows, rng=seed)
+        defused = write_export(release, Path(output), view=view, rows=rows, rng=seed, keep_formulas=keep_formulas)
+    if defused:
+        note(
+            f"{defused} text cells begin like a formula, which a spreadsheet would run, and have an apostrophe before them. "
+            "--keep-formulas leaves them as they are."
+        )
     if view == "signed" and not release.is_probability:
-        click.echo(
+        say(
             "note: signed weights; most tools misread negative ones. --view probability or resampled has none.",
             err=True,
         )
-    click.echo(f"wrote {output}", err=True)
+    say(f"wrote {output}", err=True)
     if as_json:
-        print_json({"output": output, "view": view, "rows": rows or len(release)})
+        print_json({
+            "output": output, "view": view, "rows": rows or len(release), "defused_cells": defused,
+            "rehearsal": release.is_rehearsal,
+        })  # fmt: skip
 
 
 @main.command(short_help="Keep N of the points.")
@@ -498,12 +511,12 @@ def thin(release_path: str, n: int, output: str, weights: Any, seed: int, allow_
 
     Example: kmeanalyst thin adult.kme 50 --output small.kme --weights uniform
     """
-    _check_new(output, release_path)
+    check_not_read(output, release_path)
     release = opened_release(release_path, allow_rehearsal)
     with working("thinning"):
         small = release.thin(n, weights=weights, rng=seed)
         small.write(output)
-    click.echo(f"wrote {output}: {n} of {len(release)} points, at RKHS distance {small.thinning_error:.3g}", err=True)
+    say(f"wrote {output}: {n} of {len(release)} points, at RKHS distance {small.thinning_error:.3g}", err=True)
     if as_json:
         print_json({
             "output": output,
@@ -557,7 +570,7 @@ def transform(
         raise click.UsageError(
             f"--name is for one expression, got {len(expressions)}. Write each as 'name = expression'."
         )
-    _check_new(output, release_path)
+    check_not_read(output, release_path)
     named = named_expressions(expressions, name)
     release = opened_release(release_path, allow_rehearsal)
     with working("computing"):
@@ -565,8 +578,8 @@ def transform(
         transformed.write(output)
     new = transformed.derived[len(release.derived) :]
     for one in new:
-        click.echo(f"{one.column.name}: {one.describe()}", err=True)
-    click.echo(f"wrote {output}; the promise is unchanged (post-processing)", err=True)
+        say(f"{one.column.name}: {one.describe()}", err=True)
+    say(f"wrote {output}; the promise is unchanged (post-processing)", err=True)
     if as_json:
         statement = release.statement
         print_json({
@@ -629,6 +642,7 @@ def train(
     """
     from kmeanalyst.learning.command import trained
 
+    check_not_read(output, release_path, sample)
     release = opened_release(release_path, allow_rehearsal)
     with working("training"):
         answer = trained(
@@ -638,5 +652,5 @@ def train(
     if as_json:
         print_json(answer.to_dict())
     else:
-        click.echo(str(answer))
-    click.echo(f"wrote {output}; it is read by kmeanalyst.read_model({answer.read_by})", err=True)
+        say(str(answer))
+    say(f"wrote {output}; it is read by kmeanalyst.read_model({answer.read_by})", err=True)

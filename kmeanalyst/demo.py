@@ -18,6 +18,8 @@ from typing import Any
 
 import click
 
+from kmeanalyst.terminal import say
+
 
 @dataclass
 class _Stage:
@@ -29,6 +31,7 @@ class _Stage:
 
 
 _FILES = {"private": "demo_private", "public_sample": "demo_public_sample", "my_sample": "demo_sample"}
+_MADE = (*(f"{name}.csv" for name in _FILES), "my_older_sample.csv", "domain.toml", "census.kme", "census.ledger")
 
 
 def run_demo(keep: str | None = None, *, as_json: bool = False) -> dict[str, Any]:
@@ -40,14 +43,24 @@ def run_demo(keep: str | None = None, *, as_json: bool = False) -> dict[str, Any
     if keep is not None:
         folder = Path(keep)
         folder.mkdir(parents=True, exist_ok=True)
+        _check_new(folder)
         steps = _walk(_Stage(folder, as_json))
     else:
         with tempfile.TemporaryDirectory() as temporary:
             steps = _walk(_Stage(Path(temporary), as_json))
     kept = f" The files are in {keep}." if keep else " Its files are gone; --keep FOLDER keeps them."
     seconds = time.monotonic() - started
-    click.echo(f"\nThat was the whole road, in {seconds:.0f} seconds.{kept}", err=as_json)
+    say(f"\nThat was the whole road, in {seconds:.0f} seconds.{kept}", err=as_json)
     return {"seconds": seconds, "folder": keep, "steps": steps}
+
+
+def _check_new(folder: Path) -> None:
+    """An error if the folder has a file that the demo would replace."""
+    for name in _MADE:
+        if (folder / name).exists():
+            raise click.ClickException(
+                f"{folder} has a file {name} already, and the demo would replace it. Name a new folder with --keep."
+            )
 
 
 def _walk(stage: _Stage) -> list[dict[str, Any]]:
@@ -55,21 +68,28 @@ def _walk(stage: _Stage) -> list[dict[str, Any]]:
     for name, shipped in _FILES.items():
         with (files("kmeanalyst") / "data" / f"{shipped}.csv.gz").open("rb") as source:
             (folder / f"{name}.csv").write_bytes(gzip.decompress(source.read()))
-    click.echo("6,000 rows of the 1994 US census (Adult, UCI, CC BY 4.0) play the private table.", err=stage.as_json)
+    say("6,000 rows of the 1994 US census (Adult, UCI, CC BY 4.0) play the private table.", err=stage.as_json)
 
     _say(stage, "1. The curator drafts a domain: columns, bounds and levels, from a PUBLIC sample only.")
-    _run(stage, "release_side", "draft-domain", "public_sample.csv", "--output", "domain.toml")
+    _run(
+        stage, "release_side", "draft-domain", "public_sample.csv", "--this-sample-is-public", "--output", "domain.toml"
+    )
 
     _say(
         stage,
-        "2. The curator publishes. One noisy mean is taken (ε = 1, δ = 1e-6) and weighted points are fitted to it.",
+        "2. The curator sets a budget for all releases of the table, and publishes: one noisy mean is taken (ε = 1,",
+        "   δ = 1e-6) and weighted points are fitted to it.",
         "   The noise is drawn afresh every time, so your numbers below will differ a little from anyone else's.",
     )
-    choices = ("--domain", "domain.toml", "--epsilon", "1", "--delta", "1e-6", "--output", "census.kme")
     counted = ("--ledger", "census.ledger", "--table", "census")
+    _run(stage, "release_side", "ledger", "init", *counted[1:], "--epsilon", "2", "--delta", "1e-6")
+    choices = ("--domain", "domain.toml", "--epsilon", "1", "--delta", "1e-6", "--output", "census.kme")
     _run(stage, "release_side", "publish", "private.csv", *choices, *counted)
-    _say(stage, "   Releases of one table add up. The ledger counts them; `ledger init` would set a budget to keep.")
+    _say(
+        stage, "   Releases of one table add up. The ledger counts them, and the file carries the digest of its entry."
+    )
     _run(stage, "release_side", "ledger", "show", "census.ledger")
+    _run(stage, "release_side", "ledger", "verify", "census.ledger", "--head", "census.kme")
 
     _say(stage, "3. From here on an analyst has census.kme alone. Does every claim in the file hold?")
     _run(stage, "kmeanalyst", "validate", "census.kme")
@@ -112,7 +132,7 @@ def _age_by_five_years(folder: Path) -> None:
 
 
 def _say(stage: _Stage, *lines: str) -> None:
-    click.echo("\n" + "\n".join(lines), err=stage.as_json)
+    say("\n" + "\n".join(lines), err=stage.as_json)
 
 
 def _quoted(argument: str) -> str:
@@ -126,7 +146,7 @@ def _run(stage: _Stage, module: str, *arguments: str) -> None:
     """Show a command as a user would type it, run it in its own process, and stop if it fails."""
     shown = "release-side" if module == "release_side" else "kmeanalyst"
     command = f"{shown} {' '.join(_quoted(a) for a in arguments)}"
-    click.echo(f"$ {command}", err=stage.as_json)
+    say(f"$ {command}", err=stage.as_json)
     sys.stdout.flush()
     flags, pipe = (["--json"], subprocess.PIPE) if stage.as_json else ([], None)
     done = subprocess.run([sys.executable, "-m", module, *arguments, *flags], cwd=stage.folder, stdout=pipe)

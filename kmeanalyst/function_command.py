@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kmeanalyst.file_argument import opened_function, rehearsal_option
-from kmeanalyst.terminal import json_option, print_json, working
+from kmeanalyst.terminal import json_option, print_json, say, working
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +19,7 @@ def show_function(path: str, allow_rehearsal: bool, as_json: bool) -> None:
     """What `kmeanalyst info` prints of a function."""
     function = opened_function(path, allow_rehearsal)
     if not as_json:
-        click.echo(repr(function))
+        say(repr(function))
         return
     print_json({
         "method": "function",
@@ -55,7 +55,7 @@ def evaluate_command(function_path: str, points: str, allow_rehearsal: bool, as_
     function, table = opened_function(function_path, allow_rehearsal), read_table(points)
     _, notes = function.domain.encode_sample(table)
     for note in notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
     with working("evaluating"):
         answers = _answers(function, table)
     if as_json:
@@ -65,7 +65,7 @@ def evaluate_command(function_path: str, points: str, allow_rehearsal: bool, as_
             "rehearsal": function.is_rehearsal, "points": answers.to_dict("records"),
         })  # fmt: skip
         return
-    click.echo(answers.to_string(index=False, float_format=lambda number: f"{number:.6g}"))
+    say(answers.to_string(index=False, float_format=lambda number: f"{number:.6g}"))
 
 
 def _answers(function: ReleasedFunction, table: pd.DataFrame) -> pd.DataFrame:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kmeanalyst.file_argument import opened_release, rehearsal_option, release_argument
-from kmeanalyst.terminal import json_option, note, print_json, working
+from kmeanalyst.file_argument import check_not_read, opened_release, rehearsal_option, release_argument
+from kmeanalyst.terminal import json_option, note, print_json, say, working
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,6 +64,7 @@ def plot_command(
 
     _check_options(len(columns), kind, bins, sample_path)
     format_of(output)  # before any work
+    check_not_read(output, release_path, sample_path)
     release = opened_release(release_path, allow_rehearsal)
     sample, notes = _sample(release, sample_path)
     kind = kind or "histogram" if len(columns) == 1 else "table" if len(columns) == 2 else "pairs"
@@ -73,7 +74,7 @@ def plot_command(
         save(figure, output)
     for told in notes:
         note(told)
-    click.echo(f"wrote {output}", err=True)
+    say(f"wrote {output}", err=True)
     if as_json:
         promise = release.statement
         print_json({

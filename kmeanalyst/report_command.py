@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from kmeanalyst.file_argument import opened_release, rehearsal_option, release_argument
-from kmeanalyst.terminal import json_option, print_json, working
+from kmeanalyst.file_argument import check_not_read, opened_release, rehearsal_option, release_argument
+from kmeanalyst.terminal import json_option, print_json, say, working
 
 
 @click.command("report", short_help="Write one page for a colleague.")
@@ -38,14 +38,13 @@ def report_command(
     from kmeanalyst.report import write_report
     from kmeanalyst.report.limits import warnings_of
 
+    check_not_read(output, release_path)
     release = opened_release(release_path, allow_rehearsal)
     names = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
     with working("writing the report") as tell:
         facts = write_report(release, output, source=release_path, columns=names, view=view, progress=tell)
     size = Path(output).stat().st_size
-    click.echo(
-        f"wrote {output}: {len(facts.columns)} columns, {len(facts.pairs)} pairs, {size / 1000:,.0f} kB", err=True
-    )
+    say(f"wrote {output}: {len(facts.columns)} columns, {len(facts.pairs)} pairs, {size / 1000:,.0f} kB", err=True)
     if as_json:
         print_json({
             "output": output,

@@ -13,6 +13,9 @@ from typing import Any
 
 import click
 
+from kmeanalyst.texts import escaped, flaw_of, one_line
+
+_DELETE = {0x7F: "\\u007f"}  # which JSON would let pass
 Tell = Callable[[str, float | None], None]  # what is being done, and the share of it that is; None: not known
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
@@ -26,14 +29,23 @@ class ClearErrors(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError:  # the reader has seen enough (`| head`): click ends quietly
             raise
-        except (ValueError, KeyError, OSError) as error:
+        except (ValueError, KeyError, OSError, ImportError) as error:
             text = error.args[0] if isinstance(error, KeyError) and error.args else error
-            raise click.ClickException(str(text)) from None
+            raise click.ClickException(escaped(str(text))) from None
+
+
+def say(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print text, the only way in which commands do: a character that a terminal would obey or hide is written as its escape."""
+    click.echo(escaped(text), err=err, nl=nl)
 
 
 def print_json(value: Any) -> None:
-    """One JSON object on standard output; NaN and infinities become null."""
-    click.echo(json.dumps(_plain(value), ensure_ascii=False))
+    """One JSON object on standard output; NaN and infinities become null.
+
+    Letters of every script are written as they are; control, bidirectional and other invisible characters as \\u escapes.
+    """
+    text = json.dumps(_plain(value), ensure_ascii=False)
+    click.echo(text.translate({ord(c): json.dumps(c)[1:-1] for c in set(text) if flaw_of(c)} | _DELETE))
 
 
 def _plain(value: Any) -> Any:
@@ -95,7 +107,7 @@ def note(text: str) -> None:
     """A note on standard error, on a line of its own whatever is shown there."""
     for line in _shown:
         line.wipe()
-    click.echo(f"note: {text}", err=True)
+    say(f"note: {text}", err=True)
 
 
 class _Line:
@@ -135,6 +147,7 @@ class _Line:
 
     def _write(self, text: str) -> None:
         """Over what stood there."""
+        text = one_line(text)
         with self._writing:
             click.echo(f"\r{text:<{self._width}}", err=True, nl=False)
             self._width = len(text)

@@ -2,7 +2,7 @@
 
 import release_side
 domain = release_side.read_domain("domain.toml")
-release = release_side.publish("private.csv", domain, epsilon=1.0, delta=1e-6)
+release = release_side.publish("private.csv", domain, epsilon=1.0, delta=1e-6, ledger="budget.ledger", table="census")
 release.write("table.kme")
 """
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from kmeanalyst.releases.columns import Boolean, Categorical, Date, DomainError, Integer, Ordinal, Real
     from kmeanalyst.releases.cyclic_column import Cyclic
     from kmeanalyst.releases.domain import Domain, read_domain
-    from kmeanalyst.releases.draft import draft_domain
     from kmeanalyst.releases.text_column import Text
     from release_side.composition import Spend
+    from release_side.drafting import draft_domain
     from release_side.extending import extend_function
     from release_side.functions import publish_function
     from release_side.ledger import Ledger
     from release_side.mechanism import GaussianNoise, LaplaceNoise, PublishError
     from release_side.planning import plan
-    from release_side.publishing import publish
+    from release_side.publishing import LedgerWarning, publish
 
 _HOMES = {
     "Boolean": "kmeanalyst.releases.columns",
@@ -38,10 +38,11 @@ _HOMES = {
     "DomainError": "kmeanalyst.releases.columns",
     "read_domain": "kmeanalyst.releases.domain",
     "extend_function": "release_side.extending",
-    "draft_domain": "kmeanalyst.releases.draft",
+    "draft_domain": "release_side.drafting",
     "GaussianNoise": "release_side.mechanism",
     "LaplaceNoise": "release_side.mechanism",
     "Ledger": "release_side.ledger",
+    "LedgerWarning": "release_side.publishing",
     "Spend": "release_side.composition",
     "PublishError": "release_side.mechanism",
     "plan": "release_side.planning",
@@ -50,8 +51,8 @@ _HOMES = {
 }
 __all__ = [
     "Boolean", "Categorical", "Cyclic", "Date", "Domain", "DomainError", "GaussianNoise", "Integer", "LaplaceNoise",
-    "Ledger", "Ordinal", "PublishError", "Real", "Spend", "Text", "draft_domain", "extend_function", "plan", "publish",
-    "publish_function", "read_domain",
+    "Ledger", "LedgerWarning", "Ordinal", "PublishError", "Real", "Spend", "Text", "draft_domain", "extend_function", "plan",
+    "publish", "publish_function", "read_domain",
 ]  # fmt: skip
 
 

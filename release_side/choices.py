@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,17 +25,8 @@ from kmeanalyst.releases.file.header import plain
 from kmeanalyst.releases.file.kernel import check_kernel as check_file_kernel
 from kmeanalyst.releases.file.kernel import kernel_of, kernel_work
 from kmeanalyst.releases.file.measurement import check_readable_map
-from kmeanalyst.releases.file.refusal import (
-    MOST_BASIS_POINTS,
-    MOST_BASIS_WORK,
-    MOST_BYTES,
-    MOST_CELLS,
-    MOST_COLUMNS,
-    MOST_KERNEL_WORK,
-    MOST_MEMBERS,
-    MOST_TABLES,
-    FileRefused,
-)
+from kmeanalyst.releases.file.points import cells_of_a_row
+from kmeanalyst.releases.file.refusal import MOST_BYTES, MOST_KERNEL_WORK, MOST_MEMBERS, USUAL, FileRefused
 from kmeanalyst.releases.kernel_choice import kernel_from_spec
 from kmeanalyst.releases.measurement import GRID, Measurement, grid_sensitivity, mean_unit
 from kmeanalyst.releases.tables import read_table
@@ -74,12 +66,17 @@ def check_strings(method: str, domain: Domain, public_points: Table | None) -> N
         )
 
 
-def check_ledger(ledger: object, table: object, rehearsal: object) -> None:
-    """PublishError unless ledger and table are named together, and not for a rehearsal."""
+def check_ledger(ledger: object, table: object, rehearsal: object, *, uncounted: bool = False) -> None:
+    """PublishError unless ledger and table are named together, and neither for a rehearsal nor for an uncounted release."""
     if (ledger is None) != (table is None):
         raise PublishError("ledger and table go together: a ledger counts by names of tables. Pass both, or neither.")
     if ledger is not None and rehearsal is not None:
         raise PublishError("a rehearsal protects nobody, so a ledger has nothing to count. Leave out one of the two.")
+    if ledger is not None and uncounted:
+        raise PublishError(
+            "ledger and uncounted contradict each other: a release is counted in the ledger, or it is not counted. Leave out one "
+            "of the two."
+        )
 
 
 def check_choices(
@@ -161,7 +158,7 @@ def check_draw_choices(
             )
     if unit is not None:
         raise PublishError(
-            "unit protects a person by the average of all their rows, and the exponential mechanism counts single rows. "
+            "unit protects units by the average of all their rows, and the exponential mechanism counts single rows. "
             "Leave it out, or choose another method."
         )
 
@@ -193,7 +190,7 @@ def default_points(measurement: Measurement, method: str, domain: Domain) -> int
 
 def _most_rows(domain: Domain) -> int:
     """How many rows are drawn at most: of a wide table as many as readers allow."""
-    return min(_MOST_ROWS, MOST_CELLS // (domain.width + 1))
+    return min(_MOST_ROWS, USUAL.cells // cells_of_a_row(domain))
 
 
 def most_points(
@@ -210,16 +207,17 @@ def check_readable(n_points: int, domain: Domain, feature_map: FeatureMap) -> No
     """PublishError, before anything is spent, if the release would be larger than readers allow."""
     work = kernel_work(feature_map.kernel, domain.width)
     basis = feature_map.dimension if isinstance(feature_map, Nystroem) else 0
-    cells = n_points * (domain.width + 1)
+    cells = n_points * cells_of_a_row(domain)
     n_bytes = 8 * (feature_map.dimension + sum(array.size for array in feature_map.arrays().values())) + 40 * cells
     for what, size, most, mend in (
-        ("columns", domain.width, MOST_COLUMNS, "Publish fewer columns"),
-        ("cells of points", cells, MOST_CELLS, "Pass fewer points"),
-        ("basis points of the subspace", basis, MOST_BASIS_POINTS, "Pass fewer points"),
+        ("columns", domain.width, USUAL.columns, "Publish fewer columns"),
+        ("points", n_points, USUAL.points, "Pass fewer points"),
+        ("cells of points", cells, USUAL.cells, "Pass fewer points"),
+        ("basis points of the subspace", basis, USUAL.basis_points, "Pass fewer points"),
         ("steps to make the kernel's matrix", work, MOST_KERNEL_WORK, "Choose a simpler kernel"),
-        ("steps to make the subspace", basis**2 * work, MOST_BASIS_WORK, "Pass fewer points"),
+        ("steps to make the subspace", basis**2 * work, USUAL.basis_work, "Pass fewer points"),
         ("arrays", len(feature_map.arrays()), MOST_MEMBERS - 16, "Choose a simpler kernel"),
-        ("tables in its margins", tables_of(feature_map.kernel), MOST_TABLES, "Publish fewer columns"),
+        ("tables in its margins", tables_of(feature_map.kernel), USUAL.tables, "Publish fewer columns"),
         ("bytes", n_bytes, MOST_BYTES, "Pass fewer features"),
     ):
         if size > most:
@@ -305,10 +303,10 @@ def feature_map_for(
     as_printed   the basis the papers' code builds: points in their order, near-dependent ones left out.
     """
     if method == "subspace":
-        rng = public_generator("points", kernel, domain, points or DEFAULT_POINTS)
-        spanning = (
-            domain.draw(points or DEFAULT_POINTS, rng) if public is None else public[: points or _MOST_PUBLIC_POINTS]
-        )
+        most = _most_spanning(kernel, domain)
+        size = points or min(DEFAULT_POINTS, most)
+        rng = public_generator("points", kernel, domain, size)
+        spanning = domain.draw(size, rng) if public is None else public[: points or min(_MOST_PUBLIC_POINTS, most)]
         basis = {"tolerance": _PAPER_TOLERANCE, "in_given_order": True} if as_printed else {}
         return Nystroem.fit(kernel, spanning, **basis), spanning  # type: ignore[arg-type]
     if method == "generator":
@@ -330,10 +328,15 @@ def feature_map_for(
             "generator or subspace, or another kernel."
         )
     dimension = features or _FEATURES
-    drawn = features_of(
+    measured = features_of(
         family, kernel, domain, dimension, lambda what: public_generator(what, kernel, domain, dimension)
     )
-    return drawn, None
+    return measured, None
+
+
+def _most_spanning(kernel: Kernel, domain: Domain) -> int:
+    """How many points readers build a subspace of, under this kernel."""
+    return max(2, math.isqrt(USUAL.basis_work // kernel_work(kernel, domain.width)))
 
 
 def _fourier(kernel: Kernel, domain: Domain, dimension: int, what: str = "frequencies") -> RandomFourier:

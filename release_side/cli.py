@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from kmeanalyst.terminal import completion_help, json_option, print_json, working
+from kmeanalyst.releases.guarantee import guarantee
+from kmeanalyst.terminal import completion_help, json_option, print_json, say, working
+from kmeanalyst.texts import escaped, one_line
+from release_side.counting_options import check_counted, counting_options
 from release_side.function_command import extend_function_command, publish_function_command
-
-if TYPE_CHECKING:
-    from release_side.ledger import TableAccount
+from release_side.ledger_command import ledger
 
 
 class PublicErrors(click.Group):
@@ -24,16 +26,34 @@ class PublicErrors(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with _warnings_in_plain_words():
+                return super().invoke(ctx)
         except (click.exceptions.Exit, click.Abort, click.ClickException, BrokenPipeError):
             raise
         except Exception as error:
             text = str(error) if isinstance(error, _public_errors()) else _WITHHELD
-            raise click.ClickException(" ".join([text, *_spent_note(error)])) from None
+            raise click.ClickException(escaped(" ".join([text, *_spent_note(error)]))) from None
         except KeyboardInterrupt as interrupt:
             for note in _spent_note(interrupt):
-                click.echo(note, err=True)
+                say(note, err=True)
             raise
+
+
+@contextmanager
+def _warnings_in_plain_words() -> Iterator[None]:
+    """Warnings of the ledger on standard error as one line each, without a place in the code."""
+    shown = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if category.__name__ == "LedgerWarning":
+            say(f"warning: {message}", err=True)
+        else:
+            shown(message, category, *place, **more)
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", message="with this release table ", category=UserWarning)
+        warnings.showwarning = show
+        yield
 
 
 def _spent_note(error: BaseException) -> list[str]:
@@ -68,32 +88,49 @@ def main() -> None:
 
     \b
     Examples:
-      release-side draft-domain public_sample.csv --output domain.toml
+      release-side draft-domain public_sample.csv --this-sample-is-public --output domain.toml
       release-side plan --rows 100000 --domain domain.toml --epsilon 0.1 1 10 --delta 1e-6
-      release-side publish private.csv --domain domain.toml --epsilon 1 --delta 1e-6 --output table.kme
+      release-side ledger init budget.ledger --table patients --epsilon 2 --delta 1e-6
+      release-side publish private.csv --domain domain.toml --epsilon 1 --delta 1e-6 --output table.kme \\
+          --ledger budget.ledger --table patients
     """
 
 
 @main.command("draft-domain", short_help="Draft a domain file from a PUBLIC sample.")
 @click.argument("public_sample", metavar="PUBLIC_SAMPLE", type=click.Path())
 @click.option(
+    "--this-sample-is-public",
+    is_flag=True,
+    help="Required: your word that everybody may see every row of PUBLIC_SAMPLE.",
+)
+@click.option(
     "--output", type=click.Path(dir_okay=False), help="Where to write the domain; standard output by default."
 )
+@click.option(
+    "--collapse-rare",
+    is_flag=True,
+    help="Draft levels seen fewer than ten times as one level, the default of its column.",
+)
 @json_option
-def draft_domain_command(public_sample: str, output: str | None, as_json: bool) -> None:
+def draft_domain_command(
+    public_sample: str, this_sample_is_public: bool, output: str | None, collapse_rare: bool, as_json: bool
+) -> None:
     """Draft a domain file (columns, bounds, levels) from a PUBLIC sample, never from the private table.
 
-    Bounds are drafted wider than the sample; lines marked CHECK want your eye.
+    Bounds are drafted wider than the sample; read each line marked CHECK. The file keeps the sample's SHA-256, and
+    publish refuses a private table with the same content.
 
-    Example: release-side draft-domain public_sample.csv --output domain.toml
+    Example: release-side draft-domain public_sample.csv --this-sample-is-public --output domain.toml
     """
     from kmeanalyst.releases.atomic import written_whole
     from kmeanalyst.releases.domain import domain_toml
-    from kmeanalyst.releases.draft import draft_domain
-    from kmeanalyst.releases.tables import read_table
+    from release_side.drafting import NOT_DECLARED, check_not_the_sample, draft_domain
 
+    if not this_sample_is_public:
+        raise click.UsageError(f"{NOT_DECLARED}--this-sample-is-public.")
+    check_not_the_sample(output, public_sample)
     with working("drafting"):
-        draft = draft_domain(read_table(public_sample))
+        draft = draft_domain(public_sample, this_sample_is_public=True, collapse_rare=collapse_rare)
     head = (
         "# Drafted from a public sample. Everything in this file becomes public with the release: see each CHECK.\n\n"
     )
@@ -102,11 +139,15 @@ def draft_domain_command(public_sample: str, output: str | None, as_json: bool) 
     if output is not None:
         with written_whole(Path(output)) as temporary:
             temporary.write_text(text, encoding="utf-8")
-        click.echo(f"wrote {output}: {len(draft.domain)} columns, {checks} places marked CHECK", err=True)
+        say(f"wrote {output}: {len(draft.domain)} columns, {checks} places marked CHECK", err=True)
     if as_json:
-        print_json({"output": output, "columns": draft.domain.to_dict(), "notes": draft.notes, "checks": checks})
+        samples = [sample.to_dict() for sample in draft.domain.samples]
+        columns = draft.domain.to_dict()
+        print_json({
+            "output": output, "columns": columns, "notes": draft.notes, "checks": checks, "samples": samples,
+        })  # fmt: skip
     elif output is None:
-        click.echo(text, nl=False)
+        say(text, nl=False)
 
 
 _CHOICES = (
@@ -220,7 +261,7 @@ def _is_number(word: str) -> bool:
     required=True,
     type=int,
     metavar="N",
-    help="How many rows the private table has, or will have; how many persons, for a release with --unit.",
+    help="How many rows the private table has, or will have; how many units, for a release with --unit.",
 )
 @click.option(
     "--domain", "domain_path", required=True, type=click.Path(), help="TOML file of public columns and bounds."
@@ -256,11 +297,11 @@ def plan_command(domain_path: str, as_json: bool, rows: int, epsilon: tuple[floa
     with working("simulating releases") as progress:
         plans = plan(domain, rows=rows, epsilon=epsilon or EPSILONS, progress=progress, **choices)
     records = plans.to_dict("records")
-    click.echo(f"note: {NOTE}", err=True)
+    say(f"note: {NOTE}", err=True)
     if as_json:
         print_json({"rows": rows, "columns": domain.to_dict(), "plans": records})
         return
-    click.echo(_plan_table(rows, records))
+    say(_plan_table(rows, records))
 
 
 def _plan_table(rows: int, plans: list[dict[str, Any]]) -> str:
@@ -285,20 +326,22 @@ def _plan_table(rows: int, plans: list[dict[str, Any]]) -> str:
 @click.option(
     "--domain", "domain_path", required=True, type=click.Path(), help="TOML file of public columns and bounds."
 )
-@click.option("--epsilon", required=True, type=float, help="ε > 0: the bound on the privacy loss.")
+@click.option("--epsilon", required=True, type=float, help="ε > 0 of the guarantee; up to 1 is strong.")
 @click.option(
-    "--delta", required=True, type=float, help="δ: the chance that the bound fails, e.g. 1e-6; 0 for Laplace."
+    "--delta",
+    required=True,
+    type=float,
+    help=f"δ of the guarantee: {guarantee()}. Well below 1/N, e.g. 1e-6; 0 for Laplace.",
 )
 @click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="FILE.kme", help="File to write.")
+@click.option("--force", is_flag=True, help="Replace FILE.kme if it exists.")
 @_choices
-@click.option(
-    "--ledger", type=click.Path(dir_okay=False), metavar="LEDGER", help="Count the spend here; refused over budget."
-)
-@click.option("--table", metavar="NAME", help="What the ledger calls the private table.")
+@counting_options
 @click.option(
     "--unit",
     metavar="COLUMN",
-    help="Protect persons, each with all rows that have the same identifier in COLUMN, rather than rows.",
+    help="Protect units, each with all rows that have the same identifier in COLUMN, rather than rows. The name of the "
+    "column is published.",
 )
 @click.option(
     "--rehearsal", type=int, metavar="SEED", help="Noise that can be drawn again: the file is stamped NOT PRIVATE."
@@ -308,19 +351,24 @@ def _plan_table(rows: int, plans: list[dict[str, Any]]) -> str:
 def publish(private: str, domain_path: str, as_json: bool, **choices: Any) -> None:
     """Publish PRIVATE (.csv, .csv.gz, .parquet, a directory or a glob) once, with (ε, δ)-differential privacy.
 
+    The spend is counted in a ledger (release-side ledger init), or --uncounted says that it is not; a rehearsal needs
+    neither. An epsilon above 10, or a delta of 1/N or more, needs --weak.
+
     \b
     Example:
-      release-side publish private.csv --domain domain.toml --epsilon 1 --delta 1e-6 --output table.kme
+      release-side publish private.csv --domain domain.toml --epsilon 1 --delta 1e-6 --output table.kme \\
+          --ledger budget.ledger --table people
     """
     from kmeanalyst.releases.domain import read_domain
     from release_side.mechanism import PublishError
     from release_side.publishing import publish as publish_table
     from release_side.rows import open_private
 
+    check_counted(choices)
     domain = read_domain(domain_path)
     extra = [name for name in open_private(private).check_columns(domain) if name != choices["unit"]]
     if extra:
-        click.echo(f"note: columns not in the domain are ignored: {', '.join(extra)}", err=True)
+        say(f"note: columns not in the domain are ignored: {', '.join(map(one_line, extra))}", err=True)
     with working("publishing") as progress:
         release = publish_table(private, domain_path, progress=progress, **choices)
     assert release.statement is not None
@@ -330,109 +378,28 @@ def publish(private: str, domain_path: str, as_json: bool, **choices: Any) -> No
             "statement": release.statement.to_dict(),
         })  # fmt: skip
         return
-    click.echo(f"wrote {choices['output']}", err=True)
+    say(f"wrote {choices['output']}", err=True)
     if choices["ledger"]:
         with suppress(PublishError):  # written and counted all the same
-            click.echo(counted(choices["ledger"], choices["table"]), err=True)
+            say(counted(choices["ledger"], choices["table"]), err=True)
     for label, text in release.summary().items():
-        click.echo(f"{label:<11} {text}")
+        say(f"{label:<11} {text}")
 
 
 def counted(ledger_path: str, table: str) -> str:
-    """What the table has spent, now that the release is counted; a name without a budget may be a slip of the pen."""
+    """What the table has spent, now that the release is counted."""
     from release_side.composition import rounded
     from release_side.ledger import Ledger
 
     account = Ledger(ledger_path).account(table)
     spent = (
-        f"has spent epsilon {rounded(account.total_epsilon, up=True)} of {account.epsilon:g}"
+        f"has spent epsilon {rounded(account.total_epsilon, up=True)} of {account.epsilon:g} at delta {account.total_delta:g}"
         if account.epsilon
-        else "has no budget"
+        else f"is unlimited and has spent epsilon {rounded(account.total_epsilon, up=True)} at delta {account.total_delta:g}"
     )
     return f"counted in {ledger_path} as a release of table {account.name}, which {spent}"
 
 
 main.add_command(publish_function_command)
 main.add_command(extend_function_command)
-
-
-@main.group(short_help="Budgets, and what is spent of them.")
-def ledger() -> None:
-    """Keep count of what is spent on each private table, and hold a budget.
-
-    \b
-    Examples:
-      release-side ledger init budget.ledger --table adult --epsilon 2 --delta 1e-6
-      release-side ledger show budget.ledger
-    """
-
-
-@ledger.command("init", short_help="Give a table its budget, once.")
-@click.argument("ledger_path", metavar="LEDGER", type=click.Path(dir_okay=False))
-@click.option("--table", required=True, metavar="NAME", help="What you call the private table, as in publish --table.")
-@click.option("--epsilon", required=True, type=float, help="ε that all releases of the table may spend together.")
-@click.option("--delta", required=True, type=float, help="δ that they may spend together; 0 for Laplace noise alone.")
-@json_option
-def ledger_init(ledger_path: str, table: str, epsilon: float, delta: float, as_json: bool) -> None:
-    """Give a table its budget, once; LEDGER is made if it is not there. What was recorded before counts.
-
-    Example: release-side ledger init budget.ledger --table adult --epsilon 2 --delta 1e-6
-    """
-    from release_side.ledger import Ledger
-
-    account = Ledger(ledger_path).init(table, epsilon, delta)
-    if as_json:
-        print_json({"ledger": ledger_path, **account.to_dict()})
-        return
-    click.echo(f"wrote {ledger_path}", err=True)
-    click.echo(_account_text(account))
-
-
-@ledger.command("show", short_help="Budgets, releases, and what is left.")
-@click.argument("ledger_path", metavar="LEDGER", type=click.Path(dir_okay=False))
-@json_option
-def ledger_show(ledger_path: str, as_json: bool) -> None:
-    """Show each table's budget, what its releases have spent together, what is left, and every release.
-
-    Example: release-side ledger show budget.ledger
-    """
-    from release_side.ledger import Ledger
-
-    accounts = Ledger(ledger_path).accounts()
-    if as_json:
-        print_json({"ledger": ledger_path, "tables": [account.to_dict() for account in accounts]})
-        return
-    click.echo("\n\n".join(map(_account_text, accounts)) or "no table yet")
-
-
-def _account_text(account: TableAccount) -> str:
-    """A table's budget, what is spent and left, and a line for each release."""
-    from kmeanalyst.releases.statement import REPLACE_UNIT
-    from release_side.composition import rounded
-
-    budget, left = "none: releases are recorded and not limited", "no limit"
-    if account.epsilon is not None and account.epsilon_left is not None:
-        law = account.mechanism_left.removeprefix("discrete ").capitalize()
-        budget = f"epsilon {account.epsilon:g}, delta {account.delta:g}"
-        left = f"epsilon {rounded(account.epsilon_left, up=False)}, delta {account.delta:g}, in one {law} release"
-    spent = f"epsilon {rounded(account.total_epsilon, up=True)}, delta {account.total_delta:g}"
-    rows = [("time (UTC)", "epsilon", "delta", "noise", "rows", "method", "file")]
-    for release in account.releases:
-        spend = release.spend
-        time = release.time.removesuffix("+00:00").replace("T", " ")
-        noise = f"{spend.mechanism}, {spend.calibration}"
-        counted = f"{spend.n_rows} persons" if spend.neighbouring == REPLACE_UNIT else f"{spend.n_rows}"
-        file = "not published" if release.output is None else _printable(release.output)
-        rows.append((time, f"{spend.epsilon:g}", f"{spend.delta:g}", noise, counted, spend.method, file))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-    lines += [
-        f"extended to {each.pivots} pivots: release {each.release}, {each.time}, no spend"
-        for each in account.extensions
-    ]
-    head = [f"table   {account.name}", f"budget  {budget}", f"spent   {spent}", f"left    {left}"]
-    return "\n".join([*head, *(f"  {line}" for line in lines)] if account.releases else head)
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else "\ufffd" for char in text)
+main.add_command(ledger)

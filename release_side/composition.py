@@ -8,9 +8,9 @@ mixture needs no grid: δ(ε) = E[δ_m(ε − L)], L the sum of the ±ε (Zhu, D
 The neighbours replace one row, and sensitivities are those of a replacement: a multiplier goes into the
 formula as it is. Accounting that starts from "add or remove" sensitivities and doubles them would count twice.
 
-The totals hold for releases whose ε was chosen without looking at earlier ones. Where the budget's δ is 0, so that ε
-are added (Rogers, Roth, Ullman & Vadhan 2016), and for Gaussian releases alone (Smith & Thakurta 2022), it may be
-chosen after looking as well; with Laplace noise under a budget with δ > 0 it may not.
+The totals hold for releases whose ε was chosen without looking at earlier ones. For Gaussian releases alone (Smith &
+Thakurta 2022), and wherever Σε and Σδ are within the budget (Rogers, Roth, Ullman & Vadhan 2016), it may be chosen after
+looking as well. With other noise under a budget with δ > 0 it may not: `holds_if_adaptive` says which it is (PROOF.md §8).
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from scipy.special import expit, log_ndtr
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.noise import EXPONENTIAL, GAUSSIAN, LAPLACE, gaussian_delta
-from kmeanalyst.releases.statement import NEIGHBOURS, REPLACE_ROW
+from kmeanalyst.releases.statement import NEIGHBOURS, REPLACE_ROW, REPLACE_UNIT, counted_as, is_unit_name
+from kmeanalyst.texts import flaw_of
 from release_side.mechanism import GaussianNoise, LaplaceNoise, PublishError, check_budget
 
 _SLACK = 1e-6  # relative room for rounding when a claim is recomputed, as in a release's statement
@@ -49,6 +50,7 @@ class Spend:
     n_rows             rows of the table, taken as public; units where units are protected.
     method             how the release represents what was measured.
     neighbouring       what the promise protects: a row ("replace-one") or a unit with all its rows ("replace-one-unit").
+    unit               the column that identifies the units; None where rows are protected.
 
     >>> spend = release_side.Spend(1.0, 1e-6, "discrete gaussian", "analytic", 4.2247, 1000, "random-features")
     >>> spend.is_pure
@@ -63,6 +65,7 @@ class Spend:
     n_rows: int
     method: str
     neighbouring: str = REPLACE_ROW
+    unit: str | None = None
 
     def __post_init__(self) -> None:
         check_budget(self.epsilon, self.delta)
@@ -83,6 +86,11 @@ class Spend:
             raise PublishError(
                 f"neighbouring must be one of {', '.join(NEIGHBOURS)}, got {self.neighbouring!r:.80}: of other promises "
                 "nobody knows what they add up to. Name one of these."
+            )
+        if self.unit is not None if self.neighbouring == REPLACE_ROW else not is_unit_name(self.unit):
+            raise PublishError(
+                f"unit is {self.unit!r:.80} and neighbouring {self.neighbouring!r}: units need the name of the column that "
+                f"identifies them, in printable characters, and rows have none. Pass unit with {REPLACE_UNIT!r} alone."
             )
         for name in ("calibration", "method"):
             check_text(name, getattr(self, name))
@@ -109,15 +117,24 @@ class Spend:
         """Whether the release spends ε alone."""
         return self.mechanism != GAUSSIAN
 
+    @property
+    def protects(self) -> str:
+        """What a neighbouring table has another of: "rows", or the units that a column identifies.
+
+        >>> spend.protects
+        'rows'
+        """
+        return counted_as(self.unit)
+
 
 def check_text(name: str, text: object) -> None:
     """PublishError unless `text` is short and printable, so that it can stand in a message."""
     if not isinstance(text, str) or not text.strip():
         raise PublishError(f"{name} must be a text that is not empty, got {text!r:.80}. Pass one.")
-    if len(text) > _LONGEST_TEXT or not text.isprintable() or text != text.strip():
+    if len(text) > _LONGEST_TEXT or flaw_of(text) or text != text.strip():
         raise PublishError(
             f"{name} must have at most {_LONGEST_TEXT} printable characters, and no space at either end, got "
-            f"{text!r:.80}: it could not be told from others in print. Pass a plain one."
+            f"{text!a:.80}: it could not be told from others in print. Pass a plain one."
         )
 
 
@@ -133,6 +150,17 @@ def fits(spends: Sequence[Spend], epsilon: float, delta: float) -> bool:
     if added_epsilon <= _typed(epsilon) and added_delta <= _typed(delta):
         return True
     return delta > 0 and delta_curve(spends)(epsilon * (1 - _ROUNDING)) <= delta
+
+
+def holds_if_adaptive(spends: Sequence[Spend], epsilon: float, delta: float) -> bool:
+    """Whether releases that fit (epsilon, delta) do so also if each was chosen after looking at those before it.
+
+    Gaussian releases alone do, and so do all for which Σε and Σδ are enough; a mixture that only the exact δ(ε) admits
+    does not: its releases must have been chosen before the first one was seen (PROOF.md §8).
+    """
+    added_epsilon, added_delta = _added(spends)
+    enough = added_epsilon <= _typed(epsilon) and added_delta <= _typed(delta)
+    return len(spends) < 2 or enough or not any(spend.is_pure for spend in spends)
 
 
 def total_epsilon(spends: Sequence[Spend], delta: float) -> float:

@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from kmeanalyst.kernels.features import Pivots
 from kmeanalyst.releases.domain import Domain, read_domain
@@ -28,8 +27,9 @@ from release_side.functions import candidate_points, check_pivots, measured, sta
 from release_side.kernel_machines import MOST_PARTS, plan_machine
 from release_side.ledger import Ledger
 from release_side.mechanism import SPENT, GaussianNoise, PublishError
-from release_side.publishing import check_can_appear
-from release_side.rows import Table, open_private, paths_of, refuse_private_as_public
+from release_side.output_file import check_output
+from release_side.public_inputs import refuse_private_as_public
+from release_side.rows import Table, open_private
 
 _SAME_NOISE = 1e-9  # relative; the noise of old and new coordinates is one number in the file
 
@@ -45,6 +45,7 @@ def extend_function(
     grid: int | None = None,
     workers: int | None = None,
     output: str | Path | None = None,
+    force: bool = False,
     progress: Progress | None = None,
 ) -> ReleasedFunction:
     """Measure a released function at further public points. Old and new together cost what the old did.
@@ -59,6 +60,7 @@ def extend_function(
     Guarantee        (ε, δ) of the function's statement holds for old and new coordinates together, if the table is as it
                      was. If it is not, this is a second release of ε and δ, which nobody counts.
 
+    >>> account = release_side.Ledger("functions.ledger").init("people", epsilon=2.0, delta=1e-6)
     >>> counted = {"ledger": "functions.ledger", "table": "people"}
     >>> ages = ka.Domain((ka.Integer(name="age", lower=17, upper=90),))
     >>> few = release_side.publish_function("private.csv", ages, kind="density", epsilon=1, delta=1e-6, grid=5, **counted)
@@ -71,9 +73,8 @@ def extend_function(
     function_path = function if isinstance(function, str | Path) else None
     released = function if isinstance(function, ReleasedFunction) else _read(function)
     _check_same_columns(released, domain)
-    private_files = [] if isinstance(private, pd.DataFrame) else paths_of(private)
-    check_can_appear(output, beside=(*private_files, domain_path, pivots, ledger, function_path))
-    refuse_private_as_public(private, pivots)
+    check_output(output, private=private, ledger=ledger, others=(domain_path, pivots, function_path), force=force)
+    refuse_private_as_public(private, pivots, released.domain, domain.samples)
     state, book = state_of(released), Ledger(ledger)
     book.check_extensible(table, state, most=MOST_PARTS)
     mechanism = _same_noise(released)
@@ -92,7 +93,7 @@ def extend_function(
             rows, domain, released.form, basis, mechanism, n_rows=n_rows, workers=workers or processors(),
             progress=progress, record_spend=lambda: releases.append(book.extend(table, state, most=MOST_PARTS)),
         )  # fmt: skip
-        extended = _joined(released, basis, noisy.noisy_sum, given=pivots is not None)
+        extended = _joined(released, basis, noisy.noisy_sum, given=pivots is not None, ledger_head=book.head())
         book.function_is(releases[0], state_of(extended), basis.dimension)
         if output is not None:
             write_function(extended, output)
@@ -166,11 +167,16 @@ def _same_noise(function: ReleasedFunction) -> GaussianNoise:
     return noise
 
 
-def _joined(function: ReleasedFunction, basis: Pivots, noisy_sum: np.ndarray, *, given: bool) -> ReleasedFunction:
-    """The old coordinates as they are, and of the newly drawn ones those that are new; the rest is thrown away."""
+def _joined(
+    function: ReleasedFunction, basis: Pivots, noisy_sum: np.ndarray, *, given: bool, ledger_head: str
+) -> ReleasedFunction:
+    """The old coordinates as they are, and of the newly drawn ones those that are new; the rest is thrown away.
+
+    ledger_head   digest of an entry at or after the one that counted the extension.
+    """
     old = function.basis.dimension
     added = basis.dimension - old
-    promise = function.statement
+    promise = replace(function.statement, ledger_head=ledger_head)
     if given:
         public = promise.public_points + added
         promise = replace(promise, public_points=public, taken_as_public=taken_as_public(function.form, given=True))

@@ -7,7 +7,10 @@ from typing import Any
 
 import click
 
-from kmeanalyst.terminal import json_option, print_json, working
+from kmeanalyst.releases.guarantee import guarantee
+from kmeanalyst.terminal import json_option, print_json, say, working
+from kmeanalyst.texts import one_line
+from release_side.counting_options import check_counted, counting_options
 
 _DENSITY = {"kde": "density"}  # a second name
 
@@ -23,19 +26,19 @@ _DENSITY = {"kde": "density"}  # a second name
     type=click.Choice(["density", "kde", "ridge", "logistic", "svm"]),
     help="A density (kde: the same), a regression of a number, or a classifier of two classes.",
 )
-@click.option("--epsilon", required=True, type=float, help="ε > 0: the bound on the privacy loss.")
-@click.option("--delta", required=True, type=float, help="δ: the chance that the bound fails, e.g. 1e-6.")
+@click.option("--epsilon", required=True, type=float, help="ε > 0 of the guarantee; up to 1 is strong.")
+@click.option(
+    "--delta", required=True, type=float, help=f"δ of the guarantee: {guarantee()}. Well below 1/N, e.g. 1e-6."
+)
 @click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="FILE.kme", help="File to write.")
+@click.option("--force", is_flag=True, help="Replace FILE.kme if it exists.")
 @click.option("--target", metavar="COLUMN", help="What ridge, logistic and svm predict.")
 @click.option("--regularisation", type=float, metavar="LAMBDA", help="λ of mean loss + λ‖f‖²; by default from N.")
 @click.option("--kernel", metavar="SPEC", help='As in publish, e.g. "gaussian:lengthscale=0.5".')
 @click.option("--pivots", type=click.Path(), metavar="FILE", help="Public points at which the function is measured.")
 @click.option("--grid", type=int, metavar="SIZE", help="Measure it on a grid: so many values of each number.")
 @click.option("--calibration", type=click.Choice(["analytic", "zcdp"]), help="Analytic, the least noise, by default.")
-@click.option(
-    "--ledger", type=click.Path(dir_okay=False), metavar="LEDGER", help="Count the spend here; refused over budget."
-)
-@click.option("--table", metavar="NAME", help="What the ledger calls the private table.")
+@counting_options
 @click.option(
     "--rehearsal", type=int, metavar="SEED", help="Noise that can be drawn again: the file is stamped NOT PRIVATE."
 )
@@ -47,18 +50,19 @@ def publish_function_command(private: str, domain_path: str, kind: str, as_json:
     \b
     Examples:
       release-side publish-function private.csv --domain age.toml --kind density \\
-          --epsilon 1 --delta 1e-6 --output age.kme
+          --epsilon 1 --delta 1e-6 --output age.kme --ledger budget.ledger --table people
       release-side publish-function private.csv --domain domain.toml --kind logistic --target ill \\
-          --epsilon 1 --delta 1e-6 --output ill.kme
+          --epsilon 1 --delta 1e-6 --output ill.kme --ledger budget.ledger --table people
     """
     from kmeanalyst.releases.domain import read_domain
     from release_side.functions import publish_function
     from release_side.rows import open_private
 
+    check_counted(choices)
     domain = read_domain(domain_path)
     extra = open_private(private).check_columns(domain)
     if extra:
-        click.echo(f"note: columns not in the domain are ignored: {', '.join(extra)}", err=True)
+        say(f"note: columns not in the domain are ignored: {', '.join(map(one_line, extra))}", err=True)
     with working("publishing") as progress:
         function = publish_function(private, domain_path, kind=_DENSITY.get(kind, kind), progress=progress, **choices)
     _show(function, choices["output"], choices["ledger"], choices["table"], as_json)
@@ -74,12 +78,12 @@ def _show(function: Any, output: str, ledger: str | None, table: str | None, as_
             "statement": function.statement.to_dict(),
         })  # fmt: skip
         return
-    click.echo(f"wrote {output}", err=True)
+    say(f"wrote {output}", err=True)
     if ledger and table:
         with suppress(PublishError):  # written and counted all the same
-            click.echo(counted(ledger, table), err=True)
+            say(counted(ledger, table), err=True)
     for label, text in function.summary().items():
-        click.echo(f"{label:<11} {text}")
+        say(f"{label:<11} {text}")
 
 
 @click.command("extend-function", short_help="Measure a published one further, at no spend.")
@@ -91,6 +95,7 @@ def _show(function: Any, output: str, ledger: str | None, table: str | None, as_
 )
 @click.option("--table", required=True, metavar="NAME", help="What the ledger calls the private table.")
 @click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="NEW.kme", help="File to write.")
+@click.option("--force", is_flag=True, help="Replace NEW.kme if it exists.")
 @click.option("--pivots", type=click.Path(), metavar="FILE", help="Further public points to measure it at.")
 @click.option("--grid", type=int, metavar="SIZE", help="Further points on a grid: so many values of each number.")
 @click.option("--workers", type=int, metavar="N", help="Threads of a density; as many as processors by default.")

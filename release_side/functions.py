@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from kmeanalyst.kernels import Gaussian, Kernel, OnColumns, Product
 from kmeanalyst.kernels.base import Array
@@ -21,7 +20,7 @@ from kmeanalyst.releases.columns import Categorical, Column, Number
 from kmeanalyst.releases.domain import Domain, read_domain
 from kmeanalyst.releases.file.header import plain
 from kmeanalyst.releases.file.kernel import kernel_work
-from kmeanalyst.releases.file.refusal import MOST_BASIS_WORK, MOST_PIVOTS
+from kmeanalyst.releases.file.refusal import USUAL
 from kmeanalyst.releases.file.writing import canonical
 from kmeanalyst.releases.function import ReleasedFunction, function_of
 from kmeanalyst.releases.function_form import KINDS, FunctionForm
@@ -33,10 +32,12 @@ from kmeanalyst.representation.progress import Progress
 from release_side.choices import check_ledger, check_workers, kernel_as_read, processors, public_generator, public_rows
 from release_side.kernel_machines import plan_machine
 from release_side.mechanism import Noise, PublishError, RehearsalNoise, noise_for
+from release_side.output_file import check_output
 from release_side.private_function import NoisyCoordinates, private_function
 from release_side.private_mean import private_mean
-from release_side.publishing import Spending, check_can_appear, told_if_spent
-from release_side.rows import PrivateTable, Table, open_private, paths_of, refuse_private_as_public
+from release_side.public_inputs import refuse_private_as_public
+from release_side.publishing import Spending, told_if_spent
+from release_side.rows import PrivateTable, Table, open_private
 
 _PIVOTS = 400  # candidates, where the curator names neither points nor a grid
 
@@ -56,9 +57,12 @@ def publish_function(
     calibration: str | None = None,
     ledger: str | Path | None = None,
     table: str | None = None,
+    uncounted: bool = False,
+    weak: bool = False,
     rehearsal: int | None = None,
     workers: int | None = None,
     output: str | Path | None = None,
+    force: bool = False,
     progress: Progress | None = None,
 ) -> ReleasedFunction:
     """Release a function of a private table, once, with (epsilon, delta)-differential privacy.
@@ -78,19 +82,20 @@ def publish_function(
     Errors          PublishError or DomainError, by public facts alone.
 
     >>> ages = ka.Domain((ka.Integer(name="age", lower=17, upper=90),))
-    >>> density = release_side.publish_function("private.csv", ages, kind="density", epsilon=1, delta=1e-6, output="age.kme")
+    >>> density = release_side.publish_function(
+    ...     "private.csv", ages, kind="density", epsilon=1, delta=1e-6, output="age.kme", uncounted=True
+    ... )
     >>> density.evaluate({"age": [30, 60]}).columns.tolist()
     ['value', 'standard_error', 'unseen']
     """
     domain_path, domain = domain, domain if isinstance(domain, Domain) else read_domain(domain)
     _check_delta(delta)
     mechanism = noise_for("gaussian", epsilon, delta, calibration=calibration, rehearsal=rehearsal)
-    check_ledger(ledger, table, rehearsal)
+    check_ledger(ledger, table, rehearsal, uncounted=uncounted)
     check_workers(workers)
     inputs, column = _inputs_and_target(domain, kind, target)
-    private_files = [] if isinstance(private, pd.DataFrame) else paths_of(private)
-    check_can_appear(output, beside=(*private_files, domain_path, pivots, ledger))
-    refuse_private_as_public(private, pivots)
+    check_output(output, private=private, ledger=ledger, others=(domain_path, pivots), force=force)
+    refuse_private_as_public(private, pivots, inputs, () if rehearsal is not None else domain.samples)
     rows = open_private(private)
     rows.check_columns(domain)
     n_rows = rows.count()
@@ -102,13 +107,18 @@ def publish_function(
         plan_machine(form, basis, n_rows)  # what cannot be solved is refused before anything is counted
     spending = None
     if isinstance(mechanism, Noise):  # a rehearsal spends nothing
-        spending = Spending(ledger, table, mechanism, n_rows=n_rows, method=f"function: {kind}")
+        spending = Spending(
+            ledger, table, mechanism, n_rows=n_rows, method=f"function: {kind}", uncounted=uncounted, weak=weak
+        )
     with told_if_spent(spending):
         noisy = measured(
             rows, domain, form, basis, mechanism, n_rows=n_rows, workers=workers or processors(), progress=progress,
             record_spend=spending.record if spending else None,
         )  # fmt: skip
-        function = _function(form, inputs, basis, noisy, mechanism, n_rows, given=pivots is not None)
+        function = _function(
+            form, inputs, basis, noisy, mechanism, n_rows, given=pivots is not None,
+            ledger_head=spending.head if spending else None,
+        )  # fmt: skip
         if spending:
             spending.function_is(state_of(function), basis.dimension)
         if output is not None:
@@ -126,8 +136,8 @@ def _check_delta(delta: object) -> None:
     """
     if isinstance(delta, int | float) and delta == 0:
         raise PublishError(
-            "delta = 0 asks for a promise without exceptions, and a function is released with a Gaussian process, which "
-            "cannot give one. Pass a small delta, such as 1e-6 (well below 1/N), or publish the table with Laplace noise."
+            "delta = 0 asks for pure differential privacy, and a function is released with a Gaussian process, which "
+            "cannot give it. Pass a small delta, such as 1e-6 (well below 1/N), or publish the table with Laplace noise."
         )
 
 
@@ -230,9 +240,9 @@ def _basis(kernel: Kernel, inputs: Domain, pivots: Table | None, grid: int | Non
 
 def check_pivots(count: int, kernel: Kernel, inputs: Domain) -> None:
     """PublishError, before anything is spent, if so many points are more than a reader takes."""
-    if count > MOST_PIVOTS or count**2 * kernel_work(kernel, len(inputs)) > MOST_BASIS_WORK:
+    if count > USUAL.pivots or count**2 * kernel_work(kernel, len(inputs)) > USUAL.pivot_work:
         raise PublishError(
-            f"{count} points are too many: readers allow {MOST_PIVOTS}, and fewer of a kernel of many parts. Name fewer."
+            f"{count} points are too many: readers allow {USUAL.pivots}, and fewer of a kernel of many parts. Name fewer."
         )
 
 
@@ -247,9 +257,9 @@ def candidate_points(kernel: Kernel, inputs: Domain, grid: int | None) -> Array:
     size = grid or int((_PIVOTS / levels) ** (1 / max(1, numbers)))
     if size < 5 and grid is None and numbers:
         return inputs.draw(_PIVOTS, public_generator("pivots", kernel, inputs, _PIVOTS))
-    if levels * size**numbers > MOST_PIVOTS:
+    if levels * size**numbers > USUAL.pivots:
         raise PublishError(
-            f"a grid of {size} values has {levels * size**numbers:,} points, and readers allow {MOST_PIVOTS}. Pass fewer."
+            f"a grid of {size} values has {levels * size**numbers:,} points, and readers allow {USUAL.pivots}. Pass fewer."
         )
     values = [_values(column, size) for column in inputs.columns]
     return np.stack(np.meshgrid(*values, indexing="ij"), axis=-1).reshape(-1, len(inputs))
@@ -276,7 +286,7 @@ def measured(
 
 def _function(
     form: FunctionForm, inputs: Domain, basis: Pivots, noisy: NoisyCoordinates, mechanism: Noise | RehearsalNoise,
-    n_rows: int, *, given: bool,
+    n_rows: int, *, given: bool, ledger_head: str | None,
 ) -> ReleasedFunction:  # fmt: skip
     """The released function with its promise; post-processing."""
     unit, steps = form.unit(basis, n_rows), form.grid_sensitivity(basis)
@@ -286,6 +296,7 @@ def _function(
         rho=zcdp_rho(mechanism.name, noise_multiplier=noisy.grid_scale / steps), n_rows=n_rows,
         public_points=basis.dimension if given else 0, taken_as_public=taken_as_public(form, given=given),
         versions=software_versions("kmeanalyst", "numpy", "scipy", "pandas", "opendp", "dp-accounting"),
+        ledger_head=ledger_head,
     )  # fmt: skip
     return function_of(form=form, domain=inputs, basis=basis, noisy_sum=noisy.noisy_sum, statement=statement)
 

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.guarantee import guarantee
 from kmeanalyst.releases.noise import (
     CALIBRATIONS,
     GAUSSIAN,
@@ -47,8 +48,8 @@ class PublishError(ValueError):
     >>> release_side.publish("private.csv", "domain.toml", epsilon=-1, delta=1e-6)
     Traceback (most recent call last):
         ...
-    release_side.mechanism.PublishError: epsilon must be a positive number between 1e-05 and 100000, got -1: it
-        bounds the privacy loss. Pass e.g. 1.0.
+    release_side.mechanism.PublishError: epsilon must be a positive number between 1e-05 and 100000, got -1: the
+        calibration is proven for these alone. Pass e.g. 1.0.
     """
 
 
@@ -144,7 +145,7 @@ class GaussianNoise(Noise):
         super().__post_init__()
         if self.delta == 0:
             raise PublishError(
-                "delta = 0 asks for a promise without exceptions, and Gaussian noise cannot give one. "
+                "delta = 0 asks for pure differential privacy, and Gaussian noise cannot give it. "
                 "Pass a small delta, such as 1e-6 (well below 1/N), or Laplace noise."
             )
 
@@ -203,7 +204,7 @@ class LaplaceNoise(Noise):
         super().__post_init__()
         if self.delta != 0:
             raise PublishError(
-                f"Laplace noise gives a promise without exceptions, so delta is 0, got {self.delta!r}. "
+                f"Laplace noise gives pure differential privacy, so delta is 0, got {self.delta!r}. "
                 "Pass delta 0, or Gaussian noise."
             )
 
@@ -292,12 +293,12 @@ def check_budget(epsilon: float, delta: float) -> None:
     """PublishError unless epsilon and delta are numbers in the range for which the calibration is proven."""
     if not _is_number(epsilon) or not _EPSILONS[0] <= float(epsilon) <= _EPSILONS[1]:
         raise PublishError(
-            f"epsilon must be a positive number between {_EPSILONS[0]:g} and {_EPSILONS[1]:g}, got {epsilon!r}: it bounds "
-            "the privacy loss. Pass e.g. 1.0."
+            f"epsilon must be a positive number between {_EPSILONS[0]:g} and {_EPSILONS[1]:g}, got {epsilon!r}: the "
+            "calibration is proven for these alone. Pass e.g. 1.0."
         )
     if not _is_number(delta) or not 0 <= float(delta) < 1:
         raise PublishError(
-            f"delta must be in [0, 1), got {delta!r}: it is the chance that the bound fails. Pass e.g. 1e-6."
+            f"delta must be in [0, 1), got {delta!r}: {guarantee()}. With δ of 1 or more this says nothing. Pass e.g. 1e-6."
         )
     if float(delta) != 0 and not _DELTAS[0] <= float(delta) <= _DELTAS[1]:
         raise PublishError(

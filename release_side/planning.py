@@ -10,6 +10,7 @@ what is simulated carries the stamp of a rehearsal and is thrown away.
 from __future__ import annotations
 
 import json
+import logging
 import math
 import tempfile
 import time
@@ -44,9 +45,11 @@ from release_side.choices import (
 )
 from release_side.mechanism import PublishError, RehearsalNoise, noise_for
 from release_side.private_mean import private_mean
-from release_side.publishing import represented, warn_if_weak
+from release_side.publishing import represented, weakness
 from release_side.rows import Table
+from release_side.subspaces import better_basis, certified_basis
 
+_log = logging.getLogger("release_side")
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 NOTE = (
     "predicted on a made-up stand-in table of the same domain and size, one of many possible: a real table's errors may "
@@ -134,10 +137,16 @@ def plan(
         name: checked_features(method, chosen, domain, public, points, features, weights, n_rows=n_rows, family=family)
         for name, chosen in different.items()
     }
+    certified = {name: certified_basis(feature_map) for name, (feature_map, _) in maps.items()}
     drawing = (time.perf_counter() - started) / len(maps)
-    for mechanism, name in zip(mechanisms, names, strict=True):  # all that could be refused is, before simulating
-        mechanism.deviation(grid_sensitivity(maps[name][0], mechanism.name))
-        warn_if_weak(mechanism.noise, n_rows)
+    measured_by = [
+        better_basis(maps[name][0], certified[name], maps[name][1], mechanism, n_rows=n_rows)
+        for mechanism, name in zip(mechanisms, names, strict=True)
+    ]
+    for mechanism, feature_map in zip(mechanisms, measured_by, strict=True):  # all refusals come before simulating
+        mechanism.deviation(grid_sensitivity(feature_map, mechanism.name))
+        if reason := weakness(mechanism.noise, n_rows):
+            _log.warning("%s. publish refuses it without --weak. Choose less.", reason)
     tell = progress or silent
     tell("making a stand-in", 0.0)
     truths = {
@@ -145,13 +154,15 @@ def plan(
         for name, (feature_map, _) in maps.items()
     }
     tell("making a stand-in", 1.0)
-    per_row = _seconds_per_row(truths[names[0]].rows, maps[names[0]][0], mechanisms[0])
+    per_row = _seconds_per_row(truths[names[0]].rows, measured_by[0], mechanisms[0])
 
     def simulated(mechanism: RehearsalNoise, name: str, done: int) -> dict[str, Any]:
         started = time.perf_counter()
-        truth, (feature_map, spanning) = truths[name], maps[name]
+        truth, feature_map, spanning = truths[name], measured_by[done], maps[name][1]
+        same = feature_map is maps[name][0]
+        mean_feature = truth.mean_feature if same else feature_mean(feature_map, truth.rows)
         release = represented(
-            _measured(truth.mean_feature, feature_map, mechanism, n_rows=n_rows), mechanism, domain, different[name],
+            _measured(mean_feature, feature_map, mechanism, n_rows=n_rows), mechanism, domain, different[name],
             method=method, spanning=spanning, public=public, points=points, weights=weights, bound=bound,
             float32=float32, progress=lambda _, share: tell("simulating releases", (done + 0.8 * share) / len(mechanisms)),
         )  # fmt: skip

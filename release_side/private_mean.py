@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import CellFeatures, FeatureMap
-from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, grid_sensitivity
+from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, grid_sensitivity, whole_heights
 from release_side.mechanism import Noise, PublishError, RehearsalNoise, check_room
 from release_side.units import UnitRows
 
@@ -49,15 +49,15 @@ def private_mean(
     Guarantee     (epsilon, delta)-differential privacy under replace-one, for every table of n_rows rows (of UnitRows
                   under the replacement of all rows of one unit by any others, for every table of n_rows units):
                   the integer sums of two neighbours differ by at most diameter · GRID, by construction
-                  (in L1 by at most ⌈√F · diameter · GRID⌉). PROOF.md has the argument.
+                  (in L1 by at most ⌈√F · diameter · GRID⌉, or 2 Σ heights for cells). PROOF.md has the argument.
     Edge cases    a non-finite image counts as the zero vector; n_rows = 0 raises PublishError (n is public).
     Source        Balog, Tolstikhin & Schölkopf 2018, Algorithm 1 lines 2-4 and Algorithm 2 lines 3-4.
     """
     check_room(n_rows=n_rows, dimension=feature_map.dimension, grid=GRID)
-    sensitivity = grid_sensitivity(feature_map, mechanism.name)
-    grid_scale = mechanism.deviation(sensitivity)
     exact_sum, seen = np.zeros(feature_map.dimension, dtype=np.int64), 0
     sum_of = _counted_sums(feature_map) if isinstance(feature_map, CellFeatures) else _summed_features(feature_map)
+    sensitivity = grid_sensitivity(feature_map, mechanism.name)  # of cells after their heights have been checked
+    grid_scale = mechanism.deviation(sensitivity)
     blocks = (rows[block] for rows in private_rows for block in _blocks(len(rows), feature_map))  # whole units
     for n_block, block_sum in _in_order(lambda rows: (len(rows), sum_of(rows)), blocks, workers):
         exact_sum += block_sum
@@ -96,7 +96,7 @@ def unit_averages(units: UnitRows, feature_map: FeatureMap) -> Array:
         totals[owners[first]] += np.add.reduceat(integer_features(rows, feature_map), first).astype(np.int64)
     several = sizes > 1
     totals[several] = np.sign(totals[several]) * (np.abs(totals[several]) // sizes[several, None])
-    return _enforced(totals.astype(np.float64), nonnegative=feature_map.nonnegative)
+    return _enforced(totals.astype(np.float64), feature_map)
 
 
 def _counted_sums(feature_map: CellFeatures) -> Callable[[Array | UnitRows], Array]:
@@ -139,7 +139,7 @@ def _averaged_counts(units: UnitRows, places_of: Callable[[Array], Array], by_fe
 
 def integer_heights(feature_map: CellFeatures) -> Array:
     """Heights of the tables on the integer grid, (T,) int64, Σz² ≤ GRID² exactly: the norm of every row's image."""
-    starts, z = feature_map.starts, np.rint(feature_map.heights * (GRID * SHRINK / feature_map.norm_bound))
+    starts, z = feature_map.starts, whole_heights(feature_map)
     in_order = starts[0] == 0 and (np.diff(starts) >= 1).all()
     if not (in_order and (z >= 0).all() and (z <= GRID).all() and sum(int(a) ** 2 for a in z) <= GRID**2):
         raise PublishError(
@@ -188,13 +188,18 @@ def _integer_features(rows: Array, feature_map: FeatureMap) -> Array:
         z = np.zeros((len(rows), feature_map.dimension))
     z *= GRID * SHRINK / feature_map.norm_bound
     np.rint(z, out=z)
-    return _enforced(z, nonnegative=feature_map.nonnegative)
+    return _enforced(z, feature_map)
 
 
-def _enforced(z: Array, *, nonnegative: bool) -> Array:
-    """The rows, in place, those that do not fit shortened until they do."""
+def _enforced(z: Array, feature_map: FeatureMap) -> Array:
+    """The rows, in place, those that do not fit shortened until they do; set to zero where the diameter is one of pairs.
+
+    Zero is within the bound B of every image, and B is at most the diameter. A shortened image could be further from
+    another than both were before.
+    """
+    nonnegative = feature_map.nonnegative
     for i in np.flatnonzero(~fits(z, nonnegative=nonnegative)):  # never for a map that keeps its bound
-        z[i] = _forced(z[i : i + 1], nonnegative=nonnegative)[0]  # alone, whatever rows share its block
+        z[i] = 0.0 if feature_map.pairwise else _forced(z[i : i + 1], nonnegative=nonnegative)[0]  # alone
     return z
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kmeanalyst.kernels.features import FeatureMap
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.noise import zcdp_rho
-from kmeanalyst.releases.statement import REPLACE_ROW, PrivacyStatement, software_versions
+from kmeanalyst.releases.statement import PrivacyStatement, counted_as, neighbouring_of, software_versions
 from release_side.mechanism import Noise, RehearsalNoise
 
 _FREQUENCIES = "the frequencies, drawn from a public seed"
@@ -23,17 +23,20 @@ def statement_for(
     n_public: int,
     *,
     given: bool,
-    neighbouring: str = REPLACE_ROW,
+    unit: str | None = None,
+    ledger_head: str | None = None,
 ) -> PrivacyStatement:
     """The promise of this measurement.
 
     n_public      how many of the points are rows that were given as public; given: whether any were given at all.
-    neighbouring  what one replaces to come to a neighbour: a row, or a unit.
+    unit          the column that identifies the units, where not rows but units are protected.
+    ledger_head   digest of the ledger's entry that counted the release.
     """
     return PrivacyStatement(
         epsilon=mechanism.epsilon,
         delta=mechanism.delta,
-        neighbouring=neighbouring,
+        neighbouring=neighbouring_of(unit),
+        unit=unit,
         mechanism=mechanism.name,
         sensitivity=measurement.sensitivity,
         noise_scale=measurement.noise_scale,
@@ -41,15 +44,14 @@ def statement_for(
         rho=zcdp_rho(mechanism.name, noise_multiplier=measurement.noise_scale / measurement.sensitivity),
         n_rows=measurement.n_rows,
         public_points=n_public,
-        taken_as_public=_taken_as_public(
-            method, measurement.feature_map, n_public, given=given, neighbouring=neighbouring
-        ),
+        taken_as_public=_taken_as_public(method, measurement.feature_map, n_public, given=given, unit=unit),
         versions=software_versions("kmeanalyst", "numpy", "scipy", "pandas", "opendp", "dp-accounting"),
+        ledger_head=ledger_head,
     )
 
 
 def _taken_as_public(
-    method: str, feature_map: FeatureMap, n_public: int, *, given: bool, neighbouring: str
+    method: str, feature_map: FeatureMap, n_public: int, *, given: bool, unit: str | None
 ) -> tuple[str, ...]:
     """What the release treats as public, in words; n_public of the points are rows given as public."""
     rows = (
@@ -58,10 +60,12 @@ def _taken_as_public(
         else "the rows given as public, from which the points started"
     )
     count = (
-        "the number of rows N" if neighbouring == REPLACE_ROW else "the number of persons P (not that of their rows)"
+        "the number of rows N and the names of the columns"
+        if unit is None
+        else f"the number P of {counted_as(unit)} (not that of their rows) and the names of the columns, {unit!r} included"
     )
     return (
-        f"{count} and the names of the columns",
+        count,
         "the domain: kinds, bounds, levels, scales, defaults, edges and atoms",
         "the kernel and its lengthscales, chosen from the domain or by the curator",
         "the points of the subspace" if method == "subspace" else _FEATURES.get(feature_map.name, _FREQUENCIES),
@@ -71,7 +75,14 @@ def _taken_as_public(
 
 
 def statement_of_draw(
-    *, epsilon: float, name: str, diameter: float, n_rows: int, n_databases: int, n_public: int
+    *,
+    epsilon: float,
+    name: str,
+    diameter: float,
+    n_rows: int,
+    n_databases: int,
+    n_public: int,
+    ledger_head: str | None = None,
 ) -> PrivacyStatement:
     """The promise of a database that the exponential mechanism drew, P(R) ∝ exp(−ε‖μ_D − μ_R‖/2Δ), Δ = diameter/N.
 
@@ -101,4 +112,5 @@ def statement_of_draw(
             else "every row that the domain allows, from which the points were drawn",
         ),
         versions=software_versions("kmeanalyst", "numpy", "scipy", "pandas", "opendp"),
+        ledger_head=ledger_head,
     )

@@ -7,14 +7,13 @@ public files. Everything after it is post-processing of the measurement.
 from __future__ import annotations
 
 import logging
-import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
@@ -22,7 +21,7 @@ from kmeanalyst.releases.columns import DomainError
 from kmeanalyst.releases.domain import Domain, read_domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import Release
-from kmeanalyst.releases.statement import REPLACE_ROW, REPLACE_UNIT
+from kmeanalyst.releases.statement import counted_as, neighbouring_of
 from kmeanalyst.representation.generator import generated_rows
 from kmeanalyst.representation.progress import Progress
 from kmeanalyst.representation.represent import represent
@@ -43,14 +42,29 @@ from release_side.choices import (
 from release_side.composition import Spend
 from release_side.ledger import Ledger
 from release_side.mechanism import SPENT, Noise, PublishError, RehearsalNoise, noise_for
+from release_side.output_file import check_output
 from release_side.private_mean import private_mean
 from release_side.promise import statement_for
-from release_side.rows import Table, open_private, paths_of, refuse_private_as_public
+from release_side.public_inputs import refuse_private_as_public
+from release_side.rows import Table, open_private
 from release_side.small_database import ExponentialMechanism
+from release_side.subspaces import better_basis, certified_basis
 from release_side.units import units_of
 
 _WEAK_EPSILON = 10.0
+NO_LEDGER = (
+    "no ledger: releases of one table add up, and nothing counts this one. Name a ledger and the table (ledger=…, table=…; see "
+    "release-side ledger init), or pass uncounted=True."
+)
 _log = logging.getLogger("release_side")
+
+
+class LedgerWarning(UserWarning):
+    """A release that no ledger counts, or whose total in the ledger holds only under a condition.
+
+    >>> issubclass(release_side.LedgerWarning, UserWarning)
+    True
+    """
 
 
 def publish(
@@ -73,10 +87,13 @@ def publish(
     calibration: str | None = None,
     ledger: str | Path | None = None,
     table: str | None = None,
+    uncounted: bool = False,
+    weak: bool = False,
     unit: str | None = None,
     rehearsal: int | None = None,
     workers: int | None = None,
     output: str | Path | None = None,
+    force: bool = False,
     progress: Progress | None = None,
 ) -> Release:
     """Release the kernel mean embedding of a private table, once, with (epsilon, delta)-differential privacy.
@@ -104,24 +121,32 @@ def publish(
     weights         "probability", "bounded" (Σ|w| ≤ bound, 1 by default), "signed" (2), "uniform" (1/M each; random
                     features), or "published" (subspace).
     float32         real columns of the points hold single precision numbers, and the weights are fitted to those.
-    noise           "gaussian", or "laplace" for a promise without exceptions (delta = 0).
+    noise           "gaussian", or "laplace" for pure differential privacy (delta = 0).
     calibration     of Gaussian noise: "analytic" (default), the least that gives (epsilon, delta); or "zcdp", a little
                     more, at which (epsilon, delta) follows from ρ alone.
     ledger, table   file that counts what releases of this table add up to, and the curator's name for the table:
                     the spend is recorded before noise is drawn, and refused if it goes over the table's budget.
-    unit            column that says whose row a row is: all rows of a person are protected together, and the release
-                    estimates the distribution in which every person weighs the same. The number of persons is public
-                    then, the number of rows is not. Rows with an empty cell there are the rows of one person.
+                    Ledger and table must be there (`release-side ledger init`). Without a ledger there is one UserWarning.
+    uncounted       publish without a ledger, and without the warning. On the command line one of the two is required.
+    weak            publish although epsilon is above 10, or delta at least 1/N: an error otherwise.
+    unit            column that identifies the units (patients, say): all rows of a unit are protected together, and the
+                    release estimates the distribution in which every unit weighs the same. The number of units is public
+                    then, the number of rows is not; the column's name is published. Rows with an empty cell there are the
+                    rows of one unit.
     rehearsal       a seed: the noise can be drawn again, and the release is NOT PRIVATE and stamped so. For data
-                    that the curator may play with.
+                    that the curator may play with. Needs neither a ledger, nor uncounted, nor weak.
     workers         threads; by default as many as there are processors. No bit of the result depends on it.
-    output          file to write the release to as well; the ledger then knows it by its name.
+    output          file to write the release to as well; the ledger then knows it by its name. Where that would fail, it
+                    is refused before anything is spent.
+    force           whether an older file at `output` is replaced; refused otherwise.
     progress        called with what is being done and the share of it that is.
     Returns         Release; its statement lists everything that was taken as public.
     Errors          PublishError or DomainError, by public facts alone.
 
     >>> ages = ka.Domain((ka.Integer(name="age", lower=17, upper=90),))
-    >>> published = release_side.publish("private.csv", ages, epsilon=1, delta=1e-6, features=50, points=20)
+    >>> published = release_side.publish(
+    ...     "private.csv", ages, epsilon=1, delta=1e-6, features=50, points=20, uncounted=True
+    ... )
     >>> published.statement.epsilon, published.is_rehearsal, len(published)
     (1.0, False, 20)
     >>> published.write("age.kme")
@@ -134,15 +159,15 @@ def publish(
         )
         return publish_small_database(
             private, domain, epsilon=epsilon, delta=delta, public_points=public_points, points=points, kernel=kernel,
-            target=target, ledger=ledger, table=table, rehearsal=rehearsal, output=output, progress=progress,
+            target=target, ledger=ledger, table=table, uncounted=uncounted, weak=weak, rehearsal=rehearsal, output=output,
+            force=force, progress=progress,
         )  # fmt: skip
     domain_path, domain = domain, domain if isinstance(domain, Domain) else read_domain(domain)
     mechanism = noise_for(noise, epsilon, delta, calibration=calibration, rehearsal=rehearsal)
     check_choices(method, weights, points, features, bound, workers, float32=float32, family=family)
-    check_ledger(ledger, table, rehearsal)
-    private_files = [] if isinstance(private, pd.DataFrame) else paths_of(private)
-    check_can_appear(output, beside=(*private_files, domain_path, public_points, ledger))
-    refuse_private_as_public(private, public_points)
+    check_ledger(ledger, table, rehearsal, uncounted=uncounted)
+    check_output(output, private=private, ledger=ledger, others=(domain_path, public_points), force=force)
+    refuse_private_as_public(private, public_points, domain, () if rehearsal is not None else domain.samples)
     check_strings(method, domain, public_points)
     public = public_rows(public_points, domain)
     spec = spec_for(method, kernel, domain, target)
@@ -150,14 +175,16 @@ def publish(
     rows.check_columns(domain)
     units = None if unit is None else units_of(rows, unit, domain)
     n_rows = units.count if units else rows.count()
-    neighbouring = REPLACE_UNIT if units else REPLACE_ROW
     chosen_kernel = kernel_for(method, spec, domain, target, mechanism, n_rows)
     feature_map, spanning = checked_features(
         method, chosen_kernel, domain, public, points, features, weights, n_rows=n_rows, family=family
     )
+    feature_map = better_basis(feature_map, certified_basis(feature_map), spanning, mechanism, n_rows=n_rows)
     spending = None
     if isinstance(mechanism, Noise):  # a rehearsal spends nothing
-        spending = Spending(ledger, table, mechanism, n_rows=n_rows, method=method, neighbouring=neighbouring)
+        spending = Spending(
+            ledger, table, mechanism, n_rows=n_rows, method=method, unit=unit, uncounted=uncounted, weak=weak
+        )
     with told_if_spent(spending):
         measurement = private_mean(
             units.grouped(rows.encoded(domain)) if units else rows.encoded(domain),
@@ -167,7 +194,8 @@ def publish(
         del rows, units  # from here on, post-processing
         release = represented(
             measurement, mechanism, domain, chosen_kernel, method=method, spanning=spanning, public=public,
-            points=points, weights=weights, bound=bound, float32=float32, neighbouring=neighbouring, progress=progress,
+            points=points, weights=weights, bound=bound, float32=float32, unit=unit,
+            ledger_head=spending.head if spending else None, progress=progress,
         )  # fmt: skip
         if output is not None:
             write_whole(release, output)
@@ -189,7 +217,8 @@ def represented(
     weights: str,
     bound: float | None,
     float32: bool,
-    neighbouring: str = REPLACE_ROW,
+    unit: str | None = None,
+    ledger_head: str | None = None,
     progress: Progress | None,
 ) -> Release:
     """The release that a measurement becomes: everything after the door, in memory. Post-processing."""
@@ -219,7 +248,7 @@ def represented(
         kernel=kernel,
         domain=domain,
         statement=statement_for(
-            mechanism, measurement, method, n_public, given=public is not None, neighbouring=neighbouring
+            mechanism, measurement, method, n_public, given=public is not None, unit=unit, ledger_head=ledger_head
         ),
         method=method,
         weight_view="probability" if weights == "uniform" else weights,
@@ -227,30 +256,12 @@ def represented(
     )
 
 
-def check_can_appear(output: str | Path | None, *, beside: tuple[object, ...]) -> None:
-    """PublishError, before anything is spent, if the file could not appear or would take another's place.
-
-    beside   what else was named: tables, domain, ledger; anything that is no path is passed over.
-    """
-    if output is None:
-        return
-    path, folder = Path(output), Path(output).absolute().parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise PublishError(
-            f"the folder {folder} is not there or not writable, so {output} could not appear. Make it first."
-        )
-    for other in (Path(other) for other in beside if isinstance(other, str | Path)):
-        if path.absolute() == other.absolute() or (path.exists() and other.exists() and path.samefile(other)):
-            raise PublishError(
-                f"{output} is named as the release's file and as another ({other}), which it would replace. "
-                "Name a new file."
-            )
-
-
 class Spending:
     """What one release spends: checked when the size of the table is known, recorded just before the noise.
 
-    Without a ledger nothing is recorded, which is said once.
+    head   digest of the ledger's entry for this release, once it is recorded; None without a ledger.
+
+    Without a ledger nothing is recorded, which one UserWarning says unless the release is meant to be uncounted.
     """
 
     def __init__(
@@ -261,27 +272,30 @@ class Spending:
         *,
         n_rows: int,
         method: str,
-        neighbouring: str = REPLACE_ROW,
+        unit: str | None = None,
+        uncounted: bool = False,
+        weak: bool = False,
     ) -> None:
-        self.is_spent = False
+        self.is_spent, self.head = False, None
         self._ledger, self._table = None if ledger is None else Ledger(ledger), table or ""
         self._spend = Spend(
             epsilon=noise.epsilon, delta=noise.delta, mechanism=noise.name, calibration=noise.calibration,
-            noise_multiplier=noise.multiplier(), n_rows=n_rows, method=method, neighbouring=neighbouring,
+            noise_multiplier=noise.multiplier(), n_rows=n_rows, method=method,
+            neighbouring=neighbouring_of(unit), unit=unit,
         )  # fmt: skip
-        warn_if_weak(noise, n_rows, "persons" if neighbouring == REPLACE_UNIT else "rows")
-        if self._ledger is None:
-            _say_once_that_nothing_counts()
-        elif not self._ledger.check(self._table, self._spend):
-            _log.warning(
-                "table %r has no budget in %s: its releases are recorded and not limited. Check the two names; "
-                "release-side ledger init sets a budget.", self._table, ledger,
-            )  # fmt: skip
+        if not weak:
+            check_strength(noise, n_rows, unit)
+        if self._ledger is not None:
+            if warning := self._ledger.check(self._table, self._spend):
+                warnings.warn(warning, LedgerWarning, stacklevel=3)
+        elif not uncounted:
+            _warn_once_that_nothing_counts()
 
     def record(self) -> None:
         """The last thing before the noise."""
         if self._ledger is not None:
             self._number = self._ledger.record(self._table, self._spend)
+            self.head = self._ledger.release(self._number).digest
         self.is_spent = True
 
     def function_is(self, state: str, pivots: int) -> None:
@@ -298,14 +312,25 @@ class Spending:
             _log.warning("%s is written and counted as spent; the ledger could not note its name.", output)
 
 
-def warn_if_weak(noise: Noise | ExponentialMechanism, n_rows: int, counted: str = "rows") -> None:
-    """Say so if a promise is kept in words only."""
-    if noise.epsilon > _WEAK_EPSILON or noise.delta * n_rows >= 1:
-        _log.warning(
-            "a weak promise: epsilon %g, delta %g for %d %s. Above epsilon %g a release may tell one %s from another; "
-            "with delta of 1/N or more it may give whole %s away. Choose less.",
-            noise.epsilon, noise.delta, n_rows, counted, _WEAK_EPSILON, counted.removesuffix("s"), counted,
-        )  # fmt: skip
+def weakness(noise: Noise | ExponentialMechanism, n_rows: int, unit: str | None = None) -> str | None:
+    """Why a promise protects little, from public facts alone: ε, δ and N; None if it does not."""
+    what = counted_as(unit)
+    if noise.epsilon > _WEAK_EPSILON:
+        return f"epsilon {noise.epsilon:g} is a weak promise: above {_WEAK_EPSILON:g} a release may tell single {what} apart"
+    if noise.delta >= 1 / n_rows:
+        return (
+            f"delta {noise.delta:g} is a weak promise for N = {n_rows:,} {what}: with delta of 1/N or more a release may give "
+            f"whole {what} away"
+        )
+    return None
+
+
+def check_strength(noise: Noise | ExponentialMechanism, n_rows: int, unit: str | None) -> None:
+    """PublishError for a weak promise, before anything is spent."""
+    if reason := weakness(noise, n_rows, unit):
+        raise PublishError(
+            f"{reason}. Nothing was spent. Choose less, or, if that is meant, pass --weak (in Python weak=True)."
+        )
 
 
 @contextmanager
@@ -322,11 +347,8 @@ def told_if_spent(spending: Spending | None) -> Iterator[None]:
 
 
 @cache
-def _say_once_that_nothing_counts() -> None:
-    _log.warning(
-        "no ledger: releases of one table add up, and nothing counts them. "
-        "Name a ledger and the table (--ledger, --table) to have them counted."
-    )
+def _warn_once_that_nothing_counts() -> None:
+    warnings.warn(NO_LEDGER, LedgerWarning, stacklevel=4)
 
 
 def write_whole(release: Release, output: str | Path) -> None:
@@ -337,4 +359,4 @@ def write_whole(release: Release, output: str | Path) -> None:
         raise PublishError(f"{output} was not written: {str(error).rstrip('.')}.") from None
 
 
-__all__ = ["METHODS", "DomainError", "publish"]
+__all__ = ["METHODS", "DomainError", "LedgerWarning", "publish"]

@@ -14,7 +14,7 @@ import warnings
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeAlias, TypeVar
 
@@ -88,19 +88,6 @@ def open_private(source: Table) -> PrivateTable:
     return tables[0] if len(tables) == 1 else _Several(tuple(tables))
 
 
-def refuse_private_as_public(private: Table, public: Table | None) -> None:
-    """PublishError if the public points are the private table itself, by its name; contents are not compared."""
-    if isinstance(private, pd.DataFrame) or isinstance(public, pd.DataFrame) or public is None:
-        same = private is public
-    else:
-        same = Path(public).exists() and any(path.samefile(public) for path in paths_of(private))
-    if same:
-        raise PublishError(
-            "the public points are the private table itself: its rows would be in the release as they are. "
-            "Name a file of rows that are public already, or leave it out."
-        )
-
-
 def paths_of(source: str | Path) -> list[Path]:
     """The files of a table: one, those of a directory, or those that a glob matches; PublishError if there is none."""
     path = Path(source)
@@ -108,11 +95,35 @@ def paths_of(source: str | Path) -> list[Path]:
         found = sorted(p for p in path.iterdir() if _kind(p))
         if not found:
             raise PublishError(f"{source} holds no .csv, .csv.gz or .parquet file. Name the folder that has them.")
-        return found
-    found = [path] if path.exists() else sorted(Path(p) for p in glob.glob(str(source)))
+    else:
+        found = [path] if path.exists() else sorted(Path(p) for p in glob.glob(str(source)))
     if not found:
         raise PublishError(f"no file at {source}. Check the path; a glob must match at least one file.")
+    for each in found:
+        check_regular(each)
     return found
+
+
+def check_regular(path: Path) -> None:
+    """PublishError for a pipe, a device or a folder, where a file is needed."""
+    if path.exists() and not path.is_file():
+        raise PublishError(
+            f"{path} is not a regular file, and tables are read more than once. Write the rows to a file, or name the "
+            "files of a folder."
+        )
+
+
+def has_rows(path: Path) -> bool:
+    """Whether a file of a private table has a row; the number of rows is public."""
+    return _open_file(path).count() > 0
+
+
+def would_read(source: str | Path, path: Path) -> bool:
+    """Whether a file at `path`, once it exists, would be one of the table's: of its folder, or matched by its glob."""
+    table = Path(source)
+    if table.is_dir():
+        return bool(_kind(path)) and path.absolute().parent.samefile(table)
+    return not table.exists() and any(whole(path).match(str(whole(table))) for whole in (Path.absolute, Path.resolve))
 
 
 def _kind(path: Path) -> str:
@@ -135,13 +146,10 @@ def _open_file(path: Path) -> PrivateTable:
 class _Csv(PrivateTable):
     path: Path
 
-    def _open(self) -> IO[bytes]:
-        return gzip.open(self.path, "rb") if self.path.name.lower().endswith(".gz") else open(self.path, "rb")  # type: ignore[return-value]
-
     @property
     def header(self) -> list[str]:
-        with self._open() as handle:
-            first = _gunzipped(self.path, handle.readline)
+        with open_bytes(self.path) as handle:
+            first = gunzipped(self.path, handle.readline)
         if b"\r" in first.rstrip(b"\r\n"):  # every row would be in the header, and headers are shown
             raise PublishError(
                 f"{self.path} ends its lines with carriage returns alone, so that it is one long line. "
@@ -154,19 +162,24 @@ class _Csv(PrivateTable):
         return _cells(first.removeprefix(b"\xef\xbb\xbf"))
 
     def count(self) -> int:
-        with self._open() as handle:
-            return _gunzipped(self.path, lambda: sum(1 for _ in handle)) - 1
+        with open_bytes(self.path) as handle:
+            return gunzipped(self.path, lambda: sum(1 for _ in handle)) - 1
 
     def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         header = self.header
         places = {name: header.index(name) for name in names}
-        with self._open() as handle:
+        with open_bytes(self.path) as handle:
             handle.readline()
             while rows := [_cells(line) for _, line in zip(range(_PIECE), handle, strict=False)]:
                 yield {name: _column(rows, place) for name, place in places.items()}
 
 
-def _gunzipped(path: Path, read: Callable[[], _T]) -> _T:
+def open_bytes(path: Path) -> IO[bytes]:
+    """A file for reading; a .gz file inflated."""
+    return gzip.open(path, "rb") if path.name.lower().endswith(".gz") else open(path, "rb")  # type: ignore[return-value]
+
+
+def gunzipped(path: Path, read: Callable[[], _T]) -> _T:
     """What `read` returns; PublishError if the file is no whole .gz file."""
     try:
         return read()
@@ -269,7 +282,7 @@ class _Several(PrivateTable):
 
 @dataclass(frozen=True, eq=False)
 class _Frame(PrivateTable):
-    frame: pd.DataFrame
+    frame: pd.DataFrame = field(repr=False)
 
     @property
     def header(self) -> list[str]:

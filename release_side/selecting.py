@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.releases.domain import Domain, read_domain
-from kmeanalyst.releases.file.refusal import MOST_CELLS
+from kmeanalyst.releases.file.points import cells_of_a_row
+from kmeanalyst.releases.file.refusal import USUAL
 from kmeanalyst.releases.kernel_choice import kernel_from_spec
 from kmeanalyst.releases.release import Release
 from kmeanalyst.representation.progress import Progress
@@ -24,9 +24,11 @@ from release_side.choices import (
     spec_for,
 )
 from release_side.mechanism import PublishError
+from release_side.output_file import check_output
 from release_side.promise import statement_of_draw
-from release_side.publishing import Spending, check_can_appear, told_if_spent, write_whole
-from release_side.rows import Table, open_private, paths_of, refuse_private_as_public
+from release_side.public_inputs import refuse_private_as_public
+from release_side.publishing import Spending, told_if_spent, write_whole
+from release_side.rows import Table, open_private
 from release_side.small_database import (
     ExponentialMechanism,
     RehearsedExponential,
@@ -53,8 +55,11 @@ def publish_small_database(
     target: str | None = None,
     ledger: str | Path | None = None,
     table: str | None = None,
+    uncounted: bool = False,
+    weak: bool = False,
     rehearsal: int | None = None,
     output: str | Path | None = None,
+    force: bool = False,
     progress: Progress | None = None,
 ) -> Release:
     """Release M rows, drawn by the exponential mechanism, with epsilon-differential privacy: see `publish`.
@@ -65,10 +70,9 @@ def publish_small_database(
     domain_path, domain = domain, domain if isinstance(domain, Domain) else read_domain(domain)
     mechanism = _mechanism(epsilon, delta, rehearsal)
     check_choices(METHOD, "uniform", points, None, None, None)
-    check_ledger(ledger, table, rehearsal)
-    private_files = [] if isinstance(private, pd.DataFrame) else paths_of(private)
-    check_can_appear(output, beside=(*private_files, domain_path, public_points, ledger))
-    refuse_private_as_public(private, public_points)
+    check_ledger(ledger, table, rehearsal, uncounted=uncounted)
+    check_output(output, private=private, ledger=ledger, others=(domain_path, public_points), force=force)
+    refuse_private_as_public(private, public_points, domain, () if rehearsal is not None else domain.samples)
     check_strings(METHOD, domain, public_points)
     grid = public_rows(public_points, domain)
     rows = open_private(private)
@@ -78,14 +82,14 @@ def publish_small_database(
     databases = _checked(chosen, domain, grid, points, n_rows=n_rows, epsilon=epsilon)
     spending = None
     if isinstance(mechanism, ExponentialMechanism):  # a rehearsal spends nothing
-        spending = Spending(ledger, table, mechanism, n_rows=n_rows, method=METHOD)
+        spending = Spending(ledger, table, mechanism, n_rows=n_rows, method=METHOD, uncounted=uncounted, weak=weak)
     with told_if_spent(spending):
         drawn = sample_database(
             rows.encoded(domain), databases, mechanism, n_rows=n_rows,
             record_spend=spending.record if spending else None, progress=progress,
         )  # fmt: skip
         del rows  # from here on, post-processing
-        release = _drawn(drawn, databases, mechanism, n_rows=n_rows)
+        release = _drawn(drawn, databases, mechanism, n_rows=n_rows, ledger_head=spending.head if spending else None)
         if output is not None:
             write_whole(release, output)
     if output is not None and spending:
@@ -105,15 +109,20 @@ def _checked(
     with fitting():
         databases = small_databases(kernel, domain, grid, points, n_rows=n_rows, epsilon=epsilon)
         _ = databases.sensitivity
-    if (cells := databases.size * (domain.width + 1)) > MOST_CELLS:
+    if (cells := databases.size * cells_of_a_row(domain)) > USUAL.cells:
         raise PublishError(
-            f"the release would have {cells:,} cells, and readers allow {MOST_CELLS:,}. Pass fewer points."
+            f"the release would have {cells:,} cells, and readers allow {USUAL.cells:,}. Pass fewer points."
         )
     return databases
 
 
 def _drawn(
-    rows: Array, databases: SmallDatabases, mechanism: ExponentialMechanism | RehearsedExponential, *, n_rows: int
+    rows: Array,
+    databases: SmallDatabases,
+    mechanism: ExponentialMechanism | RehearsedExponential,
+    *,
+    n_rows: int,
+    ledger_head: str | None,
 ) -> Release:
     """M points of weight 1/M; a row that was drawn twice is two of them."""
     return Release(
@@ -125,6 +134,7 @@ def _drawn(
         statement=statement_of_draw(
             epsilon=mechanism.epsilon, name=mechanism.name, diameter=databases.diameter, n_rows=n_rows,
             n_databases=databases.count, n_public=len(rows) if databases.is_grid else 0,
+            ledger_head=ledger_head,
         ),
         method=METHOD,
         weight_view="probability",

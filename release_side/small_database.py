@@ -58,7 +58,7 @@ class ExponentialMechanism:
         object.__setattr__(self, "epsilon", float(self.epsilon))
         if self.delta != 0:
             raise PublishError(
-                f"the exponential mechanism gives a promise without exceptions, so delta is 0, got {self.delta!r}. "
+                f"the exponential mechanism gives pure differential privacy, so delta is 0, got {self.delta!r}. "
                 "Pass delta 0."
             )
 

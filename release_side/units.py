@@ -1,8 +1,9 @@
-"""Tables in which a person has several rows: who has which, and the rows of each together.
+"""Tables in which a unit has several rows: which unit has which, and the rows of each together.
 
-A unit is a person, or whatever the identifiers of one column tell apart. The number of units is public, as the number
-of rows is elsewhere; how many rows there are, in all or of one unit, is not: nothing here says, counts aloud or refuses
-anything by it. Identifiers are compared as text and forgotten; what is kept of them is which rows belong together.
+A unit is whatever the identifiers of one column tell apart: a patient, a household, a visit. The number of units is
+public, as the number of rows is elsewhere; how many rows there are, in all or of one unit, is not: nothing here says,
+counts aloud or refuses anything by it. Identifiers are compared as text and forgotten; what is kept of them is which
+rows belong together.
 
 Source   Balog, Tolstikhin & Schölkopf 2018, §7: rows that are identically distributed, but not independent.
 """
@@ -22,6 +23,7 @@ import numpy as np
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.cells import cell_by_cell
 from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.statement import LONGEST_UNIT, is_unit_name
 from release_side.mechanism import PublishError
 from release_side.rows import PrivateTable, silently
 
@@ -30,17 +32,22 @@ _MOST_ROWS = 2**32  # of one unit that count, the first ones: their integers add
 
 
 def check_unit(unit: str, header: list[str], domain: Domain) -> None:
-    """PublishError unless the column of identifiers is there, once, and is not to be published."""
+    """PublishError unless the column of identifiers is there, once, has a name to publish, and is not published itself."""
     if unit in domain.names:
         raise PublishError(
-            f"column {unit!r} is named as the unit and is in the domain: what tells persons apart is never published. "
+            f"column {unit!r} is named as the unit and is in the domain: what identifies units is never published. "
             "Remove it from the domain."
         )
     if header.count(unit) != 1:
         found = "no column" if unit not in header else "more than one column"
         raise PublishError(
-            f"the private table has {found} {unit!r}, so whose rows are whose cannot be told. Name the one column that "
-            "identifies a person."
+            f"the private table has {found} {unit!r}, so the rows of a unit cannot be found. Name the one column that "
+            "identifies the units."
+        )
+    if not is_unit_name(unit):
+        raise PublishError(
+            f"column {unit!r:.80} is named as the unit, and its name cannot stand in a file: it has more than {LONGEST_UNIT} "
+            "characters, or some that cannot be printed. Rename the column."
         )
 
 

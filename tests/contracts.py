@@ -33,6 +33,7 @@ from kmeanalyst.kernels import (
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.dot_product import DotProduct
 from kmeanalyst.kernels.features import (
+    CertifiedNystroem,
     FeatureMap,
     Hermite,
     MarginFeatures,
@@ -188,6 +189,12 @@ def _pivots(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap
     return Pivots.fit(case.kernel, case.rows(rng, size))
 
 
+def _certified(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
+    found = CertifiedNystroem.of(Nystroem.fit(case.kernel, case.rows(rng, size)))
+    assert found is not None
+    return found
+
+
 def _margins(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
     assert isinstance(case.kernel, Margins)
     return MarginFeatures(case.kernel)  # its size is the kernel's
@@ -237,14 +244,14 @@ def _hermite(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMa
 
 
 def close_together(feature_map: FeatureMap) -> bool:
-    """Whether images are at most √2·B apart: no coordinate is negative, or it is proven of each pair (PROOF.md §10)."""
-    return feature_map.nonnegative or (isinstance(feature_map, Pivots) and feature_map.kernel.nonnegative)
+    """Whether images are at most √2·B apart: no coordinate is negative, or it is proven of each pair (PROOF.md §3b, §10)."""
+    return feature_map.nonnegative or feature_map.pairwise
 
 
 FAMILIES = {
     "random-binning": _binning, "random-maclaurin": _maclaurin("coordinates"), "hermite": _hermite,
-    "random-fourier": _random_fourier, "nystroem": _nystroem, "pivots": _pivots, "margins": _margins, "sum": _composed,
-    "product": _composed, "scaled": _composed, "on-columns": _composed,
+    "random-fourier": _random_fourier, "nystroem": _nystroem, "certified-nystroem": _certified, "pivots": _pivots,
+    "margins": _margins, "sum": _composed, "product": _composed, "scaled": _composed, "on-columns": _composed,
 }  # fmt: skip
 EUCLIDEAN = [SHIFT_INVARIANT[i] for i in (0, 2, -3, -2, -1)]  # kernels of Euclidean distance
 HATS = [
@@ -260,6 +267,7 @@ LOW = [
 FEATURE_MAPS = [
     *(FeatureCase("random-fourier", case, _random_fourier) for case in SHIFT_INVARIANT),
     *(FeatureCase("nystroem", case, _nystroem) for case in KERNELS),
+    *(FeatureCase("certified-nystroem", case, _certified) for case in KERNELS if case.kernel.nonnegative),
     *(FeatureCase("pivots", case, _pivots) for case in KERNELS),
     *(FeatureCase("margins", case, _margins) for case in KERNELS if isinstance(case.kernel, Margins)),
     *(FeatureCase(case.kernel.name, case, _composed) for case in COMPOSED),

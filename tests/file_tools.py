@@ -9,6 +9,7 @@ import re
 import warnings
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from kmeanalyst.releases.file import FileRefused, read_release
+from kmeanalyst.releases.file import FileRefused, read_release, refusal
 from kmeanalyst.releases.release import Release
 
 HERE = Path(__file__).parent
 SCHEMA = json.loads((HERE.parent / "kmeanalyst/releases/schema_v1.json").read_text(encoding="utf-8"))
 SCHEMA_TEST = jsonschema.Draft202012Validator(SCHEMA)
 AGAIN = "Fetch the file again, or ask its maker for a sound one."
+LARGE = "If you trust its maker, read it with --large (in Python large=True), which takes longer and more memory."
 SENSELESS = r"it does not make sense"
 NO_ZIP = ("the file is not a whole zip archive", "truncated, padded, or no release at all")
 
@@ -73,7 +75,12 @@ def refused(data: bytes, folder: Path, what: str, why: str, mend: str = AGAIN) -
     assert message.startswith(f"{path}: "), message
     assert re.search(what, message), message
     assert re.search(why, message), message
-    assert mend in message, message
+    assert mend in message or (mend == AGAIN and LARGE in message and "at most" in message), message
+
+
+def narrow(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:
+    """Hold files to lower limits than usual."""
+    monkeypatch.setattr(refusal, "USUAL", replace(refusal.USUAL, **limits))
 
 
 def setting(*keys: Any, to: Any) -> Callable[[dict[str, Any]], None]:

@@ -5,6 +5,7 @@ Prints one JSON value. Without POSIX there is no fork, and the tests that need i
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -17,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import release_side.ledger
+from release_side import ledger, ledger_chain, ledger_file, ledger_history
 from release_side.composition import Spend
 from release_side.ledger import Ledger
 from release_side.mechanism import GaussianNoise, PublishError
@@ -54,11 +55,14 @@ def at_once(count: int, work: Callable[[], str]) -> list[str]:
 
 
 def race(folder: Path, rounds: int, count: int, budget: bool) -> list[list[str]]:
-    """In each round, `count` processes record a third of the budget in one ledger, new where there is no budget."""
+    """In each round, `count` processes record a third of the budget in one ledger, which they make where there is no budget."""
     spend = third_of_the_budget()
 
     def record(path: Path) -> str:
         try:
+            if not budget:
+                with contextlib.suppress(PublishError):  # another process was first
+                    Ledger(path).init("adult", unlimited=True)
             return f"recorded {Ledger(path).record('adult', spend)}"
         except PublishError as error:
             return str(error)
@@ -73,16 +77,18 @@ def race(folder: Path, rounds: int, count: int, budget: bool) -> list[list[str]]
     return said
 
 
-def recording(path: Path, marker: Path, spend: Spend) -> None:
-    """What a publication does: record, and only then go on."""
+def recording(path: Path, marker: Path, spend: Spend, begun: bool = True) -> None:
+    """What a publication does: record, and only then go on; in a new ledger where none has begun."""
+    if not begun:
+        Ledger(path).init("adult", unlimited=True)
     Ledger(path).record("adult", spend)
     os.close(os.open(marker, os.O_CREAT))
     assert spend  # one more line to be killed at
 
 
 def killed_at(line: int, work: Callable[[], None]) -> bool:
-    """Whether a process that does `work` was killed, by its own hand, at the n-th line it came to here or in ledger.py."""
-    watched = {release_side.ledger.__file__, recording.__code__}
+    """Whether a process that does `work` was killed, by its own hand, at the n-th line it came to here or in the ledger's code."""
+    watched = {module.__file__ for module in (ledger, ledger_chain, ledger_file, ledger_history)} | {recording.__code__}
     left = line
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
@@ -117,15 +123,28 @@ def kill(folder: Path, begun: bool) -> list[dict[str, Any]]:
         marker.unlink(missing_ok=True)
         if begun:
             shutil.copy(origin, path)
-        killed = killed_at(len(findings) + 1, lambda: recording(path, marker, spend))
+        killed = killed_at(len(findings) + 1, lambda: recording(path, marker, spend, begun))
         new = not path.exists() or path.stat().st_size == 0
-        found = {"killed": killed, "marked": marker.exists(), "found": 0 if new else len(spends(path)), "whole": True}
-        if not new:
+        unready = new or not tables(path)
+        found = {
+            "killed": killed,
+            "marked": marker.exists(),
+            "found": 0 if unready else len(spends(path)),
+            "whole": True,
+        }
+        if not unready:
             found["whole"] = integrity(path) == "ok" and all(s == spend for s in spends(path))
+        if unready:
+            Ledger(path).init("adult", unlimited=True)
         Ledger(path).record("adult", spend)  # whatever happened, the next one can be recorded
         found["next"] = len(spends(path))
         findings.append(found)
     return findings
+
+
+def tables(path: Path) -> list[str]:
+    """The tables of a ledger; none of one that was not made to the end."""
+    return [account.name for account in Ledger(path).accounts()]
 
 
 def spends(path: Path) -> tuple[Spend, ...]:
@@ -153,7 +172,8 @@ def half_written(folder: Path, begun: bool) -> dict[str, Any]:
         write_half(path)
     os.waitpid(child, 0)
     hot = path.read_bytes() != before and journal.exists() and journal.stat().st_size > 0
-    Ledger(path).check("adult", spend)  # the first to come undoes it
+    with contextlib.suppress(PublishError):  # an empty ledger has no such table
+        Ledger(path).check("adult", spend)  # the first to come undoes it
     as_before = spends(path) == (spend,) if begun else path.read_bytes() == b""
     return {"hot": hot, "as_before": as_before, "whole": integrity(path) == "ok", "journal": journal.exists()}
 

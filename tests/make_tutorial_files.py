@@ -42,7 +42,7 @@ def main() -> None:
     demo_rows("sample").to_csv(FOLDER / "my_sample.csv", index=False)
     for name in sys.argv[1:] or tables:
         rows, choices = tables[name]
-        release_side.publish(rows, domain, delta=1e-6, output=FOLDER / f"{name}.kme", **choices)
+        release_side.publish(rows, domain, delta=1e-6, output=FOLDER / f"{name}.kme", force=True, **choices)
 
 
 if __name__ == "__main__":

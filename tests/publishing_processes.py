@@ -3,7 +3,7 @@
     python publishing_processes.py FOLDER LINES TIMES
 
 One process has everything imported and forks a child for each kill. A child publishes a small table with a ledger
-over an older file, and kills itself (SIGKILL) at a line of the code that publishes, records or writes: LINES of them
+over an older file (with force), and kills itself (SIGKILL) at a line of the code that publishes, records or writes: LINES of them
 spread over all there are (0: every one), and each that puts the file in its place. Or its parent kills it after a
 random time, TIMES times. Just before noise is drawn a child leaves a mark. After each kill the parent checks:
 
@@ -35,12 +35,14 @@ from kmeanalyst.releases import atomic
 from kmeanalyst.releases.columns import Integer
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file import read_release, validate_release, writing
-from release_side import composition, ledger, mechanism, publishing
+from release_side import composition, ledger, mechanism, output_file, publishing
 
 DOMAIN = Domain((Integer(name="age", lower=0, upper=99),))
 FRAME = DOMAIN.decode(DOMAIN.draw(40, 1))
 DOOR = sys.modules["release_side.private_mean"]
-TRACED = {module.__file__ for module in (atomic, writing, composition, ledger, mechanism, publishing, DOOR)}
+TRACED = {
+    module.__file__ for module in (atomic, writing, composition, ledger, mechanism, output_file, publishing, DOOR)
+}
 HONEST = mechanism.GaussianNoise.add_to
 
 
@@ -54,7 +56,7 @@ def publish_here(folder: Path) -> None:
     mechanism.GaussianNoise.add_to = marked  # type: ignore[method-assign]
     release_side.publish(
         FRAME, DOMAIN, epsilon=1.0, delta=1e-6, points=4, features=8, workers=1,
-        ledger=folder / "ledger", table="people", output=folder / "out.kme",
+        ledger=folder / "ledger", table="people", output=folder / "out.kme", force=True,
     )  # fmt: skip
 
 
@@ -134,7 +136,8 @@ def main(root: Path, n_lines: int, n_times: int) -> dict[str, Any]:
     whole = time.perf_counter() - start
     left: dict[str, int] = {}
     spread = range(1, len(lines) + 1) if n_lines == 0 else np.linspace(1, len(lines), n_lines).astype(int).tolist()
-    stops = sorted({*spread, *(i for i, file in enumerate(lines, 1) if file == atomic.__file__)})  # the file's own: all
+    placing = (i for i, file in enumerate(lines, 1) if file == atomic.__file__ and i > lines.index(DOOR.__file__))
+    stops = sorted({*spread, *placing})  # where the file takes its place, after the door: all
     for stop in stops:
         folder = new_folder(root, older_bytes)
         status = os.waitpid(in_child(lambda folder=folder, stop=stop: traced(folder, stop)), 0)[1]

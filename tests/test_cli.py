@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import importlib
 import json
 import re
@@ -268,7 +269,9 @@ def test_validate_json_is_valid_without_findings(files):
 def test_export_writes_every_format_and_tells_about_it(ending, files, tmp_path):
     path = tmp_path / f"out{ending}"
     result = call("kmeanalyst", "export", files.signed, str(path), "--json")
-    assert answer(result) == {"output": str(path), "view": "signed", "rows": 30}
+    assert answer(result) == {
+        "output": str(path), "view": "signed", "rows": 30, "defused_cells": 0, "rehearsal": False,
+    }  # fmt: skip
     assert f"wrote {path}" in result.stderr and "signed weights; most tools misread" in result.stderr
     export(read_release(files.signed), tmp_path / f"same{ending}")
     assert path.read_bytes() == (tmp_path / f"same{ending}").read_bytes()
@@ -285,7 +288,7 @@ def test_export_resampled_has_the_rows_asked_for_and_repeats_with_a_seed(files, 
     assert len(pd.read_csv(tmp_path / "a.csv")) == 123
 
 
-PUBLISH = ("--epsilon", "1", "--delta", "1e-6", "--method", "subspace", "--points", "20")
+PUBLISH = ("--epsilon", "1", "--delta", "1e-6", "--method", "subspace", "--points", "20", "--uncounted")
 
 
 def test_publish_json_has_the_statement(files, tmp_path):
@@ -334,39 +337,37 @@ def test_publish_passes_every_choice_on(files, tmp_path, monkeypatch):
         "output": str(tmp_path / "o.kme"),
     }
     words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    for flag in ([], ["--float32"]):
+    for flag in ([], ["--float32"], ["--uncounted"], ["--weak"], ["--force"]):
         result = call("release-side", "publish", files.private, "--domain", files.domain, *words, *flag)
         assert (result.exit_code, result.stderr.splitlines()[-1]) == (1, "Error: enough seen")
         assert callable(seen.pop("progress"))
-        assert seen == options | {"float32": bool(flag)}
+        assert seen == options | {name: f"--{name}" in flag for name in ("float32", "uncounted", "weak", "force")}
 
 
-def test_publish_in_words_shows_the_promise_and_that_promises_add_up(files, tmp_path, caplog):
+def test_publish_in_words_shows_the_promise(files, tmp_path):
     output = str(tmp_path / "o.kme")
-    publishing._say_once_that_nothing_counts.cache_clear()
     result = call("release-side", "publish", files.private, "--domain", files.domain, "--output", output, *PUBLISH)
     assert result.exit_code == 0
     for label, text in read_release(output).summary().items():
         assert re.search(rf"^{label} +{re.escape(text)}$", result.stdout, re.MULTILINE)
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "releases of one table add up, and nothing counts them. Name a ledger" in caplog.text
-    call("release-side", "publish", files.private, "--domain", files.domain, "--output", output, *PUBLISH)
-    assert len(caplog.records) == 1  # said once
     assert "█" not in result.stderr  # progress is for terminals
+
+
+PUBLIC = "--this-sample-is-public"
 
 
 def test_a_drafted_domain_reads_back_and_publishes(files, tmp_path):
     path = str(tmp_path / "d.toml")
-    found = answer(call("release-side", "draft-domain", files.sample, "--output", path, "--json"))
+    found = answer(call("release-side", "draft-domain", files.sample, PUBLIC, "--output", path, "--json"))
     domain = read_domain(path)
     assert found["columns"] == domain.to_dict()
     assert domain.names == ("age", "wage", "city", "hours-per-week", "extra")
     assert found["output"] == path
     assert found["checks"] == sum(note.startswith("CHECK") for notes in found["notes"].values() for note in notes) > 0
-    printed = call("release-side", "draft-domain", files.sample)
+    printed = call("release-side", "draft-domain", files.sample, PUBLIC)
     assert printed.stdout == Path(path).read_text(encoding="utf-8")
     assert printed.stdout.count("# CHECK") == found["checks"]
-    assert answer(call("release-side", "draft-domain", files.sample, "--json"))["output"] is None
+    assert answer(call("release-side", "draft-domain", files.sample, PUBLIC, "--json"))["output"] is None
     output = str(tmp_path / "o.kme")
     assert call("release-side", "publish", files.private, "--domain", path, "--output", output, *PUBLISH).exit_code == 0
 
@@ -420,10 +421,11 @@ def wrong_files(folder: Path, files: Files) -> dict[str, str]:
     whole = Path(files.release).read_bytes()
     middle = len(whole) // 2
     rows = people(3000, 9).to_csv(index=False).encode()
+    lacks = b"age,city,hours-per-week\n30,Basel,40\n31,Genf,41\n"
     contents: dict[str, bytes] = {
         "empty.csv": b"",
         "header.csv": b"age,wage,city,hours-per-week\n",
-        "lacks.csv": b"age,city,hours-per-week\n30,Basel,40\n31,Genf,41\n",
+        "lacks.csv": lacks,
         "one_row.csv": b"age,wage,city,hours-per-week\n30,20,Basel,40\n",
         "other.csv": b"a,b\n1,2\n",
         "cut.csv.gz": gzip.compress(rows)[:-500],
@@ -435,6 +437,8 @@ def wrong_files(folder: Path, files: Files) -> dict[str, str]:
         "cut.kme": whole[:middle],
         "text.kme": b"not a release",
         "no.toml": b"[[column]\n",
+        "of_lacks.toml": b'[[column]]\nname = "age"\nkind = "integer"\nlower = 0\nupper = 99\n'
+        + b'[[sample]]\nbytes = %d\nsha256 = "%s"\n' % (len(lacks), hashlib.sha256(lacks).hexdigest().encode()),
         "unknown.toml": b'[[column]]\nname = "age"\nkind = "number"\n',
         "wider.toml": Path(files.domain).read_bytes()
         + b'\n[[column]]\nname = "height"\nkind = "real"\nlower = 0\nupper = 3\n',
@@ -454,8 +458,8 @@ def wrong_files(folder: Path, files: Files) -> dict[str, str]:
     )
 
 
-FUNCTION = "--domain {domain} --epsilon 1 --delta 1e-6 --output {out}.kme"
-GOOD = "--domain {domain} --epsilon 1 --delta 1e-6 --output {out}.kme --points 20 --method subspace"
+FUNCTION = "--domain {domain} --epsilon 1 --delta 1e-6 --output {out}.kme --uncounted"
+GOOD = "--domain {domain} --epsilon 1 --delta 1e-6 --output {out}.kme --points 20 --method subspace --uncounted"
 ANALYST = [
     Bad("a release where a function is", "evaluate {release} {sample}", r"holds weighted points: it is no .*\. Read"),
     Bad(
@@ -569,7 +573,7 @@ CURATOR = [
     Bad(
         "delta of zero",
         "publish {private} GOOD --delta 0",
-        r"delta = 0 asks for .*cannot give one\. Pass a small delta",
+        r"delta = 0 asks for .*cannot give it\. Pass a small delta",
     ),
     Bad(
         "no delta",
@@ -621,21 +625,41 @@ CURATOR = [
         r"the public points are the private table itself: its rows would be in the release .*\. Name a file",
     ),
     Bad("no public points", "publish {private} GOOD --public-points {nowhere}.csv", r"no file at .*\. Check the path"),
-    Bad("draft from nothing", "draft-domain {nowhere}.csv --output {out}.toml", r"no file at .*\. Check the path"),
+    Bad(
+        "draft from nothing",
+        "draft-domain {nowhere}.csv --this-sample-is-public --output {out}.toml",
+        r"no file at .*\. Check the path",
+    ),
     Bad(
         "draft from an empty file",
-        "draft-domain {empty_csv} --output {out}.toml",
+        "draft-domain {empty_csv} --this-sample-is-public --output {out}.toml",
         r"is empty: it has no header line\. Name",
     ),
     Bad(
         "draft from names",
-        "draft-domain {names_csv} --output {out}.toml",
+        "draft-domain {names_csv} --this-sample-is-public --output {out}.toml",
         r"300 different texts .*: it looks like a name .*\. Remove",
     ),
     Bad(
         "draft into no folder",
-        "draft-domain {sample} --output {nowhere}/d.toml",
+        "draft-domain {sample} --this-sample-is-public --output {nowhere}/d.toml",
         r"no folder .*, so nothing was written\. Create",
+    ),
+    Bad(
+        "draft without the word that the sample is public",
+        "draft-domain {sample} --output {out}.toml",
+        r"from a public sample only: its levels, .* no noise covers them\. .* say --this-sample-is-public",
+        code=2,
+    ),
+    Bad(
+        "draft over the sample",
+        "draft-domain {lacks_csv} --this-sample-is-public --output {lacks_csv}",
+        r"is a file of the sample, which the domain would replace: .*\. Name another file",
+    ),
+    Bad(
+        "a domain drafted from the private table",
+        "publish {lacks_csv} GOOD --domain {of_lacks_toml}",
+        r"the domain was drafted from the private table itself: .*\. Draft it from a public sample",
     ),
 ]
 BAD = [("kmeanalyst", bad) for bad in ANALYST] + [("release-side", bad) for bad in CURATOR]
@@ -690,9 +714,17 @@ def test_an_older_file_stays_as_it_was_when_a_publication_fails(files, tmp_path,
     output = tmp_path / "o.kme"
     output.write_bytes(b"older")
     with monkeypatch.context() as patch:
-        patch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
+        patch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
         result = call(
-            "release-side", "publish", files.private, "--domain", files.domain, "--output", str(output), *PUBLISH
+            "release-side",
+            "publish",
+            files.private,
+            "--domain",
+            files.domain,
+            "--output",
+            str(output),
+            "--force",
+            *PUBLISH,
         )
     assert result.exit_code == 1
     told = f"Error: {output} was not written: disk full. The noise had been drawn: count this release as spent."
@@ -748,6 +780,7 @@ def test_the_text_of_an_unforeseen_error_is_withheld(place, error, files, tmp_pa
         "5",
         "--features",
         "10",
+        "--uncounted",
     )
     result = call("release-side", "publish", files.private, "--domain", files.domain, *output)
     assert result.exit_code == 1
@@ -788,8 +821,8 @@ def test_hostile_cells_leave_no_word_on_the_terminal(files, tmp_path):
     (tmp_path / "h.csv").write_text("\n".join([*plain[:-5], *cells]), encoding="utf-8", errors="surrogateescape")
     shown = []
     for table in (files.private, str(tmp_path / "h.csv")):
-        output = str(tmp_path / "o.kme")
-        done = process("-m", "release_side", "publish", table, "--domain", files.domain, "--output", output, *PUBLISH)
+        output = ("--output", str(tmp_path / "o.kme"), "--force")
+        done = process("-m", "release_side", "publish", table, "--domain", files.domain, *output, *PUBLISH)
         assert done.returncode == 0, done.stderr
         assert "4711" not in done.stdout + done.stderr
         noisy = ("Σw", "residual")
@@ -881,9 +914,19 @@ def test_demo_json_is_one_object_with_the_answer_of_each_step(stage, tmp_path):
 def test_the_demo_shows_the_commands_it_runs(stage):
     result = call("kmeanalyst", "demo")
     shown = [line for line in result.stdout.splitlines() if line.startswith("$ ")]
-    assert len(shown) == len(stage) == 8
+    assert len(shown) == len(stage) == 10
     assert all(arguments[1:3] in (["-m", "kmeanalyst"], ["-m", "release_side"]) for arguments in stage)
     assert "--keep FOLDER keeps them" in result.stdout
+
+
+@pytest.mark.parametrize("name", ["private.csv", "my_older_sample.csv", "domain.toml", "census.kme", "census.ledger"])
+def test_the_demo_replaces_no_file_of_a_folder_that_it_is_given(name, stage, tmp_path):
+    """Power: `--keep .` overwrote a private.csv that was there."""
+    (tmp_path / name).write_text("mine", encoding="utf-8")
+    result = call("kmeanalyst", "demo", "--keep", str(tmp_path))
+    assert result.exit_code == 1 and stage == []
+    assert f"has a file {name} already" in result.stderr and "Name a new folder" in result.stderr
+    assert listing(tmp_path) == {str(tmp_path / name): b"mine"}
 
 
 def test_a_step_of_the_demo_that_fails_ends_it(monkeypatch):
@@ -921,7 +964,7 @@ def test_no_command_replaces_the_file_it_was_given(files, tmp_path):
     shutil.copy(files.domain, domain)
     shutil.copy(files.release, release)
     before = domain.read_bytes(), release.read_bytes()
-    promise = ("--epsilon", "1", "--delta", "1e-6")
+    promise = ("--epsilon", "1", "--delta", "1e-6", "--uncounted")
     for program, *words in (
         ("release-side", "publish", files.private, "--domain", str(domain), *promise, "--output", str(domain)),
         ("kmeanalyst", "thin", str(release), "20", "--output", str(release)),

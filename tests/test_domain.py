@@ -33,6 +33,7 @@ from kmeanalyst.releases.columns import (
 from kmeanalyst.releases.domain import Domain, domain_toml, read_domain
 from kmeanalyst.releases.draft import draft_domain
 from kmeanalyst.releases.kernel_choice import table_kernel
+from kmeanalyst.texts import flaw_of, spacing_flaw_of
 
 every_column = pytest.mark.parametrize("column", **named(COLUMNS))
 
@@ -403,11 +404,14 @@ def test_a_domain_read_back_is_the_domain_written(tmp_path: Path):
     assert Domain.from_dict(domain.to_dict()) == domain
 
 
-shown_text = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1, max_size=5)
+with_a_shape = st.characters(codec="utf-8", exclude_categories=["Cc", "Cf", "Cn", "Co", "Zl", "Zp"])
+shown_text = st.text(with_a_shape, min_size=1, max_size=5).filter(
+    lambda text: not (flaw_of(text) or spacing_flaw_of(text))
+)
 
 
 @given(levels=st.lists(shown_text, min_size=1, max_size=4, unique=True))
-def test_any_text_without_control_characters_can_be_a_level_in_a_domain_file(levels, tmp_path_factory):
+def test_any_text_that_may_be_shown_can_be_a_level_in_a_domain_file(levels, tmp_path_factory):
     domain = Domain((Categorical(name=levels[0] if levels[0] != "weight" else "w", levels=tuple(levels)),))
     path = tmp_path_factory.mktemp("domain") / "domain.toml"
     path.write_text(domain_toml(domain), encoding="utf-8", newline="")
@@ -440,7 +444,7 @@ def test_a_file_that_is_no_domain_is_refused_with_its_mend(tmp_path: Path):
     for content, message in [
         (b"a = ", r"is not TOML: .*Mend that line"),
         (b"\xff", r"could not be read as text: .*Name a TOML file"),
-        (b"colum = 1", r"unknown entries \['colum'\]: a domain file has \[\[column\]\] tables only"),
+        (b"colum = 1", r"unknown entries \['colum'\]: a domain file has .* tables only\. Remove"),
         (b"", r"needs at least one column, got none\. Describe"),
         (b"column = 5", r"a domain is a list of columns"),
         (b'column = ["a"]', r"a column must be a table"),
@@ -495,7 +499,7 @@ TRIPPED = [
     (of(kind="real", lower=0, upper=1, colour="red"), r"unknown here: colour"),
     (lambda: column_from_dict(["real"]), r"a column must be a table of name, kind"),
     (lambda: Domain(()), r"needs at least one column, got none\. Describe the table's columns"),
-    (lambda: Domain((Boolean(name="a"), Boolean(name="a"))), r"must be distinct, got \['a', 'a'\]\. Rename"),
+    (lambda: Domain((Boolean(name="a"), Boolean(name="a"))), r"must be distinct, got a, a\. Rename"),
     (lambda: Domain.from_dict("abc"), r"a domain is a list of columns"),
 ]  # fmt: skip
 
@@ -515,13 +519,13 @@ SHOWN: list[Callable[[str], Column]] = [
 def test_a_text_that_people_are_shown_has_no_control_character(make, char):
     """Real names and levels, in any script, are free of them; ESC and CSI (9b) begin a terminal's commands."""
     if make in SHOWN[:3]:  # a day has no room for other text
-        make("a ~\xa0\xe9東\U0001f600 ")
+        make("a ~\xa0\xe9東\U0001f600")
     with pytest.raises(DomainError) as caught:
         make(f"a{char}[2J")
     what, why, mend = (
-        "must be free of control characters, got '",
-        "could rewrite what else it shows",
-        "Remove them, here",
+        "has a control character (U+",
+        "could change or hide what else is shown",
+        "Remove it, here",
     )
     assert all(part in str(caught.value) for part in (what, why, mend))
     assert str(caught.value).isprintable()
@@ -588,7 +592,7 @@ def test_a_draft_leaves_room_beyond_the_extremes():
     assert len(notes) == 1 and notes[0].startswith("dirty: ") and "had no value of the domain" in notes[0]
 
 
-@given(values=st.lists(st.floats(-1e299, 1e299).map(lambda v: 0.0 if abs(v) < 1e-300 else v), min_size=3, max_size=60))
+@given(values=st.lists(st.floats(-1e89, 1e89).map(lambda v: 0.0 if abs(v) < 1e-300 else v), min_size=3, max_size=60))
 def test_any_sample_of_numbers_gives_a_domain_that_holds_it(values):
     frame = pd.DataFrame({"x": [2.5, *values]})
     domain = draft_domain(frame).domain

@@ -477,19 +477,23 @@ def test_a_statement_read_back_is_the_statement_written_and_a_torn_one_is_refuse
 
 @pytest.mark.parametrize("epsilon", [0, -1.0, np.nan, np.inf, "1", None])
 def test_epsilon_must_be_positive(epsilon):
-    with pytest.raises(PublishError, match=r"epsilon must be a positive number.*bounds the privacy loss\. Pass"):
+    with pytest.raises(
+        PublishError, match=r"epsilon must be a positive number.*the calibration is proven for these alone\. Pass"
+    ):
         GaussianNoise(epsilon, 1e-6)
 
 
 @pytest.mark.parametrize("delta", [-1e-9, 1, 1.5, np.nan, "0", None])
 def test_delta_must_be_a_probability_below_one(delta):
-    with pytest.raises(PublishError, match=r"delta must be in \[0, 1\).*chance that the bound fails\. Pass"):
+    with pytest.raises(
+        PublishError, match=r"delta must be in \[0, 1\).*plus δ\. With δ of 1 or more this says nothing\. Pass"
+    ):
         GaussianNoise(1.0, delta)
 
 
 def test_gaussian_noise_needs_a_delta():
     with pytest.raises(
-        PublishError, match=r"delta = 0 asks for a promise without exceptions.*cannot give one\. Pass a small delta"
+        PublishError, match=r"delta = 0 asks for pure differential privacy.*cannot give it\. Pass a small delta"
     ):
         GaussianNoise(1.0, 0)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import math
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +18,8 @@ from contracts import FEATURE_MAPS, FeatureCase, named
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from test_door import Recorder, recorded
+from test_door import HOSTILE, Recorder, recorded
+from test_units import measured
 
 from kmeanalyst.kernels import Gaussian, Margins
 from kmeanalyst.kernels.base import Array
@@ -24,8 +27,9 @@ from kmeanalyst.kernels.features import CellFeatures, MarginFeatures, RandomFour
 from kmeanalyst.releases.columns import Categorical, Integer
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.margin_kernel import margin_kernel
-from kmeanalyst.releases.measurement import GRID
-from release_side.mechanism import PublishError
+from kmeanalyst.releases.measurement import GRID, grid_sensitivity
+from kmeanalyst.releases.noise import LAPLACE
+from release_side.mechanism import LaplaceNoise, PublishError
 from release_side.private_mean import integer_features, integer_heights, private_mean
 
 door = importlib.import_module("release_side.private_mean")
@@ -143,6 +147,62 @@ def test_every_row_has_the_norm_that_was_checked():
     assert (GRID * (1 - 2.0**-19)) ** 2 < sum(z**2 for z in heights) <= GRID**2
     row = recorded(np.zeros((1, 3)), features()).exact_sum.astype(object)  # type: ignore[union-attr]
     assert sum(z**2 for z in row) == sum(z**2 for z in heights)
+
+
+def l1_distance(a: Array, b: Array) -> int:
+    return sum(abs(int(x) - int(y)) for x, y in zip(a, b, strict=True))
+
+
+def test_the_l1_sensitivity_of_cells_is_reached_and_never_exceeded():
+    """Every pair of rows of a small table of cells, in whole numbers: 2 Σ heights, where Cauchy–Schwarz allows √F √2 GRID."""
+    heights = [int(height) for height in integer_heights(features())]
+    sensitivity = grid_sensitivity(features(), LAPLACE)
+    assert sensitivity == 2 * sum(heights) < math.isqrt(2 * 9) * GRID
+    every_row = np.array(list(itertools.product(range(3), [3], range(4, 9))), dtype=float)
+    # the second table has one cell: the bound is reached but for it
+    images = [recorded(row[None], features()).exact_sum for row in every_row]
+    largest = max(l1_distance(a, b) for a in images for b in images)  # type: ignore[arg-type]
+    assert largest == sensitivity - 2 * heights[1]
+    two = features(first=np.array([0, 3, 5, 10]))
+    images = [recorded(np.array([row], dtype=float), two).exact_sum for row in ([0, 3, 5], [2, 4, 9])]
+    assert l1_distance(*images) == grid_sensitivity(two, LAPLACE)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "case", **named([case for case in FEATURE_MAPS if case.family in ("margins", "random-binning")])
+)
+def test_no_neighbour_or_unit_is_further_in_l1_than_twice_the_heights(case: FeatureCase):
+    rng, feature_map = np.random.default_rng(4), case.build(40)
+    assert isinstance(feature_map, CellFeatures)
+    sensitivity = grid_sensitivity(feature_map, LAPLACE)
+    assert sensitivity <= 2 * int(integer_heights(feature_map).sum())
+    rows = case.case.rows(rng, 60)
+    rows[rng.random(rows.shape) < 0.2] = rng.choice(HOSTILE)
+    images = [recorded(row[None], feature_map).exact_sum for row in rows]
+    assert max(l1_distance(a, b) for a in images for b in images) <= sensitivity  # type: ignore[arg-type]
+    for many in (1, 3, 2000):
+        one, other = (
+            measured([0] * many + [1], np.vstack([rows[rng.integers(0, 60, many)], rows[:1]]), feature_map)
+            for _ in range(2)
+        )
+        assert l1_distance(one.exact_sum, other.exact_sum) <= sensitivity  # type: ignore[arg-type]
+
+
+def test_a_table_of_one_cell_does_not_make_the_bound_larger_than_that_of_the_norms():
+    """Ten tables of one cell each: Σ heights is √10, and the root of F = 10 coordinates times √2 is less than twice that."""
+    feature_map = features(first=np.arange(11), tall=np.full(10, 0.1**0.5))
+    assert grid_sensitivity(feature_map, LAPLACE) == math.isqrt(math.ceil(10 * Fraction(2**0.5 * GRID) ** 2) - 1) + 1
+
+
+def test_pure_noise_on_margins_is_as_large_as_the_exact_sensitivity_says():
+    """√2 · 2 Σh/ε instead of √2 · √(2F)/ε, less than a quarter of it here."""
+    domain = Domain((Integer(name="age", lower=0, upper=90), Categorical(name="city", levels=("a", "b", "c"))))
+    feature_map = MarginFeatures(margin_kernel(domain))
+    measurement = private_mean([domain.draw(50, 1)], feature_map, LaplaceNoise(0.5, 0), n_rows=50)
+    heights = feature_map.heights.sum()
+    assert measurement.noise_scale == pytest.approx(math.sqrt(2) * 2 * heights / (0.5 * 50), rel=1e-8)
+    before = math.sqrt(2) * math.sqrt(2 * feature_map.dimension) / (0.5 * 50)
+    assert measurement.noise_scale < before / 4
 
 
 def test_neither_blocks_nor_workers_change_a_count(monkeypatch: pytest.MonkeyPatch):

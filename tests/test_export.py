@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import xarray
+from click.testing import CliRunner
+from file_tools import changed
 
+from kmeanalyst.cli import main
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.releases.atomic import written_whole
-from kmeanalyst.releases.columns import Integer, Real
+from kmeanalyst.releases.columns import Categorical, Integer, Real
 from kmeanalyst.releases.domain import Domain
-from kmeanalyst.releases.export import export, write_netcdf
+from kmeanalyst.releases.export import export, without_formulas, write_netcdf
+from kmeanalyst.releases.file import read_release
 from kmeanalyst.releases.release import Release
 
 
@@ -154,3 +160,106 @@ def _ordinary_mode(folder: Path) -> int:
     other = folder / "other"
     other.write_text("")
     return other.stat().st_mode & 0o777
+
+
+# ---------------------------------------------------------------- formulas
+
+
+FORMULAS = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", '"=1+1', "'=1+1", "＝1+1", "=cmd|'/C calc'!A0"]
+PLAIN = ["<=50K", "a=b", "-5", "+3.5e2", "- x", "x", "'quoted'", "1-2"]
+
+
+def with_levels(levels: list[str], name: str = "level") -> Release:
+    domain = Domain((Categorical(name=name, levels=tuple(levels)), Integer(name="n", lower=-9, upper=9)))
+    points = pd.DataFrame({name: levels, "n": range(-2, len(levels) - 2)})
+    return Release(
+        points=points, weights=np.ones(len(levels)), measurement=None, kernel=Gaussian(1.0), domain=domain, statement=None
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("formula", FORMULAS, ids=ascii)
+def test_a_csv_has_no_text_that_a_spreadsheet_would_run_unless_it_is_asked_for(formula, tmp_path):
+    release = with_levels([formula, "x", "y"])
+    assert export(release, tmp_path / "a.csv") == 1
+    back = pd.read_csv(tmp_path / "a.csv")
+    assert back["level"].tolist() == ["'" + formula, "x", "y"] and back["n"].tolist() == [-2, -1, 0]
+    assert export(release, tmp_path / "a.csv", keep_formulas=True) == 0
+    assert pd.read_csv(tmp_path / "a.csv")["level"].tolist() == [formula, "x", "y"]
+    for name in ("a.parquet", "a.nc"):
+        assert export(release, tmp_path / name) == 0
+    assert pd.read_parquet(tmp_path / "a.parquet")["level"].tolist() == [formula, "x", "y"]
+    release.write(tmp_path / "a.kme")
+    assert read_release(tmp_path / "a.kme").to_frame()["level"].tolist() == [formula, "x", "y"]
+
+
+@pytest.mark.parametrize("formula", [*FORMULAS, " =1+1", "\u00a0=1+1"], ids=ascii)
+def test_a_text_of_any_column_is_defused_spaces_before_it_or_not(formula):
+    """Texts of a text column may begin with spaces, which names and levels may not."""
+    defused, count = without_formulas(pd.DataFrame({"text": [formula, "x", "- "]}))
+    assert defused["text"].tolist() == ["'" + formula, "x", "'- "] and count == 2
+
+
+def test_texts_that_no_spreadsheet_runs_and_numbers_are_left_alone(tmp_path):
+    assert export(with_levels(PLAIN), tmp_path / "a.csv") == 1  # "- x", which is no number
+    back = pd.read_csv(tmp_path / "a.csv", dtype=str, keep_default_na=False)
+    assert back["level"].tolist() == [("'" if text == "- x" else "") + text for text in PLAIN]
+
+
+def test_a_column_whose_name_is_a_formula_is_defused_too(tmp_path):
+    assert export(with_levels(["x", "y"], name="=1+1"), tmp_path / "a.csv") == 1
+    assert list(pd.read_csv(tmp_path / "a.csv")) == ["'=1+1", "n", "weight"]
+
+
+# ---------------------------------------------------------------- rehearsals
+
+
+def rehearsed(release: Release) -> Release:
+    statement = replace(release.statement, mechanism="rehearsal of " + release.statement.mechanism)
+    measurement = replace(release.measurement, noise_law=statement.mechanism)
+    return changed(release, statement=statement, measurement=measurement)
+
+
+def test_every_export_of_a_rehearsal_says_so_in_each_row_and_in_its_metadata(mixed_release, tmp_path):
+    stamped = rehearsed(mixed_release)
+    assert stamped.is_rehearsal
+    for name, view in (("a.csv", "signed"), ("a.parquet", "probability"), ("b.csv", "resampled"), ("a.nc", "signed")):
+        export(stamped, tmp_path / name, view=view)
+    stamped.to_netcdf(tmp_path / "b.nc")
+    for frame in (
+        pd.read_csv(tmp_path / "a.csv"),
+        pd.read_csv(tmp_path / "b.csv"),
+        pd.read_parquet(tmp_path / "a.parquet"),
+    ):
+        assert (frame["NOT_PRIVATE"] == "rehearsal").all()
+        assert stamped.domain.encode(frame).shape == (60, 10)
+    assert pd.read_parquet(tmp_path / "a.parquet").attrs["privacy"].startswith("NOT PRIVATE: a rehearsal")
+    for name in ("a.nc", "b.nc"):
+        dataset = opened(tmp_path / name)
+        assert (
+            dataset.attrs["privacy"].startswith("NOT PRIVATE") and (dataset["NOT_PRIVATE"].values == "rehearsal").all()
+        )
+    export(mixed_release, tmp_path / "c.csv")
+    assert "NOT_PRIVATE" not in pd.read_csv(tmp_path / "c.csv")
+
+
+def test_what_is_made_of_a_rehearsal_is_one(mixed_release, tmp_path):
+    stamped = rehearsed(mixed_release)
+    made = {"thin": stamped.thin(5), "transform": stamped.transform({"twice": "age * 2"})}
+    for name, release in made.items():
+        release.write(tmp_path / f"{name}.kme")
+        with pytest.raises(ValueError, match="NOT PRIVATE"):
+            read_release(tmp_path / f"{name}.kme")
+        assert read_release(tmp_path / f"{name}.kme", allow_rehearsal=True).is_rehearsal
+
+
+def test_the_command_says_how_many_cells_it_defused_and_how_to_leave_them(tmp_path):
+    with_levels(["=1+1", "@x", "y"]).write(tmp_path / "a.kme")
+    arguments = ["export", str(tmp_path / "a.kme"), str(tmp_path / "a.csv")]
+    told = CliRunner().invoke(main, [*arguments, "--json"])
+    assert "note: 2 text cells begin like a formula" in told.stderr and "--keep-formulas leaves them" in told.stderr
+    assert json.loads(told.stdout) | {"output": ""} == {
+        "output": "", "view": "signed", "rows": 3, "defused_cells": 2, "rehearsal": False,
+    }  # fmt: skip
+    kept = CliRunner().invoke(main, [*arguments, "--keep-formulas"])
+    assert kept.exit_code == 0 and "formula" not in kept.stderr
+    assert pd.read_csv(tmp_path / "a.csv")["level"].tolist() == ["=1+1", "@x", "y"]

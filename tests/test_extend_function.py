@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from kmeanalyst.kernels.features.pivots import stretch_of
 from kmeanalyst.releases.columns import Boolean, Real
 from kmeanalyst.releases.domain import Domain, domain_toml
 from kmeanalyst.releases.file import read_function
+from kmeanalyst.releases.file.refusal import USUAL
 from kmeanalyst.releases.function import ReleasedFunction, function_of
 from kmeanalyst.releases.measurement import GRID
 from kmeanalyst.releases.noise import zcdp_rho
@@ -60,6 +62,8 @@ def further(kind: str, ledger: Path, function: Any, table: pd.DataFrame | None =
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Path:
+    """The place of a ledger in which table "t" is unlimited."""
+    Ledger(tmp_path / "ledger").init("t", unlimited=True)
     return tmp_path / "ledger"
 
 
@@ -81,7 +85,9 @@ def test_what_was_released_stays_and_new_values_are_added(kind: str, ledger: Pat
     np.testing.assert_array_equal(new.noisy_sum[:size], old.noisy_sum)
     np.testing.assert_array_equal(new.basis.points[:size], old.basis.points)
     np.testing.assert_allclose(new.values(old.pivots), old.values(old.pivots), atol=1e-6)
-    assert replace(new.statement, public_points=0, taken_as_public=old.statement.taken_as_public) == old.statement
+    assert new.statement.ledger_head != old.statement.ledger_head
+    same = {"taken_as_public": old.statement.taken_as_public, "ledger_head": old.statement.ledger_head}
+    assert replace(new.statement, public_points=0, **same) == old.statement
     assert new.statement.public_points == 3 and "gets no protection" in new.statement.taken_as_public[-1]
     assert (old.evaluate(NEW)["unseen"] > 10 * new.evaluate(NEW)["unseen"] + 1e-3).all()
 
@@ -90,6 +96,7 @@ def test_what_was_released_stays_and_new_values_are_added(kind: str, ledger: Pat
 def test_two_parts_without_noise_are_one_release_at_all_pivots(kind: str, ledger: Path, no_noise: None):
     old = first(kind, ledger)
     new = further(kind, ledger, old)
+    Ledger(ledger.with_name("other")).init("t", unlimited=True)
     together = first(kind, ledger.with_name("other"), grid=None, pivots=new.pivots)
     assert together.basis.dimension == new.basis.dimension
     np.testing.assert_allclose(new.values(new.pivots), together.values(new.pivots), atol=1e-6)
@@ -130,6 +137,7 @@ def test_old_and_new_coordinates_of_neighbours_are_bounded_together(kind: str, l
         old = first(kind, ledger, table)
         sums.append(further(kind, ledger, old, table).noisy_sum.astype(float))
         ledger.unlink()  # of two tables there are two ledgers
+        Ledger(ledger).init("t", unlimited=True)
     moved = np.linalg.norm(sums[0] - sums[1])
     alone = np.linalg.norm((sums[0] - sums[1])[: old.basis.dimension])
     bound = old.form.grid_sensitivity(old.basis)
@@ -162,7 +170,7 @@ def test_coordinates_of_every_part_are_those_of_the_map_there_was_then():
 def test_an_extension_is_proven_with_each_earlier_part_as_it_was(part: int, monkeypatch: pytest.MonkeyPatch):
     """As if a part had been measured by a matrix a little longer than that of today, which would pass for itself."""
     whole = Pivots.fit(Gaussian(0.9), np.linspace(-3, 3, 5)[:, None]).extended(NEW.to_numpy(), parts=())
-    matrix = Pivots.matrix.fget  # type: ignore[attr-defined]
+    matrix = Pivots.__dict__["matrix"].func
     monkeypatch.setattr(
         Pivots, "matrix", property(lambda self: matrix(self) * (1.00016 if self.dimension == part else 1.0))
     )
@@ -257,6 +265,7 @@ def test_only_the_ledger_that_counted_it_extends_a_function(ledger: Path, tmp_pa
     old = first("density", ledger)
     other = tmp_path / "other"
     Ledger(other).init("t", 1.0, 1e-6)
+    Ledger(ledger).init("u", 1.0, 1e-6)
     for wrong, name in ((other, "t"), (ledger, "u")):
         with pytest.raises(
             PublishError, match=r"knows of no such function of table '[tu]'.*Name the ledger and the table"
@@ -332,7 +341,7 @@ def test_whatever_fails_after_the_draw_says_so(ledger: Path, monkeypatch: pytest
 
 def test_more_points_than_a_reader_takes_are_refused_before_the_draw(ledger: Path, monkeypatch: pytest.MonkeyPatch):
     old = first("density", ledger)
-    monkeypatch.setattr("release_side.functions.MOST_BASIS_WORK", 60)
+    monkeypatch.setattr("release_side.functions.USUAL", dataclasses.replace(USUAL, pivot_work=60))
     with pytest.raises(PublishError, match="8 points are too many: readers allow"):
         further("density", ledger, old)
     monkeypatch.undo()
@@ -412,6 +421,7 @@ def test_functions_are_published_extended_and_evaluated_from_the_command_line(tm
     place = {
         name: str(tmp_path / name) for name in ("private.csv", "new.csv", "domain.toml", "ledger", "a.kme", "b.kme")
     }
+    Ledger(place["ledger"]).init("t", unlimited=True)
     counted = ["--domain", place["domain.toml"], "--ledger", place["ledger"], "--table", "t"]
 
     def run(command: Any, *words: str) -> Any:

@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from file_tools import Members, forged, refused
-
-from kmeanalyst.releases.file import measurement
+from file_tools import Members, forged, narrow, refused
 
 
 def npy(array: np.ndarray, **options: Any) -> bytes:
@@ -143,5 +141,5 @@ def test_a_basis_that_is_not_of_the_domain_is_refused(case, levels_path, tmp_pat
 
 
 def test_a_basis_too_large_to_factorise_is_refused(levels_path, tmp_path, monkeypatch):
-    monkeypatch.setattr(measurement, "MOST_BASIS_POINTS", 5)
-    refused(levels_path.read_bytes(), tmp_path, r"points\.npy has \d+ rows", "a subspace has at most 5")
+    narrow(monkeypatch, basis_points=5)
+    refused(levels_path.read_bytes(), tmp_path, r"points\.npy has \d+ rows", "a subspace of at most 5 is read")

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from file_tools import SENSELESS, Members, forged, refused, same, setting
+from file_tools import SENSELESS, Members, forged, narrow, refused, same, setting
 from parquet_forge import closed
 
-from kmeanalyst.releases.file import FileRefused, parquet_footer, parquet_pages, read_release, thrift
+from kmeanalyst.releases.file import FileRefused, parquet_footer, read_release, thrift
 
 
 def parquet(table: pa.Table, **options: Any) -> bytes:
@@ -128,10 +128,14 @@ def test_points_in_several_row_groups_and_plain_pages_are_read(mixed_path, mixed
     same(mixed_release, read_release(mixed_path))
 
 
-def test_more_cells_than_the_limit_are_refused_before_they_are_read(mixed_path, tmp_path):
-    edit = setting("n_points", to=5_000_000)
-    data = forged(mixed_path, lambda h, m: edit(h))
-    refused(data, tmp_path, "5000000 points of 10 columns", "at most 10000000 cells")
+def test_more_cells_than_the_limit_are_refused_before_they_are_read(mixed_path, tmp_path, monkeypatch):
+    for n_points, what, why in (
+        (250_001, "250001 points", "at most 250000 are read"),
+        (250_000, "250000 points of 10 columns", "make 2750000 cells, and at most 2700000 are read"),
+    ):
+        narrow(monkeypatch, cells=2_700_000)
+        edit = setting("n_points", to=n_points)
+        refused(forged(mixed_path, lambda h, m, edit=edit: edit(h)), tmp_path, what, why)
 
 
 # ---------------------------------------------------------------------- how Parquet describes itself
@@ -183,9 +187,9 @@ def test_a_footer_over_the_limit_is_refused(mixed_path, tmp_path, monkeypatch):
 
 
 def test_more_pages_than_the_limit_are_refused(mixed_path, tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet_pages, "MOST_PAGES", 13)  # the file has 13: one for each column, and two dictionaries
+    narrow(monkeypatch, pages=13)  # the file has 13: one for each column, and two dictionaries
     read_release(mixed_path)
-    monkeypatch.setattr(parquet_pages, "MOST_PAGES", 12)
+    narrow(monkeypatch, pages=12)
     refused(mixed_path.read_bytes(), tmp_path, "column 'weight' has too many pages", "at most 12 are read in all")
 
 

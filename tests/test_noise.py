@@ -110,9 +110,11 @@ def test_laplace_noise_has_the_stated_scale_and_is_told_from_one_five_percent_of
 
 
 def test_laplace_noise_and_a_delta_exclude_each_other():
-    with pytest.raises(PublishError, match=r"without exceptions, so delta is 0, got 1e-06\. Pass delta 0, or Gaussian"):
+    with pytest.raises(
+        PublishError, match=r"pure differential privacy, so delta is 0, got 1e-06\. Pass delta 0, or Gaussian"
+    ):
         LaplaceNoise(1.0, 1e-6)
-    with pytest.raises(PublishError, match=r"Gaussian noise cannot give one\. Pass a small delta.*or Laplace noise"):
+    with pytest.raises(PublishError, match=r"Gaussian noise cannot give it\. Pass a small delta.*or Laplace noise"):
         noise_for("gaussian", 1.0, 0)
     with pytest.raises(PublishError, match=r"noise must be one of gaussian, laplace, got 'cauchy'\. Name"):
         noise_for("cauchy", 1.0, 0)

@@ -361,7 +361,9 @@ def test_noise_too_large_for_sums_is_refused_before_anything_is_simulated(square
 
 def test_a_weak_promise_is_told_as_publish_tells_it(square, caplog):
     plan(square, **(BUDGET | {"epsilon": 20.0}), **SMALL)
-    assert "a weak promise: epsilon 20, delta 1e-06 for 2000 rows" in caplog.text
+    assert (
+        "epsilon 20 is a weak promise: above 10 a release may tell single rows apart. publish refuses it" in caplog.text
+    )
 
 
 # ---------------------------------------------------------------------- the command
@@ -432,7 +434,7 @@ def test_margins_are_planned_like_anything_else(domain):
 
 def test_every_choice_of_publish_that_changes_what_a_release_is_worth_is_one_of_plan():
     publish_options = {option.name for option in main.commands["publish"].params}
-    other = {"private", "output", "ledger", "table", "rehearsal", "workers"}
+    other = {"private", "output", "force", "ledger", "table", "uncounted", "weak", "rehearsal", "workers"}
     other |= {"unit"}  # whose persons are what --rows then counts
     assert {option.name for option in main.commands["plan"].params} == publish_options - other | {"rows"}
 

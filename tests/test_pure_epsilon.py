@@ -1,8 +1,8 @@
-"""Promises without exceptions (δ = 0): every method gives one with Laplace noise, or says why it cannot.
+"""Pure differential privacy (δ = 0): every method gives it with Laplace noise, or says why it cannot.
 
 The L1 distance of F coordinates is at most √F times their Euclidean one (Cauchy-Schwarz), so that Laplace noise has the
-deviation √2·√F·D/ε: less than Gaussian noise up to a few coordinates, and √F times more beyond. Balog, Tolstikhin &
-Schölkopf (2017, first version), Remark 4.
+deviation √2·√F·D/ε (tables of cells have a smaller, exact one): less than Gaussian noise up to a few coordinates, and √F
+times more beyond. Balog, Tolstikhin & Schölkopf (2017, first version), Remark 4.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 import release_side
-from kmeanalyst.kernels.features import FeatureMap
+from kmeanalyst.kernels.features import CellFeatures, FeatureMap
 from kmeanalyst.kernels.features.composed import Concatenation
 from kmeanalyst.releases.columns import Boolean, Integer, Real
 from kmeanalyst.releases.domain import Domain, domain_toml
@@ -66,7 +66,7 @@ def test_every_method_is_tried_here():
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_gives_a_promise_without_exceptions(name: str, tmp_path: Path, rough_representation: None):
+def test_every_method_can_give_pure_differential_privacy(name: str, tmp_path: Path, rough_representation: None):
     if name == "generator":
         pytest.importorskip("torch", reason="a generator trains a network with PyTorch, which is not installed")
     domain, how = METHODS[name]
@@ -81,8 +81,11 @@ def test_every_method_gives_a_promise_without_exceptions(name: str, tmp_path: Pa
 
 
 def check_noise(feature_map: FeatureMap, noise_scale: float, n: int) -> None:
-    """√2 ⌈√F · D⌉/(ε N), up to rounding of the L1 sensitivity to whole steps of the grid."""
-    expected = math.sqrt(2) * math.sqrt(feature_map.dimension) * feature_map.diameter / (0.5 * n)
+    """√2 ⌈√F · D⌉/(ε N), of cells √2 · 2Σh/(ε N), up to rounding of the L1 sensitivity to whole steps of the grid."""
+    l1 = math.sqrt(feature_map.dimension) * feature_map.diameter
+    if isinstance(feature_map, CellFeatures):
+        l1 = 2 * feature_map.heights.sum()
+    expected = math.sqrt(2) * l1 / (0.5 * n)
     assert noise_scale == pytest.approx(expected, rel=3e-6)  # rows are shrunk by 2^-20
 
 
@@ -104,7 +107,7 @@ def test_a_function_says_why_it_has_none_before_a_row_is_read(
     kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     monkeypatch.setattr("release_side.functions.open_private", lambda source: pytest.fail("a row could be read"))
-    with pytest.raises(PublishError, match=r"delta = 0 asks .* Gaussian process, which cannot give one\. Pass a small"):
+    with pytest.raises(PublishError, match=r"delta = 0 asks .* Gaussian process, which cannot give it\. Pass a small"):
         release_side.publish_function(
             table(DOMAIN), DOMAIN, kind=kind, epsilon=1.0, delta=0, ledger=tmp_path / "ledger", table="t"
         )
@@ -119,7 +122,7 @@ def test_the_command_line_gives_it(method: str, tmp_path: Path):
     sizes = [f"--{name}={value}" for name, value in how.items() if name in ("points", "features")]
     done = CliRunner().invoke(main, [
         "publish", str(tmp_path / "private.csv"), "--domain", str(tmp_path / "domain.toml"), "--method", method, *sizes,
-        "--epsilon", "0.5", "--delta", "0", "--noise", "laplace", "--output", str(tmp_path / "pure.kme"), "--json",
+        "--epsilon", "0.5", "--delta", "0", "--noise", "laplace", "--output", str(tmp_path / "pure.kme"), "--json", "--uncounted",
     ])  # fmt: skip
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["statement"]["delta"] == 0
@@ -130,8 +133,8 @@ def test_the_command_line_gives_it(method: str, tmp_path: Path):
 @pytest.mark.parametrize(
     ("noise", "delta", "message"),
     [
-        ("gaussian", 0, r"delta = 0 asks for a promise without exceptions.*or Laplace noise"),
-        ("laplace", 1e-6, r"Laplace noise gives a promise without exceptions, so delta is 0.*Pass delta 0"),
+        ("gaussian", 0, r"delta = 0 asks for pure differential privacy.*or Laplace noise"),
+        ("laplace", 1e-6, r"Laplace noise gives pure differential privacy, so delta is 0.*Pass delta 0"),
     ],
 )
 def test_noise_and_delta_that_do_not_go_together_are_refused(method: str, noise: str, delta: float, message: str):

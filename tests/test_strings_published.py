@@ -95,7 +95,7 @@ def test_the_whole_road_by_the_command_line(tmp_path):
     TABLE.to_csv(tmp_path / "table.csv", index=False)
     PUBLIC.to_csv(tmp_path / "public.csv", index=False)
     (tmp_path / "domain.toml").write_text(domain_toml(DOMAIN), encoding="utf-8")
-    words = f"publish {tmp_path}/table.csv --domain {tmp_path}/domain.toml --epsilon 1 --delta 1e-6"
+    words = f"publish {tmp_path}/table.csv --domain {tmp_path}/domain.toml --epsilon 1 --delta 1e-6 --uncounted"
     told = CliRunner().invoke(main, [*words.split(), "--output", f"{tmp_path}/r.kme"])
     assert told.exit_code == 1 and 'Use method "subspace" with public points' in told.output
     words += (
@@ -248,7 +248,7 @@ FORGED: dict[str, tuple[Callable[[dict[str, Any], Members], None], str]] = {
     "an endless length": (field("columns", 0, "length", to=10**9), "length must be a whole number"),
     "another alphabet": (field("columns", 0, "alphabet", to="ACGTU"), "no text column has such"),
     "a letter twice": (field("columns", 0, "alphabet", to="ACGTA"), "distinct characters"),
-    "an escape in the alphabet": (field("columns", 0, "alphabet", to="ACG\x1b"), "control characters"),
+    "an escape in the alphabet": (field("columns", 0, "alphabet", to="ACG\x1b"), "a control character"),
     "an unknown of two": (field("columns", 0, "unknown", to="??"), "distinct|one character"),
     "levels beside letters": (field("columns", 0, "levels", to=["A"]), "unknown here: levels"),
     "a spectrum of numbers": (field(*SPECTRUM, "length", to=2.5), "length must be a whole number"),

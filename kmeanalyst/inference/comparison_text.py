@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from kmeanalyst.texts import shortened
+
 if TYPE_CHECKING:
     from kmeanalyst.inference.comparison import Comparison
 
@@ -84,4 +86,4 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):  # numpy's float64 is one
         return f"{value:.3g}" if abs(value) < 1e5 else f"{value:.0f}"
     text = str(value)
-    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+    return shortened(text, _WIDEST)

@@ -8,6 +8,7 @@ points stand for the same population in their own way; where the two give h diff
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -213,7 +214,7 @@ class UnmeasuredErrors(_Unbiased):
         "no measurement: the privacy noise is unknown, and the sampling part takes the points for rows",
     )
 
-    @property
+    @cached_property
     def frame(self) -> pd.DataFrame:
         return self.release.to_frame("signed").drop(columns="weight")
 

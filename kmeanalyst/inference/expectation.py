@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from kmeanalyst.inference.estimate import Estimate, Estimates
+from kmeanalyst.inference.groups import MOST_ASKED, check_groups
 from kmeanalyst.inference.law import Law
 from kmeanalyst.inference.population import (
     Population,
@@ -123,5 +124,6 @@ def conditions_by(release: Release, column: str, where: str | None = None) -> li
         raise ValueError(
             f"{column} has no levels to group by: it is {kind.kind}. Name a column with levels, or use where."
         )
+    check_groups(kind, None, MOST_ASKED)
     conditions = [f"{words.column(column)} == {words.literal(level)}" for level in kind.levels]
     return [condition if where is None else f"({where}) and {condition}" for condition in conditions]

@@ -12,12 +12,14 @@ import numpy as np
 from kmeanalyst.releases.columns import Categorical, Column, Date, Number
 from kmeanalyst.releases.cyclic_column import Cyclic
 from kmeanalyst.releases.domain import Domain
-from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.expressions import LONGEST, words
 from kmeanalyst.releases.text_column import Text
 
 _RANGES = 10  # of a column without public edges
 _FEW = 20  # values: each is a group of its own
 MISSING = "(missing)"
+MOST_GROUPS = 10_000  # of a column: each is a cell of its table
+MOST_ASKED = 500  # groups of which each is a population of its own, with conditions evaluated anew
 
 
 @dataclass(frozen=True)
@@ -27,12 +29,15 @@ class Group:
     label      for people: a level, a number, or a range such as "[30, 50)".
     condition  the expression that holds for them and for no others.
     left       the lowest of them, and right where they end, of numbers and dates; None of levels and missing cells.
+    column     whose values they are, and code, the place of a level among the column's; None of other groups.
     """
 
     label: str
     condition: str
     left: Any = None
     right: Any = None
+    column: str = ""
+    code: int | None = None
 
 
 def groups_of(domain: Domain, name: str, bins: int | Sequence[float] | None = None) -> list[Group]:
@@ -42,8 +47,11 @@ def groups_of(domain: Domain, name: str, bins: int | Sequence[float] | None = No
            edges, each value of whole numbers that have at most 20, else ten ranges of equal width on the column's scale.
            A number: so many such ranges. A list: edges in natural units, as numpy has them (the last range closed);
            what lies outside is in no group. With bins, atoms are not told apart.
+
+    Errors   ValueError for more than 10,000 groups, before any of them is made.
     """
     column = domain[name]
+    check_groups(column, bins)
     written = words.column(name)
     if isinstance(column, Number):
         groups = _number_groups(column, written, bins)
@@ -58,11 +66,28 @@ def groups_of(domain: Domain, name: str, bins: int | Sequence[float] | None = No
         )
     else:
         assert isinstance(column, Categorical)
-        groups = [Group(level, f"{written} == {words.literal(level)}") for level in column.levels]
+        groups = [
+            Group(x, f"{written} == {words.literal(x)}", column=name, code=k) for k, x in enumerate(column.levels)
+        ]
     if column.missing:
         groups.append(Group(MISSING, f"missing({written})"))
     alike = len({group.label for group in groups}) < len(groups)  # a level "(missing)", atoms that differ late
     return [replace(group, label=group.condition) for group in groups] if alike else groups
+
+
+def check_groups(column: Column, bins: int | Sequence[float] | None, most: int = MOST_GROUPS) -> None:
+    """ValueError where a column has more groups than `most`, or its ranges would leave out too many atoms to be written."""
+    if isinstance(column, Number) and bins is not None:
+        count = bins if isinstance(bins, int) else len(bins)
+    elif isinstance(column, Number):
+        count = len(column.atom_codes) + len(column.edges)
+    else:
+        count = len(getattr(column, "levels", ()))
+    if count > most:
+        raise ValueError(
+            f"{column.name} has {count:,} groups, and at most {most:,} are answered at once: each has an error of its own to "
+            "compute. Ask for single levels or ranges with probability(...) or `kmeanalyst expect`, or pass fewer bins."
+        )
 
 
 def _number_groups(column: Number, written: str, bins: int | Sequence[float] | None) -> list[Group]:
@@ -77,6 +102,11 @@ def _number_groups(column: Number, written: str, bins: int | Sequence[float] | N
         edges = _equal(column, _RANGES)
     listed = ", ".join(_text(column, atom) for atom in atoms)
     others = f" and {written} not in [{listed}]" if atoms else ""
+    if len(others) > LONGEST:
+        raise ValueError(
+            f"{column.name} has {len(atoms):,} atoms, too many to be left out of each range: an expression has at most {LONGEST:,} "
+            "characters. Pass bins, which do not tell atoms apart, or ask for single ranges with probability(...)."
+        )
     return [_one(column, written, atom) for atom in atoms] + _ranges(column, written, edges, others)
 
 

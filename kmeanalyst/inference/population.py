@@ -22,14 +22,15 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.delta_method import PARTS
-from kmeanalyst.inference.error_model import ErrorModel, error_model, fitted_model
+from kmeanalyst.inference.error_model import ErrorModel, Parts, error_model, fitted_model
 from kmeanalyst.inference.estimate import Estimate, Estimates, InverseCdf
-from kmeanalyst.inference.law import GivenOrNot, Law, infeasible_value
+from kmeanalyst.inference.law import Errors, GivenOrNot, Law, infeasible_value
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.columns import Number
 from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.release import Question, Release, View
 
+_BLOCK = 2**24  # numbers of influence functions whose errors are computed at once
 Where = Question | Sequence[Question] | None
 
 
@@ -149,9 +150,8 @@ def positive_chance(chance: float) -> float:
 
 def estimates(population: Law, statistics: Sequence[Statistic]) -> Estimates:
     """Statistics of one release and view with their errors: one solve for all of them."""
-    model = population.model
     known = [statistic.influence for statistic in statistics if statistic.influence is not None]
-    parts = model.parts(np.column_stack(known)) if known else {}
+    parts = _parts(population.model, known) if known else {}
     answers, place = [], 0
     for statistic in statistics:
         its_parts: dict[str, float | None] = dict.fromkeys(PARTS, np.nan)
@@ -160,6 +160,18 @@ def estimates(population: Law, statistics: Sequence[Statistic]) -> Estimates:
             place += 1
         answers.append(_estimate(population, statistic, its_parts))
     return Estimates(answers)
+
+
+def _parts(model: Errors, known: Sequence[Array]) -> Parts:
+    """The model's parts of all the influences: at once if they are few numbers, else in blocks of some million numbers."""
+    step = max(1, _BLOCK // len(known[0]))
+    blocks = [model.parts(np.column_stack(known[start : start + step])) for start in range(0, len(known), step)]
+    if len(blocks) == 1:
+        return blocks[0]
+    return {
+        name: None if part is None else np.concatenate([block[name] for block in blocks])
+        for name, part in blocks[0].items()
+    }
 
 
 def estimate(population: Law, statistic: Statistic) -> Estimate:

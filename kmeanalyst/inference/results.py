@@ -20,7 +20,7 @@ class TestResult:
     estimator         which estimate that is: "unbiased" or "biased".
     method            how the statistic and its law were made, in words.
     noise_aware       whether the law includes the privacy noise; false without a measurement.
-    n_release_rows    N, rows (or protected persons) behind the release; None for plain samples and points from elsewhere.
+    n_release_rows    N, rows (or protected units) behind the release; None for plain samples and points from elsewhere.
     n_release_points  M, points of the release, or rows of the first sample.
     n_sample_rows     L, rows of the second sample (N of the second release).
     noise_floor       root mean square distance that two sides of one population would show: noise and sampling alone.

@@ -159,8 +159,8 @@ def _encoded_frame(domain: Domain, frame: Any) -> tuple[Array, SampleCounts]:
 
 
 OF_PERSONS = (
-    "the release gives each person the same weight, however many rows they have: other rows are to be compared with it as one "
-    "row for each person"
+    "the release gives each unit the same weight, however many rows it has: other rows are to be compared with it as one "
+    "row for each unit"
 )
 
 

@@ -7,6 +7,7 @@ weights can make negative: they are shown as they are, with a note.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -19,10 +20,17 @@ from kmeanalyst.inference.delta_method import PARTS
 from kmeanalyst.inference.distribution import quantiles_of
 from kmeanalyst.inference.estimate import Estimate, Estimates
 from kmeanalyst.inference.expectation import mean_of, probability_of, statistic_of
-from kmeanalyst.inference.groups import Group, groups_of
+from kmeanalyst.inference.groups import MOST_ASKED, Group, check_groups, groups_of
 from kmeanalyst.inference.moments import deviation_of, variance_of
 from kmeanalyst.inference.population import Population, Statistic, estimates, population
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.columns import Categorical
+from kmeanalyst.releases.expressions.meaning import codes_of
 from kmeanalyst.releases.release import Question, Release, View
+
+MOST_CELLS = 10_000  # of a table
+MOST_NUMBERS = 100_000_000  # cells × rows: an error bar needs to know each cell's condition at every row
+MOST_WORK = 2**30  # characters of conditions × (rows + 5000), of groups that are no levels
 
 
 def histogram(
@@ -87,27 +95,70 @@ def table(
 
 
 def contingency(
-    release: Release, columns: Sequence[str], *, where: Question | None = None, view: View | None = None
+    release: Release,
+    columns: Sequence[str],
+    *,
+    where: Question | None = None,
+    view: View | None = None,
+    tables: int = 1,
 ) -> list[tuple[dict[str, str], Estimate]]:
-    """The cells of a table: for each combination of groups, the last column's running first, labels and probability."""
+    """The cells of a table: for each combination of groups, the last column's running first, labels and probability.
+
+    tables   how many such tables are asked for in all: the limits are those of all of them.
+    """
     if len(set(columns)) < len(columns):
         raise ValueError(
             f"a table needs different columns, got {list(columns)}: only its diagonal is filled. Name one."
         )
     groups = [groups_of(release.columns, name) for name in columns]
-    found = joint_probabilities(population(release, where=where, view=view), groups)
+    check_table(groups, len(release), tables)
+    found = joint_probabilities(population(release, where=where, view=view), groups, tables)
     labels = product(*([group.label for group in some] for some in groups))
     return [(dict(zip(columns, some, strict=True)), cell) for some, cell in zip(labels, found, strict=True)]
 
 
-def joint_probabilities(people: Population, groups: Sequence[Sequence[Group]]) -> Estimates:
-    """The probability of each combination of groups of several columns, the last column's running first."""
-    held = [[(people.values(group.condition) == 1, group.condition) for group in some] for some in groups]
-    cells = [
+def joint_probabilities(people: Population, groups: Sequence[Sequence[Group]], tables: int = 1) -> Estimates:
+    """The probability of each combination of groups of several columns, the last column's running first.
+
+    Errors   ValueError where the table, or `tables` such tables, would be too much work.
+    """
+    check_table(groups, len(people.model.frame), tables)
+    held = [list(zip(_held(people, some), [group.condition for group in some], strict=True)) for some in groups]
+    cells = (
         (np.logical_and.reduce([holds for holds, _ in some]), " and ".join(text for _, text in some))
         for some in product(*held)
-    ]
+    )
     return estimates(people, [statistic_of(people, holds.astype(float), text) for holds, text in cells])
+
+
+def check_table(groups: Sequence[Sequence[Group]], n_rows: int, tables: int = 1) -> None:
+    """ValueError where the cells, or the work for them, are more than a table may have; before any condition is evaluated.
+
+    n_rows   at which each cell's condition is known: the released points, and the rows that error bars are computed from.
+    """
+    cells = tables * math.prod(len(some) for some in groups)
+    characters = tables * sum(len(group.condition) for some in groups for group in some if group.code is None)
+    if cells <= MOST_CELLS and cells * n_rows <= MOST_NUMBERS and characters * (n_rows + 5000) <= MOST_WORK:
+        return
+    few = min(MOST_CELLS, MOST_NUMBERS // n_rows)
+    too_many = f"{characters:,} characters of conditions, too many to be"
+    what = f"{cells:,} cells, and at most {few:,} are" if cells > few else too_many
+    raise ValueError(
+        f"the table has {what} answered at once with {n_rows:,} rows: each cell has an error of its own to compute from all rows. "
+        "Name fewer columns, pass fewer bins, or ask for single cells with probability(...) or `kmeanalyst expect`."
+    )
+
+
+def _held(people: Population, groups: Sequence[Group]) -> list[Array]:
+    """Whether each of one column's groups holds, bool (n,) over model.frame: levels are compared by their codes."""
+    codes = np.zeros(0)
+    if name := next((group.column for group in groups if group.code is not None), None):
+        column = people.release.columns[name]
+        assert isinstance(column, Categorical)
+        codes = codes_of(people.model.frame[name], column)
+        if people.given is not None:
+            codes = np.where(people.given, codes, np.nan)
+    return [people.values(g.condition) == 1 if g.code is None else codes == g.code for g in groups]
 
 
 def _labels(groups: Sequence[Group], name: str) -> pd.CategoricalIndex:
@@ -213,6 +264,7 @@ class GroupBy:
         return self._each(lambda people: quantiles_of(people, column, order)[0], view="probability")
 
     def _each(self, statistic: Callable[[Population], Statistic], view: View | None = None) -> pd.DataFrame:
+        check_groups(self.release.columns[self.column], None, MOST_ASKED)
         groups = groups_of(self.release.columns, self.column)
         everyone = population(self.release, where=self.where, view=view or self.view)
         some = [self._group(group, view or self.view) for group in groups]

@@ -49,6 +49,14 @@ def absolute_distances(X: Array, Y: Array) -> Array:
     return total
 
 
+def exponential(X: Array) -> Array:
+    """exp(X), in place; 0 below 10⁻³⁰⁴, where processors take twice as long over numbers that add nothing to a sum."""
+    np.maximum(X, -701.0, out=X)
+    np.exp(X, out=X)
+    X *= X > 1e-304
+    return X
+
+
 def median_lengthscale(X: Array, *, most_rows: int = 1000, rng: np.random.Generator | int | None = 0) -> float:
     """Median distance between distinct rows of X (n, d): the usual first guess of a lengthscale.
 
@@ -157,7 +165,7 @@ class MultiScale(_UnitDiagonal):
         squares = squared_distances(filled(X), filled(Y))
         K = np.zeros_like(squares)
         for lengthscale in self.lengthscales:
-            K += np.exp(squares * (-0.5 / lengthscale**2))
+            K += exponential(squares * (-0.5 / lengthscale**2))
         return zero_where_missing_differs(K / len(self.lengthscales), X, Y)
 
     def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:

@@ -16,7 +16,7 @@ from kmeanalyst.kernels.base import (
     filled,
     zero_where_missing_differs,
 )
-from kmeanalyst.kernels.continuous import _LENGTHSCALE_MEND, _UnitDiagonal
+from kmeanalyst.kernels.continuous import _LENGTHSCALE_MEND, _UnitDiagonal, exponential
 
 if TYPE_CHECKING:
     from kmeanalyst.kernels.draws import Draws
@@ -74,7 +74,7 @@ class Periodic(_UnitDiagonal):
             below -= 2 * np.sin(np.pi / self.period * (x[:, j, None] - y[None, :, j])) ** 2
         K = np.zeros_like(below)
         for concentration in self._concentrations():
-            K += np.exp(concentration * below)
+            K += exponential(concentration * below)
         return zero_where_missing_differs(K / len(self.lengthscales), X, Y)
 
     def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:

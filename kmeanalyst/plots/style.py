@@ -115,9 +115,8 @@ def promise(statement: PrivacyStatement | None) -> str:
     """N, ε and δ in a few words."""
     if statement is None:
         return "weighted points from elsewhere: no privacy noise is known"
-    counted = "persons" if statement.protects_units else "rows"
     stamp = f"{STAMP} (a rehearsal) · " if statement.is_rehearsal else ""
-    return f"{stamp}N = {statement.n_rows:,} {counted} · ε = {statement.epsilon:g}, δ = {statement.delta:g}"
+    return f"{stamp}N = {statement.n_rows:,} {statement.counted} · ε = {statement.epsilon:g}, δ = {statement.delta:g}"
 
 
 def promises(releases: Sequence[Release], view: str) -> str:

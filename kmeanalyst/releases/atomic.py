@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+_ROOM = 2**20  # bytes; a release of usual size has less
+
 
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[Path]:
@@ -16,9 +18,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     Until then an older file at `path` stays as it was. If the block raises, the temporary file is removed.
     """
     target = Path(path)
-    if target.is_dir():
-        raise IsADirectoryError(f"{target} is a folder: a file cannot take its place. Name a file within it.")
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.partial")
+    temporary = _temporary(target)
     _create(temporary)
     try:
         yield temporary
@@ -27,8 +27,29 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    if os.name == "posix":  # the folder's entry must reach the disk as well; other systems cannot open a folder
-        _flush(target.parent, os.O_RDONLY)
+    _flush_folder(target.parent)
+
+
+def check_place(path: str | Path) -> None:
+    """OSError or ValueError now if `written_whole(path)` would fail later: every step of it but the last is taken.
+
+    A temporary file of `_ROOM` bytes is written and removed; `path` is not touched. A larger file may still find no room.
+    """
+    temporary = _temporary(Path(path))
+    _create(temporary)
+    try:
+        temporary.write_bytes(bytes(_ROOM))
+        _flush(temporary)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _flush_folder(temporary.parent)
+
+
+def _temporary(target: Path) -> Path:
+    """A new name in the folder of `target`."""
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder: a file cannot take its place. Name a file within it.")
+    return target.with_name(f".{target.name}.{secrets.token_hex(8)}.partial")
 
 
 def _create(temporary: Path) -> None:
@@ -38,6 +59,12 @@ def _create(temporary: Path) -> None:
     except FileNotFoundError:
         folder = temporary.parent
         raise FileNotFoundError(f"there is no folder {folder}, so nothing was written. Create it first.") from None
+
+
+def _flush_folder(folder: Path) -> None:
+    """Bring a folder's entries to the disk as well; systems other than POSIX cannot open a folder."""
+    if os.name == "posix":
+        _flush(folder, os.O_RDONLY)
 
 
 def _flush(path: Path, flags: int = os.O_RDWR) -> None:

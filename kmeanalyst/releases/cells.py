@@ -9,6 +9,7 @@ import datetime
 import decimal
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,10 @@ def factorised(cells: Any) -> tuple[Array, list[str | None]]:
     Texts are told apart by Python's own equality: the hash tables of data-frame libraries have taken "A" and
     "A\\0", or an undecodable byte and its escape, for one text, and a row then changes what others mean.
     """
-    texts = [text_of(cell) for cell in cell_by_cell(cells)]
+    try:
+        texts = [text_of(cell) for cell in cell_by_cell(cells)]
+    except Exception:  # by the value of a cell, such as a date whose time zone fails: it alone is no cell
+        texts = [_read(partial(text_of, cell), failed=None) for cell in cell_by_cell(cells)]
     places: dict[str | None, int] = {}
     codes = np.fromiter((places.setdefault(text, len(places)) for text in texts), dtype=np.intp, count=len(texts))
     return codes, list(places)
@@ -93,8 +97,8 @@ def cell_by_cell(cells: Any) -> Iterable[Any]:
     return (_read(lambda i=i: array[i]) for i in range(len(array)))  # type: ignore[misc]
 
 
-def _read(read: Callable[[], Any]) -> Any:
+def _read(read: Callable[[], Any], failed: Any = NO_CELL) -> Any:
     try:
         return read()
     except Exception:  # a day beyond the calendar, bytes that are no text: by the value of a cell
-        return NO_CELL
+        return failed

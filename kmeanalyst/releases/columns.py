@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime
 import math
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,9 +21,10 @@ import pandas as pd
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.cells import BAD, factorised, parse_day, parse_number, text_of
+from kmeanalyst.texts import flaw_of, spacing_flaw_of
 
 KEPT, CLAMPED, REPLACED = 0, 1, 2  # what became of a cell: as it was, moved to a bound, or the default
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # C0 with ESC, DEL and C1
+LONGEST_TEXT = 200  # characters of a name or a level
 
 
 class DomainError(ValueError):
@@ -51,11 +51,31 @@ def listed(column: str, field: str, values: Any) -> Sequence[Any]:
 
 
 def check_shown(what: str, text: str | None) -> None:
-    """DomainError if a text that people will be shown holds a control character."""
-    if text and _CONTROL.search(text):
+    """DomainError if a text that will be shown has a character that could deceive there: see `texts.flaw_of`."""
+    flaw = flaw_of(text) if text else None
+    if flaw is not None:
         raise DomainError(
-            f"{what} must be free of control characters, got {text!r:.80}: shown on a terminal, they could rewrite "
-            "what else it shows. Remove them, here and in the table."
+            f"{what} has {flaw}, got {ascii(text)[:80]}: shown on a terminal or in a report, it could change or hide what "
+            "else is shown, and no reader takes such a file. Remove it, here and in the table."
+        )
+
+
+def check_spacing(what: str, text: str | None) -> None:
+    """DomainError if a name or a level could pass for another one, or for a line of ours, by its spaces."""
+    flaw = spacing_flaw_of(text) if text else None
+    if flaw is not None:
+        raise DomainError(
+            f"{what} has {flaw}, got {ascii(text)[:80]}: shown on a terminal, it could not be told from another name or line. "
+            "Write it with single spaces between words, here and in the table (cells match whatever spaces are at their ends)."
+        )
+
+
+def check_short(what: str, text: str | None) -> None:
+    """DomainError if a text that stands in every table of answers is longer than 200 characters."""
+    if text and len(text) > LONGEST_TEXT:
+        raise DomainError(
+            f"{what} must have at most {LONGEST_TEXT} characters, got {len(text)}: it stands in every table and picture. "
+            "Shorten it, here and in the table."
         )
 
 
@@ -77,6 +97,8 @@ class Column(ABC):
         if not isinstance(self.name, str) or not self.name:
             raise DomainError(f"a column needs a name, got {self.name!r}. Write the name the table's header has.")
         check_shown("a column's name", self.name)
+        check_short("a column's name", self.name)
+        check_spacing("a column's name", self.name)
         if self.name == "weight":
             raise DomainError('a column named "weight" is refused: the file\'s own column. Rename yours.')
         if not isinstance(self.missing, bool):
@@ -88,6 +110,7 @@ class Column(ABC):
         if self.default is not None:
             text = text_of(self.default)
             check_shown(f"column {self.name}: default", text)
+            check_short(f"column {self.name}: default", text)
             value = self.parse(text) if text else BAD
             if value is BAD or self._encode_numbers(np.array([value]))[1][0]:
                 raise DomainError(
@@ -280,6 +303,7 @@ class Number(Column):
     def _public_number(self, field: str, value: Any) -> float:
         text = text_of(value)
         check_shown(f"column {self.name}: {field}", text)
+        check_short(f"column {self.name}: {field}", text)
         number = self.parse(text) if text else BAD
         if number is BAD or not math.isfinite(number):
             raise DomainError(
@@ -335,6 +359,8 @@ class Number(Column):
         return parse_number(text)
 
     def encode(self, cells: Any) -> tuple[Array, Array]:
+        if isinstance(cells, pd.Series) and isinstance(cells.dtype, pd.Int64Dtype):
+            cells = cells.to_numpy(dtype=np.float64, na_value=np.nan)
         if isinstance(cells, pd.Series) and not isinstance(cells.dtype, pd.api.extensions.ExtensionDtype):
             cells = cells.to_numpy()
         if not (isinstance(cells, np.ndarray) and cells.dtype.kind in "fiu" and self.kind != "date"):
@@ -571,6 +597,8 @@ class Categorical(Column):
             )
         for level in levels:
             check_shown(f"column {self.name}: a level", level)
+            check_short(f"column {self.name}: a level", level)
+            check_spacing(f"column {self.name}: a level", level)
         object.__setattr__(self, "levels", levels)
         self._check_default()
 
@@ -580,6 +608,17 @@ class Categorical(Column):
     @cached_property
     def _lookup(self) -> dict[str, float]:
         return {level: float(code) for code, level in enumerate(self.levels)}
+
+    def encode(self, cells: Any) -> tuple[Array, Array]:
+        if not (isinstance(cells, pd.Series) and isinstance(cells.dtype, pd.CategoricalDtype)):
+            return super().encode(cells)
+        categories = cells.dtype.categories.tolist()
+        if categories != list(self.levels) or any(type(each) is not str for each in categories):
+            return super().encode(cells)
+        codes = cells.cat.codes.to_numpy().astype(np.float64)  # the levels themselves: each cell has its code
+        absent = codes < 0
+        codes[absent] = math.nan if self.missing else self.default_code
+        return codes, np.where(absent & (not self.missing), REPLACED, KEPT)
 
     def _fallback(self) -> float:
         return 0.0

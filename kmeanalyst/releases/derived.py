@@ -21,12 +21,12 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.columns import Boolean, Column, Integer, Number, Real
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.expressions import Expression, Extent, parse, words
+from kmeanalyst.texts import flaw_of
 
 _ROWS = 2**16  # at once: an expression of many parts keeps as many arrays
 _FAR_WIDER = 100.0  # than the released values: bounds that tell nothing
 _MARGIN = 0.1  # of the released values' range, on either side
 _EXACT = 2.0**53
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +44,11 @@ class Derived:
     expression: str
 
     def __post_init__(self) -> None:
-        if _CONTROL.search(self.expression):
+        flaw = flaw_of(self.expression)
+        if flaw is not None:
             raise ValueError(
-                f"the expression of {words.written(self.column.name)} has control characters, such as a line break: shown on "
-                "a terminal, they could rewrite what else it shows. Write it on one line."
+                f"the expression of {words.written(self.column.name)} has {flaw}: shown on a terminal or in a report, it could "
+                "change or hide what else is shown. Write the expression on one line, without it."
             )
 
     @cached_property

@@ -32,6 +32,8 @@ from kmeanalyst.releases.columns import (
     Integer,
     Real,
 )
+from kmeanalyst.releases.sample_digest import SampleDigest, digests_of
+from kmeanalyst.texts import one_line
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,9 @@ class SampleCounts:
 class Domain:
     """The columns of a table with their public bounds and levels.
 
+    columns   in the order of encoded rows.
+    samples   digests of what the domain was drafted from, for `publish` to compare; no release holds them.
+
     >>> domain = Domain((Integer(name="age", lower=0, upper=120), Categorical(name="sex", levels=("F", "M"))))
     >>> domain.encode({"age": ["41", "700"], "sex": ["M", "F"]})
     array([[ 41.,   1.],
@@ -92,12 +97,15 @@ class Domain:
     """
 
     columns: tuple[Column, ...]
+    samples: tuple[SampleDigest, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.columns:
             raise DomainError("a domain needs at least one column, got none. Describe the table's columns.")
         if len(set(self.names)) != len(self.columns):
-            raise DomainError(f"column names must be distinct, got {list(self.names)}. Rename or remove a column.")
+            raise DomainError(
+                f"column names must be distinct, got {list(self.names)!r:.300}. Rename or remove a column."
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -126,7 +134,7 @@ class Domain:
         3
         """
         if name not in self.names:
-            raise KeyError(f"no column {name!r}; the columns are {', '.join(self.names)}. {_mend(name, self.names)}")
+            raise KeyError(f"no column {name!r:.250}; the columns are {_few(self.names)}. {_mend(name, self.names)}")
         return self.names.index(name)
 
     @cached_property
@@ -342,10 +350,13 @@ def read_domain(path: str | Path) -> Domain:
         raise DomainError(f"{path} could not be read as text: {error}. Name a TOML file.") from None
     except tomllib.TOMLDecodeError as error:
         raise DomainError(f"{path} is not TOML: {error}. Mend that line.") from None
-    unknown = sorted(set(parsed) - {"column"})
+    unknown = sorted(set(parsed) - {"column", "sample"})
     if unknown:
-        raise DomainError(f"{path} has unknown entries {unknown}: a domain file has [[column]] tables only.")
-    return Domain.from_dict(_plain_dates(parsed.get("column", [])))
+        raise DomainError(
+            f"{path} has unknown entries {unknown}: a domain file has [[column]] and [[sample]] tables only. Remove them."
+        )
+    columns = Domain.from_dict(_plain_dates(parsed.get("column", []))).columns
+    return Domain(columns, samples=digests_of(parsed.get("sample", [])))
 
 
 def _plain_dates(table: Any) -> Any:
@@ -362,9 +373,18 @@ def domain_toml(domain: Domain, comments: Mapping[str, Sequence[str]] | None = N
     blocks = []
     for column in domain.to_dict():
         notes = [f"# {note}" for note in (comments or {}).get(column["name"], [])]
-        lines = [f"{key} = {_toml_value(value)}" for key, value in column.items()]
-        blocks.append("\n".join([*notes, "[[column]]", *lines]))
+        blocks.append("\n".join([*notes, _toml_table("column", column)]))
+    samples = "\n".join(_toml_table("sample", sample.to_dict()) for sample in domain.samples)
+    if samples:
+        blocks.append(f"{_SAMPLE_COMMENT}\n{samples}")
     return "\n\n".join(blocks) + "\n"
+
+
+_SAMPLE_COMMENT = "# What this was drafted from. Keep it: publish refuses a private table with the same content."
+
+
+def _toml_table(name: str, entries: Mapping[str, Any]) -> str:
+    return "\n".join([f"[[{name}]]", *(f"{key} = {_toml_value(value)}" for key, value in entries.items())])
 
 
 def _toml_value(value: Any) -> str:
@@ -383,8 +403,13 @@ def _mend(name: Any, names: Sequence[str]) -> str:
     return f"Did you mean {near[0]}?" if near else "Name one of these."
 
 
+def _few(names: Sequence[str], most: int = 50) -> str:
+    """Names with commas, the first of many."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 def _quoted(names: Sequence[Any], most: int = 12) -> str:
-    shown = ", ".join(f'"{name}"' for name in names[:most])
+    shown = ", ".join(f'"{one_line(name)}"' for name in names[:most])  # of a table of anybody's
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 

@@ -198,6 +198,7 @@ class ReleasedFunction(ABC):
             "mechanism": f"{promise.mechanism}, sensitivity {promise.sensitivity:.3g}, {promise.calibration} calibration",
             "noise": f"{self.noise_scale:.3g} in the kernel's norm, {self.noise_scale * self.basis.kernel.bound:.3g} "
             "at most on a value",
+            **({} if promise.ledger_head is None else {"ledger": f"counted, head {promise.ledger_head}"}),
             "pivots": f"{self.basis.dimension:,} points, kernel {self.basis.kernel.name}",
         }  # fmt: skip
 

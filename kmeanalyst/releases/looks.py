@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kmeanalyst.texts import shortened
+
 if TYPE_CHECKING:
     from kmeanalyst.releases.measurement import Measurement
     from kmeanalyst.releases.release import Release
     from kmeanalyst.releases.statement import PrivacyStatement
+
+
+_WIDEST = 40  # characters that names are padded to: one long name makes no other line longer
 
 
 def summary(release: Release) -> dict[str, str]:
@@ -39,15 +44,16 @@ def summary(release: Release) -> dict[str, str]:
         "privacy": f"ε = {promise.epsilon:g}, δ = {promise.delta:g} (neighbours: {promise.neighbouring}; "
         f"ρ = {promise.rho:.3g})",
         "mechanism": f"{promise.mechanism}, sensitivity {promise.sensitivity:.3g}, {promise.calibration} calibration",
+        **({} if promise.ledger_head is None else {"ledger": f"counted, head {promise.ledger_head}"}),
         **(_noise(release, release.measurement) if release.measurement is not None else _draw(release, promise)),
         **lines,
     }  # fmt: skip
 
 
 def _table_text(promise: PrivacyStatement) -> str:
-    """How much was measured: rows, or persons of whom each has rows."""
+    """How much was measured: rows, or units of which each has rows."""
     if promise.protects_units:
-        return f"{promise.n_rows:,} persons, of equal weight however many private rows they have"
+        return f"{promise.n_rows:,} {promise.counted}, of equal weight however many private rows they have"
     return f"{promise.n_rows:,} private rows"
 
 
@@ -69,8 +75,8 @@ def _draw(release: Release, promise: PrivacyStatement) -> dict[str, str]:
 
 def text(release: Release) -> str:
     """A release for a terminal."""
-    width = max(len(name) for name in release.columns.names)
-    columns = [f"  {name:<{width}}  {extent}" for name, extent in _column_lines(release)]
+    width = min(_WIDEST, max(len(name) for name in release.columns.names))
+    columns = [f"  {shortened(name, 60):<{width}}  {extent}" for name, extent in _column_lines(release)]
     lines = [f"  {label:<11} {text}" for label, text in summary(release).items()]
     return "\n".join(["kmeanalyst.Release", *lines, f"  columns     {len(columns)}", *[f"  {c}" for c in columns]])
 

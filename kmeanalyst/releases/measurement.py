@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features import FeatureMap
+from kmeanalyst.kernels.features import CellFeatures, FeatureMap
 from kmeanalyst.releases.noise import GAUSSIAN, is_pure
 
 GRID = 2**30  # one unit of a feature bounded by 1, in steps of the integer grid
@@ -95,13 +95,22 @@ def grid_sensitivity(feature_map: FeatureMap, noise_law: str = GAUSSIAN) -> floa
     """How far two integer images on the grid can be apart, in the distance that the noise law is measured by.
 
     Euclidean: diameter · GRID, in units where the bound is GRID. L1: ⌈√F · diameter · GRID⌉ (Cauchy–Schwarz), whole
-    because distances between whole numbers are.
+    because distances between whole numbers are. Of a map of cells 2 Σ heights, if that is less: two rows differ in at
+    most two cells of each table, and each holds the table's height.
     """
     euclidean = feature_map.diameter / feature_map.norm_bound * GRID
     if not is_pure(noise_law):
         return euclidean
     squared = math.ceil(feature_map.dimension * Fraction(euclidean) ** 2)
-    return float(math.isqrt(squared - 1) + 1)  # the root of a whole number, rounded up
+    bound = math.isqrt(squared - 1) + 1  # the root of a whole number, rounded up
+    if isinstance(feature_map, CellFeatures):
+        bound = min(bound, 2 * sum(int(height) for height in whole_heights(feature_map)))
+    return float(bound)
+
+
+def whole_heights(feature_map: CellFeatures) -> Array:
+    """Heights of the tables in steps of the grid, rounded to whole numbers: (T,) float64."""
+    return np.rint(feature_map.heights * (GRID * SHRINK / feature_map.norm_bound))
 
 
 def mean_unit(*, n_rows: int, feature_map: FeatureMap) -> float:

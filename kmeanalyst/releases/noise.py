@@ -60,6 +60,15 @@ def gaussian_delta(*, epsilon: float, noise_multiplier: float) -> float:
     return float(np.exp(log_first) * -np.expm1(min(0.0, log_second - log_first)))
 
 
+def loss_above_epsilon(*, epsilon: float, noise_multiplier: float) -> float:
+    """The probability that the privacy loss of Gaussian noise exceeds ε, for the worst pair of neighbours.
+
+    Φ(1/2s − εs), s the multiplier: the loss ln P(x)/P′(x) is normal with mean 1/2s² and standard deviation 1/s. It is
+    larger than δ, which is this less e^ε times the same event's probability under the neighbour (`gaussian_delta`).
+    """
+    return float(np.exp(log_ndtr(0.5 / noise_multiplier - epsilon * noise_multiplier)))
+
+
 def zcdp_delta(*, epsilon: float, rho: float) -> float:
     """A δ at which every ρ-zCDP mechanism is (ε, δ)-private, the best that Rényi divergences give.
 

@@ -20,7 +20,7 @@ from kmeanalyst.releases import looks
 from kmeanalyst.releases.derived import Derived, at_points, derive, with_derived
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.releases.statement import PrivacyStatement
+from kmeanalyst.releases.statement import METHOD, PrivacyStatement
 
 if TYPE_CHECKING:
     import xarray
@@ -41,7 +41,7 @@ View = Literal["signed", "probability", "resampled", "fitted"]  # of these, "fit
 VIEWS: tuple[View, ...] = ("signed", "probability", "resampled")
 _OF_THE_MEASUREMENT = (
     "population fit",
-    "released mean",
+    "point features",
     "fitted mixture",
 )  # in the cache: what derived columns have no part in
 Question = str | Callable[[pd.DataFrame], Any]
@@ -110,6 +110,11 @@ class Release:
             raise ValueError(
                 f"the release has a {have} and no {lack}: a measurement without its promise cannot be trusted, and a promise "
                 "is about a measurement. Pass both, or neither."
+            )
+        if METHOD.fullmatch(method) is None:
+            raise ValueError(
+                f"method must be 1 to 60 lower-case letters, digits and hyphens, got {method!a:.80}: it is shown in the "
+                'middle of a sentence, where other texts could deceive. Name it in a word, such as "random-features".'
             )
         domain.check_has_columns(points, what="the frame of points")
         weights.setflags(write=False)

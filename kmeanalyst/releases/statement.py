@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import platform
+import re
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
 from typing import Any
 
+from kmeanalyst.releases.guarantee import guarantee
 from kmeanalyst.releases.noise import (
     NOISE_LAWS,
     SELECTIONS,
@@ -22,9 +24,13 @@ from kmeanalyst.releases.noise import (
     zcdp_delta,
     zcdp_rho,
 )
+from kmeanalyst.texts import flaw_of, spacing_flaw_of
 
 REPLACE_ROW, REPLACE_UNIT = "replace-one", "replace-one-unit"
 NEIGHBOURS = (REPLACE_ROW, REPLACE_UNIT)
+LONGEST_UNIT = 200  # characters of the name of the column that identifies units
+METHOD = re.compile("[a-z0-9][a-z0-9-]{0,59}")  # how points were made: a word, so that it cannot pass for a sentence
+VERSION = re.compile("[A-Za-z0-9][A-Za-z0-9._+!-]{0,59}")  # of software: its name, and its number
 _SLACK = 1e-6  # relative room for rounding when a claim is recomputed
 MOST_DATABASES = 2_000_000  # that the exponential mechanism draws one of: each is scored
 _SMALLEST_DELTA = 1e-100  # that Gaussian noise may claim: none of ours does, and far below the arithmetic underflows
@@ -43,10 +49,12 @@ def software_versions(*packages: str) -> dict[str, str]:
 class PrivacyStatement:
     """What a release promises about the rows it was made from. A field never changes its meaning.
 
-    epsilon, delta    the (ε, δ) of differential privacy.
+    epsilon, delta    the (ε, δ) of differential privacy: P(A) ≤ e^ε P′(A) + δ for every set A of files, P and P′ those of
+                      two neighbouring tables.
     neighbouring      which two tables are neighbours: "replace-one" (a row; N is public), or "replace-one-unit" (all rows
-                      of one unit, a person; the number of units is public, the number of rows is not, and every unit
-                      counts with the average of its rows).
+                      of one unit; the number of units is public, the number of rows is not, and every unit counts with
+                      the average of its rows).
+    unit              under "replace-one-unit" the name of the column whose values identify the units; None for rows.
     mechanism         the noise: "discrete gaussian" or "discrete laplace"; or "exponential over multisets", a small
                       database drawn instead; or "rehearsal of" one of them: drawn from a seed, and so NOT PRIVATE.
     sensitivity       largest distance between the noiseless vectors of two neighbours, in units of the mean:
@@ -64,6 +72,8 @@ class PrivacyStatement:
     versions          the software that made the release.
     score_scale       of the exponential mechanism, and of it alone: b in P(R) ∝ exp(−‖μ_D − μ_R‖/b).
     n_databases       likewise: how many databases R it drew one of, each of them counted once.
+    ledger_head       digest of the ledger's entry that counted this release, 64 hexadecimal digits; None if no ledger did.
+                      `release-side ledger verify LEDGER --head FILE.kme` compares it with the ledger.
 
     >>> statement = release.statement
     >>> statement.epsilon, statement.delta, statement.mechanism, statement.n_rows, statement.counted
@@ -77,6 +87,7 @@ class PrivacyStatement:
     epsilon: float
     delta: float
     neighbouring: str
+    unit: str | None = None
     mechanism: str
     sensitivity: float
     noise_scale: float | None = None
@@ -88,6 +99,7 @@ class PrivacyStatement:
     versions: dict[str, str] = field(default_factory=dict)
     score_scale: float | None = None
     n_databases: int | None = None
+    ledger_head: str | None = None
 
     def __post_init__(self) -> None:
         self._check_words("mechanism", (*NOISE_LAWS, *SELECTIONS))
@@ -100,7 +112,7 @@ class PrivacyStatement:
                 )
         if not (isinstance(self.delta, int | float) and not isinstance(self.delta, bool) and 0 <= self.delta < 1):
             raise StatementError(
-                f"delta must be in [0, 1), got {self.delta!r}: it is the chance that the promise fails."
+                f"delta must be in [0, 1), got {self.delta!r}: {guarantee()}. With δ of 1 or more this says nothing."
             )
         if isinstance(self.n_rows, bool) or not isinstance(self.n_rows, int) or self.n_rows < 1:
             raise StatementError(f"n_rows must be a positive whole number, got {self.n_rows!r}.")
@@ -108,6 +120,35 @@ class PrivacyStatement:
             raise StatementError(f"public_points must be a whole number of at least 0, got {self.public_points!r}.")
         self._check_words("neighbouring", (REPLACE_ROW,) if self.is_selection else NEIGHBOURS)
         self._check_words("calibration", calibrations_of(self.mechanism))
+        self._check_unit()
+        self._check_texts()
+        if self.ledger_head is not None and not is_digest(self.ledger_head):
+            raise StatementError(
+                f"ledger_head must be 64 hexadecimal digits or null, got {self.ledger_head!r:.80}: it is a digest of an entry "
+                "of a ledger."
+            )
+
+    def _check_unit(self) -> None:
+        """A unit has a name, which is one line of printable text; rows have none."""
+        if not self.protects_units and self.unit is not None:
+            raise StatementError(
+                f"unit goes with the neighbours {REPLACE_UNIT!r}, and these are {self.neighbouring!r}. Leave it out."
+            )
+        if self.protects_units and not is_unit_name(self.unit):
+            raise StatementError(
+                f"unit must be a text of 1 to {LONGEST_UNIT} printable characters under {REPLACE_UNIT!r}, got {self.unit!r:.80}: "
+                "it says what the release protects. Name the column that identifies the units."
+            )
+
+    def _check_texts(self) -> None:
+        """StatementError for texts that could pass for more of the statement where they are shown."""
+        for text in self.taken_as_public:
+            flaw = flaw_of(text) or spacing_flaw_of(text)
+            if flaw is not None:
+                raise StatementError(f"taken_as_public has a text with {flaw}, which could deceive: {text!a:.80}.")
+        for text in (word for pair in self.versions.items() for word in pair):
+            if VERSION.fullmatch(text) is None:
+                raise StatementError(f"versions must map names of software to version numbers, got {text!a:.80}.")
 
     def _check_scales(self) -> None:
         """Noise has a noise_scale; a selection has a score_scale and n_databases instead."""
@@ -132,13 +173,13 @@ class PrivacyStatement:
 
     @property
     def protects_units(self) -> bool:
-        """Whether the promise is made to units (persons), each with all rows it has; `n_rows` then counts units."""
+        """Whether the promise is made to units, each with all rows it has; `n_rows` then counts units."""
         return self.neighbouring == REPLACE_UNIT
 
     @property
     def counted(self) -> str:
-        """What `n_rows` counts, in a word: "rows" or "persons"."""
-        return "persons" if self.protects_units else "rows"
+        """What `n_rows` counts: "rows", or "units of 'patient'" where the column "patient" identifies the units."""
+        return counted_as(self.unit)
 
     @property
     def is_selection(self) -> bool:
@@ -224,6 +265,26 @@ class PrivacyStatement:
         if not isinstance(versions, dict) or not all(isinstance(v, str) for v in versions.values()):
             raise StatementError("versions must map names to texts.")
         return cls(**(header | {"taken_as_public": tuple(public)}))
+
+
+def is_digest(value: object) -> bool:
+    """Whether this can be a SHA-256: 64 hexadecimal digits, in lower case."""
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None
+
+
+def neighbouring_of(unit: str | None) -> str:
+    """What one replaces to come to a neighbour: a row, or all rows of a unit that this column identifies."""
+    return REPLACE_ROW if unit is None else REPLACE_UNIT
+
+
+def is_unit_name(name: object) -> bool:
+    """Whether this can be the name of a column of identifiers: one line that a statement and a ledger can show."""
+    return isinstance(name, str) and 0 < len(name) <= LONGEST_UNIT and not (flaw_of(name) or spacing_flaw_of(name))
+
+
+def counted_as(unit: str | None) -> str:
+    """What N counts, in words: "rows", or the units that this column identifies."""
+    return "rows" if unit is None else f"units of {unit!r}"
 
 
 def _scale_name(mechanism: object) -> str:

@@ -19,6 +19,7 @@ from kmeanalyst.releases.columns import Date, Number
 from kmeanalyst.report.facts import Bar, ColumnFacts
 from kmeanalyst.report.markup import Markup, element, inert
 from kmeanalyst.report.numbers import percent, percent_text
+from kmeanalyst.texts import shortened
 
 _WIDTH = 340
 _Z = 1.959964
@@ -236,7 +237,7 @@ def _round_values(low: float, high: float) -> list[float]:
 
 def _short(text: str, most: int) -> str:
     whole = inert(text)
-    return whole if len(whole) <= most else whole[: most - 1] + "…"
+    return shortened(whole, most)
 
 
 def _text(text: str, x: float, y: float, kind: str) -> Markup:

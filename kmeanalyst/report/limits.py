@@ -12,6 +12,7 @@ from kmeanalyst.releases.cyclic_column import Cyclic
 from kmeanalyst.releases.text_column import Text
 from kmeanalyst.report.facts import ColumnFacts, ReleaseFacts
 from kmeanalyst.report.markup import inert
+from kmeanalyst.texts import shortened
 
 ALARM, CARE, NOTE = "alarm", "care", "note"
 DISTINGUISHED = 0.01  # p-value below which an association is told apart from none
@@ -200,4 +201,4 @@ def _listed(names: Sequence[str], most: int = _MOST_NAMES) -> str:
 
 
 def _cut(name: str) -> str:
-    return name if len(name) <= 40 else name[:39] + "…"
+    return shortened(name, 40)

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable
 from html import escape
 
+from kmeanalyst.texts import replaced, shortened
+
 _VOID = frozenset(("meta", "br", "link", "col"))
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9:-]*")
-_JOINERS = "\u200c\u200d"  # which Persian, Indic scripts and emoji need
 
 
 class Markup(str):
@@ -25,7 +26,7 @@ def inert(text: str) -> str:
     >>> inert("a\\u202eb"), inert("naïve 東京 שלום")
     ('a�b', 'naïve 東京 שלום')
     """
-    return "".join(c if c.isprintable() or c in _JOINERS else " " if c in "\t\r\n" else "\ufffd" for c in text)
+    return replaced(text)
 
 
 def element(name: str, /, *children: object, **attributes: object) -> Markup:
@@ -58,7 +59,7 @@ def joined(children: object) -> Markup:
 def name_of(text: str, most: int | None = None) -> Markup:
     """A stranger's word within a sentence: isolated, so that its direction stays its own; cut to a length, whole on hover."""
     whole = inert(text)
-    cut = whole if most is None or len(whole) <= most else whole[: most - 1] + "…"
+    cut = whole if most is None else shortened(whole, most)
     return element("bdi", cut, title=whole if cut != whole else None)
 
 

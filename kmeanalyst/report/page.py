@@ -18,6 +18,7 @@ from kmeanalyst.report.limits import DISTINGUISHED, Warning_, warnings_of
 from kmeanalyst.report.look import POLICY, SCRIPT, STYLE
 from kmeanalyst.report.markup import Markup, element, joined, name_of
 from kmeanalyst.report.numbers import bare_percent, percent, value_text, with_error
+from kmeanalyst.texts import shortened
 
 _SECTIONS = (
     ("promise", "What this is, and what it promises"),
@@ -314,7 +315,7 @@ def _told_apart(pair: Association) -> bool:
 
 
 def _hover(pair: Association) -> str:
-    names = " × ".join(name if len(name) <= _NAME else name[: _NAME - 1] + "…" for name in pair.columns)
+    names = " × ".join(shortened(name, _NAME) for name in pair.columns)
     if not math.isfinite(pair.value):
         return f"{names}: {pair.note or 'not known'}"
     low, high = (_short_number(end, 3) for end in pair.interval)

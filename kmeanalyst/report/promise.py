@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from kmeanalyst.releases.guarantee import guarantee
+from kmeanalyst.releases.noise import is_pure, loss_above_epsilon
 from kmeanalyst.releases.release import Release
 from kmeanalyst.releases.statement import PrivacyStatement
 
@@ -35,26 +37,23 @@ def plain_words(release: Release) -> list[str]:
 
 def _who(promise: PrivacyStatement) -> tuple[str, str]:
     """Whose, and what of theirs is replaced."""
-    return ("person", "all your rows had") if promise.protects_units else ("row", "your row had")
+    return (
+        ("unit", f"all rows of your unit of {promise.unit!r} had")
+        if promise.protects_units
+        else ("row", "your row had")
+    )
 
 
 def _of_likelihood(promise: PrivacyStatement) -> str:
     _, replaced = _who(promise)
-    others = "those of another person" if promise.protects_units else "any other"
+    others = "those of another unit" if promise.protects_units else "any other"
     start = (
         f"Whoever sees this page, or the file, learns almost the same about you as from a file made after {replaced} been "
         f"replaced by {others}: "
     )
     if promise.epsilon > _NO_FACTOR:
         return start + f"in theory. With ε = {promise.epsilon:g} the word “almost” covers nearly everything."
-    odds = (
-        f"{1 / promise.delta:,.0f}" if promise.delta >= 1e-12 else f"{1 / promise.delta:.0e}" if promise.delta else ""
-    )
-    but = f", but for a chance of one in {odds} (δ)" if odds else ""
-    return start + (
-        f"nothing that could come out becomes more than e^ε = {math.exp(promise.epsilon):.3g} times as likely by what you "
-        f"contributed{but}."
-    )
+    return start + guarantee(promise.epsilon, promise.delta, units=promise.protects_units) + "."
 
 
 def guessing_right(promise: PrivacyStatement) -> float:
@@ -71,7 +70,7 @@ def guessing_right(promise: PrivacyStatement) -> float:
 
 
 def _of_guessing(promise: PrivacyStatement) -> str:
-    yours = "your rows are" if promise.protects_units else "your row is"
+    yours = "the rows of your unit are" if promise.protects_units else "your row is"
     return (
         f"Somebody who knows everything else in the table, and only has to tell which of two candidates {yours}, is right in "
         f"at most {100 * guessing_right(promise):.3g} % of cases, where blind guessing is right in 50 %."
@@ -85,7 +84,7 @@ def _of_everything(promise: PrivacyStatement) -> list[str]:
         f"Several releases of one table add up, and only the curator’s ledger counts them. {_who(promise)[0].capitalize()}s are "
         "what is protected: "
         + (
-            "all rows of one person together, as the curator’s column of identifiers tells persons apart."
+            f"all rows of one unit together, where a unit is what the column {promise.unit!r} identifies."
             if promise.protects_units
             else "somebody with several rows is protected less, and the members of a group together less than each."
         )
@@ -120,8 +119,9 @@ def _of_promise(promise: PrivacyStatement) -> list[tuple[str, str]]:
         ("N", f"{promise.n_rows:,} {promise.counted}"),
         ("ε (epsilon)", f"{promise.epsilon:g}"),
         ("δ (delta)", f"{promise.delta:g}"),
+        *_of_loss(promise),
         ("ρ (zCDP)", f"{promise.rho:.4g}"),
-        ("neighbours", f"tables that differ by replacing one {'person' if promise.protects_units else 'row'} "
+        ("neighbours", f"tables that differ by replacing one {f'unit of {promise.unit!r}' if promise.protects_units else 'row'} "
                        f"({promise.neighbouring})"),
         ("mechanism", f"{promise.mechanism}, {promise.calibration} calibration"),
         ("sensitivity", f"{promise.sensitivity:.4g}"),
@@ -133,3 +133,11 @@ def _of_promise(promise: PrivacyStatement) -> list[tuple[str, str]]:
     if promise.public_points:
         lines.append(("public points", f"{promise.public_points:,} of the points were given as public rows"))
     return lines
+
+
+def _of_loss(promise: PrivacyStatement) -> list[tuple[str, str]]:
+    """How probable a privacy loss above ε is; nothing for laws of noise under which there is none."""
+    if promise.is_selection or is_pure(promise.mechanism):
+        return []
+    probability = loss_above_epsilon(epsilon=promise.epsilon, noise_multiplier=promise.noise_multiplier)
+    return [("P(privacy loss > ε)", f"{probability:.2g}, which is not δ; for the worst pair of neighbours")]

@@ -34,7 +34,7 @@ def redrawn(
     sampling  whether the table is drawn anew too, N rows of the released points; otherwise the noise alone is.
     Returns   Release with the promise of the first, of which it is made: post-processing.
     Errors    ValueError for a release without measurement, of which nothing is known to draw; for texts, of which points
-              cannot be placed; and for the rows of persons, whose averages vary otherwise than rows do.
+              cannot be placed; and for the rows of units, whose averages vary otherwise than rows do.
 
     What a release does not tell is not redrawn: rows that were public to its curator count as any others.
     """
@@ -63,7 +63,7 @@ def _check_known(release: Release, sampling: bool) -> None:
         )
     if sampling and release.statement is not None and release.statement.protects_units:
         raise ValueError(
-            "the release protects persons, each of whom counts with the average of all their rows, and how these averages vary "
+            "the release protects units, each of which counts with the average of all its rows, and how these averages vary "
             "is not known from it: their table cannot be drawn anew. Pass sampling=False, for the noise alone."
         )
 

@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels import Gaussian, Kernel, KernelMean
-from kmeanalyst.kernels.features import Nystroem
+from kmeanalyst.kernels.features import CertifiedNystroem, Nystroem
 from kmeanalyst.releases.columns import Real
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
@@ -122,6 +122,16 @@ def measure(setting: Setting, feature_map: Nystroem, noise_scale: float, rng: np
     )
 
 
+def certified(basis: Nystroem) -> Nystroem:
+    """The basis that publish measures these points by, unless N·ε is very large."""
+    return CertifiedNystroem.of(basis) or basis
+
+
+def our_scale(setting: Setting, feature_map: Nystroem, epsilon: float) -> float:
+    """This package's noise on a coordinate: √2·B instead of 2·B for a map with a certificate."""
+    return GaussianNoise(epsilon, DELTA).multiplier() * feature_map.diameter / len(setting.rows)
+
+
 def errors(
     setting: Setting, feature_map: Nystroem, m: int, noise_scale: float, view: str, draws: int, rng: np.random.Generator
 ) -> list[float]:
@@ -147,7 +157,7 @@ def compare(dimension: int, most_points: int, draws: int) -> Curves:
         i = published["Ns_public"].index(m)
         points = setting.rows[:m]
         theirs_map = Nystroem.fit(setting.kernel, points, tolerance=1e-5, in_given_order=True)  # their Gram-Schmidt
-        feature_map = Nystroem.fit(setting.kernel, points)
+        feature_map, theirs_certified = certified(Nystroem.fit(setting.kernel, points)), certified(theirs_map)
         curves.numbers.append(m)
         projection, theirs = errors(setting, theirs_map, m, 0.0, "published", 1, rng)[0], published["dists_proj"][i]
         if theirs > 1e-4:
@@ -155,10 +165,13 @@ def compare(dimension: int, most_points: int, draws: int) -> Curves:
         print(f"M {m:5d}  basis {feature_map.dimension} ({theirs_map.dimension})  proj {theirs:.6f} / {projection:.6f}")
         for e, epsilon in enumerate(curves.epsilons):
             classical = float(np.sqrt(2 * np.log(1.25 / DELTA)) * (2 / len(setting.rows)) / epsilon)
-            analytic = GaussianNoise(epsilon, DELTA).multiplier() * 2 / len(setting.rows)
+            analytic = our_scale(setting, feature_map, epsilon)
             there = published["dists_alg1"][e][i]
             replayed = errors(setting, theirs_map, m, classical, "published", draws, rng)
-            raw = [errors(setting, basis, m, analytic, "published", draws, rng) for basis in (theirs_map, feature_map)]
+            raw = [
+                errors(setting, basis, m, our_scale(setting, basis, epsilon), "published", draws, rng)
+                for basis in (theirs_certified, feature_map)
+            ]
             if m >= 20:
                 log_ratios.append(np.log(np.median(replayed) / there))
             cells = [
@@ -182,10 +195,10 @@ def ask(dimension: int, numbers: list[int], draws: int) -> None:
     setting = load(dimension, max(numbers))
     rng = np.random.default_rng(0)
     for m in numbers:
-        feature_map = Nystroem.fit(setting.kernel, setting.rows[:m])
+        feature_map = certified(Nystroem.fit(setting.kernel, setting.rows[:m]))
         cells = []
         for epsilon in EPSILONS:
-            scale = GaussianNoise(epsilon, DELTA).multiplier() * 2 / len(setting.rows)
+            scale = our_scale(setting, feature_map, epsilon)
             started = time.perf_counter()
             found = errors(setting, feature_map, m, scale, "signed", draws, rng)
             seconds = (time.perf_counter() - started) / draws

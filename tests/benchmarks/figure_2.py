@@ -40,6 +40,7 @@ from kmeanalyst.representation.reweight import weights_for
 from release_side.choices import default_points, feature_map_for
 from release_side.mechanism import GaussianNoise
 from release_side.private_mean import private_mean
+from release_side.subspaces import certified_basis
 
 POINTS = (10, 31, 100, 316, 1000)  # among the published
 SUBSPACE = (100, 316, 1000)
@@ -152,7 +153,8 @@ def subspace(results: Results, table: Setting, draws: int) -> None:
     """Algorithm 1 with probability weights, on points drawn from the domain."""
     domain = domain_of(results.dimension)
     for m in SUBSPACE:
-        feature_map, points = feature_map_for("subspace", table.kernel, domain, None, m, None, False)
+        plain, points = feature_map_for("subspace", table.kernel, domain, None, m, None, False)
+        feature_map = certified_basis(plain) or plain
         inner = KernelMean(table.kernel, table.rows).evaluate(points)
         position = {point.tobytes(): i for i, point in enumerate(points)}
         of_basis = inner[[position[point.tobytes()] for point in feature_map.points]]

@@ -1,4 +1,4 @@
-"""When is a promise without exceptions worth it? RKHS error against F for Laplace and Gaussian noise at the same ε.
+"""When is pure differential privacy (δ = 0) worth it? RKHS error against F for Laplace and Gaussian noise at the same ε.
 
     python tests/benchmarks/pure_epsilon.py [--rows 20000] [--epsilon 0.1 1 10] [--features 20 80 320 1280] [--seeds 2] \\
         [--family fourier subspace ...]

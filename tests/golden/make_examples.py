@@ -20,7 +20,8 @@ FOLDER = Path(__file__).parent / "examples"
 
 def main() -> None:
     with (files("kmeanalyst") / "data" / "demo_public_sample.csv.gz").open("rb") as public:
-        domain = release_side.draft_domain(pd.read_csv(public, compression="gzip", dtype=str)).domain
+        sample = pd.read_csv(public, compression="gzip", dtype=str)
+        domain = release_side.draft_domain(sample, this_sample_is_public=True).domain
     with (files("kmeanalyst") / "data" / "demo_private.csv.gz").open("rb") as private:
         table = pd.read_csv(private, compression="gzip", dtype=str, keep_default_na=False)
     FOLDER.mkdir(exist_ok=True)
@@ -30,7 +31,9 @@ def main() -> None:
     }.items():
         if (FOLDER / f"{name}.kme").exists():
             raise SystemExit(f"{name}.kme is there. Remove it first, and mend the examples' answers after.")
-        release_side.publish(table, domain, epsilon=1.0, delta=1e-6, output=FOLDER / f"{name}.kme", **choices)
+        release_side.publish(
+            table, domain, epsilon=1.0, delta=1e-6, output=FOLDER / f"{name}.kme", force=True, **choices
+        )
 
 
 if __name__ == "__main__":

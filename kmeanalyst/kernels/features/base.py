@@ -55,10 +55,15 @@ class FeatureMap(ABC):
         """How many numbers `compact` holds for a row."""
         return self.dimension
 
+    @property
+    def held_for_a_row(self) -> int:
+        """How many numbers are held for each row while its features are computed."""
+        return self.dimension
+
     def mean(self, X: Array, weights: Array) -> Array:
         """Σ w_i φ(x_i) (F,) of encoded rows (n, d) and weights (n,), in blocks."""
         total = np.zeros(self.dimension)
-        for block in row_blocks(len(X), self.dimension):
+        for block in row_blocks(len(X), self.held_for_a_row):
             total += weights[block] @ self(X[block])
         return total
 
@@ -75,6 +80,11 @@ class FeatureMap(ABC):
     @property
     def nonnegative(self) -> bool:
         """Whether every coordinate is ≥ 0."""
+        return False
+
+    @property
+    def pairwise(self) -> bool:
+        """Whether the diameter is proven of pairs of images as they are: shortening one of them could break it."""
         return False
 
     @property

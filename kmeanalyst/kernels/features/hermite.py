@@ -104,6 +104,10 @@ class Hermite(FeatureMap):
         return self.degrees.shape[1]
 
     @property
+    def held_for_a_row(self) -> int:
+        return self.dimension + int(self.degrees.max()) + 2  # the functions of a column, up to the highest degree
+
+    @property
     def norm_bound(self) -> float:
         return self.kernel.bound  # 1: a part of Mehler's series of squares
 

@@ -16,6 +16,7 @@ from kmeanalyst.kernels.base import Array, as_rows
 from kmeanalyst.kernels.features.cells import CellFeatures
 from kmeanalyst.kernels.margins import Margins
 
+_FEW_ROWS = 1000
 KINDS = (
     "one-way",
     "one-way by target",
@@ -101,7 +102,7 @@ class Group:
     @cached_property
     def _shapes(self) -> Array:
         """(tables, columns of a table)."""
-        return np.array(self.sizes, dtype=np.intp)[np.array(self.tables, dtype=np.intp)]
+        return np.array(self.sizes, dtype=np.intp)[self._tables]
 
     @cached_property
     def starts(self) -> Array:
@@ -116,12 +117,29 @@ class Group:
 
     def find(self, cells: Array, places: Array) -> None:
         """Write the feature of each row's cell in each table to places (tables, n), from cells (columns, n)."""
+        if places.shape[1] < _FEW_ROWS:
+            self._find_at_once(cells, places)
+            return
         for own, start, table, shape in zip(places, self.starts, self.tables, self._shapes, strict=True):
             own[:] = cells[table[0]]
             for column, size in zip(table[1:], shape[1:], strict=True):
                 own *= size
                 own += cells[column]
             own += start
+
+    def _find_at_once(self, cells: Array, places: Array) -> None:
+        """The same for few rows of many tables, where a loop over tables would take longer than the sums."""
+        tables = self._tables
+        places[:] = cells[tables[:, 0]]
+        for i in range(1, tables.shape[1]):
+            places *= self._shapes[:, i, None]
+            places += cells[tables[:, i]]
+        places += self.starts[:, None]
+
+    @cached_property
+    def _tables(self) -> Array:
+        """`tables` as an array (tables, columns of a table)."""
+        return np.array(self.tables, dtype=np.intp)
 
     def by_target(self) -> Array:
         """(crossed, cells) features: a line for each cell of the target, the tables' other cells one after the other."""

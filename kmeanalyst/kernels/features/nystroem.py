@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from kmeanalyst.kernels.base import Array, Kernel, as_rows
 from kmeanalyst.kernels.features.base import FeatureMap
 
 _PIECE_BITS = 20  # two pieces of 20 bits: a product of pieces, summed _ROWS times, stays below 2^53
+_BLOCK_ENTRIES = 2**17  # of the Gram matrix at a time
 _ROWS, _COLUMNS = 4096, 128  # of the blocks of the right factor
 
 
@@ -32,14 +34,16 @@ class Nystroem(FeatureMap):
     kernel: Kernel
     points: Array
     _factor: Array = field(init=False, repr=False)
-    _inverse: Array = field(init=False, repr=False)
-    _product: ExactProduct = field(init=False, repr=False)
     _values: Callable[[Array], Array] = field(init=False, repr=False)  # of the kernel, at rows and points
     name: ClassVar[str] = "nystroem"
 
     def __post_init__(self) -> None:
         points = as_rows(self.points)
-        factor, info = lapack.dpotrf(self.kernel.gram(points, points), lower=1, clean=1)
+        self._factorise(points, lower_triangle(self.kernel, points), overwrite=True)
+
+    def _factorise(self, points: Array, K: Array, *, overwrite: bool = False) -> None:
+        """Set the points and what follows from K = L Lᵀ; ValueError if K, by its lower triangle, is not positive definite."""
+        factor, info = lapack.dpotrf(K, lower=1, clean=1, overwrite_a=overwrite)
         if info != 0 or len(points) == 0:
             raise ValueError(
                 "the points are not linearly independent in the kernel's space, so they are no basis. "
@@ -48,9 +52,15 @@ class Nystroem(FeatureMap):
         object.__setattr__(self, "points", points)
         object.__setattr__(self, "_factor", factor)
         object.__setattr__(self, "_values", self.kernel.against(points))
-        inverse = solve_triangular(factor, np.eye(len(points)), lower=True)
-        object.__setattr__(self, "_inverse", inverse)
-        object.__setattr__(self, "_product", ExactProduct(inverse.T, bound=self.kernel.bound**2))
+
+    @cached_property
+    def _product(self) -> ExactProduct:
+        return ExactProduct(self.inverse_factor().T, bound=self.kernel.bound**2)
+
+    def inverse_factor(self) -> Array:
+        """L⁻¹ (F, F), computed anew: it is as large as the Gram matrix."""
+        eye = np.eye(self.dimension, order="F")
+        return solve_triangular(self._factor, eye, lower=True, overwrite_b=True)
 
     @classmethod
     def fit(cls, kernel: Kernel, points: Array, *, tolerance: float = 1e-10, in_given_order: bool = False) -> Nystroem:
@@ -84,6 +94,10 @@ class Nystroem(FeatureMap):
     def __call__(self, X: Array) -> Array:
         return self._product(self._values(X))
 
+    def basis_features(self, places: Array) -> Array:
+        """φ of the basis points at these places, to rounding: L⁻¹K = Lᵀ, so that they are rows of L."""
+        return self._factor[places]
+
     def coefficients(self, coordinates: Array) -> Array:
         """Weights w on the points with Σ w_m k(z_m, ·) at these coordinates: L⁻ᵀβ (Algorithm 1, line 5)."""
         return solve_triangular(self._factor, coordinates, lower=True, trans="T")
@@ -91,6 +105,16 @@ class Nystroem(FeatureMap):
     def function_values(self, coordinates: Array) -> Array:
         """Values at the points of the function with these coordinates: Lβ."""
         return self._factor @ coordinates
+
+
+def lower_triangle(kernel: Kernel, points: Array) -> Array:
+    """The lower triangle of the Gram matrix (F, F), in Fortran's order, by blocks that stay in a processor's cache."""
+    K = np.zeros((len(points), len(points)), order="F")
+    step = max(1, _BLOCK_ENTRIES // max(1, len(points)))
+    for start in range(0, len(points), step):
+        stop = min(start + step, len(points))
+        K[start:stop, :stop] = kernel.gram(points[start:stop], points[:stop])
+    return K
 
 
 def _independent_in_order(K: Array, tolerance: float) -> list[int]:
@@ -120,18 +144,29 @@ class ExactProduct:
     """
 
     def __init__(self, B: Array, *, bound: float) -> None:
-        self._scale_a = 2.0 ** np.ceil(np.log2(bound))
+        self.scale_a = 2.0 ** np.ceil(np.log2(bound))
         scale_b = 2.0 ** np.ceil(np.log2(np.maximum(np.abs(B).max(axis=0, initial=0.0), 2.0**-1000)))
-        self._unit = self._scale_a * scale_b * 2.0 ** (-2 * _PIECE_BITS)
+        self._unit = self.scale_a * scale_b * 2.0 ** (-2 * _PIECE_BITS)
         self._blocks = []  # (rows, columns, high, low) of B, rows that are zero at the end left out
         for columns in _blocks(B.shape[1], _COLUMNS):
             height = 1 + int(np.flatnonzero(B[:, columns].any(axis=1)).max(initial=-1))  # B is triangular as a rule
             for rows in _blocks(height, _ROWS):
                 self._blocks.append((rows, columns, *_pieces(B[rows, columns] / scale_b[columns])))
 
+    def factor(self) -> tuple[Array, float]:
+        """The matrix (m, f) that the pieces of B add up to, exact in float64, and the Frobenius norm of its low pieces."""
+        height = max((rows.start + len(high) for rows, _, high, _ in self._blocks), default=0)
+        whole, square, scale = np.zeros((height, len(self._unit))), 0.0, self._unit / self.scale_a
+        for rows, columns, high_b, low_b in self._blocks:
+            own = slice(rows.start, rows.start + len(high_b)), columns
+            whole[own] = low_b * scale[columns]
+            square += float(np.vdot(whole[own], whole[own]))
+            whole[own] += high_b * (scale[columns] * 2.0**_PIECE_BITS)
+        return whole, square**0.5
+
     def __call__(self, A: Array) -> Array:
         n = len(A)
-        pieces_of_a = np.concatenate(_pieces(A / self._scale_a))  # high above low: one product for both
+        pieces_of_a = np.concatenate(_pieces(A / self.scale_a))  # high above low: one product for both
         total = np.zeros((n, len(self._unit)))
         for rows, columns, high_b, low_b in self._blocks:
             by_high = pieces_of_a[:, rows] @ high_b

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -115,10 +116,10 @@ class Pivots(Nystroem):
             joint[:size, :size] = Pivots(self.kernel, self.points[:size]).matrix
         return joint
 
-    @property
+    @cached_property
     def matrix(self) -> Array:
         """A (F, F), with φ(x) = A k(Z, x)."""
-        return self._inverse
+        return self.inverse_factor()
 
     @property
     def magnification(self) -> float:
@@ -133,6 +134,10 @@ class Pivots(Nystroem):
     def diameter(self) -> float:
         """√2·B where k ≥ 0: ‖k_x − k_y‖² = k(x, x) + k(y, y) − 2k(x, y) ≤ 2 sup k(x, x)."""
         return (2**0.5 if self.kernel.nonnegative else 2.0) * self.norm_bound
+
+    @property
+    def pairwise(self) -> bool:
+        return self.kernel.nonnegative
 
     def unseen(self, X: Array) -> Array:
         """How far k(x, ·) is from the span, (n,): what a function of norm 1 can at most be at x and show at no pivot."""

@@ -127,7 +127,7 @@ class Reader:
             raise self.error(f"no column {name}: the columns are {there}. {self.column_mend(node)}", node)
         column = self.domain[node.name]
         if isinstance(column, Categorical):
-            return Meaning(node, "levels", lambda frame: _codes(frame[node.name], column), column)
+            return Meaning(node, "levels", lambda frame: codes_of(frame[node.name], column), column)
         if isinstance(column, Date):
             return Meaning(node, "date", lambda frame: days_of(frame[node.name]), column)
         if isinstance(column, Text):
@@ -458,7 +458,8 @@ def _numbers(cells: pd.Series) -> Array:
     return cells.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def _codes(cells: pd.Series, column: Categorical) -> Array:
+def codes_of(cells: pd.Series, column: Categorical) -> Array:
+    """Places among the column's levels, NaN where missing."""
     if isinstance(column, Boolean):
         return _numbers(cells)
     levels = list(column.levels)

@@ -8,6 +8,7 @@ from typing import Any
 
 from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date
 from kmeanalyst.releases.text_column import Text
+from kmeanalyst.texts import replaced
 
 WORDS = ("and", "or", "not", "in", "true", "false", "True", "False")
 
@@ -26,8 +27,8 @@ class ExpressionError(ValueError):
 
 
 def shown(text: str) -> str:
-    """Text in which every character takes one place and none can do a terminal harm."""
-    return "".join(c if c.isprintable() else " " if c in "\t\r\n" else "\ufffd" for c in text)
+    """Text of as many characters, none of which can do a terminal harm."""
+    return replaced(text)
 
 
 def short(text: str, most: int = 60) -> str:

@@ -19,7 +19,7 @@ from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.expressions import LONGEST
 from kmeanalyst.releases.file.archive import POINTS
 from kmeanalyst.releases.file.header import plain
-from kmeanalyst.releases.file.refusal import MOST_DERIVED_COLUMNS, MOST_DERIVED_WORK, refusal, refusing
+from kmeanalyst.releases.file.refusal import MOST_DERIVED_COLUMNS, limits, refusal, refusing, too_large
 from kmeanalyst.releases.release import Release
 
 _FIELDS = {"column", "expression", "uses"}
@@ -37,11 +37,11 @@ def derived_of(header: dict[str, Any], domain: Domain) -> tuple[Derived, ...]:
         length = sum(map(_length, entries))  # before any is looked at: what they cost is bounded by it
     levels = max(len(column.levels) if isinstance(column, Categorical) else 0 for column in domain.columns)
     work = length * (header["n_points"] + 5000 + 100 * (len(domain) + len(entries)) + 50 * levels)
-    if work > MOST_DERIVED_WORK:
-        raise refusal(
+    if work > limits().derived_work:
+        raise too_large(
             f"the expressions of derived columns have {length} characters (a % counts as {_REMAINDER + 1})",
             f"times {header['n_points']} points, 5000, 100 for each column and 50 for each of the most levels of one, {levels}, "
-            f"that is {work}, and at most {MOST_DERIVED_WORK}",
+            f"that is {work}, and at most {limits().derived_work}",
         )
     found: list[Derived] = []
     for entry in entries:

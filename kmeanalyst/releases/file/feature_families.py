@@ -12,7 +12,7 @@ from kmeanalyst.kernels.dot_product import DotProduct
 from kmeanalyst.kernels.features import FeatureMap, Hermite, RandomBinning, RandomMaclaurin
 from kmeanalyst.releases.columns import Categorical
 from kmeanalyst.releases.domain import Domain
-from kmeanalyst.releases.file.refusal import MOST_FEATURES, refusal, refusing
+from kmeanalyst.releases.file.refusal import limits, refusal, refusing, too_large
 from kmeanalyst.releases.text_column import Text
 
 _BINNING = ("widths", "shifts", "missing", "strides", "cells")
@@ -24,8 +24,8 @@ def binning(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Feature
     _check_numbers(RandomBinning.name, domain)
     with refusing("feature_map"):
         feature_map = RandomBinning(kernel, *(arrays[name] for name in _BINNING))
-        if feature_map.dimension > MOST_FEATURES:
-            raise ValueError(f"its grids have {feature_map.dimension} cells, and a release has at most {MOST_FEATURES}")
+        if feature_map.dimension > limits().features:
+            raise too_large(f"its grids have {feature_map.dimension} cells", f"at most {limits().features} are read")
     return feature_map
 
 

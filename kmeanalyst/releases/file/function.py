@@ -25,10 +25,10 @@ from kmeanalyst.releases.file.header import (
     plain,
     sha256,
 )
-from kmeanalyst.releases.file.kernel import check_kernel, kernel_of
+from kmeanalyst.releases.file.kernel import check_kernel, kernel_of, kernel_work
 from kmeanalyst.releases.file.measurement import CLOSE, array_of, basis_points, promise_of
 from kmeanalyst.releases.file.opening import columns_in, opened, written_if_read
-from kmeanalyst.releases.file.refusal import MOST_PIVOTS, refusal, refusing
+from kmeanalyst.releases.file.refusal import limits, refusal, refusing, too_large
 from kmeanalyst.releases.file.writing import canonical, npy_of
 from kmeanalyst.releases.function import ReleasedFunction, function_of
 from kmeanalyst.releases.function_form import FunctionForm
@@ -36,18 +36,20 @@ from kmeanalyst.releases.statement import software_versions
 from kmeanalyst.releases.text_column import Text
 
 
-def read_function(path: str | Path, *, allow_rehearsal: bool = False) -> ReleasedFunction:
+def read_function(path: str | Path, *, allow_rehearsal: bool = False, large: bool = False) -> ReleasedFunction:
     """Read the .kme file of a released function; FileRefused says what is wrong with a file that is not sound.
 
     Nothing is returned unless checksums, shapes, values, the bound of the pivots' coordinates and the arithmetic of the
     privacy statement agree.
 
     allow_rehearsal   read a file that is stamped NOT PRIVATE too: a rehearsal, whose noise a seed gives back.
+    large             lift the usual limits on size and work, for a file whose maker you trust: it may take minutes and
+                      gigabytes (FORMAT.md §8).
 
     >>> ka.read_function("density.kme").kind
     'density'
     """
-    return opened(path, function_in, "function", allow_rehearsal=allow_rehearsal)
+    return opened(path, function_in, "function", allow_rehearsal=allow_rehearsal, large=large)
 
 
 def function_in(members: Members) -> ReleasedFunction:
@@ -83,8 +85,14 @@ def _form_of(told: dict[str, Any]) -> FunctionForm:
 
 
 def _basis_of(told: dict[str, Any], kernel: Kernel, domain: Domain, members: Members) -> Pivots:
-    if told["n_pivots"] > MOST_PIVOTS:
-        raise refusal(f"the function has {told['n_pivots']} pivots", f"at most {MOST_PIVOTS}")
+    if told["n_pivots"] > limits().pivots:
+        raise too_large(f"the function has {told['n_pivots']} pivots", f"at most {limits().pivots} are read")
+    work = told["n_pivots"] ** 2 * kernel_work(kernel, len(domain))
+    if work > limits().pivot_work:
+        raise too_large(
+            f"the function has {told['n_pivots']} pivots",
+            f"the kernel takes {work} steps on them to prove its bound, and at most {limits().pivot_work} are taken",
+        )
     points = array_of(PIVOTS, members[PIVOTS], "<f8", [told["n_pivots"], len(domain)])
     with refusing("the pivots"):
         return Pivots(kernel, basis_points(kernel, domain, {"points": points}))

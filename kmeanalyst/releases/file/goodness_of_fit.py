@@ -25,8 +25,9 @@ import math
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features import Nystroem
+from kmeanalyst.releases.file.feature_work import REFERENCE_ROWS
+from kmeanalyst.releases.file.point_features import point_features
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.noise import is_pure
 from kmeanalyst.releases.release import Release
@@ -35,7 +36,6 @@ _T = math.log(1e6)  # of tails: each bound fails with chance exp(−_T)
 _OUTSIDE = 1e-4  # squared distance to the subspace, over B²: publishing leaves out points within 1e-5
 _SHARE = 1 / 4  # of the reference's distance
 _MORE_MISFIT = 0.1  # than equal weights leave: thinned weights are fitted in the kernel's space, not in the features'
-_REFERENCE_ROWS = 2000
 
 
 def fit_findings(release: Release) -> list[str]:
@@ -47,25 +47,11 @@ def fit_findings(release: Release) -> list[str]:
     return _far_from_measured(release, release.measurement) or _worse_than_equal(release)
 
 
-def released_mean(release: Release) -> Array:
-    """Σ w φ(z) (F,) of a release with a measurement; kept for later."""
-    assert release.measurement is not None
-    if "released mean" not in release.cache:
-        mean = feature_mean(release.measurement.feature_map, release.encoded_points, release.weights)
-        release.cache["released mean"] = mean
-    return release.cache["released mean"]
-
-
 def _outside_subspace(release: Release, feature_map: Nystroem) -> list[str]:
-    """k(z, z) − ‖φ(z)‖² is the squared distance of k(z, ·) to the subspace."""
-    points, outside = release.encoded_points, 0
-    for block in row_blocks(len(points), feature_map.dimension):
-        features = feature_map(points[block])
-        squared = feature_map.kernel.diagonal(points[block]) - np.einsum("ij,ij->i", features, features)
-        outside += int((squared > _OUTSIDE * feature_map.norm_bound**2).sum())
+    outside = int((point_features(release).outside > _OUTSIDE * feature_map.norm_bound**2).sum())
     if not outside:
         return []
-    return [f"points: {outside} of {len(points)} lie outside the subspace that was measured, which its points span"]
+    return [f"points: {outside} of {len(release)} lie outside the subspace that was measured, which its points span"]
 
 
 def _worse_than_equal(release: Release) -> list[str]:
@@ -74,8 +60,8 @@ def _worse_than_equal(release: Release) -> list[str]:
     assert measurement is not None
     if np.ptp(weights) <= 1e-9 * np.abs(weights).max():
         return []
-    equal = np.full(len(weights), weights.sum() / len(weights))
-    fitted, other = released_mean(release), feature_mean(measurement.feature_map, release.encoded_points, equal)
+    found = point_features(release)
+    fitted, other = found.mean, found.equal_mean
     misfit, misfit_of_equal = (_squared(measurement.vector - mean) for mean in (fitted, other))
     explained = misfit_of_equal - _noise_square(measurement)
     if misfit - misfit_of_equal <= _linear_tail(measurement, 2 * (other - fitted)) + _MORE_MISFIT * max(explained, 0.0):
@@ -88,8 +74,8 @@ def _worse_than_equal(release: Release) -> list[str]:
 
 def _far_from_measured(release: Release, measurement: Measurement) -> list[str]:
     feature_map = measurement.feature_map
-    reference = feature_mean(feature_map, release.domain.draw(_REFERENCE_ROWS, 0))
-    least = _distance_bounds(measurement, released_mean(release))[0]
+    reference = feature_mean(feature_map, release.domain.draw(REFERENCE_ROWS, 0))
+    least = _distance_bounds(measurement, point_features(release).mean)[0]
     to_reference, size = (_distance_bounds(measurement, mean)[1] for mean in (reference, np.zeros_like(reference)))
     short = max(0.0, 1 - float(np.abs(release.weights).sum()))
     if least <= _SHARE * to_reference + feature_map.norm_bound / math.sqrt(len(release)) + short * size:

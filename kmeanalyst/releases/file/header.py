@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from kmeanalyst.kernels.features import (
+    CertifiedNystroem,
     ColumnFeatures,
     Concatenation,
     Hermite,
@@ -30,16 +30,17 @@ from kmeanalyst.kernels.features import (
 )
 from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, PIVOTS, POINTS, Members, without_points
 from kmeanalyst.releases.file.refusal import (
-    MOST_COLUMNS,
-    MOST_HEADER_BYTES,
     MOST_HEADER_DEPTH,
-    MOST_HEADER_MARKS,
     HoldsFunction,
+    limits,
     refusal,
     refusing,
+    too_large,
 )
 from kmeanalyst.releases.function_form import KINDS
 from kmeanalyst.releases.noise import NOISE_LAWS, is_pure, is_selection
+from kmeanalyst.releases.statement import METHOD, VERSION, is_digest
+from kmeanalyst.texts import flaw_of
 
 FORMAT = "kmeanalyst release"
 FUNCTION_FORMAT = "kmeanalyst function"  # of a file that holds a function of a table, and no points
@@ -67,10 +68,16 @@ def _one_of(*values: Any) -> _Rule:
     return f"one of {', '.join(map(str, values))}", lambda value: type(value) in (str, int) and value in values
 
 
-_TEXT: _Rule = ("a text of 1 to 200 characters", lambda value: isinstance(value, str) and 0 < len(value) <= 200)
-_TEXTS: _Rule = (
-    "a table of texts",
-    lambda value: isinstance(value, dict) and all(isinstance(item, str) for item in value.values()),
+_METHOD: _Rule = (
+    "1 to 60 lower-case letters, digits and hyphens",
+    lambda value: isinstance(value, str) and METHOD.fullmatch(value) is not None,
+)
+_VERSIONS: _Rule = (
+    "a table of names and version numbers",
+    lambda value: (
+        isinstance(value, dict)
+        and all(isinstance(text, str) and VERSION.fullmatch(text) for pair in value.items() for text in pair)
+    ),
 )
 _COUNT: _Rule = ("a whole number of at least 1", lambda value: _is_whole(value) and value >= 1)
 _SIZE: _Rule = ("a whole number of at least 0", lambda value: _is_whole(value) and value >= 0)
@@ -81,7 +88,7 @@ _TABLE_OR_NULL: _Rule = ("a table or null", lambda value: value is None or isins
 _LIST: _Rule = ("a list with at least one entry", lambda value: isinstance(value, list) and bool(value))
 _DIGEST: _Rule = (
     "64 hexadecimal digits",
-    lambda value: isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None,
+    is_digest,
 )
 _SHAPES: _Rule = (
     "a table of shapes",
@@ -94,13 +101,13 @@ _HEADER_RULES = {
     "schema_minor": _SIZE,
     "columns": _LIST,
     "kernel": _TABLE,
-    "method": _TEXT,
+    "method": _METHOD,
     "weight_view": _one_of(*WEIGHT_VIEWS),
     "fit_distance": _DISTANCE,
     "n_points": _COUNT,
     "statement": _TABLE_OR_NULL,
     "measurement": _TABLE_OR_NULL,
-    "versions": _TEXTS,
+    "versions": _VERSIONS,
     "members": _TABLE,
 }
 _DERIVED_RULE = {"derived": _LIST}
@@ -115,6 +122,7 @@ _FEATURE_MAP_RULES = {
     "name": _one_of(
         RandomFourier.name,
         Nystroem.name,
+        CertifiedNystroem.name,
         MarginFeatures.name,
         Concatenation.name,
         TensorProduct.name,
@@ -136,7 +144,7 @@ _FUNCTION_HEADER_RULES = {
     "function": _TABLE,
     "statement": _TABLE,
     "measurement": _TABLE,
-    "versions": _TEXTS,
+    "versions": _VERSIONS,
     "members": _TABLE,
 }
 _FUNCTION_RULES = {
@@ -156,16 +164,15 @@ _MEMBER_RULES = {"bytes": _SIZE, "sha256": _DIGEST}
 
 def parsed(data: bytes | memoryview) -> dict[str, Any]:
     """The header as plain values, all of them finite, of bounded depth, no key twice."""
-    if len(data) > MOST_HEADER_BYTES:
-        raise refusal(f"{HEADER} has {len(data)} bytes", f"a header has at most {MOST_HEADER_BYTES}")
+    if len(data) > limits().header_bytes:
+        raise too_large(f"{HEADER} has {len(data)} bytes", f"at most {limits().header_bytes} are read")
     raw = bytes(data)
     marks = sum(map(raw.count, (b",", b"[", b"{")))  # before parsing: two bytes could become a table of a hundred
-    if marks > MOST_HEADER_MARKS:
-        raise refusal(f"{HEADER} has {marks} commas and brackets", f"a header has at most {MOST_HEADER_MARKS}")
+    if marks > limits().header_marks:
+        raise too_large(f"{HEADER} has {marks} commas and brackets", f"at most {limits().header_marks} are read")
     with refusing(HEADER):
         header = json.loads(raw.decode(), object_pairs_hook=_without_twins, parse_constant=_no_constant)
-    with refusing(f"a text of {HEADER}"):
-        _check_values(header, depth=1)
+    _check_values(header, depth=1)
     if not isinstance(header, dict):
         raise refusal(HEADER, "a header is a table of fields")
     return header
@@ -194,9 +201,19 @@ def _check_values(value: Any, *, depth: int) -> None:
         for item in value:
             _check_values(item, depth=depth + 1)
     elif isinstance(value, str):
-        value.encode()  # half a surrogate pair can be neither printed nor compared
+        _check_text(value)
     elif isinstance(value, float | int) and not abs(value) < (math.inf if isinstance(value, float) else 2**63):
         raise refusal(f"{HEADER} contains the number {value!r:.40}", "it is beyond what 64 bits hold")
+
+
+def _check_text(text: str) -> None:
+    """FileRefused for a text that could deceive where it is shown, whichever field or key it is."""
+    flaw = flaw_of(text)
+    if flaw is not None:
+        raise refusal(
+            f"{HEADER} has a text with {flaw}: {text!a:.80}",
+            "shown on a terminal or in a report, it could pass for what kmeanalyst says itself",
+        )
 
 
 def check_header(header: dict[str, Any]) -> None:
@@ -211,8 +228,8 @@ def check_header(header: dict[str, Any]) -> None:
     newer = isinstance(minor, int) and minor > SCHEMA_MINOR  # a newer minor version adds fields that may be ignored
     derived = minor == SCHEMA_MINOR or (newer and "derived" in header)
     _check_fields(HEADER, header, _HEADER_RULES | (_DERIVED_RULE if derived else {}), more_allowed=newer)
-    if len(header["columns"]) > MOST_COLUMNS:
-        raise refusal(f"{HEADER} has {len(header['columns'])} columns", f"a release has at most {MOST_COLUMNS}")
+    if len(header["columns"]) > limits().columns:
+        raise too_large(f"{HEADER} has {len(header['columns'])} columns", f"at most {limits().columns} are read")
     for name, entry in header["members"].items():
         _check_fields(f"the entry of member {name!r:.80}", entry, _MEMBER_RULES)
     drawn = header["statement"] is not None and is_selection(header["statement"].get("mechanism"))
@@ -234,8 +251,8 @@ def check_function_header(header: dict[str, Any]) -> None:
     _check_major(header, FUNCTION_FORMAT)
     newer = isinstance(header.get("schema_minor"), int) and header["schema_minor"] > FUNCTION_MINOR
     _check_fields(HEADER, header, _FUNCTION_HEADER_RULES, more_allowed=newer)
-    if len(header["columns"]) > MOST_COLUMNS:
-        raise refusal(f"{HEADER} has {len(header['columns'])} columns", f"a function has at most {MOST_COLUMNS}")
+    if len(header["columns"]) > limits().columns:
+        raise too_large(f"{HEADER} has {len(header['columns'])} columns", f"at most {limits().columns} are read")
     for name, entry in header["members"].items():
         _check_fields(f"the entry of member {name!r:.80}", entry, _MEMBER_RULES)
     _check_fields("measurement", header["measurement"], _FUNCTION_MEASUREMENT_RULES)

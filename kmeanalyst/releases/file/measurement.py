@@ -17,6 +17,7 @@ import numpy as np
 from kmeanalyst.kernels import Kernel, Margins
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import (
+    CertifiedNystroem,
     ColumnFeatures,
     Concatenation,
     FeatureMap,
@@ -29,6 +30,7 @@ from kmeanalyst.kernels.features import (
     ScaledFeatures,
     TensorProduct,
 )
+from kmeanalyst.kernels.features.certified import MOST_CERTIFIED_POINTS
 from kmeanalyst.kernels.features.composed import composed_features, tables_of
 from kmeanalyst.releases.columns import Categorical, Column, Number
 from kmeanalyst.releases.cyclic_column import Cyclic
@@ -37,12 +39,11 @@ from kmeanalyst.releases.file.archive import NOISY_SUM, Members
 from kmeanalyst.releases.file.feature_families import binning, hermite, maclaurin
 from kmeanalyst.releases.file.kernel import check_kernel, kernel_of, kernel_work
 from kmeanalyst.releases.file.refusal import (
-    MOST_BASIS_POINTS,
-    MOST_BASIS_WORK,
     MOST_KERNEL_WORK,
-    MOST_TABLES,
+    limits,
     refusal,
     refusing,
+    too_large,
 )
 from kmeanalyst.releases.file.small_databases import diameter_over
 from kmeanalyst.releases.measurement import Measurement, grid_sensitivity, mean_unit
@@ -194,18 +195,33 @@ def _nystroem(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Featu
     return Nystroem(kernel, basis_points(kernel, domain, arrays))
 
 
+def _certified(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
+    """Basis points and a jitter whose certificate holds: it is computed again here."""
+    what = "feature_map, field arrays"
+    jitter = arrays.get("jitter")
+    if set(arrays) != {"points", "jitter"} or jitter is None or jitter.shape != (1,):
+        raise refusal(what, "a certified subspace has points and one number jitter, and nothing else")
+    if len(arrays["points"]) > MOST_CERTIFIED_POINTS:
+        raise refusal("measurement/points.npy", f"a certified subspace has at most {MOST_CERTIFIED_POINTS} points")
+    points = basis_points(kernel, domain, {"points": arrays["points"]})
+    with refusing("the certificate of the subspace"):
+        return CertifiedNystroem(kernel, points, float(jitter[0]))
+
+
 def basis_points(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Array:
     """The points of a basis, which are encoded rows of the domain and few enough for the kernel; or FileRefused."""
     points = arrays.get("points")
     if len(arrays) != 1 or points is None or points.ndim != 2 or points.shape[1] != domain.width:
         raise refusal("feature_map, field arrays", f"a subspace has points of {domain.width} columns, and nothing else")
-    if len(points) > MOST_BASIS_POINTS:
-        raise refusal(f"measurement/points.npy has {len(points)} rows", f"a subspace has at most {MOST_BASIS_POINTS}")
+    if len(points) > limits().basis_points:
+        raise too_large(
+            f"measurement/points.npy has {len(points)} rows", f"a subspace of at most {limits().basis_points} is read"
+        )
     work = len(points) ** 2 * kernel_work(kernel, domain.width)
-    if work > MOST_BASIS_WORK:
-        raise refusal(
+    if work > limits().basis_work:
+        raise too_large(
             f"measurement/points.npy has {len(points)} rows",
-            f"the kernel takes {work} steps on them to make the subspace, and a release takes at most {MOST_BASIS_WORK}",
+            f"the kernel takes {work} steps on them to make the subspace, and at most {limits().basis_work} are taken",
         )
     for column, places in zip(domain.columns, domain.coordinates, strict=True):
         if isinstance(column, Text):
@@ -273,8 +289,8 @@ def _composed(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Featu
         if leaves * len(domain) > MOST_KERNEL_WORK:
             raise ValueError(f"its kernel has {leaves} parts with features of their own, and columns for each")
         tables = tables_of(kernel)
-        if tables > MOST_TABLES:
-            raise ValueError(f"its kernel has margins of {tables} tables, and a release has at most {MOST_TABLES}")
+        if tables > limits().tables:
+            raise too_large(f"its kernel has margins of {tables} tables", f"at most {limits().tables} are read")
         feature_map = composed_features(kernel, tuple(range(len(domain))), leaf)
         if unused:
             raise ValueError(f"no part of its kernel has the arrays {sorted(unused)!r:.200}")
@@ -284,6 +300,7 @@ def _composed(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Featu
 _FEATURE_MAPS: dict[str, Callable[[Kernel, Domain, dict[str, Array]], FeatureMap]] = {
     RandomFourier.name: _random_fourier,
     Nystroem.name: _nystroem,
+    CertifiedNystroem.name: _certified,
     MarginFeatures.name: _margins,
     Concatenation.name: _composed,
     TensorProduct.name: _composed,

@@ -10,7 +10,8 @@ from kmeanalyst.releases.atomic import written_whole
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file.archive import Members, contents, members_in, zipped
 from kmeanalyst.releases.file.header import plain
-from kmeanalyst.releases.file.refusal import FileRefused, refusal
+from kmeanalyst.releases.file.refusal import FileRefused, reading, refusal
+from kmeanalyst.texts import one_line
 
 
 class Stamped(Protocol):
@@ -24,13 +25,15 @@ class Stamped(Protocol):
 _T = TypeVar("_T", bound=Stamped)
 
 
-def opened(path: str | Path, held_in: Callable[[Members], _T], what: str, *, allow_rehearsal: bool) -> _T:
+def opened(path: str | Path, held_in: Callable[[Members], _T], what: str, *, allow_rehearsal: bool, large: bool) -> _T:
     """What the file's members hold, by `held_in`; FileRefused, with the path, where that or a rehearsal is refused.
 
-    what   "release" or "function".
+    what    "release" or "function".
+    large   lift the usual limits on size and work.
     """
     try:
-        found = held_in(members_in(contents(Path(path))))
+        with reading(large=large):
+            found = held_in(members_in(contents(Path(path))))
         if found.is_rehearsal and not allow_rehearsal:
             raise refusal(
                 "the file is stamped NOT PRIVATE",
@@ -40,7 +43,7 @@ def opened(path: str | Path, held_in: Callable[[Members], _T], what: str, *, all
             )
         return found
     except FileRefused as refused:
-        raise type(refused)(f"{path}: {refused}") from None
+        raise type(refused)(one_line(f"{path}: {refused}")) from None
 
 
 def columns_in(header: dict[str, Any]) -> Domain:
@@ -52,9 +55,13 @@ def columns_in(header: dict[str, Any]) -> Domain:
 
 
 def written_if_read(members: dict[str, bytes], held_in: Callable[[Members], Any], what: str, path: str | Path) -> None:
-    """Write members as a file, which appears whole or not at all; ValueError, and no file, if its reader would refuse it."""
+    """Write members as a file, which appears whole or not at all; ValueError, and no file, if its reader would refuse it.
+
+    The reader here is one with the usual limits lifted, so that what was read with `large` can be written again.
+    """
     try:
-        held_in(members)
+        with reading(large=True):
+            held_in(members)
     except FileRefused as refused:
         raise ValueError(f"this {what} cannot be written, because no reader would take it: {refused}") from None
     with written_whole(path) as temporary:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kmeanalyst.releases.file.parquet_footer import BOOLEAN, OPTIONAL, REQUIRED, Chunk
-from kmeanalyst.releases.file.refusal import MOST_PAGES, refusal
+from kmeanalyst.releases.file.refusal import limits, refusal, too_large
 from kmeanalyst.releases.file.thrift import FALSE, I32, I64, LIST, STRUCT, TEXT, Field, Reader, Struct, struct_bytes
 
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3  # kinds of pages
@@ -20,7 +20,7 @@ _MAGIC = b"PAR1"
 def plain_parquet(data: bytes | memoryview, groups: list[list[Chunk]]) -> bytearray:
     """A Parquet file of the same cells, whose columns are called 0, 1, ... and whose every header is written here."""
     out = bytearray(_MAGIC)
-    room = MOST_PAGES
+    room = limits().pages
     row_groups = []
     for chunks in groups:
         begin, columns = len(out), []
@@ -29,7 +29,7 @@ def plain_parquet(data: bytes | memoryview, groups: list[list[Chunk]]) -> bytear
             for is_dictionary, header, body in _pages(data, chunk):
                 room -= 1
                 if room < 0:
-                    raise refusal(f"{chunk.what} has too many pages", f"at most {MOST_PAGES} are read in all")
+                    raise too_large(f"{chunk.what} has too many pages", f"at most {limits().pages} are read in all")
                 first_data = first_data if is_dictionary or first_data else len(out)
                 out += header
                 out += body

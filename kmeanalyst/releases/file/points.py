@@ -15,15 +15,15 @@ from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file.archive import POINTS
 from kmeanalyst.releases.file.parquet_footer import chunks_of
 from kmeanalyst.releases.file.parquet_pages import plain_parquet
-from kmeanalyst.releases.file.refusal import MOST_CELLS, refusal, refusing
+from kmeanalyst.releases.file.refusal import limits, refusal, refusing, too_large
 from kmeanalyst.releases.text_column import Text
+
+_OF_A_TEXT = 4  # cells that a text counts as, at least: each is handled as an object
 
 
 def points_and_weights(data: bytes | memoryview, domain: Domain, n_points: int) -> tuple[pd.DataFrame, Array]:
     """Points in natural units and levels, as Domain.decode gives them, and weights (M,)."""
-    cells = n_points * (domain.width + 1)
-    if cells > MOST_CELLS:
-        raise refusal(f"{n_points} points of {len(domain)} columns", f"a release has at most {MOST_CELLS} cells")
+    check_size(n_points, domain)
     with refusing(POINTS):
         table = _arrow_table(data, domain, n_points)
         table.validate(full=True)
@@ -35,6 +35,25 @@ def points_and_weights(data: bytes | memoryview, domain: Domain, n_points: int) 
     if not np.isfinite(weights).all():
         raise refusal(f"{POINTS}, column weight", "a weight that is infinite or not a number means nothing")
     return pd.DataFrame(columns), weights
+
+
+def check_size(n_points: int, domain: Domain) -> None:
+    """FileRefused for more points, or cells of points, than are read."""
+    if n_points > limits().points:
+        raise too_large(f"{n_points} points", f"at most {limits().points} are read")
+    if (cells := n_points * cells_of_a_row(domain)) > limits().cells:
+        raise too_large(
+            f"{n_points} points of {len(domain)} columns",
+            f"they make {cells} cells, and at most {limits().cells} are read",
+        )
+
+
+def cells_of_a_row(domain: Domain) -> int:
+    """How many numbers a point takes: its cells and its weight; a text takes 4, or one for each eight characters."""
+    return 1 + sum(
+        max(_OF_A_TEXT, column.width, -(-column.length // 8)) if isinstance(column, Text) else 1
+        for column in domain.columns
+    )
 
 
 def is_text(column: Column) -> bool:
@@ -78,7 +97,7 @@ def _series(column: Column, values: Any) -> pd.Series:
     if values.null_count and not column.missing:
         raise refusal(f"{POINTS}, column {column.name}", "it has nulls, and the domain declares no missing value")
     if isinstance(column, Text):
-        return column.decode(_strings(column, values))
+        return _strings(column, values)
     if is_text(column):
         return column.decode(_codes(column, values))
     if isinstance(column, Boolean):
@@ -100,8 +119,8 @@ def _series(column: Column, values: Any) -> pd.Series:
     return pd.Series(np.array(numbers), name=column.name)
 
 
-def _strings(column: Text, values: Any) -> Array:
-    """Packed strings (M, width), NaN where missing; each string is one that the column gives back."""
+def _strings(column: Text, values: Any) -> pd.Series:
+    """Strings as Domain.decode gives them, each of which is one of the column; an entry of the dictionary is looked at once."""
     chunk = values.chunk(0)
     texts = chunk.dictionary.to_pylist()
     if not all(texts) and (column.missing or column.default is not None):
@@ -109,10 +128,9 @@ def _strings(column: Text, values: Any) -> Array:
     odd = [text for text in texts if column.held(text) != text]
     if odd:
         raise refusal(f"{POINTS}, column {column.name}", f"{odd[0]!r:.80} is no string of its alphabet and length")
-    place = chunk.indices.cast("float64").to_numpy(zero_copy_only=False)
-    missing = np.isnan(place)
-    known = column.encode(texts or [None])[0]
-    return np.where(missing[:, None], np.nan, known[np.where(missing, 0, place).astype(np.int64)])
+    place = chunk.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)
+    known = np.vstack([column.encode(texts)[0], np.full((1, column.width), np.nan)])
+    return column.decode(known).take(place).reset_index(drop=True)
 
 
 def _codes(column: Column, values: Any) -> Array:

@@ -16,17 +16,19 @@ from kmeanalyst.releases.file.refusal import refusing
 from kmeanalyst.releases.release import Release
 
 
-def read_release(path: str | Path, *, allow_rehearsal: bool = False) -> Release:
+def read_release(path: str | Path, *, allow_rehearsal: bool = False, large: bool = False) -> Release:
     """Read a .kme file; FileRefused says what is wrong with a file that is not sound.
 
     Nothing is returned unless checksums, shapes, values and the arithmetic of the privacy statement agree.
 
     allow_rehearsal   read a file that is stamped NOT PRIVATE too: a rehearsal, whose noise a seed gives back.
+    large             lift the usual limits on size and work, for a file whose maker you trust: it may take minutes and
+                      gigabytes (FORMAT.md §8).
 
     >>> ka.read_release("adult.kme").statement.epsilon
     1.0
     """
-    return opened(path, release_of, "release", allow_rehearsal=allow_rehearsal)
+    return opened(path, release_of, "release", allow_rehearsal=allow_rehearsal, large=large)
 
 
 def release_of(members: Members) -> Release:

@@ -14,19 +14,20 @@ from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain import Domain
 from kmeanalyst.releases.file.kernel import kernel_work
-from kmeanalyst.releases.file.refusal import MOST_BASIS_WORK
 
 MOST_ROWS = 2000  # of a domain that are listed: their Gram matrix is built by whoever reads the release
+_MOST_WORK = 200_000_000  # entries of that matrix × passes of the kernel: a rule of the format, for Δ depends on it
+_BLOCK_ENTRIES = 2**16  # of that matrix at a time: it stays in a processor's cache
 MOST_SIZE = 1000  # M: squared norms of M whole images then fit 64 bits
 
 
 def every_row(domain: Domain, kernel: Kernel) -> Array | None:
     """All encoded rows (n, d) of a small domain; None where there are more than 2000, or a continuum.
 
-    None as well where the kernel takes more steps to compare them all than a release may take to read.
+    None as well where the kernel takes more than 2·10⁸ steps to compare them all.
     """
     rows = domain.every_row(MOST_ROWS)
-    if rows is None or len(rows) ** 2 * kernel_work(kernel, domain.width) > MOST_BASIS_WORK:
+    if rows is None or len(rows) ** 2 * kernel_work(kernel, domain.width) > _MOST_WORK:
         return None
     return rows
 
@@ -56,7 +57,21 @@ def diameter_over(kernel: Kernel, domain: Domain) -> float:
     k ≥ 0, 2B².
     """
     rows = every_row(domain, kernel)
-    return _bound_of_distance(kernel) if rows is None else float(distances(kernel, rows).max())
+    return _bound_of_distance(kernel) if rows is None else _largest_distance(kernel, rows)
+
+
+def _largest_distance(kernel: Kernel, rows: Array) -> float:
+    """The largest of `distances`, to the last bit: each pair of rows is compared once, in blocks. NaN if any is NaN."""
+    step, largest = max(1, _BLOCK_ENTRIES // len(rows)), 0.0
+    norms = np.empty(len(rows))
+    with np.errstate(all="ignore"):
+        for start in range(0, len(rows), step):
+            stop = min(start + step, len(rows))
+            K = kernel.gram(rows[start:stop], rows[:stop])
+            norms[start:stop] = np.diagonal(K, start)
+            squared = norms[start:stop, None] + norms[None, :stop] - 2 * K
+            largest = float(np.maximum(largest, squared.max()))
+        return float(np.minimum(np.sqrt(largest), _bound_of_distance(kernel)))
 
 
 def _bound_of_distance(kernel: Kernel) -> float:

@@ -7,44 +7,49 @@ from pathlib import Path
 
 import numpy as np
 
-from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features import Nystroem
+from kmeanalyst.releases.file.feature_work import check_feature_work
 from kmeanalyst.releases.file.function import read_function
-from kmeanalyst.releases.file.goodness_of_fit import fit_findings, released_mean
+from kmeanalyst.releases.file.goodness_of_fit import fit_findings
 from kmeanalyst.releases.file.measurement import CLOSE
+from kmeanalyst.releases.file.point_features import point_features
 from kmeanalyst.releases.file.reading import read_release
-from kmeanalyst.releases.file.refusal import FileRefused, HoldsFunction
+from kmeanalyst.releases.file.refusal import FileRefused, HoldsFunction, reading
 from kmeanalyst.releases.file.small_databases import MOST_SIZE, every_row, n_databases
 from kmeanalyst.releases.release import Release
 
 
-def validate_release(path: str | Path, *, allow_rehearsal: bool = False) -> list[str]:
+def validate_release(path: str | Path, *, allow_rehearsal: bool = False, large: bool = False) -> list[str]:
     """What is wrong with a .kme file, in words; nothing if all is well.
 
     A refusal is one finding, and so is the stamp of a rehearsal unless it is allowed. Of a file that can be read,
     everything that follows from its numbers is computed again: the features' bound on the points, the distance of
-    the fit, what the weights claim to be, and whether the points can be an estimate of what was measured.
+    the fit, what the weights claim to be, and whether the points can be an estimate of what was measured. That this
+    would take too long is a finding too; `large` lifts the limits, on reading as well.
 
     >>> ka.validate_release("adult.kme")  # nothing found
     []
     """
     try:
-        release = read_release(path, allow_rehearsal=allow_rehearsal)
+        release = read_release(path, allow_rehearsal=allow_rehearsal, large=large)
+        with reading(large=large):
+            check_feature_work(release)
     except HoldsFunction:
-        return _function_findings(path, allow_rehearsal)
+        return _function_findings(path, allow_rehearsal, large)
     except FileRefused as refusal:
         return [str(refusal)]
     checks = (
         _weight_findings, _public_findings, _draw_findings, _bound_findings, _distance_findings, _published_findings,
         fit_findings,
     )  # fmt: skip
-    return [finding for check in checks for finding in check(release)]
+    with reading(large=large):
+        return [finding for check in checks for finding in check(release)]
 
 
-def _function_findings(path: str | Path, allow_rehearsal: bool) -> list[str]:
+def _function_findings(path: str | Path, allow_rehearsal: bool, large: bool) -> list[str]:
     """Of a function everything that follows from its numbers is computed on reading."""
     try:
-        read_function(path, allow_rehearsal=allow_rehearsal)
+        read_function(path, allow_rehearsal=allow_rehearsal, large=large)
     except FileRefused as refusal:
         return [str(refusal)]
     return []
@@ -83,9 +88,7 @@ def _bound_findings(release: Release) -> list[str]:
     """‖φ(z)‖ ≤ B on every point."""
     if release.measurement is None:
         return []
-    feature_map, points = release.measurement.feature_map, release.encoded_points
-    blocks = row_blocks(len(points), feature_map.dimension)
-    largest = max(float(np.linalg.norm(feature_map(points[block]), axis=1).max()) for block in blocks)
+    feature_map, largest = release.measurement.feature_map, point_features(release).largest_norm
     if largest <= feature_map.norm_bound * (1 + 1e-9):
         return []
     return [f"feature map: a point has features of norm {largest:.12g}, above the bound {feature_map.norm_bound:.12g}"]
@@ -96,7 +99,7 @@ def _distance_findings(release: Release) -> list[str]:
     if release.measurement is None or release.fit_distance is None:
         return []
     measurement = release.measurement
-    distance = float(np.linalg.norm(released_mean(release) - measurement.vector))
+    distance = float(np.linalg.norm(point_features(release).mean - measurement.vector))
     noise = measurement.noise_scale * math.sqrt(len(measurement.vector))
     if math.isclose(distance, release.fit_distance, rel_tol=CLOSE, abs_tol=CLOSE * noise):
         return []
