@@ -499,7 +499,7 @@ TRIPPED = [
     (of(kind="real", lower=0, upper=1, colour="red"), r"unknown here: colour"),
     (lambda: column_from_dict(["real"]), r"a column must be a table of name, kind"),
     (lambda: Domain(()), r"needs at least one column, got none\. Describe the table's columns"),
-    (lambda: Domain((Boolean(name="a"), Boolean(name="a"))), r"must be distinct, got a, a\. Rename"),
+    (lambda: Domain((Boolean(name="a"), Boolean(name="a"))), r"must be distinct, got \['a', 'a'\]\. Rename"),
     (lambda: Domain.from_dict("abc"), r"a domain is a list of columns"),
 ]  # fmt: skip
 

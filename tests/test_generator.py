@@ -22,6 +22,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features import Concatenation, Nystroem, RandomFourier, TensorProduct
 from kmeanalyst.releases.columns import Categorical, DomainError, Integer, Real
 from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.file.refusal import USUAL
 from kmeanalyst.releases.generator_kernel import generator_kernel
 from kmeanalyst.releases.kernel_choice import kernel_from_spec, table_kernel
 from kmeanalyst.releases.margin_kernel import margin_kernel
@@ -477,5 +478,5 @@ def test_default_rows_are_as_many_as_readers_allow_of_a_wide_table():
         vector=np.zeros(20), noise_scale=1.0, noise_law="discrete gaussian", n_rows=60_000, feature_map=features,
         noisy_sum=np.zeros(20, dtype=np.int64),
     )  # fmt: skip
-    assert choices.default_points(measurement, "generator", wide) == 10_000_000 // 785
+    assert choices.default_points(measurement, "generator", wide) == USUAL.cells // 785
     assert choices.default_points(measurement, "generator", PEOPLE) == 50_000
