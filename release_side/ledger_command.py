@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kmeanalyst.releases.statement import is_digest
 from kmeanalyst.terminal import json_option, print_json, say
 from kmeanalyst.texts import one_line
 
@@ -119,6 +118,7 @@ def _show(ledger_path: str, found: Verification) -> None:
 
 def _digest(head: str) -> str:
     """The digest that is meant: itself, or what the header of a released file has; PublishError if that has none."""
+    from kmeanalyst.releases.statement import is_digest
     from release_side.mechanism import PublishError
 
     if is_digest(head.lower()):
