@@ -15,58 +15,58 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kmeanalyst import kernels, plots
-    from kmeanalyst.inference.association import Association, associations
-    from kmeanalyst.inference.boundedness import UnboundedWeights
-    from kmeanalyst.inference.comparison import Comparison, compare
-    from kmeanalyst.inference.conditional_law import ConditionalLaw
-    from kmeanalyst.inference.estimate import Estimates
-    from kmeanalyst.inference.independence import independence_test
-    from kmeanalyst.inference.moments import MatrixEstimate
-    from kmeanalyst.inference.pushforward import pushforward
-    from kmeanalyst.inference.random_variable import RandomVariable
-    from kmeanalyst.inference.regression import RegressionEstimate
-    from kmeanalyst.inference.results import Estimate, TestResult
-    from kmeanalyst.inference.tabulation import GroupBy
-    from kmeanalyst.inference.two_sample import mmd, mmd_squared, mmd_test
+    from kmeanalyst.inference.compare.comparison import Comparison, compare
+    from kmeanalyst.inference.compare.independence import independence_test
+    from kmeanalyst.inference.estimate.estimate import Estimates
+    from kmeanalyst.inference.questions.association import Association, associations
+    from kmeanalyst.inference.questions.conditional import ConditionalLaw
+    from kmeanalyst.inference.questions.moments import MatrixEstimate
+    from kmeanalyst.inference.questions.regression import RegressionEstimate
+    from kmeanalyst.inference.questions.tables import GroupBy
+    from kmeanalyst.inference.two_sample.mmd_test import mmd, mmd_squared, mmd_test
+    from kmeanalyst.inference.two_sample.result import Estimate, TestResult
+    from kmeanalyst.inference.variables.boundedness import UnboundedWeights
+    from kmeanalyst.inference.variables.pushforward import pushforward
+    from kmeanalyst.inference.variables.random_variable import RandomVariable
     from kmeanalyst.kernels import KernelMean, median_lengthscale
-    from kmeanalyst.learning.calibration import calibration, expected_calibration_error
-    from kmeanalyst.learning.embedding_models import fit_embedding
-    from kmeanalyst.learning.evaluation import score
-    from kmeanalyst.learning.importance import feature_importance
-    from kmeanalyst.learning.model_file import read_model, write_model
-    from kmeanalyst.learning.pipeline import TrainedPipeline
-    from kmeanalyst.learning.refits import refit
-    from kmeanalyst.learning.training import fit
-    from kmeanalyst.learning.weight_support import WeightSupport, weight_support
-    from kmeanalyst.releases.columns import Boolean, Categorical, Date, Integer, Ordinal, Real
-    from kmeanalyst.releases.cyclic_column import Cyclic
-    from kmeanalyst.releases.domain import Domain, DomainError, read_domain
+    from kmeanalyst.learning.column_law.embedding_models import fit_embedding
+    from kmeanalyst.learning.scoring.calibration import calibration, expected_calibration_error
+    from kmeanalyst.learning.scoring.evaluation import score
+    from kmeanalyst.learning.scoring.importance import feature_importance
+    from kmeanalyst.learning.training.model_file import read_model, write_model
+    from kmeanalyst.learning.training.pipeline import TrainedPipeline
+    from kmeanalyst.learning.training.refits import refit
+    from kmeanalyst.learning.training.training import fit
+    from kmeanalyst.learning.weights.weight_support import WeightSupport, weight_support
+    from kmeanalyst.releases.domain.columns import Boolean, Categorical, Date, Integer, Ordinal, Real
+    from kmeanalyst.releases.domain.cyclic_column import Cyclic
+    from kmeanalyst.releases.domain.domain import Domain, DomainError, read_domain
+    from kmeanalyst.releases.domain.text_column import Text
     from kmeanalyst.releases.file import FileRefused, read_function, read_release, validate_release
     from kmeanalyst.releases.function import ReleasedFunction
     from kmeanalyst.releases.release import Release, from_frame
     from kmeanalyst.releases.statement import PrivacyStatement
-    from kmeanalyst.releases.text_column import Text
+    from kmeanalyst.representation.points.thinning import thin
     from kmeanalyst.representation.shrinkage import shrunk_mean, shrunk_vector
-    from kmeanalyst.representation.thinning import thin
 
 _HOMES = {
     "kernels": "kmeanalyst.kernels",
     "plots": "kmeanalyst.plots",
-    "Association": "kmeanalyst.inference.association",
-    "associations": "kmeanalyst.inference.association",
+    "Association": "kmeanalyst.inference.questions.association",
+    "associations": "kmeanalyst.inference.questions.association",
     "KernelMean": "kmeanalyst.kernels",
     "median_lengthscale": "kmeanalyst.kernels",
-    "Boolean": "kmeanalyst.releases.columns",
-    "Categorical": "kmeanalyst.releases.columns",
-    "Cyclic": "kmeanalyst.releases.cyclic_column",
-    "Date": "kmeanalyst.releases.columns",
-    "Integer": "kmeanalyst.releases.columns",
-    "Ordinal": "kmeanalyst.releases.columns",
-    "Real": "kmeanalyst.releases.columns",
-    "Text": "kmeanalyst.releases.text_column",
-    "Domain": "kmeanalyst.releases.domain",
-    "DomainError": "kmeanalyst.releases.domain",
-    "read_domain": "kmeanalyst.releases.domain",
+    "Boolean": "kmeanalyst.releases.domain.columns",
+    "Categorical": "kmeanalyst.releases.domain.columns",
+    "Cyclic": "kmeanalyst.releases.domain.cyclic_column",
+    "Date": "kmeanalyst.releases.domain.columns",
+    "Integer": "kmeanalyst.releases.domain.columns",
+    "Ordinal": "kmeanalyst.releases.domain.columns",
+    "Real": "kmeanalyst.releases.domain.columns",
+    "Text": "kmeanalyst.releases.domain.text_column",
+    "Domain": "kmeanalyst.releases.domain.domain",
+    "DomainError": "kmeanalyst.releases.domain.domain",
+    "read_domain": "kmeanalyst.releases.domain.domain",
     "FileRefused": "kmeanalyst.releases.file",
     "read_function": "kmeanalyst.releases.file",
     "read_release": "kmeanalyst.releases.file",
@@ -75,37 +75,37 @@ _HOMES = {
     "ReleasedFunction": "kmeanalyst.releases.function",
     "from_frame": "kmeanalyst.releases.release",
     "PrivacyStatement": "kmeanalyst.releases.statement",
-    "ConditionalLaw": "kmeanalyst.inference.conditional_law",
-    "Estimate": "kmeanalyst.inference.results",
-    "Estimates": "kmeanalyst.inference.estimate",
-    "GroupBy": "kmeanalyst.inference.tabulation",
-    "MatrixEstimate": "kmeanalyst.inference.moments",
-    "RegressionEstimate": "kmeanalyst.inference.regression",
-    "TestResult": "kmeanalyst.inference.results",
-    "Comparison": "kmeanalyst.inference.comparison",
-    "compare": "kmeanalyst.inference.comparison",
-    "independence_test": "kmeanalyst.inference.independence",
-    "pushforward": "kmeanalyst.inference.pushforward",
-    "RandomVariable": "kmeanalyst.inference.random_variable",
-    "UnboundedWeights": "kmeanalyst.inference.boundedness",
-    "mmd": "kmeanalyst.inference.two_sample",
-    "mmd_squared": "kmeanalyst.inference.two_sample",
-    "mmd_test": "kmeanalyst.inference.two_sample",
+    "ConditionalLaw": "kmeanalyst.inference.questions.conditional",
+    "Estimate": "kmeanalyst.inference.two_sample.result",
+    "Estimates": "kmeanalyst.inference.estimate.estimate",
+    "GroupBy": "kmeanalyst.inference.questions.tables",
+    "MatrixEstimate": "kmeanalyst.inference.questions.moments",
+    "RegressionEstimate": "kmeanalyst.inference.questions.regression",
+    "TestResult": "kmeanalyst.inference.two_sample.result",
+    "Comparison": "kmeanalyst.inference.compare.comparison",
+    "compare": "kmeanalyst.inference.compare.comparison",
+    "independence_test": "kmeanalyst.inference.compare.independence",
+    "pushforward": "kmeanalyst.inference.variables.pushforward",
+    "RandomVariable": "kmeanalyst.inference.variables.random_variable",
+    "UnboundedWeights": "kmeanalyst.inference.variables.boundedness",
+    "mmd": "kmeanalyst.inference.two_sample.mmd_test",
+    "mmd_squared": "kmeanalyst.inference.two_sample.mmd_test",
+    "mmd_test": "kmeanalyst.inference.two_sample.mmd_test",
     "shrunk_mean": "kmeanalyst.representation.shrinkage",
     "shrunk_vector": "kmeanalyst.representation.shrinkage",
-    "thin": "kmeanalyst.representation.thinning",
-    "TrainedPipeline": "kmeanalyst.learning.pipeline",
-    "WeightSupport": "kmeanalyst.learning.weight_support",
-    "calibration": "kmeanalyst.learning.calibration",
-    "feature_importance": "kmeanalyst.learning.importance",
-    "expected_calibration_error": "kmeanalyst.learning.calibration",
-    "fit": "kmeanalyst.learning.training",
-    "fit_embedding": "kmeanalyst.learning.embedding_models",
-    "read_model": "kmeanalyst.learning.model_file",
-    "refit": "kmeanalyst.learning.refits",
-    "score": "kmeanalyst.learning.evaluation",
-    "weight_support": "kmeanalyst.learning.weight_support",
-    "write_model": "kmeanalyst.learning.model_file",
+    "thin": "kmeanalyst.representation.points.thinning",
+    "TrainedPipeline": "kmeanalyst.learning.training.pipeline",
+    "WeightSupport": "kmeanalyst.learning.weights.weight_support",
+    "calibration": "kmeanalyst.learning.scoring.calibration",
+    "feature_importance": "kmeanalyst.learning.scoring.importance",
+    "expected_calibration_error": "kmeanalyst.learning.scoring.calibration",
+    "fit": "kmeanalyst.learning.training.training",
+    "fit_embedding": "kmeanalyst.learning.column_law.embedding_models",
+    "read_model": "kmeanalyst.learning.training.model_file",
+    "refit": "kmeanalyst.learning.training.refits",
+    "score": "kmeanalyst.learning.scoring.evaluation",
+    "weight_support": "kmeanalyst.learning.weights.weight_support",
+    "write_model": "kmeanalyst.learning.training.model_file",
 }
 __version__ = "0.1.0"
 __all__ = [

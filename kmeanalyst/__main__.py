@@ -1,5 +1,5 @@
 """`python -m kmeanalyst`."""
 
-from kmeanalyst.cli import main
+from kmeanalyst.cli.main import main
 
 main()

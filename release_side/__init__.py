@@ -12,42 +12,42 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kmeanalyst.releases.columns import Boolean, Categorical, Date, DomainError, Integer, Ordinal, Real
-    from kmeanalyst.releases.cyclic_column import Cyclic
-    from kmeanalyst.releases.domain import Domain, read_domain
-    from kmeanalyst.releases.text_column import Text
-    from release_side.composition import Spend
-    from release_side.drafting import draft_domain
-    from release_side.extending import extend_function
-    from release_side.functions import publish_function
-    from release_side.ledger import Ledger
-    from release_side.mechanism import GaussianNoise, LaplaceNoise, PublishError
-    from release_side.planning import plan
-    from release_side.publishing import LedgerWarning, publish
+    from kmeanalyst.releases.domain.columns import Boolean, Categorical, Date, DomainError, Integer, Ordinal, Real
+    from kmeanalyst.releases.domain.cyclic_column import Cyclic
+    from kmeanalyst.releases.domain.domain import Domain, read_domain
+    from kmeanalyst.releases.domain.text_column import Text
+    from release_side.budget.composition import Spend
+    from release_side.budget.ledger import Ledger
+    from release_side.choices.drafting import draft_domain
+    from release_side.door.mechanism import GaussianNoise, LaplaceNoise, PublishError
+    from release_side.publishing.extending import extend_function
+    from release_side.publishing.functions import publish_function
+    from release_side.publishing.plan import plan
+    from release_side.publishing.publish import LedgerWarning, publish
 
 _HOMES = {
-    "Boolean": "kmeanalyst.releases.columns",
-    "Categorical": "kmeanalyst.releases.columns",
-    "Cyclic": "kmeanalyst.releases.cyclic_column",
-    "Date": "kmeanalyst.releases.columns",
-    "Integer": "kmeanalyst.releases.columns",
-    "Ordinal": "kmeanalyst.releases.columns",
-    "Real": "kmeanalyst.releases.columns",
-    "Text": "kmeanalyst.releases.text_column",
-    "Domain": "kmeanalyst.releases.domain",
-    "DomainError": "kmeanalyst.releases.columns",
-    "read_domain": "kmeanalyst.releases.domain",
-    "extend_function": "release_side.extending",
-    "draft_domain": "release_side.drafting",
-    "GaussianNoise": "release_side.mechanism",
-    "LaplaceNoise": "release_side.mechanism",
-    "Ledger": "release_side.ledger",
-    "LedgerWarning": "release_side.publishing",
-    "Spend": "release_side.composition",
-    "PublishError": "release_side.mechanism",
-    "plan": "release_side.planning",
-    "publish": "release_side.publishing",
-    "publish_function": "release_side.functions",
+    "Boolean": "kmeanalyst.releases.domain.columns",
+    "Categorical": "kmeanalyst.releases.domain.columns",
+    "Cyclic": "kmeanalyst.releases.domain.cyclic_column",
+    "Date": "kmeanalyst.releases.domain.columns",
+    "Integer": "kmeanalyst.releases.domain.columns",
+    "Ordinal": "kmeanalyst.releases.domain.columns",
+    "Real": "kmeanalyst.releases.domain.columns",
+    "Text": "kmeanalyst.releases.domain.text_column",
+    "Domain": "kmeanalyst.releases.domain.domain",
+    "DomainError": "kmeanalyst.releases.domain.columns",
+    "read_domain": "kmeanalyst.releases.domain.domain",
+    "extend_function": "release_side.publishing.extending",
+    "draft_domain": "release_side.choices.drafting",
+    "GaussianNoise": "release_side.door.mechanism",
+    "LaplaceNoise": "release_side.door.mechanism",
+    "Ledger": "release_side.budget.ledger",
+    "LedgerWarning": "release_side.publishing.publish",
+    "Spend": "release_side.budget.composition",
+    "PublishError": "release_side.door.mechanism",
+    "plan": "release_side.publishing.plan",
+    "publish": "release_side.publishing.publish",
+    "publish_function": "release_side.publishing.functions",
 }
 __all__ = [
     "Boolean", "Categorical", "Cyclic", "Date", "Domain", "DomainError", "GaussianNoise", "Integer", "LaplaceNoise",

@@ -1,5 +1,5 @@
 """`python -m release_side`."""
 
-from release_side.cli import main
+from release_side.cli.main import main
 
 main()

@@ -7,73 +7,27 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
+from releases_cases import release_of
 from threadpoolctl import threadpool_limits
 
-from kmeanalyst.kernels import Gaussian, Kernel
-from kmeanalyst.kernels.features import FeatureMap, Nystroem, RandomFourier
-from kmeanalyst.releases.columns import Boolean, Categorical, Date, Integer, Ordinal, Real
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.kernels import Gaussian
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.releases.domain.columns import Boolean, Categorical, Date, Integer, Ordinal, Real
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.file import write_release
-from kmeanalyst.releases.kernel_choice import table_kernel
-from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import Release
-from kmeanalyst.releases.statement import PrivacyStatement
-from kmeanalyst.representation import denoise, generator, latent_classes, mixture, posterior, reduced_set
-from kmeanalyst.representation.reweight import weights_for
-from release_side.mechanism import GaussianNoise
-from release_side.private_mean import private_mean
+from kmeanalyst.representation.generator import generator
+from kmeanalyst.representation.latent_classes import latent_classes
+from kmeanalyst.representation.mixture import denoise, mixture, posterior
+from kmeanalyst.representation.points import reduced_set
 
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # for the processes that tests start
     os.environ.setdefault(_threads, "1")
 
 N_ROWS = 2000
-
-
-def statement_of(measurement: Measurement, noise: GaussianNoise) -> PrivacyStatement:
-    """The promise of a measurement, as `publish` writes it."""
-    return PrivacyStatement(
-        epsilon=noise.epsilon,
-        delta=noise.delta,
-        neighbouring="replace-one",
-        mechanism=noise.name,
-        sensitivity=measurement.sensitivity,
-        noise_scale=measurement.noise_scale,
-        calibration=noise.calibration,
-        rho=0.5 * (measurement.sensitivity / measurement.noise_scale) ** 2,
-        n_rows=measurement.n_rows,
-        taken_as_public=("the number of rows", "the domain"),
-        versions={"kmeanalyst": "0.1.0"},
-    )
-
-
-def release_of(
-    rows: np.ndarray,
-    domain: Domain,
-    kernel: Kernel,
-    feature_map: FeatureMap,
-    points: pd.DataFrame,
-    *,
-    method: str,
-    view: str,
-) -> Release:
-    """Measure the encoded rows and fit weights of a view on the points."""
-    noise = GaussianNoise(1.0, 1e-6)
-    measurement = private_mean([rows], feature_map, noise, n_rows=len(rows))
-    encoded = domain.encode(points)
-    weights = weights_for(view, encoded, measurement)
-    return Release(
-        points=points,
-        weights=weights,
-        measurement=measurement,
-        kernel=kernel,
-        domain=domain,
-        statement=statement_of(measurement, noise),
-        method=method,
-        weight_view=view,
-        fit_distance=float(np.linalg.norm(feature_mean(feature_map, encoded, weights) - measurement.vector)),
-    )
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -18,6 +18,7 @@ from kmeanalyst.kernels.continuous import (
     Laplacian,
     Matern,
     MultiScale,
+    Periodic,
     RationalQuadratic,
     median_lengthscale,
 )
@@ -25,7 +26,6 @@ from kmeanalyst.kernels.discrete import Indicator, SoftenedProduct
 from kmeanalyst.kernels.dot_product import ExponentialDot, Polynomial
 from kmeanalyst.kernels.embedding import KernelMean
 from kmeanalyst.kernels.margins import Margins
-from kmeanalyst.kernels.periodic import Periodic
 from kmeanalyst.kernels.strings import StringSpectrum
 
 KERNELS: dict[str, type[Kernel]] = {

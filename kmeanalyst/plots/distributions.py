@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.groups import groups_of
+from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.plots.places import Places, axis_label, cut, places_of, too_wordy
-from kmeanalyst.plots.rows import as_release
+from kmeanalyst.plots.axes import Places, axis_label, cut, places_of, too_wordy
+from kmeanalyst.plots.overlay import as_release
 from kmeanalyst.plots.style import (
     INK,
     RELEASE,
@@ -31,13 +31,13 @@ from kmeanalyst.plots.style import (
     stamp,
     whiskers,
 )
-from kmeanalyst.releases.columns import Categorical, Column
+from kmeanalyst.releases.domain.columns import Categorical, Column
 from kmeanalyst.releases.release import Question, Release, View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from kmeanalyst.inference.random_variable import RandomVariable
+    from kmeanalyst.inference.variables.random_variable import RandomVariable
 
 _MOST_LEVELS = 20
 _ROW_HEIGHT = 0.24  # inches, of a level that has a line of its own

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.groups import Group, groups_of
-from kmeanalyst.inference.population import Population, population
-from kmeanalyst.inference.tabulation import histogram_of_groups, joint_probabilities
+from kmeanalyst.inference.estimate.population import Population, population
+from kmeanalyst.inference.questions.groups import Group, groups_of
+from kmeanalyst.inference.questions.tables import histogram_of_groups, joint_probabilities
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.plots.axes import Places, axis_label, cut, places_of
 from kmeanalyst.plots.distributions import bars_at
-from kmeanalyst.plots.places import Places, axis_label, cut, places_of
 from kmeanalyst.plots.style import GREY, axes_of, caption, given, luminance, percent, promises, stamp, without_formulas
-from kmeanalyst.releases.columns import Categorical
+from kmeanalyst.releases.domain.columns import Categorical
+from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.release import Question, Release, View
-from kmeanalyst.releases.text_column import Text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,27 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kmeanalyst.inference.expectation import statistic_of
-from kmeanalyst.inference.population import estimates
+from kmeanalyst.inference.estimate.population import estimates
+from kmeanalyst.inference.questions.expectation import statistic_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
-from kmeanalyst.plots.places import axis_label, mark_scale, scale_of
-from kmeanalyst.plots.rows import Numbers, as_release, numbers_of
-from kmeanalyst.plots.style import (
-    RELEASE,
-    RULE,
-    SAMPLE,
-    Look,
-    axes_of,
-    caption,
-    given,
-    percent,
-    plain,
-    promises,
-    stamp,
-)
-from kmeanalyst.releases.columns import Date, Number
-from kmeanalyst.releases.cyclic_column import Cyclic
+from kmeanalyst.plots.axes import axis_label, mark_scale, scale_of
+from kmeanalyst.plots.overlay import Numbers, as_release, numbers_of
+from kmeanalyst.plots.style import RELEASE, RULE, SAMPLE, Look, axes_of, caption, given, percent, plain, promises, stamp
+from kmeanalyst.releases.domain.columns import Date, Number
+from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.release import Question, Release, View
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.atomic import written_whole
 from kmeanalyst.releases.expressions.words import short
+from kmeanalyst.releases.file.archive import written_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.plots.axes import Places, axis_label, mark_missing, mark_scale, scale_of, ticks_of
 from kmeanalyst.plots.distributions import size_of_bars
-from kmeanalyst.plots.places import Places, axis_label, mark_missing, mark_scale, scale_of, ticks_of
 from kmeanalyst.plots.style import (
     INK,
     RELEASE,
@@ -24,14 +24,14 @@ from kmeanalyst.plots.style import (
     stamp,
     whiskers,
 )
-from kmeanalyst.releases.columns import Categorical, Number
-from kmeanalyst.releases.text_column import Text
+from kmeanalyst.releases.domain.columns import Categorical, Number
+from kmeanalyst.releases.domain.text_column import Text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from kmeanalyst.inference.comparison import Comparison
-    from kmeanalyst.inference.witness import Witness
+    from kmeanalyst.inference.compare.comparison import Comparison
+    from kmeanalyst.inference.compare.witness import Witness
 
 _STEPS = 60  # of a column of numbers
 _MOST_LEVELS = 20

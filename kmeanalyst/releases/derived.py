@@ -18,10 +18,10 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.columns import Boolean, Column, Integer, Number, Real
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.domain.columns import Boolean, Column, Integer, Number, Real
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.expressions import Expression, Extent, parse, words
-from kmeanalyst.texts import flaw_of
+from kmeanalyst.releases.texts import flaw_of
 
 _ROWS = 2**16  # at once: an expression of many parts keeps as many arrays
 _FAR_WIDER = 100.0  # than the released values: bounds that tell nothing

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features import CellFeatures, FeatureMap
-from kmeanalyst.releases.noise import GAUSSIAN, is_pure
+from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
+from kmeanalyst.releases.statement import GAUSSIAN, is_pure
 
 GRID = 2**30  # one unit of a feature bounded by 1, in steps of the integer grid
 SHRINK = 1 - 2.0**-20  # features are shrunk by this before rounding, so that rounding cannot exceed the bound

@@ -16,9 +16,9 @@ import pandas as pd
 
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases import looks
+from kmeanalyst.releases import summary as looks
 from kmeanalyst.releases.derived import Derived, at_points, derive, with_derived
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.statement import METHOD, PrivacyStatement
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.axes import Axes
 
-    from kmeanalyst.inference.conditional_law import ConditionalLaw
-    from kmeanalyst.inference.estimate import Estimate, Estimates
-    from kmeanalyst.inference.moments import MatrixEstimate
-    from kmeanalyst.inference.random_variable import RandomVariable
-    from kmeanalyst.inference.regression import RegressionEstimate
-    from kmeanalyst.inference.tabulation import GroupBy
-    from kmeanalyst.learning.encoder import Levels, Missing
-    from kmeanalyst.learning.labels import Labels
-    from kmeanalyst.learning.rows import TaskKind, TrainingData
-    from kmeanalyst.representation.thinning import ThinWeights
+    from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
+    from kmeanalyst.inference.questions.conditional import ConditionalLaw
+    from kmeanalyst.inference.questions.moments import MatrixEstimate
+    from kmeanalyst.inference.questions.regression import RegressionEstimate
+    from kmeanalyst.inference.questions.tables import GroupBy
+    from kmeanalyst.inference.variables.random_variable import RandomVariable
+    from kmeanalyst.learning.rows.encoder import Levels, Missing
+    from kmeanalyst.learning.rows.labels import Labels
+    from kmeanalyst.learning.rows.training_rows import TaskKind, TrainingData
+    from kmeanalyst.representation.points.thinning import ThinWeights
 
 View = Literal["signed", "probability", "resampled", "fitted"]  # of these, "fitted" for statistics alone
 VIEWS: tuple[View, ...] = ("signed", "probability", "resampled")
@@ -199,7 +199,7 @@ class Release:
 
     @cached_property
     def _probability_weights(self) -> Array:
-        from kmeanalyst.representation.reweight import nearest_probability_weights
+        from kmeanalyst.representation.weights.reweight import nearest_probability_weights
 
         weights = self.weights
         if self.measurement is None and weights.min() >= 0 and weights.sum() > 0:
@@ -295,7 +295,7 @@ class Release:
         >>> len(small), small.mean("age")
         (50, age: 37.93 ± 0.75 (95 %: 36.46 to 39.41; privacy 0.25, sampling 0.18, resolution 0.69))
         """
-        from kmeanalyst.representation.thinning import thin
+        from kmeanalyst.representation.points.thinning import thin
 
         return thin(self, n, weights=weights, rng=rng)
 
@@ -312,7 +312,7 @@ class Release:
 
         >>> release.to_netcdf("adult.nc")
         """
-        from kmeanalyst.releases.export import write_netcdf
+        from kmeanalyst.releases.file.export import write_netcdf
 
         write_netcdf(self, path)
 
@@ -346,7 +346,7 @@ class Release:
         >>> X.shape, y[:2], round(sample_weight.sum())
         ((288, 12), array(['<=50K', '<=50K'], dtype=object), 154)
         """
-        from kmeanalyst.learning.rows import to_sklearn
+        from kmeanalyst.learning.rows.training_rows import to_sklearn
 
         return to_sklearn(
             self, target, columns=columns, view=view, size=size, task=task, levels=levels, missing=missing, labels=labels,
@@ -392,7 +392,7 @@ class Release:
         >>> release.expectation(lambda rows: rows["age"] ** 2).value
         1655.0...
         """
-        from kmeanalyst.inference.expectation import expectation
+        from kmeanalyst.inference.questions.expectation import expectation
 
         return expectation(self, question, where=where, view=view)
 
@@ -415,7 +415,7 @@ class Release:
         age: 38.25 ± 0.50 (300 points)
         `hours-per-week`: 40.48 ± 0.64 (300 points)
         """
-        from kmeanalyst.inference.random_variable import variable_of
+        from kmeanalyst.inference.variables.random_variable import variable_of
 
         return variable_of(self, columns, view)
 
@@ -425,7 +425,7 @@ class Release:
         >>> release.mean("age")
         age: 38.25 ± 0.50 (95 %: 37.27 to 39.22; privacy 0.26, sampling 0.18, resolution 0.38)
         """
-        from kmeanalyst.inference.expectation import mean
+        from kmeanalyst.inference.questions.expectation import mean
 
         return mean(self, column, where=where, view=view)
 
@@ -435,7 +435,7 @@ class Release:
         >>> release.probability("age > 50", where="sex == 'Male'")
         age > 50 | sex == 'Male': 0.177 ± 0.018 (95 %: 0.141 to 0.212; privacy 0.011, sampling 0.006, resolution 0.013)
         """
-        from kmeanalyst.inference.expectation import probability
+        from kmeanalyst.inference.questions.expectation import probability
 
         return probability(self, condition, where=where, view=view)
 
@@ -449,7 +449,7 @@ class Release:
         age > 30: 0.659 ± 0.014 (95 %: 0.632 to 0.685; privacy 0.008, sampling 0.006, resolution 0.009)
         age > 50: 0.186 ± 0.021 (95 %: 0.144 to 0.227; privacy 0.008, sampling 0.005, resolution 0.019)
         """
-        from kmeanalyst.inference.expectation import expectations
+        from kmeanalyst.inference.questions.expectation import expectations
 
         return expectations(self, questions, where=where, view=view)
 
@@ -462,7 +462,7 @@ class Release:
         [`hours-per-week` * (sex == 'Female')] / [`hours-per-week`]: 0.306 ± 0.013 (95 %: 0.280 to 0.332; privacy
             0.007, sampling 0.006, resolution 0.009)
         """
-        from kmeanalyst.inference.expectation import ratio
+        from kmeanalyst.inference.questions.expectation import ratio
 
         return ratio(self, numerator, denominator, where=where, view=view)
 
@@ -472,7 +472,7 @@ class Release:
         >>> release.var("age")
         var(age): 192 ± 14 (95 %: 165 to 219; privacy 10, sampling 4, resolution 8)
         """
-        from kmeanalyst.inference.moments import var
+        from kmeanalyst.inference.questions.moments import var
 
         return var(self, column, where=where, view=view)
 
@@ -482,7 +482,7 @@ class Release:
         >>> release.std("age")
         std(age): 13.86 ± 0.49 (95 %: 12.90 to 14.83; privacy 0.37, sampling 0.14, resolution 0.29)
         """
-        from kmeanalyst.inference.moments import std
+        from kmeanalyst.inference.questions.moments import std
 
         return std(self, column, where=where, view=view)
 
@@ -496,7 +496,7 @@ class Release:
         age             192.115456       14.293392
         hours-per-week   14.293392      149.308210
         """
-        from kmeanalyst.inference.moments import cov
+        from kmeanalyst.inference.questions.moments import cov
 
         return cov(self, columns, where=where, view=view)
 
@@ -515,7 +515,7 @@ class Release:
         education-num  0.109754       0.000000
         (probability weights)
         """
-        from kmeanalyst.inference.moments import corr
+        from kmeanalyst.inference.questions.moments import corr
 
         return corr(self, columns, where=where, view=view)
 
@@ -533,7 +533,7 @@ class Release:
         age <= 30: 0.341 ± 0.014 (95 %: 0.315 to 0.368; privacy 0.008, sampling 0.006, resolution 0.009)
         age <= 50: 0.814 ± 0.021 (95 %: 0.773 to 0.856; privacy 0.008, sampling 0.005, resolution 0.019)
         """
-        from kmeanalyst.inference.distribution import cdf
+        from kmeanalyst.inference.questions.quantiles import cdf
 
         return cdf(self, column, x, where=where, view=view)
 
@@ -554,7 +554,7 @@ class Release:
         quantile(age, 0.5): 37.0 ± 1.0 (95 %: 35.0 to 39.0; privacy 0.3, sampling 0.2, resolution 1.0)
         quantile(age, 0.75): 47.00 ± 0.77 (95 %: 46.00 to 49.00; privacy 0.46, sampling 0.35, resolution 0.50)
         """
-        from kmeanalyst.inference.distribution import quantile
+        from kmeanalyst.inference.questions.quantiles import quantile
 
         return quantile(self, column, q, where=where, view=view)
 
@@ -575,7 +575,7 @@ class Release:
         Female     0.326211        0.009785
         Male       0.673789        0.009785
         """
-        from kmeanalyst.inference.tabulation import histogram
+        from kmeanalyst.inference.questions.tables import histogram
 
         return histogram(self, column, bins=bins, where=where, view=view, level=level)
 
@@ -617,7 +617,7 @@ class Release:
         Female  0.283720  0.042491
         Male    0.477234  0.196554
         """
-        from kmeanalyst.inference.tabulation import table
+        from kmeanalyst.inference.questions.tables import table
 
         return table(self, a, b, where=where, view=view, level=level)
 
@@ -632,7 +632,7 @@ class Release:
         Female  37.991486        1.414112
         Male    41.688272        0.725620
         """
-        from kmeanalyst.inference.tabulation import GroupBy
+        from kmeanalyst.inference.questions.tables import GroupBy
 
         return GroupBy(self, column, where, view, level)
 
@@ -649,7 +649,7 @@ class Release:
         `education-num`    0.210647        0.625236  -1.014793   1.436088
         income == '>50K'   7.958715        1.917947   4.199609  11.717822
         """
-        from kmeanalyst.inference.regression import regression
+        from kmeanalyst.inference.questions.regression import regression
 
         return regression(self, target, predictors, where=where, view=view)
 
@@ -672,7 +672,7 @@ class Release:
         income == '>50K' | age = 50: 0.370 ± 0.047 (95 %: 0.277 to 0.462; privacy 0.030, sampling 0.014, resolution
             0.034)
         """
-        from kmeanalyst.inference.conditional_mean import conditional_expectation
+        from kmeanalyst.inference.questions.conditional import conditional_expectation
 
         return conditional_expectation(self, question, given=given, where=where, view=view, kernel=kernel)
 
@@ -689,7 +689,7 @@ class Release:
         >>> release.conditional_law(given={"age": 40}).mean("hours-per-week")
         `hours-per-week` | age = 40: 42.8 ± 2.3 (95 %: 38.3 to 47.3; privacy 0.7, sampling 0.3, resolution 2.2)
         """
-        from kmeanalyst.inference.conditional_law import conditional_law
+        from kmeanalyst.inference.questions.conditional import conditional_law
 
         return conditional_law(self, given=given, where=where, view=view, kernel=kernel)
 
@@ -763,8 +763,8 @@ def from_frame(
     >>> ka.from_frame(frame, weight="w").mean("x")
     x: 0.75 ± 0.51 (95 %: -0.25 to 1.75; privacy unknown, sampling 0.51, resolution unknown)
     """
-    from kmeanalyst.releases.draft import draft_domain
-    from kmeanalyst.releases.kernel_choice import kernel_from_spec
+    from kmeanalyst.releases.domain.draft import draft_domain
+    from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
 
     if weight not in frame.columns:
         raise ValueError(

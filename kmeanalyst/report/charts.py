@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.inference.estimate import Estimate
-from kmeanalyst.inference.groups import MISSING
-from kmeanalyst.releases.columns import Date, Number
+from kmeanalyst.inference.estimate.estimate import Estimate
+from kmeanalyst.inference.questions.groups import MISSING
+from kmeanalyst.releases.domain.columns import Date, Number
+from kmeanalyst.releases.texts import shortened
 from kmeanalyst.report.facts import Bar, ColumnFacts
 from kmeanalyst.report.markup import Markup, element, inert
 from kmeanalyst.report.numbers import percent, percent_text
-from kmeanalyst.texts import shortened
 
 _WIDTH = 340
 _Z = 1.959964

@@ -14,19 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.inference.association import Association, associations, codes, numbers
-from kmeanalyst.inference.distribution import quantiles_of
-from kmeanalyst.inference.estimate import Estimate, Estimates
-from kmeanalyst.inference.expectation import mean_of, statistic_of
-from kmeanalyst.inference.groups import MISSING, Group, groups_of
-from kmeanalyst.inference.moments import deviation_of
-from kmeanalyst.inference.population import Population, Statistic, estimates, population
+from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
+from kmeanalyst.inference.estimate.population import Population, Statistic, estimates, population
+from kmeanalyst.inference.questions.association import Association, associations, codes, numbers
+from kmeanalyst.inference.questions.expectation import mean_of, statistic_of
+from kmeanalyst.inference.questions.groups import MISSING, Group, groups_of
+from kmeanalyst.inference.questions.moments import deviation_of
+from kmeanalyst.inference.questions.quantiles import quantiles_of
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date, Number
-from kmeanalyst.releases.cyclic_column import Cyclic
+from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date, Number
+from kmeanalyst.releases.domain.cyclic_column import Cyclic
+from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Release, View
-from kmeanalyst.releases.text_column import Text
 
 MOST_COLUMNS = 60  # on one page; others are named by `columns`
 MOST_PAIRED = 20  # columns that pairs are shown of

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from html import escape
 
-from kmeanalyst.texts import replaced, shortened
+from kmeanalyst.releases.texts import replaced, shortened
 
 _VOID = frozenset(("meta", "br", "link", "col"))
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9:-]*")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 import math
 
-from kmeanalyst.inference.estimate import Estimate
-from kmeanalyst.releases.columns import Column, Date
+from kmeanalyst.inference.estimate.estimate import Estimate
+from kmeanalyst.releases.domain.columns import Column, Date
 
 _EPOCH = datetime.date(1970, 1, 1)
 _MINUS = "−"

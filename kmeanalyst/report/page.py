@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kmeanalyst import __version__
-from kmeanalyst.inference.association import LEAST_SHARE, MOST_GROUPS, Association
-from kmeanalyst.releases.atomic import written_whole
+from kmeanalyst.inference.questions.association import LEAST_SHARE, MOST_GROUPS, Association
+from kmeanalyst.releases.file.archive import written_whole
 from kmeanalyst.releases.release import Release, View
-from kmeanalyst.report import promise as promises
+from kmeanalyst.releases.texts import shortened
+from kmeanalyst.report import guarantee as promises
+from kmeanalyst.report.assets import POLICY, SCRIPT, STYLE
+from kmeanalyst.report.caveats import DISTINGUISHED, Warning_, warnings_of
 from kmeanalyst.report.charts import chart
+from kmeanalyst.report.citation import citation, commands, papers
 from kmeanalyst.report.facts import ColumnFacts, Progress, ReleaseFacts, facts_of
-from kmeanalyst.report.further import citation, commands, papers
-from kmeanalyst.report.limits import DISTINGUISHED, Warning_, warnings_of
-from kmeanalyst.report.look import POLICY, SCRIPT, STYLE
 from kmeanalyst.report.markup import Markup, element, joined, name_of
 from kmeanalyst.report.numbers import bare_percent, percent, value_text, with_error
-from kmeanalyst.texts import shortened
 
 _SECTIONS = (
     ("promise", "What this is, and what it promises"),

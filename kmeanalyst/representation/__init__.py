@@ -1,0 +1,5 @@
+"""A noisy mean becomes weighted points. All of it is post-processing: nothing here sees a private row.
+
+`represent` chooses and places points for a measurement; `weights/` fits weights on given points, `points/` selects points,
+`mixture/`, `latent_classes/` and `generator/` are models whose samples become points; `redraw` repeats the noise.
+"""

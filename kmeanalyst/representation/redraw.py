@@ -12,14 +12,14 @@ from dataclasses import replace
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.measurement import Measurement, feature_mean, mean_unit
-from kmeanalyst.releases.noise import is_pure
 from kmeanalyst.releases.release import Release
-from kmeanalyst.releases.text_column import Text
-from kmeanalyst.representation.generator import generated_rows
+from kmeanalyst.releases.statement import is_pure
+from kmeanalyst.representation.generator.generator import generated_rows
 from kmeanalyst.representation.progress import Progress
 from kmeanalyst.representation.represent import represent
-from kmeanalyst.representation.reweight import weights_for
+from kmeanalyst.representation.weights.reweight import weights_for
 
 
 def redrawn(

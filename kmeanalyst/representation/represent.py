@@ -13,15 +13,17 @@ from __future__ import annotations
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features import MarginFeatures, Nystroem, RandomFourier
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.representation.convex_fit import default_set, ridged_gram, solve_quadratic
-from kmeanalyst.representation.denoise import Denoised, denoised
-from kmeanalyst.representation.latent_classes import draw_rows, fit_latent_classes
+from kmeanalyst.representation.latent_classes.latent_classes import draw_rows, fit_latent_classes
+from kmeanalyst.representation.mixture.denoise import Denoised, denoised
+from kmeanalyst.representation.points.pool_search import searched
+from kmeanalyst.representation.points.reduced_set import reduced_set
 from kmeanalyst.representation.progress import Progress, between, silent
-from kmeanalyst.representation.reduced_set import reduced_set
-from kmeanalyst.representation.searched_points import searched
+from kmeanalyst.representation.weights.convex_fit import default_set, ridged_gram, solve_quadratic
 
 VIEWS = ("probability", "bounded", "signed", "uniform")
 _SHARE_OF_DOUBT = 0.3  # of the doubt in the mean: what representing it by points may add

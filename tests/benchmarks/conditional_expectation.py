@@ -19,10 +19,10 @@ import numpy as np
 import pandas as pd
 
 import release_side
-from kmeanalyst.inference.smoother import Smoother, public_regulariser, smoother
+from kmeanalyst.inference.questions.conditional_embedding import Smoother, public_regulariser, smoother
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.columns import Categorical, Integer, Real
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.domain.columns import Categorical, Integer, Real
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.release import Release
 
 _Z = 1.96

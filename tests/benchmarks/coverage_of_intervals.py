@@ -28,10 +28,10 @@ import pandas as pd
 
 import kmeanalyst as ka
 import release_side
-from kmeanalyst.inference.error_model import MeasuredErrors, error_model
+from kmeanalyst.inference.estimate.error_model import MeasuredErrors, error_model
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.columns import Categorical, Integer, Real
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.domain.columns import Categorical, Integer, Real
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.expressions import parse
 from kmeanalyst.releases.measurement import feature_mean
 

@@ -18,13 +18,15 @@ from threadpoolctl import threadpool_limits
 
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features import CellFeatures, FeatureMap, MarginFeatures, Nystroem, RandomFourier
-from kmeanalyst.releases.columns import Categorical, Column, Integer, Real
-from kmeanalyst.releases.domain import Domain
-from kmeanalyst.releases.kernel_choice import table_kernel
-from kmeanalyst.releases.margin_kernel import margin_kernel
-from release_side.mechanism import GaussianNoise, LaplaceNoise, Noise
-from release_side.private_mean import _blocks, private_mean
+from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.releases.domain.columns import Categorical, Column, Integer, Real
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel, table_kernel
+from release_side.door.mechanism import GaussianNoise, LaplaceNoise, Noise
+from release_side.door.private_mean import _blocks, private_mean
 
 ROUNDS = 5
 

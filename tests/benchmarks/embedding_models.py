@@ -37,10 +37,10 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from kmeanalyst.inference.smoother import smoother
-from kmeanalyst.learning.embedding_models import EmbeddingRegressor, KernelMeanClassifier, fit_embedding
-from kmeanalyst.releases.columns import Boolean, Column, Real
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.inference.questions.conditional_embedding import smoother
+from kmeanalyst.learning.column_law.embedding_models import EmbeddingRegressor, KernelMeanClassifier, fit_embedding
+from kmeanalyst.releases.domain.columns import Boolean, Column, Real
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.file import read_release
 from kmeanalyst.releases.release import Release
 from release_side import publish

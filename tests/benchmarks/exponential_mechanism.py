@@ -19,11 +19,11 @@ import pandas as pd
 
 from kmeanalyst.kernels import KernelMean
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.columns import Categorical, Integer
-from kmeanalyst.releases.domain import Domain
-from kmeanalyst.releases.kernel_choice import table_kernel
+from kmeanalyst.releases.domain.columns import Categorical, Integer
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from release_side import publish
-from release_side.small_database import (
+from release_side.door.exponential_mechanism import (
     ExponentialMechanism,
     RehearsedExponential,
     SmallDatabases,

@@ -27,13 +27,14 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels import Gaussian, Kernel, KernelMean
-from kmeanalyst.kernels.features import CertifiedNystroem, Nystroem
-from kmeanalyst.releases.columns import Real
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.kernels.features.certified import CertifiedNystroem
+from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.releases.domain.columns import Real
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation.reweight import weights_for
+from kmeanalyst.representation.weights.reweight import weights_for
 from release_side import publish
-from release_side.mechanism import GaussianNoise
+from release_side.door.mechanism import GaussianNoise
 
 ANCHORS = Path(__file__).resolve().parents[3] / "shared" / "anchors"
 DELTA = 1e-6

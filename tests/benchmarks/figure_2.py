@@ -28,19 +28,20 @@ from figure_1 import ANCHORS, DELTA, Setting, load
 from scipy.stats import norm, ortho_group, qmc
 
 from kmeanalyst.kernels import Kernel, KernelMean
-from kmeanalyst.kernels.features import FeatureMap, RandomFourier
-from kmeanalyst.releases.columns import Real
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.releases.domain.columns import Real
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean, grid_sensitivity, mean_unit
-from kmeanalyst.representation import denoise
-from kmeanalyst.representation.mixture import mean_phasors
-from kmeanalyst.representation.phasors import from_phasors
+from kmeanalyst.representation.mixture import denoise
+from kmeanalyst.representation.mixture.component_laws import from_phasors
+from kmeanalyst.representation.mixture.mixture import mean_phasors
 from kmeanalyst.representation.represent import placed
-from kmeanalyst.representation.reweight import weights_for
-from release_side.choices import default_points, feature_map_for
-from release_side.mechanism import GaussianNoise
-from release_side.private_mean import private_mean
-from release_side.subspaces import certified_basis
+from kmeanalyst.representation.weights.reweight import weights_for
+from release_side.choices.options import default_points, feature_map_for
+from release_side.choices.subspaces import certified_basis
+from release_side.door.mechanism import GaussianNoise
+from release_side.door.private_mean import private_mean
 
 POINTS = (10, 31, 100, 316, 1000)  # among the published
 SUBSPACE = (100, 316, 1000)

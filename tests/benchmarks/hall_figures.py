@@ -20,11 +20,11 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.columns import Boolean, Real
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.domain.columns import Boolean, Real
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.function import ReleasedFunction
-from release_side.functions import publish_function
-from release_side.kernel_machines import machine_weights, plan_machine, targets_of
+from release_side.door.kernel_machines import machine_weights, plan_machine, targets_of
+from release_side.publishing.functions import publish_function
 
 DELTA = 1e-6
 LINE = Domain((Real(name="x", lower=-4.0, upper=4.0),))

@@ -24,13 +24,13 @@ import pandas as pd
 from door_throughput import NoNoise, bare_loop
 from threadpoolctl import threadpool_limits
 
-from kmeanalyst.kernels.features import MarginFeatures
-from kmeanalyst.releases.columns import Categorical, Column, Integer, Real
-from kmeanalyst.releases.domain import Domain
-from kmeanalyst.releases.margin_kernel import margin_kernel
+from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.releases.domain.columns import Categorical, Column, Integer, Real
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from release_side import publish
-from release_side.private_mean import private_mean
-from release_side.rows import open_private
+from release_side.door.private_mean import private_mean
+from release_side.private_rows.rows import open_private
 
 PIECE = 50_000  # rows written at a time
 

@@ -17,15 +17,14 @@ from time import perf_counter
 import numpy as np
 from coverage_of_intervals import TABLES
 
-from kmeanalyst.inference.population_fit import fit_population
-from kmeanalyst.kernels.embedding import row_blocks
-from kmeanalyst.kernels.features import RandomFourier
-from kmeanalyst.kernels.threads import in_threads
-from kmeanalyst.releases.kernel_choice import table_kernel
+from kmeanalyst.inference.estimate.population_fit import fit_population
+from kmeanalyst.kernels.embedding import in_threads, row_blocks
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.release import Release
 from kmeanalyst.releases.statement import PrivacyStatement
-from release_side.mechanism import GaussianNoise
-from release_side.private_mean import private_mean
+from release_side.door.mechanism import GaussianNoise
+from release_side.door.private_mean import private_mean
 
 
 def release_of(points: int, features: int, rows: int) -> Release:

@@ -35,8 +35,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils import all_estimators
 
 import kmeanalyst as ka
-from kmeanalyst.releases.columns import Boolean, Categorical, Integer, Real
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.domain.columns import Boolean, Categorical, Integer, Real
+from kmeanalyst.releases.domain.domain import Domain
 from release_side import publish
 
 ROWS, TEST_ROWS, FEW = 20_000, 10_000, 2_000
@@ -212,7 +212,7 @@ def adult(epsilons: list[float]) -> Iterator[dict[str, Any]]:
 def adult_scores(
     estimator: Any, release: Any, target: str, test: pd.DataFrame, truth: Any, levels: Any
 ) -> tuple[float, float]:
-    from kmeanalyst.learning.training import _CODES
+    from kmeanalyst.learning.training.training import _CODES
 
     name = type(estimator).__name__
     if levels and (_CODES.search(name) or name.startswith("AdaBoost")):

@@ -27,11 +27,11 @@ from populations import POPULATIONS
 
 import kmeanalyst as ka
 import release_side
-from kmeanalyst.inference import noise_aware
+from kmeanalyst.inference.two_sample import noise_aware
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
-from release_side import publishing
+from release_side.publishing import publish as publishing
 
 LEVELS = (0.05, 0.01)
 METHODS = ("random-features", "subspace")

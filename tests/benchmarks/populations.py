@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.releases.columns import Categorical, Integer, Real
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.domain.columns import Categorical, Integer, Real
+from kmeanalyst.releases.domain.domain import Domain
 
 NUMERIC = Domain(tuple(Real(name=f"x{j}", lower=-6, upper=6) for j in range(5)))
 MIXED = Domain(

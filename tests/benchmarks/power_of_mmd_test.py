@@ -25,13 +25,13 @@ from populations import NUMERIC, numeric_rows
 
 import kmeanalyst as ka
 import release_side
-from kmeanalyst.inference import noise_aware
+from kmeanalyst.inference.two_sample import noise_aware
 from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
 from kmeanalyst.kernels import Gaussian, Kernel
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.columns import Real
-from kmeanalyst.releases.domain import Domain
-from release_side import publishing
+from kmeanalyst.releases.domain.columns import Real
+from kmeanalyst.releases.domain.domain import Domain
+from release_side.publishing import publish as publishing
 
 ANCHOR = Path(__file__).resolve().parents[3] / "shared" / "anchors" / "mixture_of_Gaussians_N100000_D5.npz"
 N, L, DELTA = 10_000, 500, 1e-6

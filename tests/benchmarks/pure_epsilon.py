@@ -26,10 +26,10 @@ import pandas as pd
 
 from kmeanalyst.kernels import KernelMean
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.columns import Real
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.domain.columns import Real
+from kmeanalyst.releases.domain.domain import Domain
 from release_side import publish
-from release_side.mechanism import GaussianNoise
+from release_side.door.mechanism import GaussianNoise
 
 DOMAIN = Domain((Real(name="x", lower=-4, upper=4), Real(name="y", lower=-4, upper=4)))
 DELTA = 1e-6

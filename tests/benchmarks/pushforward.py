@@ -24,11 +24,11 @@ import pandas as pd
 
 import kmeanalyst as ka
 import release_side
-from kmeanalyst.inference.boundedness import UnboundedWeights
+from kmeanalyst.inference.variables.boundedness import UnboundedWeights
 from kmeanalyst.kernels import Gaussian, KernelMean
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.columns import Real
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.domain.columns import Real
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.release import Release
 
 _FUNCTIONS = {"XY": np.multiply, "X/Y": np.divide, "X^Y": np.power}

@@ -17,13 +17,15 @@ import numpy as np
 
 from kmeanalyst.kernels import Gaussian, KernelMean
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features import FeatureMap, Nystroem, RandomFourier
-from kmeanalyst.releases.columns import Real
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.releases.domain.columns import Real
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean, mean_unit
-from kmeanalyst.representation.denoise import denoised
-from kmeanalyst.representation.prior_step import wiener_coordinates
+from kmeanalyst.representation.mixture.denoise import denoised
 from kmeanalyst.representation.shrinkage import shrunk_mean, shrunk_vector
+from kmeanalyst.representation.weights.public_prior import wiener_coordinates
 
 N = 10_000
 DOMAIN = Domain((Real(name="x", lower=-4.0, upper=4.0), Real(name="y", lower=-4.0, upper=4.0)))

@@ -24,9 +24,9 @@ import pyarrow.parquet as pq
 from threadpoolctl import threadpool_limits
 
 import kmeanalyst as ka
-from kmeanalyst.inference.samples import SampleRows
-from kmeanalyst.releases.columns import Categorical, Date, Integer, Real
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.inference.two_sample.samples import SampleRows
+from kmeanalyst.releases.domain.columns import Categorical, Date, Integer, Real
+from kmeanalyst.releases.domain.domain import Domain
 from release_side import publish
 
 DOMAIN = Domain(

@@ -14,16 +14,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(TESTS))
+SUPPORT = Path(__file__).resolve().parents[1] / "support"
+sys.path.insert(0, str(SUPPORT))
 
-from worst_files import READERS  # noqa: E402
+from reader_costs import READERS  # noqa: E402
 from worst_files_made import FILES  # noqa: E402
 
 
 def line_of(path: Path, reader: str, options: list[str]) -> str:
     """What one reader took for one file."""
-    command = [sys.executable, str(TESTS / "worst_files.py"), str(path), reader, *options]
+    command = [sys.executable, str(SUPPORT / "reader_costs.py"), str(path), reader, *options]
     run = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OPENBLAS_NUM_THREADS": "1"})
     if run.returncode:
         return f"{path.stem:24} {reader:9} ended with {run.returncode}"

@@ -12,8 +12,8 @@ import json
 from pathlib import Path
 
 import release_side
-from kmeanalyst.releases.columns import Boolean, Real
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.domain.columns import Boolean, Real
+from kmeanalyst.releases.domain.domain import Domain
 
 FOLDER = Path(__file__).parent / "function_v1"
 X = Real(name="x", lower=-3.0, upper=3.0)

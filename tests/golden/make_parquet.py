@@ -9,8 +9,8 @@ import datetime
 from pathlib import Path
 from typing import Any
 
-from kmeanalyst.releases.columns import Boolean, Categorical, Date, Integer, Real
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.domain.columns import Boolean, Categorical, Date, Integer, Real
+from kmeanalyst.releases.domain.domain import Domain
 
 N_POINTS = 60
 DOMAIN = Domain(

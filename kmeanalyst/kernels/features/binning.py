@@ -22,8 +22,7 @@ from typing import ClassVar
 import numpy as np
 
 from kmeanalyst.kernels.base import Array, Kernel, check_positive
-from kmeanalyst.kernels.features.base import rows_of
-from kmeanalyst.kernels.features.cells import CellFeatures
+from kmeanalyst.kernels.features.base import CellFeatures, rows_of
 
 MOST_CELLS = 2**24  # of one grid: fewer than the modulus, so that strides of an array are not folded by it
 MODULUS = 2**31 - 1  # a prime, more than the bins of a column: no two bins are alike before they are folded

@@ -15,13 +15,12 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from kmeanalyst.kernels.base import Array, Kernel, OnColumns, Product, Scaled, Sum, as_rows
-from kmeanalyst.kernels.continuous import Gaussian, Laplacian, Matern, MultiScale, RationalQuadratic
+from kmeanalyst.kernels.continuous import Gaussian, Laplacian, Matern, MultiScale, Periodic, RationalQuadratic
 from kmeanalyst.kernels.discrete import Indicator, SoftenedProduct
 from kmeanalyst.kernels.dot_product import ExponentialDot, Polynomial
 from kmeanalyst.kernels.features.nystroem import Nystroem, lower_triangle
 from kmeanalyst.kernels.features.pivots import STRETCH, kernel_error
 from kmeanalyst.kernels.margins import Margins
-from kmeanalyst.kernels.periodic import Periodic
 from kmeanalyst.kernels.strings import StringSpectrum
 
 MOST_CERTIFIED_POINTS = 3000  # the certificate takes some products of matrices of this size, also on reading

@@ -19,8 +19,7 @@ import numpy as np
 
 from kmeanalyst.kernels.base import Array, Kernel, OnColumns, Product, Scaled, Sum, as_rows
 from kmeanalyst.kernels.features.base import FeatureMap
-from kmeanalyst.kernels.features.margins import MarginFeatures
-from kmeanalyst.kernels.margins import Margins
+from kmeanalyst.kernels.margins import MarginFeatures, Margins
 
 Leaf = Callable[[Kernel, tuple[int, ...], str], FeatureMap]  # of a kernel, the columns it looks at, and its place
 

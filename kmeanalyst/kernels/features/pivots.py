@@ -20,11 +20,11 @@ import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
 from kmeanalyst.kernels.base import Array, Kernel, OnColumns, Product, Scaled, Sum, as_rows
+from kmeanalyst.kernels.continuous import Periodic
 from kmeanalyst.kernels.discrete import SoftenedProduct
 from kmeanalyst.kernels.dot_product import ExponentialDot
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.margins import Margins
-from kmeanalyst.kernels.periodic import Periodic
 
 STRETCH = 2.0**-10  # claimed: relative room above the kernel's own bound
 _CERTIFIED = STRETCH / 2  # proven of every map that is made

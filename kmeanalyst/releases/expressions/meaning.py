@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.cells import text_of
-from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date, Ordinal
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.domain.cells import text_of
+from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date, Ordinal
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.syntax import (
     NUMBER,
@@ -30,7 +31,6 @@ from kmeanalyst.releases.expressions.syntax import (
     Sign,
 )
 from kmeanalyst.releases.expressions.words import ExpressionError
-from kmeanalyst.releases.text_column import Text
 
 _Run = Callable[[pd.DataFrame], Any]
 _Convert = Callable[[Any], Any]

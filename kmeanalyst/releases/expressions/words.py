@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date
-from kmeanalyst.releases.text_column import Text
-from kmeanalyst.texts import replaced
+from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date
+from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.texts import replaced
 
 WORDS = ("and", "or", "not", "in", "true", "false", "True", "False")
 

@@ -12,8 +12,8 @@ what a sound file claims.
 """
 
 from kmeanalyst.releases.file.function import read_function, write_function
+from kmeanalyst.releases.file.limits import FileRefused
 from kmeanalyst.releases.file.reading import read_release
-from kmeanalyst.releases.file.refusal import FileRefused
 from kmeanalyst.releases.file.validating import validate_release
 from kmeanalyst.releases.file.writing import write_release
 

@@ -12,14 +12,13 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.column_kinds import column_from_dict
-from kmeanalyst.releases.columns import Categorical, Number
 from kmeanalyst.releases.derived import Derived, kind_of
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.domain.columns import Categorical, Number
+from kmeanalyst.releases.domain.domain import Domain, column_from_dict
 from kmeanalyst.releases.expressions import LONGEST
 from kmeanalyst.releases.file.archive import POINTS
 from kmeanalyst.releases.file.header import plain
-from kmeanalyst.releases.file.refusal import MOST_DERIVED_COLUMNS, limits, refusal, refusing, too_large
+from kmeanalyst.releases.file.limits import MOST_DERIVED_COLUMNS, limits, refusal, refusing, too_large
 from kmeanalyst.releases.release import Release
 
 _FIELDS = {"column", "expression", "uses"}

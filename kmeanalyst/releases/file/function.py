@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from kmeanalyst.kernels import Kernel
-from kmeanalyst.kernels.features import Pivots
-from kmeanalyst.releases.column_kinds import column_from_dict
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.kernels.features.pivots import Pivots
+from kmeanalyst.releases.domain.domain import Domain, column_from_dict
+from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, PIVOTS, Members
 from kmeanalyst.releases.file.header import (
     FUNCTION_FORMAT,
@@ -26,14 +26,12 @@ from kmeanalyst.releases.file.header import (
     sha256,
 )
 from kmeanalyst.releases.file.kernel import check_kernel, kernel_of, kernel_work
+from kmeanalyst.releases.file.limits import limits, refusal, refusing, too_large
 from kmeanalyst.releases.file.measurement import CLOSE, array_of, basis_points, promise_of
 from kmeanalyst.releases.file.opening import columns_in, opened, written_if_read
-from kmeanalyst.releases.file.refusal import limits, refusal, refusing, too_large
 from kmeanalyst.releases.file.writing import canonical, npy_of
-from kmeanalyst.releases.function import ReleasedFunction, function_of
-from kmeanalyst.releases.function_form import FunctionForm
+from kmeanalyst.releases.function import FunctionForm, ReleasedFunction, function_of
 from kmeanalyst.releases.statement import software_versions
-from kmeanalyst.releases.text_column import Text
 
 
 def read_function(path: str | Path, *, allow_rehearsal: bool = False, large: bool = False) -> ReleasedFunction:

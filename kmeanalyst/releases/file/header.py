@@ -15,32 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.kernels.features import (
-    CertifiedNystroem,
-    ColumnFeatures,
-    Concatenation,
-    Hermite,
-    MarginFeatures,
-    Nystroem,
-    RandomBinning,
-    RandomFourier,
-    RandomMaclaurin,
-    ScaledFeatures,
-    TensorProduct,
-)
+from kmeanalyst.kernels.features.binning import RandomBinning
+from kmeanalyst.kernels.features.certified import CertifiedNystroem
+from kmeanalyst.kernels.features.composed import ColumnFeatures, Concatenation, ScaledFeatures, TensorProduct
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.kernels.features.hermite import Hermite
+from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
+from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, PIVOTS, POINTS, Members, without_points
-from kmeanalyst.releases.file.refusal import (
-    MOST_HEADER_DEPTH,
-    HoldsFunction,
-    limits,
-    refusal,
-    refusing,
-    too_large,
-)
-from kmeanalyst.releases.function_form import KINDS
-from kmeanalyst.releases.noise import NOISE_LAWS, is_pure, is_selection
-from kmeanalyst.releases.statement import METHOD, VERSION, is_digest
-from kmeanalyst.texts import flaw_of
+from kmeanalyst.releases.file.limits import MOST_HEADER_DEPTH, HoldsFunction, limits, refusal, refusing, too_large
+from kmeanalyst.releases.function import KINDS
+from kmeanalyst.releases.statement import METHOD, NOISE_LAWS, VERSION, is_digest, is_pure, is_selection
+from kmeanalyst.releases.texts import flaw_of
 
 FORMAT = "kmeanalyst release"
 FUNCTION_FORMAT = "kmeanalyst function"  # of a file that holds a function of a table, and no points

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from kmeanalyst.releases.atomic import written_whole
-from kmeanalyst.releases.domain import Domain
-from kmeanalyst.releases.file.archive import Members, contents, members_in, zipped
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.file.archive import Members, contents, members_in, written_whole, zipped
 from kmeanalyst.releases.file.header import plain
-from kmeanalyst.releases.file.refusal import FileRefused, reading, refusal
-from kmeanalyst.texts import one_line
+from kmeanalyst.releases.file.limits import FileRefused, reading, refusal
+from kmeanalyst.releases.texts import one_line
 
 
 class Stamped(Protocol):

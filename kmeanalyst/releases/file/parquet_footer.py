@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kmeanalyst.releases.file.archive import POINTS
-from kmeanalyst.releases.file.refusal import MOST_FOOTER_BYTES, MOST_ROW_GROUPS, refusal
+from kmeanalyst.releases.file.limits import MOST_FOOTER_BYTES, MOST_ROW_GROUPS, refusal
 from kmeanalyst.releases.file.thrift import Reader, Struct
 
 REQUIRED, OPTIONAL = 0, 1

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kmeanalyst.releases.file.limits import limits, refusal, too_large
 from kmeanalyst.releases.file.parquet_footer import BOOLEAN, OPTIONAL, REQUIRED, Chunk
-from kmeanalyst.releases.file.refusal import limits, refusal, too_large
 from kmeanalyst.releases.file.thrift import FALSE, I32, I64, LIST, STRUCT, TEXT, Field, Reader, Struct, struct_bytes
 
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3  # kinds of pages

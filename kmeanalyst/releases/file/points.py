@@ -8,15 +8,15 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.cells import text_of
-from kmeanalyst.releases.columns import Boolean, Categorical, Column, Date, Integer
-from kmeanalyst.releases.cyclic_column import Cyclic
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.domain.cells import text_of
+from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date, Integer
+from kmeanalyst.releases.domain.cyclic_column import Cyclic
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.file.archive import POINTS
+from kmeanalyst.releases.file.limits import limits, refusal, refusing, too_large
 from kmeanalyst.releases.file.parquet_footer import chunks_of
 from kmeanalyst.releases.file.parquet_pages import plain_parquet
-from kmeanalyst.releases.file.refusal import limits, refusal, refusing, too_large
-from kmeanalyst.releases.text_column import Text
 
 _OF_A_TEXT = 4  # cells that a text counts as, at least: each is handled as an object
 

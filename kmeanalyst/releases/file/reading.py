@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kmeanalyst.releases.domain import Domain
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.file.archive import HEADER, POINTS, Members
 from kmeanalyst.releases.file.derived import check_cells, derived_of
 from kmeanalyst.releases.file.header import check_header, check_members, parsed
 from kmeanalyst.releases.file.kernel import check_kernel, kernel_of
+from kmeanalyst.releases.file.limits import refusing
 from kmeanalyst.releases.file.measurement import measurement_of, statement_of
 from kmeanalyst.releases.file.opening import columns_in, opened
 from kmeanalyst.releases.file.points import points_and_weights
-from kmeanalyst.releases.file.refusal import refusing
 from kmeanalyst.releases.release import Release
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.columns import Column, Date
+from kmeanalyst.releases.domain.columns import Column, Date
 from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, POINTS
 from kmeanalyst.releases.file.header import FORMAT, PLAIN_MINOR, SCHEMA_MAJOR, SCHEMA_MINOR, plain, sha256
 from kmeanalyst.releases.file.opening import written_if_read

@@ -1,0 +1,158 @@
+"""`kmeanalyst demo`: the whole road on data that ships with the package, each step explained.
+
+The curator's steps run as separate processes, `python -m release_side`: this package never sees private rows.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kmeanalyst.cli.terminal import say
+
+
+@dataclass
+class _Stage:
+    """Where the demo plays: its folder, and for --json the answers so far, with the talk on standard error."""
+
+    folder: Path
+    as_json: bool
+    steps: list[dict[str, Any]] = field(default_factory=list)
+
+
+_FILES = {"private": "demo_private", "public_sample": "demo_public_sample", "my_sample": "demo_sample"}
+_MADE = (*(f"{name}.csv" for name in _FILES), "my_older_sample.csv", "domain.toml", "census.kme", "census.ledger")
+
+
+def run_demo(keep: str | None = None, *, as_json: bool = False) -> dict[str, Any]:
+    """Publish, inspect, ask and test in a temporary folder, or in `keep`, which is left behind.
+
+    Returns   the seconds it took, and for as_json what each step printed.
+    """
+    started = time.monotonic()
+    if keep is not None:
+        folder = Path(keep)
+        folder.mkdir(parents=True, exist_ok=True)
+        _check_new(folder)
+        steps = _walk(_Stage(folder, as_json))
+    else:
+        with tempfile.TemporaryDirectory() as temporary:
+            steps = _walk(_Stage(Path(temporary), as_json))
+    kept = f" The files are in {keep}." if keep else " Its files are gone; --keep FOLDER keeps them."
+    seconds = time.monotonic() - started
+    say(f"\nThat was the whole road, in {seconds:.0f} seconds.{kept}", err=as_json)
+    return {"seconds": seconds, "folder": keep, "steps": steps}
+
+
+def _check_new(folder: Path) -> None:
+    """An error if the folder has a file that the demo would replace."""
+    for name in _MADE:
+        if (folder / name).exists():
+            raise click.ClickException(
+                f"{folder} has a file {name} already, and the demo would replace it. Name a new folder with --keep."
+            )
+
+
+def _walk(stage: _Stage) -> list[dict[str, Any]]:
+    folder = stage.folder
+    for name, shipped in _FILES.items():
+        with (files("kmeanalyst") / "data" / f"{shipped}.csv.gz").open("rb") as source:
+            (folder / f"{name}.csv").write_bytes(gzip.decompress(source.read()))
+    say("6,000 rows of the 1994 US census (Adult, UCI, CC BY 4.0) play the private table.", err=stage.as_json)
+
+    _say(stage, "1. The curator drafts a domain: columns, bounds and levels, from a PUBLIC sample only.")
+    _run(
+        stage, "release_side", "draft-domain", "public_sample.csv", "--this-sample-is-public", "--output", "domain.toml"
+    )
+
+    _say(
+        stage,
+        "2. The curator sets a budget for all releases of the table, and publishes: one noisy mean is taken (ε = 1,",
+        "   δ = 1e-6) and weighted points are fitted to it.",
+        "   The noise is drawn afresh every time, so your numbers below will differ a little from anyone else's.",
+    )
+    counted = ("--ledger", "census.ledger", "--table", "census")
+    _run(stage, "release_side", "ledger", "init", *counted[1:], "--epsilon", "2", "--delta", "1e-6")
+    choices = ("--domain", "domain.toml", "--epsilon", "1", "--delta", "1e-6", "--output", "census.kme")
+    _run(stage, "release_side", "publish", "private.csv", *choices, *counted)
+    _say(
+        stage, "   Releases of one table add up. The ledger counts them, and the file carries the digest of its entry."
+    )
+    _run(stage, "release_side", "ledger", "show", "census.ledger")
+    _run(stage, "release_side", "ledger", "verify", "census.ledger", "--head", "census.kme")
+
+    _say(stage, "3. From here on an analyst has census.kme alone. Does every claim in the file hold?")
+    _run(stage, "kmeanalyst", "validate", "census.kme")
+
+    _say(
+        stage,
+        "4. Questions, with error bars. Privacy: the noise that was added. Sampling: the table is itself a sample.",
+        "   Resolution: what the release cannot see of a question. (The private table says: mean age "
+        f"{_truth(folder)}.)",
+    )
+    _run(stage, "kmeanalyst", "expect", "census.kme", "age", "age > 50", "sex == 'Female' and income == '>50K'")
+    _run(stage, "kmeanalyst", "expect", "census.kme", "`hours-per-week`", "--by", "sex")
+
+    _say(
+        stage,
+        "5. Is my own sample of 1,500 people from the same population? The test knows the privacy noise: a small",
+        "   p-value would mean no. These rows come from the same census, so it should seldom be below 0.05.",
+    )
+    _run(stage, "kmeanalyst", "mmd-test", "census.kme", "my_sample.csv")
+
+    _say(stage, "6. The same people, five years older. Now the p-value should be tiny.")
+    _age_by_five_years(folder)
+    _run(stage, "kmeanalyst", "mmd-test", "census.kme", "my_older_sample.csv")
+    return stage.steps
+
+
+def _truth(folder: Path) -> str:
+    """What only a demo can show: the answer on the rows that play the private table."""
+    import pandas as pd
+
+    table = pd.read_csv(folder / "private.csv")
+    return f"{table['age'].mean():.1f}, P(age > 50) {(table['age'] > 50).mean():.3f}"
+
+
+def _age_by_five_years(folder: Path) -> None:
+    import pandas as pd
+
+    sample = pd.read_csv(folder / "my_sample.csv")
+    sample.assign(age=sample["age"] + 5).to_csv(folder / "my_older_sample.csv", index=False)
+
+
+def _say(stage: _Stage, *lines: str) -> None:
+    say("\n" + "\n".join(lines), err=stage.as_json)
+
+
+def _quoted(argument: str) -> str:
+    """An argument as a person would quote it in a shell: backticks want single quotes."""
+    if not set(argument) & set(" `'<>"):
+        return argument
+    return f"'{argument}'" if "`" in argument else f'"{argument}"'
+
+
+def _run(stage: _Stage, module: str, *arguments: str) -> None:
+    """Show a command as a user would type it, run it in its own process, and stop if it fails."""
+    shown = "release-side" if module == "release_side" else "kmeanalyst"
+    command = f"{shown} {' '.join(_quoted(a) for a in arguments)}"
+    say(f"$ {command}", err=stage.as_json)
+    sys.stdout.flush()
+    flags, pipe = (["--json"], subprocess.PIPE) if stage.as_json else ([], None)
+    done = subprocess.run([sys.executable, "-m", module, *arguments, *flags], cwd=stage.folder, stdout=pipe)
+    if done.returncode:
+        raise click.ClickException(
+            f"the step above failed with exit code {done.returncode}. Please report it, with its output."
+        )
+    if stage.as_json:
+        stage.steps.append({"command": command, "answer": json.loads(done.stdout)})

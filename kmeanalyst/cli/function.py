@@ -1,0 +1,81 @@
+"""`kmeanalyst evaluate`, and what `kmeanalyst info` says of a released function: parses, calls, prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kmeanalyst.cli.arguments import opened_function, rehearsal_option
+from kmeanalyst.cli.terminal import json_option, print_json, say, working
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from kmeanalyst.releases.function import ReleasedFunction
+
+
+def show_function(path: str, allow_rehearsal: bool, as_json: bool) -> None:
+    """What `kmeanalyst info` prints of a function."""
+    function = opened_function(path, allow_rehearsal)
+    if not as_json:
+        say(repr(function))
+        return
+    print_json({
+        "method": "function",
+        **function.form.to_dict(),
+        "n_pivots": function.basis.dimension,
+        "n_rows": function.statement.n_rows,
+        "rehearsal": function.is_rehearsal,
+        "kernel": function.basis.kernel.to_dict(),
+        "statement": function.statement.to_dict(),
+        "columns": function.domain.to_dict(),
+    })  # fmt: skip
+
+
+@click.command("evaluate", short_help="A released function at points of yours.")
+@click.argument("function_path", metavar="FILE.kme", type=click.Path())
+@click.argument("points", metavar="POINTS", type=click.Path())
+@rehearsal_option
+@json_option
+def evaluate_command(function_path: str, points: str, allow_rehearsal: bool, as_json: bool) -> None:
+    """A released function at the rows of POINTS (.csv or .parquet): values, and what they may be off by.
+
+    \b
+    Columns:
+      value           the function, conditioned on its noisy values at the pivots
+      standard_error  of the privacy noise, exact
+      unseen          bound on what no pivot shows; not a random error
+      prediction      of ridge, logistic and svm; logistic has the probability of the second class too
+
+    Example: kmeanalyst evaluate ill.kme points.csv --json
+    """
+    from kmeanalyst.releases.domain.tables import read_table
+
+    function, table = opened_function(function_path, allow_rehearsal), read_table(points)
+    _, notes = function.domain.encode_sample(table)
+    for note in notes:
+        say(f"note: {note}", err=True)
+    with working("evaluating"):
+        answers = _answers(function, table)
+    if as_json:
+        promise = function.statement
+        print_json({
+            "kind": function.kind, "epsilon": promise.epsilon, "delta": promise.delta, "notes": notes,
+            "rehearsal": function.is_rehearsal, "points": answers.to_dict("records"),
+        })  # fmt: skip
+        return
+    say(answers.to_string(index=False, float_format=lambda number: f"{number:.6g}"))
+
+
+def _answers(function: ReleasedFunction, table: pd.DataFrame) -> pd.DataFrame:
+    """Values and errors at each row, with predictions where the function is a machine."""
+    answers: Any = function.evaluate(table)
+    if function.form.target is not None:
+        answers = answers.assign(prediction=function.predict(table))
+    if hasattr(function, "predict_proba"):
+        answers = answers.assign(probability=function.predict_proba(table)[:, 1])
+    return answers
+
+
+__all__ = ["evaluate_command", "show_function"]

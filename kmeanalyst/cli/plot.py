@@ -1,0 +1,137 @@
+"""`kmeanalyst plot`: parses, draws, writes a file. What is drawn is the room `plots`' affair."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kmeanalyst.cli.arguments import check_not_read, opened_release, rehearsal_option, release_argument
+from kmeanalyst.cli.terminal import json_option, note, print_json, say, working
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from kmeanalyst.releases.release import Release
+
+_OF_ONE = ("histogram", "density", "cdf")
+_LEVEL = click.FloatRange(0, 1, min_open=True, max_open=True)
+
+
+@click.command("plot", short_help="Draw columns with the errors of all numbers.")
+@release_argument
+@click.argument("columns", nargs=-1, required=True, metavar="COLUMN [COLUMN]...")
+@click.option(
+    "--output",
+    required=True,
+    type=click.Path(dir_okay=False),
+    metavar="FIG.png",
+    help="File to write: .png, .pdf, .svg.",
+)
+@click.option("--kind", type=click.Choice(_OF_ONE), help="Of one column.  [default: histogram]")
+@click.option("--bins", type=click.IntRange(min=1), help="So many equal ranges of a histogram of numbers.")
+@click.option("--where", help="Only rows for which this condition holds.")
+@click.option(
+    "--sample", "sample_path", metavar="SAMPLE", help="Your own rows, .csv or .parquet, to lay over one column."
+)
+@click.option(
+    "--view",
+    type=click.Choice(["signed", "probability", "fitted"]),
+    help="Weights to use; as released by default. fitted: the most plausible population, not the points.",
+)
+@click.option("--level", default=0.95, show_default=True, type=_LEVEL, help="Of the intervals drawn.")
+@rehearsal_option
+@json_option
+def plot_command(
+    release_path: str, columns: tuple[str, ...], output: str, kind: str | None, bins: int | None, where: str | None,
+    sample_path: str | None, view: Any, level: float, allow_rehearsal: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Draw a column's distribution, the table of two columns, or each pair of up to six, with the errors of all numbers.
+
+    Whiskers, bands and hatching are intervals at --level; the caption says N, ε, δ and the weights. Series differ in line
+    and marker as well as in colour.
+
+    \b
+    Examples:
+      kmeanalyst plot adult.kme age --output age.png
+      kmeanalyst plot adult.kme age --kind density --sample my_sample.csv --output age.pdf
+      kmeanalyst plot adult.kme income --where "sex == 'Female'" --output income.png
+      kmeanalyst plot adult.kme age income --output table.png
+      kmeanalyst plot adult.kme age hours-per-week sex income --output pairs.png
+    """
+    from kmeanalyst.plots.style import format_of, save
+
+    _check_options(len(columns), kind, bins, sample_path)
+    format_of(output)  # before any work
+    check_not_read(output, release_path, sample_path)
+    release = opened_release(release_path, allow_rehearsal)
+    sample, notes = _sample(release, sample_path)
+    kind = kind or "histogram" if len(columns) == 1 else "table" if len(columns) == 2 else "pairs"
+    asked = {"where": where, "view": view, "level": level}
+    with working("drawing"):
+        figure = _drawn(release, kind, columns, asked | ({"bins": bins} if bins else {}) | _only(sample=sample))
+        save(figure, output)
+    for told in notes:
+        note(told)
+    say(f"wrote {output}", err=True)
+    if as_json:
+        promise = release.statement
+        print_json({
+            "output": output, "kind": kind, "columns": columns, "where": where, "level": level,
+            "view": view or ("probability" if release.is_probability else "signed"),
+            "n_rows": promise.n_rows if promise else None, "epsilon": promise.epsilon if promise else None,
+            "delta": promise.delta if promise else None, "n_sample_rows": None if sample is None else len(sample),
+            "notes": notes, "rehearsal": release.is_rehearsal,
+        })  # fmt: skip
+
+
+def _check_options(n_columns: int, kind: str | None, bins: int | None, sample_path: str | None) -> None:
+    """UsageError for an option that this drawing has no place for."""
+    of_one = {"--kind": kind, "--bins": bins, "--sample": sample_path}
+    given = [name for name, value in of_one.items() if value is not None]
+    if n_columns > 1 and given:
+        raise click.UsageError(
+            f"{given[0]} is for the drawing of one column, got {n_columns} columns. Name one, or leave it out."
+        )
+    if bins is not None and kind not in (None, "histogram"):
+        raise click.UsageError(f"--bins is for histograms, and a {kind} has no ranges. Leave one of them out.")
+
+
+def _drawn(release: Release, kind: str, columns: tuple[str, ...], asked: dict[str, Any]) -> Figure:
+    """The figure; pyplot, and so what a user of this process has open, is not touched."""
+    from kmeanalyst import plots
+    from kmeanalyst.plots.distributions import size_of_histogram
+    from kmeanalyst.plots.joint import SIZE_OF_TABLE, check_pairs, size_of_pairs
+    from kmeanalyst.plots.style import SIZE, new_figure
+
+    if kind == "pairs":
+        check_pairs(release, columns)
+        figure = new_figure(size_of_pairs(len(columns)))
+        plots.pairs(release, columns, **asked, axes=figure.subplots(len(columns), len(columns), squeeze=False))
+        return figure
+    size = (
+        size_of_histogram(release.columns[columns[0]])
+        if kind == "histogram"
+        else SIZE_OF_TABLE
+        if kind == "table"
+        else SIZE
+    )
+    figure = new_figure(size)
+    getattr(plots, kind)(release, *columns, **asked, ax=figure.add_subplot())
+    return figure
+
+
+def _sample(release: Release, path: str | None) -> tuple[pd.DataFrame | None, list[str]]:
+    """The rows to lay over the drawing, and what is to be said of their cells."""
+    from kmeanalyst.plots.overlay import as_release
+    from kmeanalyst.releases.domain.tables import read_table
+
+    if path is None:
+        return None, []
+    table = read_table(path)
+    return table, as_release(release, table)[1]
+
+
+def _only(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,62 @@
+"""`kmeanalyst report`: parses, calls, prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kmeanalyst.cli.arguments import check_not_read, opened_release, rehearsal_option, release_argument
+from kmeanalyst.cli.terminal import json_option, print_json, say, working
+
+
+@click.command("report", short_help="Write one page for a colleague.")
+@release_argument
+@click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="REPORT.html", help="File to write.")
+@click.option("--columns", help="Columns to tell of, separated by commas; the first 60 by default.")
+@click.option(
+    "--view",
+    type=click.Choice(["signed", "probability", "fitted"]),
+    help="Weights to use; as released by default. fitted: the most plausible population, not the points.",
+)
+@rehearsal_option
+@json_option
+def report_command(
+    release_path: str, output: str, columns: str | None, view: Any, allow_rehearsal: bool, as_json: bool
+) -> None:
+    """Write one page for a colleague: what a release promises, shows and cannot tell.
+
+    The page needs no network: distributions with noise bands, pairs of columns, warnings, commands to ask further, and how to
+    cite, in one HTML file that also prints.
+
+    \b
+    Examples:
+      kmeanalyst report adult.kme --output adult.html
+      kmeanalyst report adult.kme --columns age,income,hours-per-week --output short.html
+    """
+    from kmeanalyst.report import write_report
+    from kmeanalyst.report.caveats import warnings_of
+
+    check_not_read(output, release_path)
+    release = opened_release(release_path, allow_rehearsal)
+    names = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
+    with working("writing the report") as tell:
+        facts = write_report(release, output, source=release_path, columns=names, view=view, progress=tell)
+    size = Path(output).stat().st_size
+    say(f"wrote {output}: {len(facts.columns)} columns, {len(facts.pairs)} pairs, {size / 1000:,.0f} kB", err=True)
+    if as_json:
+        print_json({
+            "output": output,
+            "bytes": size,
+            "source": facts.source,
+            "sha256": facts.sha256,
+            "rehearsal": release.is_rehearsal,
+            "view": facts.view,
+            "columns": [one.to_dict() for one in facts.columns],
+            "pairs": [pair.to_dict() for pair in facts.pairs],
+            "warnings": [one.to_dict() for one in warnings_of(facts)],
+        })  # fmt: skip
+
+
+__all__ = ["report_command"]

@@ -1,0 +1,200 @@
+"""Room 4: which columns, and which pairs of columns, differ between a release and a sample.
+
+Functions of one column, or products of centred functions of two, are read off both sides by their linear functionals
+(functionals.py) and tested together with the noise in the law. Where populations differ elsewhere, what the features do
+not see of the functions lets some of that in; its likely size is part of the law too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.inference.compare.functionals import (
+    Evidence,
+    Functionals,
+    Reader,
+    column_functions,
+    law_along,
+    leading_products,
+)
+from kmeanalyst.inference.two_sample.noise_aware import Directions, sample_moments
+from kmeanalyst.inference.two_sample.samples import SampleRows
+from kmeanalyst.kernels.base import Array
+
+_FUNCTIONS = 6  # of a column
+_PRODUCTS, _FEWEST_PRODUCTS, _ALL_PRODUCTS = 12, 4, 1500  # of a pair; of all pairs, about
+_MOST_PAIRED = 30  # columns whose pairs are all tested
+_MOST_NUMBERS = 50_000_000  # of the functionals held at a time
+_MOST_AT_ONCE = 600  # functionals
+
+
+@dataclass(frozen=True)
+class GroupTest:
+    """p-value of a group of functions (NaN if it has none), and the share of their variance that the features see."""
+
+    pvalue: float
+    seen: float
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Functions tested together.
+
+    read        how they are read.
+    variances   (k,) prior ones, as a signal.
+    expected    (k,) what of the difference of their means is explained by something else.
+    elsewhere   the relative variance by which the two populations may differ in what is not seen of the functions.
+    """
+
+    read: Functionals
+    variances: Array
+    expected: Array
+    elsewhere: float
+
+
+def difference_tests(
+    groups: Iterable[Group], evidence: Evidence, reader: Reader, sample: SampleRows
+) -> tuple[list[GroupTest], Array]:
+    """A test of each group: do its functions have one mean in the release's population and in the sample's?
+
+    Returns   the tests, and the differences of all means (Σk,). One pass over the sample for as many groups as memory
+              allows.
+    """
+    tests: list[GroupTest] = []
+    found = [np.zeros(0)]
+    for some in _batches(groups, reader.dimension):
+        vectors = np.hstack([reader.vectors(group.read) for group in some])
+        moments = sample_moments(evidence.feature_map, Directions(vectors, np.ones(vectors.shape[1])), sample.blocks())
+        differences = vectors.T @ (evidence.vector - moments.mean)
+        shrink, stop = evidence.row_variance + 1 / moments.n_rows, 0
+        for group in some:
+            part = slice(stop, stop := stop + len(group.variances))
+            missed = group.read.residuals.T @ group.read.residuals / len(group.read.residuals)
+            covariance = moments.covariance[part, part] + group.elsewhere / shrink * missed
+            left = differences[part] - group.expected
+            tests.append(_test(group, vectors[:, part], left, covariance, shrink, evidence))
+        found.append(differences)
+    return tests, np.concatenate(found)
+
+
+def _test(
+    group: Group, vectors: Array, differences: Array, covariance: Array, shrink: float, evidence: Evidence
+) -> GroupTest:
+    if len(group.variances) == 0:
+        return GroupTest(np.nan, 0.0)
+    seen = group.read.signal
+    law = law_along(vectors, differences, (seen * group.variances) @ seen.T, covariance, shrink, evidence)
+    return GroupTest(law[1], group.read.seen)
+
+
+def _batches(groups: Iterable[Group], dimension: int) -> Iterator[list[Group]]:
+    """Groups in turn, as many as may be held at a time, at least one."""
+    most = max(1, min(_MOST_AT_ONCE, _MOST_NUMBERS // dimension))
+    batch: list[Group] = []
+    for group in groups:
+        if batch and sum(len(each.variances) for each in (*batch, group)) > most:
+            yield batch
+            batch = []
+        batch.append(group)
+    if batch:
+        yield batch
+
+
+class Columns:
+    """A handful of functions of each column, and how they are read.
+
+    functions   of each column.
+    read        all of them, one column's after the other's.
+    """
+
+    def __init__(self, evidence: Evidence, reader: Reader) -> None:
+        domain = evidence.domain
+        self.functions = [column_functions(domain, (j,), reader.rows, _FUNCTIONS) for j in range(len(domain))]
+        self.owner = np.repeat(np.arange(len(domain)), [len(each) for each in self.functions])
+        self.read = reader.functionals(np.hstack([each(reader.rows) for each in self.functions]))
+
+    def __getitem__(self, j: int) -> Functionals:
+        """Those of column j."""
+        return self.read[self.owner == j]
+
+
+def column_tests(
+    columns: Columns, evidence: Evidence, reader: Reader, sample: SampleRows, elsewhere: float
+) -> tuple[list[GroupTest], list[Array]]:
+    """Does each column have the same law on both sides? The tests, and the differences of its functions' means.
+
+    elsewhere   the relative variance by which the two populations differ as a whole.
+    """
+    groups = [
+        Group(columns[j].cleared_of(columns.read[columns.owner != j]), each.variances, np.zeros(len(each)), elsewhere)
+        for j, each in enumerate(columns.functions)
+    ]
+    tests, differences = difference_tests(groups, evidence, reader, sample)
+    return tests, [differences[columns.owner == j] for j in range(len(tests))]
+
+
+def pairs_to_test(pvalues: Array) -> list[tuple[int, int]]:
+    """All pairs of columns; of many columns, those of the columns that differ most."""
+    first = np.sort(np.argsort(pvalues, kind="stable")[:_MOST_PAIRED])
+    return list(combinations((int(j) for j in first), 2))
+
+
+def pair_tests(
+    pairs: Sequence[tuple[int, int]],
+    columns: Columns,
+    shifts: Sequence[Array],
+    evidence: Evidence,
+    reader: Reader,
+    sample: SampleRows,
+    elsewhere: float,
+    some: Array,
+) -> list[GroupTest]:
+    """Does each pair of columns have the same association on both sides? Products of functions centred at `some` rows.
+
+    shifts   for each column the differences of its functions' means, taken for 0 where it is not known to differ. Of a
+             product of centred functions the means' own product is explained by them, and by their size goes how much
+             of the columns themselves may show in what is not seen of it.
+    """
+    centres = [each(some).mean(axis=0) for each in columns.functions]
+    most = int(np.clip(_ALL_PRODUCTS / max(len(pairs), 1), _FEWEST_PRODUCTS, _PRODUCTS))
+
+    def groups() -> Iterator[Group]:
+        for i, j in pairs:
+            both = leading_products(columns.functions[i], columns.functions[j], (centres[i], centres[j]), most)
+            read = reader.functionals(both.of_values(columns[i].values, columns[j].values))
+            a, b = both.chosen
+            doubt = elsewhere + _mean_square(shifts[i]) + _mean_square(shifts[j])
+            yield Group(read.cleared_of(columns.read), both.variances, shifts[i][a] * shifts[j][b], doubt)
+
+    return difference_tests(groups(), evidence, reader, sample)[0]
+
+
+def _mean_square(values: Array) -> float:
+    return float(np.square(values).mean()) if len(values) else 0.0
+
+
+def holm(pvalues: Array) -> Array:
+    """p-values adjusted for their number (Holm 1979): at most one false alarm in 1/level families; NaN stays NaN.
+
+    >>> holm(np.array([0.04, 0.01, np.nan, 0.03]))
+    array([0.06, 0.03,  nan, 0.06])
+    """
+    adjusted = np.full(len(pvalues), np.nan)
+    known = np.flatnonzero(~np.isnan(pvalues))
+    order = known[np.argsort(pvalues[known], kind="stable")]
+    steps = pvalues[order] * np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return adjusted
+
+
+def verdicts(tests: Sequence[GroupTest], level: float) -> pd.DataFrame:
+    """pvalue, adjusted (Holm), differs at the level, and the share seen: a row for each test."""
+    pvalues = np.array([test.pvalue for test in tests], dtype=float)
+    adjusted = holm(pvalues)
+    seen = np.array([test.seen for test in tests], dtype=float)
+    return pd.DataFrame({"pvalue": pvalues, "adjusted": adjusted, "differs": adjusted <= level, "seen": seen})

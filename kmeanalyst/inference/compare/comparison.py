@@ -1,0 +1,298 @@
+"""Room 4: is a sample from a release's population, and if not, where do they differ?
+
+The two-sample test answers the first question; tests of each column and of each pair of columns, standardised
+differences and the witness function the second. All know the privacy noise.
+
+Room 4: a comparison in words, for a terminal and for a notebook.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.inference.compare import attribution
+from kmeanalyst.inference.compare.differences import standardised_differences
+from kmeanalyst.inference.compare.functionals import Evidence, Reader, evidence_of, reference_rows
+from kmeanalyst.inference.compare.witness import Witness, telling_rows, witness_of
+from kmeanalyst.inference.two_sample.mmd_test import mmd_test
+from kmeanalyst.inference.two_sample.result import TestResult
+from kmeanalyst.inference.two_sample.samples import SampleRows
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.texts import shortened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_WIDEST = 24  # of a cell
+
+
+def as_text(comparison: Comparison, top: int) -> str:
+    """The verdict, and at most `top` lines for each of columns, pairs, differences and telling rows."""
+    blocks = [verdict(comparison)]
+    for title, frame in sections(comparison, top):
+        blocks.append(title if frame is None else f"{title}\n{aligned(frame)}")
+    notes = "\n".join(f"note: {note}" for note in comparison.notes)
+    return "\n\n".join([*blocks, notes] if notes else blocks)
+
+
+def as_html(comparison: Comparison, top: int = 10) -> str:
+    """The same as tables."""
+    parts = [f"<div><strong>{escape(verdict(comparison))}</strong>"]
+    for title, frame in sections(comparison, top):
+        parts.append(f"<p>{escape(title)}</p>" + ("" if frame is None else _shown(frame).to_html(index=False)))
+    notes = "".join(f"<li>{escape(note)}</li>" for note in comparison.notes)
+    return "\n".join([*parts, f"<ul>{notes}</ul></div>" if notes else "</div>"])
+
+
+def verdict(comparison: Comparison) -> str:
+    """The overall test in a line."""
+    told = "release and sample differ" if comparison.differs else "no difference that this release can show"
+    noise = "privacy noise included" if comparison.overall.noise_aware else "privacy noise not known"
+    return f"{told} (p = {comparison.overall.pvalue:.3g}, level {comparison.level:g}; {noise})"
+
+
+def sections(comparison: Comparison, top: int) -> list[tuple[str, pd.DataFrame | None]]:
+    """(title, table) for each kind of answer; None where there is nothing to show."""
+    found: list[tuple[str, pd.DataFrame | None]] = []
+    for what, frame in (("columns", comparison.columns.reset_index()), ("pairs of columns", comparison.pairs)):
+        differ = frame[frame["differs"]].sort_values("pvalue").drop(columns="differs")
+        n = f"{len(differ)} of {len(frame)} {what} differ"
+        adjusted = f"{n} (p-values adjusted for their number)" if len(differ) else n
+        found.append((adjusted, differ.head(top) if len(differ) else None))
+    found.append(("differences of means and shares, in standard deviations of a row", comparison.differences.head(top)))
+    found.append(("where the release has more (witness > 0), and where the sample has", _ends(comparison.witness, top)))
+    return found
+
+
+def _ends(witness: pd.DataFrame, top: int) -> pd.DataFrame | None:
+    """The first rows and the last, half of them each."""
+    if len(witness) == 0:
+        return None
+    first = (top + 1) // 2
+    return witness if len(witness) <= top else pd.concat([witness.head(first), witness.tail(top - first)])
+
+
+def aligned(frame: pd.DataFrame) -> str:
+    """A table of texts: words to the left, numbers to the right."""
+    shown = _shown(frame)
+    cells = [[str(name) for name in shown.columns], *shown.to_numpy().tolist()]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(shown.columns))]
+    right = [pd.api.types.is_numeric_dtype(kind) for kind in frame.dtypes]
+    pad = [str.rjust if numeric else str.ljust for numeric in right]
+    return "\n".join(
+        "  " + "  ".join(p(cell, w) for p, cell, w in zip(pad, row, widths, strict=True)).rstrip() for row in cells
+    )
+
+
+def _shown(frame: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame({str(name): [_cell(value) for value in frame[name]] for name in frame.columns})
+
+
+def _cell(value: Any) -> str:
+    if value is pd.NA or value is pd.NaT or (isinstance(value, float) and np.isnan(value)):
+        return "-"
+    if isinstance(value, pd.Timestamp):
+        return value.date().isoformat()
+    if isinstance(value, float):  # numpy's float64 is one
+        return f"{value:.3g}" if abs(value) < 1e5 else f"{value:.0f}"
+    text = str(value)
+    return shortened(text, _WIDEST)
+
+
+_SOME_ROWS = 2000  # of the sample: its columns' laws, and where its mass is
+_BLURRED = 0.5  # share seen below which a verdict is noted to be blurred
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Where a release and a sample differ.
+
+    overall      the TestResult of mmd_test: is it one population?
+    columns      a row for each column: pvalue of a test of its law; adjusted, for the number of columns (Holm);
+                 differs, at the level; seen, the share of the column's functions that the features see.
+    pairs        the same for the association of each pair of columns: first, second, pvalue, adjusted, differs, seen.
+                 Where little is seen, a small difference can be missed, and one elsewhere can show.
+    differences  a row for each mean, share of a level and share of missing cells: the release's value, the sample's,
+                 their difference in standard deviations of one row, and its standard_error, privacy noise included; the
+                 largest first.
+    witness      released points and rows of the sample, from where the release has most mass beyond the sample's
+                 (witness > 0) to the contrary, with standard_error (as if both had one population) and z. The rows were
+                 looked for: the largest of many z is beyond 2 by chance alone.
+    level        of the verdicts.
+    notes        what a reader should know.
+    function     the witness as a function of encoded rows.
+
+    >>> comparison.differs  # of ka.compare(release, sample.assign(age=sample["age"] + 5))
+    True
+    >>> comparison.columns["differs"].head(3)
+    column
+    age                True
+    education-num     False
+    marital-status    False
+    Name: differs, dtype: bool
+    >>> comparison.differences.head(1)[["release", "sample"]]
+         release  sample
+    0  38.248069  43.384
+    """
+
+    overall: TestResult
+    columns: pd.DataFrame
+    pairs: pd.DataFrame
+    differences: pd.DataFrame
+    witness: pd.DataFrame
+    level: float
+    notes: tuple[str, ...]
+    function: Witness = field(repr=False)
+
+    @property
+    def differs(self) -> bool:
+        """Whether the overall test rejects one population at the level."""
+        return bool(self.overall.pvalue <= self.level)
+
+    def plot_witness(self, column: str | None = None, ax: Axes | None = None) -> Axes:
+        """The witness along one column, averaged over the others, with a band of ± 2 standard errors.
+
+        column   the one with the smallest p-value by default.
+        ax       matplotlib Axes to draw on; a new figure's by default.
+
+        >>> axes = comparison.plot_witness("age")
+        >>> axes.figure.savefig("witness.png")
+        """
+        from kmeanalyst.plots import witness
+
+        return witness(self, column, ax=ax)
+
+    def save_plots(self, path: str | Path, *, most: int = 6) -> None:
+        """Draw the witness along the columns of the smallest p-values, at most so many, and write it to a file.
+
+        >>> comparison.save_plots("witness.png", most=2)
+        """
+        from kmeanalyst.plots.witness import save_witness
+
+        save_witness(self, path, most=most)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain numbers and texts, as `compare --json` prints it; what is not known is None.
+
+        >>> comparison.to_dict()["differs"]
+        True
+        """
+        tables = {
+            "columns": self.columns.reset_index(),
+            "pairs": self.pairs,
+            "differences": self.differences,
+            "witness": self.witness,
+        }
+        plain = {name: [_plain(record) for record in frame.to_dict("records")] for name, frame in tables.items()}
+        return {
+            "overall": _plain(self.overall.to_dict()),
+            "differs": self.differs,
+            "level": self.level,
+            **plain,
+            "notes": list(self.notes),
+        }
+
+    def to_text(self, top: int = 10) -> str:
+        """What differs, for people: at most `top` lines of each kind.
+
+        >>> print(comparison.to_text(top=2))
+        release and sample differ (p = ..., level 0.05; privacy noise included)
+        <BLANKLINE>
+        1 of 7 columns differ (p-values adjusted for their number)
+        ...
+        """
+        return as_text(self, top)
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+
+def compare(release: Release, sample: Any, *, level: float = 0.05) -> Comparison:
+    """Test whether a sample is from a release's population, and show where they differ.
+
+    sample    DataFrame in natural units, or encoded rows (L, d); independent of the table's rows.
+    level     of the verdicts: the chance of any false alarm among the columns, and among the pairs, where both have one
+              population; in (0, 1).
+    Returns   Comparison.
+    Assumes   that rows are independent. The level of each test holds whatever the features see (see functionals.py);
+              a difference is laid at the door of a column or pair as far as the features tell it from others.
+
+    >>> ka.compare(release, sample.assign(age=sample["age"] + 5)).columns.query("differs").index.tolist()
+    ['age']
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a chance. Pass e.g. 0.05.")
+    overall = mmd_test(release, sample)
+    rows, evidence = SampleRows(release, sample), evidence_of(release)
+    some = rows.some(_SOME_ROWS)
+    witness = witness_of(release, evidence, rows, some)
+    elsewhere = max(0.0, overall.mmd_squared) / max(witness.spread, 1e-12)
+    columns, pairs = attributed(evidence, rows, some, elsewhere, level)
+    differences, notes = standardised_differences(release, rows)
+    return Comparison(
+        overall=overall,
+        columns=columns,
+        pairs=pairs,
+        differences=differences,
+        witness=telling_rows(witness, release, some),
+        level=level,
+        notes=(*overall.notes, *_notes(columns, len(pairs)), *notes),
+        function=witness,
+    )
+
+
+def attributed(
+    evidence: Evidence, rows: SampleRows, some: Array, elsewhere: float, level: float
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Verdicts on each column and on pairs of columns: the tables of Comparison.
+
+    some        rows of the sample.
+    elsewhere   the relative variance by which the two populations differ as a whole.
+    """
+    names = evidence.domain.names
+    reader = Reader(evidence, reference_rows(evidence, some))
+    functions = attribution.Columns(evidence, reader)
+    tests, shifts = attribution.column_tests(functions, evidence, reader, rows, elsewhere)
+    columns = attribution.verdicts(tests, level).set_axis(pd.Index(names, name="column"))
+    known = [shift * differs for shift, differs in zip(shifts, columns["differs"], strict=True)]
+    chosen = attribution.pairs_to_test(columns["pvalue"].to_numpy())
+    of_pairs = attribution.pair_tests(chosen, functions, known, evidence, reader, rows, elsewhere, some)
+    pairs = pd.DataFrame([(names[i], names[j]) for i, j in chosen], columns=["first", "second"])
+    pairs = pairs.join(attribution.verdicts(of_pairs, level))
+    return columns, pairs.sort_values("pvalue", kind="stable", ignore_index=True)
+
+
+def _notes(columns: pd.DataFrame, n_pairs: int) -> list[str]:
+    notes = []
+    blurred = [str(name) for name in columns.index[columns["pvalue"].notna() & (columns["seen"] < _BLURRED)]]
+    if blurred:
+        notes.append(f"the release shows less than half of what these columns are like: {', '.join(blurred)}")
+    if n_pairs < len(columns) * (len(columns) - 1) // 2:
+        notes.append(f"pairs were tested among the columns of the smallest p-values only: {n_pairs} of them")
+    return notes
+
+
+def _plain(record: dict[Any, Any]) -> dict[str, Any]:
+    return {str(key): _plain_value(value) for key, value in record.items()}
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain_value(each) for each in value]
+    if value is None or value is pd.NaT or value is pd.NA:
+        return None
+    if isinstance(value, pd.Timestamp):
+        return value.date().isoformat()
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -1,0 +1,318 @@
+"""Room 4: functions of a row read off a release as linear functionals of its features, and tested there.
+
+A function u is read by b = Φᵀ(ΦΦᵀ + ρI)⁻¹u, Φ the features of reference rows (kernel ridge regression). Whatever b, as
+long as it does not depend on the noise, bᵀd of the difference d between a measurement and a sample has mean 0 and a
+known variance where both have one population (METHODS §4): the level of a test along b holds exactly, and how well bᵀφ
+is like u only decides what a rejection can be laid at the door of.
+
+Room 4: what a release knows of its population, as the questions about parts of it need it: a mean of features.
+
+With a measurement that is the noisy mean, with its noise. Weighted points without one are taken as a fixed
+distribution, seen through features of their own kernel: no noise, and nothing random but the sample beside them.
+
+Room 4: functions of some columns alone, to ask what a release says of those columns and no others.
+
+The principal functions of a kernel on those columns, over reference rows: the smoothest, most telling ones first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+
+from kmeanalyst.inference.two_sample.noise_aware import Directions, directions_of, noise_aware_law
+from kmeanalyst.kernels import Kernel
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+from kmeanalyst.releases.measurement import Measurement, feature_mean
+from kmeanalyst.releases.release import Release
+
+_BASIS_ROWS = 150  # drawn from the domain, and as many of the points, for weighted points without a measurement
+_REFERENCE_ROWS = 600  # mostly of the domain, and as many mostly of the columns of given rows
+_AWAY = 0.1  # of the latters' cells are the domain's, and the contrary
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """A mean of features over a population, and how uncertain it is.
+
+    vector         y (F,).
+    measurements   those it is made of, with their noise; none for a fixed distribution.
+    row_variance   1/N: what part of a row's variance the mean has; 0 for a fixed distribution.
+    """
+
+    domain: Domain
+    feature_map: FeatureMap
+    vector: Array
+    measurements: tuple[Measurement, ...]
+    row_variance: float
+
+    @property
+    def noise_variance(self) -> float:
+        """τ², of the noise on each coordinate of y."""
+        return float(sum(measurement.noise_scale**2 for measurement in self.measurements))
+
+    def directions(self, release: Release, rows: Array) -> Directions:
+        """Directions of feature space: the leading ones of the test beside these rows, or all if there is no noise."""
+        if self.measurements:
+            return directions_of(release, self.measurements[0], rows)
+        size = self.feature_map.dimension
+        return Directions(np.eye(size), np.ones(size))
+
+
+def evidence_of(release: Release) -> Evidence:
+    """What the release knows."""
+    measurement = release.measurement
+    if measurement is not None:
+        return Evidence(
+            release.domain, measurement.feature_map, measurement.vector, (measurement,), 1 / measurement.n_rows
+        )
+    drawn = release.domain.draw(_BASIS_ROWS, 0)
+    basis = np.vstack([drawn, release.encoded_points[:: max(1, len(release) // _BASIS_ROWS)]])
+    feature_map = Nystroem.fit(release.kernel, basis)
+    vector = feature_mean(feature_map, release.encoded_points, release.weights)
+    return Evidence(release.domain, feature_map, vector, (), 0.0)
+
+
+def reference_rows(evidence: Evidence, rows: Array, weights: Array | None = None) -> Array:
+    """Rows (n, d) that functions are read at: each cell from the domain or from one of `rows`, whatever its neighbours.
+
+    In the first half most cells are the domain's, in the second most are the rows'. They lie where the
+    population does, and where another one may, and know of the rows no more than each column's law.
+    weights   (len(rows),) probabilities; equal by default.
+    """
+    rng = np.random.default_rng(0)
+    n = 2 * _REFERENCE_ROWS
+    domain = evidence.domain
+    chosen = np.column_stack([rng.choice(len(rows), n, p=weights) for _ in domain.columns])
+    drawn = rows[chosen[:, domain.owners], np.arange(domain.width)]
+    share = np.repeat([1 - _AWAY, _AWAY], _REFERENCE_ROWS)[:, None]
+    return np.where((rng.random(chosen.shape) < share)[:, domain.owners], domain.draw(n, rng), drawn)
+
+
+_ROWS = 300  # that functions are the principal ones over
+_LEAST_VARIANCE = 1e-3  # of the first function's
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnFunctions:
+    """u_1, ..., u_k: of mean 0 and variance 1 over the reference, uncorrelated there.
+
+    columns     positions of the columns they look at, in encoded rows.
+    points      (n, |columns|) reference rows, in these columns.
+    coefficients, offsets   (n, k), (k,): u(x) = k(x, points) · coefficients − offsets.
+    variances   (k,) of the kernel mean along them, relative to the first.
+    """
+
+    columns: tuple[int, ...]
+    kernel: Kernel
+    points: Array
+    coefficients: Array
+    offsets: Array
+    variances: Array
+
+    def __call__(self, X: Array) -> Array:
+        """Their values (n, k) at encoded rows of all columns."""
+        return self.kernel.gram(X[:, list(self.columns)], self.points) @ self.coefficients - self.offsets
+
+    def __len__(self) -> int:
+        return len(self.variances)
+
+
+def column_functions(domain: Domain, columns: Sequence[int], reference: Array, most: int) -> ColumnFunctions:
+    """At most that many principal functions of these columns: fewer for few levels, none for a column of one value.
+
+    The kernel is the table kernel of the columns: multi-scale for numbers, the indicator for levels, missing apart.
+    """
+    some = Domain(tuple(domain.columns[j] for j in columns))
+    places = domain.places_of(columns)
+    points = reference[:: max(1, len(reference) // _ROWS)][:, places]
+    n, kernel = len(points), table_kernel(some)
+    K = kernel.gram(points, points)
+    centred = K - K.mean(axis=0)
+    centred -= centred.mean(axis=1)[:, None]
+    eigenvalues, vectors = np.linalg.eigh(centred / n)
+    keep = np.argsort(eigenvalues)[::-1][:most]
+    keep = keep[eigenvalues[keep] > max(1e-9, _LEAST_VARIANCE * float(eigenvalues.max()))]
+    # u(x) = Σ k(x, z_i) e_i / (√n λ) has the values √n e_i at the reference, but for a constant (e has mean 0)
+    coefficients = vectors[:, keep] / (np.sqrt(n) * eigenvalues[keep])
+    variances = eigenvalues[keep] / eigenvalues.max() if len(keep) else np.zeros(0)
+    return ColumnFunctions(tuple(places), kernel, points, coefficients, (K @ coefficients).mean(axis=0), variances)
+
+
+@dataclass(frozen=True, eq=False)
+class Products:
+    """g_i = (u_a − m_a)(v_b − m_b) for the leading pairs (a, b) of functions.
+
+    centres    m of each side, (k,) each.
+    chosen     positions (a, b) of each product, two arrays (k,).
+    """
+
+    first: ColumnFunctions
+    second: ColumnFunctions
+    centres: tuple[Array, Array]
+    chosen: tuple[Array, Array]
+
+    def __call__(self, X: Array) -> Array:
+        """Their values (n, k)."""
+        return self.of_values(self.first(X), self.second(X))
+
+    def of_values(self, u: Array, v: Array) -> Array:
+        """The products of values (n, ·) of both sides' functions."""
+        (a, b), (m, w) = self.chosen, self.centres
+        return (u - m)[:, a] * (v - w)[:, b]
+
+    @property
+    def variances(self) -> Array:
+        """(k,) of the kernels' product along them, relative to the first."""
+        a, b = self.chosen
+        return self.first.variances[a] * self.second.variances[b]
+
+
+def leading_products(
+    first: ColumnFunctions, second: ColumnFunctions, centres: tuple[Array, Array], most: int
+) -> Products:
+    """At most that many products, of the largest variances."""
+    variances = np.outer(first.variances, second.variances)
+    order = np.argsort(-variances, axis=None, kind="stable")[:most]
+    a, b = np.unravel_index(order, variances.shape)
+    return Products(first, second, centres, (a, b))
+
+
+USUAL_DIFFERENCE = 0.1  # relative variance between populations that differ: a shift of 0.3 standard deviations
+_INTERCEPT = 100.0  # how loosely a function's constant is held, in units of a row's squared norm
+_LEAST_RIDGE = 1e-6  # in the same units
+_LEAST_SIZE = 1e-8  # of a direction's share of the variance of correlated functions
+_STEADY = 0.15  # of a function's variance
+_RIDGES = (1.0, 10.0, 100.0)  # tried, in units of the least
+
+
+@dataclass(frozen=True, eq=False)
+class Functionals:
+    """Functions read as bᵀφ(x) + constant, b = Φᵀα.
+
+    coefficients   α (n, k).
+    values         (n, k) of the functions at the reference rows.
+    residuals      (n, k) of the functions there, each row's read without that row.
+    """
+
+    coefficients: Array
+    values: Array
+    residuals: Array
+
+    def __getitem__(self, chosen: Array) -> Functionals:
+        """Some of them, by position."""
+        return Functionals(self.coefficients[:, chosen], self.values[:, chosen], self.residuals[:, chosen])
+
+    def cleared_of(self, others: Functionals) -> Functionals:
+        """The same functions, read so that what is missed of them is not correlated with the others where the rows live.
+
+        A difference of the others' means then does not pass for one of these.
+        """
+        fitted = others.values - others.residuals
+        if fitted.shape[1] == 0:
+            return self
+        home = slice(len(fitted) // 2, None)  # of the reference rows, those that lie where the population does
+        centre = fitted[home].mean(axis=0)
+        here = fitted[home] - centre
+        # functions of variance 1; the ridge leaves those alone that hardly vary here: nor can they differ much
+        ridge = _STEADY * len(here) * np.eye(here.shape[1])
+        turn = np.linalg.solve(here.T @ here + ridge, here.T @ self.residuals[home])
+        left = self.residuals - (fitted - centre) @ turn
+        return Functionals(self.coefficients + others.coefficients @ turn, self.values, left)
+
+    @property
+    def signal(self) -> Array:
+        """S (k, k): what is read of each function where each moves by itself, Cov(bᵀφ, u) over the reference."""
+        fitted = self.values - self.residuals
+        return (fitted - fitted.mean(axis=0)).T @ self.values / len(fitted)
+
+    @property
+    def seen(self) -> float:
+        """The share of the functions' variance over the reference that the features see; 0 if none."""
+        spread = float(self.values.var(axis=0).sum())
+        return float(max(0.0, 1 - np.square(self.residuals).mean(axis=0).sum() / spread)) if spread > 0 else 0.0
+
+
+class Reader:
+    """Reads functions of a row through the features of some evidence, by ridge regression at reference rows.
+
+    Where populations differ by a relative variance D in what the features do not see of u, bᵀd misses the difference
+    of u's means by D · mean (u − bᵀφ)², and has noise τ²‖b‖². The ridge that makes the sum least at the reference rows is
+    ρ = nτ²/D; at rows left out a larger one can be better, and is taken for each function where it is.
+    """
+
+    def __init__(self, evidence: Evidence, rows: Array, difference: float = USUAL_DIFFERENCE) -> None:
+        n, feature_map = len(rows), evidence.feature_map
+        K = feature_map.gram(rows, rows)
+        square = float(K.diagonal().mean())
+        self._constant = _INTERCEPT * square
+        K += self._constant
+        least = n * max(evidence.noise_variance / difference, _LEAST_RIDGE * square)
+        self._ridges = [_Ridge(K, factor * least) for factor in _RIDGES]
+        self._noise = evidence.noise_variance / difference
+        self._features = feature_map.compact(rows)
+        self.rows = rows
+        self.dimension = feature_map.dimension
+
+    def functionals(self, values: Array) -> Functionals:
+        """Functions with these values (n, k) at the rows."""
+        alphas = np.stack([ridge.solve(values) for ridge in self._ridges])
+        residuals = np.stack([alpha / ridge.leverage for alpha, ridge in zip(alphas, self._ridges, strict=True)])
+        ridge = np.array([each.ridge for each in self._ridges])[:, None]
+        # ‖b‖² = αᵀΦΦᵀα = αᵀ(u − ρα − constant): no product with the features
+        squares = (alphas * values).sum(axis=1) - ridge * np.square(alphas).sum(axis=1)
+        squares -= self._constant * np.square(alphas.sum(axis=1))
+        best = (np.square(residuals).mean(axis=1) + self._noise * squares).argmin(axis=0)
+        alpha, left = (np.take_along_axis(each, best[None, None, :], axis=0)[0] for each in (alphas, residuals))
+        return Functionals(alpha, values, left)
+
+    def vectors(self, read: Functionals) -> Array:
+        """b (F, k)."""
+        return self._features.T @ read.coefficients
+
+
+class _Ridge:
+    """(K + ρI)⁻¹, factored; leverage: its diagonal (n, 1), by which a coefficient is the residual of its row left out."""
+
+    def __init__(self, K: Array, ridge: float) -> None:
+        n = len(K)
+        self.ridge = ridge
+        self._factor = cho_factor(K + ridge * np.eye(n), lower=True, overwrite_a=True, check_finite=False)
+        root = solve_triangular(self._factor[0], np.eye(n), lower=True, overwrite_b=True, check_finite=False)
+        self.leverage = np.einsum("ij,ij->j", root, root)[:, None]
+
+    def solve(self, values: Array) -> Array:
+        return cho_solve(self._factor, values)
+
+
+def law_along(
+    vectors: Array, differences: Array, signal: Array, covariance: Array, shrink: float, evidence: Evidence
+) -> tuple[float, float]:
+    """(statistic, pvalue) of differences z = bᵀd (k,), weighted by what they can show.
+
+    vectors      b (F, k).
+    signal       (k, k) covariance of z that a difference of relative variance 1 would give it, up to a factor.
+    covariance   (k, k) of bᵀφ(x) over rows x, of which z has the part `shrink`; the noise comes on top.
+    z is turned to coordinates of variance 1 under the hypothesis, in which the signal has variances g; the statistic is
+    the sum of their squares, weighted g/(1 + Dg).
+    """
+    null = shrink * covariance + evidence.noise_variance * (vectors.T @ vectors)
+    scale = np.sqrt(np.maximum(null.diagonal(), 1e-300))
+    size, turn = np.linalg.eigh(null / scale / scale[:, None])
+    white = turn / np.sqrt(np.maximum(size, _LEAST_SIZE)) / scale[:, None]
+    gain, along = np.linalg.eigh(white.T @ signal @ white)
+    gain = np.maximum(gain, 0.0)
+    if gain.max(initial=0.0) <= 0:
+        return 0.0, 1.0  # nothing of the functions is seen
+    gain /= 1 + USUAL_DIFFERENCE * gain
+    turned = white @ along * np.sqrt(gain / gain.max())
+    directions = Directions(vectors @ turned, np.ones(len(gain)))
+    difference = np.linalg.lstsq(vectors.T, differences, rcond=None)[0]
+    return noise_aware_law(difference, directions, turned.T @ covariance @ turned, shrink, evidence.measurements)

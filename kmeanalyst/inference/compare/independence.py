@@ -1,0 +1,268 @@
+"""Room 4: are some columns of the released population independent of others?
+
+The Hilbert-Schmidt independence criterion (Gretton et al. 2005; its test: Gretton et al. 2008) is Σ λ_a λ_b c_ab², c_ab
+the covariance of the functions u_a of the first columns and v_b of the others. One measurement y tells c_ab with its
+noise: products (u_a − m_a)(v_b − m_b) are read as linear functionals of the features, b, and c_ab is estimated by one
+step from the released points, E_points[product] + bᵀ(y − E_points φ). Under the hypothesis it is 0, but for
+  the noise, τ²bᵀb, exactly;
+  the table, itself a sample of N rows: Σ_A ⊗ Σ_B / N, the products' covariance if the columns are independent;
+  what the features do not see of the products, where the table may differ from the points (METHODS §5).
+
+Room 4: independence of two groups of columns of plain rows, by permutation (Gretton et al. 2008).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.inference.compare.functionals import (
+    Evidence,
+    Products,
+    Reader,
+    column_functions,
+    evidence_of,
+    law_along,
+    leading_products,
+    reference_rows,
+)
+from kmeanalyst.inference.two_sample.result import TestResult
+from kmeanalyst.inference.two_sample.samples import result_about
+from kmeanalyst.kernels import Gaussian, Kernel, median_lengthscale
+from kmeanalyst.kernels.base import Array, as_rows
+from kmeanalyst.kernels.embedding import centre_gram
+from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.releases.domain.draft import draft_domain
+from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+from kmeanalyst.releases.release import Release
+
+Names = str | int | Sequence[str] | Sequence[int]
+
+_MOST_WHOLE = 500  # rows whose Gram matrices are used as they are; of more, coordinates in a subspace
+_BASIS = 100  # its points
+_NEGLIGIBLE = 1e-7  # of the largest eigenvalue
+
+
+def positions_of(names: Sequence[str], columns: Names) -> tuple[int, ...]:
+    """Positions of columns given by name or position; one or several."""
+    asked: list[str | int] = [columns] if isinstance(columns, str | int) else list(columns)
+    if not asked or len(set(asked)) != len(asked):
+        raise ValueError(f"columns must be distinct and at least one, got {asked!r:.80}. Name each once.")
+    found = []
+    for name in asked:
+        known = name in names if isinstance(name, str) else 0 <= name < len(names)
+        if not known:
+            raise ValueError(f"no column {name!r}: there are {', '.join(names)}. Name one of these, or its position.")
+        found.append(names.index(name) if isinstance(name, str) else int(name))
+    return tuple(found)
+
+
+def two_sides(names: Sequence[str], columns_a: Names, columns_b: Names) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Positions of both groups of columns, which share none."""
+    sides = positions_of(names, columns_a), positions_of(names, columns_b)
+    if set(sides[0]) & set(sides[1]):
+        raise ValueError("a column is never independent of itself: columns_a and columns_b share one. Name others.")
+    return sides
+
+
+def hsic_permutation_test(
+    data: Any,
+    columns_a: Names,
+    columns_b: Names,
+    *,
+    permutations: int,
+    rng: np.random.Generator | int | None,
+    kernel: Kernel | tuple[Kernel, Kernel] | None,
+) -> TestResult:
+    """HSIC = tr(KHLH)/n² with one side's rows permuted, p = (b + 1)/(B + 1): exact for every n and B.
+
+    Numbers have a Gaussian kernel at the median distance, tables with other columns the table kernel. Of more than 500
+    rows the Gram matrices are those of coordinates in a subspace of 100 of them, which changes the power at most.
+    """
+    if permutations < 1:
+        raise ValueError(
+            f"permutations must be at least 1, got {permutations}: the law is made of them. Pass e.g. 999."
+        )
+    kernels = kernel if isinstance(kernel, tuple) else (kernel, kernel)
+    rng = np.random.default_rng(rng)
+    sides = zip(_two_sides(data, columns_a, columns_b), kernels, strict=True)
+    u, v = (_coordinates(*_rows_and_kernel(frame, given), rng) for frame, given in sides)
+    n = len(u)
+    statistics = np.empty(permutations + 1)
+    statistics[0] = np.square(u.T @ v).sum() / n**2
+    for i in range(1, permutations + 1):
+        statistics[i] = np.square(u[rng.permutation(n)].T @ v).sum() / n**2
+    exceed = int((statistics[1:] >= statistics[0] * (1 - 1e-9)).sum())
+    return TestResult(
+        statistic=float(statistics[0]),
+        pvalue=(exceed + 1) / (permutations + 1),
+        mmd_squared=float(statistics[0]),
+        estimator="biased",
+        method=f"HSIC permutation test ({permutations} permutations) of plain rows",
+        noise_aware=False,
+        n_release_rows=None,
+        n_release_points=0,
+        n_sample_rows=n,
+    )
+
+
+def _two_sides(data: Any, columns_a: Names, columns_b: Names) -> list[pd.DataFrame]:
+    """The columns of each side."""
+    frame = data if isinstance(data, pd.DataFrame) else pd.DataFrame(as_rows(data))
+    frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
+    sides = two_sides(list(frame.columns), columns_a, columns_b)
+    if len(frame) < 4:
+        raise ValueError(f"a test of independence needs at least four rows, got {len(frame)}. Add rows.")
+    return [frame.iloc[:, list(side)] for side in sides]
+
+
+def _rows_and_kernel(frame: pd.DataFrame, given: Kernel | None) -> tuple[Array, Kernel]:
+    """The rows as numbers, and the kernel asked for, or the usual one for them."""
+    if given is not None:
+        return as_rows(frame), given
+    if all(pd.api.types.is_numeric_dtype(kind) for kind in frame.dtypes) and not frame.isna().to_numpy().any():
+        rows = frame.to_numpy(dtype=float)
+        rows = (rows - rows.mean(axis=0)) / np.where(np.ptp(rows, axis=0) > 0, rows.std(axis=0), 1.0)
+        return rows, Gaussian(median_lengthscale(rows))
+    domain = draft_domain(frame).domain
+    return domain.encode(frame), table_kernel(domain)
+
+
+def _coordinates(rows: Array, kernel: Kernel, rng: np.random.Generator) -> Array:
+    """U (n, r) of mean 0 with U Uᵀ the centred Gram matrix, or nearly so."""
+    if len(rows) <= _MOST_WHOLE:
+        K = kernel.gram(rows, rows)
+        centre_gram(K)
+        eigenvalues, vectors = np.linalg.eigh(K)
+        keep = eigenvalues > max(_NEGLIGIBLE * float(eigenvalues.max()), 1e-12)
+        return vectors[:, keep] * np.sqrt(eigenvalues[keep])
+    basis = rows[rng.permutation(len(rows))[:_BASIS]]
+    coordinates = Nystroem.fit(kernel, basis, tolerance=_NEGLIGIBLE)(rows)
+    return coordinates - coordinates.mean(axis=0)
+
+
+_FUNCTIONS = 8  # of each side
+_PRODUCTS = 24
+_MOST_POINTS = 4000
+
+
+def independence_test(
+    data: Release | Any,
+    columns_a: Names,
+    columns_b: Names,
+    *,
+    permutations: int = 999,
+    rng: np.random.Generator | int | None = None,
+    kernel: Kernel | tuple[Kernel, Kernel] | None = None,
+) -> TestResult:
+    """Test whether columns A are independent of columns B.
+
+    data           a Release, or plain rows: a DataFrame, or an array (n, d) with columns named by position.
+    columns_a, columns_b   a name or several; distinct.
+    permutations, rng, kernel   for plain rows only: kernel is one for both sides, or one for each.
+    Returns        TestResult; mmd_squared is the criterion over the leading functions; for a release the noise's
+                   share and the table's are taken off, and chance in its points is not.
+    Assumes        for a release, that its points are a fair picture of the population where the features do not look. Plain
+                   rows are permuted, and the test is exact.
+
+    >>> ka.independence_test(release, "age", "income").pvalue < 0.001
+    True
+    >>> ka.independence_test(sample.head(200), "age", ["sex", "income"], rng=0).pvalue  # of rows of your own
+    0.001
+    """
+    if not isinstance(data, Release):
+        return hsic_permutation_test(data, columns_a, columns_b, permutations=permutations, rng=rng, kernel=kernel)
+    if kernel is not None:
+        raise ValueError("kernel goes with plain rows: a release has been measured with its own. Leave it out.")
+    if data.measurement is None:
+        raise ValueError(
+            "a release without a measurement cannot be tested for independence: how its points vary is unknown. "
+            "Test rows of your own, or a release with a measurement."
+        )
+    return _noise_aware_test(data, two_sides(data.domain.names, columns_a, columns_b))
+
+
+class _Points:
+    """The released points in the probability view, those with most weight, and how far they may be from the table.
+
+    doubt   the relative variance by which the table may differ from them where the features do not look.
+    """
+
+    def __init__(self, release: Release, evidence: Evidence) -> None:
+        p = release.view_weights("probability")
+        kept = np.sort(np.argsort(-p, kind="stable")[:_MOST_POINTS])
+        kept = kept[p[kept] > 0]
+        self.rows, self.weights = release.encoded_points[kept], p[kept] / p[kept].sum()
+        self.features = evidence.feature_map.compact(self.rows)
+        self.gap = evidence.vector - self.features.T @ self.weights
+        self.doubt = self._doubt(evidence)
+
+    def _doubt(self, evidence: Evidence) -> float:
+        """κ: what of ‖y − mean φ‖² is more than noise, and two standard errors of that, per variance of a row."""
+        size, noise = len(self.gap), evidence.noise_variance
+        centre = evidence.vector - self.gap
+        squares = self.features * self.features  # elementwise, of sparse arrays too
+        spread = float(self.weights @ squares.sum(axis=1)) - float(centre @ centre)
+        excess = max(float(self.gap @ self.gap) - size * noise, 0.0) + 2 * np.sqrt(2 * size) * noise
+        return max(excess / max(spread, 1e-12), float(self.weights @ self.weights))
+
+    def mean(self, values: Array) -> Array:
+        return self.weights @ values
+
+    def covariance(self, values: Array) -> Array:
+        centred = values - self.mean(values)
+        return (centred.T * self.weights) @ centred
+
+
+def _noise_aware_test(release: Release, sides: tuple[tuple[int, ...], tuple[int, ...]]) -> TestResult:
+    evidence = evidence_of(release)
+    points = _Points(release, evidence)
+    reader = Reader(evidence, reference_rows(evidence, points.rows, points.weights), points.doubt)
+    first, second = (column_functions(release.domain, side, reader.rows, _FUNCTIONS) for side in sides)
+    at_points = [first(points.rows), second(points.rows)]
+    mains = reader.functionals(np.hstack([first(reader.rows), second(reader.rows)]))
+    means = points.mean(np.hstack(at_points)) + reader.vectors(mains).T @ points.gap
+    products = leading_products(first, second, (means[: len(first)], means[len(first) :]), _PRODUCTS)
+    if len(products.variances) == 0:
+        raise ValueError("one side has a single value, and a constant is independent of all. Name other columns.")
+    read = reader.functionals(products(reader.rows)).cleared_of(mains)
+    vectors = reader.vectors(read)
+    values = products.of_values(*at_points)
+    missed = values - points.features @ vectors
+    missed -= points.mean(missed)
+    estimates = points.mean(values) + vectors.T @ points.gap
+    spread = points.covariance(missed)
+    sampling = _factorised(products, points, at_points)
+    covariance = sampling + points.doubt / evidence.row_variance * spread
+    signal = np.diag(products.variances)
+    statistic, pvalue = law_along(vectors, estimates, signal, covariance, evidence.row_variance, evidence)
+    noise = evidence.noise_variance * np.einsum("fk,fk->k", vectors, vectors)
+    bias = noise + evidence.row_variance * sampling.diagonal()
+    seen = 1 - float(spread.trace() / max(points.covariance(values).trace(), 1e-12))
+    return result_about(
+        release,
+        statistic=statistic,
+        pvalue=pvalue,
+        mmd_squared=float(products.variances @ (estimates**2 - bias)),
+        estimator="biased",
+        method="noise-aware independence test (HSIC) along leading products of functions",
+        n_sample_rows=0,
+        notes=_notes(seen),
+    )
+
+
+def _factorised(products: Products, points: _Points, at_points: Sequence[Array]) -> Array:
+    """Cov of u_a v_b under independence: Σ_A(a, a′) Σ_B(b, b′), (k, k)."""
+    (a, b), (u, v) = products.chosen, (points.covariance(values) for values in at_points)
+    return u[np.ix_(a, a)] * v[np.ix_(b, b)]
+
+
+def _notes(seen: float) -> tuple[str, ...]:
+    return (
+        f"the features see {max(seen, 0.0):.0%} of the variance of the product functions tested",
+        "where they do not look, the released points are taken for a fair picture of the population",
+        "the table's rows are taken to be independent draws from it",
+    )

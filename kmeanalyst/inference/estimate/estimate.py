@@ -1,0 +1,482 @@
+"""Room 4, the answer: an estimate with its error in parts, which keeps its correlation with others in arithmetic.
+
+Room 4: calculating with estimates, the error to first order (the delta method).
+
+An estimate carries its influence function on each release, so that a calculation with estimates is one with influence
+functions: what two of them share cancels as it should, and e - e is 0 ± 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from html import escape
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import numpy as np
+
+from kmeanalyst.kernels.base import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from kmeanalyst.inference.estimate.error_model import ErrorModel
+    from kmeanalyst.releases.release import Release
+
+Terms = tuple[tuple["ErrorModel", Array], ...]  # the influence function of an estimate on each release
+PARTS = ("privacy", "sampling", "resolution")
+SAMPLE = "sample"  # the view of estimates on real rows, which have no other
+INDEPENDENT = "of different releases: they are taken as independent, which two releases of one table are not quite"
+
+
+class DeltaMethod:
+    """The operators of an Estimate, which inherits them."""
+
+    def __add__(self, other: Any) -> Estimate:
+        return _of_two(self, other, "+", lambda a, b: (a + b, 1.0, 1.0))
+
+    def __radd__(self, other: Any) -> Estimate:
+        return _of_two(other, self, "+", lambda a, b: (a + b, 1.0, 1.0))
+
+    def __sub__(self, other: Any) -> Estimate:
+        return _of_two(self, other, "-", lambda a, b: (a - b, 1.0, -1.0))
+
+    def __rsub__(self, other: Any) -> Estimate:
+        return _of_two(other, self, "-", lambda a, b: (a - b, 1.0, -1.0))
+
+    def __mul__(self, other: Any) -> Estimate:
+        return _of_two(self, other, "*", lambda a, b: (a * b, b, a))
+
+    def __rmul__(self, other: Any) -> Estimate:
+        return _of_two(other, self, "*", lambda a, b: (a * b, b, a))
+
+    def __truediv__(self, other: Any) -> Estimate:
+        return _of_two(self, other, "/", _quotient)
+
+    def __rtruediv__(self, other: Any) -> Estimate:
+        return _of_two(other, self, "/", _quotient)
+
+    def __pow__(self: Any, power: Any) -> Estimate:
+        if not _is_number(power):
+            return NotImplemented
+        with np.errstate(all="ignore"):
+            value, slope = np.float64(self.value) ** power, power * np.float64(self.value) ** (power - 1.0)
+        return _combined(float(value), f"[{self.question}] ** {power:g}", [(self, float(slope if power else 0.0))])
+
+    def __neg__(self: Any) -> Estimate:
+        return _combined(-self.value, f"-[{self.question}]", [(self, -1.0)])
+
+    def __array_ufunc__(self: Any, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """np.sqrt, np.log and np.exp of an estimate, and numpy's numbers beside one in arithmetic."""
+        if method != "__call__" or options or not all(_is_estimate(x) or _is_number(x) for x in inputs):
+            return NotImplemented
+        if ufunc in _OF_ONE:
+            with np.errstate(all="ignore"):
+                value, slope = _OF_ONE[ufunc](np.float64(self.value))
+            return _combined(float(value), f"{ufunc.__name__}[{self.question}]", [(self, float(slope))])
+        if ufunc in _OF_TWO:  # the left side is a number: else its own method had been asked
+            return getattr(self, _OF_TWO[ufunc])(float(inputs[0]))
+        return NotImplemented
+
+
+_OF_ONE: dict[Any, Callable[[Any], tuple[Any, Any]]] = {
+    np.sqrt: lambda x: (np.sqrt(x), 0.5 / np.sqrt(x)),
+    np.log: lambda x: (np.log(x), 1 / x),
+    np.exp: lambda x: (np.exp(x), np.exp(x)),
+}
+_OF_TWO = {np.add: "__radd__", np.subtract: "__rsub__", np.multiply: "__rmul__", np.true_divide: "__rtruediv__"}
+
+
+def _is_estimate(x: Any) -> TypeGuard[Estimate]:
+    return isinstance(x, DeltaMethod)
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, int | float | np.integer | np.floating)
+
+
+def _quotient(a: float, b: float) -> tuple[float, float, float]:
+    with np.errstate(all="ignore"):
+        value = np.float64(a) / b
+        return float(value), float(np.float64(1) / b), float(-value / b)
+
+
+def _of_two(a: Any, b: Any, sign: str, rule: Callable[[float, float], tuple[float, float, float]]) -> Estimate:
+    """rule: two values → the value and its derivatives by each."""
+    if not all(_is_estimate(x) or _is_number(x) for x in (a, b)):
+        return NotImplemented
+    value, *slopes = rule(*(float(x.value if _is_estimate(x) else x) for x in (a, b)))
+    text = " ".join([_operand(a), sign, _operand(b)])
+    return _combined(value, text, [(x, slope) for x, slope in zip((a, b), slopes, strict=True) if _is_estimate(x)])
+
+
+def _operand(x: Any) -> str:
+    """An estimate in brackets: [age] / [income] is a ratio of estimates, age / income a question."""
+    return f"[{x.question}]" if _is_estimate(x) else f"{x:g}"
+
+
+def _combined(value: float, question: str, operands: list[tuple[Estimate, float]]) -> Estimate:
+    """The estimate of a function of others, given its derivative by each."""
+    if not np.isfinite([value, *(slope for _, slope in operands)]).all():
+        raise ValueError(
+            f"{question} is undefined at {', '.join(f'{e.value:.4g}' for e, _ in operands)}, or its first-order error "
+            "is: a root or logarithm of what is not positive, or a division by zero. Calculate with other estimates, "
+            'or ask for them with view="probability".'
+        )
+    terms = _joined(operands)
+    joint = joint_parts([model.parts(influence) for model, influence in terms])
+    parts = {name: None if part is None else float(part) for name, part in joint.items()}
+    notes = dict.fromkeys(note for estimate, _ in operands for note in estimate.notes)
+    if len(terms) > 1:
+        notes[INDEPENDENT] = None
+    return replace(
+        operands[0][0],
+        view=_common_view(operands),
+        value=value,
+        standard_error=float(np.sqrt(sum(part**2 for part in parts.values() if part is not None))),
+        parts=parts,
+        question=question,
+        notes=tuple(notes),
+        terms=terms,
+        interval_by=None,
+    )
+
+
+def _joined(operands: list[tuple[Estimate, float]]) -> Terms:
+    """The influence of Σ slope · estimate on each release; ValueError where releases or views cannot go together."""
+    joint: list[tuple[ErrorModel, Array]] = []
+    for estimate, _ in operands:
+        if not estimate.terms:
+            raise ValueError(
+                f"{estimate.question} has no known dependence on a release, so its error cannot be carried on: it was "
+                "written by hand, or its value or error is undefined. Calculate with estimates that a release gave."
+            )
+    _common_view(operands)
+    for estimate, slope in operands:
+        for model, influence in estimate.terms:
+            _add(joint, model, slope * influence)
+    return tuple(joint)
+
+
+def _common_view(operands: list[tuple[Estimate, float]]) -> str:
+    """The one view of all operands; a sample of rows goes with any. ValueError where there are several."""
+    views = [estimate.view for estimate, _ in operands if estimate.view != SAMPLE] or [SAMPLE]
+    for view in views:
+        if view != views[0]:
+            raise _mixed_views(views[0], view)
+    return views[0]
+
+
+def _add(joint: list[tuple[ErrorModel, Array]], model: ErrorModel, influence: Array) -> None:
+    for place, (other, known) in enumerate(joint):
+        if other is model:
+            joint[place] = (model, known + influence)
+            return
+        if other.base is model:
+            joint[place] = (other, known + other.lifted(influence))
+            return
+        if model.base is other:
+            joint[place] = (model, model.lifted(known) + influence)
+            return
+        if other.release is model.release or one_measurement(other.release, model.release):
+            raise shared_measurement("estimates")
+    joint.append((model, influence))
+
+
+def least_change(terms: Terms, level: float) -> float:
+    """The first-order change to the least value that populations compatible at `level` give."""
+    return sum(model.least_change(influence, level) for model, influence in terms)
+
+
+def largest_change(terms: Terms, level: float) -> float:
+    """The first-order change to the largest value."""
+    return -sum(model.least_change(-influence, level) for model, influence in terms)
+
+
+def one_measurement(a: Release, b: Release) -> bool:
+    """Whether two Release objects rest on one measurement, though they are two."""
+    ours, theirs = a.measurement, b.measurement
+    return ours is not None and theirs is not None and np.array_equal(ours.vector, theirs.vector)
+
+
+def shared_measurement(what: str) -> ValueError:
+    """The refusal to take what rests on one measurement for independent."""
+    return ValueError(
+        f"these {what} rest on one measurement through two releases (a file read twice, or thinned), so they are "
+        "not independent and their correlation is not known. Ask one Release object for both."
+    )
+
+
+def _mixed_views(a: str, b: str) -> ValueError:
+    return ValueError(
+        f"one estimate is of the {a} view and the other of the {b} view: their difference would be the views', not the "
+        f'population\'s. Ask for both with view="{a}", or both with view="{b}".'
+    )
+
+
+def joint_parts(each: list[dict[str, Any]]) -> dict[str, Any]:
+    """Parts of independent errors together; what is unknown in all of them is unknown."""
+    joint: dict[str, Any] = {}
+    for name in PARTS:
+        known = [np.square(parts[name]) for parts in each if parts[name] is not None]
+        joint[name] = np.sqrt(np.sum(known, axis=0)) if known else None
+    return joint
+
+
+_LONG, _SHORT = 1e15, 1e-11  # numbers of more digits are written by their exponents
+
+
+@dataclass(frozen=True, eq=False)
+class InverseCdf:
+    """An interval for a quantile: the quantiles at q ± z·standard_error of the distribution function (Woodruff 1952).
+
+    values          (m,) increasing, the places where the distribution function steps.
+    cumulative      (m,) its values there; the last is 1.
+    q               the order of the quantile.
+    standard_error  of the distribution function at the quantile.
+    bounds          what the quantile cannot leave: its interval there where q ± z·standard_error leaves (0, 1).
+    elsewhere       gives (k,) increasing, the places where other populations may have their quantile; None: not known.
+    terms_at        a place → the terms of the distribution function there, as an Estimate has them.
+    """
+
+    values: Array
+    cumulative: Array
+    q: float
+    standard_error: float
+    bounds: tuple[float, float]
+    elsewhere: Callable[[], Array] | None = None
+    terms_at: Callable[[float], Terms] = lambda place: ()
+
+    def at(self, q: float) -> float:
+        """The smallest value at which the distribution function reaches q."""
+        return float(self.values[min(int(np.searchsorted(self.cumulative, q)), len(self.values) - 1)])
+
+    def interval(self, z: float) -> tuple[float, float]:
+        """(low, high) for q ± z standard errors."""
+        low, high = self.q - z * self.standard_error, self.q + z * self.standard_error
+        return (self.bounds[0] if low <= 0 else self.at(low)), (self.bounds[1] if high >= 1 else self.at(high))
+
+    @property
+    def slope(self) -> float:
+        """dx/dF over the 95 % interval; 0 where the distribution function has no error."""
+        from scipy.special import ndtri
+
+        z = float(ndtri(0.975))
+        low, high = self.interval(z)
+        return (high - low) / (2 * z * self.standard_error) if self.standard_error > 0 else 0.0
+
+    def robust(self, level: float) -> tuple[float, float]:
+        """Least and largest quantile over all populations that agree with the measurement, found by bisection."""
+        if self.elsewhere is None:
+            raise ValueError(
+                "this quantile has no robust interval: what other populations there are given these values is not known. "
+                'Ask kind="default".'
+            )
+        places = self.elsewhere()
+        low = self._first(places, lambda x: self._known(x) + largest_change(self.terms_at(x), level))
+        high = self._first(places, lambda x: self._known(x) + least_change(self.terms_at(x), level))
+        return low, high
+
+    def _first(self, places: Array, reached: Callable[[float], float]) -> float:
+        """The first place at which an increasing function reaches q; the upper bound if none does."""
+        below, above = -1, len(places)
+        while above - below > 1:
+            middle = (below + above) // 2
+            below, above = (below, middle) if reached(float(places[middle])) >= self.q else (middle, above)
+        return float(places[above]) if above < len(places) else self.bounds[1]
+
+    def _known(self, x: float) -> float:
+        """The distribution function at x."""
+        steps = int(np.searchsorted(self.values, x, side="right"))
+        return float(self.cumulative[steps - 1]) if steps else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate(DeltaMethod):
+    """An estimated number with its standard error, in parts that are always told apart.
+
+    value           the estimate, in the units of the question.
+    standard_error  root of the sum of the squared parts.
+    parts           "privacy": the noise added for privacy. "sampling": the table is itself a sample.
+                    "resolution": what the release's features cannot see of the question.
+                    A part that is not known (points from elsewhere) is None, and counts as zero.
+    view            the weights it was computed with: "signed", "probability" or "fitted"; "sample": of real rows, whose
+                    error has no other part than sampling.
+    question        what was asked, as text.
+    notes           what a reader should know beside the number.
+    terms           error models with the estimate's influence function at the rows of each; none if it is unknown.
+    interval_by     how an interval comes about that is not value ± error; None for the normal law.
+
+    Estimates and numbers can be added, subtracted, multiplied and divided, raised to a number, and handed to np.sqrt,
+    np.log and np.exp: the error follows to first order. Those of one release keep their correlation and must share
+    one view; those of different releases count as independent, and a note says so.
+
+    >>> e = Estimate(value=0.3124, standard_error=0.0113, question="age > 50", view="probability",
+    ...              parts={"privacy": 0.0061, "sampling": 0.0026, "resolution": 0.0092})
+    >>> e
+    age > 50: 0.312 ± 0.011 (95 %: 0.290 to 0.335; privacy 0.006, sampling 0.003, resolution 0.009)
+    """
+
+    value: float
+    standard_error: float
+    parts: dict[str, float | None]
+    view: str
+    question: str
+    notes: tuple[str, ...] = ()
+    terms: Terms = field(default=(), repr=False, compare=False)
+    interval_by: InverseCdf | None = field(default=None, repr=False, compare=False)
+
+    def interval(self, level: float = 0.95, kind: str = "default") -> tuple[float, float]:
+        """(low, high) of coverage `level` in (0, 1).
+
+        kind   "default": value ± z·standard_error, normal law, or by `interval_by`. "robust": the range over all
+               populations, smooth or not, that agree with the measurement, to first order, and no less than the default
+               (some tenths of a second; a quantile's some seconds). ValueError where it is not known (no measurement).
+
+        >>> release.mean("age").interval(0.9)
+        (37.42..., 39.06...)
+        >>> release.mean("age").interval(0.9, kind="robust")  # over all populations that agree with the measurement
+        (31.36..., 48.34...)
+        """
+        from scipy.special import ndtri
+
+        if kind not in ("default", "robust"):
+            raise ValueError(
+                f'kind must be "default" or "robust", got {kind!r}: there are these two intervals, one from the standard '
+                "error and one over all populations that agree with the measurement. Pass one of them."
+            )
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a coverage. Pass e.g. 0.95.")
+        z = float(ndtri((1 + level) / 2))
+        if self.interval_by is not None:
+            low, high = self.interval_by.interval(z)
+        else:
+            low, high = self.value - z * self.standard_error, self.value + z * self.standard_error
+        if kind == "default":
+            return low, high
+        if not self.terms:
+            raise ValueError(
+                f"{self.question} has no robust interval: it follows from an influence function, which a number made by "
+                'hand, or one whose error is not known, has not. Ask kind="default".'
+            )
+        if self.interval_by is not None:
+            least, largest = self.interval_by.robust(level)
+        else:
+            least, largest = (self.value + change(self.terms, level) for change in (least_change, largest_change))
+        return min(low, least), max(high, largest)
+
+    @property
+    def robust_everywhere(self) -> bool:
+        """Whether the robust interval is over every population on the domain, not only those on the fit's rows.
+
+        It is where the domain has few rows (levels and whole numbers, at most a thousand combinations).
+
+        >>> release.mean("age").robust_everywhere
+        False
+        """
+        return bool(self.terms) and all(model.everywhere for model, _ in self.terms)
+
+    @property
+    def digits(self) -> int:
+        """Decimals that show two digits of the standard error.
+
+        >>> release.mean("age").digits
+        2
+        """
+        if not np.isfinite(self.standard_error) or self.standard_error <= 0:
+            return 6
+        return int(np.clip(1 - np.floor(np.log10(self.standard_error)), 0, 12))
+
+    def written(self, number: float, separator: str = "") -> str:
+        """A number of this estimate with these decimals; by its exponent where it would be long, or all zeros.
+
+        separator   of thousands: "," or none.
+
+        >>> release.mean("age").written(38.2468)
+        '38.25'
+        """
+        error, value = abs(self.standard_error), abs(self.value)
+        long = max(value, error if np.isfinite(error) else 0.0) >= _LONG
+        lost = 0 < error < _SHORT and value < _SHORT * 1e3
+        return f"{number:.4g}" if long or lost else f"{number:{separator}.{self.digits}f}"
+
+    def to_dict(self, level: float = 0.95, kind: str = "default") -> dict[str, Any]:
+        """The estimate as plain numbers, as `expect --json` prints it; `kind` is that of its interval.
+
+        >>> release.mean("age").to_dict()["parts"]
+        {'privacy': 0.2625..., 'sampling': 0.1803..., 'resolution': 0.3820...}
+        """
+        return {
+            "expression": self.question,
+            "value": self.value,
+            "standard_error": self.standard_error,
+            "interval": list(self.interval(level, kind)),
+            "level": level,
+            "interval_kind": kind,
+            "view": self.view,
+            "parts": dict(self.parts),
+            "notes": list(self.notes),
+        }
+
+    def _numbers(self) -> str:
+        low, high = self.interval()
+        told = {name: part for name, part in self.parts.items() if part is not None or self.view != SAMPLE}
+        parts = ", ".join(f"{name} {'unknown' if v is None else self.written(v)}" for name, v in told.items())
+        return (
+            f"{self.written(self.value)} ± {self.written(self.standard_error)} "
+            f"(95 %: {self.written(low)} to {self.written(high)}; {parts})"
+        )
+
+    def __repr__(self) -> str:
+        return f"{self.question}: {self._numbers()}"
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<br><small>{escape(note)}</small>" for note in self.notes)
+        told = f"{escape(self._numbers())} <small>[{escape(self.view)} weights]</small>"
+        return f"<div><strong>{escape(self.question)}</strong>: {told}{notes}</div>"
+
+
+class Estimates(tuple[Estimate, ...]):
+    """Several estimates, in the order they were asked for; `to_frame()` is a table of them.
+
+    >>> release.expectations(["age > 30", "age > 50"])
+    age > 30: 0.659 ± 0.014 (95 %: 0.632 to 0.685; privacy 0.008, sampling 0.006, resolution 0.009)
+    age > 50: 0.186 ± 0.021 (95 %: 0.144 to 0.227; privacy 0.008, sampling 0.005, resolution 0.019)
+    """
+
+    def to_frame(self, level: float = 0.95) -> pd.DataFrame:
+        """One row for each estimate, indexed by its question.
+
+        Columns   value, standard_error, low, high (the interval at `level`), privacy, sampling, resolution (NaN where
+                  unknown), view, note.
+
+        >>> release.expectations(["age > 30", "age > 50"]).to_frame()[["value", "low", "high"]]
+                     value       low      high
+        question
+        age > 30  0.658861  0.632355  0.685368
+        age > 50  0.185588  0.143790  0.227386
+        """
+        import pandas as pd
+
+        index = pd.Index([estimate.question for estimate in self], name="question")
+        return pd.DataFrame([_row(estimate, level) for estimate in self], index=index)
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self))
+
+    def _repr_html_(self) -> str:
+        return "".join(estimate._repr_html_() for estimate in self)
+
+
+def _row(estimate: Estimate, level: float) -> dict[str, Any]:
+    low, high = estimate.interval(level)
+    parts = {name: np.nan if part is None else part for name, part in estimate.parts.items()}
+    told = {"view": estimate.view, "note": "; ".join(estimate.notes)}
+    return {
+        "value": estimate.value,
+        "standard_error": estimate.standard_error,
+        "low": low,
+        "high": high,
+        **parts,
+        **told,
+    }

@@ -1,0 +1,380 @@
+"""Room 4: the population that a release stands for, and what every statistic of it shares.
+
+A statistic T is a function of the weights of a view, possibly given a condition. It is handed over as a value and as
+its derivative by each row's weight. From these follow the influence function on the released weights (delta method,
+Deville 1999, *Variance estimation for complex statistics*) and, by the error model, its error in parts.
+
+Given a condition g the weights are v = w g / Σ w g, and dT/dw(z) = g(z) (T′(z) − Σ v T′) / Σ w g. Without one, w is
+used as it is: signed weights need not sum to one, and nothing is normalised silently.
+
+Resampled rows are refused: their answers would carry an error of resampling that no part tells, and the probability
+view gives the same answers without it.
+
+Room 4: what a statistic is made from: weighted points, one release's or the product of several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.inference.estimate.error_model import ErrorModel, Parts, error_model, fitted_model
+from kmeanalyst.inference.estimate.estimate import PARTS, Estimate, Estimates, InverseCdf, Terms
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.columns import Number
+from kmeanalyst.releases.expressions import parse, words
+from kmeanalyst.releases.release import Question, Release, View
+
+
+class Errors(Protocol):
+    """What a law's errors are read off: an ErrorModel, or several of independent releases together."""
+
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+
+    def parts(self, influence: Array) -> Parts: ...
+
+    def covariance(self, influence: Array) -> Parts: ...
+
+
+class Law(Protocol):
+    """Weighted points, and the rows beside them at which derivatives must be known: what a statistic is made from.
+
+    A Population is the law of a release; a ProductLaw (see `product_law`) that of several independent ones.
+    """
+
+    @property
+    def view(self) -> str: ...
+
+    @property
+    def model(self) -> Errors: ...
+
+    @property
+    def weights(self) -> Array: ...
+
+    @property
+    def given(self) -> Array | None: ...
+
+    def question(self, column: Any) -> Any:
+        """A column's name, or another question, as `values` takes it."""
+        ...
+
+    def values(self, question: Any) -> Array:
+        """A question at the points, then at the other rows: (n,) float64, finite at the points."""
+        ...
+
+    def mean(self, values: Array) -> Array: ...
+
+    def features(self, values: Array, function: Callable[[Array], Array]) -> tuple[Array, Array]:
+        """Means (k,) and influences (·, k) of functions of the values: (m,) or (m, d) → (m, k), asked in blocks."""
+        ...
+
+    def influence(self, derivative: Array) -> Array:
+        """From derivatives (n,) or (n, k) by each row's weight, the influence function as `model` takes it."""
+        ...
+
+    def terms(self, influence: Array) -> Terms:
+        """The influence on each release, as an Estimate carries it."""
+        ...
+
+    def text(self, question: str) -> str: ...
+
+    def infeasible(self, what: str, value: Callable[[Any], float]) -> str: ...
+
+    def bounds(self, column: Any) -> tuple[float, float] | None:
+        """What a question's values cannot leave; None where nothing is declared."""
+        ...
+
+
+class GivenOrNot:
+    """What laws of weighted rows share: means, and influence functions given a condition or not (see `population`).
+
+    weights    (M,) on the first rows of model.frame; given a condition they sum to one.
+    given      (n,) bool over model.frame, whether the condition holds; None without one.
+    chance     Σ w · condition under the law's weights; 1 without a condition.
+    condition  the condition as text; "" without one.
+    """
+
+    model: Any
+    weights: Array
+    given: Array | None
+    chance: float
+    condition: str
+
+    def mean(self, values: Array) -> Array:
+        """Σ v · values at the points: of (n,) a number, of (n, k) an array (k,)."""
+        return self.weights @ values[: len(self.weights)]
+
+    def influence(self, derivative: Array) -> Array:
+        """dT/dw at the rows of model.frame from dT/dv there, (n,) or (n, k)."""
+        if self.given is None:
+            return derivative
+        given = self.given if derivative.ndim == 1 else self.given[:, None]
+        return np.where(given, derivative - self.mean(derivative), 0.0) / self.chance
+
+    def features(self, values: Array, function: Callable[[Array], Array]) -> tuple[Array, Array]:
+        """See `Law.features`."""
+        at_rows = function(values)
+        return self.mean(at_rows), self.influence(at_rows)
+
+    def terms(self, influence: Array) -> Terms:
+        """The one release's, or the sample's."""
+        return ((self.model, influence),)
+
+    def text(self, question: str) -> str:
+        """The question as text, with the condition."""
+        return f"{question} | {self.condition}" if self.condition else question
+
+
+def infeasible_value(what: str, feasible: Any, value: Callable[[Any], float]) -> str:
+    """A note on an infeasible value, with the statistic's value under the feasible law (None: it has none)."""
+    beside = "says nothing given the condition" if feasible is None else f"gives {value(feasible):.4g}"
+    return f"{what}: signed weights can give one. The probability view {beside}."
+
+
+_BLOCK = 2**24  # numbers of influence functions whose errors are computed at once
+Where = Question | Sequence[Question] | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Statistic:
+    """A value, how it depends on the released weights, and what to say of it.
+
+    influence   (n,) at the rows of the error model's frame; None where the value or its first order is undefined.
+    interval_by how an interval comes about that is not value ± error.
+    """
+
+    value: float
+    influence: Array | None
+    question: str
+    notes: tuple[str, ...] = ()
+    interval_by: InverseCdf | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Population(GivenOrNot):
+    """The weights of a view, given a condition or not, and the rows at which questions are asked.
+
+    view       "signed", "probability" or "fitted".
+    weights    (M,) on the released points, or on the rows of the fit; given a condition they sum to one.
+    given      (n,) bool over model.frame, whether the condition holds; None without one.
+    chance     Σ w · condition under the view's weights; 1 without a condition.
+    condition  the condition as text; "" without one.
+    """
+
+    release: Release
+    view: str
+    where: tuple[Question, ...]
+    model: ErrorModel
+    weights: Array
+    given: Array | None = None
+    chance: float = 1.0
+    condition: str = ""
+
+    def question(self, column: Question) -> Question:
+        """A column's name as an expression; an expression or a function as it is."""
+        return words.column(column) if isinstance(column, str) and column in self.release.columns.names else column
+
+    def bounds(self, column: Question) -> tuple[float, float] | None:
+        """The declared bounds of a column of numbers."""
+        domain = self.release.columns
+        if isinstance(column, str) and column in domain.names and isinstance(domain[column], Number):
+            known: Any = domain[column]
+            return float(known.lower), float(known.upper)
+        return None
+
+    def values(self, question: Question) -> Array:
+        """A question at the rows of model.frame, (n,) float64: finite at every point of the population.
+
+        Where the condition does not hold the value does not matter, and is 0; NaN where it is undefined at a row that
+        is no released point.
+        """
+        rows, n_points = self.model.frame, len(self.weights)
+        ask = _evaluator(self.release, question)
+        values = _checked(ask(rows.iloc[:n_points]), n_points)
+        if len(rows) > n_points:
+            values = np.concatenate([values, ask(rows.iloc[n_points:])])
+        values = np.where(np.isfinite(values), values, np.nan)
+        _check_met(self.release, question, values)
+        if self.given is not None:
+            values[~self.given] = 0.0
+        by_where = f'where, such as "not missing({_a_column(question)})"'
+        check_defined(values[:n_points], getattr(question, "exclusion", by_where))
+        return values
+
+    @cached_property
+    def in_probability_view(self) -> Population | None:
+        """The same population in the probability view; None if its condition has no chance there."""
+        try:
+            return population(self.release, where=self.where, view="probability")
+        except ValueError:
+            return None
+
+    def infeasible(self, what: str, value: Callable[[Population], float]) -> str:
+        """A note on an infeasible value: what it is, and what the probability view gives in its place.
+
+        value   the statistic's value as a function of a population.
+        """
+        return infeasible_value(what, self.in_probability_view, value)
+
+
+def population(release: Release, *, where: Where = None, view: View | None = None) -> Population:
+    """The population of a view, given conditions; ValueError where they have no chance.
+
+    where   a condition, or several that must all hold.
+    view    "signed" (as released; the default), "probability", or "fitted": the population that error bars start from, some
+            sixteen thousand rows, rather than the released points.
+    """
+    weights, label, model = _view(release, view)
+    conditions = () if where is None else (where,) if isinstance(where, str) or callable(where) else tuple(where)
+    everyone = Population(release, label, conditions, model, weights)
+    if not conditions:
+        return everyone
+    held = [everyone.values(condition) for condition in conditions]
+    for values in held:
+        check_condition(values[: len(weights)])
+    given = np.logical_and.reduce([values == 1 for values in held])
+    chance = positive_chance(float(weights @ given[: len(weights)]))
+    told = [shown(condition, "condition") for condition in conditions]
+    text = told[0] if len(told) == 1 else " and ".join(f"({part})" for part in told)
+    return Population(release, label, conditions, model, weights * given[: len(weights)] / chance, given, chance, text)
+
+
+def positive_chance(chance: float) -> float:
+    """The chance of a condition; ValueError where there is none."""
+    if chance <= 0:
+        raise ValueError(
+            f"the condition has probability {chance:.3g} under the released weights, so nothing can be said given "
+            'it. Ask a wider condition; where released weights are signed, view="probability" may have an answer.'
+        )
+    return chance
+
+
+def estimates(population: Law, statistics: Sequence[Statistic]) -> Estimates:
+    """Statistics of one release and view with their errors: one solve for all of them."""
+    known = [statistic.influence for statistic in statistics if statistic.influence is not None]
+    parts = _parts(population.model, known) if known else {}
+    answers, place = [], 0
+    for statistic in statistics:
+        its_parts: dict[str, float | None] = dict.fromkeys(PARTS, np.nan)
+        if statistic.influence is not None:
+            its_parts = {name: None if part is None else float(part[place]) for name, part in parts.items()}
+            place += 1
+        answers.append(_estimate(population, statistic, its_parts))
+    return Estimates(answers)
+
+
+def _parts(model: Errors, known: Sequence[Array]) -> Parts:
+    """The model's parts of all the influences: at once if they are few numbers, else in blocks of some million numbers."""
+    step = max(1, _BLOCK // len(known[0]))
+    blocks = [model.parts(np.column_stack(known[start : start + step])) for start in range(0, len(known), step)]
+    if len(blocks) == 1:
+        return blocks[0]
+    return {
+        name: None if part is None else np.concatenate([block[name] for block in blocks])
+        for name, part in blocks[0].items()
+    }
+
+
+def estimate(population: Law, statistic: Statistic) -> Estimate:
+    """One statistic with its error."""
+    return estimates(population, [statistic])[0]
+
+
+def _estimate(population: Law, statistic: Statistic, parts: dict[str, float | None]) -> Estimate:
+    known = statistic.influence
+    return Estimate(
+        value=statistic.value,
+        standard_error=float(np.sqrt(sum(part**2 for part in parts.values() if part is not None))),
+        parts=parts,
+        view=population.view,
+        question=statistic.question,
+        notes=(*statistic.notes, *population.model.notes),
+        terms=() if known is None else population.terms(known),
+        interval_by=statistic.interval_by,
+    )
+
+
+def check_defined(values: Array, mend: str) -> None:
+    """ValueError where a value at a point is not finite; the mend says how such points are excluded."""
+    undefined = int((~np.isfinite(values)).sum())
+    if undefined:
+        raise ValueError(
+            f"the question has no finite value at {undefined} of {len(values)} points (a missing cell, a division by "
+            f"zero, a logarithm of zero). Exclude them with {mend}."
+        )
+
+
+def check_condition(values: Array) -> None:
+    """ValueError unless every value is 0 or 1."""
+    if not np.isin(values, (0.0, 1.0)).all():
+        raise ValueError(
+            "a probability needs a condition, true or false for every row, and this has other values. "
+            'Write a comparison, such as "age > 50", or ask expectation(...) instead.'
+        )
+
+
+def shown(question: Any, otherwise: str | None = None) -> str:
+    """A question as text: as it is written, or a function's name, or `otherwise` in its place."""
+    if isinstance(question, str):
+        return question
+    written = getattr(question, "text", None)
+    return written if isinstance(written, str) else otherwise or str(getattr(question, "__name__", "function"))
+
+
+def _check_met(release: Release, question: Question, values: Array) -> None:
+    """ValueError where a text that the question names is at none of the rows: an error bar of 0 would be a false one."""
+    if not isinstance(question, str) or np.ptp(values) > 0:  # NaN: undefined at some row, and said elsewhere
+        return
+    if strings := parse(question).strings_compared(release.columns):
+        raise ValueError(
+            f"no row that the release knows of tells {question!r:.200} apart from the others, so how often it holds cannot be "
+            f"said. Ask about texts of released points, as release.to_frame() has them in column {words.written(strings[0])}."
+        )
+
+
+def _evaluator(release: Release, question: Question) -> Callable[[pd.DataFrame], Array]:
+    """The question as a function of a frame, float64 (n,)."""
+    if not isinstance(question, str) and not callable(question):
+        raise TypeError(
+            f"a question is an expression in quotes or a function of a DataFrame, got a {type(question).__name__}. Write "
+            "'age > 50'; a random variable is asked itself, as in variable.mean()."
+        )
+    if not isinstance(question, str):
+        return lambda frame: np.asarray(question(frame), dtype=float)
+    expression = parse(question)
+    return lambda frame: np.asarray(expression.evaluate(frame, release.columns), dtype=float)
+
+
+def _checked(values: Any, n_points: int) -> Array:
+    if values.shape != (n_points,):
+        raise ValueError(
+            f"the question must give one number for each of {n_points} points, got shape {values.shape}. "
+            "Return a column, such as lambda frame: frame['age'] > 50."
+        )
+    return values
+
+
+def _a_column(question: Question) -> str:
+    """A column the question names, as an example."""
+    columns = parse(question).columns if isinstance(question, str) else ()
+    return words.written(columns[0]) if columns else "age"
+
+
+def _view(release: Release, view: View | None) -> tuple[Array, str, ErrorModel]:
+    """Weights, the view's name, and the errors of its means."""
+    if view == "resampled":
+        raise ValueError(
+            'resampled rows are for other tools: use to_frame("resampled"). Ask view="signed", "probability" or "fitted".'
+        )
+    if view == "fitted":
+        fitted = fitted_model(release)
+        return fitted.weights, view, fitted
+    label = view or ("probability" if release.is_probability else "signed")
+    weights = release.view_weights(label)
+    return weights, label, error_model(release, weights)

@@ -1,0 +1,452 @@
+"""Room 4: populations that a measurement allows, the most plausible one and others beside it (METHODS §5).
+
+A population is a mixture p of small clouds of rows: rows as they are, and rows blurred by two widths, all of them near
+the released points or anywhere in the domain. The measurement y pulls p away from a reference q, and relative entropy
+holds it there: p minimises ½‖y − Aᵀp‖²_{R⁻¹} + KL(p‖q)/κ, R = τ²I + Cov_p A/N being noise and sampling. That is the
+maximum entropy method under noise, its dual smooth and of as few dimensions as there are directions above the noise
+(Dudík, Phillips & Schapire 2007); blurred clouds carry nearly all of q, so that a density is smooth unless the
+measurement says otherwise. κ is read off the measurement by empirical Bayes: MacKay's update, κ = 2 KL(p‖q)/γ with γ
+the number of directions that the measurement settles.
+
+The error of a question h has then three sources. aᵀφ is the part of h that the measurement settles: it brings the
+noise, τ‖a‖; the table is a sample of N rows, √(Var h/N). The rest of h is free but for q: √(κ′ Var(h − aᵀφ)), κ′ being the
+κ of the finest features that the measurement shows, which is some five times less than that of the coarse ones. What the
+method itself bends (a maximum is no mean) shows when measurements drawn from p are fitted again. Means and variances are
+taken under p and a little of q, which also lies where p has no mass: a heavy tail's few rows may, with all of κ.
+
+Room 4: the range of an answer over all populations on stated rows that agree with a measurement (METHODS §5).
+
+A population is any probability weights p on the rows, smooth or not. It agrees with y if |v_kᵀ(Σ p φ(z) − y)| stays
+within the noise and sampling errors of every one of K leading directions at once (normal law, Bonferroni). The least
+and the largest Σ p h are two linear programs. Nothing is assumed but that the population is near one on these rows, and
+where these are all the rows that the domain has not even that: the range is far wider than the interval of the most
+plausible population, and is meant as the outer limit.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.special import logsumexp, ndtri
+
+from kmeanalyst.inference.two_sample.noise_aware import principal
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.embedding import in_threads, row_blocks
+from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.releases.domain.columns import Number
+from kmeanalyst.releases.domain.cyclic_column import Cyclic
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.measurement import Measurement, feature_mean
+from kmeanalyst.releases.release import Release
+
+_LEADING = 80  # directions
+_INFEASIBLE = 2  # scipy's status
+
+
+@dataclass(frozen=True, eq=False)
+class CompatiblePopulations:
+    """Rows that a population may have, as the measurement sees them.
+
+    coordinates  (n, K) features of the rows along leading directions, less the measurement's.
+    errors       (K,) standard error of the measurement along them.
+    everywhere   whether every row of the domain is among them, so that every population is on them.
+    """
+
+    coordinates: Array
+    errors: Array
+    everywhere: bool = False
+
+    def range(self, values: Array, level: float) -> tuple[float, float]:
+        """(least, largest) mean of `values` (n,) over the populations compatible at this simultaneous level.
+
+        Where no population on the rows agrees at the level, the nearest ones are taken. ValueError if a program fails.
+        """
+        return self.least(values, level), -self.least(-values, level)
+
+    def least(self, values: Array, level: float) -> float:
+        """The least mean of `values` (n,) over the compatible populations."""
+        K = len(self._seen)
+        within = float(ndtri(1 - (1 - level) / (2 * K)))
+        found = self._program(values, within)
+        if found.status == _INFEASIBLE:
+            found = self._program(values, 1.01 * self._nearest)
+        if found.status != 0:
+            raise ValueError(
+                f"the range over compatible populations was not found: {found.message} Use kind='default' for this question."
+            )
+        return float(found.fun)
+
+    @cached_property
+    def _seen(self) -> Array:
+        """(K, n) coordinates in standard errors."""
+        K = min(_LEADING, len(self.errors))
+        return (self.coordinates[:, :K] / self.errors[:K]).T
+
+    @cached_property
+    def _nearest(self) -> float:
+        """The smallest largest deviation, in standard errors, that any population on the rows reaches."""
+        K, n = self._seen.shape
+        above, below = (np.column_stack([sign * self._seen, np.full(K, -1.0)]) for sign in (1, -1))
+        ones = np.append(np.ones(n), 0.0)[None]
+        found = milp(
+            np.append(np.zeros(n), 1.0),
+            constraints=[*(LinearConstraint(A, ub=0.0) for A in (above, below)), LinearConstraint(ones, 1.0, 1.0)],
+        )
+        return float(found.fun)
+
+    def _program(self, values: Array, within: float) -> Any:
+        everything = LinearConstraint(np.ones((1, len(values))), 1.0, 1.0)
+        agrees = LinearConstraint(self._seen, -within, within)
+        return milp(values, constraints=[agrees, everything], bounds=Bounds(0.0, np.inf))
+
+
+_EVEN, _SHARP, _BROAD = 300, 280, 420  # clouds: anywhere, near the points, near their columns' laws
+_EVERY_ROW = 1000  # of a domain with no more rows is in the fit
+_SHARES = (0.2, 0.2, 0.6)  # of the reference that these have
+_KEPT = (0.9, 0.5)  # of a near row's cells that are of one point; the others are of another
+_SPREAD = (0.01, 0.1)  # of a column's range, by which they are moved
+_BLURS = (0.015, 0.04, 0.1)  # of a column's range: widths of the blurred clouds
+_AS_IT_IS = 0.01  # of the reference's mass: clouds of a single row
+_COPIES = 5  # rows of a blurred cloud
+_DIRECTIONS = 250
+_REPLICATES = 30
+_REMEMBERED, _REFIT_STEPS = 8, 60  # of L-BFGS
+_DOUBT = 3.0  # standard errors of κ
+_OUTSIDE = 0.03  # of the mass under which means and variances are taken is the reference's
+_BESIDE_ATOM = 0.002  # of a column's range: a fitted cell this near to an atom stands for it
+
+
+@dataclass(frozen=True, eq=False)
+class PopulationFit:
+    """The most plausible population, and what decides how far the truth may be from it.
+
+    rows        (n, d) encoded: m single rows, then m blurred clouds of _COPIES rows, for each of the widths.
+    weights     (n,) p of each row: probabilities.
+    replicates  (n_clouds, B) p fitted to measurements drawn from the population.
+    """
+
+    rows: Array
+    weights: Array
+    replicates: Array
+    clouds: Array  # (n_clouds,) p
+    reference: Array  # (n_clouds,) q
+    mass: Array  # (n_clouds,) p with a little of q: where the truth may lie
+    coordinates: Array  # (n_clouds, K) A: features of the clouds along the directions, centred under that mass
+    error: Array  # (K, K) R: noise and sampling along the directions
+    factor: Any  # Cholesky of Cov A + R/κ, under that mass
+    noise_scale: float
+    n_rows: int
+    spread: float  # κ
+    freedom: Array  # (n_clouds,) κ′ p, and κ times the little of q
+    compatible: CompatiblePopulations  # on the first row of each cloud
+
+    def cloud_means(self, values: Array) -> Array:
+        """Values (n, k) at the rows → (n_clouds, k) means over each cloud."""
+        m = len(self.clouds) // (1 + len(_BLURS))
+        blurred = values[m:].reshape(len(_BLURS), _COPIES, m, -1).mean(axis=1)
+        return np.vstack([values[:m], blurred.reshape(len(_BLURS) * m, -1)])
+
+    def first_rows(self, values: Array) -> Array:
+        """Values (n, ...) at the rows → (n_clouds, ...) at the first row of each cloud."""
+        m = len(self.clouds) // (1 + len(_BLURS))
+        return np.concatenate([values[:m], *(values[m * (1 + i * _COPIES) :][:m] for i in range(len(_BLURS)))])
+
+    def parts(self, influence: Array) -> dict[str, Array]:
+        """Standard errors (k,) by source of statistics with these influence functions (n, k) at the rows."""
+        variance = self.weights @ (influence - self.weights @ influence) ** 2
+        a, rest, refitted = self._split(influence)
+        known = np.einsum("ik,ik->k", a, self.error @ a)
+        bent = refitted.mean(axis=0) ** 2 + np.maximum(refitted.var(axis=0, ddof=1) - known, 0.0)
+        free = self.freedom @ rest**2
+        return {
+            "privacy": self.noise_scale * np.sqrt(np.einsum("ik,ik->k", a, a)),
+            "sampling": np.sqrt(variance / self.n_rows),
+            "resolution": np.sqrt(free + bent),
+        }
+
+    def covariance(self, influence: Array) -> dict[str, Array]:
+        """Joint covariances (k, k) by source of such statistics: the squares of `parts` are their diagonals."""
+        a, rest, refitted = self._split(influence)
+        centred = influence - self.weights @ influence
+        around = refitted - refitted.mean(axis=0)
+        excess = around.T @ around / (len(refitted) - 1) - a.T @ self.error @ a
+        bent = np.outer(refitted.mean(axis=0), refitted.mean(axis=0)) + _positive_part(excess)
+        return {
+            "privacy": self.noise_scale**2 * a.T @ a,
+            "sampling": (self.weights[:, None] * centred).T @ centred / self.n_rows,
+            "resolution": (self.freedom[:, None] * rest).T @ rest + bent,
+        }
+
+    def _split(self, influence: Array) -> tuple[Array, Array, Array]:
+        """a (K, k), what it does not see of the clouds' means (n_clouds, k), and how refitted means depart (B, k)."""
+        h = self.cloud_means(influence)
+        h = h - self.mass @ h
+        a = cho_solve(self.factor, self.coordinates.T @ (self.mass[:, None] * h))
+        return a, h - self.coordinates @ a, self.replicates.T @ h - self.clouds @ h
+
+
+def fit_population(release: Release, measurement: Measurement) -> PopulationFit:
+    """The population fit of a release; deterministic, some seconds at most."""
+    rng = np.random.default_rng(0)
+    singles, reference = _singles(release, rng)
+    rows = [
+        singles,
+        *(np.vstack([_blurred(release.domain, singles, width, rng) for _ in range(_COPIES)]) for width in _BLURS),
+    ]
+    each_row, target = _coordinates(measurement, rows, reference)
+    A = np.vstack([part.reshape(-1, len(singles), part.shape[1]).mean(axis=0) for part in each_row])
+    shares = np.array([_AS_IT_IS, *[(1 - _AS_IT_IS) / len(_BLURS)] * len(_BLURS)])
+    problem = _Problem(A, target, np.log(np.kron(shares, reference)), measurement.noise_scale**2, measurement.n_rows)
+    dual, p, kappa = problem.with_spread_from_evidence()
+    R = problem.error(p)
+    outside = _OUTSIDE * np.exp(problem.log_reference)
+    mass = (1 - _OUTSIDE) * p + outside
+    drawn = (A.T @ p)[:, None] + np.linalg.cholesky(R) @ rng.standard_normal((A.shape[1], _REPLICATES))
+    m = len(singles)
+    each = [p[:m], *(np.tile(part / _COPIES, _COPIES) for part in p[m:].reshape(len(_BLURS), m))]
+    return PopulationFit(
+        rows=np.vstack(rows),
+        weights=np.concatenate(each),
+        replicates=problem.refitted(drawn, dual, R, kappa),
+        clouds=p,
+        reference=np.exp(problem.log_reference),
+        mass=mass,
+        coordinates=A - mass @ A,
+        error=R,
+        factor=cho_factor(_covariance(A, mass) + R / kappa),
+        noise_scale=measurement.noise_scale,
+        n_rows=measurement.n_rows,
+        spread=kappa,
+        freedom=problem.spread_of_the_unsettled(dual, p, R, kappa) * (mass - outside) + kappa * outside,
+        compatible=CompatiblePopulations(
+            coordinates=np.vstack([part[:m] for part in each_row]) - target,
+            errors=np.sqrt(measurement.noise_scale**2 + np.diag(_covariance(A, p)) / measurement.n_rows),
+            everywhere=release.domain.every_row(_EVERY_ROW) is not None,
+        ),
+    )
+
+
+# ---------------------------------------------------------------- rows
+
+
+def _singles(release: Release, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Rows (m, d) and the reference's mass (m,) on them; every row of the domain where that has few.
+
+    Released points were fitted to the noise: a reference of nothing but them would leave the measurement nothing to
+    say, and κ would vanish. Hence rows whose columns are mostly independent, far more blurred, and even draws.
+    """
+    points, p = _on_atoms(release.domain, release.encoded_points), release.view_weights("probability")
+    near = [
+        _blurred(release.domain, _exchanged(release.domain, points, p, n, kept, rng), spread, rng)
+        for n, kept, spread in zip((_SHARP, _BROAD), _KEPT, _SPREAD, strict=True)
+    ]
+    anywhere = release.domain.every_row(_EVERY_ROW)
+    parts = [release.domain.draw(_EVEN, rng) if anywhere is None else anywhere, *near]
+    mass = [np.full(len(part), share / len(part)) for part, share in zip(parts, _SHARES, strict=True)]
+    return np.vstack(parts), np.concatenate(mass)
+
+
+def _on_atoms(domain: Domain, rows: Array) -> Array:
+    """Cells hardly beside a declared atom moved onto it: the features hardly tell the two, and mass is declared there."""
+    rows = rows.copy()
+    for j, column in enumerate(domain.columns):
+        if isinstance(column, Number):
+            low, high = column.bounds
+            for atom in column.atom_codes:
+                rows[np.abs(rows[:, j] - atom) < _BESIDE_ATOM * (high - low), j] = atom
+    return rows
+
+
+def _exchanged(domain: Domain, points: Array, p: Array, n: int, kept: float, rng: np.random.Generator) -> Array:
+    """n rows: each cell of one drawn point with chance `kept`, else of another."""
+    home, other = (points[rng.choice(len(p), n, p=p / p.sum())] for _ in range(2))
+    return np.where((rng.random((n, len(domain))) < kept)[:, domain.owners], home, other)
+
+
+def _blurred(domain: Domain, rows: Array, width: float, rng: np.random.Generator) -> Array:
+    """Numbers moved by a normal of that share of the range, reflected or going around at the bounds; all else and atoms stay."""
+    out = rows.copy()
+    for j, column in enumerate(domain.columns):
+        if isinstance(column, Number):
+            low, high = column.bounds
+            moved = rows[:, j] + width * (high - low) * rng.standard_normal(len(rows))
+            if not isinstance(column, Cyclic):
+                moved = np.abs(moved - low) + low
+                moved = np.clip(np.where(moved > high, 2 * high - moved, moved), low, high)
+            stay = ~np.isfinite(rows[:, j]) | np.isin(rows[:, j], column.atom_codes)
+            out[:, j] = np.where(stay, rows[:, j], column.rounded(moved))
+    return out
+
+
+def _coordinates(measurement: Measurement, rows: list[Array], reference: Array) -> tuple[list[Array], Array]:
+    """Features of the rows (n, K) and the measurement (K,), along the reference's directions above the noise."""
+    feature_map, singles = measurement.feature_map, rows[0]
+    along = principal(feature_map, singles, reference, most=_DIRECTIONS)
+    above = max(2, int((along.variances > measurement.noise_scale**2 / 2).sum()))
+    vectors = along.vectors[:, :above]
+    origin = vectors.T @ feature_mean(feature_map, singles, reference)
+    return [_projected(feature_map, part, vectors) - origin for part in rows], vectors.T @ measurement.vector - origin
+
+
+def _projected(feature_map: FeatureMap, rows: Array, vectors: Array) -> Array:
+    blocks = row_blocks(len(rows), feature_map.width)
+
+    def projected(i: int) -> Array:
+        features = feature_map.rough(rows[blocks[i]])
+        return (features @ vectors.astype(features.dtype)).astype(np.float64)
+
+    return np.vstack(list(in_threads(projected, len(blocks))))
+
+
+# ---------------------------------------------------------------- the fit
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """min over p of ½‖y − Aᵀp‖²_{R⁻¹} + KL(p‖q)/κ, solved for its dual β: p ∝ q exp(Aβ)."""
+
+    A: Array
+    target: Array
+    log_reference: Array
+    noise_variance: float
+    n_rows: int
+
+    def error(self, p: Array) -> Array:
+        """R = τ²I + Cov_p A/N."""
+        return self.noise_variance * np.eye(self.A.shape[1]) + _covariance(self.A, p) / self.n_rows
+
+    def with_spread_from_evidence(self) -> tuple[Array, Array, float]:
+        """(β, p, κ), κ three standard errors above the fixed point of κ = 2 KL(p‖q)/γ.
+
+        What is too little rather than too much spread makes error bars too narrow; where the measurement says hardly
+        anything the fixed point is near 0, and the standard errors are all there is.
+        """
+        p, dual, kappa = np.exp(self.log_reference), np.zeros(self.A.shape[1]), 1.0
+        for _ in range(15):
+            R = self.error(p)
+            dual, p = self._solved(R, kappa, dual)
+            C = _covariance(self.A, p)
+            settled = float(np.trace(np.linalg.solve(kappa * C + R, kappa * C)))
+            entropy = float(p @ (np.log(np.maximum(p, 1e-300)) - self.log_reference))
+            wanted = float(np.clip(2 * entropy / max(settled, 1e-9), 1e-6, 1e3))
+            if abs(wanted / kappa - 1) < 0.05:
+                break
+            dual, kappa = dual * wanted / kappa, wanted
+        ratios = eigh(C, R, eigvals_only=True)
+        cautious = kappa + _DOUBT / np.sqrt(((ratios / (1 + kappa * ratios)) ** 2).sum() / 2)
+        return *self._solved(R, cautious, dual * cautious / kappa), cautious
+
+    def spread_of_the_unsettled(self, dual: Array, p: Array, R: Array, kappa: float) -> float:
+        """κ of the directions that the measurement settles least, three standard errors above its most likely value; κ at most.
+
+        A population departs from the reference most in its coarse features, which κ is read off. What the measurement
+        leaves open is finer still than the finest that it shows, and is taken to depart as that does: as the last
+        directions do, which together hold half of what is settled. Each departs by b ~ N(0, κ + r/c), c and r its
+        variances in the population and in the measurement.
+        """
+        ratios, vectors = eigh(_covariance(self.A, p), R)
+        ratios = np.maximum(ratios, 1e-12)
+        settled = kappa * ratios / (1 + kappa * ratios)
+        squares = ratios * (vectors.T @ (R @ dual)) ** 2 / settled**2
+        last = np.cumsum(settled) <= settled.sum() / 2
+        errors, squares = 1 / ratios[last], squares[last]
+        spreads = kappa * np.geomspace(1e-6, 1, 400)[:, None]
+        likelihood = -(np.log(spreads + errors) + squares / (spreads + errors)).sum(axis=1)
+        likely = float(spreads[likelihood.argmax(), 0])
+        return min(kappa, likely + _DOUBT / np.sqrt((1 / (likely + errors) ** 2).sum() / 2))
+
+    def _solved(self, R: Array, kappa: float, dual: Array) -> tuple[Array, Array]:
+        """Newton's method on the dual log Σ q exp(Aβ) − yᵀβ + βᵀRβ/2κ, halving steps that do not pay."""
+        value, p = self._dual(dual, R, kappa)
+        for _ in range(100):
+            slope = self.A.T @ p - self.target + R @ dual / kappa
+            step = np.linalg.solve(_covariance(self.A, p) + R / kappa, slope)
+            decrease, length = float(slope @ step), 1.0
+            if decrease < 1e-10:
+                break
+            tried, at = self._dual(dual - step, R, kappa)
+            while tried > value - 1e-4 * length * decrease and length > 1e-6:
+                length /= 2
+                tried, at = self._dual(dual - length * step, R, kappa)
+            dual, value, p = dual - length * step, tried, at
+        return dual, p
+
+    def _dual(self, dual: Array, R: Array, kappa: float) -> tuple[float, Array]:
+        exponents = self.log_reference + self.A @ dual
+        normaliser = logsumexp(exponents)
+        return float(normaliser - self.target @ dual + dual @ R @ dual / (2 * kappa)), np.exp(exponents - normaliser)
+
+    def refitted(self, drawn: Array, dual: Array, R: Array, kappa: float) -> Array:
+        """p (n_clouds, B) for each target (K, B), all at once: L-BFGS (Nocedal 1980) from the curvature at `dual`."""
+        factor = cho_factor(_covariance(self.A, self._dual(dual, R, kappa)[1]) + R / kappa)
+        duals = np.repeat(dual[:, None], drawn.shape[1], axis=1)
+        value, p, pull = self._duals(duals, drawn, R, kappa)
+        slope = self.A.T @ p - drawn + pull
+        past: deque[tuple[Array, Array, Array]] = deque(maxlen=_REMEMBERED)
+        for _ in range(_REFIT_STEPS):
+            step = _quasi_newton(slope, past, factor)
+            decrease = (slope * step).sum(axis=0)
+            if decrease.max() < 1e-4:
+                break
+            length = np.ones(len(decrease))
+            tried = self._duals(duals - step, drawn, R, kappa)
+            for _ in range(12):
+                worse = tried[0] > value - 1e-4 * length * decrease
+                if not worse.any():
+                    break
+                length[worse] /= 2
+                tried = self._duals(duals - length * step, drawn, R, kappa)
+            taken = tried[0] <= value - 1e-4 * length * decrease
+            moved = -np.where(taken, length, 0.0) * step
+            duals, before = duals + moved, slope
+            value, p, pull = (np.where(taken, new, old) for new, old in zip(tried, (value, p, pull), strict=True))
+            slope = self.A.T @ p - drawn + pull
+            past.append(_pair(moved, slope - before))
+        return p
+
+    def _duals(self, duals: Array, drawn: Array, R: Array, kappa: float) -> tuple[Array, Array, Array]:
+        """For each dual (K, B) its value (B,), p (n_clouds, B) and Rβ/κ (K, B)."""
+        exponents = self.log_reference[:, None] + self.A @ duals
+        top = exponents.max(axis=0)
+        p = np.exp(exponents - top)
+        total = p.sum(axis=0)
+        pull = R @ duals / kappa
+        value = np.log(total) + top - (drawn * duals).sum(axis=0) + (duals * pull).sum(axis=0) / 2
+        return value, p / total, pull
+
+
+def _pair(moved: Array, turned: Array) -> tuple[Array, Array, Array]:
+    """A step (K, B), the change of slope along it, and the inverse of their products; 0 where nothing moved."""
+    along = (moved * turned).sum(axis=0)
+    return moved, turned, np.where(along > 1e-14, 1 / np.maximum(along, 1e-14), 0.0)
+
+
+def _quasi_newton(slope: Array, past: deque[tuple[Array, Array, Array]], factor: Any) -> Array:
+    """The two-loop recursion, for each column of the slope (K, B) by itself."""
+    step, shares = slope, []
+    for moved, turned, inverse in reversed(past):
+        shares.append(inverse * (moved * step).sum(axis=0))
+        step = step - shares[-1] * turned
+    step = cho_solve(factor, step)
+    for (moved, turned, inverse), share in zip(past, reversed(shares), strict=True):
+        step = step + moved * (share - inverse * (turned * step).sum(axis=0))
+    return step
+
+
+def _covariance(A: Array, p: Array) -> Array:
+    mean = p @ A
+    return (A * p[:, None]).T @ A - np.outer(mean, mean)
+
+
+def _positive_part(S: Array) -> Array:
+    """A positive semi-definite matrix with the diagonal of S, cut off at 0, from a symmetric S (k, k)."""
+    eigenvalues, vectors = np.linalg.eigh(S)
+    positive = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
+    scale = np.sqrt(np.maximum(np.diag(S), 0.0) / np.maximum(np.diag(positive), 1e-300))
+    return scale[:, None] * positive * scale

@@ -1,0 +1,260 @@
+"""Room 4: how strongly pairs of columns go together, one measure for numbers and levels alike, with its error.
+
+A column is a vector of features: a number is itself, levels are one indicator each. With D = S_a^(-1/2) Cov(a, b) S_b^(-1/2),
+S the variance of a number or the probability of a level, ‖D‖² is the squared correlation of two numbers, the share of
+a number's variance that levels explain (correlation ratio, Fisher 1925), and φ² of two columns of levels; its root over
+√(the fewer levels − 1) is Cramér's V (Cramér 1946, §21.9). All are 0 where columns are uncorrelated and at most 1.
+
+Errors: D's first-order law is normal, with the covariance C of the release's error model; that of ‖D‖² is then a
+quadratic form's, whose second order counts where D is small: variance 4 DᵀCD + 2 tr C². Noise alone would give tr C, and
+it is not subtracted: released points follow a part of the noise and smooth away a part of the dependence, and on real tables
+values come out too small rather than too large. Weights are those of the probability view: signed ones can give negative
+variances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.inference.estimate.population import Population, population
+from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date
+from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.expressions.meaning import days_of
+from kmeanalyst.releases.release import Release, View
+
+MOST_GROUPS = 8  # of levels: the rarest are taken together
+LEAST_SHARE = 0.02  # of a level that is told apart
+_Z = 1.959964
+_ROUNDING = 1e-12  # of a variance: none
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Association:
+    """How strongly two columns go together.
+
+    columns         their names.
+    measure         "correlation" of numbers and booleans (in [-1, 1]), "correlation ratio" of a number and levels, or
+                    "Cramér's V" of levels (in [0, 1]).
+    value           NaN where a column does not vary.
+    standard_error  half the width of the 68 % interval.
+    interval        (low, high) at 95 %, within the measure's range.
+    pvalue          of the hypothesis that the value is 0, by the normal law of the error model.
+    note            what a reader should know, or "".
+
+    >>> found = ka.associations(release, ["age", "income"])[0]
+    >>> found.measure, round(found.value, 2), [round(end, 2) for end in found.interval]
+    ('correlation ratio', 0.25, [0.12, 0.34])
+    """
+
+    columns: tuple[str, str]
+    measure: str
+    value: float
+    standard_error: float
+    interval: tuple[float, float]
+    pvalue: float
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON.
+
+        >>> ka.associations(release, ["age", "income"])[0].to_dict()["columns"]
+        ['age', 'income']
+        """
+        return {**vars(self), "columns": list(self.columns), "interval": list(self.interval)}
+
+
+def associations(
+    release: Release,
+    columns: Sequence[str] | None = None,
+    *,
+    view: View | None = None,
+    progress: Progress | None = None,
+) -> list[Association]:
+    """Every pair of columns, in their order; columns of texts have no part.
+
+    columns   names; all by default, derived ones too.
+    view      "probability" (the default) or "fitted".
+    progress  told of each pair.
+    A missing cell is a level of its own beside levels, and leaves a pair out of account beside numbers. Levels rarer than
+    2 %, or beyond the eight most frequent, are taken together.
+
+    >>> for one in ka.associations(release, ["age", "income", "sex"]):
+    ...     print(*one.columns, one.measure, f"{one.value:.2f} ± {one.standard_error:.2f}")
+    age income correlation ratio 0.25 ± 0.05
+    age sex correlation ratio 0.03 ± 0.03
+    income sex Cramér's V 0.18 ± 0.03
+    """
+    if view not in (None, "probability", "fitted"):
+        raise ValueError(
+            f'associations are of the probability view, got view="{view}": signed weights can give negative variances. '
+            'Pass view="probability" or "fitted".'
+        )
+    names = [name for name in columns or release.columns.names if not isinstance(release.columns[name], Text)]
+    pairs = list(combinations(names, 2))
+    asked = _Pairs(release, view or "probability")
+    found = []
+    for k, (a, b) in enumerate(pairs, start=1):
+        found.append(asked.association(a, b))
+        if progress is not None:
+            progress("pairs", k / len(pairs))
+    return found
+
+
+class _Pairs:
+    """The populations and groups that pairs share."""
+
+    def __init__(self, release: Release, view: View) -> None:
+        self.release = release
+        self.view = view
+        self._populations: dict[tuple[str, ...], Population] = {}
+        self._groups: dict[str, Array] = {}
+
+    def association(self, a: str, b: str) -> Association:
+        """The association of two columns."""
+        try:
+            people = self._population(a, b)
+            x, y = self._side(people, a), self._side(people, b)
+        except ValueError as refusal:
+            return _unknown(a, b, str(refusal))
+        for name, side in ((a, x), (b, y)):
+            if side.rank < 1:
+                return _unknown(a, b, f"{words.written(name)} does not vary in the release")
+        d, covariance = _standardised(people, x, y)
+        if x.is_number and y.is_number:
+            return _signed(a, b, float(d[0]), float(covariance[0, 0]))
+        measure = "correlation ratio" if x.is_number or y.is_number else "Cramér's V"
+        return _unsigned(a, b, measure, d, covariance, min(x.rank, y.rank))
+
+    def _population(self, *names: str) -> Population:
+        """The rows in which the columns are there, so far as they are numbers."""
+        domain = self.release.columns
+        gaps = tuple(name for name in names if domain[name].missing and is_number(domain[name]))
+        if gaps not in self._populations:
+            where = [f"not missing({words.column(name)})" for name in gaps]
+            self._populations[gaps] = population(self.release, where=where or None, view=self.view)
+        return self._populations[gaps]
+
+    def _side(self, people: Population, name: str) -> _Side:
+        column = self.release.columns[name]
+        if is_number(column):
+            return _number_side(people, people.values(lambda rows: numbers(rows[name], column)))
+        if name not in self._groups:
+            everyone = self._population()
+            self._groups[name] = _grouped(codes(everyone.model.frame[name]), everyone.weights)
+        indicators = np.equal.outer(self._groups[name], np.unique(self._groups[name])).astype(float)
+        return _level_side(people, indicators if people.given is None else indicators * people.given[:, None])
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """One column of a pair.
+
+    features  (n, k) at the rows of people.model.frame, centred.
+    scale     (k,) S, the diagonal: positive.
+    slope     (n, k) the derivative of the scale by each row's weight.
+    rank      of the covariance: how many dimensions the column varies in; 0 where it does not.
+    """
+
+    features: Array
+    scale: Array
+    slope: Array
+    rank: int
+    is_number: bool
+
+
+def is_number(column: Column) -> bool:
+    """Whether a column counts as a number here: numbers, days and booleans do."""
+    return isinstance(column, Boolean) or not isinstance(column, Categorical | Text)
+
+
+def numbers(cells: pd.Series, column: Column) -> Array:
+    """Cells as float64, NaN where missing; days are counted."""
+    return days_of(cells) if isinstance(column, Date) else cells.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def codes(cells: pd.Series) -> Array:
+    """The codes of levels, -1 where missing."""
+    return np.asarray(cells.cat.codes)
+
+
+def _grouped(levels: Array, weights: Array) -> Array:
+    """Levels (n,) with the rare ones as one, numbered -2; weights are those of the first rows."""
+    names, which = np.unique(levels, return_inverse=True)
+    share = np.bincount(which[: len(weights)], weights, minlength=len(names))
+    most = np.sort(np.argsort(-share, kind="stable")[: MOST_GROUPS - 1])
+    kept = names[most[share[most] >= LEAST_SHARE]]
+    return np.where(np.isin(levels, kept), levels, -2)
+
+
+def _number_side(people: Population, x: Array) -> _Side:
+    x = x - people.mean(x)
+    variance = float(people.mean(x**2))
+    least = _ROUNDING * float(np.max(x[: len(people.weights)] ** 2, initial=0.0))
+    return _Side(x[:, None], np.array([variance]), x[:, None] ** 2, int(variance > least), True)
+
+
+def _level_side(people: Population, indicators: Array) -> _Side:
+    share = people.mean(indicators)
+    there = share > _ROUNDING
+    indicators, share = indicators[:, there], share[there]
+    return _Side(indicators - share, share, indicators, len(share) - 1, False)
+
+
+def _standardised(people: Population, x: _Side, y: _Side) -> tuple[Array, Array]:
+    """D row by row (k,), and its covariance (k, k)."""
+    products = (x.features[:, :, None] * y.features[:, None, :]).reshape(len(x.features), -1)
+    scale = np.outer(x.scale, y.scale).ravel()
+    d = people.mean(products) / np.sqrt(scale)
+    slopes = ((x.slope / x.scale)[:, :, None] + (y.slope / y.scale)[:, None, :]).reshape(products.shape)
+    influence = people.influence(products / np.sqrt(scale) - d / 2 * slopes)
+    parts = people.model.covariance(influence)
+    return d, np.sum([part for part in parts.values() if part is not None], axis=0)
+
+
+def _signed(a: str, b: str, value: float, variance: float) -> Association:
+    """A correlation, by the normal law."""
+    error = float(np.sqrt(max(variance, 0.0)))
+    low, high = (float(np.clip(value + sign * _Z * error, -1.0, 1.0)) for sign in (-1, 1))
+    return Association(
+        columns=(a, b), measure="correlation", value=value, standard_error=error, interval=(low, high),
+        pvalue=_chance(value**2, np.array([[variance]])),
+    )  # fmt: skip
+
+
+def _unsigned(a: str, b: str, measure: str, d: Array, covariance: Array, rank: int) -> Association:
+    """√(‖D‖²/rank), by the law of a quadratic form of normal variables to second order."""
+    squared = float(d @ d)
+    error = float(np.sqrt(max(4 * d @ covariance @ d + 2 * np.sum(covariance**2), 0.0)))
+
+    def root(z: float) -> float:
+        return float(np.sqrt(min(max(squared + z * error, 0.0) / rank, 1.0)))
+
+    return Association(
+        columns=(a, b), measure=measure, value=root(0.0), standard_error=(root(1.0) - root(-1.0)) / 2,
+        interval=(root(-_Z), root(_Z)), pvalue=_chance(squared, covariance),
+    )  # fmt: skip
+
+
+def _chance(squared: float, covariance: Array) -> float:
+    """P(‖N(0, C)‖² > squared)."""
+    coefficients = np.maximum(np.linalg.eigvalsh(covariance), 0.0)
+    if not coefficients.max() > _ROUNDING**2 * squared:  # no error at all, as of a number and itself
+        return 0.0 if squared > 0 else float("nan")
+    return weighted_chi_squared_sf(squared, coefficients)
+
+
+def _unknown(a: str, b: str, note: str) -> Association:
+    nan = float("nan")
+    return Association(
+        columns=(a, b), measure="", value=nan, standard_error=nan, interval=(nan, nan), pvalue=nan, note=note
+    )

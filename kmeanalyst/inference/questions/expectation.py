@@ -1,0 +1,129 @@
+"""Room 4: expectations, means, probabilities and ratios of them, each with its error (METHODS §5).
+
+The value is Σ w_m h(z_m) in the view's weights; its influence function is h itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
+from kmeanalyst.inference.estimate.population import (
+    Law,
+    Population,
+    Statistic,
+    check_condition,
+    estimate,
+    estimates,
+    population,
+    shown,
+)
+from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.columns import Categorical
+from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.release import Question, Release, View
+
+_ROUNDING = 1e-9
+
+
+def expectation(
+    release: Release, question: Question, *, where: Question | None = None, view: View | None = None
+) -> Estimate:
+    """E[question], or E[question | where], under the population the table was drawn from.
+
+    question   an expression over column names ("hours * wage", "age > 50"), or a function of a DataFrame in
+               natural units that returns one number (or boolean) per row.
+    where      a condition, in either form; where it does not hold the question need not be defined.
+    view       "signed" (as released; the default), "probability", or "fitted": not of the released points but of the most
+               plausible population for the measurement, which is often nearer where ε is not small.
+    """
+    people = population(release, where=where, view=view)
+    return estimate(people, mean_of(people, question))
+
+
+def expectations(
+    release: Release, questions: Sequence[Question], *, where: Question | None = None, view: View | None = None
+) -> Estimates:
+    """E[question] for each of many questions, as `expectation` gives it: one solve for all their errors."""
+    people = population(release, where=where, view=view)
+    return estimates(people, [mean_of(people, question) for question in questions])
+
+
+def mean(release: Release, column: str, *, where: Question | None = None, view: View | None = None) -> Estimate:
+    """The mean of a column of numbers."""
+    return expectation(release, words.column(column), where=where, view=view)
+
+
+def probability(
+    release: Release, condition: Question, *, where: Question | None = None, view: View | None = None
+) -> Estimate:
+    """The probability of a condition; ValueError if the question is not one."""
+    people = population(release, where=where, view=view)
+    return estimate(people, probability_of(people, condition))
+
+
+def ratio(
+    release: Release,
+    numerator: Question,
+    denominator: Question,
+    *,
+    where: Question | None = None,
+    view: View | None = None,
+) -> Estimate:
+    """E[numerator] / E[denominator]; ValueError where the denominator's expectation is zero.
+
+    Source   the delta method for a ratio: influence (a - r b) / E[b].
+    """
+    people = population(release, where=where, view=view)
+    return estimate(people, _ratio_of(people, numerator, denominator))
+
+
+def mean_of(people: Law, question: Any) -> Statistic:
+    """Σ v h(z), and a note where it is no probability though the question is a condition."""
+    return statistic_of(people, people.values(question), shown(question))
+
+
+def probability_of(people: Law, condition: Any) -> Statistic:
+    """The same for a condition; ValueError if the question is none."""
+    values = people.values(condition)
+    check_condition(values[: len(people.weights)])
+    return statistic_of(people, values, shown(condition))
+
+
+def statistic_of(people: Law, values: Array, text: str) -> Statistic:
+    """Σ v · values, from (n,) values at the rows of people.model.frame."""
+    value = float(people.mean(values))
+    notes: tuple[str, ...] = ()
+    at_points = values[: len(people.weights)]
+    if not -_ROUNDING <= value <= 1 + _ROUNDING and np.isin(at_points, (0.0, 1.0)).all():
+        notes = (people.infeasible(f"{value:.4g} is no probability", lambda same: float(same.weights @ at_points)),)
+    return Statistic(value=value, influence=people.influence(values), question=people.text(text), notes=notes)
+
+
+def _ratio_of(people: Population, numerator: Question, denominator: Question) -> Statistic:
+    above, below = people.values(numerator), people.values(denominator)
+    divisor = float(people.mean(below))
+    if divisor == 0:
+        raise ValueError(
+            f"the expectation of {shown(denominator)} is 0, so the ratio has no value. Name another denominator, or "
+            "use where to ask about rows in which it occurs."
+        )
+    value = float(people.mean(above)) / divisor
+    text = people.text(f"[{shown(numerator)}] / [{shown(denominator)}]")
+    return Statistic(value=value, influence=people.influence((above - value * below) / divisor), question=text)
+
+
+def conditions_by(release: Release, column: str, where: str | None = None) -> list[str]:
+    """One condition for each level of a column, joined with `where`: what a question is asked by."""
+    kind = release.columns[column]
+    if not isinstance(kind, Categorical):
+        raise ValueError(
+            f"{column} has no levels to group by: it is {kind.kind}. Name a column with levels, or use where."
+        )
+    check_groups(kind, None, MOST_ASKED)
+    conditions = [f"{words.column(column)} == {words.literal(level)}" for level in kind.levels]
+    return [condition if where is None else f"({where}) and {condition}" for condition in conditions]

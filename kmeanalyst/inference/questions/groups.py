@@ -1,0 +1,189 @@
+"""Room 4: a column's values parted into groups, each a condition: what tables, histograms and `groupby` are made by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from kmeanalyst.releases.domain.columns import Categorical, Column, Date, Number
+from kmeanalyst.releases.domain.cyclic_column import Cyclic
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.expressions import LONGEST, words
+
+_RANGES = 10  # of a column without public edges
+_FEW = 20  # values: each is a group of its own
+MISSING = "(missing)"
+MOST_GROUPS = 10_000  # of a column: each is a cell of its table
+MOST_ASKED = 500  # groups of which each is a population of its own, with conditions evaluated anew
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some of a column's values.
+
+    label      for people: a level, a number, or a range such as "[30, 50)".
+    condition  the expression that holds for them and for no others.
+    left       the lowest of them, and right where they end, of numbers and dates; None of levels and missing cells.
+    column     whose values they are, and code, the place of a level among the column's; None of other groups.
+    """
+
+    label: str
+    condition: str
+    left: Any = None
+    right: Any = None
+    column: str = ""
+    code: int | None = None
+
+
+def groups_of(domain: Domain, name: str, bins: int | Sequence[float] | None = None) -> list[Group]:
+    """The groups of a column: every value is in one of them, a missing one too where it is declared.
+
+    bins   None: levels; the public atoms of a number, each by itself, and the ranges between its public edges. Without
+           edges, each value of whole numbers that have at most 20, else ten ranges of equal width on the column's scale.
+           A number: so many such ranges. A list: edges in natural units, as numpy has them (the last range closed);
+           what lies outside is in no group. With bins, atoms are not told apart.
+
+    Errors   ValueError for more than 10,000 groups, before any of them is made.
+    """
+    column = domain[name]
+    check_groups(column, bins)
+    written = words.column(name)
+    if isinstance(column, Number):
+        groups = _number_groups(column, written, bins)
+    elif isinstance(column, Text):
+        raise ValueError(
+            f"{name} is a column of texts, of which there are too many to be groups. Ask of one at a time: "
+            f'probability("{words.example(column)}").'
+        )
+    elif bins is not None:
+        raise ValueError(
+            f"{name} has no ranges to bin: it is {column.kind}, and its groups are its levels. Leave bins out."
+        )
+    else:
+        assert isinstance(column, Categorical)
+        groups = [
+            Group(x, f"{written} == {words.literal(x)}", column=name, code=k) for k, x in enumerate(column.levels)
+        ]
+    if column.missing:
+        groups.append(Group(MISSING, f"missing({written})"))
+    alike = len({group.label for group in groups}) < len(groups)  # a level "(missing)", atoms that differ late
+    return [replace(group, label=group.condition) for group in groups] if alike else groups
+
+
+def check_groups(column: Column, bins: int | Sequence[float] | None, most: int = MOST_GROUPS) -> None:
+    """ValueError where a column has more groups than `most`, or its ranges would leave out too many atoms to be written."""
+    if isinstance(column, Number) and bins is not None:
+        count = bins if isinstance(bins, int) else len(bins)
+    elif isinstance(column, Number):
+        count = len(column.atom_codes) + len(column.edges)
+    else:
+        count = len(getattr(column, "levels", ()))
+    if count > most:
+        raise ValueError(
+            f"{column.name} has {count:,} groups, and at most {most:,} are answered at once: each has an error of its own to "
+            "compute. Ask for single levels or ranges with probability(...) or `kmeanalyst expect`, or pass fewer bins."
+        )
+
+
+def _number_groups(column: Number, written: str, bins: int | Sequence[float] | None) -> list[Group]:
+    if bins is not None:
+        return _ranges(column, written, _equal(column, bins) if isinstance(bins, int) else _given(column, bins), "")
+    atoms = _values(column, column.atom_codes)
+    if column.edges:
+        edges = [column.lower, *_inner(column), column.upper]
+    elif (whole := _few_values(column)) is not None:
+        return [_one(column, written, value) for value in whole]
+    else:
+        edges = _equal(column, _RANGES)
+    listed = ", ".join(_text(column, atom) for atom in atoms)
+    others = f" and {written} not in [{listed}]" if atoms else ""
+    if len(others) > LONGEST:
+        raise ValueError(
+            f"{column.name} has {len(atoms):,} atoms, too many to be left out of each range: an expression has at most {LONGEST:,} "
+            "characters. Pass bins, which do not tell atoms apart, or ask for single ranges with probability(...)."
+        )
+    return [_one(column, written, atom) for atom in atoms] + _ranges(column, written, edges, others)
+
+
+def _inner(column: Number) -> list[Any]:
+    """The public edges inside the bounds, increasing."""
+    codes = {float(code): edge for code, edge in zip(column.cuts(column.edges), column.edges, strict=True)}
+    low, high = column.bounds
+    return [codes[code] for code in sorted(codes) if low < code < high]
+
+
+def _equal(column: Number, n: int) -> list[Any]:
+    """n + 1 edges that part the column's bounds evenly on its scale, in natural units; fewer where values are fewer."""
+    if n < 1:
+        raise ValueError(
+            f"bins must be at least 1, got {n}: it is a number of ranges. Pass e.g. 10, or a list of edges."
+        )
+    low, high = column.bounds
+    edges = _values(column, column.rounded(np.linspace(low, high, n + 1)))
+    if isinstance(column, Cyclic):
+        edges[-1] = column.upper  # which is lower again, and would part nothing
+    return list(dict.fromkeys(edges))
+
+
+def _given(column: Number, bins: Sequence[float]) -> list[Any]:
+    edges = list(bins)
+    if isinstance(column, Date):
+        raise ValueError(
+            f"{column.name} is a column of days, which no list of numbers parts. Pass a number of bins, or declare edges."
+        )
+    if len(edges) < 2 or not all(a < b for a, b in pairwise(edges)):
+        raise ValueError(f"bins must be a number, or at least two increasing edges, got {edges!r:.80}. Sort them.")
+    return [float(edge) for edge in edges]
+
+
+def _few_values(column: Number) -> list[Any] | None:
+    """All values of a column of whole numbers with few of them; None for others."""
+    if column.step is None or isinstance(column, Date):
+        return None
+    low, high = np.ceil(column.lower), np.floor(column.upper)
+    return list(np.arange(int(low), int(high) + 1)) if high - low < _FEW else None
+
+
+def _values(column: Column, codes: Any) -> list[Any]:
+    """Encoded values in natural units, as the released points have them: numbers, or days as text."""
+    decoded = column.decode(np.asarray(codes, dtype=float))
+    return (
+        [day.date().isoformat() for day in decoded]
+        if isinstance(column, Date)
+        else [x.item() for x in decoded.to_numpy()]
+    )
+
+
+def _ranges(column: Number, written: str, edges: Sequence[Any], others: str) -> list[Group]:
+    """Half-open ranges between edges, the last closed."""
+    groups, shown = [], _shown(edges)
+    for k, (a, b) in enumerate(pairwise(edges)):
+        sign, end = ("<=", "]") if k == len(edges) - 2 else ("<", ")")
+        condition = f"{_text(column, a)} <= {written} {sign} {_text(column, b)}{others}"
+        groups.append(Group(f"[{shown[k]}, {shown[k + 1]}{end}", condition, a, b))
+    return groups
+
+
+def _one(column: Number, written: str, value: Any) -> Group:
+    return Group(_shown([value])[0], f"{written} == {_text(column, value)}", value, value)
+
+
+def _text(column: Column, value: Any) -> str:
+    """A value as expressions write it."""
+    if isinstance(column, Date):
+        return words.literal(str(value))
+    return repr(value.item() if isinstance(value, np.generic) else value)
+
+
+def _shown(values: Sequence[Any]) -> list[str]:
+    """Values for people: numbers with six digits, or with as many more as tell them apart."""
+    for digits in (6, 9, 12, 17):
+        texts = [f"{value:.{digits}g}" if isinstance(value, float) else str(value) for value in values]
+        if len(set(texts)) == len(texts):
+            break
+    return texts

@@ -1,0 +1,253 @@
+"""Room 4: variances, standard deviations, covariances and correlations, with their errors.
+
+Central moments are Σ v (x - m_x)(y - m_y), m = Σ v x, in the view's weights v; a release's weights are never divided
+by their sum, and there is no correction for lost degrees of freedom. Under probability weights the matrices are
+positive semi-definite. Derivatives are exact, signed weights included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
+from kmeanalyst.inference.estimate.population import Law, Population, Statistic, estimate, estimates, population, shown
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.columns import Boolean, Date, Number
+from kmeanalyst.releases.release import Question, Release, View
+
+_ROUNDING = 1e-24  # of the largest square: a variance below is none
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixEstimate:
+    """A covariance or correlation matrix with an error for each entry.
+
+    names      (d,) what rows and columns stand for.
+    estimates  the d(d+1)/2 entries on and above the diagonal, row by row.
+    notes      what a reader should know beside the numbers.
+
+    >>> found = release.corr(["age", "education-num"])
+    >>> found.value
+                       age  education-num
+    age            1.00000        0.09575
+    education-num  0.09575        1.00000
+    >>> found.standard_error
+                        age  education-num
+    age            0.000000       0.109754
+    education-num  0.109754       0.000000
+    >>> found.view
+    'probability'
+    """
+
+    names: tuple[str, ...]
+    estimates: Estimates
+    notes: tuple[str, ...] = ()
+
+    @property
+    def view(self) -> str:
+        """The weights it was computed with."""
+        return self.estimates[0].view
+
+    @property
+    def value(self) -> pd.DataFrame:
+        """(d, d) values."""
+        return self._matrix(lambda entry: entry.value)
+
+    @property
+    def standard_error(self) -> pd.DataFrame:
+        """(d, d) standard errors."""
+        return self._matrix(lambda entry: entry.standard_error)
+
+    def part(self, name: str) -> pd.DataFrame:
+        """(d, d) one part of the standard errors: "privacy", "sampling" or "resolution"; NaN where unknown.
+
+        >>> release.cov(["age", "education-num"]).part("privacy")
+                             age  education-num
+        age            10.390443       2.113002
+        education-num   2.113002       0.369358
+        """
+        return self._matrix(lambda entry: np.nan if entry.parts[name] is None else entry.parts[name])
+
+    def __getitem__(self, pair: tuple[str, str]) -> Estimate:
+        """The entry of two names, in either order."""
+        places = sorted(self.names.index(name) for name in pair)
+        return self.estimates[_pairs(len(self.names)).index((places[0], places[1]))]
+
+    def _matrix(self, number: Callable[[Estimate], float | None]) -> pd.DataFrame:
+        matrix = np.empty((len(self.names), len(self.names)))
+        for (i, j), entry in zip(_pairs(len(self.names)), self.estimates, strict=True):
+            matrix[i, j] = matrix[j, i] = number(entry)
+        return pd.DataFrame(matrix, index=list(self.names), columns=list(self.names))
+
+    def __repr__(self) -> str:
+        notes = [
+            f"note: {note}" for note in dict.fromkeys((*self.notes, *(n for e in self.estimates for n in e.notes)))
+        ]
+        return "\n".join(
+            [str(self.value), "standard errors", str(self.standard_error), f"({self.view} weights)", *notes]
+        )
+
+
+def var(release: Release, column: Question, *, where: Question | None = None, view: View | None = None) -> Estimate:
+    """The variance of a column of numbers, or of an expression; negative under some signed weights, and told so."""
+    people = population(release, where=where, view=view)
+    return estimate(people, variance_of(people, column))
+
+
+def std(release: Release, column: Question, *, where: Question | None = None, view: View | None = None) -> Estimate:
+    """The standard deviation of a column of numbers, or of an expression.
+
+    Edge cases   NaN where the variance is negative; an error of NaN where it is 0: a root has no first order there.
+    """
+    people = population(release, where=where, view=view)
+    return estimate(people, deviation_of(people, column))
+
+
+def cov(
+    release: Release, columns: Sequence[str] | None = None, *, where: Question | None = None, view: View | None = None
+) -> MatrixEstimate:
+    """Covariances of columns, or of expressions; of all numbers and booleans that cannot be missing by default."""
+    return _matrix(release, columns, where, view, _covariance)
+
+
+def corr(
+    release: Release, columns: Sequence[str] | None = None, *, where: Question | None = None, view: View | None = None
+) -> MatrixEstimate:
+    """Pearson correlations of columns, or of expressions; see `cov`.
+
+    Edge cases   NaN where a variance is not positive; beyond ±1 under some signed weights, and told so.
+    """
+    return _matrix(release, columns, where, view, _correlation)
+
+
+def variance_of(people: Law, column: Any) -> Statistic:
+    """Σ v (x - m)² and its influence."""
+    x = people.values(people.question(column))[:, None]
+    (value,), derivative = _second_moments(people, x, [(0, 0)])
+    notes: tuple[str, ...] = ()
+    if value < -_least(people, x)[0]:
+        notes = (people.infeasible(f"{value:.4g} is no variance", lambda same: variance_of(same, column).value),)
+    influence = people.influence(derivative[:, 0])
+    text = people.text(f"var({shown(column)})")
+    return Statistic(value=float(value), influence=influence, question=text, notes=notes)
+
+
+def deviation_of(people: Law, column: Any) -> Statistic:
+    """The root of the variance, and its influence."""
+    variance, text = variance_of(people, column), people.text(f"std({shown(column)})")
+    least = float(_least(people, people.values(people.question(column))[:, None])[0])
+    if variance.value > least:
+        assert variance.influence is not None
+        value = float(np.sqrt(variance.value))
+        return Statistic(value=value, influence=variance.influence / (2 * value), question=text)
+    if variance.value >= -least:
+        told = "the released points do not vary here, and a root has no first-order error at 0: the error is not known"
+        return Statistic(value=0.0, influence=None, question=text, notes=(told,))
+    told = people.infeasible(
+        f"no standard deviation: the variance is {variance.value:.4g}", lambda same: deviation_of(same, column).value
+    )
+    return Statistic(value=np.nan, influence=None, question=text, notes=(told,))
+
+
+def _matrix(
+    release: Release,
+    columns: Sequence[str] | None,
+    where: Question | None,
+    view: View | None,
+    entries: Callable[[Population, Sequence[str]], list[Statistic]],
+) -> MatrixEstimate:
+    names, notes = _chosen(release, columns)
+    people = population(release, where=where, view=view)
+    return MatrixEstimate(names, estimates(people, entries(people, names)), notes)
+
+
+def _chosen(release: Release, columns: Sequence[str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names, and a note on what was left out."""
+    if isinstance(columns, str) or (columns is not None and not len(columns)):
+        raise ValueError(
+            f"columns must be a list of at least one name, got {columns!r}: a matrix has a row for each. Write them in "
+            'brackets, such as ["age", "income"].'
+        )
+    if columns is not None:
+        return tuple(columns), ()
+    numbers = [c for c in release.columns.columns if isinstance(c, Number | Boolean) and not isinstance(c, Date)]
+    whole = tuple(column.name for column in numbers if not column.missing)
+    left_out = [column.name for column in numbers if column.missing]
+    if not whole:
+        raise ValueError(
+            "no column of numbers without missing cells: name columns, and exclude missing ones with where."
+        )
+    told = f"left out, as their cells may be missing: {', '.join(left_out)}; name them, and exclude those with where"
+    return whole, (told,) if left_out else ()
+
+
+def _pairs(d: int) -> list[tuple[int, int]]:
+    return list(combinations_with_replacement(range(d), 2))
+
+
+def _columns(people: Population, names: Sequence[str]) -> Array:
+    """(n, d) the columns at the rows of people.model.frame."""
+    return np.column_stack([people.values(people.question(name)) for name in names])
+
+
+def _least(people: Law, X: Array) -> Array:
+    """(d,) variances that are rounding errors of 0."""
+    return _ROUNDING * np.max(X[: len(people.weights)] ** 2, axis=0)
+
+
+def _second_moments(people: Law, X: Array, pairs: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
+    """Σ v (x_i - m_i)(x_j - m_j) (k,) for each pair, and its derivative by v at every row (n, k). X is (n, d)."""
+    centred = X - people.mean(X)
+    lost = people.mean(centred)  # 0 where the weights sum to one
+    first, second = ([pair[side] for pair in pairs] for side in (0, 1))
+    products = centred[:, first] * centred[:, second]
+    return people.mean(products), products - lost[first] * X[:, second] - lost[second] * X[:, first]
+
+
+def _covariance(people: Population, names: Sequence[str]) -> list[Statistic]:
+    X, pairs = _columns(people, names), _pairs(len(names))
+    values, derivatives = _second_moments(people, X, pairs)
+    influences, least = people.influence(derivatives), _least(people, X)
+    feasible = cache(lambda same: [entry.value for entry in _covariance(same, names)])
+    entries = []
+    for k, (i, j) in enumerate(pairs):
+        notes: tuple[str, ...] = ()
+        if i == j and values[k] < -least[i]:
+            notes = (people.infeasible(f"{values[k]:.4g} is no variance", _entry(feasible, k)),)
+        text = people.text(f"cov({names[i]}, {names[j]})")
+        entries.append(Statistic(value=float(values[k]), influence=influences[:, k], question=text, notes=notes))
+    return entries
+
+
+def _correlation(people: Population, names: Sequence[str]) -> list[Statistic]:
+    X, pairs = _columns(people, names), _pairs(len(names))
+    values, derivatives = _second_moments(people, X, pairs)
+    influences, least = people.influence(derivatives), _least(people, X)
+    own = [pairs.index((i, i)) for i in range(len(names))]
+    feasible = cache(lambda same: [entry.value for entry in _correlation(same, names)])
+    entries = []
+    for k, (i, j) in enumerate(pairs):
+        text, a, b = people.text(f"corr({names[i]}, {names[j]})"), values[own[i]], values[own[j]]
+        if a <= least[i] or b <= least[j]:
+            told = f"no correlation: {names[i if a <= least[i] else j]} has no positive variance under these weights"
+            entries.append(Statistic(value=np.nan, influence=None, question=text, notes=(told,)))
+            continue
+        value = float(values[k] / np.sqrt(a * b))
+        notes: tuple[str, ...] = ()
+        slope = influences[:, k] / np.sqrt(a * b) - value / 2 * (influences[:, own[i]] / a + influences[:, own[j]] / b)
+        if abs(value) > 1 + 1e-9:
+            notes = (people.infeasible(f"{value:.4g} is no correlation", _entry(feasible, k)),)
+        entries.append(Statistic(value=value, influence=slope, question=text, notes=notes))
+    return entries
+
+
+def _entry(values: Callable[[Population], list[float]], k: int) -> Callable[[Population], float]:
+    """The k-th of the values of a population."""
+    return lambda same: values(same)[k]

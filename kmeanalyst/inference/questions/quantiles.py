@@ -1,0 +1,119 @@
+"""Room 4: distribution functions and quantiles, with their errors.
+
+The quantile of order q is the smallest released value at which the distribution function of the probability view
+reaches q: numpy's "inverted_cdf" with weights. It increases in q and lies among the released values. Its interval
+inverts that of the distribution function (Woodruff 1952, *Confidence intervals for medians and other position
+measures*), so that it never leaves the column's bounds; there is no normal law for it, and no symmetry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, InverseCdf, Terms
+from kmeanalyst.inference.estimate.population import Law, Statistic, estimates, population, shown
+from kmeanalyst.inference.questions.expectation import statistic_of
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.release import Question, Release, View
+
+_ROUNDING = 1e-12  # of the distribution function: 0.1 + 0.2 reaches 0.3
+
+
+def cdf(
+    release: Release,
+    column: Question,
+    x: float | Sequence[float],
+    *,
+    where: Question | None = None,
+    view: View | None = None,
+) -> Estimate | Estimates:
+    """P(column <= x), for a number or for several at once.
+
+    column   a column of numbers, or an expression.
+    x        in the column's units; a sequence gives Estimates.
+    """
+    people = population(release, where=where, view=view)
+    asked = np.atleast_1d(np.asarray(x, dtype=float))
+    if asked.ndim > 1 or np.isnan(asked).any():
+        raise ValueError(f"x must be a number or a list of numbers, got {x!r:.80}. Pass where to read the function.")
+    found = estimates(people, distribution_of(people, column, asked))
+    return found[0] if np.ndim(x) == 0 else found
+
+
+def distribution_of(people: Law, column: Any, places: Array) -> list[Statistic]:
+    """P(column <= x) at several places x (k,)."""
+    values = people.values(people.question(column))
+    return [statistic_of(people, _at_most(values, x), f"{shown(column)} <= {x:g}") for x in places]
+
+
+def quantile(
+    release: Release,
+    column: Question,
+    q: float | Sequence[float],
+    *,
+    where: Question | None = None,
+    view: View | None = None,
+) -> Estimate | Estimates:
+    """The quantile of order q, for a number or for several at once; see this module for its definition.
+
+    column   a column of numbers, or an expression.
+    q        in [0, 1]; a sequence gives Estimates.
+    view     "probability" (the default) or "fitted"; signed weights have no quantiles, and are refused.
+    Returns  standard_error is the width of the 95 % interval over 2 · 1.96; arithmetic with it is to first order.
+    """
+    if view not in (None, "probability", "fitted"):
+        raise ValueError(
+            f'quantiles are of the probability view, got view="{view}": under signed weights the distribution function '
+            'falls as well as rises, so an order has several places or none. Pass view="probability".'
+        )
+    orders = np.atleast_1d(np.asarray(q, dtype=float))
+    people = population(release, where=where, view=view or "probability")
+    found = estimates(people, quantiles_of(people, column, orders))
+    return found[0] if np.ndim(q) == 0 else found
+
+
+def quantiles_of(people: Law, column: Any, orders: Array) -> list[Statistic]:
+    """The quantiles of several orders (k,) of a population in the probability view, and their influences."""
+    if orders.ndim > 1 or not ((orders >= 0) & (orders <= 1)).all():
+        raise ValueError(
+            f"q must lie between 0 and 1, got {orders.tolist()!r:.80}: it is a probability. Pass e.g. 0.5."
+        )
+    x = people.values(people.question(column))
+    places, cumulative = _steps(x[: len(people.weights)], people.weights)
+    bounds = people.bounds(column) or (float(places[0]), float(places[-1]))
+
+    def elsewhere() -> Array:
+        return np.unique(x[np.isfinite(x) & (True if people.given is None else people.given)])
+
+    def terms_at(place: float) -> Terms:
+        return people.terms(people.influence(_at_most(x, place)))
+
+    curve = InverseCdf(places, cumulative, 0.5, 0.0, bounds, elsewhere, terms_at)
+    inverse = [replace(curve, q=float(q)) for q in orders]
+    influences = np.column_stack([people.influence(_at_most(x, one.at(one.q))) for one in inverse])
+    parts = people.model.parts(influences)
+    errors = np.sqrt(sum(part**2 for part in parts.values() if part is not None))
+    answers = []
+    for k, one in enumerate(inverse):
+        by = replace(one, standard_error=float(errors[k]))
+        text = people.text(f"quantile({shown(column)}, {one.q:g})")
+        value, influence = by.at(by.q), -by.slope * influences[:, k]
+        answers.append(Statistic(value=value, influence=influence, question=text, interval_by=by))
+    return answers
+
+
+def _at_most(values: Array, x: float) -> Array:
+    """Whether values are at most x, (n,) 0 or 1; NaN where they are."""
+    return np.where(np.isnan(values), np.nan, values <= x)
+
+
+def _steps(x: Array, weights: Array) -> tuple[Array, Array]:
+    """Places (m,) where the distribution function of x steps, increasing, and its values there."""
+    used = weights > 0
+    places, which = np.unique(x[used], return_inverse=True)
+    cumulative = np.cumsum(np.bincount(which, weights[used]))
+    return places, cumulative / cumulative[-1] + _ROUNDING

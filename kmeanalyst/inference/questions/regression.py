@@ -1,0 +1,156 @@
+"""Room 4: linear regression on a release, each coefficient with its error.
+
+β minimises Σ v (y - xᵀβ)² in the view's weights. Its influence function is A⁻¹ x (y - xᵀβ), A = Σ v x xᵀ, which is
+the sandwich of robust standard errors (White 1980) with the release's own errors in the place of the sample's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
+from kmeanalyst.inference.estimate.population import Population, Statistic, estimates, population, shown
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.columns import Categorical
+from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.release import Question, Release, View
+
+_SINGULAR = 1e-11  # of the largest eigenvalue of A in units of its diagonal
+
+
+@dataclass(frozen=True, eq=False)
+class RegressionEstimate:
+    """Coefficients of a weighted least squares fit.
+
+    target        what was explained, as text.
+    names         (k,) of the coefficients: "intercept", and the predictors as questions: "age", "city == 'Basel'".
+    coefficients  Estimates, in that order.
+    notes         what a reader should know beside the numbers.
+
+    >>> fit = release.regression("age", ["education-num", "sex"])
+    >>> fit.names
+    ('intercept', '`education-num`', "sex == 'Male'")
+    >>> fit["education-num"], fit.view
+    (age ~ `education-num`: 0.50 ± 0.57 (95 %: -0.61 to 1.62; privacy 0.30, sampling 0.07, resolution 0.48),
+        'probability')
+    """
+
+    target: str
+    names: tuple[str, ...]
+    coefficients: Estimates
+    notes: tuple[str, ...] = ()
+
+    @property
+    def view(self) -> str:
+        """The weights it was computed with."""
+        return self.coefficients[0].view
+
+    def __getitem__(self, name: str) -> Estimate:
+        """The coefficient of a name; a column's own name does where its question has backticks."""
+        if (asked := name if name in self.names else words.column(name)) not in self.names:
+            raise KeyError(f"no coefficient {name!r:.80}: there are {', '.join(self.names)}. Name one of these.")
+        return self.coefficients[self.names.index(asked)]
+
+    def to_frame(self, level: float = 0.95) -> pd.DataFrame:
+        """One row for each coefficient, indexed by its name; columns as `Estimates.to_frame` has them.
+
+        >>> release.regression("age", ["education-num"]).to_frame()[["value", "standard_error"]]
+                             value  standard_error
+        coefficient
+        intercept        33.232098        5.915089
+        `education-num`   0.497434        0.566345
+        """
+        return self.coefficients.to_frame(level).set_axis(pd.Index(self.names, name="coefficient"))
+
+    def __repr__(self) -> str:
+        shown = self.to_frame()[["value", "standard_error", "low", "high"]]
+        notes = dict.fromkeys(f"note: {n}" for n in (*self.notes, *(n for e in self.coefficients for n in e.notes)))
+        return "\n".join([f"{self.target}, weighted least squares ({self.view} weights)", str(shown), *notes])
+
+
+def regression(
+    release: Release,
+    target: Question,
+    predictors: Sequence[str],
+    *,
+    where: Question | None = None,
+    view: View | None = None,
+) -> RegressionEstimate:
+    """Weighted least squares of a target on predictors and an intercept.
+
+    target      a column of numbers, or an expression.
+    predictors  columns or expressions; a column of levels becomes a condition for each level (and for missing cells) that
+                occurs, but for the first of them, which the others are compared with.
+    Errors      ValueError where the predictors determine one another under the weights.
+    """
+    if isinstance(predictors, str) or not len(predictors):
+        raise ValueError(
+            f"predictors must be a list of at least one column or expression, got {predictors!r}. Write them in "
+            'brackets, such as ["age", "city"].'
+        )
+    people = population(release, where=where, view=view)
+    expanded = [_expanded(people, name) for name in predictors]
+    questions = [question for some, _ in expanded for question in some]
+    y = people.values(people.question(target))
+    everyone = np.ones(len(y)) if people.given is None else people.given.astype(float)
+    X = np.column_stack([everyone, *(people.values(question) for question in questions)])
+    notes = tuple(f"{question} never occurs and is left out" for _, absent in expanded for question in absent)
+    return _fitted(people, shown(target), ("intercept", *questions), X, y, notes)
+
+
+def _expanded(people: Population, predictor: str) -> tuple[list[str], list[str]]:
+    """A predictor as questions with numbers for answers, and those about values that never occur.
+
+    Levels (and missing cells) become conditions; the first that occurs is what the others are compared with.
+    """
+    if predictor not in people.release.columns.names:
+        return [predictor], []
+    column, name = people.release.columns[predictor], words.column(predictor)
+    if isinstance(column, Text):
+        raise ValueError(
+            f'{predictor} is a column of texts, and no number. Write a condition: "{words.example(column)}".'
+        )
+    if not isinstance(column, Categorical):
+        return [name], []
+    conditions = [f"{name} == {words.literal(level)}" for level in column.levels]
+    conditions += [f"missing({name})"] if column.missing else []
+    occurs = {condition: bool(people.mean(people.values(condition) != 0) != 0) for condition in conditions}
+    there = [condition for condition in conditions if occurs[condition]]
+    return there[1:], [condition for condition in conditions if not occurs[condition]]
+
+
+def _fitted(
+    people: Population, target: str, names: tuple[str, ...], X: Array, y: Array, notes: tuple[str, ...]
+) -> RegressionEstimate:
+    at_points = X[: len(people.weights)]
+    scale = np.sqrt(np.maximum((at_points**2).T @ np.abs(people.weights), 1e-300))
+    A = (at_points / scale).T @ (people.weights[:, None] * at_points / scale)  # in units of each predictor's size
+    spectrum, vectors = np.linalg.eigh(A)
+    if np.abs(spectrum).min() <= _SINGULAR * np.abs(spectrum).max():
+        raise ValueError(_singular(names, vectors[:, np.abs(spectrum).argmin()]))
+    if spectrum[0] < 0:
+        notes += (
+            "the weighted predictors have a direction of negative variance: signed weights can give one, and the fit "
+            'is then a saddle point. Compare with view="probability".',
+        )
+    inverse = (vectors / spectrum) @ vectors.T
+    beta = inverse @ people.mean(X / scale * y[:, None]) / scale
+    influences = people.influence((X / scale) @ inverse / scale * (y - X @ beta)[:, None])
+    coefficients = [
+        Statistic(value=float(b), influence=influences[:, k], question=people.text(f"{target} ~ {name}"))
+        for k, (name, b) in enumerate(zip(names, beta, strict=True))
+    ]
+    return RegressionEstimate(target, names, estimates(people, coefficients), notes)
+
+
+def _singular(names: tuple[str, ...], direction: Array) -> str:
+    involved = [name for name, part in zip(names, direction, strict=True) if abs(part) > 0.05]
+    return (
+        f"the predictors determine one another under these weights ({', '.join(involved)}), so their coefficients are "
+        "not determined: one is constant, never occurs, or is a sum of others. Leave one of them out, or widen where."
+    )

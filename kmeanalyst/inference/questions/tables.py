@@ -1,0 +1,284 @@
+"""Room 4: histograms, tables and statistics by group: DataFrames with an error bar on every number.
+
+A row's columns are its value, standard_error, low and high (the interval at `level`), the parts privacy, sampling and
+resolution (NaN where unknown), the view and a note. Cells of a histogram or table are probabilities, which signed
+weights can make negative: they are shown as they are, with a note.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.inference.estimate.estimate import PARTS, Estimate, Estimates
+from kmeanalyst.inference.estimate.population import Population, Statistic, estimates, population
+from kmeanalyst.inference.questions.expectation import mean_of, probability_of, statistic_of
+from kmeanalyst.inference.questions.groups import MOST_ASKED, Group, check_groups, groups_of
+from kmeanalyst.inference.questions.moments import deviation_of, variance_of
+from kmeanalyst.inference.questions.quantiles import quantiles_of
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.columns import Categorical
+from kmeanalyst.releases.expressions.meaning import codes_of
+from kmeanalyst.releases.release import Question, Release, View
+
+MOST_CELLS = 10_000  # of a table
+MOST_NUMBERS = 100_000_000  # cells × rows: an error bar needs to know each cell's condition at every row
+MOST_WORK = 2**30  # characters of conditions × (rows + 5000), of groups that are no levels
+
+
+def histogram(
+    release: Release,
+    column: str,
+    *,
+    bins: int | Sequence[float] | None = None,
+    where: Question | None = None,
+    view: View | None = None,
+    level: float = 0.95,
+) -> pd.DataFrame:
+    """The probability of each group of a column's values, one row for each, indexed by its label.
+
+    bins      how numbers are grouped: see `groups_of`. By default atoms, and ranges between public edges.
+    Columns   left and right of numbers and dates, then "probability" and what else a row has.
+    """
+    return histogram_of_groups(population(release, where=where, view=view), column, bins, level)
+
+
+def histogram_of_groups(
+    people: Population, column: str, bins: int | Sequence[float] | None, level: float
+) -> pd.DataFrame:
+    """The probability of each group of a column's values, in a population."""
+    groups = groups_of(people.release.columns, column, bins)
+    lefts, rights = ([getattr(group, side) for group in groups] for side in ("left", "right"))
+    labels = [group.label for group in groups]
+    return histogram_frame(joint_probabilities(people, [groups]), labels, lefts, rights, column, level)
+
+
+def histogram_frame(
+    found: Estimates, labels: Sequence[str], lefts: list[Any], rights: list[Any], name: str, level: float
+) -> pd.DataFrame:
+    """Probabilities as a histogram has them; left and right where any group has them."""
+    frame = _frame(found, level)
+    frame.index = _ordered(labels, name)
+    if any(left is not None for left in lefts):
+        frame.insert(0, "left", lefts)
+        frame.insert(1, "right", rights)
+    return frame
+
+
+def table(
+    release: Release,
+    a: str,
+    b: str | None = None,
+    *,
+    where: Question | None = None,
+    view: View | None = None,
+    level: float = 0.95,
+) -> pd.DataFrame:
+    """The probability of each pair of groups of two columns (or of each group of one), in long form.
+
+    Groups are levels, atoms and ranges as `histogram` has them. The index has a level for each column,
+    so that table(a, b)["probability"].unstack() is the crosstab.
+    """
+    names = [a] if b is None else [a, b]
+    found = contingency(release, names, where=where, view=view)
+    frame = _frame(Estimates(estimate for _, estimate in found), level)
+    labels = [_labels(groups_of(release.columns, name), name) for name in names]
+    frame.index = labels[0] if b is None else pd.MultiIndex.from_product(labels)
+    return frame
+
+
+def contingency(
+    release: Release,
+    columns: Sequence[str],
+    *,
+    where: Question | None = None,
+    view: View | None = None,
+    tables: int = 1,
+) -> list[tuple[dict[str, str], Estimate]]:
+    """The cells of a table: for each combination of groups, the last column's running first, labels and probability.
+
+    tables   how many such tables are asked for in all: the limits are those of all of them.
+    """
+    if len(set(columns)) < len(columns):
+        raise ValueError(
+            f"a table needs different columns, got {list(columns)}: only its diagonal is filled. Name one."
+        )
+    groups = [groups_of(release.columns, name) for name in columns]
+    check_table(groups, len(release), tables)
+    found = joint_probabilities(population(release, where=where, view=view), groups, tables)
+    labels = product(*([group.label for group in some] for some in groups))
+    return [(dict(zip(columns, some, strict=True)), cell) for some, cell in zip(labels, found, strict=True)]
+
+
+def joint_probabilities(people: Population, groups: Sequence[Sequence[Group]], tables: int = 1) -> Estimates:
+    """The probability of each combination of groups of several columns, the last column's running first.
+
+    Errors   ValueError where the table, or `tables` such tables, would be too much work.
+    """
+    check_table(groups, len(people.model.frame), tables)
+    held = [list(zip(_held(people, some), [group.condition for group in some], strict=True)) for some in groups]
+    cells = (
+        (np.logical_and.reduce([holds for holds, _ in some]), " and ".join(text for _, text in some))
+        for some in product(*held)
+    )
+    return estimates(people, [statistic_of(people, holds.astype(float), text) for holds, text in cells])
+
+
+def check_table(groups: Sequence[Sequence[Group]], n_rows: int, tables: int = 1) -> None:
+    """ValueError where the cells, or the work for them, are more than a table may have; before any condition is evaluated.
+
+    n_rows   at which each cell's condition is known: the released points, and the rows that error bars are computed from.
+    """
+    cells = tables * math.prod(len(some) for some in groups)
+    characters = tables * sum(len(group.condition) for some in groups for group in some if group.code is None)
+    if cells <= MOST_CELLS and cells * n_rows <= MOST_NUMBERS and characters * (n_rows + 5000) <= MOST_WORK:
+        return
+    few = min(MOST_CELLS, MOST_NUMBERS // n_rows)
+    too_many = f"{characters:,} characters of conditions, too many to be"
+    what = f"{cells:,} cells, and at most {few:,} are" if cells > few else too_many
+    raise ValueError(
+        f"the table has {what} answered at once with {n_rows:,} rows: each cell has an error of its own to compute from all rows. "
+        "Name fewer columns, pass fewer bins, or ask for single cells with probability(...) or `kmeanalyst expect`."
+    )
+
+
+def _held(people: Population, groups: Sequence[Group]) -> list[Array]:
+    """Whether each of one column's groups holds, bool (n,) over model.frame: levels are compared by their codes."""
+    codes = np.zeros(0)
+    if name := next((group.column for group in groups if group.code is not None), None):
+        column = people.release.columns[name]
+        assert isinstance(column, Categorical)
+        codes = codes_of(people.model.frame[name], column)
+        if people.given is not None:
+            codes = np.where(people.given, codes, np.nan)
+    return [people.values(g.condition) == 1 if g.code is None else codes == g.code for g in groups]
+
+
+def _labels(groups: Sequence[Group], name: str) -> pd.CategoricalIndex:
+    """The groups' labels as an index that keeps their order when it is unstacked."""
+    return _ordered([group.label for group in groups], name)
+
+
+def _ordered(labels: Sequence[str], name: str) -> pd.CategoricalIndex:
+    return pd.CategoricalIndex(labels, categories=labels, ordered=True, name=name)
+
+
+def _frame(found: Estimates, level: float) -> pd.DataFrame:
+    return found.to_frame(level).rename(columns={"value": "probability"})
+
+
+@dataclass(frozen=True)
+class GroupBy:
+    """Statistics of a release for each group of a column's values; made by `Release.groupby`.
+
+    Each method gives a DataFrame with one row for each group, indexed by its label, with the columns of this module.
+    A group without weight has NaN, and a note that says why.
+
+    >>> release.groupby("income").mean("age")[["value", "standard_error", "low", "high"]]
+                value  standard_error        low       high
+    income
+    <=50K   36.274567        0.513795  35.267547  37.281588
+    >50K    44.530310        1.472425  41.644411  47.416209
+    """
+
+    release: Release
+    column: str
+    where: Question | None = None
+    view: View | None = None
+    level: float = 0.95
+
+    def mean(self, column: str) -> pd.DataFrame:
+        """The mean of another column of numbers.
+
+        >>> release.groupby("sex").mean("age")["value"]
+        sex
+        Female    37.744908
+        Male      38.491671
+        Name: value, dtype: float64
+        """
+        return self._each(lambda people: mean_of(people, people.question(column)))
+
+    def expectation(self, question: Question) -> pd.DataFrame:
+        """The expectation of an expression or function.
+
+        >>> release.groupby("sex").expectation("age + 1")["value"]
+        sex
+        Female    38.744908
+        Male      39.491671
+        Name: value, dtype: float64
+        """
+        return self._each(lambda people: mean_of(people, question))
+
+    def probability(self, condition: Question) -> pd.DataFrame:
+        """The probability of a condition.
+
+        >>> release.groupby("sex").probability("income == '>50K'")[["value", "standard_error"]]
+                   value  standard_error
+        sex
+        Female  0.130257        0.018643
+        Male    0.291715        0.011800
+        """
+        return self._each(lambda people: probability_of(people, condition))
+
+    def var(self, column: Question) -> pd.DataFrame:
+        """The variance of a column of numbers, or of an expression.
+
+        >>> release.groupby("sex").var("age")["value"]
+        sex
+        Female    220.505142
+        Male      178.188831
+        Name: value, dtype: float64
+        """
+        return self._each(lambda people: variance_of(people, column))
+
+    def std(self, column: Question) -> pd.DataFrame:
+        """The standard deviation of a column of numbers, or of an expression.
+
+        >>> release.groupby("sex").std("age")["value"]
+        sex
+        Female    14.849416
+        Male      13.348739
+        Name: value, dtype: float64
+        """
+        return self._each(lambda people: deviation_of(people, column))
+
+    def quantile(self, column: Question, q: float = 0.5) -> pd.DataFrame:
+        """The quantile of order q, in the probability view; see `quantile`.
+
+        >>> release.groupby("sex").quantile("age", 0.5)["value"]
+        sex
+        Female    35.0
+        Male      37.0
+        Name: value, dtype: float64
+        """
+        if self.view == "signed":
+            raise ValueError('quantiles are of the probability view, got view="signed". Group with view="probability".')
+        order = np.array([q], dtype=float)
+        return self._each(lambda people: quantiles_of(people, column, order)[0], view="probability")
+
+    def _each(self, statistic: Callable[[Population], Statistic], view: View | None = None) -> pd.DataFrame:
+        check_groups(self.release.columns[self.column], None, MOST_ASKED)
+        groups = groups_of(self.release.columns, self.column)
+        everyone = population(self.release, where=self.where, view=view or self.view)
+        some = [self._group(group, view or self.view) for group in groups]
+        found = iter(estimates(everyone, [statistic(people) for people in some if isinstance(people, Population)]))
+        answers = Estimates(next(found) if isinstance(people, Population) else people for people in some)
+        return answers.to_frame(self.level).set_axis(_labels(groups, self.column))
+
+    def _group(self, group: Group, view: View | None) -> Population | Estimate:
+        """The population of a group, or an answer that says why there is none."""
+        conditions = [group.condition] if self.where is None else [self.where, group.condition]
+        try:
+            return population(self.release, where=conditions, view=view)
+        except ValueError as refusal:
+            label = population(self.release, view=view).view
+            return Estimate(
+                value=np.nan, standard_error=np.nan, parts=dict.fromkeys(PARTS, np.nan), view=label,
+                question=group.condition, notes=(str(refusal),),
+            )  # fmt: skip

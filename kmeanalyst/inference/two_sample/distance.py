@@ -1,0 +1,241 @@
+"""Room 4: how far two populations are apart, as maximum mean discrepancy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.inference.two_sample.gram_sums import Nothing, gram_sums
+from kmeanalyst.inference.variables.operators import refuse_variables
+from kmeanalyst.kernels import Gaussian, Kernel, KernelMean, median_lengthscale
+from kmeanalyst.kernels.base import Array, as_rows, filled
+from kmeanalyst.kernels.embedding import row_blocks
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.draft import draft_domain
+from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+from kmeanalyst.releases.release import Release
+
+Sample = Any  # an array (n, d), a DataFrame, or a (points, weights) pair
+
+
+def mmd(a: Release | Sample, b: Release | Sample, kernel: Kernel | None = None) -> float:
+    """Maximum mean discrepancy ‖Σ u_i k(x_i, ·) − Σ v_j k(y_j, ·)‖ of two weighted samples.
+
+    a, b     releases (with their weights as released), (points, weights) pairs, or plain samples of rows.
+    kernel   the release's by default; for plain samples a Gaussian at the pooled median distance, and the table
+             kernel for DataFrames with text, dates or missing cells.
+    Returns  the distance itself; `mmd_squared` gives its square, unbiased if asked.
+
+    >>> round(mmd([[0, 0], [1, 1], [2, 2]], [[0, 0], [1, 1]], Gaussian(1.0)), 10)
+    0.3797286517
+    """
+    x, y = embeddings(a, b, kernel)
+    return x.distance(y)
+
+
+def mmd_squared(
+    a: Release | Sample, b: Release | Sample, kernel: Kernel | None = None, *, estimator: str = "biased"
+) -> float:
+    """Squared maximum mean discrepancy (Gretton et al. 2012, equations 3, 5 and lemma 6).
+
+    estimator   "biased": the squared distance of the embeddings (V-statistic), right for any weights.
+                "unbiased": pairs of a row with itself left out; equal weights only.
+                "incomplete": the pairs (x_i, y_i) left out as well; equal weights, equal sizes.
+
+    >>> x, y = [[0.0], [1.0]], [[0.0], [1.0]]
+    >>> mmd_squared(x, y, Gaussian(1.0)), round(mmd_squared(x, y, Gaussian(1.0), estimator="unbiased"), 4)
+    (0.0, -0.3935)
+    """
+    x, y = embeddings(a, b, kernel)
+    if estimator == "biased":
+        return x.squared_distance(y)
+    if estimator not in ("unbiased", "incomplete"):
+        raise ValueError(
+            f'estimator must be "biased", "unbiased" or "incomplete", got {estimator!r}. Name one of these.'
+        )
+    n, m = len(x.points), len(y.points)
+    if min(n, m) < 2 or not (_equal(x.weights) and _equal(y.weights)):
+        raise ValueError(
+            "the unbiased estimators are for plain samples of two rows or more: with weights given, no pair can be "
+            'left out. Use estimator="biased".'
+        )
+    cross = x.inner(y)
+    if estimator == "incomplete":
+        if n != m:
+            raise ValueError(f"the incomplete estimator pairs the rows: sizes must be equal, got {n} and {m}.")
+        paired = sum(float(np.diagonal(x.kernel.gram(x.points[b], y.points[b])).sum()) for b in row_blocks(n, 500))
+        cross = (cross * n * n - paired) / (n * (n - 1))
+    return without_diagonal(x) + without_diagonal(y) - 2 * cross
+
+
+def without_diagonal(x: KernelMean) -> float:
+    """Mean of k over pairs of different points, equal weights: by a shorter way if the kernel has one, else in blocks."""
+    n, one = len(x.points), np.ones(1)
+    if x.kernel.mean_product(x.points[:1], one, x.points[:1], one) is None:
+        return gram_sums([x.kernel], x.points, n, [Nothing()])[0].totals[0] / (n * (n - 1))
+    return (x.squared_norm() * n * n - float(x.kernel.diagonal(x.points).sum())) / (n * (n - 1))
+
+
+def _equal(weights: Array | None) -> bool:
+    assert weights is not None
+    return bool(np.ptp(weights) <= 1e-12 * abs(weights[0]) and abs(weights.sum() - 1) < 1e-9)
+
+
+def embeddings(a: Any, b: Any, kernel: Kernel | None) -> tuple[KernelMean, KernelMean]:
+    """Both sides as embeddings in one space."""
+    refuse_variables(a, b)
+    releases = [side for side in (a, b) if isinstance(side, Release)]
+    if kernel is None and len(releases) == 2 and not _same_space(*releases):
+        raise ValueError(
+            "the two releases have different kernels or domains, so their embeddings are in different spaces. "
+            "Pass kernel=..., which both can be seen through."
+        )
+    if not releases:
+        pair = read_pair(a, b, kernel)
+        return KernelMean(pair.kernel, pair.x, pair.u), KernelMean(pair.kernel, pair.y, pair.v)
+    (x, u), (y, v) = (_beside_release(side, releases[0]) for side in (a, b))
+    _check_like_columns(x, y)
+    kernel = kernel or releases[0].kernel
+    return KernelMean(kernel, x, u), KernelMean(kernel, y, v)
+
+
+def _same_space(a: Release, b: Release) -> bool:
+    return a.kernel == b.kernel and a.domain == b.domain
+
+
+def _beside_release(side: Any, release: Release) -> tuple[Array, Array | None]:
+    """Encoded points and weights, rows with names by the release's domain."""
+    if isinstance(side, Release):
+        return side.encoded_points, side.weights
+    rows, weights = _points_and_weights(side)
+    return release.domain.encode_sample(rows)[0] if isinstance(rows, pd.DataFrame) else as_rows(rows), weights
+
+
+def _points_and_weights(side: Any) -> tuple[Any, Array | None]:
+    if isinstance(side, tuple) and len(side) == 2:
+        return side[0], np.asarray(side[1], dtype=float)
+    return side, None
+
+
+def _check_like_columns(x: Array, y: Array) -> None:
+    if x.shape[1] != y.shape[1]:
+        raise ValueError(f"both sides need the same columns, got {x.shape[1]} and {y.shape[1]}. Select like columns.")
+
+
+# ---------------------------------------------------------------- samples without a release
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two samples in one encoding: rows (n, d) and (m, d), their weights or None, and the kernel to see them with.
+
+    domain   drafted from the pooled rows where a column is not of numbers; None: natural units.
+    notes    how columns were read.
+    """
+
+    x: Array
+    u: Array | None
+    y: Array
+    v: Array | None
+    kernel: Kernel
+    domain: Domain | None
+    notes: tuple[str, ...] = ()
+
+
+def read_pair(a: Sample, b: Sample, kernel: Kernel | None = None) -> Pair:
+    """Two samples, or (points, weights) pairs, that are both the reader's own.
+
+    Arrays, and DataFrames of numbers, keep their natural units. DataFrames with text, dates or missing cells are encoded
+    by a domain drafted from the rows of both. Columns are matched by name where both have names.
+    kernel   None: Gaussian at the pooled median distance, or the drafted domain's table kernel.
+    """
+    (a, u), (b, v) = (_points_and_weights(side) for side in (a, b))
+    if isinstance(a, pd.DataFrame) and isinstance(b, pd.DataFrame):
+        a, b = _columns_by_name(a, b)
+    a, b = (side.infer_objects() if isinstance(side, pd.DataFrame) else side for side in (a, b))
+    if not (_is_numbers(a, kernel) and _is_numbers(b, kernel)):
+        x, y, domain, notes = _drafted(a, b, kernel)
+        return Pair(x, u, y, v, table_kernel(domain), domain, notes)
+    x, y = _numbers(a), _numbers(b)
+    _check_like_columns(x, y)
+    return Pair(x, u, y, v, kernel or Gaussian(pooled_lengthscale(x, y)), None)
+
+
+def _columns_by_name(a: pd.DataFrame, b: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Both with text for names, and the columns in the order of the first."""
+    a, b = (side.rename(columns=str) for side in (a, b))
+    for side, other, which in ((a, b, "second"), (b, a, "first")):
+        repeated = sorted(name for name, count in Counter(side.columns).items() if count > 1)
+        if repeated:
+            raise ValueError(f"columns {repeated} appear more than once: which is meant cannot be told. Rename one.")
+        lacking = [name for name in side.columns if name not in set(other.columns)]
+        if lacking:
+            raise ValueError(
+                f"the {which} sample lacks the columns {lacking}, which the other has: rows are compared in all columns. "
+                "Add them, or drop them from the other."
+            )
+    return a, b[list(a.columns)]
+
+
+def _is_numbers(side: Any, kernel: Kernel | None) -> bool:
+    """Whether rows are numbers in natural units; missing ones only if a kernel was chosen for them."""
+    if not isinstance(side, pd.DataFrame):
+        return True
+    numbers = all(pd.api.types.is_numeric_dtype(kind) and kind.kind != "c" for kind in side.dtypes)
+    return numbers and (kernel is not None or not side.isna().to_numpy().any())
+
+
+def _numbers(side: Any) -> Array:
+    rows = as_rows(side.to_numpy(dtype=float, na_value=np.nan) if isinstance(side, pd.DataFrame) else side)
+    if np.isinf(rows).any():
+        raise ValueError(
+            f"{int(np.isinf(rows).any(axis=1).sum())} rows hold infinite numbers, which are at no distance from others. "
+            "Remove these rows, or write a finite number."
+        )
+    return rows
+
+
+def _drafted(a: Any, b: Any, kernel: Kernel | None) -> tuple[Array, Array, Domain, tuple[str, ...]]:
+    """Rows encoded by a domain drafted from both."""
+    if not (isinstance(a, pd.DataFrame) and isinstance(b, pd.DataFrame)):
+        raise ValueError(
+            "one side has text, dates or missing cells and the other has no column names, so cells cannot be matched. "
+            "Pass both as DataFrames with the same columns."
+        )
+    if kernel is not None:
+        raise ValueError(
+            "a kernel for numbers cannot compare text or dates, which have no distance. Leave kernel out for the table "
+            "kernel, or encode both sides with one Domain and pass arrays."
+        )
+    pooled = pd.DataFrame(
+        {name: np.concatenate([side[name].astype(object).to_numpy() for side in (a, b)]) for name in a.columns}
+    )
+    domain = draft_domain(pooled, strings=True).domain
+    rows, odd = domain.encode_sample(pooled)
+    kinds = ", ".join(f"{column.name} ({column.kind})" for column in domain.columns)
+    return rows[: len(a)], rows[len(a) :], domain, (f"columns read from both samples: {kinds}", *odd)
+
+
+_MOST_ROWS = 1000  # for the median distance
+
+
+def pooled_lengthscale(x: Array, y: Array) -> float:
+    """Median distance between different rows of both samples, each present by its size.
+
+    It depends on the pooled rows as a set and not on whose they are, or a test by relabelling would not be exact: a
+    subset is drawn (from a fixed seed) after the rows have been sorted.
+    """
+    rows = np.vstack([x, y])
+    rows = rows[np.lexsort(rows.T)]
+    for some in (rows, np.unique(filled(rows), axis=0)):  # most rows may be alike
+        try:
+            return median_lengthscale(some, most_rows=_MOST_ROWS)
+        except ValueError:
+            continue
+    raise ValueError(
+        "all rows of both samples are alike, so they suggest no lengthscale. Pass a kernel, such as Gaussian(1.0)."
+    )

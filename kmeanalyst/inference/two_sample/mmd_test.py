@@ -1,0 +1,100 @@
+"""Room 4: are two populations alike? The one door to the tests: which sides there are decides which test it is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kmeanalyst.inference.two_sample.distance import Sample, mmd, mmd_squared
+from kmeanalyst.inference.two_sample.fixed_distribution import fixed_against_sample, weighted_against_sample
+from kmeanalyst.inference.two_sample.noise_aware import release_against_sample
+from kmeanalyst.inference.two_sample.permutation import KernelChoice, permutation_test
+from kmeanalyst.inference.two_sample.result import TestResult
+from kmeanalyst.inference.two_sample.samples import SampleRows
+from kmeanalyst.inference.two_sample.two_releases import release_against_release
+from kmeanalyst.inference.variables.operators import refuse_variables
+from kmeanalyst.releases.release import Release
+
+
+def mmd_test(
+    a: Release | Sample,
+    b: Release | Sample,
+    *,
+    kernel: KernelChoice = None,
+    permutations: int = 999,
+    rng: np.random.Generator | int | None = None,
+    estimator: str = "unbiased",
+) -> TestResult:
+    """Test whether two sides have one population.
+
+    a, b           a release and a sample (DataFrame in natural units, encoded rows (L, d), or rows in blocks: the path
+                   of a .csv, .csv.gz or .parquet file, or an iterable of DataFrames), two releases, of one feature map
+                   or of different ones, two plain samples (arrays or DataFrames, compared by the names of their
+                   columns), or a (points, weights) pair and a plain sample.
+    kernel         for plain samples only. Default: Gaussian at the pooled median distance; for DataFrames with
+                   text, dates or missing cells, the table kernel of a domain drafted from both. "aggregated": Gaussians
+                   from twice the median distance down to a 32nd of it. A sequence: several kernels, one test: the
+                   largest of their standardised statistics; mmd_squared is that of the first (of the median distance).
+    permutations   for plain samples only.
+    rng            None, an int or a Generator; for plain samples only (the other tests draw nothing).
+    estimator      for plain samples only: "unbiased" (pairs of a row with itself left out) or "biased".
+    Returns        TestResult. With a measurement the law includes the privacy noise; weighted points without
+                   one are tested as a fixed distribution, and the result says so.
+    Assumes        that the sample is independent of the table's rows and of public rows used as points.
+
+    >>> ka.mmd_test(release, sample).pvalue  # is my sample from the released population?
+    0.1484...
+    >>> ka.mmd_test(release, "my_sample.csv").pvalue  # a file is read in blocks
+    0.1484...
+    >>> ka.mmd_test([[0.0], [1.0], [2.0]], [[5.0], [6.0], [7.0]], rng=0).pvalue  # two plain samples
+    0.103
+    """
+    refuse_variables(a, b)
+    if isinstance(b, Release) and not isinstance(a, Release):
+        a, b = b, a
+    if not isinstance(a, Release):
+        return _without_release(a, b, kernel, permutations, rng, estimator)
+    _check_beside_release(b, kernel, estimator)
+    if isinstance(b, Release):
+        return release_against_release(a, b)
+    sample = SampleRows(a, b)
+    if a.measurement is None:
+        return fixed_against_sample(a, sample)
+    return release_against_sample(a, a.measurement, sample)
+
+
+def _without_release(
+    a: Sample,
+    b: Sample,
+    kernel: KernelChoice,
+    permutations: int,
+    rng: np.random.Generator | int | None,
+    estimator: str,
+) -> TestResult:
+    weighted = [isinstance(side, tuple) and len(side) == 2 for side in (a, b)]
+    if all(weighted):
+        raise ValueError(
+            "both sides have weights, so neither is a sample whose randomness could be known: there is no law to test "
+            "against. Give one side as plain rows, or ask for the distance alone with mmd."
+        )
+    if any(weighted):
+        return weighted_against_sample(a, b, kernel)  # type: ignore[arg-type]  # it refuses several
+    return permutation_test(a, b, kernel, permutations, rng, estimator)
+
+
+def _check_beside_release(other: Release | Sample, kernel: KernelChoice, estimator: str) -> None:
+    if kernel is not None:
+        raise ValueError(
+            "kernel goes with plain samples: a release is tested in the space it was measured in. Leave it out."
+        )
+    if estimator != "unbiased":
+        raise ValueError(
+            f"estimator goes with plain samples, got {estimator!r}: a release's noise is taken off its square. Leave it out."
+        )
+    if isinstance(other, tuple) and len(other) == 2:
+        raise ValueError(
+            "a release is tested against rows, and these have weights: the law of a weighted sample is unknown. Give the "
+            "rows without weights, or ask for the distance alone with mmd."
+        )
+
+
+__all__ = ["TestResult", "mmd", "mmd_squared", "mmd_test"]

@@ -1,0 +1,63 @@
+"""Answers: a test result, beside the estimate. Values."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from kmeanalyst.inference.estimate.estimate import Estimate
+
+__all__ = ["Estimate", "TestResult"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestResult:
+    """The result of a two-sample test, in the manner of scipy.stats.
+
+    statistic         the test statistic (its scale depends on the method).
+    pvalue            probability of a statistic at least as large if both sides have one population.
+    mmd_squared       estimate of the squared maximum mean discrepancy; the unbiased one can be negative.
+    estimator         which estimate that is: "unbiased" or "biased".
+    method            how the statistic and its law were made, in words.
+    noise_aware       whether the law includes the privacy noise; false without a measurement.
+    n_release_rows    N, rows (or protected units) behind the release; None for plain samples and points from elsewhere.
+    n_release_points  M, points of the release, or rows of the first sample.
+    n_sample_rows     L, rows of the second sample (N of the second release).
+    noise_floor       root mean square distance that two sides of one population would show: noise and sampling alone.
+    mmd_interval      (low, high), 95 % confidence interval for the populations' MMD (not squared).
+    detectable_mmd    the smallest MMD that a test at 5 % would have found with 80 % power.
+    epsilon, delta    the release's promise; None where there is none.
+    notes             what a reader should know: clamped values, ignored columns, what is tested.
+
+    >>> result = ka.mmd_test(release, sample)
+    >>> result.pvalue, result.mmd_interval
+    (0.1484..., (0.0, 0.02261...))
+    >>> result.method, result.noise_aware
+    ('noise-aware weighted MMD, release against sample', True)
+    """
+
+    __test__ = False  # not a test class, whatever its name
+
+    statistic: float
+    pvalue: float
+    mmd_squared: float
+    method: str
+    noise_aware: bool
+    n_release_rows: int | None
+    n_release_points: int
+    n_sample_rows: int
+    estimator: str = "unbiased"
+    noise_floor: float | None = None
+    mmd_interval: tuple[float, float] | None = None
+    detectable_mmd: float | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as plain numbers, as `mmd-test --json` prints it.
+
+        >>> ka.mmd_test(release, sample).to_dict()["pvalue"]
+        0.1484...
+        """
+        return asdict(self) | {"notes": list(self.notes)}

@@ -1,0 +1,1 @@
+"""Kernel probabilistic programming: random variables of released columns, and functions of them."""

@@ -1,0 +1,164 @@
+"""Room 4: distances of a random variable's law to others' and to samples, and the test of a sample.
+
+Values are seen through the kernel's features on some reference values. Each feature is a question, so that its mean over
+the releases' weighted points has an influence function on each release, and all of them together a joint covariance:
+privacy noise, sampling and resolution. The test's statistic is the squared distance of two mean features; under the
+hypothesis it is a weighted sum of χ², its coefficients the eigenvalues of that covariance and the sample's together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kmeanalyst.inference.estimate.estimate import Estimate
+from kmeanalyst.inference.estimate.population import Law, Population, Statistic, estimate
+from kmeanalyst.inference.two_sample.effect_size import detectable_distance, distance_interval, shares_of
+from kmeanalyst.inference.two_sample.result import TestResult
+from kmeanalyst.inference.variables.nodes import Node, values_at
+from kmeanalyst.inference.variables.product_law import ProductLaw, law_of
+from kmeanalyst.inference.variables.reduced_points import default_kernel, gathered
+from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
+from kmeanalyst.kernels import Kernel, KernelMean
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.release import Release
+
+if TYPE_CHECKING:
+    from kmeanalyst.inference.variables.random_variable import RandomVariable
+
+_REFERENCE = 40  # values of each side that features are taken from
+_LEAST = 1e-8  # of the largest eigenvalue: smaller ones are rounding
+_BESIDE = 100  # combinations of other releases at which a feature's influence is averaged
+
+
+def at_points(law: Law, node: Node) -> Array:
+    """A node's values at the law's points, levels and missing cells as they are."""
+    if isinstance(law, Population):
+        return np.asarray(node(law.model.frame.iloc[: len(law.weights)]))
+    assert isinstance(law, ProductLaw)
+    frames = {factor.release: factor.model.frame for factor in law.factors}
+    return next(values_at(node, frames, law.places[:1]))
+
+
+def distance(one: RandomVariable, other: RandomVariable, kernel: Kernel | None) -> Estimate:
+    """‖μ − ν‖ of two variables' laws in the RKHS of the kernel, with its error to first order.
+
+    kernel   by default the Gaussian of the first variable's standard deviation.
+    Edge     the influence is that of the distance's direction, and the error unknown where the laws are one.
+    """
+    both = one.beside([one, other], (*one.nodes, *other.nodes))
+    if len(one.nodes) != len(other.nodes):
+        raise ValueError(
+            f"laws of {len(one.nodes)} and {len(other.nodes)} components are in different spaces. Compare the same number of "
+            "components."
+        )
+    law = law_of(both.releases, both.conditions, both.view, beside=_BESIDE)
+    x, y = ([law.values(part._node) for part in variable] for variable in (one, other))
+    X, Y, n = np.column_stack(x), np.column_stack(y), len(law.weights)
+    kernel = kernel or default_kernel(X[:n], law.weights)
+    first, second = (gathered(Z[:n], law.weights, kernel, one.names).embedding for Z in (X, Y))
+    value, text = first.distance(second), f"distance({', '.join(one.names)}; {', '.join(other.names)})"
+    features = _features(kernel, [_spread(X[:n], law.weights), _spread(Y[:n], law.weights)])
+    (m, h), (k, g) = law.features(X, features), law.features(Y, features)
+    apart = m - k
+    if not apart.any():
+        told = "the released points have one law, and a distance has no first-order error at 0: the error is not known"
+        return estimate(law, Statistic(value=0.0, influence=None, question=text, notes=(told,)))
+    return estimate(law, Statistic(value=value, influence=(h - g) @ (apart / np.linalg.norm(apart)), question=text))
+
+
+def mmd_to_sample(variable: RandomVariable, sample: Any, kernel: Kernel | None) -> float:
+    """‖μ − mean k(sample, ·)‖; the errors of both sides make it larger than the populations' distance."""
+    rows = _rows(variable, sample, least=1)
+    embedding = variable.embedding(kernel)
+    return embedding.distance(KernelMean(embedding.kernel, rows))
+
+
+def test_against_sample(variable: RandomVariable, sample: Any, kernel: Kernel | None) -> TestResult:
+    """The noise-aware test of a sample of values against a variable's law.
+
+    sample   (L,) or (L, d) finite values, L ≥ 2, independent of the releases' rows.
+    kernel   by default the Gaussian of the variable's standard deviation, for each component.
+    Returns  TestResult; mmd_squared is the squared distance less what noise, sampling and resolution make of it.
+    """
+    rows = _rows(variable, sample, least=2)
+    law = law_of(variable.releases, variable.conditions, variable.view, beside=_BESIDE)
+    X, n = np.column_stack([law.values(part._node) for part in variable]), len(law.weights)
+    kernel = kernel or default_kernel(X[:n], law.weights)
+    equal = np.full(len(rows), 1 / len(rows))
+    features = _features(kernel, [_spread(X[:n], law.weights), _spread(rows, equal)])
+    mean, influence = law.features(X, features)
+    shown = features(rows)
+    own = np.atleast_2d(np.cov(shown.T)) / len(rows)
+    null = own + sum(part for part in law.model.covariance(influence).values() if part is not None)
+    eigenvalues, basis = np.linalg.eigh(null)
+    eigenvalues = np.maximum(eigenvalues, 0.0)
+    along = (basis.T @ (mean - shown.mean(axis=0))) ** 2
+    statistic = float(along.sum())
+    low, high = distance_interval(statistic, eigenvalues, shares_of(along - eigenvalues, eigenvalues))
+    return TestResult(
+        statistic=statistic,
+        pvalue=weighted_chi_squared_sf(statistic, eigenvalues),
+        mmd_squared=statistic - float(eigenvalues.sum()),
+        method="noise-aware MMD, random variable against sample",
+        n_release_points=n,
+        n_sample_rows=len(rows),
+        noise_floor=float(np.sqrt(eigenvalues.sum())),
+        mmd_interval=(low, high),
+        detectable_mmd=detectable_distance(null, np.ones(len(null)), np.diag(own)),
+        **_about(variable.releases, law),
+    )
+
+
+def _about(releases: tuple[Release, ...], law: Law) -> dict[str, Any]:
+    """What a TestResult says of the releases: of one, its promise; of several, in a note."""
+    promises = [release.statement for release in releases if release.statement is not None]
+    notes = law.model.notes
+    if len(releases) > 1 and promises:
+        notes += tuple(f"a release of {p.n_rows:,} {p.counted} at ε = {p.epsilon:g}, δ = {p.delta:g}" for p in promises)
+    one = promises[0] if len(releases) == 1 and promises else None
+    return {
+        "noise_aware": all(release.measurement is not None for release in releases),
+        "n_release_rows": one and one.n_rows,
+        "epsilon": one and one.epsilon,
+        "delta": one and one.delta,
+        "notes": notes,
+    }
+
+
+def _rows(variable: RandomVariable, sample: Any, least: int) -> Array:
+    for one in variable:
+        _ = one._node  # TypeError for levels
+    try:
+        rows = np.asarray(sample, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"the sample must hold numbers, got {sample!r:.80}: it is compared with the values of {', '.join(variable.names)}. "
+            "Pass f of the sample's own rows."
+        ) from None
+    rows = rows[:, None] if rows.ndim == 1 else rows
+    if rows.ndim != 2 or rows.shape[1] != len(variable.nodes) or len(rows) < least or not np.isfinite(rows).all():
+        raise ValueError(
+            f"the sample must hold at least {least} finite values, or rows of {len(variable.nodes)}, got shape {rows.shape}: "
+            f"it is compared with the values of {', '.join(variable.names)}. Pass f of the sample's own rows."
+        )
+    return rows
+
+
+def _spread(values: Array, weights: Array) -> Array:
+    """Some of the values (n, d), spread over their mass along the first component."""
+    order = np.argsort(values[:, 0], kind="stable")
+    cumulative = np.cumsum(np.abs(weights[order]))
+    places = (np.arange(_REFERENCE) + 0.5) / _REFERENCE * cumulative[-1]
+    return values[order[np.minimum(np.searchsorted(cumulative, places), len(order) - 1)]]
+
+
+def _features(kernel: Kernel, references: list[Array]) -> Callable[[Array], Array]:
+    """The kernel's features (m, k) of values (m,) or (m, d) in the span of the reference values."""
+    reference = np.unique(np.vstack(references), axis=0)
+    eigenvalues, vectors = np.linalg.eigh(kernel.gram(reference, reference))
+    keep = eigenvalues > _LEAST * eigenvalues.max()
+    projection = vectors[:, keep] / np.sqrt(eigenvalues[keep])
+    return lambda values: kernel.gram(values.reshape(len(values), -1), reference) @ projection

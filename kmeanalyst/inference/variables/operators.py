@@ -1,0 +1,315 @@
+"""Room 4: calculating with random variables: operators, comparisons, numpy's functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import numpy as np
+
+from kmeanalyst.inference.variables.nodes import Kind, Node, applied, expression_node, inside
+from kmeanalyst.releases.domain.columns import Date
+from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.expressions.meaning import power
+
+if TYPE_CHECKING:
+    from kmeanalyst.inference.variables.random_variable import RandomVariable
+
+_COMPARE: dict[str, Callable[..., Any]] = {
+    "==": np.equal, "!=": np.not_equal,
+    "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
+}  # fmt: skip
+_TURNED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_OPERATORS: dict[Any, str] = {
+    np.add: "+", np.subtract: "-", np.multiply: "*", np.true_divide: "/", np.power: "**", np.remainder: "%",
+    np.equal: "==", np.not_equal: "!=", np.less: "<", np.less_equal: "<=", np.greater: ">", np.greater_equal: ">=",
+    np.logical_and: "&", np.logical_or: "|", np.bitwise_and: "&", np.bitwise_or: "|",
+}  # fmt: skip
+_CALCULATE: dict[str, Callable[..., Any]] = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "**": power, "%": np.mod,
+}  # fmt: skip
+_INSTEAD = {
+    "mean": "Ask variable.mean().", "average": "Ask variable.mean().",
+    "var": "Ask variable.var().", "std": "Ask variable.std().",
+    "median": "Ask variable.quantile(0.5).", "quantile": "Ask variable.quantile(0.5).",
+    "percentile": "Ask variable.quantile(0.5).", "histogram": "Ask variable.histogram().",
+    "sum": "Write x + y.", "add.reduce": "Ask variable.mean(), or write x + y.",
+    "where": "Write ka.pushforward(np.where, condition, a, b).",
+    "clip": "Write np.minimum(np.maximum(variable, low), high).",
+    "round": "Write np.rint(variable).", "around": "Write np.rint(variable).",
+}  # fmt: skip
+_LOGIC: dict[str, Callable[..., Any]] = {"&": np.logical_and, "|": np.logical_or}
+
+
+class VariableOperators:
+    """The operators of a RandomVariable, which inherits them; all of them give a RandomVariable."""
+
+    __array_priority__ = 1000
+
+    def __add__(self, other: Any) -> RandomVariable:
+        return _of_two("+", self, other)
+
+    def __radd__(self, other: Any) -> RandomVariable:
+        return _of_two("+", other, self)
+
+    def __sub__(self, other: Any) -> RandomVariable:
+        return _of_two("-", self, other)
+
+    def __rsub__(self, other: Any) -> RandomVariable:
+        return _of_two("-", other, self)
+
+    def __mul__(self, other: Any) -> RandomVariable:
+        return _of_two("*", self, other)
+
+    def __rmul__(self, other: Any) -> RandomVariable:
+        return _of_two("*", other, self)
+
+    def __truediv__(self, other: Any) -> RandomVariable:
+        return _of_two("/", self, other)
+
+    def __rtruediv__(self, other: Any) -> RandomVariable:
+        return _of_two("/", other, self)
+
+    def __pow__(self, other: Any) -> RandomVariable:
+        return _of_two("**", self, other)
+
+    def __rpow__(self, other: Any) -> RandomVariable:
+        return _of_two("**", other, self)
+
+    def __mod__(self, other: Any) -> RandomVariable:
+        return _of_two("%", self, other)
+
+    def __rmod__(self, other: Any) -> RandomVariable:
+        return _of_two("%", other, self)
+
+    def __neg__(self) -> RandomVariable:
+        return _componentwise([self], _negative)
+
+    def __pos__(self) -> RandomVariable:
+        return _componentwise([self], lambda x: x)
+
+    def __abs__(self) -> RandomVariable:
+        return _componentwise([self], _absolute)
+
+    def __eq__(self, other: Any) -> RandomVariable:  # type: ignore[override]
+        return _of_two("==", self, other)
+
+    def __ne__(self, other: Any) -> RandomVariable:  # type: ignore[override]
+        return _of_two("!=", self, other)
+
+    def __lt__(self, other: Any) -> RandomVariable:
+        return _of_two("<", self, other)
+
+    def __le__(self, other: Any) -> RandomVariable:
+        return _of_two("<=", self, other)
+
+    def __gt__(self, other: Any) -> RandomVariable:
+        return _of_two(">", self, other)
+
+    def __ge__(self, other: Any) -> RandomVariable:
+        return _of_two(">=", self, other)
+
+    __hash__ = object.__hash__  # == makes a condition: variables are told apart by identity
+
+    def __and__(self, other: Any) -> RandomVariable:
+        return _of_two("&", self, other)
+
+    def __rand__(self, other: Any) -> RandomVariable:
+        return _of_two("&", other, self)
+
+    def __or__(self, other: Any) -> RandomVariable:
+        return _of_two("|", self, other)
+
+    def __ror__(self, other: Any) -> RandomVariable:
+        return _of_two("|", other, self)
+
+    def __invert__(self) -> RandomVariable:
+        return _componentwise([self], _negated)
+
+    def __bool__(self) -> bool:
+        raise ValueError(
+            "a random variable is neither true nor false: it holds with some probability. Ask .probability(), join "
+            "conditions with & | ~, and write 17 <= x < 30 as (17 <= x) & (x < 30)."
+        )
+
+    def __array__(self, *options: Any, **more: Any) -> Any:
+        raise TypeError(
+            "a random variable is no array: its values have weights, which an array would drop. Ask .to_frame(), or use "
+            "numpy's elementwise functions or ka.pushforward."
+        )
+
+    def __array_ufunc__(self: Any, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """Numpy's elementwise functions of one result, such as np.log(x) or np.maximum(x, y)."""
+        inputs = tuple(x[()] if isinstance(x, np.ndarray) and x.ndim == 0 else x for x in inputs)
+        if any(isinstance(x, np.ndarray) for x in inputs):
+            raise TypeError(
+                "a random variable and an array do not go together: it has no rows that the array's could be matched with. "
+                "Calculate with numbers and columns of the release, which Release.transform adds to."
+            )
+        if method != "__call__" or options or ufunc.nout != 1 or ufunc.signature is not None:
+            raise _not_elementwise(f"{ufunc.__name__}{'' if method == '__call__' else '.' + method}")
+        if not all(is_variable(x) or _is_number(x) for x in inputs):
+            return NotImplemented
+        if ufunc in _OPERATORS:
+            return _of_two(_OPERATORS[ufunc], *inputs)
+        if ufunc in (np.logical_not, np.invert):
+            return ~inputs[0]
+
+        def of(*operands: Any) -> Node:
+            text = f"{ufunc.__name__}({', '.join(x.text if isinstance(x, Node) else inside(x) for x in operands)})"
+            return applied(_numeric(ufunc), [_checked_number(x) for x in operands], text=text, kind=_kind_of(ufunc))
+
+        return _componentwise(inputs, of)
+
+    def __array_function__(self, function: Any, types: Any, inputs: Any, options: Any) -> Any:
+        """Numpy's other functions: all are refused, as what they do is not done row by row, or has a name here."""
+        raise _not_elementwise(function.__name__)
+
+
+def _not_elementwise(name: str) -> TypeError:
+    mend = _INSTEAD.get(name, "Ask the variable itself (.mean(), .quantile(0.5)), or use ka.pushforward.")
+    return TypeError(
+        f"np.{name} does not go with a random variable: elementwise functions of one result do, and it is none. {mend}"
+    )
+
+
+def refuse_variables(*sides: Any) -> None:
+    """TypeError where a random variable stands for a release or a sample of rows."""
+    if any(map(is_variable, sides)):
+        raise TypeError(
+            "a random variable is compared by itself, as its law is no sample of rows. Ask variable.distance(other), "
+            "variable.mmd(sample) or variable.mmd_test(sample)."
+        )
+
+
+def is_variable(x: Any) -> TypeGuard[RandomVariable]:
+    """Whether it is a random variable."""
+    return isinstance(x, VariableOperators)
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, int | float | np.number | np.bool_)
+
+
+def _of_two(sign: str, a: Any, b: Any) -> Any:
+    if not all(is_variable(x) or _is_number(x) or isinstance(x, str) for x in (a, b)):
+        return NotImplemented
+    rule = _comparison if sign in _COMPARE else _connective if sign in _LOGIC else _arithmetic
+    return _componentwise([a, b], lambda x, y: rule(sign, x, y))
+
+
+def _componentwise(operands: Sequence[Any], rule: Callable[..., Node]) -> RandomVariable:
+    """A rule of nodes and constants, for each component; a variable of one component goes with all of another's."""
+    variables = [x for x in operands if is_variable(x)]
+    counts = {len(x.nodes) for x in variables} - {1}
+    if len(counts) > 1:
+        raise ValueError(
+            f"variables of {' and '.join(map(str, sorted(counts)))} components do not go together: there is no rule which "
+            "belongs to which. Name components, such as variable[0]."
+        )
+    n = max(counts, default=1)
+    rows = [[x.nodes[0 if len(x.nodes) == 1 else i] if is_variable(x) else x for x in operands] for i in range(n)]
+    widest = next(x for x in variables if len(x.nodes) == n)
+    return widest.beside(variables, tuple(rule(*row) for row in rows))
+
+
+def _arithmetic(sign: str, a: Any, b: Any) -> Node:
+    a, b = _checked_number(a), _checked_number(b)
+    text = f"{inside(a)} {sign} {inside(b)}"
+    return applied(_numeric(_CALCULATE[sign]), [a, b], text=text, kind="number", atomic=False)
+
+
+def _negative(x: Node) -> Node:
+    return applied(_numeric(np.negative), [_checked_number(x)], text=f"-{inside(x)}", kind="number")
+
+
+def _absolute(x: Node) -> Node:
+    return applied(_numeric(np.abs), [_checked_number(x)], text=f"abs({x.text})", kind="number")
+
+
+def _comparison(sign: str, a: Any, b: Any) -> Node:
+    if not isinstance(a, Node):
+        a, b, sign = b, a, _TURNED[sign]
+    if isinstance(b, str):
+        return _against_text(sign, a, b)
+    if isinstance(b, Node) and (a.kind == "levels") != (b.kind == "levels"):
+        raise TypeError(
+            f"{a.text} and {b.text} share no scale: one has levels and the other numbers. Compare each with its own."
+        )
+    if a.kind == "levels" and (not isinstance(b, Node) or sign not in ("==", "!=")):
+        raise TypeError(
+            f"{a.text} has levels, which compare with a level's text, or for equality with other levels, not by {sign} with "
+            f'{inside(b)}. Write e.g. variable == "a level".'
+        )
+    if isinstance(b, Node) and a.kind == "levels" and not set(_levels(a)) & set(_levels(b)):
+        raise TypeError(
+            f"{a.text} and {b.text} have no level in common, so they are never equal. Compare each with a level."
+        )
+    compare = _COMPARE[sign]
+    test = _both_there(compare) if a.kind == "levels" else _both_known(compare)
+    return applied(test, [a, b], text=f"{inside(a)} {sign} {inside(b)}", kind="condition", atomic=False)
+
+
+def _levels(x: Node) -> tuple[str, ...]:
+    return x.releases[0].columns[x.column].levels  # type: ignore[attr-defined, index]
+
+
+def _against_text(sign: str, a: Node, text: str) -> Node:
+    if a.column is None or not (a.kind == "levels" or isinstance(a.releases[0].columns[a.column], Date)):
+        raise TypeError(
+            f"{a.text} has numbers, and {text!r:.80} is a text: they share no scale. Compare a column of levels with a "
+            "level, or a column of days with a day such as '2020-01-31'."
+        )
+    return expression_node(a.releases[0], f"{words.column(a.column)} {sign} {words.literal(text)}")
+
+
+def _connective(sign: str, a: Any, b: Any) -> Node:
+    a, b = _condition(a), _condition(b)
+    return applied(_LOGIC[sign], [a, b], text=f"{inside(a)} {sign} {inside(b)}", kind="condition", atomic=False)
+
+
+def _negated(x: Node) -> Node:
+    return applied(np.logical_not, [_condition(x)], text=f"~{inside(x)}", kind="condition")
+
+
+def _condition(x: Any) -> Node:
+    if not isinstance(x, Node) or x.kind != "condition":
+        raise TypeError(
+            f"& | ~ join conditions, and {inside(x)} is none: it is not true or false for every row. Write a comparison, in "
+            "parentheses, such as (x > 1) & (y < 2)."
+        )
+    return x
+
+
+def _checked_number(x: Any) -> Any:
+    if isinstance(x, str) or (isinstance(x, Node) and x.kind == "levels"):
+        raise TypeError(
+            f"{inside(x)} is no number, so there is no calculating with it. Compare it with a level, such as "
+            'variable == "a level", or hand it to ka.pushforward.'
+        )
+    return x
+
+
+def _kind_of(ufunc: Any) -> Kind:
+    """What a ufunc of numbers gives."""
+    return "condition" if ufunc(*[np.ones(1)] * ufunc.nin).dtype == bool else "number"
+
+
+def _numeric(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of float64: conditions count as 0 and 1."""
+    return lambda *values: function(*(np.asarray(value, dtype=np.float64) for value in values))
+
+
+def _both_known(compare: Callable[..., Any]) -> Callable[..., Any]:
+    """A comparison that does not hold where a side is undefined, as in expressions."""
+
+    def test(a: Any, b: Any) -> Any:
+        a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+        return compare(a, b) & ~np.isnan(a) & ~np.isnan(b)
+
+    return test
+
+
+def _both_there(compare: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for levels, "" being a missing one."""
+    return lambda a, b: compare(a, b) & (a != "") & (b != "")

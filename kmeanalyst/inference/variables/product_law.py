@@ -1,0 +1,249 @@
+"""Room 4: the joint law of several releases taken as independent: the product of their weighted points.
+
+Up to some millions of combinations the product is taken whole; beyond, combinations are drawn: each release's points
+as evenly as its weights allow (systematic resampling, Kitagawa 1996), matched at random. A statistic with derivative
+d(x, y) by the weight of a combination has the influence Σ_j w_j d(z, y_j) on the first release and likewise on the
+others (von Mises 1947; the first projection of Hoeffding 1948), which is all that an error bar needs. Conditions hold
+for combinations, so that they may tie releases together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from kmeanalyst.inference.estimate.error_model import ErrorModel, Parts
+from kmeanalyst.inference.estimate.estimate import INDEPENDENT, PARTS, Terms, joint_parts
+from kmeanalyst.inference.estimate.population import (
+    Law,
+    Population,
+    check_condition,
+    check_defined,
+    infeasible_value,
+    population,
+    positive_chance,
+    shown,
+)
+from kmeanalyst.inference.variables.boundedness import total_mass
+from kmeanalyst.inference.variables.nodes import Node, Places, values_at
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.embedding import row_blocks
+from kmeanalyst.releases.release import Release, View
+
+MOST_COMBINATIONS = 4_000_000  # taken whole
+DRAWN = 1_000_000  # combinations, where there are more
+_BESIDE = 500  # combinations of the others at which an influence is averaged
+
+
+@dataclass(frozen=True, eq=False)
+class JointErrors:
+    """The error models of independent releases: influences stand one below the other, errors add in squares."""
+
+    models: tuple[ErrorModel, ...]
+    told: tuple[str, ...] = ()  # what was assumed and approximated
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Those of every release, and what was assumed."""
+        return tuple(dict.fromkeys([*(note for model in self.models for note in model.notes), *self.told]))
+
+    def split(self, influence: Array) -> list[Array]:
+        """The influence (n, ...) on each release."""
+        return np.split(influence, np.cumsum([len(model.frame) for model in self.models])[:-1])
+
+    def parts(self, influence: Array) -> Parts:
+        """Standard errors by source, as an ErrorModel gives them."""
+        each = zip(self.models, self.split(influence), strict=True)
+        return joint_parts([model.parts(part) for model, part in each])
+
+    def covariance(self, influence: Array) -> Parts:
+        """Joint covariances by source; what no release knows is None."""
+        each = [model.covariance(part) for model, part in zip(self.models, self.split(influence), strict=True)]
+        known = {name: [one[name] for one in each if one[name] is not None] for name in PARTS}
+        return {name: sum(some) if some else None for name, some in known.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class ProductLaw:
+    """Weighted combinations of several releases' points, given a condition or not; a `Law`.
+
+    factors     the releases' populations, in one view.
+    places      the combinations; then for each release all rows of its frame beside combinations of the others' points.
+    weights     (P,) of the combinations; given a condition they sum to one.
+    beside      for each release, the weights of the others' combinations.
+    given       (n,) bool over all places, whether the condition holds; None without one.
+    """
+
+    factors: tuple[Population, ...]
+    places: tuple[Places, ...]
+    weights: Array
+    beside: tuple[Array, ...] = field(repr=False)
+    conditions: tuple[Node, ...] = ()
+    given: Array | None = None
+    chance: float = 1.0
+
+    @property
+    def view(self) -> str:
+        """ "probability" if every release's is, else "signed"."""
+        return "probability" if all(factor.view == "probability" for factor in self.factors) else "signed"
+
+    @cached_property
+    def model(self) -> JointErrors:
+        """The releases' errors together."""
+        return JointErrors(tuple(factor.model for factor in self.factors), (INDEPENDENT, *self.drawing))
+
+    @property
+    def combinations(self) -> int:
+        """How many there are; `weights` has fewer where they were drawn."""
+        return prod(len(factor.weights) for factor in self.factors)
+
+    @property
+    def drawn(self) -> bool:
+        """Whether combinations were drawn."""
+        return self.combinations > MOST_COMBINATIONS
+
+    @property
+    def drawing(self) -> tuple[str, ...]:
+        """What drawing combinations costs, as a note; nothing where they are all there."""
+        if not self.drawn:
+            return ()
+        error = total_mass([factor.weights for factor in self.factors]) / len(self.weights) ** 0.5
+        return (
+            f"{len(self.weights):,} of {self.combinations:,} combinations of points were drawn: the RKHS error of this is about "
+            f"{error:.2g}, for a kernel with k(x, x) = 1",
+        )
+
+    def question(self, column: Any) -> Any:
+        """A node, as it is."""
+        return column
+
+    def bounds(self, column: Any) -> None:
+        """Nothing is declared of an expression."""
+
+    def text(self, question: str) -> str:
+        """The question as text, with the condition."""
+        told = " and ".join(shown(condition) for condition in self.conditions)
+        return f"{question} | {told}" if told else question
+
+    def values(self, question: Node) -> Array:
+        """A node's values at the combinations, then beside each release's rows, finite at the combinations."""
+        frames = {factor.release: factor.model.frame for factor in self.factors}
+        values = np.concatenate([np.asarray(v, dtype=float) for v in values_at(question, frames, self.places)])
+        values[~np.isfinite(values)] = np.nan
+        if self.given is not None:
+            values[~self.given] = 0.0
+        check_defined(values[: len(self.weights)], question.exclusion)
+        return values
+
+    def mean(self, values: Array) -> Array:
+        """Σ v · values over the combinations."""
+        return self.weights @ values[: len(self.weights)]
+
+    def influence(self, derivative: Array) -> Array:
+        """The influences on the releases, one below the other, from derivatives (n,) or (n, k) at all places."""
+        if derivative.ndim == 2:
+            return np.column_stack([self.influence(column) for column in derivative.T])
+        return self.features(derivative, lambda values: values[:, None])[1][:, 0]
+
+    def features(self, values: Array, function: Callable[[Array], Array]) -> tuple[Array, Array]:
+        """See `Law.features`: blocks of rows, each averaged over the others' combinations at once."""
+        n = len(self.weights)
+        width = len(function(values[:1])[0])
+        mean = sum(self.weights[block] @ function(values[:n][block]) for block in row_blocks(n, width))
+        centre = np.zeros(width) if self.given is None else np.asarray(mean)
+        parts, start = [], n
+        for weights, factor in zip(self.beside, self.factors, strict=True):
+            q, length = len(weights), len(factor.model.frame)
+            for block in row_blocks(length, q * width):
+                rows = slice(start + block.start * q, start + block.stop * q)
+                held = np.broadcast_to(weights, (block.stop - block.start, q))
+                if self.given is not None:
+                    held = held * self.given[rows].reshape(held.shape)
+                some = function(values[rows]).reshape(*held.shape, width)
+                parts.append((held[:, None, :] @ some)[:, 0] - held.sum(axis=1)[:, None] * centre)
+            start += length * q
+        return np.asarray(mean), np.vstack(parts) / self.chance
+
+    def terms(self, influence: Array) -> Terms:
+        """The influence on each release."""
+        return tuple(zip(self.model.models, self.model.split(influence), strict=True))
+
+    def infeasible(self, what: str, value: Callable[[Any], float]) -> str:
+        """A note on an infeasible value; what the probability view gives in its place, unless combinations are drawn."""
+        if self.drawn:
+            return f'{what}: signed weights can give one. Ask the variable\'s in_view("probability").'
+        try:
+            feasible = law_of(tuple(factor.release for factor in self.factors), self.conditions, "probability")
+        except ValueError:
+            feasible = None
+        return infeasible_value(what, feasible, value)
+
+
+def law_of(
+    releases: Sequence[Release], conditions: Sequence[Node] = (), view: View | None = None, *, beside: int = _BESIDE
+) -> Law:
+    """The law of one release, or the product of several, given conditions; ValueError where these have no chance.
+
+    beside   combinations of the other releases' points, at most, that an influence on one is averaged over.
+    """
+    if len(releases) == 1:
+        return population(releases[0], where=tuple(conditions), view=view)
+    factors = tuple(population(release, view=view) for release in releases)
+    rng = np.random.default_rng(0)
+    joint, weights = _combined(factors, MOST_COMBINATIONS, DRAWN, rng)
+    places, masses = [joint], []
+    for factor in factors:
+        others = tuple(other for other in factors if other is not factor)
+        among, w = _combined(others, beside, beside, rng, flat=True)
+        rows = {factor.release: np.arange(len(factor.model.frame)), **among.rows}
+        places.append(Places(rows, {release: int(release is not factor.release) for release in rows}))
+        masses.append(w)
+    law = ProductLaw(factors, tuple(places), weights, tuple(masses))
+    return _given(law, tuple(conditions)) if conditions else law
+
+
+def _given(law: ProductLaw, conditions: tuple[Node, ...]) -> ProductLaw:
+    held = [law.values(condition) for condition in conditions]
+    n = len(law.weights)
+    for values in held:
+        check_condition(values[:n])
+    given = np.logical_and.reduce([values == 1 for values in held])
+    chance = positive_chance(float(law.weights @ given[:n]))
+    return replace(law, conditions=conditions, given=given, chance=chance, weights=law.weights * given[:n] / chance)
+
+
+def _combined(
+    factors: tuple[Population, ...], most: int, drawn: int, rng: np.random.Generator, *, flat: bool = False
+) -> tuple[Places, Array]:
+    """All combinations of the points, or `drawn` of them where there are more than `most`, and their weights.
+
+    flat   on one axis, those of weight 0 left out.
+    """
+    points = [np.arange(len(factor.weights)) for factor in factors]
+    each = [factor.weights for factor in factors]
+    if prod(map(len, points)) > most:
+        points, each = zip(*(_resampled(factor.weights, drawn, rng) for factor in factors), strict=True)  # type: ignore[assignment]
+        rows = {factor.release: chosen for factor, chosen in zip(factors, points, strict=True)}
+        return Places(rows, dict.fromkeys(rows, 0)), np.prod(each, axis=0) * float(drawn) ** (len(factors) - 1)
+    weights = each[0]
+    for w in each[1:]:
+        weights = np.multiply.outer(weights, w)
+    if not flat:
+        rows = {factor.release: chosen for factor, chosen in zip(factors, points, strict=True)}
+        return Places(rows, {release: axis for axis, release in enumerate(rows)}), weights.ravel()
+    used = np.nonzero(weights)
+    rows = {factor.release: chosen for factor, chosen in zip(factors, used, strict=True)}
+    return Places(rows, dict.fromkeys(rows, 0)), weights[used]
+
+
+def _resampled(weights: Array, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """n positions, each point as often as |w| asks, in random order, and their weights: ±Σ|w|/n."""
+    cumulative = np.cumsum(np.abs(weights))
+    drawn = np.searchsorted(cumulative / cumulative[-1], (np.arange(n) + rng.random()) / n, side="right")
+    drawn = rng.permutation(np.minimum(drawn, len(weights) - 1))
+    return drawn, np.sign(weights[drawn]) * cumulative[-1] / n

@@ -1,0 +1,467 @@
+"""Room 4: random variables: columns of releases, functions of them, and questions about these (METHODS §6).
+
+Kernel probabilistic programming: Σ w f(z) stands for the law of f(X) (Schölkopf et al. 2015; Simon-Gabriel et al. 2016;
+Balog et al. 2018, §3.3). Columns of one release have its joint law; different releases are taken as independent, and
+answers say so. Everything is tracked by the identity of the Release object: X - X is zero.
+
+Room 4: the histogram of a random variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from html import escape
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
+from kmeanalyst.inference.estimate.population import Law, Population, check_defined, estimate, estimates
+from kmeanalyst.inference.questions.expectation import mean_of, probability_of, statistic_of
+from kmeanalyst.inference.questions.moments import deviation_of, variance_of
+from kmeanalyst.inference.questions.quantiles import distribution_of, quantiles_of
+from kmeanalyst.inference.questions.tables import histogram_frame, histogram_of_groups
+from kmeanalyst.inference.two_sample.result import TestResult
+from kmeanalyst.inference.variables import distance as variable_distance
+from kmeanalyst.inference.variables import reduced_points
+from kmeanalyst.inference.variables.boundedness import check_bounded
+from kmeanalyst.inference.variables.nodes import Node, column_node, joined, missing_node
+from kmeanalyst.inference.variables.operators import VariableOperators, is_variable
+from kmeanalyst.inference.variables.product_law import ProductLaw, law_of
+from kmeanalyst.inference.variables.reduced_points import ReducedPoints, default_kernel, gathered
+from kmeanalyst.kernels import Kernel, KernelMean
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.columns import Date
+from kmeanalyst.releases.release import Release, View
+from kmeanalyst.representation.points.thinning import ThinWeights
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_RANGES = 10
+_MIDDLE = (0.01, 0.99)  # of the mass: default ranges part what lies between
+
+
+def histogram_of(law: Law, node: Node, bins: int | Sequence[float] | None, level: float) -> pd.DataFrame:
+    """Probabilities of a variable's groups with error bars.
+
+    bins   for a plain column see `Release.histogram`; a condition is false or true. For other variables a number of ranges
+           (10 by default): equal ones between the 1 % and 99 % points of |w|, the first and last going on without end. A
+           list: edges, the last range closed; what lies outside is in no range.
+    """
+    if isinstance(law, Population) and node.column is not None:
+        return histogram_of_groups(law, node.column, bins, level)
+    values = law.values(node)
+    if node.kind == "condition" and bins is None:
+        return _histogram_of_condition(law, node, values, level)
+    edges = _edges(values[: len(law.weights)], np.abs(law.weights), _RANGES if bins is None else bins)
+    labels = [_label(left, right, right == edges[-1]) for left, right in pairwise(edges)]
+    statistics = []
+    for (left, right), label in zip(pairwise(edges), labels, strict=True):
+        inside = (values >= left) & ((values <= right) if right == edges[-1] else (values < right))
+        held = np.where(np.isnan(values), np.nan, inside)
+        statistics.append(statistic_of(law, held, f"{node.text} in {label}"))
+    found = estimates(law, statistics)
+    return histogram_frame(found, labels, list(edges[:-1]), list(edges[1:]), node.text, level)
+
+
+def _histogram_of_condition(law: Law, node: Node, values: Array, level: float) -> pd.DataFrame:
+    labels = ["False", "True"]
+    held = [np.where(np.isnan(values), np.nan, values == truth) for truth in (0, 1)]
+    found = estimates(
+        law, [statistic_of(law, h, f"{node.text} is {truth}") for h, truth in zip(held, labels, strict=True)]
+    )
+    return histogram_frame(found, labels, [None, None], [None, None], node.text, level)
+
+
+def _label(left: float, right: float, last: bool) -> str:
+    opening, closing = "(" if np.isinf(left) else "[", "]" if last and np.isfinite(right) else ")"
+    return f"{opening}{left:.4g}, {right:.4g}{closing}"
+
+
+def _edges(values: Array, mass: Array, bins: int | Sequence[float]) -> Array:
+    if not isinstance(bins, int | np.integer):
+        edges = np.asarray(bins, dtype=float)
+        if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
+            raise ValueError(f"bins must be a number, or at least two increasing edges, got {bins!r:.80}. Sort them.")
+        return edges
+    if bins < 1:
+        raise ValueError(f"bins must be at least 1, got {bins}: it is a number of ranges. Pass e.g. 10.")
+    order = np.argsort(values)
+    cumulative = np.cumsum(mass[order])
+    low, high = (values[order][np.searchsorted(cumulative, q * cumulative[-1])] for q in _MIDDLE)
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return np.array([-np.inf, *np.linspace(low, high, bins + 1)[1:-1], np.inf])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RandomVariable(VariableOperators):
+    """One component, or several, of what rows of releases determine; made by `release["age"]` and calculated with.
+
+    nodes       its components' expressions.
+    view        the weights it is asked under: "signed" (as released), "probability"; None: as each release is.
+    conditions  it is asked given that these hold: see `given`.
+
+    Numbers, comparisons (conditions), & | ~ of conditions, and numpy's elementwise functions apply; `ka.pushforward` takes
+    any other function. Missing cells are NaN and must be excluded with `given` before a question is asked.
+
+    >>> age, hours = release["age"], release["hours-per-week"]
+    >>> (age * hours).mean()
+    age * `hours-per-week`: 1563 ± 54 (95 %: 1456 to 1669; privacy 25, sampling 11, resolution 47)
+    >>> (age > 50).given(hours > 40).probability()
+    age > 50 | `hours-per-week` > 40: 0.229 ± 0.059 (95 %: 0.114 to 0.345; privacy 0.023, sampling 0.010,
+        resolution 0.053)
+    >>> np.sqrt(age).quantile(0.5)
+    quantile(sqrt(age), 0.5): 6.083 ± 0.084 (95 %: 5.916 to 6.245; privacy 0.023, sampling 0.020, resolution 0.078)
+    """
+
+    nodes: tuple[Node, ...]
+    view: View | None = None
+    conditions: tuple[Node, ...] = ()
+
+    # ---------------------------------------------------------------- what it is
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The components' expressions as text.
+
+        >>> release[["age", "sex"]].names
+        ('age', 'sex')
+        """
+        return tuple(node.text for node in self.nodes)
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """What it depends on, its conditions included.
+
+        >>> release["age"].releases[0] is release
+        True
+        """
+        return joined(node.releases for node in (*self.nodes, *self.conditions))
+
+    @property
+    def n_points(self) -> int:
+        """How many weighted values it is computed from: combinations of the releases' points, or a draw of them.
+
+        >>> release["age"].n_points
+        300
+        """
+        return len(self._law.weights)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is assumed and approximated: independence of releases, combinations that were drawn and their error.
+
+        >>> other = ka.from_frame(sample[["age"]].assign(weight=1 / len(sample)))
+        >>> (release["age"] - other["age"]).notes
+        ('no measurement: the privacy noise is unknown, and the sampling part takes the points for rows', 'of different
+            releases: they are taken as independent, which two releases of one table are not quite')
+        """
+        return self._law.model.notes
+
+    def __getitem__(self, which: int | str) -> RandomVariable:
+        """A component, by its place or its text."""
+        place = self.names.index(which) if isinstance(which, str) and which in self.names else which
+        if not isinstance(place, int | np.integer) or not -len(self.nodes) <= place < len(self.nodes):
+            raise IndexError(f"no component {which!r:.80}: there are {', '.join(self.names)}. Pass a place or a name.")
+        return replace(self, nodes=(self.nodes[place],))
+
+    def __iter__(self) -> Iterator[RandomVariable]:
+        return (replace(self, nodes=(node,)) for node in self.nodes)
+
+    def __len__(self) -> int:
+        """How many components it has."""
+        return len(self.nodes)
+
+    def missing(self) -> RandomVariable:
+        """The condition that a component is missing or undefined: x.given(~x.missing()).
+
+        >>> release["age"].missing().probability().value
+        0.0
+        """
+        return self.beside([self], tuple(missing_node(node) for node in self.nodes))
+
+    def named(self, *names: str) -> RandomVariable:
+        """The same variable under other names, one for each component: columns of two releases may share theirs.
+
+        >>> (release["hours-per-week"] * 52).named("yearly hours").mean()
+        yearly hours: 2105 ± 33 (95 %: 2040 to 2170; privacy 19, sampling 8, resolution 26)
+        """
+        if len(names) != len(self.nodes):
+            raise ValueError(
+                f"a name for each of {len(self)} components, got {len(names)}: {names!r:.80}. Pass as many."
+            )
+        if not all(isinstance(name, str) and name for name in names):
+            raise TypeError(f"names are texts, got {names!r:.80}: answers show them. Write them in quotes.")
+        each = zip(self.nodes, names, strict=True)
+        return replace(self, nodes=tuple(replace(node, text=name, atomic=True) for node, name in each))
+
+    # ---------------------------------------------------------------- under which law
+
+    def given(self, *conditions: RandomVariable) -> RandomVariable:
+        """The variable given that conditions hold; what it is elsewhere does not matter.
+
+        Conditions of other releases than the variable's tie them together: x.given(x < y).
+
+        >>> release["age"].given(release["hours-per-week"] > 40).mean()
+        age | `hours-per-week` > 40: 39.2 ± 2.4 (95 %: 34.5 to 44.0; privacy 0.8, sampling 0.3, resolution 2.3)
+        """
+        nodes = [node for condition in conditions for node in _condition_nodes(condition)]
+        joined(node.releases for node in (*self.nodes, *self.conditions, *nodes))
+        return replace(self, conditions=(*self.conditions, *nodes))
+
+    def in_view(self, view: View | None) -> RandomVariable:
+        """The variable under other weights: "signed", "probability", or None, as released.
+
+        >>> release["age"].in_view("signed").mean()
+        age: 38.25 ± 0.50 (95 %: 37.27 to 39.22; privacy 0.26, sampling 0.18, resolution 0.38)
+        """
+        if view not in ("signed", "probability", None):
+            raise ValueError(f'view must be "signed" or "probability", got {view!r:.80}: there are these weights.')
+        return replace(self, view=view)
+
+    def beside(self, variables: Sequence[RandomVariable], nodes: tuple[Node, ...]) -> RandomVariable:
+        """Nodes made of these variables' as one variable; ValueError where their views or conditions differ.
+
+        >>> age, hours = release["age"], release["hours-per-week"]
+        >>> age.beside([age, hours], age.nodes + hours.nodes).names
+        ('age', '`hours-per-week`')
+        """
+        first = variables[0]
+        if any(other.view != first.view for other in variables):
+            raise ValueError(
+                "these variables are of different views of their releases' weights, and one law has one. Make them alike with "
+                'in_view("probability").'
+            )
+        if any(set(other.conditions) != set(first.conditions) for other in variables):
+            raise ValueError(
+                "these variables are given different conditions, and one law has one. Calculate first and condition then: "
+                "(x + y).given(condition)."
+            )
+        joined(node.releases for variable in variables for node in variable.nodes)
+        return RandomVariable(nodes, first.view, first.conditions)
+
+    @cached_property
+    def _law(self) -> Law:
+        law = law_of(self.releases, self.conditions, self.view)
+        if any(node.column is None for node in self.nodes):
+            factors = law.factors if isinstance(law, ProductLaw) else (law,)
+            check_bounded([factor.weights for factor in factors], ", ".join(self.names))
+        return law
+
+    @property
+    def _node(self) -> Node:
+        if len(self.nodes) > 1:
+            raise ValueError(
+                f"this question is about one component, and there are {len(self)}: {', '.join(self.names)}. Pick one, such "
+                "as variable[0]."
+            )
+        if self.nodes[0].kind == "levels":
+            raise TypeError(
+                f"{self.nodes[0].text} has levels, which have no numbers. Ask a comparison, such as "
+                '(variable == "a level").probability(), or the histogram.'
+            )
+        return self.nodes[0]
+
+    @property
+    def _asked(self) -> Any:
+        """The component as its law takes a question: a plain column by its name, so that its bounds are known."""
+        node = self._node
+        plain = node.column is not None and len(self.releases) == 1 and node.kind == "number"
+        return node.column if plain and not isinstance(self.releases[0].columns[node.column], Date) else node  # type: ignore[index]
+
+    # ---------------------------------------------------------------- questions
+
+    def mean(self) -> Estimate:
+        """E[variable], with its error bar.
+
+        >>> (release["age"] + 1).mean()
+        age + 1: 39.25 ± 0.50 (95 %: 38.27 to 40.22; privacy 0.26, sampling 0.18, resolution 0.38)
+        """
+        return estimate(self._law, mean_of(self._law, self._node))
+
+    def var(self) -> Estimate:
+        """The variance, with its error bar; negative under some signed weights, and told so.
+
+        >>> release["age"].var()
+        var(age): 192 ± 14 (95 %: 165 to 219; privacy 10, sampling 4, resolution 8)
+        """
+        return estimate(self._law, variance_of(self._law, self._node))
+
+    def std(self) -> Estimate:
+        """The standard deviation, with its error bar.
+
+        >>> release["age"].std()
+        std(age): 13.86 ± 0.49 (95 %: 12.90 to 14.83; privacy 0.37, sampling 0.14, resolution 0.29)
+        """
+        return estimate(self._law, deviation_of(self._law, self._node))
+
+    def probability(self) -> Estimate:
+        """The probability of a condition, with its error bar; ValueError if the variable is none.
+
+        >>> ((release["age"] > 50) & (release["sex"] == "Male")).probability()
+        (age > 50) & (sex == 'Male'): 0.119 ± 0.012 (95 %: 0.095 to 0.143; privacy 0.007, sampling 0.004, resolution
+            0.009)
+        """
+        return estimate(self._law, probability_of(self._law, self._node))
+
+    def cdf(self, x: float | Sequence[float]) -> Estimate | Estimates:
+        """P(variable <= x): an Estimate for a number, Estimates for a list.
+
+        >>> release["age"].cdf([30, 50])
+        age <= 30: 0.341 ± 0.014 (95 %: 0.315 to 0.368; privacy 0.008, sampling 0.006, resolution 0.009)
+        age <= 50: 0.814 ± 0.021 (95 %: 0.773 to 0.856; privacy 0.008, sampling 0.005, resolution 0.019)
+        """
+        found = estimates(self._law, distribution_of(self._law, self._node, np.atleast_1d(np.asarray(x, dtype=float))))
+        return found[0] if np.ndim(x) == 0 else found
+
+    def quantile(self, q: float | Sequence[float] = 0.5) -> Estimate | Estimates:
+        """The quantile of order q, in the probability view; see `Release.quantile`.
+
+        >>> (release["age"] * 2).quantile([0.25, 0.75])
+        quantile(age * 2, 0.25): 54.0 ± 1.5 (95 %: 52.0 to 58.0; privacy 0.5, sampling 0.4, resolution 1.4)
+        quantile(age * 2, 0.75): 94.0 ± 1.5 (95 %: 92.0 to 98.0; privacy 0.9, sampling 0.7, resolution 1.0)
+        """
+        if self.view == "signed":
+            raise ValueError(
+                'quantiles are of the probability view, and this variable is of the signed one. Ask in_view("probability").'
+            )
+        law = self.in_view("probability")._law
+        found = estimates(law, quantiles_of(law, self._asked, np.atleast_1d(np.asarray(q, dtype=float))))
+        return found[0] if np.ndim(q) == 0 else found
+
+    def histogram(self, *, bins: int | Sequence[float] | None = None, level: float = 0.95) -> pd.DataFrame:
+        """Probabilities of ranges or levels with error bars, as `Release.histogram` gives them; see `histogram_of`.
+
+        >>> release["age"].histogram(bins=[0, 30, 60, 100])[["probability", "standard_error"]]
+                   probability  standard_error
+        age
+        [0, 30)       0.300142        0.024164
+        [30, 60)      0.619449        0.026308
+        [60, 100]     0.080410        0.010866
+        """
+        if len(self.nodes) > 1:
+            _ = self._node
+        return histogram_of(self._law, self.nodes[0], bins, level)
+
+    def plot(self, ax: Axes | None = None, *, bins: int | Sequence[float] | None = None) -> Axes:
+        """Draw the histogram with 95 % error bars on Axes, new ones by default; returns them.
+
+        >>> axes = release["age"].plot(bins=5)
+        >>> axes.figure.savefig("age.png")
+        """
+        from kmeanalyst.plots.distributions import of_variable
+
+        return of_variable(self, bins=bins, ax=ax)
+
+    # ---------------------------------------------------------------- its points and its embedding
+
+    def to_frame(self) -> pd.DataFrame:
+        """The weighted values: a column for each component, and "weight", in the view's weights.
+
+        >>> (release["age"] * 2).to_frame().head(2)
+           age * 2    weight
+        0    186.0  0.000546
+        1    130.0  0.004763
+        """
+        cells = [variable_distance.at_points(self._law, node) for node in self.nodes]
+        return pd.DataFrame(dict(zip(self.names, cells, strict=True))).assign(weight=self._law.weights)
+
+    def thin(
+        self, n: int = 1000, *, kernel: Kernel | None = None, weights: ThinWeights = "probability"
+    ) -> ReducedPoints:
+        """At most n weighted values near to all, with their distance in the RKHS of the kernel.
+
+        kernel   Gaussian with the variable's standard deviation as lengthscale by default.
+        weights  "probability", "uniform", or "signed" (Σ|w| at most that of the law, or 1 if that is more).
+
+        >>> (release["age"] + release["hours-per-week"]).thin(20).to_frame().shape
+        (20, 2)
+        """
+        return reduced_points.reduced(self._gathered(kernel), n, weights)
+
+    def embedding(self, kernel: Kernel | None = None) -> KernelMean:
+        """The embedding of the variable's law: of its points, or where they are many, of cells of them (see `thin`).
+
+        >>> release["age"].embedding().points.shape
+        (288, 1)
+        """
+        return self._gathered(kernel).embedding
+
+    def distance(self, other: RandomVariable, kernel: Kernel | None = None) -> Estimate:
+        """MMD between the laws of two variables, with its error bar; see `variable_distance`.
+
+        >>> release["age"].distance(release["hours-per-week"])
+        distance(age; `hours-per-week`): 0.233 ± 0.013 (95 %: 0.209 to 0.258; privacy 0.008, sampling 0.006, resolution
+            0.008)
+        """
+        return variable_distance.distance(self, other, kernel)
+
+    def mmd(self, sample: Any, kernel: Kernel | None = None) -> float:
+        """MMD between the variable's law, as its points have it, and a sample of values (L,) or (L, d).
+
+        >>> release["age"].mmd(sample["age"])
+        0.01599...
+        """
+        return variable_distance.mmd_to_sample(self, sample, kernel)
+
+    def mmd_test(self, sample: Any, kernel: Kernel | None = None) -> TestResult:
+        """Test whether a sample of values has the variable's law, all errors of the releases counted in.
+
+        >>> (release["age"] * 2).mmd_test(sample["age"] * 2).pvalue
+        0.7873...
+        """
+        return variable_distance.test_against_sample(self, sample, kernel)
+
+    def _gathered(self, kernel: Kernel | None) -> ReducedPoints:
+        weights = self._law.weights
+        values = np.column_stack([variable_distance.at_points(self._law, one._node) for one in self]).astype(float)
+        check_defined(values.sum(axis=1), self.nodes[0].exclusion)
+        return gathered(values, weights, kernel or default_kernel(values, weights), self.names)
+
+    # ---------------------------------------------------------------- looks
+
+    def __repr__(self) -> str:
+        return "\n".join(map(_line, self))
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<div>{escape(_line(one))}</div>" for one in self)
+
+
+def variable_of(release: Release, columns: str | Sequence[str], view: View | None = None) -> RandomVariable:
+    """A column of a release as a random variable, or several as its components."""
+    names = list(columns) if isinstance(columns, Iterable) and not isinstance(columns, str) else [columns]
+    if any(map(is_variable, names)):
+        raise TypeError(
+            "rows are not chosen from a release: it stands for a population. Ask variable.given(condition), or "
+            "release.expectation(..., where=...)."
+        )
+    if not names:
+        raise KeyError("no columns: name at least one, such as release['age'] or release[['age', 'wage']].")
+    return RandomVariable(tuple(column_node(release, name) for name in names)).in_view(view)
+
+
+def _condition_nodes(condition: Any) -> tuple[Node, ...]:
+    if not is_variable(condition) or any(node.kind != "condition" for node in condition.nodes):
+        raise TypeError(
+            f"given takes conditions, random variables that are true or false, got {condition!r:.80}. Write a comparison, "
+            "such as x.given(y > 0)."
+        )
+    return condition.nodes
+
+
+def _line(variable: RandomVariable) -> str:
+    node = variable.nodes[0]
+    if node.kind == "levels":
+        return f"{node.text}: levels ({variable.n_points:,} points)"
+    try:
+        mean = variable.mean()
+    except ValueError as refusal:
+        return f"{node.text}: no mean ({refusal})"
+    value, error = (mean.written(number, ",") for number in (mean.value, mean.standard_error))
+    return f"{mean.question}: {value} ± {error} ({variable.n_points:,} points)"

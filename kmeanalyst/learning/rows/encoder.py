@@ -1,0 +1,190 @@
+"""Room 5: columns of a domain as the numbers that scikit-learn's estimators take. Nothing is learned from rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Container, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.derived import Derived, with_derived
+from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, DomainError, Number, Ordinal
+from kmeanalyst.releases.domain.domain import Domain, column_from_dict
+from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.expressions import words
+
+Levels = Literal["onehot", "cells", "codes", "natural"]
+LEVELS: tuple[Levels, ...] = ("onehot", "cells", "codes", "natural")
+Missing = Literal["mark", "nan"]
+MISSING: tuple[Missing, ...] = ("mark", "nan")
+
+_MIDDLE = 0.5  # of a range: what a missing cell counts as beside its indicator
+
+
+class DomainEncoder(TransformerMixin, BaseEstimator):
+    """A scikit-learn transformer from frames in natural units to features, by a public domain alone.
+
+    Numbers and dates are scaled by their public bounds to [0, 1], on the scale that the domain declares (logarithms). Ordered
+    levels are evenly spaced in [0, 1], a boolean is 0 or 1.
+
+    columns  the columns' tables, as `Domain.to_dict` has them: plain data, so that a file of the model holds no code.
+    derived  tables of derived columns that are computed where a frame lacks them, as `Derived.to_dict` has them.
+    base     tables of the columns that these are computed from.
+    levels   "onehot": an indicator for each level, a single one for two. "cells": also for each range between the public
+             edges of a number, and for each of its atoms: a linear model can then follow steps and spikes. "codes": a
+             level's number, from 0. "natural": all columns as they are, clamped to the domain, for pipelines that encode
+             columns themselves.
+    missing  "mark": a missing number counts as the middle of its range, beside an indicator, a missing level as one more.
+             "nan": both stay NaN, for estimators that know what to do.
+
+    Texts are no features, and DomainError says so: derive a condition from them, or take columns "natural".
+
+    A cell that is no value of its column becomes what the domain says, with a warning that counts such cells.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[Mapping[str, Any]],
+        *,
+        derived: Sequence[Mapping[str, Any]] = (),
+        base: Sequence[Mapping[str, Any]] = (),
+        levels: Levels = "onehot",
+        missing: Missing = "mark",
+    ) -> None:
+        self.columns = columns
+        self.derived = derived
+        self.base = base
+        self.levels = levels
+        self.missing = missing
+
+    @property
+    def domain(self) -> Domain:
+        """The columns that features are made of."""
+        return Domain.from_dict(self.columns)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True  # the domain is all there is to know
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = tags.input_tags.string = tags.input_tags.allow_nan = True
+        tags.requires_fit = False
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> DomainEncoder:
+        """Nothing is learned from X."""
+        return self
+
+    def transform(self, X: pd.DataFrame | Mapping[str, Any]) -> pd.DataFrame:
+        """Features (n, F) of a frame that has the columns, in any order and among others; DomainError if it lacks one."""
+        domain = self.domain
+        frame = self._completed(pd.DataFrame(X))
+        rows, counts = domain.encode_counted(frame)
+        told = [note for note in counts.notes() if not note.startswith("ignored")]
+        if told:
+            warnings.warn("of the rows to predict: " + "; ".join(told), UserWarning, stacklevel=2)
+        if self.levels == "natural":
+            return domain.decode(rows).set_axis(frame.index)
+        _refuse_texts(domain)
+        features: dict[str, Array] = {}
+        for j, column in enumerate(domain.columns):
+            for name, values in self._features(column, rows[:, j]).items():
+                features[_free(name, features)] = values
+        return pd.DataFrame(features, index=frame.index, dtype=np.float64)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """(F,) names: "age", "city=Basel", "age missing"."""
+        if self.levels == "natural":
+            return np.array(self.domain.names, dtype=object)
+        _refuse_texts(self.domain)
+        names: dict[str, None] = {}
+        for column in self.domain.columns:
+            for name in self._features(column, np.zeros(0)):
+                names[_free(name, names)] = None
+        return np.array(list(names), dtype=object)
+
+    @property
+    def feature_names_in_(self) -> Array:
+        """(d,) the columns it reads; there is none where some are computed: a frame has these, or what they are made of."""
+        if self.derived:
+            raise AttributeError("columns that are computed may be there or not: see `columns`, `derived` and `base`")
+        return np.array(self.domain.names, dtype=object)
+
+    def _completed(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The frame with the derived columns it lacks; those that are there are taken as they are."""
+        wanted = [str(one["column"]["name"]) for one in self.derived]
+        if all(name in frame.columns for name in wanted):
+            return frame
+        base = Domain.from_dict(self.base)
+        clean = base.decode(base.encode(frame)).set_axis(frame.index)
+        found, _ = with_derived(clean, base, [_derived(one) for one in self.derived])
+        return frame.assign(**{name: found[name] for name in wanted if name not in frame.columns})
+
+    def _features(self, column: Column, codes: Array) -> Any:
+        """A column's features by their names: {name: (n,)}, NaN in `codes` where a cell is missing."""
+        absent = np.isnan(codes)
+        if isinstance(column, Categorical) and (self.levels == "codes" or not isinstance(column, Ordinal | Boolean)):
+            return self._of_levels(column, codes)
+        low, high = column.bounds if isinstance(column, Number) else (0.0, max(len(column.levels) - 1.0, 1.0))  # type: ignore[attr-defined]
+        scaled = (codes - low) / (high - low)
+        cells = _cells(column, codes) if self.levels == "cells" and isinstance(column, Number) else {}
+        if self.missing == "nan":
+            return {column.name: scaled} | cells
+        marks = {f"{column.name} missing": absent} if column.missing else {}
+        return {column.name: np.where(absent, _MIDDLE, scaled)} | cells | marks
+
+    def _of_levels(self, column: Categorical, codes: Array) -> dict[str, Array]:
+        """An indicator for each level, of the second alone for two, and for missing cells; or the level's number."""
+        if self.levels == "codes":
+            known = codes if self.missing == "nan" else np.where(np.isnan(codes), len(column.levels), codes)
+            return {column.name: known}
+        first = 1 if len(column.levels) == 2 else 0
+        features = {f"{column.name}={column.levels[k]}": codes == k for k in range(first, len(column.levels))}
+        return features | ({f"{column.name} missing": np.isnan(codes)} if column.missing else {})
+
+
+def _refuse_texts(domain: Domain) -> None:
+    if texts := [column for column in domain.columns if isinstance(column, Text)]:
+        raise DomainError(
+            f"{words.written(texts[0].name)} is a column of texts, which no feature is made of. Leave it out, or derive a "
+            f'condition first: release.transform({{"is_so": "{words.example(texts[0])}"}}).'
+        )
+
+
+def _cells(column: Number, codes: Array) -> dict[str, Array]:
+    """Indicators of the ranges between public edges, and of atoms, which are in no range; none for a column without."""
+    of_atom = {
+        f"{column.name}={_short(atom)}": codes == code
+        for atom, code in zip(column.decode(column.atom_codes), column.atom_codes, strict=True)
+    }
+    apart = np.isnan(codes) | np.isin(codes, column.atom_codes)
+    if not column.edges:
+        return of_atom
+    ends = [column.lower, *column.edges, column.upper]
+    place = np.searchsorted(column.cuts(column.edges), codes, side="right")
+    names = [f"{column.name} in {_short(low)}..{_short(high)}" for low, high in pairwise(ends)]
+    return {name: (place == k) & ~apart for k, name in enumerate(names)} | of_atom
+
+
+def _short(value: Any) -> str:
+    """A number with all its digits, since edges can be near each other; a day."""
+    return repr(float(value)).removesuffix(".0") if isinstance(value, float | int) else str(value)[:10]
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    """The name, with primes if a feature of another column has it: a column can be called "age missing"."""
+    while name in taken:
+        name += "'"
+    return name
+
+
+def _derived(table: Mapping[str, Any]) -> Derived:
+    return Derived(column=column_from_dict(dict(table["column"])), expression=str(table["expression"]))
+
+
+__all__ = ["LEVELS", "MISSING", "DomainEncoder", "Levels", "Missing"]

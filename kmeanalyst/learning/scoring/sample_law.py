@@ -1,0 +1,200 @@
+"""Room 5: a sample of real rows as the law a score is of: equal weights, and the sampling error of independent rows.
+
+Scores of several models on one sample keep their correlation: samples of equal content share one error model for as
+long as an estimate of it is alive.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.inference.estimate.error_model import Parts
+from kmeanalyst.inference.estimate.population import GivenOrNot, Where, check_condition, positive_chance, shown
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.columns import REPLACED, Column
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.draft import draft_domain
+from kmeanalyst.releases.domain.tables import read_table
+from kmeanalyst.releases.expressions import parse, words
+from kmeanalyst.releases.release import Question
+
+_KNOWN: WeakValueDictionary[str, SampleErrors] = WeakValueDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class SampleErrors:
+    """The error of a mean over n rows drawn independently: its standard deviation over √n (see ErrorModel)."""
+
+    frame: pd.DataFrame
+    measurement: None = None
+    everywhere: bool = False
+
+    @property
+    def release(self) -> Any:
+        """Itself: what two error models of one population are told by."""
+        return self
+
+    @property
+    def base(self) -> Any:
+        return self
+
+    def lifted(self, influence: Array) -> Array:
+        return influence
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (f"on a sample of {len(self.frame):,} rows, taken as independent draws: its error is that of sampling",)
+
+    def parts(self, influence: Array) -> Parts:
+        """sampling √(Var h / n); nothing was added and nothing is unseen."""
+        return {"privacy": None, "sampling": np.sqrt(influence.var(axis=0) / len(influence)), "resolution": None}
+
+    def covariance(self, influence: Array) -> Parts:
+        """As `parts` has it."""
+        centred = influence - influence.mean(axis=0)
+        return {"privacy": None, "sampling": centred.T @ centred / len(centred) ** 2, "resolution": None}
+
+    def least_change(self, influence: Array, level: float) -> float:
+        """Nothing bounds it: ValueError."""
+        raise ValueError(
+            "a robust interval is the range over all populations that agree with a measurement, and a sample is none. "
+            'Ask kind="default".'
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class SampleLaw(GivenOrNot):
+    """A sample's rows with equal weights, given a condition or not (see Law)."""
+
+    model: SampleErrors
+    weights: Array
+    given: Array | None = None
+    chance: float = 1.0
+    condition: str = ""
+    notes: tuple[str, ...] = ()
+    view: str = "sample"
+
+    def question(self, column: Any) -> Any:
+        return column
+
+    def values(self, question: Any) -> Array:
+        """A function of the frame at its rows."""
+        return np.asarray(question(self.model.frame), dtype=float)
+
+    def infeasible(self, what: str, value: Callable[[Any], float]) -> str:
+        return f"{what}: look at the model's answers, as the rows of a sample have positive weights."
+
+    def bounds(self, column: Any) -> tuple[float, float] | None:
+        return None
+
+
+def sample_law(sample: Any, where: Where, domain: Domain | None, target: str) -> SampleLaw:
+    """The law of a sample's rows with a target, given conditions; ValueError where they have no chance.
+
+    sample   a DataFrame in natural units, the path of a .csv, .csv.gz or .parquet file, or several DataFrames.
+    domain   by which cells are read, where the model has one; else they are taken as they are, text as numbers if all is.
+    """
+    frame = _frame(sample)
+    if target not in frame.columns:
+        raise ValueError(
+            f"the sample has no column {target!r}, which the model predicts: there is no truth to compare with. It has "
+            f"{', '.join(map(str, frame.columns))}. Add the column."
+        )
+    if len(frame) < 2:
+        raise ValueError(f"the sample needs at least two rows to show its own spread, got {len(frame)}. Add rows.")
+    absent = (frame[target].isna() | (frame[target].astype(object) == "")).to_numpy(dtype=bool)
+    frame, notes = _read(frame, domain, target, absent)
+    model, equal = _errors(frame), np.full(len(frame), 1 / len(frame))
+    asked = () if where is None else (where,) if isinstance(where, str) or callable(where) else tuple(where)
+    held = [_condition(question, frame, domain) for question in asked]
+    told = [shown(question, "condition") for question in asked]
+    if absent.any():
+        held.append(~absent)
+        told.append(f"not missing({words.written(target)})")
+        notes = (*notes, f"{int(absent.sum()):,} of {len(frame):,} rows have no {target}, and are left out")
+    if not held:
+        return SampleLaw(model, equal, notes=notes)
+    given = np.logical_and.reduce(held)
+    chance = positive_chance(float(given.mean()))
+    text = told[0] if len(told) == 1 else " and ".join(f"({part})" for part in told)
+    return SampleLaw(model, equal * given / chance, given, chance, text, notes)
+
+
+def _frame(sample: Any) -> pd.DataFrame:
+    if isinstance(sample, str | Path):
+        return read_table(sample)
+    if isinstance(sample, pd.DataFrame):
+        return sample.reset_index(drop=True)
+    blocks = list(sample) if isinstance(sample, Iterable) and not hasattr(sample, "__array__") else []
+    if not blocks or not all(isinstance(block, pd.DataFrame) for block in blocks):
+        raise TypeError(
+            f"a model is scored on a Release, or on a sample: a DataFrame in natural units, several of them, or the path "
+            f"of a .csv or .parquet file; got a {type(sample).__name__}. Name the columns: pd.DataFrame(rows, columns=...)."
+        )
+    return pd.concat(blocks, ignore_index=True)
+
+
+def _read(
+    frame: pd.DataFrame, domain: Domain | None, target: str, absent: Array
+) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """Cells in natural units by the domain, with what became of them; without one, text as numbers where all of it is.
+
+    absent   (n,) whether a row has no target. A target that the domain does not have is refused: a default is no truth.
+    """
+    if domain is None:
+        texts = [name for name in frame.columns if pd.api.types.is_string_dtype(frame[name].dtype)]
+        return frame.assign(**{name: _number_or_text(frame[name]) for name in texts}), ()
+    known = Domain(tuple(column for column in domain.columns if column.name in frame.columns))
+    if target in known.names:
+        _check_levels(known[target], frame[target], absent)
+    encoded, counts = known.encode_counted(frame)
+    others = frame.drop(columns=list(known.names))
+    notes = replace(counts, ignored=(), replaced=Counter({**counts.replaced, target: 0})).notes()
+    return known.decode(encoded).join(others), tuple(notes)
+
+
+def _check_levels(column: Column, cells: pd.Series, absent: Array) -> None:
+    """ValueError for cells of the target that are there, and no value of the column."""
+    unknown = (column.encode(cells)[1] == REPLACED) & ~absent
+    if unknown.any():
+        shown_values = words.listed([repr(value) for value in pd.unique(cells[unknown].astype(object))])
+        raise ValueError(
+            f"the sample's {words.written(column.name)} has values that the domain does not ({column.describe()}): "
+            f"{shown_values}. Whether the model is right about them cannot be said. Correct or remove those rows."
+        )
+
+
+def _number_or_text(cells: pd.Series) -> pd.Series:
+    present = cells.where(cells != "").astype(object)
+    numbers = pd.to_numeric(present, errors="coerce")
+    return numbers if (numbers.notna() | present.isna()).all() else present
+
+
+def _condition(question: Question, frame: pd.DataFrame, domain: Domain | None) -> Array:
+    """Whether a condition holds (n,); columns that no domain has are drafted from the sample."""
+    if callable(question):
+        values = np.asarray(question(frame), dtype=float)
+    else:
+        expression = parse(question)
+        known = domain or draft_domain(frame[[name for name in expression.columns if name in frame.columns]]).domain
+        values = np.asarray(expression.evaluate(frame, known), dtype=float)
+    check_condition(values)
+    return values == 1
+
+
+def _errors(frame: pd.DataFrame) -> SampleErrors:
+    """The error model of a sample: that of a sample of the same content, where one is alive."""
+    rows = pd.util.hash_pandas_object(frame, index=False).to_numpy()
+    content = hashlib.sha256(rows.tobytes() + repr(list(frame.columns)).encode()).hexdigest()
+    if (known := _KNOWN.get(content)) is None:
+        known = _KNOWN[content] = SampleErrors(frame)
+    return known

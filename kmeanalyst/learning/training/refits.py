@@ -1,0 +1,152 @@
+"""Room 5: how far a model's predictions and scores hang on the noise that happened to be drawn.
+
+The release's noise is drawn again, points and weights are fitted to the new measurement, and the model is trained on those
+(`redrawn`): the spread of what such models say is the error of what the first one says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import t as student
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.learning.digest import digest
+from kmeanalyst.learning.scoring.evaluation import score
+from kmeanalyst.learning.training.pipeline import TrainedPipeline
+from kmeanalyst.learning.training.training import refitted
+from kmeanalyst.releases.release import Release
+from kmeanalyst.representation.redraw import redrawn
+
+
+@dataclass(frozen=True, eq=False)
+class Refits:
+    """A model, and others trained on releases whose noise was drawn anew.
+
+    model   the first one.
+    others  the others.
+
+    >>> len(refits.others)
+    3
+    """
+
+    model: TrainedPipeline
+    others: tuple[TrainedPipeline, ...]
+
+    def predict(self, X: pd.DataFrame, *, of: Any = None, level: float = 0.95) -> pd.DataFrame:
+        """What the model says of each row, with its error.
+
+        of       the class whose probability is meant, the last by default; regressions give the number itself, and
+                 classifiers without probabilities their decision function.
+        Returns  DataFrame with X's index: prediction, standard_error, low, high (Student's t of the number of redraws;
+                 probabilities stay within 0 and 1).
+
+        >>> refits.predict(sample.head(2))
+           prediction  standard_error       low      high
+        0    0.378695        0.002811  0.366602  0.390788
+        1    0.365978        0.012597  0.311776  0.420180
+        """
+        said = np.array([_said(model, X, of) for model in (self.model, *self.others)])
+        error, reach = self._spread(said, level)
+        low, high = said[0] - reach, said[0] + reach
+        if hasattr(self.model, "predict_proba"):
+            low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
+        columns = {"prediction": said[0], "standard_error": error, "low": low, "high": high}
+        return pd.DataFrame(columns, index=X.index)
+
+    def score(
+        self, data: Any, metric: str | Sequence[str] | None = None, *, level: float = 0.95, **named: Any
+    ) -> pd.DataFrame:
+        """The model's scores, with the error of the score as such and that of the model by its noise.
+
+        Returns  DataFrame indexed by metric: value, standard_error (of both), of_evaluation (see `kmeanalyst.score`),
+                 of_training (over the refits), low, high (Student's t, as far as the error is the refits'), note.
+
+        >>> refits.score(sample, "roc_auc")[["value", "of_evaluation", "of_training"]]
+                    value  of_evaluation  of_training
+        metric
+        roc_auc  0.661068       0.014859     0.009845
+        """
+        names: Any = metric if isinstance(metric, list | tuple) else [metric]
+        each: list[Any] = [score(model, data, names, **named) for model in (self.model, *self.others)]
+        rows = {}
+        for name, *found in zip(names, *each, strict=True):
+            training = float(np.std([one.value for one in found[1:]], ddof=1))
+            total = float(np.hypot(found[0].standard_error, training))
+            reach = total * student.ppf(0.5 + level / 2, self._freedom(training / total if total > 0 else 1.0))
+            rows[name or "default"] = {
+                "value": found[0].value, "standard_error": total, "of_evaluation": found[0].standard_error,
+                "of_training": training, "low": found[0].value - reach, "high": found[0].value + reach,
+                "note": "; ".join(found[0].notes),
+            }  # fmt: skip
+        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("metric")
+
+    def _freedom(self, share: float) -> float:
+        """Degrees of freedom of an error of which this share comes from the refits (Welch 1947): the rest is known."""
+        return (len(self.others) - 1) / max(share, 1e-3) ** 4
+
+    def _spread(self, said: Array, level: float) -> tuple[Array, Array]:
+        error = said[1:].std(axis=0, ddof=1)
+        return error, error * student.ppf(0.5 + level / 2, len(self.others) - 1)
+
+
+def refit(
+    model: TrainedPipeline,
+    release: Release,
+    *,
+    redraws: int = 10,
+    sampling: bool = False,
+    rng: np.random.Generator | int | None = 0,
+    progress: Callable[[str, float], None] | None = None,
+) -> Refits:
+    """Train a model again on releases whose noise was drawn anew; each takes about as long as publishing did.
+
+    model     from `kmeanalyst.fit`, trained on this release.
+    redraws   how many, at least 2.
+    sampling  whether the table's rows are drawn anew too, for errors about the population rather than the table.
+    progress  called with a text and the share that is done.
+    Errors    ValueError for a model of another release, or a release without measurement.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> survey = ka.read_release("survey.kme")
+    >>> model = ka.fit(LogisticRegression(max_iter=1000), survey, target="income")
+    >>> refits = ka.refit(model, survey, redraws=3)
+    >>> refits.predict(sample.head(2))
+       prediction  standard_error       low      high
+    0    0.378695        0.002811  0.366602  0.390788
+    1    0.365978        0.012597  0.311776  0.420180
+    """
+    if redraws < 2:
+        raise ValueError(f"redraws must be at least 2, got {redraws}: one more model has no spread. Ask for ten.")
+    if model.report is None or model.report.release_digest != digest(release):
+        raise ValueError(
+            "the model was trained on another release, of whose noise this one tells nothing. Pass the release it was trained on."
+        )
+    if model.target is None:
+        raise ValueError(
+            f"{model.report.estimator} has no target, and the numbers of clusters mean nothing from one fit to the next: there "
+            "is no spread to tell. Refit a classifier or regressor."
+        )
+    streams = np.random.default_rng(rng).spawn(redraws)
+    others = []
+    for i, stream in enumerate(streams):
+        others.append(refitted(model, redrawn(release, sampling=sampling, rng=stream)))
+        if progress is not None:
+            progress("refitting", (i + 1) / redraws)
+    return Refits(model, tuple(others))
+
+
+def _said(model: TrainedPipeline, X: pd.DataFrame, of: Any) -> Array:
+    """(n,) the probability of a class, its decision function, or the number predicted."""
+    if model.levels_ is None:
+        return np.asarray(model.predict(X), dtype=float)
+    place = len(model.classes_) - 1 if of is None else list(model.classes_).index(of)
+    found = model.predict_proba(X) if hasattr(model, "predict_proba") else model.decision_function(X)
+    return found[:, place] if found.ndim == 2 else found if place == 1 else -found
+
+
+__all__ = ["Refits", "refit"]

@@ -1,0 +1,520 @@
+"""Room 5: scikit-learn's models trained on a release, each with the weights that it treats rightly.
+
+Room 5: handing weights to an estimator and to the estimators inside it (scikit-learn's metadata routing).
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import sklearn
+from sklearn.base import clone, is_classifier, is_clusterer, is_outlier_detector, is_regressor
+from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import get_scorer
+from sklearn.naive_bayes import CategoricalNB
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, TargetEncoder
+from sklearn.utils import get_tags
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.learning.column_law.measured_law import MOST_POINTS
+from kmeanalyst.learning.digest import digest
+from kmeanalyst.learning.rows.drawn_rows import number_law
+from kmeanalyst.learning.rows.encoder import DomainEncoder, Levels, Missing
+from kmeanalyst.learning.rows.labels import LABELS, Labels, law_of
+from kmeanalyst.learning.rows.training_rows import (
+    Target,
+    TrainingRows,
+    check_option,
+    encoder_of,
+    predictors_of,
+    refused_labels,
+    signed_weights,
+    target_of,
+    training_rows,
+    why_not,
+)
+from kmeanalyst.learning.training.pipeline import TrainedPipeline, TrainingReport
+from kmeanalyst.learning.weights.weight_support import WeightSupport, weight_support
+from kmeanalyst.releases.domain.columns import Categorical
+from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.release import Release, View
+
+
+def fit_with_weights(estimator: Any, X: Any, y: Array | None, weights: Array | None) -> Any:
+    """The estimator, fitted in place.
+
+    weights  (n,) for the estimator and whatever inside it takes weights; where it searches over parameters, scores are
+             weighted too. None hands over none.
+    """
+    targets = () if y is None else (y,)
+    if weights is None:
+        return estimator.fit(X, *targets)
+    if not _routes(estimator):
+        return estimator.fit(X, *targets, sample_weight=weights)
+    with sklearn.config_context(enable_metadata_routing=True):
+        for each in (estimator, *inner_estimators(estimator)):
+            _request_weights(each)
+        estimator.fit(X, *targets, sample_weight=weights)
+    _forget_requests(estimator, set())
+    return estimator
+
+
+def inner_estimators(estimator: Any) -> list[Any]:
+    """The estimators that an estimator is made of, at any depth."""
+    parts = estimator.get_params(deep=True).values() if hasattr(estimator, "get_params") else ()
+    return [part for part in parts if hasattr(part, "fit") and not inspect.isclass(part)]
+
+
+def _routes(estimator: Any) -> bool:
+    """Whether weights reach the estimators inside only by routing: some that have others inside pass weights on themselves."""
+    if not inner_estimators(estimator):
+        return False
+    try:
+        estimator.get_metadata_routing()
+    except NotImplementedError:
+        return False
+    return True
+
+
+def _request_weights(estimator: Any) -> None:
+    for name in ("fit", "score"):
+        request = getattr(estimator, f"set_{name}_request", None)
+        if request is not None and "sample_weight" in inspect.signature(getattr(estimator, name)).parameters:
+            request(sample_weight=True)
+    scoring = getattr(estimator, "scoring", None)
+    if scoring is not None and scoring != "loss":  # histogram boosting's own, which is weighted already
+        estimator.scoring = _weighted(scoring)
+
+
+def _weighted(scoring: Any) -> Any:
+    """A scorer, or several, that ask for weights where their metric takes them."""
+    if isinstance(scoring, dict):
+        return {name: _weighted(one) for name, one in scoring.items()}
+    if isinstance(scoring, list | tuple | set):
+        return {str(name): _weighted(name) for name in scoring}
+    scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
+    metric = getattr(scorer, "_score_func", None)
+    if metric is None or "sample_weight" not in inspect.signature(metric).parameters:
+        return scorer
+    return scorer.set_score_request(sample_weight=True)
+
+
+def _forget_requests(part: Any, seen: set[int]) -> None:
+    """Take the requests off an estimator and all that it holds: they were for this fit, and no file can hold them."""
+    if id(part) in seen or inspect.isclass(part):
+        return
+    seen.add(id(part))
+    if isinstance(part, dict):
+        inner = list(part.values())
+    elif isinstance(part, list | tuple | set):
+        inner = list(part)
+    elif hasattr(part, "_metadata_request") or hasattr(part, "get_params"):
+        vars(part).pop("_metadata_request", None)
+        inner = list(vars(part).values())
+    else:
+        return
+    for one in inner:
+        _forget_requests(one, seen)
+
+
+_CODES = re.compile(r"Tree|Forest|GradientBoosting|GaussianNB|CategoricalNB|LGBM|XGB|CatBoost")  # that split by values
+_TREES_INSIDE = ("AdaBoost", "Bagging")  # by default
+_LEAST = 0.5  # of a row's weight: a negative direction of second moments that any penalty outweighs
+_ROUNDING = 1e-9
+
+
+def fit(
+    estimator: Any,
+    release: Release,
+    target: str | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    view: View | None = None,
+    size: float | None = None,
+    levels: Levels | None = None,
+    labels: Labels | None = None,
+    rng: np.random.Generator | int | None = 0,
+) -> TrainedPipeline:
+    """Train a scikit-learn estimator on a release.
+
+    estimator  a classifier, regressor, clusterer or detector, a pipeline or a search over parameters; it is cloned.
+    target     the column to predict; None for an estimator that needs none.
+    columns    what to predict it from; by default all columns but the target and those it is computed from, or from it.
+    view       "signed", "probability", "resampled" or "fitted"; by default signed weights where the estimator depends on
+               them as on a measure (`weight_support`) and they leave its problem sound, probability weights where it does
+               not, and rows of equal weight where it takes none.
+    size       effective number of rows, what penalties are weighed against: by default what the points are worth (Kish), or
+               with measured labels one for each labelled row. For resampled rows, how many.
+    levels     "onehot", "cells", "codes" (for trees) or "natural" (for pipelines that encode columns themselves), see
+               `DomainEncoder`; by default what the estimator likes, and cells where the release measured them.
+    labels     "released", the points' own; "measured", all that a point can have, each by its chance given the point's
+               other columns, which is read off the measurement (`kmeanalyst.learning.rows.labels`; some seconds, once for a
+               release and target); or, for numbers, "drawn": rows drawn from the measurement in the points' place, with
+               labels by a law fitted to it (`kmeanalyst.learning.rows.drawn_rows`; about as long as publishing took, once for a
+               release). By default, for a release of random features, measured for classes and drawn for numbers (unless
+               a view of the points is asked for): much nearer the truth.
+    Returns    TrainedPipeline, predicting on DataFrames in natural units. Its report says what was chosen and why.
+    Errors     ValueError where the view asked for would give a wrong model, or the target does not fit the estimator.
+
+    Multiplying all weights by a constant, or adding rows of weight 0, changes no model. The model inherits the promise of
+    the release: post-processing (Dwork & Roth 2014, proposition 2.1).
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> model = ka.fit(LogisticRegression(max_iter=1000), release, target="income")
+    >>> model.predict(sample.head(3))
+    array(['<=50K', '<=50K', '<=50K'], dtype='<U5')
+    >>> model.report.view, model.report.labels
+    ('probability', 'measured')
+    """
+    training = Training.of(estimator, release, target, columns, levels, labels, view)
+    if view is not None:
+        _check_view(view, training.support, release)
+        return _pipeline(training, _learned_from(training, view, "as asked", size, rng))
+    chosen, why = _view_for(training)
+    if chosen == "signed":
+        try:
+            return _pipeline(training, _learned_from(training, chosen, why, size, rng))
+        except UnsoundWeights as unsound:
+            chosen, why = "probability", f"because signed weights do not do here: {unsound.reason}"
+    return _pipeline(training, _learned_from(training, chosen, why, size, rng))
+
+
+def refitted(model: TrainedPipeline, release: Release) -> TrainedPipeline:
+    """The same estimator trained on another release, with the choices that were made for this one."""
+    assert model.report is not None
+    known: Any = vars(model.report)
+    view = None if known["view"] == "signed" else known["view"]  # whether signed weights do is another release's matter
+    choices = {name: known[name] for name in ("columns", "size", "levels", "labels")}
+    return fit(model["model"], release, known["target"], view=view, **choices)
+
+
+class UnsoundWeights(ValueError):
+    """Signed weights leave an estimator no sound problem to solve."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f'signed weights give no sound model here: {reason}. Take view="probability", or leave it out.'
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """What is to be fitted, but for the rows.
+
+    goal     the target; None for an estimator that needs none.
+    encoder  from natural units to features of `columns`.
+    support  how the estimator treats weights.
+    labels   where the target's cells come from.
+    """
+
+    estimator: Any
+    release: Release
+    goal: Target | None
+    columns: tuple[str, ...]
+    encoder: DomainEncoder
+    support: WeightSupport
+    labels: Labels
+
+    @classmethod
+    def of(
+        cls,
+        estimator: Any,
+        release: Release,
+        target: str | None,
+        columns: Sequence[str] | None,
+        levels: Levels | None,
+        labels: Labels | None,
+        view: View | None,
+    ) -> Training:
+        """The task of an estimator on a release; ValueError where they do not go together."""
+        if not isinstance(release, Release):
+            raise TypeError(
+                f"a model is trained on a Release, got a {type(release).__name__}. Read one: kmeanalyst.read_release(path), or "
+                "make one of weighted rows: kmeanalyst.from_frame(frame)."
+            )
+        if not hasattr(estimator, "fit") or isinstance(estimator, type):
+            raise TypeError(
+                f"an estimator must be an instance with a fit method, such as LogisticRegression(), got {estimator!r:.80}."
+            )
+        goal = _goal(estimator, release, target)
+        names = tuple(predictors_of(release, target, columns))
+        levels = levels or _liked_levels(estimator, release)
+        missing: Missing = "nan" if get_tags(estimator).input_tags.allow_nan else "mark"
+        encoder = encoder_of(release, names, levels=levels, missing=missing)
+        _check_features(estimator, encoder)
+        found = _labels(release, goal, names, labels, view)
+        return cls(estimator, release, goal, names, encoder, weight_support(estimator), found)
+
+    def fitted(self, X: pd.DataFrame, rows: TrainingRows, *, weighted: bool) -> Any:
+        """A clone of the estimator, fitted to the features X of these rows with their weights or without."""
+        estimator = _with_levels(clone(self.estimator), self.encoder)
+        return fit_with_weights(estimator, X, rows.cells, rows.weights if weighted else None)
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A fitted estimator, and the rows it was fitted to."""
+
+    model: Any
+    rows: TrainingRows
+    view: View
+    why: str
+
+
+def _learned_from(training: Training, view: View, why: str, size: float | None, rng: Any) -> Learned:
+    labels = "released" if view == "fitted" else training.labels
+    rows = training_rows(training.release, training.goal, view, size=size, labels=labels, rng=rng)
+    if training.goal is not None and training.goal.classes is not None:
+        _check_two_classes(training.goal, rows)
+    weighted = view != "resampled" and training.support != "none"
+    X = training.encoder.transform(rows.frame)
+    if rows.weights.min() >= 0:
+        return Learned(training.fitted(X, rows, weighted=weighted), rows, view, why)
+    return Learned(_fitted_to_signed(training, X, rows), rows, view, why)
+
+
+def _fitted_to_signed(training: Training, X: pd.DataFrame, rows: TrainingRows) -> Any:
+    """The model of signed weights; UnsoundWeights where their problem has no solution that is one."""
+    _check_moments(training, X, rows)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            model = training.fitted(X, rows, weighted=True)
+        except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
+            raise UnsoundWeights(f"the fit fails ({str(error).splitlines()[0]:.120})") from error
+    for warning in heard:
+        if issubclass(warning.category, ConvergenceWarning):
+            raise UnsoundWeights("the fit does not converge")
+    for warning in heard:
+        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    _check_predictions(model, X)
+    return model
+
+
+def _check_moments(training: Training, features: pd.DataFrame, rows: TrainingRows) -> None:
+    """UnsoundWeights where a class, or a direction of features, has a negative mass: least squares and likelihoods have
+    then no minimum, or one that penalties alone make."""
+    groups = {"": np.ones(len(rows.weights), dtype=bool)}
+    if training.goal is not None and training.goal.classes is not None:
+        groups = {f" of {level}": rows.cells == level for level in _classes_of(rows)}
+    if training.encoder.levels == "natural":
+        features = features.select_dtypes("number")
+    X = np.column_stack([np.ones(len(features)), np.nan_to_num(features.to_numpy(dtype=float))])
+    for name, group in groups.items():
+        moments = (X[group] * rows.weights[group, None]).T @ X[group]
+        least = float(np.linalg.eigvalsh(moments)[0])
+        if moments[0, 0] <= 0:
+            raise UnsoundWeights(f"the rows{name} have weights that sum to {moments[0, 0] / rows.size:.3g}")
+        if least < -_LEAST:
+            raise UnsoundWeights(
+                f"the second moments of the features{name} have a negative direction ({least:.3g} rows)"
+            )
+
+
+def _check_predictions(model: Any, X: pd.DataFrame) -> None:
+    if hasattr(model, "predict_proba"):
+        found = model.predict_proba(X)
+        sound = np.isfinite(found).all() and found.min() > -_ROUNDING and found.max() < 1 + _ROUNDING
+    elif hasattr(model, "predict") and not is_classifier(model):
+        sound = bool(np.isfinite(np.asarray(model.predict(X), dtype=float)).all())
+    else:
+        sound = not hasattr(model, "decision_function") or bool(np.isfinite(model.decision_function(X)).all())
+    if not sound:
+        raise UnsoundWeights("the fitted model predicts what is no probability, or no number")
+
+
+def _view_for(training: Training) -> tuple[View, str]:
+    """The view for how an estimator treats weights, and why."""
+    support, release = training.support, training.release
+    if training.labels == "drawn":
+        weighted = support != "none" and support.nonnegative_ok
+        return "probability" if weighted else "resampled", "equal, on rows drawn from the measurement"
+    if support != "none" and support.nonnegative_ok and signed_weights(release).min() >= 0:
+        return "probability", "as released: they are probabilities, up to their sum"
+    if support == "exact":
+        return "signed", f"as released: {support.reason}"
+    if support.nonnegative_ok and support != "none":
+        return "probability", f"the nearest ones without negative: {support.reason}"
+    return "resampled", f"equal, on rows drawn from the probability view: {support.reason}"
+
+
+def _check_view(view: str, support: WeightSupport, release: Release) -> None:
+    """ValueError where the view asked for would give another model than the weights say."""
+    negative = view == "signed" and bool((signed_weights(release) < 0).any())
+    if negative and support != "exact":
+        raise ValueError(
+            f"{view} weights would give a wrong model: {support.reason}. Leave view out, or take "
+            f'"{"probability" if support.nonnegative_ok else "resampled"}".'
+        )
+    if view != "resampled" and not support.nonnegative_ok:
+        raise ValueError(f'weights would give a wrong model: {support.reason}. Take view="resampled", or leave it out.')
+
+
+def _goal(estimator: Any, release: Release, target: str | None) -> Target | None:
+    if target is not None:
+        if is_clusterer(estimator) or is_outlier_detector(estimator):
+            raise ValueError(
+                f"{type(estimator).__name__} learns without a target, and would be told {words.written(target)} for nothing: "
+                "what it predicts is another thing. Leave target out; leave a column out by columns=[...]."
+            )
+        task: Any = "classification" if is_classifier(estimator) else "regression" if is_regressor(estimator) else None
+        return target_of(release, target, task)
+    if get_tags(estimator).target_tags.required:
+        raise ValueError(
+            f"{type(estimator).__name__} learns to predict a column, and none is named. Pass target, one of "
+            f"{', '.join(release.columns.names)}."
+        )
+    return None
+
+
+def _labels(
+    release: Release, goal: Target | None, columns: tuple[str, ...], asked: Labels | None, view: View | None
+) -> Labels:
+    """Where labels come from: as asked, or from the measurement where that can tell them; ValueError where it cannot and should."""
+    if asked is not None:
+        check_option("labels", asked, LABELS)
+    if goal is None or asked == "released":
+        return "released"
+    for labels in (asked,) if asked else _preferred(release, goal, view):
+        reason = _why_not_these(labels, release, goal, columns)
+        if reason is None:
+            return labels
+        if asked:
+            raise refused_labels(asked, goal.column.name, reason)
+    return "released"
+
+
+def _preferred(release: Release, goal: Target, view: View | None) -> tuple[Labels, ...]:
+    """What is tried where nothing is asked for, the best first; a view of the points is not answered with other rows."""
+    drawn: tuple[Labels, ...] = ("drawn",) if view in (None, "resampled") else ()
+    return drawn if goal.task == "regression" and len(release) > MOST_POINTS else (*drawn, "measured")
+
+
+def _why_not_these(labels: Labels, release: Release, goal: Target, columns: tuple[str, ...]) -> str | None:
+    """Why labels cannot be drawn, or measured; None where their law is there."""
+    reason = why_not(labels)(release, goal.column, goal.task, columns)
+    if reason is None:
+        try:
+            (number_law if labels == "drawn" else law_of)(release, goal.column.name)
+        except ValueError as error:
+            reason = str(error)
+    return reason
+
+
+def _classes_of(rows: TrainingRows) -> Array:
+    """The classes that rows have, sorted."""
+    assert rows.cells is not None
+    return np.unique(rows.cells)
+
+
+def _check_two_classes(goal: Target, rows: TrainingRows) -> None:
+    present = _classes_of(rows)
+    if len(present) < 2:
+        raise ValueError(
+            f"all rows have {goal.column.name} = {present[0]}, so there is nothing to tell apart. The release has too little "
+            "of the other levels to learn them."
+        )
+
+
+# ---------------------------------------------------------------- what an estimator likes
+
+
+def _liked_levels(estimator: Any, release: Release) -> Levels:
+    """Columns as they are for pipelines that encode them, codes for trees, else indicators: of cells where these were measured."""
+    if all(
+        isinstance(one, ColumnTransformer | OneHotEncoder | OrdinalEncoder | TargetEncoder) for one in _first(estimator)
+    ):
+        return "natural"
+    name = type(_core(estimator)).__name__
+    if _CODES.search(name) or name.startswith(_TREES_INSIDE):
+        return "codes"
+    measured = release.measurement is not None and isinstance(release.measurement.feature_map, MarginFeatures)
+    return "cells" if measured else "onehot"
+
+
+def _inside(estimator: Any) -> Any:
+    """The estimator that another one repeats, searches over or transforms targets for; None where there is none."""
+    return next(
+        (part for part in (getattr(estimator, n, None) for n in ("estimator", "regressor")) if part is not None), None
+    )
+
+
+def _core(estimator: Any) -> Any:
+    """The estimator that predicts in the end."""
+    inner = estimator.steps[-1][1] if hasattr(estimator, "steps") else _inside(estimator)
+    return estimator if inner is None or isinstance(inner, str) else _core(inner)
+
+
+def _first(estimator: Any) -> list[Any]:
+    """What sees the features first: of estimators side by side (votes, stacks) each one's."""
+    if isinstance(beside := getattr(estimator, "estimators", None), list) and beside:
+        return [first for _, one in beside if not isinstance(one, str) for first in _first(one)]
+    inner = estimator.steps[0][1] if hasattr(estimator, "steps") else _inside(estimator)
+    return [estimator] if inner is None or isinstance(inner, str) else _first(inner)
+
+
+def _check_features(estimator: Any, encoder: DomainEncoder) -> None:
+    numbers = [column.name for column in encoder.domain.columns if not isinstance(column, Categorical)]
+    if isinstance(estimator, CategoricalNB) and numbers:
+        raise ValueError(
+            f"CategoricalNB takes levels, and would cut the numbers {', '.join(numbers)} off to whole ones without a word. "
+            "Leave them out by columns=[...], or put a KBinsDiscretizer before it in a pipeline."
+        )
+
+
+def _with_levels(estimator: Any, encoder: DomainEncoder) -> Any:
+    """CategoricalNB told how many levels each column has: a release need not have them all."""
+    if isinstance(estimator, CategoricalNB) and estimator.min_categories is None:
+        sizes = [
+            len(column.levels) + column.missing for column in encoder.domain.columns if isinstance(column, Categorical)
+        ]
+        estimator.set_params(min_categories=sizes)
+    return estimator
+
+
+# ---------------------------------------------------------------- the result
+
+
+def _pipeline(training: Training, learned: Learned) -> TrainedPipeline:
+    pipeline = TrainedPipeline([("columns", training.encoder), ("model", learned.model)])
+    pipeline.levels_ = None if training.goal is None else training.goal.classes
+    pipeline.target_table = None if training.goal is None else training.goal.column.to_dict()
+    statement = training.release.statement
+    pipeline.report = TrainingReport(
+        estimator=type(training.estimator).__name__,
+        target=pipeline.target,
+        task=training.goal.task if training.goal else "no target",
+        columns=training.columns,
+        view=learned.view,
+        why=learned.why,
+        support=str(training.support),
+        rows=len(learned.rows.weights),
+        size=learned.rows.size,
+        levels=training.encoder.levels,
+        labels=learned.rows.labels,
+        notes=(*learned.rows.notes, *_absent(training, learned)),
+        release_digest=digest(training.release),
+        epsilon=statement.epsilon if statement else None,
+        delta=statement.delta if statement else None,
+        rehearsal=training.release.is_rehearsal,
+    )
+    return pipeline
+
+
+def _absent(training: Training, learned: Learned) -> tuple[str, ...]:
+    """A note on classes that the release does not have."""
+    if training.goal is None or training.goal.classes is None:
+        return ()
+    there = set(_classes_of(learned.rows))
+    absent = [str(level) for level in training.goal.classes if level not in there]
+    return (f"the release has no row of {', '.join(absent)}: they are never predicted",) if absent else ()

@@ -1,0 +1,1 @@
+"""Which estimators honour sample weights, signed ones among them: a shipped table."""

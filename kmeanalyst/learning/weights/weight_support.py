@@ -1,0 +1,297 @@
+"""What an estimator does with weights, negative ones above all: scikit-learn has no tag that tells.
+
+`weight_support` answers from a shipped table where the table was made for the installed scikit-learn and the
+parameters are such as it knows, from the parts of composite estimators, and from the live test of `cancellation`
+for everything else.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator
+from functools import cache
+from itertools import islice
+from typing import Any
+
+import sklearn
+from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeCV
+from sklearn.model_selection import ParameterGrid, ParameterSampler
+from sklearn.svm import LinearSVC
+from sklearn.utils.validation import has_fit_parameter
+
+from kmeanalyst.learning.weights.cancellation import (
+    EXACT,
+    NONE,
+    NONNEGATIVE_ONLY,
+    SILENTLY_WRONG,
+    Finding,
+    live_test,
+    may_take_weights,
+)
+from kmeanalyst.learning.weights.weight_table import OF_THEIR_PARTS, TABLE_PATH, table_key
+from kmeanalyst.learning.weights.weighted_fits import fresh, parameters_of, quietly
+
+WORST_FIRST = (NONE, SILENTLY_WRONG, NONNEGATIVE_ONLY, EXACT)
+LIVE, PARTS = "live test", "its parts"
+MOST_CANDIDATES = 50  # of a grid or random search, that are asked one by one
+
+HARMLESS = {"verbose", "n_jobs", "random_state", "copy", "copy_X", "cache_size", "warm_start"}
+STRENGTHS = {
+    *("C", "alpha", "tol", "max_iter", "n_estimators", "learning_rate", "max_depth", "max_leaf_nodes", "n_clusters"),
+    *("min_samples_leaf", "min_samples_split", "epsilon", "degree", "coef0", "var_smoothing", "ccp_alpha", "l1_ratio"),
+    *("min_impurity_decrease", "eta0", "validation_fraction", "n_iter_no_change", "n_init", "intercept_scaling"),
+    *("l2_regularization", "max_bins", "nu", "power", "quantile", "hidden_layer_sizes", "n_bins", "n_knots"),
+}  # parameters that, as positive numbers, say how much and not how: they do not change what weights mean
+
+SEARCHES = {"GridSearchCV", "RandomizedSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV"}
+FOLDS = SEARCHES | {
+    *("CalibratedClassifierCV", "TunedThresholdClassifierCV", "RFECV", "SequentialFeatureSelector"),
+    *("StackingClassifier", "StackingRegressor"),
+}
+
+
+class WeightSupport(str):
+    """ "exact", "nonnegative_only", "silently_wrong" or "none", with the reason.
+
+    exact             the fitted model depends on the signed measure Σ w δ alone.
+    nonnegative_only  right for weights ≥ 0; negative ones are refused with an error.
+    silently_wrong    negative weights are accepted and give another model than the measure says, or nonsense.
+    none              fit takes no weights, or ignores them.
+
+    reason            one sentence: the behaviour that was seen.
+    source            "table, scikit-learn <version>", "live test" or "its parts".
+    nonnegative_ok    whether weights ≥ 0 are rightly used.
+
+    >>> from sklearn.linear_model import Ridge
+    >>> found = ka.weight_support(Ridge())
+    >>> found == "nonnegative_only", found.nonnegative_ok
+    (True, True)
+    >>> found.reason
+    'negative weights end in an error (ValueError: array must not contain infs or NaNs).'
+    """
+
+    reason: str
+    source: str
+    nonnegative_ok: bool
+
+    def __new__(cls, verdict: str, reason: str, source: str, nonnegative_ok: bool) -> WeightSupport:
+        if verdict not in WORST_FIRST:
+            raise ValueError(
+                f"verdict must be one of {', '.join(WORST_FIRST)}, got {verdict!r}: no other has a meaning."
+            )
+        made = super().__new__(cls, verdict)
+        made.reason, made.source, made.nonnegative_ok = reason, source, nonnegative_ok
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:  # pickling and copying go through __new__
+        return WeightSupport, (str(self), self.reason, self.source, self.nonnegative_ok)
+
+    def __repr__(self) -> str:
+        use = "weights ≥ 0 are rightly used" if self.nonnegative_ok else "weights ≥ 0 are not rightly used"
+        return f"<{self!s}: {self.reason} ({self.source}; {use})>"
+
+
+def weight_support(estimator: Any) -> WeightSupport:
+    """Whether an estimator's fit obeys signed weights: exact, nonnegative_only, silently_wrong or none.
+
+    estimator  a scikit-learn estimator or one that looks like it: an instance, or a class that needs no arguments.
+               It is not changed; the live test fits copies of it to small data of its own.
+    Returns    WeightSupport, a str with reason, source and nonnegative_ok.
+
+    Composite estimators are judged by their parts, as if every part that takes weights is given them.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> weight_support(LogisticRegression()) == "exact"
+    True
+    """
+    instance = _instance(estimator)
+    name = _sklearn_name(instance)
+    if name in OF_THEIR_PARTS:
+        return _of_parts(name, instance)
+    entry = _table().get(_key(name, instance)) if name else None
+    if entry is not None:
+        source = f"table, scikit-learn {sklearn.__version__}"
+        return WeightSupport(entry.verdict, entry.reason, source, entry.nonnegative_ok)
+    found = _tested(name, instance)
+    return WeightSupport(found.verdict, found.reason, LIVE, found.nonnegative_ok)
+
+
+def takes_weights(estimator: Any) -> bool:
+    """Whether fit can be given weights: by its argument sample_weight, through keywords it uses, or for a part.
+
+    That it takes them does not say that it uses them rightly: that is `weight_support`.
+    """
+    instance = _instance(estimator)
+    name = _sklearn_name(instance)
+    if name in OF_THEIR_PARTS:
+        return any(takes_weights(part) for _, part in _parts(name, instance))
+    if has_fit_parameter(instance, "sample_weight"):
+        return True
+    return may_take_weights(instance) and weight_support(instance) != NONE
+
+
+def _instance(estimator: Any) -> Any:
+    """The estimator, or a class's instance with defaults."""
+    if inspect.isclass(estimator):
+        needed = [
+            name
+            for name, parameter in inspect.signature(estimator).parameters.items()
+            if parameter.default is inspect.Parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        ]
+        if needed:
+            raise TypeError(
+                f"{estimator.__name__} needs {', '.join(needed)}, so that the class alone has no answer: what it does "
+                "with weights hangs on them. Pass an instance."
+            )
+        estimator = estimator()
+    if not hasattr(estimator, "fit"):
+        raise TypeError(
+            f"expected an estimator with a fit method, got {type(estimator).__name__}: only fitting takes weights. "
+            "Pass a scikit-learn estimator or pipeline."
+        )
+    return estimator
+
+
+def _sklearn_name(estimator: Any) -> str:
+    """The class's name if it is scikit-learn's own; empty for others, derived classes too."""
+    kind = type(estimator)
+    return kind.__name__ if kind.__module__.startswith("sklearn.") else ""
+
+
+# ------------------------------------------------------------------------------------------------ table and live test
+
+
+@cache
+def _table() -> dict[str, Finding]:
+    """The shipped table by key; empty if it was made for another scikit-learn than the installed one."""
+    read = json.loads(TABLE_PATH.read_text(encoding="utf-8")) if TABLE_PATH.exists() else {}
+    if read.get("scikit-learn") != sklearn.__version__:
+        return {}
+    return {key: Finding(**entry) for key, entry in read["entries"].items()}
+
+
+def _key(name: str, estimator: Any) -> str:
+    """The estimator's key in the table: its name, and the parameters that differ from the defaults and may matter."""
+    defaults = {key: p.default for key, p in inspect.signature(type(estimator)).parameters.items()}
+    given = parameters_of(estimator)
+    return table_key(name, {key: value for key, value in given.items() if _matters(key, value, defaults.get(key))})
+
+
+def _matters(key: str, value: Any, default: Any) -> bool:
+    """Whether a parameter's value could change what the weights mean, against its default."""
+    if key in HARMLESS or repr(value) == repr(default):
+        return False
+    if key == "hidden_layer_sizes":
+        return False
+    return not (key in STRENGTHS and _positive(value) and (default is None or _positive(default)))
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+_LIVE: dict[tuple[type, str], Finding] = {}  # live tests of this process; an estimator is known by class and parameters
+
+
+def _tested(name: str, estimator: Any) -> Finding:
+    """The live test, made once for each class and parameters that may matter."""
+    if not hasattr(estimator, "get_params"):
+        return live_test(estimator)
+    parameters = sorted(parameters_of(estimator, deep=True).items())
+    known = (type(estimator), _key(name, estimator) if name else repr(parameters))
+    if known not in _LIVE:
+        _LIVE[known] = live_test(estimator)
+    return _LIVE[known]
+
+
+# ------------------------------------------------------------------------------------------------ composites
+
+
+def _of_parts(name: str, estimator: Any) -> WeightSupport:
+    """The worst of the parts' answers; folds part rows that cancel, so that with them no answer is exact."""
+    answers = [(label, weight_support(part), takes_weights(part)) for label, part in _parts(name, estimator)]
+    if not answers:
+        return WeightSupport(EXACT, "it has no part that learns from rows.", PARTS, True)
+    some_take = any(taken for _, _, taken in answers)
+    judged = [(_as_part(found, some_take), label, found) for label, found, _ in answers]
+    verdict, label, found = min(judged, key=lambda one: (WORST_FIRST.index(one[0]), one[2].nonnegative_ok))
+    reason = f"{label}: {found.reason}"
+    if verdict == EXACT and name in FOLDS:
+        verdict, reason = SILENTLY_WRONG, f"{FOLDS_REASON} ({label} by itself is exact)."
+    return WeightSupport(verdict, reason, PARTS, all(found.nonnegative_ok for _, found, _ in answers))
+
+
+FOLDS_REASON = (
+    "it splits rows into folds, which part rows that cancel each other and can have a negative total, "
+    "and scores are weighted only if the weights are routed to the scorer"
+)
+
+
+def _as_part(found: WeightSupport, some_take: bool) -> str:
+    """A part's verdict within the whole: one that looks only at which rows there are is wrong by negative ones alone."""
+    return SILENTLY_WRONG if found == NONE and found.nonnegative_ok and some_take else str(found)
+
+
+def _parts(name: str, estimator: Any) -> list[tuple[str, Any]]:
+    """(label, estimator) for each part that is fitted."""
+    parts = [(label, part) for label, part in _named_parts(name, estimator) if hasattr(part, "fit")]
+    return [(f"{label} ({type(part).__name__})", part) for label, part in parts]
+
+
+def _named_parts(name: str, estimator: Any) -> Iterator[tuple[str, Any]]:
+    if name == "Pipeline":
+        yield from estimator.steps
+    elif name == "FeatureUnion":
+        yield from estimator.transformer_list
+    elif name == "ColumnTransformer":
+        yield from ((label, part) for label, part, _ in estimator.transformers)
+        yield "remainder", estimator.remainder
+    elif name == "TransformedTargetRegressor":
+        yield "regressor", LinearRegression() if estimator.regressor is None else estimator.regressor
+        yield "transformer", estimator.transformer
+    elif name in SEARCHES:
+        yield from (("estimator", candidate) for candidate in _candidates(name, estimator))
+    elif name.startswith(("Voting", "Stacking")):
+        yield from estimator.estimators
+        yield "final_estimator", _final(name, estimator)
+    elif name != "FrozenEstimator":
+        yield "estimator", _single(name, estimator)
+
+
+def _single(name: str, estimator: Any) -> Any:
+    """The one part of a meta-estimator, by default the one that scikit-learn takes."""
+    part = getattr(estimator, "estimator", None)
+    part = getattr(estimator, "base_estimator", None) if part is None else part  # chains, before scikit-learn 1.7
+    return LinearSVC() if part is None and name == "CalibratedClassifierCV" else part
+
+
+def _final(name: str, estimator: Any) -> Any:
+    if name.startswith("Voting") or estimator.final_estimator is not None:
+        return getattr(estimator, "final_estimator", None)
+    return LogisticRegression() if name == "StackingClassifier" else RidgeCV()
+
+
+def _candidates(name: str, search: Any) -> list[Any]:
+    """The estimators that a search would fit, as far as they differ in what may matter, the first so many of them."""
+    found = []
+    for changes in _settings(name, search):
+        try:
+            found.append(
+                fresh(search.estimator).set_params(**{key: fresh_value(value) for key, value in changes.items()})
+            )
+        except ValueError:  # the search will say so itself
+            continue
+    return found or [search.estimator]
+
+
+def fresh_value(value: Any) -> Any:
+    """A copy of a candidate that is itself an estimator."""
+    return fresh(value) if hasattr(value, "get_params") and not inspect.isclass(value) else value
+
+
+def _settings(name: str, search: Any) -> list[dict[str, Any]]:
+    if name.endswith("GridSearchCV"):
+        return list(islice(ParameterGrid(search.param_grid), MOST_CANDIDATES))
+    with quietly():  # fewer settings than asked for is a warning
+        return list(ParameterSampler(search.param_distributions, MOST_CANDIDATES, random_state=0))

@@ -1,0 +1,249 @@
+"""Estimators fitted to the designs, and what they then answer on a grid: the handiwork of `cancellation`."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import sklearn
+from sklearn.base import clone, is_classifier, is_clusterer, is_regressor
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from threadpoolctl import threadpool_limits
+
+from kmeanalyst.learning.weights.weighted_designs import Design, Problem, holds
+
+REGIONS = 6  # parts of the grid over which answers that vary with the seed are averaged
+
+
+class Answers(NamedTuple):
+    """Answers on the grid of the fits with each seed (seeds, grid, outputs), and what was nonsense in one of them."""
+
+    each: np.ndarray
+    nonsense: str
+
+    @property
+    def size(self) -> float:
+        """Root-mean-square answer; never zero, so that it can be divided by."""
+        return float(np.sqrt(np.mean(self.each**2))) + 1e-12
+
+    @property
+    def error(self) -> float:
+        """Root-mean-square standard error of the mean over seeds; 0 for one seed."""
+        seeds = len(self.each)
+        return float(np.sqrt(np.mean(self.each.var(axis=0, ddof=1)) / seeds)) if seeds > 1 else 0.0
+
+    def minus(self, other: Answers) -> Answers:
+        """The differences, seed by seed: what both owe to the seed cancels."""
+        return Answers(self.each - other.each, self.nonsense or other.nonsense)
+
+
+class Unfit(Exception):
+    """The estimator raised while it was fitted or asked, always or with some seeds; in its own words' first line."""
+
+    def __init__(self, message: str, at_times: bool = False) -> None:
+        super().__init__(message)
+        self.at_times = at_times
+
+
+# ------------------------------------------------------------------------------------------------ fitting and asking
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """No warnings, one thread, scikit-learn's own settings: what a test of a few rows should be."""
+    with (
+        warnings.catch_warnings(),
+        np.errstate(all="ignore"),
+        threadpool_limits(1),
+        sklearn.config_context(enable_metadata_routing=False, transform_output="default"),
+    ):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def fresh(estimator: Any) -> Any:
+    """An unfitted copy."""
+    return clone(estimator) if hasattr(estimator, "get_params") else copy.deepcopy(estimator)
+
+
+def parameters_of(estimator: Any, deep: bool = False) -> dict[str, Any]:
+    """Its parameters; none for an estimator that does not tell."""
+    return estimator.get_params(deep=deep) if hasattr(estimator, "get_params") else {}
+
+
+def prepared(estimator: Any) -> Any:
+    """A copy to test, in which nothing else is taken for a wrong use of weights.
+
+    Iterative solvers run to tol 1e-9; ensembles and networks are small; trees are shallow, so that weights matter in
+    their leaves, and leaves may hold one row; a bootstrap holds Σw rows; a kernel's width is not read off the rows.
+    """
+    model = fresh(estimator)
+    changes = _changes(parameters_of(model))
+    if type(model).__name__.startswith("Bagging") and parameters_of(model).get("estimator", 0) is None:
+        changes["estimator"] = DecisionTreeClassifier() if holds(is_classifier, model) else DecisionTreeRegressor()
+        changes["estimator"].set_params(max_depth=4)
+        changes["n_estimators"] = 5
+    return model.set_params(**changes) if changes else model
+
+
+def _changes(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters that `prepared` sets, of those that the estimator has."""
+    changes: dict[str, Any] = {name: value for name, value in (("verbose", 0), ("n_jobs", None)) if name in parameters}
+    for name, usual, instead in (
+        ("min_samples_leaf", 20, 1),
+        ("gamma", "scale", 0.5),
+        ("hidden_layer_sizes", (100,), (10,)),
+        ("n_clusters", 8, 3),
+        ("n_init", "auto", 10),
+        ("Cs", 10, 3),
+        ("alphas", 100, 10),
+        ("average", False, True),
+    ):
+        if name in parameters and parameters[name] == usual:
+            changes[name] = instead
+    if parameters.get("bootstrap") and parameters.get("max_samples", 0) is None:
+        changes["max_samples"] = 1.0
+    for name, most in (("n_estimators", 10), ("max_depth", 4)):
+        given = parameters.get(name)
+        if name in parameters and (given is None or (isinstance(given, int) and given > most)):
+            changes[name] = most
+    return changes | _solver_changes(parameters)
+
+
+def _solver_changes(parameters: dict[str, Any]) -> dict[str, Any]:
+    """tol and max_iter, where they steer a solver; in boosting, networks and stochastic descent they are the model."""
+    if {"hidden_layer_sizes", "max_leaf_nodes"} & set(parameters) and isinstance(parameters.get("max_iter"), int):
+        return {"max_iter": min(parameters["max_iter"], 40)}
+    if {"eta0", "n_iter_no_change"} <= set(parameters):
+        return {"tol": None, "max_iter": 500} | ({"alpha": 0.01} if parameters.get("alpha") == 0.0001 else {})
+    if {"n_clusters", "cv"} & set(parameters):
+        return {}
+    changes: dict[str, Any] = {}
+    if isinstance(parameters.get("tol"), float):
+        changes["tol"] = min(parameters["tol"], 1e-9)
+        if parameters.get("max_iter") == -1:  # no limit: a support vector machine may then never end
+            return {"tol": min(parameters["tol"], 1e-6), "max_iter": 200_000}
+        if isinstance(parameters.get("max_iter"), int) and parameters["max_iter"] > 0:
+            changes["max_iter"] = max(parameters["max_iter"], 5000)
+    return changes
+
+
+def in_batches(estimator: Any, rows: int) -> Any:
+    """A copy that takes its rows so many at a time, where the estimator can; else the estimator itself."""
+    if "batch_size" not in parameters_of(estimator):
+        return estimator
+    return fresh(estimator).set_params(batch_size=rows)
+
+
+def seeded(estimator: Any, seed: int) -> Any:
+    """A copy with every random_state set."""
+    model = fresh(estimator)
+    names = [name for name in parameters_of(model, deep=True) if name.split("__")[-1] == "random_state"]
+    return model.set_params(**{name: seed for name in names}) if names else model
+
+
+def fitted(estimator: Any, design: Design, seed: int) -> tuple[Any, np.ndarray]:
+    """The estimator fitted to the design's rows in an order drawn from the seed, and where each row came to stand."""
+    order = np.random.default_rng(seed).permutation(len(design.rows))
+    arguments = {} if design.weights is None else {"sample_weight": design.weights[order]}
+    model = seeded(estimator, seed)
+    target = () if design.target is None else (design.target[order],)
+    fitted_model = model.fit(design.rows[order], *target, **arguments)
+    return (model if fitted_model is None else fitted_model), np.argsort(order)
+
+
+def answers(model: Any, problem: Problem, places: np.ndarray) -> np.ndarray:
+    """What the model says on the grid, as numbers that do not hang on how clusters are called; (grid, outputs)."""
+    if holds(is_clusterer, model):
+        return _clusterer_answers(model, problem, places)
+    for name in ("predict_proba", "decision_function"):
+        if not holds(is_regressor, model) and hasattr(model, name):
+            said = getattr(model, name)(problem.grid)
+            return as_table(said[0] if isinstance(said, list) else said)
+    if holds(is_classifier, model):
+        return as_table(
+            np.asarray(model.predict(problem.grid))[:, None] == np.unique(np.asarray(problem.target))[None, :]
+        )
+    for name in ("predict", "score_samples", "transform"):
+        if hasattr(model, name):
+            return as_table(getattr(model, name)(problem.grid))
+    raise TypeError("the fitted estimator can neither predict, nor score, nor transform")
+
+
+def as_table(said: Any) -> np.ndarray:
+    """What a model said, (n,) or (n, outputs), dense or sparse, as float64 (n, outputs)."""
+    said = said.toarray() if hasattr(said, "toarray") else said
+    numbers = np.asarray(said, dtype=float)
+    return numbers.reshape(len(numbers), -1)
+
+
+def _clusterer_answers(model: Any, problem: Problem, places: np.ndarray) -> np.ndarray:
+    """The centre each grid point is given to; without centres, which of the problem's rows are together."""
+    if hasattr(model, "cluster_centers_") and hasattr(model, "predict"):
+        return np.asarray(model.cluster_centers_)[model.predict(problem.grid)]
+    labels = np.asarray(model.labels_)[places][: len(problem.rows)]
+    return ((labels[:, None] == labels[None, :]) & (labels >= 0)[:, None]).astype(float)
+
+
+def averaged(estimator: Any, problem: Problem, design: Design, seeds: int) -> Answers:
+    """Answers of fits with `seeds` seeds and orders of rows. Raises Unfit with the estimator's own words."""
+    said: list[np.ndarray] = []
+    nonsense = ""
+    for seed in range(seeds):
+        try:
+            model, places = fitted(estimator, design, seed)
+            one = answers(model, problem, places)
+            said.append(one if seeds == 1 else _by_region(one, problem))
+            nonsense = nonsense or _nonsense(model, one)
+        except Exception as error:
+            at_times = seed > 0 or any(can_be_fitted(estimator, design, other) for other in range(1, min(seeds, 4)))
+            raise Unfit(first_line(error), at_times) from error
+    if len({one.shape for one in said}) > 1:
+        raise Unfit("they have different shapes")
+    return Answers(np.stack(said), nonsense)
+
+
+def can_be_fitted(estimator: Any, design: Design, seed: int) -> bool:
+    """Whether the estimator takes the design's rows without raising."""
+    try:
+        fitted(estimator, design, seed)
+    except Exception:
+        return False
+    return True
+
+
+def _by_region(said: np.ndarray, problem: Problem) -> np.ndarray:
+    """Mean answers in six parts of the grid, cut along the first column: what one seed does to one leaf averages out."""
+    if len(said) != len(problem.grid):
+        return said
+    order = np.argsort(problem.grid[:, 0], kind="stable")
+    return np.stack([said[part].mean(axis=0) for part in np.array_split(order, REGIONS)])
+
+
+def _nonsense(model: Any, said: np.ndarray) -> str:
+    """What no model may answer; empty where all is well."""
+    if not np.isfinite(said).all():
+        return "answers that are no numbers"
+    if hasattr(model, "predict_proba") and not holds(is_regressor, model) and not holds(is_clusterer, model):
+        low, high = float(said.min()), float(said.max())
+        if low < -1e-9 or high > 1 + 1e-9:
+            return "probabilities below 0 or above 1"
+    return ""
+
+
+def first_line(error: BaseException) -> str:
+    """An exception's kind and first line, cut to a readable length."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0]}"[:160] if lines else type(error).__name__
+
+
+def distance(left: Answers, right: Answers) -> float:
+    """Root-mean-square difference of the mean answers; infinite where shapes differ or an answer is no number."""
+    if left.each.shape[1:] != right.each.shape[1:]:
+        return np.inf
+    gap = float(np.sqrt(np.mean(left.minus(right).each.mean(axis=0) ** 2)))
+    return gap if np.isfinite(gap) else np.inf

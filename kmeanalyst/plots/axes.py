@@ -1,0 +1,268 @@
+"""Room 6: where the groups of a column stand on an axis, and how that axis is marked.
+
+Ranges of about one width stand on the column's own scale, in natural units (days since 1970-01-01 for dates, as matplotlib
+counts them), and missing cells beyond its end. What has no such scale stands side by side under its label: levels, and
+ranges of different widths, whose bars would be read by their area.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.inference.questions.groups import MISSING
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.plots.style import plain
+from kmeanalyst.releases.domain.columns import Column, Date, Number
+from kmeanalyst.releases.domain.cyclic_column import Cyclic
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_ALIKE = 1.7  # ratio of widths up to which bars may be read by their height alone
+_WIDTH = 0.8  # of a bar that stands for a single value, or for a level
+_BEYOND = 0.5  # of a bar's width, between the bounds and what is missing
+_SHORT = 44  # characters of all labels that fit side by side
+_LEVEL, _CELL = 28, 16  # characters of a level, and of one beside a table
+_NEAR = 0.14  # of an axis' length: a tick this near that of missing cells would run into its label
+_MOST_TICKS = 7
+
+_SCALES: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
+    "linear": (lambda v: v, lambda v: v),
+    "log": (np.log, np.exp),
+    "log1p": (np.log1p, np.expm1),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where groups stand on an axis: each from left to right, in the axis' units.
+
+    labels    of groups that stand side by side; None on the column's own scale.
+    column    whose scale it is; None for a random variable's numbers, and for groups side by side.
+    missing   which group is of missing cells; None where none is.
+    single    (k,) whether a group is a public atom among ranges: drawn as a stem, not as a bar.
+    """
+
+    lefts: Array
+    rights: Array
+    labels: tuple[str, ...] | None = None
+    column: Number | None = None
+    missing: int | None = None
+    single: Array | None = None
+
+    @cached_property
+    def middles(self) -> Array:
+        """(k,) the middles on the axis' scale."""
+        there, back = scale_of(self.column)
+        return back((there(self.lefts) + there(self.rights)) / 2)
+
+    def aside(self, share: float) -> Array:
+        """(k,) places beside the middles, by so much of a bar's width; of stems, of the usual one's."""
+        there, back = scale_of(self.column)
+        width = there(self.rights) - there(self.lefts)
+        width = np.where(self.stems, np.median(width[~self.stems]), width)
+        return back(there(self.middles) + share * width)
+
+    @property
+    def stems(self) -> Array:
+        """(k,) whether a group is drawn as a stem."""
+        return np.zeros(len(self.lefts), dtype=bool) if self.single is None else self.single
+
+    @property
+    def wordy(self) -> bool:
+        """Whether the labels are too long to stand side by side under an axis."""
+        return self.labels is not None and too_wordy(self.labels)
+
+    def mark(self, ax: Axes, which: str) -> None:
+        """Scale, limits and ticks of an axis, "x" or "y"."""
+        ends = (float(self.lefts.min()), float(self.rights.max()))
+        if self.labels is not None:
+            getattr(ax, f"set_{which}ticks")(self.middles, self.labels)
+        else:
+            mark_scale(ax, which, self.column)
+            if self.missing is not None:
+                others = np.arange(len(self.lefts)) != self.missing
+                ticks = ticks_of(self.column, float(self.lefts[others].min()), float(self.rights[others].max()))
+                mark_missing(ax, which, self.column, ticks, float(self.middles[self.missing]))
+        getattr(ax, f"set_{which}lim")(*_with_room(self.column, *ends))
+
+
+def too_wordy(labels: Sequence[str]) -> bool:
+    """Whether labels are too long to stand side by side under an axis."""
+    return sum(map(len, labels)) > _SHORT
+
+
+def scale_of(column: Number | None) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
+    """From the natural units of an axis to those of its scale, and back."""
+    return _SCALES["linear" if column is None else column.scale]
+
+
+def _with_room(column: Number | None, low: float, high: float) -> tuple[float, float]:
+    """Ends of an axis, with a little room on its scale."""
+    there, back = scale_of(column)
+    a, b = (float(there(np.array(end))) for end in (low, high))
+    return tuple(float(back(np.array(end))) for end in (a - 0.02 * (b - a), b + 0.02 * (b - a)))  # type: ignore[return-value]
+
+
+# ---------------------------------------------------------------------- places of groups
+
+
+def places_of(frame: pd.DataFrame, column: Column | None, *, cells: bool = False) -> Places:
+    """Where the groups of a histogram stand, or those of a table's side.
+
+    frame   as `Release.histogram` gives it; the index has the labels.
+    column  whose histogram it is; None for a random variable's.
+    cells   whether they are sides of cells: these touch, and atoms among ranges, which have no side, make all groups
+            stand side by side.
+    """
+    number = column if isinstance(column, Number) else None
+    if "left" in frame and (own := _on_its_scale(frame, number, cells)) is not None:
+        return own
+    middles, half = np.arange(len(frame), dtype=float), 0.5 if cells else _WIDTH / 2
+    missing = [i for i, label in enumerate(frame.index) if str(label) == MISSING]
+    most = _CELL if cells else _LEVEL
+    labels = tuple("missing" if i in missing else plain(label, most) for i, label in enumerate(frame.index))
+    return Places(middles - half, middles + half, labels, missing=missing[0] if missing else None)
+
+
+def _on_its_scale(frame: pd.DataFrame, column: Number | None, cells: bool) -> Places | None:
+    """Places on the column's own scale; None where widths differ, and where there is no scale."""
+    there, back = scale_of(column)
+    absent = frame["left"].isna().to_numpy()
+    if absent[:-1].any() or absent.all():
+        return None
+    left, right = _closed(*(there(_numbers(frame.loc[~absent, side], column)) for side in ("left", "right")))
+    single = left == right
+    if single.all():  # each value by itself
+        step = np.diff(np.unique(left)).min() if len(left) > 1 else 1.0
+        half = step / 2 if cells else step * _WIDTH / 2
+        left, right, single = left - half, right + half, np.zeros(len(left), dtype=bool)
+    elif single.any() and cells:
+        return None
+    width = (right - left)[~single]
+    if width.max() > _ALIKE * width.min():
+        return None
+    if not absent[-1]:
+        return Places(back(left), back(right), None, column, None, single)
+    end, usual = right.max(), float(np.median(width))
+    left, right = np.append(left, end + _BEYOND * usual), np.append(right, end + (1 + _BEYOND) * usual)
+    return Places(back(left), back(right), None, column, len(left) - 1, np.append(single, False))
+
+
+def _closed(left: Array, right: Array) -> tuple[Array, Array]:
+    """Ranges without end as wide as the others are."""
+    width = right - left
+    usual = float(np.median(width[np.isfinite(width)])) if np.isfinite(width).any() else 1.0
+    left = np.where(np.isfinite(left), left, right - usual)
+    return left, np.where(np.isfinite(right), right, left + usual)
+
+
+def _numbers(values: pd.Series, column: Number | None) -> Array:
+    """Bounds of ranges as the axis counts them: a date's days since 1970-01-01."""
+    if isinstance(column, Date):
+        return column.encode([str(value) for value in values])[0]
+    return values.to_numpy(dtype=float)
+
+
+# ---------------------------------------------------------------------- axes
+
+
+def mark_scale(ax: Axes, which: str, column: Number | None) -> None:
+    """The scale of an axis, and ticks that suit it."""
+    axis = getattr(ax, f"{which}axis")
+    if isinstance(column, Date):
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        locator = AutoDateLocator(minticks=3, maxticks=_MOST_TICKS)
+        axis.set_major_locator(locator)
+        axis.set_major_formatter(ConciseDateFormatter(locator))
+    elif column is not None and column.scale != "linear":
+        there, back = scale_of(column)
+        getattr(ax, f"set_{which}scale")("function", functions=(_quietly(there), back))
+        ticks = ticks_of(column, float(column.lower), float(column.upper))
+        getattr(ax, f"set_{which}ticks")([place for place, _ in ticks], [text for _, text in ticks])
+
+
+def mark_missing(ax: Axes, which: str, column: Number | None, ticks: list[tuple[float, str]], place: float) -> None:
+    """Ticks, without those that would be too near, and one for missing cells beyond them."""
+    there, _ = scale_of(column)
+    ends = [float(there(np.array(end))) for end in (ticks[0][0] if ticks else place, place)]
+    far = [tick for tick in ticks if ends[1] - float(there(np.array(tick[0]))) >= _NEAR * (ends[1] - ends[0])]
+    getattr(ax, f"set_{which}ticks")([*[at for at, _ in far], place], [*[text for _, text in far], "missing"])
+
+
+def _quietly(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """The function, infinite or undefined without a warning where matplotlib asks beyond the scale's end."""
+
+    def quiet(values: Array) -> Array:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return function(np.asarray(values, dtype=float))
+
+    return quiet
+
+
+def ticks_of(column: Number | None, low: float, high: float) -> list[tuple[float, str]]:
+    """(place, text) of ticks within a range of a column's natural units."""
+    if isinstance(column, Date):
+        return _day_ticks(low, high)
+    if column is not None and column.scale != "linear":
+        places = _powers(low, high)
+        return [(place, _short(place)) for place in places]
+    from matplotlib.ticker import MaxNLocator
+
+    found = MaxNLocator(_MOST_TICKS, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+    return [(float(place), _short(float(place))) for place in found if low <= place <= high]
+
+
+def _powers(low: float, high: float) -> list[float]:
+    """Powers of ten within a range, and 0; some of them where they are many, 2 and 5 times them too where they are few."""
+    first, last = (int(np.floor(np.log10(max(end, 1e-12)))) for end in (low if low > 0 else min(1.0, high / 10), high))
+    powers = [10.0**k for k in range(first, last + 1, 1 + (last - first) // _MOST_TICKS)]
+    many = powers if last - first >= 2 else [unit * power for power in powers for unit in (1, 2, 5)]
+    return [place for place in ([0.0] if low <= 0 else []) + many if low <= place <= high]
+
+
+def _day_ticks(low: float, high: float) -> list[tuple[float, str]]:
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, num2date
+
+    locator = AutoDateLocator(minticks=3, maxticks=_MOST_TICKS)
+    places = [float(place) for place in locator.tick_values(num2date(low), num2date(high)) if low <= place <= high]
+    return list(zip(places, ConciseDateFormatter(locator).format_ticks(places), strict=True))
+
+
+def _short(value: float) -> str:
+    """A number in few characters.
+
+    >>> [_short(value) for value in (0.0, 0.25, 40.0, 2500.0, 1e6)]
+    ['0', '0.25', '40', '2.5k', '1M']
+    """
+    for unit, letter in ((1e6, "M"), (1e3, "k")):
+        if unit <= abs(value) < unit * 1e3:
+            return f"{value / unit:g}{letter}"
+    return f"{value:g}"
+
+
+def axis_label(column: Column | None, name: str) -> str:
+    """A column's name for its axis, with what the axis alone does not show."""
+    if isinstance(column, Cyclic):
+        return f"{plain(name, 40)}  ({_short(float(column.upper))} is {_short(float(column.lower))} again)"
+    return plain(name, 40)
+
+
+# ---------------------------------------------------------------------- long lists
+
+
+def cut(probabilities: Array, most: int) -> tuple[Array, str]:
+    """Which groups are drawn, in order: the most probable where they are more than so many; and a note of the others."""
+    n = len(probabilities)
+    if n <= most:
+        return np.arange(n), ""
+    kept = np.sort(np.argsort(-probabilities, kind="stable")[:most])
+    others = float(probabilities.sum() - probabilities[kept].sum())
+    return kept, f"the {most} most probable of {n} levels; the others together: {others:.3g}"

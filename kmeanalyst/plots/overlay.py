@@ -1,0 +1,77 @@
+"""Room 6: an analyst's own rows, laid over a drawing of a release; and a column of numbers, as curves are made from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.inference.estimate.population import Population, population
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.columns import Number
+from kmeanalyst.releases.domain.tables import read_table
+from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.release import Question, Release, View
+
+
+def as_release(release: Release, sample: Any) -> tuple[Release, list[str]]:
+    """A sample's rows as points of equal weight, with the release's columns; and what became of its cells.
+
+    sample   a DataFrame in natural units, or the path of a .csv or .parquet file.
+    """
+    table = read_table(sample) if isinstance(sample, str | Path) else sample
+    if not isinstance(table, pd.DataFrame):
+        raise TypeError(
+            f"a sample is laid over a drawing by its columns' names, and a {type(table).__name__} has none. Pass a DataFrame, "
+            "or the path of a table."
+        )
+    encoded, counts = release.domain.encode_counted(table)
+    rows = Release(
+        points=release.domain.decode(encoded), weights=np.full(len(encoded), 1 / max(len(encoded), 1)), measurement=None,
+        kernel=release.kernel, domain=release.domain, statement=None,
+    )  # fmt: skip
+    if release.derived:
+        rows = rows.transform({one.column.name: one.expression for one in release.derived})
+    derived = {one.column.name for one in release.derived}
+    return rows, [note for note in counts.notes() if not set(counts.ignored) <= derived or "ignored" not in note]
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """A column of numbers in a population, where it is not missing.
+
+    codes   (n,) encoded cells at the rows that statistics are made from; NaN where missing.
+    """
+
+    people: Population
+    column: Number
+    codes: Array
+
+    @property
+    def at_points(self) -> Array:
+        """The codes of the points, (M,)."""
+        return self.codes[: len(self.people.weights)]
+
+    @property
+    def probabilities(self) -> Array:
+        """The points' weights, (M,), without negative ones."""
+        positive = np.where(np.isfinite(self.at_points), np.maximum(self.people.weights, 0.0), 0.0)
+        return positive / positive.sum()
+
+
+def numbers_of(release: Release, name: str, *, where: Question | None, view: View | None) -> Numbers:
+    """A column of numbers or dates under a view's weights; given that it is not missing, where it can be."""
+    column = release.columns[name]
+    if not isinstance(column, Number):
+        raise ValueError(
+            f"{name} is {column.kind}: a curve is drawn over numbers or dates, which have an order and distances. Draw its "
+            "histogram."
+        )
+    conditions = [] if where is None else [where]
+    if column.missing:
+        conditions.append(f"not missing({words.column(name)})")
+    people = population(release, where=conditions or None, view=view)
+    return Numbers(people, column, column.encode(people.model.frame[name])[0])

@@ -1,0 +1,81 @@
+"""Cyclic columns: numbers on a circle, such as the hour of the day, a direction in degrees or the day of the year."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.columns import DomainError, Number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cyclic(Number):
+    """A number on a circle: `upper` is `lower` again, and the two are a public period apart.
+
+    A value outside is brought into [lower, upper) by whole periods, 25 o'clock to 1; that moves nothing. An infinite one
+    is nowhere on the circle, and becomes the default. Questions treat it as a number: its mean is that of the numbers.
+
+    >>> Cyclic(name="hour", lower=0, upper=24).encode(["23.5", "25", "-1", "24"])[0]
+    array([23.5,  1. , 23. ,  0. ])
+    """
+
+    kind: ClassVar[str] = "cyclic"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.scale != "linear":
+            raise DomainError(f"column {self.name}: a circle has no logarithm. Remove scale.")
+        if self.atoms and self._public_number("upper", self.upper) in self._numbers(self.atoms):
+            raise DomainError(f"column {self.name}: the atom {self.upper} is {self.lower} again. Write the latter.")
+        if not math.isfinite(self.period) or self.period < 1e-100:
+            raise DomainError(
+                f"column {self.name}: the period must be a number from 1e-100 to 1e300, got {self.period}."
+            )
+
+    @property
+    def period(self) -> float:
+        """upper − lower.
+
+        >>> ka.Cyclic(name="hour", lower=0, upper=24).period
+        24.0
+        """
+        low, high = self.bounds
+        return high - low
+
+    def _clamp(self, values: Array) -> Array:
+        low, high = self._public_number("lower", self.lower), self._public_number("upper", self.upper)
+        finite = np.where(np.isfinite(values), values, low)
+        inside = (finite >= low) & (finite < high)  # those stay as they are, to the last bit
+        wrapped = low + np.mod(finite - low, high - low)
+        found = np.where(inside, finite, np.where(wrapped < high, wrapped, low))  # a sum may be rounded up to upper
+        return np.where(np.isnan(values), np.nan, np.maximum(found, low))
+
+    def _encode_numbers(self, values: Array) -> tuple[Array, Array]:
+        infinite = ~np.isfinite(values)
+        encoded = self._scaled(self._clamp(values))
+        if infinite.any():
+            encoded[infinite] = self.default_code
+        return encoded, infinite
+
+    def cuts(self, values: Sequence[Any]) -> Array:
+        return self._numbers(values)  # as they are: an edge at upper parts nothing
+
+    def decode(self, encoded: Array) -> pd.Series:
+        return pd.Series(self._natural(encoded), name=self.name)
+
+    def brought_in(self, encoded: Array) -> Array:
+        """Encoded numbers moved to values of the column: those beyond its bounds by whole periods.
+
+        >>> ka.Cyclic(name="hour", lower=0, upper=24).brought_in(np.array([25.0, -1.0, 6.5]))
+        array([ 1. , 23. ,  6.5])
+        """
+        return self.rounded(encoded)
+
+    def _draw_present(self, n: int, rng: np.random.Generator) -> Array:
+        return self.rounded(rng.uniform(*self.bounds, n))

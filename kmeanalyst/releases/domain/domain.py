@@ -1,0 +1,451 @@
+"""Room 2, the public frame of a table: which columns, which bounds and levels, and nothing private.
+
+A domain turns tables into encoded rows and back. `encode` serves both sides: on the private side its
+result is all that is kept; on the analyst's side `encode_sample` adds notes about the analyst's own rows.
+
+All kinds of column, by name: how a domain file or a header says which column is meant.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels.base import Array, coordinates_of
+from kmeanalyst.releases.domain.columns import (
+    CLAMPED,
+    REPLACED,
+    Boolean,
+    Categorical,
+    Column,
+    Date,
+    DomainError,
+    Integer,
+    Ordinal,
+    Real,
+)
+from kmeanalyst.releases.domain.cyclic_column import Cyclic
+from kmeanalyst.releases.domain.sample_digest import SampleDigest, digests_of
+from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.texts import one_line
+
+KINDS: dict[str, type[Column]] = {
+    column.kind: column for column in (Real, Integer, Categorical, Ordinal, Boolean, Date, Cyclic, Text)
+}
+
+
+def column_from_dict(table: Any) -> Column:
+    """A column from its TOML table or header entry; DomainError says what is wrong with it."""
+    if not isinstance(table, dict):
+        raise DomainError(f"a column must be a table of name, kind and so on, got {table!r:.80}.")
+    name, kind = table.get("name", "(unnamed)"), table.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise DomainError(f"column {name}: kind must be one of {', '.join(KINDS)}, got {kind!r}.")
+    arguments: dict[str, Any] = {
+        key: tuple(v) if isinstance(v, list) else v for key, v in table.items() if key != "kind"
+    }
+    try:
+        return KINDS[kind](**arguments)
+    except TypeError:
+        known = list(KINDS[kind].__dataclass_fields__)
+        needed = ("name",) if kind == "boolean" else ("name", "lower", "upper", "levels", "length")
+        unknown = sorted(set(arguments) - set(known))
+        absent = [field for field in needed if field in known and field not in arguments]
+        raise DomainError(
+            f"column {name}: a {kind} column has {', '.join(known)}; "
+            + (f"unknown here: {', '.join(unknown)}. " if unknown else "")
+            + (f"Add {', '.join(absent)}." if absent else "Remove what is unknown.")
+        ) from None
+
+
+def sequence_of_columns(tables: Sequence[Any]) -> tuple[Column, ...]:
+    """Columns from their tables, in order."""
+    return tuple(column_from_dict(table) for table in tables)
+
+
+@dataclass(frozen=True)
+class SampleCounts:
+    """What became of the cells of an analyst's own sample; counts of two blocks add up to those of both.
+
+    n_rows    rows counted.
+    ignored   names of columns that the domain does not have, in the order they were met.
+    clamped   column → values that were moved to a bound.
+    replaced  column → cells that became the column's default.
+    names     the domain's columns, in order.
+
+    >>> some = SampleCounts(3, ("id",), Counter(age=1), Counter(), ("age", "sex"))
+    >>> (some + some).notes()
+    ['ignored columns the release does not have: "id"', 'age: 2 of 6 values were outside the bounds and were clamped']
+    """
+
+    n_rows: int = 0
+    ignored: tuple[str, ...] = ()
+    clamped: Counter[str] = field(default_factory=Counter)
+    replaced: Counter[str] = field(default_factory=Counter)
+    names: tuple[str, ...] = ()
+
+    def __add__(self, other: SampleCounts) -> SampleCounts:
+        return SampleCounts(
+            n_rows=self.n_rows + other.n_rows,
+            ignored=tuple(dict.fromkeys((*self.ignored, *other.ignored))),
+            clamped=self.clamped + other.clamped,
+            replaced=self.replaced + other.replaced,
+            names=self.names or other.names,
+        )
+
+    def notes(self) -> list[str]:
+        """What a reader should know of the encoding, in words, column by column.
+
+        >>> domain.encode_counted(sample)[1].notes()
+        []
+        """
+        notes = [f"ignored columns the release does not have: {_quoted(self.ignored)}"] if self.ignored else []
+        for name in self.names:
+            if clamped := self.clamped[name]:
+                notes.append(f"{name}: {clamped} of {self.n_rows} values were outside the bounds and were clamped")
+            if replaced := self.replaced[name]:
+                notes.append(
+                    f"{name}: {replaced} of {self.n_rows} cells had no value of the domain and became its default"
+                )
+        return notes
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The columns of a table with their public bounds and levels.
+
+    columns   in the order of encoded rows.
+    samples   digests of what the domain was drafted from, for `publish` to compare; no release holds them.
+
+    >>> domain = Domain((Integer(name="age", lower=0, upper=120), Categorical(name="sex", levels=("F", "M"))))
+    >>> domain.encode({"age": ["41", "700"], "sex": ["M", "F"]})
+    array([[ 41.,   1.],
+           [120.,   0.]])
+    """
+
+    columns: tuple[Column, ...]
+    samples: tuple[SampleDigest, ...] = field(default=(), compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            raise DomainError("a domain needs at least one column, got none. Describe the table's columns.")
+        if len(set(self.names)) != len(self.columns):
+            raise DomainError(
+                f"column names must be distinct, got {list(self.names)!r:.300}. Rename or remove a column."
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Column names, in the order of encoded rows.
+
+        >>> domain.names[:2]
+        ('age', 'education-num')
+        """
+        return tuple(column.name for column in self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __iter__(self) -> Iterator[str]:
+        """The columns' names, as those of a DataFrame."""
+        return iter(self.names)
+
+    def __getitem__(self, name: str) -> Column:
+        """The column of that name; KeyError with what there is."""
+        return self.columns[self.position(name)]
+
+    def position(self, name: str) -> int:
+        """The place of a column in encoded rows; KeyError with what there is.
+
+        >>> domain.position("sex")
+        3
+        """
+        if name not in self.names:
+            raise KeyError(f"no column {name!r:.250}; the columns are {_few(self.names)}. {_mend(name, self.names)}")
+        return self.names.index(name)
+
+    @cached_property
+    def coordinates(self) -> list[list[int]]:
+        """Where the numbers of each column stand in an encoded row; see `coordinates_of`.
+
+        >>> domain.coordinates[:2]
+        [[0], [1]]
+        """
+        return coordinates_of([column.width for column in self.columns])
+
+    @property
+    def width(self) -> int:
+        """How many numbers an encoded row has: one for each column, but for text.
+
+        >>> domain.width
+        7
+        """
+        return sum(column.width for column in self.columns)
+
+    @property
+    def owners(self) -> Array:
+        """(width,) the column that each number of an encoded row belongs to.
+
+        >>> domain.owners
+        array([0, 1, 2, 3, 4, 5, 6])
+        """
+        owners = np.empty(self.width, dtype=np.intp)
+        for j, places in enumerate(self.coordinates):
+            owners[places] = j
+        return owners
+
+    def places_of(self, columns: Sequence[int]) -> list[int]:
+        """Where the numbers of some columns stand, in the order in which rows of these columns alone have them.
+
+        >>> domain.places_of([3, 0])
+        [3, 0]
+        """
+        chosen = [self.coordinates[j] for j in columns]
+        return [*(places[0] for places in chosen), *(place for places in chosen for place in places[1:])]
+
+    def _side_by_side(self, parts: Sequence[Array]) -> Array:
+        """Encoded columns, (n,) or (n, width), as rows (n, width)."""
+        first = [part if part.ndim == 1 else part[:, 0] for part in parts]
+        return np.column_stack([*first, *(part[:, 1:] for part in parts if part.ndim == 2)])
+
+    def encode(self, table: Mapping[str, Any] | pd.DataFrame) -> Array:
+        """Encoded rows (n, d) float64, clamped to the bounds; an absent column is an error, never a cell.
+
+        >>> domain.encode(sample).shape
+        (1500, 7)
+        """
+        return self._encode(table)[0]
+
+    def _encode(self, table: Mapping[str, Any] | pd.DataFrame) -> tuple[Array, Array]:
+        self.check_has_columns(table)
+        if hasattr(table, "to_dataframe"):  # points of a release: cells of an xarray column would be arrays, not cells
+            table = table.to_dataframe()
+        pairs = [column.encode(table[column.name]) for column in self.columns]
+        return self._side_by_side([p[0] for p in pairs]), np.column_stack([p[1] for p in pairs])
+
+    def check_has_columns(self, table: Any, *, what: str = "the table") -> list[str]:
+        """DomainError if `what` lacks a column; returns its further columns, which are ignored.
+
+        >>> domain.check_has_columns(sample.assign(city="Basel"))
+        ['city']
+        """
+        present = Counter(list(table))
+        absent = [name for name in self.names if name not in present]
+        if absent:
+            raise DomainError(
+                f"{what} lacks {_quoted(absent)}: the domain names {len(self)} columns and every one is needed. "
+                f"It has {_quoted(list(present))}. Add the column, or write a domain without it."
+            )
+        repeated = sorted(name for name in self.names if present[name] > 1)
+        if repeated:
+            raise DomainError(
+                f"{what} has {_quoted(repeated)} more than once: which is meant cannot be told. Rename or remove one."
+            )
+        known = set(self.names)
+        return [str(name) for name in present if name not in known]
+
+    def encode_sample(self, table: Mapping[str, Any] | pd.DataFrame) -> tuple[Array, list[str]]:
+        """Encoded rows of an analyst's own sample, and notes: ignored columns, clamped and unseen values.
+
+        >>> rows, notes = domain.encode_sample(sample.assign(age=sample["age"] + 20))
+        >>> notes
+        ['age: 4 of 1500 values were outside the bounds and were clamped']
+        """
+        encoded, counts = self.encode_counted(table)
+        return encoded, counts.notes()
+
+    def encode_counted(self, table: Mapping[str, Any] | pd.DataFrame) -> tuple[Array, SampleCounts]:
+        """Encoded rows of a block of an analyst's own sample, and what became of its cells; counts of blocks add up.
+
+        >>> rows, counts = domain.encode_counted(sample.assign(age=sample["age"] + 20))
+        >>> counts.clamped["age"]
+        4
+        """
+        extra = self.check_has_columns(table, what="the sample")
+        encoded, status = self._encode(table)
+        clamped, replaced = (
+            {name: int(count) for name, count in zip(self.names, (status == code).sum(axis=0), strict=True) if count}
+            for code in (CLAMPED, REPLACED)
+        )
+        return encoded, SampleCounts(len(encoded), tuple(extra), Counter(clamped), Counter(replaced), self.names)
+
+    def decode(self, rows: Array, *, float32: bool = False) -> pd.DataFrame:
+        """Encoded rows in natural units and levels; float32: real columns as the nearest single precision numbers.
+
+        >>> domain.decode(domain.encode(sample.head(2)))[["age", "income"]]
+           age income
+        0   53  <=50K
+        1   41  <=50K
+        """
+        cells = [rows[:, places[0] if len(places) == 1 else places] for places in self.coordinates]
+        frame = pd.DataFrame(
+            {column.name: column.decode(part) for column, part in zip(self.columns, cells, strict=True)}
+        )
+        for column in self.columns:
+            if float32 and column.kind == "real":
+                values = frame[column.name].to_numpy()
+                frame[column.name] = _single_precision_within(values, column.lower, column.upper)  # type: ignore[attr-defined]
+        return frame
+
+    def draw(self, n: int, rng: np.random.Generator | int) -> Array:
+        """n encoded rows spread evenly over the domain, each column by itself: a public reference.
+
+        >>> domain.draw(100, 0).shape
+        (100, 7)
+        """
+        rng = np.random.default_rng(rng)
+        return self._side_by_side([column.draw(n, rng) for column in self.columns])
+
+    def every_row(self, most: int) -> Array | None:
+        """All encoded rows (n, d) that the domain allows; None where there are more than `most`, or a continuum.
+
+        >>> Domain((Integer(name="age", lower=0, upper=2), Categorical(name="sex", levels=("F", "M")))).every_row(6).T
+        array([[0., 0., 1., 1., 2., 2.],
+               [0., 1., 0., 1., 0., 1.]])
+        """
+        values = [column.every_value(most) for column in self.columns]
+        known = [each for each in values if each is not None]
+        if len(known) < len(self) or math.prod(len(each) for each in known) > most:
+            return None
+        return np.stack(np.meshgrid(*known, indexing="ij"), axis=-1).reshape(-1, len(self))
+
+    @property
+    def missing_columns(self) -> list[int]:
+        """Positions of the columns where a cell may be missing.
+
+        >>> domain.missing_columns
+        []
+        """
+        return [j for j, column in enumerate(self.columns) if column.missing]
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """The columns as the file header has them.
+
+        >>> domain.to_dict()[0]
+        {'name': 'age', 'kind': 'integer', 'lower': 9, 'upper': 98}
+        """
+        return [column.to_dict() for column in self.columns]
+
+    @classmethod
+    def from_dict(cls, tables: Sequence[Any]) -> Domain:
+        """A domain from its columns' tables.
+
+        >>> ka.Domain.from_dict([{"name": "age", "kind": "integer", "lower": 0, "upper": 120}]).names
+        ('age',)
+        """
+        if not isinstance(tables, Sequence) or isinstance(tables, str):
+            raise DomainError("a domain is a list of columns: write one [[column]] table for each.")
+        return cls(sequence_of_columns(tables))
+
+    @classmethod
+    def of_numbers(cls, X: Array, *, names: Sequence[str] | None = None) -> Domain:
+        """A domain of real columns that just holds the public rows X (n, d).
+
+        >>> ka.Domain.of_numbers(np.array([[0.0, 5.0], [1.0, 7.0]]), names=["x", "y"])["y"].upper
+        7.0
+        """
+        names = names or [f"x{j}" for j in range(X.shape[1])]
+        low, high = X.min(axis=0), X.max(axis=0)
+        high = np.where(high > low, high, low + 1)
+        return cls(
+            tuple(Real(name=n, lower=float(a), upper=float(b)) for n, a, b in zip(names, low, high, strict=True))
+        )
+
+
+def _single_precision_within(values: Array, lower: float, upper: float) -> Array:
+    """The nearest numbers of single precision that the bounds allow, as float64."""
+    with np.errstate(over="ignore"):  # beyond the largest of them: infinite, and stepped back below
+        single = values.astype(np.float32)
+        single = np.where(single.astype(np.float64) > upper, np.nextafter(single, np.float32(-np.inf)), single)
+        single = np.where(single.astype(np.float64) < lower, np.nextafter(single, np.float32(np.inf)), single)
+    return single.astype(np.float64)
+
+
+def read_domain(path: str | Path) -> Domain:
+    """Read a domain from its TOML file; DomainError says what to mend.
+
+    >>> ka.read_domain("domain.toml")["age"]
+    Integer(name='age', missing=False, default=None, lower=9, upper=98, scale='linear', edges=(), atoms=())
+    """
+    try:
+        parsed = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DomainError(
+            f"no domain file at {path}. Draft one from a public sample: release-side draft-domain."
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DomainError(f"{path} could not be read as text: {error}. Name a TOML file.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise DomainError(f"{path} is not TOML: {error}. Mend that line.") from None
+    unknown = sorted(set(parsed) - {"column", "sample"})
+    if unknown:
+        raise DomainError(
+            f"{path} has unknown entries {unknown}: a domain file has [[column]] and [[sample]] tables only. Remove them."
+        )
+    columns = Domain.from_dict(_plain_dates(parsed.get("column", []))).columns
+    return Domain(columns, samples=digests_of(parsed.get("sample", [])))
+
+
+def _plain_dates(table: Any) -> Any:
+    """TOML dates as ISO text, so that files and headers say the same."""
+    if isinstance(table, dict):
+        return {key: _plain_dates(value) for key, value in table.items()}
+    if isinstance(table, list):
+        return [_plain_dates(value) for value in table]
+    return table.isoformat() if hasattr(table, "isoformat") else table
+
+
+def domain_toml(domain: Domain, comments: Mapping[str, Sequence[str]] | None = None) -> str:
+    """The domain as TOML, a comment line above a column for each of its entries in `comments`."""
+    blocks = []
+    for column in domain.to_dict():
+        notes = [f"# {note}" for note in (comments or {}).get(column["name"], [])]
+        blocks.append("\n".join([*notes, _toml_table("column", column)]))
+    samples = "\n".join(_toml_table("sample", sample.to_dict()) for sample in domain.samples)
+    if samples:
+        blocks.append(f"{_SAMPLE_COMMENT}\n{samples}")
+    return "\n\n".join(blocks) + "\n"
+
+
+_SAMPLE_COMMENT = "# What this was drafted from. Keep it: publish refuses a private table with the same content."
+
+
+def _toml_table(name: str, entries: Mapping[str, Any]) -> str:
+    return "\n".join([f"[[{name}]]", *(f"{key} = {_toml_value(value)}" for key, value in entries.items())])
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml_value(v) for v in value) + "]"
+    if isinstance(value, str):  # JSON's escapes are TOML's, but for pairs of surrogates and the delete character
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value)
+
+
+def _mend(name: Any, names: Sequence[str]) -> str:
+    """What to do about a name that is no column's."""
+    near = difflib.get_close_matches(name, names, n=1) if isinstance(name, str) else []
+    return f"Did you mean {near[0]}?" if near else "Name one of these."
+
+
+def _few(names: Sequence[str], most: int = 50) -> str:
+    """Names with commas, the first of many."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _quoted(names: Sequence[Any], most: int = 12) -> str:
+    shown = ", ".join(f'"{one_line(name)}"' for name in names[:most])  # of a table of anybody's
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,249 @@
+"""Draft a domain from a PUBLIC sample: kinds guessed, bounds given room, doubts marked for the curator.
+
+Never from the private table: bounds and levels learned from private rows are themselves a release. Curators come here
+through `release_side.choices.drafting`, which asks for their word; analysts draft domains of their own rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels.strings import MOST_SYMBOLS
+from kmeanalyst.releases.domain import draft_doubts as doubts
+from kmeanalyst.releases.domain.cells import text_of
+from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date, DomainError, Integer, Real
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.text_column import MOST_CHARACTERS, Text
+
+_MOST_LEVELS = 200
+_FEWEST_STRINGS, _OFTEN_NEW = 20, 0.5  # different texts, and their share of the rows, that make a column of strings
+_ROOM = 0.1  # of the sample's range, added at each end before rounding outward
+_HEAVY = 0.05  # a value of a number column that carries this share of the rows is suggested as an atom
+_LARGEST = 1e90  # a number beyond it, infinity too, is a code for something else; kernels hold lengths up to 1e100
+_SMALLEST = 1e-290  # bounds that are not zero are no nearer to it
+_MOST_BAD = 0.5  # a column with a smaller share of cells that are not numbers, or not dates, is still one of them
+_CALENDAR = (-719162, 2932896)  # 0001-01-01 and 9999-12-31
+_MOST_PROBLEMS = 10  # columns that one error names
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A drafted domain, and for each column the notes on what the curator should check.
+
+    >>> draft = release_side.draft_domain("public_sample.csv", this_sample_is_public=True)
+    >>> draft.notes["age"]
+    ['CHECK bounds: the sample runs from 17 to 80; values outside are clamped']
+    """
+
+    domain: Domain
+    notes: dict[str, list[str]] = field(default_factory=dict)
+
+
+def draft_domain(sample: pd.DataFrame, *, strings: bool = False, collapse_rare: bool = False) -> Draft:
+    """Guess a domain from rows that are not private; DomainError names the columns that suggest nothing.
+
+    strings         whether a column of many different texts is one of strings, and no error.
+    collapse_rare   whether levels seen fewer than ten times are drafted as one level, "other", the default.
+    """
+    if len(sample) == 0 or len(sample.columns) == 0:
+        raise DomainError("the sample has no rows or no columns, so it suggests nothing. Name a file with both.")
+    notes: dict[str, list[str]] = {}
+    columns, problems = [], []
+    for name in sample.columns:
+        own = notes.setdefault(str(name), [])
+        try:
+            columns.append(_draft_column(str(name), sample[name], own, strings, collapse_rare))
+        except DomainError as error:
+            problems.append(str(error))
+    if problems:
+        further = len(problems) - _MOST_PROBLEMS
+        more = f" {further} further columns cannot be drafted either." if further > 0 else ""
+        raise DomainError(" ".join(problems[:_MOST_PROBLEMS]) + more)
+    return Draft(Domain(tuple(columns)), notes)
+
+
+def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, collapse_rare: bool) -> Column:
+    texts = [text_of(cell) or "" for cell in cells.astype(object)]
+    present = [text for text in texts if text]
+    missing = len(present) < len(texts)
+    if missing:
+        notes.append(
+            f"CHECK missing: {len(texts) - len(present)} of {len(texts)} cells are empty; kept as a value of its own"
+        )
+    if not present:
+        raise DomainError(f"column {name} is empty in the whole sample, so it suggests nothing. Remove it or fill it.")
+    counts = Counter(present)
+    if _is_boolean(sorted(counts)):
+        if len(counts) == 1:
+            notes.append(doubts.constant(repr(present[0]), "the other of true and false is drafted all the same"))
+        return Boolean(name=name, missing=missing)
+    for values_of, drafted in ((_days, _draft_date), (_numbers, _draft_number)):
+        values = values_of(present)
+        if len(values) > _MOST_BAD * len(present):
+            return drafted(name, present, values, missing, notes)
+    many = max(_FEWEST_STRINGS, _OFTEN_NEW * len(present))
+    if strings and (len(counts) > _MOST_LEVELS or len(counts) > many):
+        return _drafted_text(name, sorted(counts), missing)
+    without_spaces = Counter(inner for text in present if (inner := text.strip()))  # as cells match levels
+    return _draft_levels(name, without_spaces or counts, missing, notes, collapse_rare)
+
+
+def _draft_levels(name: str, counts: Counter[str], missing: bool, notes: list[str], collapse_rare: bool) -> Column:
+    """Levels; with `collapse_rare` the rare ones as one, to which rare and unseen levels of private rows then belong."""
+    rare = sorted(level for level, times in counts.items() if times < doubts.FEW)
+    kept = [level for level in sorted(counts) if not (collapse_rare and level in set(rare))]
+    if len(kept) > _MOST_LEVELS or (len(counts) > _MOST_LEVELS and not kept):
+        raise DomainError(
+            f"column {name} has {len(counts)} different texts in {counts.total()} rows: it looks like a name or an "
+            "identifier, which a release cannot carry. Remove the column from the sample; if strings are meant to be compared "
+            'by what they share, write kind = "text", length and alphabet in the domain yourself.'
+        )
+    other = doubts.free_name(kept) if collapse_rare and rare else None
+    lost = repr(other) if other else "missing" if missing else "the default (the first)"
+    notes.append(f"CHECK levels: the sample's only; a level it lacks becomes {lost} on the private side")
+    _add(notes, doubts.identifier_of_texts(counts))
+    _add(notes, doubts.collapsed(len(rare), other) if other else doubts.rare_levels(rare))
+    levels = (*kept, other) if other else tuple(kept)
+    if len(levels) == 1:
+        notes.append(doubts.constant(repr(levels[0]), "list the levels of the code book"))
+    return Categorical(name=name, missing=missing, default=other, levels=levels)
+
+
+def _add(notes: list[str], note: str | None) -> None:
+    if note:
+        notes.append(note)
+
+
+def _drafted_text(name: str, distinct: Sequence[str], missing: bool) -> Text:
+    """Strings of the characters that occur, the most frequent ones of very many; others become an unknown one."""
+    often = Counter(character for text in distinct for character in text if character.isprintable())
+    alphabet = "".join(sorted(character for character, _ in often.most_common(MOST_SYMBOLS - 2)))
+    length = min(max(map(len, distinct)), MOST_CHARACTERS)
+    return Text(name=name, missing=missing, length=length, alphabet=alphabet or "?", unknown="?")
+
+
+def _is_boolean(distinct: Sequence[str]) -> bool:
+    words = {text.lower() for text in distinct}
+    if len(distinct) == 1:  # a lone letter or digit may as well be a level or a number
+        return bool(words & {"true", "false", "yes", "no"})
+    return len(distinct) == 2 and words in (
+        {"true", "false"}, {"yes", "no"}, {"0", "1"}, {"t", "f"}, {"y", "n"},
+    )  # fmt: skip
+
+
+_Parsed = np.ndarray[Any, Any]
+
+
+def _day(text: str) -> float | None:
+    probe = Date(name="probe", lower="1900-01-01", upper="2100-01-01")
+    return probe.parse(text) if len(text) >= 10 and text[4] == "-" else None
+
+
+def _number(text: str) -> float | None:
+    value = Real(name="probe", lower=-1, upper=1).parse(text)
+    return value if value is not None and abs(value) < _LARGEST else None
+
+
+def _days(present: Sequence[str]) -> _Parsed:
+    return np.array([day for text in present if (day := _day(text)) is not None], dtype=float)
+
+
+def _numbers(present: Sequence[str]) -> _Parsed:
+    return np.array([value for text in present if (value := _number(text)) is not None], dtype=float)
+
+
+def _note_bad_cells(
+    what: str, present: Sequence[str], values: _Parsed, parse: Callable[[str], float | None], notes: list[str]
+) -> bool:
+    """Whether some cells are no numbers, or no dates; they are then noted."""
+    bad = len(present) - len(values)
+    if bad:
+        odd = next(text for text in present if parse(text) is None)
+        notes.append(f"CHECK {bad} cells were not {what} (such as {odd[:80]!r}); they count as missing")
+    return bad > 0
+
+
+def _draft_date(name: str, present: Sequence[str], days: _Parsed, missing: bool, notes: list[str]) -> Column:
+    bad = _note_bad_cells("dates", present, days, _day, notes)
+    first, last = float(days.min()), float(days.max())
+    if first == last:
+        notes.append(doubts.constant(_iso(first), "write the bounds of the code book"))
+    else:
+        notes.append("CHECK bounds: drafted a tenth of the sample's range wider at each end")
+    _add(notes, doubts.codes(days, _iso))
+    room = max(1, math.ceil((last - first) * _ROOM))
+    lower, upper = max(first - room, _CALENDAR[0]), min(last + room, _CALENDAR[1])
+    return Date(name=name, missing=missing or bad, lower=_iso(lower), upper=_iso(upper))
+
+
+def _iso(day: float) -> str:
+    return str(np.datetime64(int(day), "D"))
+
+
+def _draft_number(name: str, present: Sequence[str], numbers: _Parsed, missing: bool, notes: list[str]) -> Column:
+    bad = _note_bad_cells("numbers", present, numbers, _number, notes)
+    whole = bool((numbers == np.rint(numbers)).all())
+    low, high = _with_room(float(numbers.min()), float(numbers.max()), whole)
+    whole = whole and max(-low, high) <= 2**53
+    if numbers.min() == numbers.max():
+        notes.append(doubts.constant(f"{numbers[0]:g}", "write the bounds of the code book"))
+    else:
+        notes.append(
+            f"CHECK bounds: the sample runs from {numbers.min():g} to {numbers.max():g}; values outside are clamped"
+        )
+    _add(notes, doubts.identifier_of_numbers(numbers))
+    _add(notes, doubts.codes(numbers, lambda value: f"{value:.15g}"))
+    values, counts = np.unique(numbers, return_counts=True)
+    heavy = values[counts > _HEAVY * len(numbers)]
+    spread = len(values) > 20 and high - low > 200  # spikes matter where the grid is coarse
+    kind = Integer if whole else Real
+    number = int if whole else float
+    options: dict[str, Any] = {"atoms": tuple(number(v) for v in heavy)} if spread and len(heavy) else {}
+    scale = _suggested_scale(numbers, low)
+    if scale != "linear":
+        notes.append(f"CHECK scale: {scale}, because the sample is heavily skewed")
+        options["scale"] = scale
+        if scale == "log":
+            low = max(low, _round_out(float(numbers.min()) / 2, math.floor), 1.0 if whole else 0.0)
+    return kind(name=name, missing=missing or bad, lower=number(low), upper=number(high), **options)
+
+
+def _suggested_scale(numbers: np.ndarray[Any, Any], low: float) -> str:
+    """A logarithm where it takes most of a strong skew away and the column cannot be negative."""
+    if low < 0 or numbers.max() < 1000 or len(numbers) < 30:
+        return "linear"
+    scale = "log" if numbers.min() > 4 * _SMALLEST else "log1p"  # half the least must be a bound above zero
+    logged = np.log(numbers) if scale == "log" else np.log1p(numbers)
+    return scale if _skew(numbers) > 1.2 and abs(_skew(logged)) < _skew(numbers) / 1.5 else "linear"
+
+
+def _skew(values: np.ndarray[Any, Any]) -> float:
+    centred = values - values.mean()
+    spread = centred.std()
+    return 0.0 if spread == 0 else float((centred**3).mean() / spread**3)
+
+
+def _with_room(low: float, high: float, whole: bool) -> tuple[float, float]:
+    """Bounds a tenth of the range beyond the extremes, rounded outward; not below zero if the sample is not.
+
+    Around a constant: a tenth of it, and at least 1 for whole numbers.
+    """
+    room = (high - low) * _ROOM if high > low else max(abs(high) * _ROOM, float(whole))
+    room = max(room, abs(high) * 1e-3, 1e-9)
+    lower, upper = _round_out(low - room, math.floor), _round_out(high + room, math.ceil)
+    return (max(0.0, lower) if low >= 0 else lower), upper
+
+
+def _round_out(value: float, direction: Any) -> float:
+    """Two significant digits, rounded in the given direction."""
+    if abs(value) < _SMALLEST:
+        return float(direction(value)) * _SMALLEST
+    exponent = math.floor(math.log10(abs(value))) - 1
+    return float(f"{direction(value / 10.0**exponent)}e{exponent}")

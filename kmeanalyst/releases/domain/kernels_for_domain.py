@@ -1,0 +1,377 @@
+"""From a domain to a kernel: the default kernels for tables, and kernels written as text.
+
+Everything here depends on the domain and on the noise there will be (N, ε, δ) alone, so nothing is learned from private
+rows.
+
+From a domain to the margins kernel: which cells each column is cut into, and how high each kind of table is.
+
+Everything here depends on the domain and on the noise there will be (N, ε, δ) alone: nothing is learned from private
+rows.
+
+From a domain to the kernel of DP-MERF: numbers beside levels, crossed with the label.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from kmeanalyst.kernels import (
+    ExponentialDot,
+    Gaussian,
+    Indicator,
+    Kernel,
+    Laplacian,
+    Margins,
+    Matern,
+    MultiScale,
+    OnColumns,
+    Periodic,
+    Polynomial,
+    Product,
+    RationalQuadratic,
+    Scaled,
+    SoftenedProduct,
+    StringSpectrum,
+    Sum,
+)
+from kmeanalyst.releases.domain.columns import Categorical, Column, Date, Number, Ordinal
+from kmeanalyst.releases.domain.cyclic_column import Cyclic
+from kmeanalyst.releases.domain.domain import Domain, DomainError
+from kmeanalyst.releases.domain.text_column import Text
+
+_RANGES = (12, 9, 6, 4)  # that a column of numbers is cut into: the first with which all tables have few enough cells
+_FEW_VALUES = 16  # a column of whole numbers with no more has a cell for each
+_FINE_RANGES, _MOST_FINE_RANGES = 300, 20_000  # of the finer table of a column of numbers; of all those tables
+_WITHOUT_PAIRS = (1.0, 3.0, 0.0, 0.0, 0.0)  # where a cell of a pair's table would have more than this noise:
+_LOST = 0.15
+_SHARE_OF_TARGET = 0.07  # of the others' squared norm: its own table, so that a rare class is not lost in noise
+_MOST_FEATURES = 10**6  # cells of all tables
+_MOST_COLUMNS = 1000
+USUAL_NOISE = 1e-3  # of a share that is measured alone
+# of a cell one way, where one of two ways has 1: steps, so that releases of much the same size share a kernel
+_HEIGHTS = (1.0, 1.5, 2.0, 3.0, 4.0)
+
+
+def margin_kernel(
+    domain: Domain, target: str | None = None, noise: float = USUAL_NOISE, *, finer: bool = True
+) -> Margins:
+    """The kernel of one-way and two-way margins over the domain's levels, `edges`, `atoms` and missing cells.
+
+    Numbers without edges are cut into a dozen even ranges of their scale, or into their values if they have few;
+    in their finer tables, into some hundreds.
+    target   a column that every margin is crossed with as well: its relations to pairs of others are then measured.
+    noise    standard deviation that a share of the rows would have if it were all that is measured (√2 · multiplier/N for
+             Gaussian noise): the more, the higher the one-way tables, of which there are few.
+    finer    whether numbers have finer tables.
+    Errors   DomainError if there is no such column, or if the tables have more than a million cells.
+    """
+    position = -1 if target is None else position_of(domain, target)
+    place = position if len(domain) > 1 else -1
+    for ranges in _RANGES if len(domain) <= _MOST_COLUMNS else ():
+        if (kernel := _margins(domain, place, ranges, noise, finer=finer)).n_cells <= _MOST_FEATURES:
+            return kernel
+    raise DomainError(
+        f"the margins of these columns have more than {_MOST_FEATURES:,} cells, or more than {_MOST_COLUMNS} columns. "
+        'Name fewer columns, levels or edges, no target, or use the kernel "table".'
+    )
+
+
+def _margins(domain: Domain, target: int, ranges: int, noise: float, *, finer: bool) -> Margins:
+    cuts = [_cuts(column, ranges) for column in domain.columns]
+    numbers = sum(isinstance(column, Number) for column in domain.columns)
+    finely = min(_FINE_RANGES, _MOST_FINE_RANGES // max(numbers, 1)) if finer else 0
+    fine = tuple(_fine_edges(column, edges, finely) for column, (edges, _) in zip(domain.columns, cuts, strict=True))
+    others = len(domain) - (target >= 0)
+    pairs, fine_tables = others * (others - 1) / 2, sum(bool(edges) for j, edges in enumerate(fine) if j != target)
+    counts = np.array([len(domain), others, pairs, pairs, fine_tables])
+    squares = counts * np.square(_heights(target >= 0, noise))
+    if target >= 0 and noise * math.sqrt(squares.sum()) > _LOST:
+        squares = counts * np.square(_WITHOUT_PAIRS)
+    squares = np.append(squares, _SHARE_OF_TARGET * squares.sum() if target >= 0 else 0.0)
+    try:
+        return Margins(
+            edges=tuple(edges for edges, _ in cuts),
+            atoms=tuple(atoms for _, atoms in cuts),
+            missing=tuple(column.missing for column in domain.columns),
+            shares=tuple((squares / squares.sum()).tolist()),
+            target=target,
+            fine=fine,
+        )
+    except ValueError as error:  # more cells than margins can have
+        raise DomainError(f'{error} Name fewer levels or edges, or use the kernel "table".') from None
+
+
+def _heights(with_target: bool, noise: float) -> tuple[float, ...]:
+    """Of a cell one way, one way × target, two ways, two ways × target, one way and finely; by measurement on Adult."""
+    wanted = 2.8 * (noise / USUAL_NOISE) ** (1 / 3)
+    alone = min(_HEIGHTS, key=lambda height: abs(math.log(height / wanted)))
+    return (alone, min(alone, 2.0), 0.0, 1.0, 1.0) if with_target else (alone, 0.0, 1.0, 0.0, 1.0)
+
+
+def _cuts(column: Column, ranges: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Inner edges of the column's ranges, and its atoms, in encoded units."""
+    if isinstance(column, Categorical):
+        return tuple(np.arange(len(column.levels) - 1) + 0.5), ()
+    assert isinstance(column, Number)
+    low, high = column.ends
+    if column.edges:
+        edges = column.cuts(column.edges)
+    elif column.step and high - low <= _FEW_VALUES:
+        edges = np.arange(low, high)
+    else:
+        edges = np.linspace(low, high, ranges + 1)
+    inner = np.unique(edges[(edges > low) & (edges < high)])
+    return tuple(inner.tolist()), tuple(column.atom_codes.tolist())
+
+
+def _fine_edges(column: Column, edges: tuple[float, ...], ranges: int) -> tuple[float, ...]:
+    """Inner edges of some hundred ranges, of one value each where that is enough; none if they are the column's own."""
+    if isinstance(column, Categorical) or ranges < 1:
+        return ()
+    assert isinstance(column, Number)
+    low, high = column.ends
+    even = np.linspace(0, high - low, ranges + 1)
+    even = low + (np.rint(even / column.step) * column.step if column.step else even)
+    room = 1e-6 * (high - low) / ranges
+    beside = np.abs(even[:, None] - np.array([low, high, *edges])).min(axis=1) > room
+    inner = np.unique([*even[beside & (even > low) & (even < high)], *edges])
+    return tuple(inner.tolist()) if len(inner) > len(edges) else ()
+
+
+def one_way_kernel(domain: Domain, columns: tuple[int, ...], *, ranged: bool) -> OnColumns:
+    """Alike in levels, atoms and missing cells of these columns, and in ranges of their numbers if so asked."""
+    chosen = [domain.columns[j] for j in columns]
+    cuts = [_cuts(column, _RANGES[0]) for column in chosen]
+    margins = Margins(
+        edges=tuple(
+            edges if ranged or isinstance(column, Categorical) else ()
+            for column, (edges, _) in zip(chosen, cuts, strict=True)
+        ),
+        atoms=tuple(atoms for _, atoms in cuts),
+        missing=tuple(column.missing for column in chosen),
+        shares=(1.0, 0.0, 0.0, 0.0, 0.0, 0.0),
+    )
+    return OnColumns(margins, columns)
+
+
+def position_of(domain: Domain, target: str) -> int:
+    """The target's column; DomainError if there is none of that name."""
+    if target not in domain.names:
+        raise DomainError(f"target: there is no column {target!r}. Name one of {', '.join(domain.names)}.")
+    return domain.position(target)
+
+
+_SHARE_OF_LABEL = 0.05  # of the squared norm: its classes by themselves
+_SHARE_OF_NUMBERS = 0.25  # of what is left: numbers, beside one-way tables
+_MOST_RANGED = 100  # columns, up to which ranges of numbers have one-way tables too
+
+
+def generator_kernel(domain: Domain, target: str | None = None) -> Kernel:
+    """The kernel of DP-MERF (Harder, Adamczewski & Park 2021): numbers beside levels, crossed with the label.
+
+    Numbers have one Gaussian, at lengthscales in parts of their ranges: rows drawn evenly from the bounds of d numbers
+    are √(d/6) ranges apart, which is the lengthscale. Levels, atoms and missing cells have their one-way tables, and so
+    have ranges of numbers while there are few columns. With a target all that is crossed with its classes, and their
+    own table stands beside it, so that their shares are known.
+    """
+    position = None if target is None else position_of(domain, target)
+    label = position if len(domain) > 1 else None  # a label alone is crossed with nothing
+    others = tuple(j for j in range(len(domain)) if j != label)
+    numbers = tuple(j for j in others if isinstance(domain.columns[j], Number))
+    ranged = len(domain) <= _MOST_RANGED
+    listed = tuple(j for j in others if j not in numbers or ranged or _has_special_cells(domain.columns[j]))
+    parts: list[Kernel] = [one_way_kernel(domain, listed, ranged=ranged)] if listed else []
+    parts += [_numbers_kernel(domain, numbers)] if numbers else []
+    shares = [1.0] if len(parts) == 1 else [1 - _SHARE_OF_NUMBERS, _SHARE_OF_NUMBERS]
+    if label is None:
+        return parts[0] if len(parts) == 1 else Sum(tuple(map(Scaled, shares, parts)))
+    own = one_way_kernel(domain, (label,), ranged=True)
+    scaled = tuple(Scaled((1 - _SHARE_OF_LABEL) * share, part) for share, part in zip(shares, parts, strict=True))
+    rest = scaled[0] if len(scaled) == 1 else Sum(scaled)
+    return Sum((Scaled(_SHARE_OF_LABEL, own), Product((own, rest))))
+
+
+def _has_special_cells(column: Column) -> bool:
+    return column.missing or bool(getattr(column, "atoms", ()))
+
+
+def _numbers_kernel(domain: Domain, numbers: tuple[int, ...]) -> Kernel:
+    """A Gaussian over all of them, each column's lengthscale in parts of its range."""
+    apart = float(np.sqrt(len(numbers) / 6))
+    groups: dict[float, list[int]] = {}  # columns of one range share a kernel: a wide table would have thousands
+    for j in numbers:
+        low, high = domain.columns[j].bounds  # type: ignore[attr-defined]
+        groups.setdefault(apart * (high - low), []).append(j)
+    kernels = tuple(OnColumns(Gaussian(lengthscale), tuple(on)) for lengthscale, on in groups.items())
+    return kernels[0] if len(kernels) == 1 else Product(kernels)
+
+
+_COLUMNS_SEEN = 3  # a random feature of the table kernel looks at about three columns
+_SUBSTRINGS = 3  # characters of the longest that are compared
+_YEAR = 365.2425  # days, in the mean of the calendar's 400 years
+_FINEST = 256  # a continuum is resolved to this part of its range
+_OF_THE_DOMAIN = ("table", "margins", "generator")
+
+
+def table_kernel(domain: Domain, *, length: int = _SUBSTRINGS, blended: bool = True) -> Kernel:
+    """The default kernel for tables: a softened product of one kernel per column (METHODS §3).
+
+    Numbers, dates and ordinals get Gaussians at lengthscales from one step of the column up to its range,
+    an octave apart, cyclic quantities the same around their circle, seasonal dates both; levels get the indicator.
+    length, blended   of strings: the substrings that two of them share, of up to so many characters or of just so many.
+    """
+    kernels = tuple(
+        spectrum_of(column, length, blended=blended) if isinstance(column, Text) else _column_kernel(column)
+        for column in domain.columns
+    )
+    return SoftenedProduct(kernels=kernels, inclusion=float(np.clip(_COLUMNS_SEEN / len(domain), 0.01, 0.5)))
+
+
+def _column_kernel(column: Column) -> Kernel:
+    if isinstance(column, Cyclic):
+        return Periodic(period=column.period, lengthscales=_octaves(column.period / 4, column.period / _FINEST))
+    if isinstance(column, Categorical) and not (isinstance(column, Ordinal) and len(column.levels) > 2):
+        return Indicator(levels=len(column.levels))
+    if isinstance(column, Date) and column.seasonal:
+        season = Periodic(period=_YEAR, lengthscales=_octaves(_YEAR / 4, _YEAR / 64))
+        return 0.5 * _column_kernel(replace(column, seasonal=False)) + 0.5 * season
+    low, high = column.bounds  # type: ignore[attr-defined]
+    finest = max(getattr(column, "step", 1.0) or 0.0, (high - low) / _FINEST)
+    return MultiScale(lengthscales=_octaves(high - low, finest))
+
+
+def _octaves(broadest: float, finest: float) -> tuple[float, ...]:
+    octaves = max(0, round(np.log2(broadest / finest)))
+    return tuple(float(broadest) / 2.0**i for i in reversed(range(octaves + 1)))
+
+
+def spectrum_of(column: Text, length: int = _SUBSTRINGS, *, blended: bool = True) -> StringSpectrum:
+    """The spectrum kernel of a text column's strings."""
+    return StringSpectrum(length=length, symbols=len(column.symbols), numbers=column.width, blended=blended)
+
+
+def kernel_from_spec(
+    spec: str | Kernel | None,
+    domain: Domain,
+    target: str | None = None,
+    noise: float = USUAL_NOISE,
+    *,
+    finer: bool = True,
+) -> Kernel:
+    """A kernel from its text, such as "table" or "gaussian:lengthscale=158.1"; DomainError if it cannot be.
+
+    Lengthscales are in the columns' own units, log units for log columns. None is "table". The parameters are named as
+    the kernel's fields are: "matern:nu=1.5,lengthscale=2", "rational-quadratic:alpha=1,lengthscale=2". Dot-product kernels
+    ("polynomial:degree=2,offset=1", "exponential-dot:rate=1") are of columns scaled from their bounds to [−1, 1].
+    target                 a column that the kernels margins and generator cross with the others.
+    noise, finer           of `margin_kernel`; other kernels have no use for them.
+    """
+    if target is not None and spec not in ("margins", "generator"):
+        raise DomainError(
+            'target goes with the kernel "margins" or the method "generator", which measure how the other columns relate '
+            "to it. Name both, or leave it out."
+        )
+    if isinstance(spec, Kernel):
+        return spec
+    name, _, rest = (spec or "table").partition(":")
+    texts = [column.name for column in domain.columns if isinstance(column, Text)]
+    if texts and name != "table":
+        raise DomainError(
+            f"the {name} kernel is not for strings, and {', '.join(texts)} has such: only the table kernel compares them. "
+            'Write "table", or "table:length=4" for substrings of 4 characters.'
+        )
+    if texts and rest:
+        return table_kernel(domain, **_substrings(rest))
+    if name in _OF_THE_DOMAIN:
+        if rest:
+            raise DomainError(
+                f'the {name} kernel takes no parameters, got {rest!r}: the domain sets them. Write "{name}".'
+            )
+        if name == "table":
+            return table_kernel(domain)
+        return (
+            generator_kernel(domain, target)
+            if name == "generator"
+            else margin_kernel(domain, target, noise, finer=finer)
+        )
+    if name not in _OF_NUMBERS:
+        raise DomainError(
+            f"unknown kernel {name!r}. Write one of {', '.join(_OF_THE_DOMAIN)}, {', '.join(_OF_NUMBERS)}."
+        )
+    _refuse_levels(name, domain)
+    make, allowed = _OF_NUMBERS[name]
+    try:
+        return make(domain, **_parameters(rest))
+    except TypeError:
+        raise DomainError(f'kernel {spec!r}: {name} takes {allowed}. Write "{name}:{allowed}".') from None
+    except ValueError as error:
+        raise DomainError(f"kernel {spec!r}: {error}") from None
+
+
+def _polynomial(domain: Domain, *, degree: float = 2.0, offset: float = 1.0) -> Kernel:
+    whole = int(degree) if degree == degree // 1 and abs(degree) < 1e9 else degree  # else the kernel says what is wrong
+    return Polynomial(whole, offset, *_bounds(domain))  # type: ignore[arg-type]
+
+
+def _exponential(domain: Domain, *, rate: float = 1.0) -> Kernel:
+    return ExponentialDot(rate, *_bounds(domain))
+
+
+def _bounds(domain: Domain) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The columns' public bounds, encoded."""
+    ends = [column.bounds for column in domain.columns]  # type: ignore[attr-defined]
+    return tuple(float(low) for low, _ in ends), tuple(float(high) for _, high in ends)
+
+
+def _of_distance(kernel: type[Kernel]) -> Callable[..., Kernel]:
+    return lambda domain, **parameters: kernel(**parameters)
+
+
+_OF_NUMBERS: dict[str, tuple[Callable[..., Kernel], str]] = {  # how it is made, and what may be written
+    "gaussian": (_of_distance(Gaussian), "lengthscale=1.0"),
+    "laplacian": (_of_distance(Laplacian), "lengthscale=1.0"),
+    "matern": (_of_distance(Matern), "nu=1.5,lengthscale=1.0"),
+    "rational-quadratic": (_of_distance(RationalQuadratic), "alpha=1.0,lengthscale=1.0"),
+    "polynomial": (_polynomial, "degree=2,offset=1.0"),
+    "exponential-dot": (_exponential, "rate=1.0"),
+}
+
+
+def _substrings(text: str) -> dict[str, Any]:
+    """The table kernel's parameters where strings are compared: "length=4" or "length=4,blended=1"."""
+    try:
+        parameters = _parameters(text)
+    except ValueError as error:
+        raise DomainError(f"kernel table: {error}") from None
+    length, blended = parameters.pop("length", float(_SUBSTRINGS)), parameters.pop("blended", 0.0)
+    if parameters or not length.is_integer() or length < 1 or blended not in (0.0, 1.0):
+        raise DomainError(
+            f"kernel table: of strings it takes length, a whole number of at least 1, and blended, 0 or 1, got {text!r:.80}. "
+            'Write e.g. "table:length=4" or "table:length=4,blended=1".'
+        )
+    return {"length": int(length), "blended": bool(blended)}
+
+
+def _refuse_levels(name: str, domain: Domain) -> None:
+    levels = [column.name for column in domain.columns if isinstance(column, Categorical)]
+    if levels:
+        raise DomainError(
+            f"the {name} kernel is for numbers, and {', '.join(levels)} have levels, which have no distance. "
+            'Use "table", which treats each column as what it is.'
+        )
+
+
+def _parameters(text: str) -> dict[str, float]:
+    parameters = {}
+    for item in filter(None, text.split(",")):
+        key, _, value = item.partition("=")
+        try:
+            parameters[key.strip()] = float(value)
+        except ValueError:
+            raise ValueError(f"{item!r} is not name=number. Write e.g. lengthscale=1.0") from None
+    return parameters

@@ -1,0 +1,180 @@
+"""Releases for other programs: CSV, Parquet and NetCDF. Exports only: the file of record is .kme.
+
+An export has points and weights, without the measurement: what is computed from it alone has no honest
+error bar. What it keeps is the privacy promise: of a rehearsal every row says that it is NOT PRIVATE, in a column of its own,
+because a column survives renaming, conversion to other formats and concatenation, which file names and metadata do not.
+
+A spreadsheet runs a text cell of a CSV file that begins like a formula. Such cells are written with an apostrophe before them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.cells import parse_number
+from kmeanalyst.releases.file.archive import written_whole
+from kmeanalyst.releases.release import Release, View
+
+if TYPE_CHECKING:
+    import xarray
+
+STAMP_COLUMN = "NOT_PRIVATE"  # of the files of rehearsals
+_DIMENSION = "point"
+_FORMULA = re.compile(
+    r"""[\s"']*[=+\-@＝＋－＠]|[\t\r]"""
+)  # wide signs too: some spreadsheets read them as the narrow ones
+
+
+def export(
+    release: Release,
+    path: str | Path,
+    *,
+    view: View = "signed",
+    rows: int | None = None,
+    rng: np.random.Generator | int | None = None,
+    keep_formulas: bool = False,
+) -> int:
+    """Write points and weights to a .csv, .parquet or .nc file; it appears whole or not at all.
+
+    view, rows, rng   as in `Release.to_frame`.
+    keep_formulas     leave text cells of a .csv file as they are, even if a spreadsheet would run them as formulas.
+    Returns           how many text cells and column names of a .csv file have an apostrophe before them for that reason.
+
+    The file of a rehearsal has a further column, NOT_PRIVATE, in every row.
+    """
+    writer = _WRITERS.get(Path(path).suffix.lower())
+    if writer is None:
+        raise ValueError(
+            f"cannot export to {path}: the ending of the name says which format is meant, and only "
+            f"{', '.join(_WRITERS)} are known. Name a file with one of these endings."
+        )
+    frame, defused = _stamped(release, release.to_frame(view, rows=rows, rng=rng)), 0
+    if writer is _to_csv and not keep_formulas:
+        frame, defused = without_formulas(frame)
+    with written_whole(path) as temporary:
+        writer(frame, temporary)
+    return defused
+
+
+def write_netcdf(release: Release, path: str | Path) -> None:
+    """Write points and weights, as released, to a NetCDF 3 file; it appears whole or not at all."""
+    frame = _stamped(release, release.to_frame())
+    with written_whole(path) as temporary:
+        _to_netcdf(frame, temporary)
+
+
+def _stamped(release: Release, frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with what the file says of its privacy: in its metadata (Parquet and NetCDF), of a rehearsal in each row too."""
+    summary = release.summary()
+    if release.is_rehearsal:
+        name = STAMP_COLUMN
+        while name in frame:
+            name += "_"
+        frame = frame.assign(**{name: "rehearsal"})
+    frame.attrs |= {"privacy": "NOT PRIVATE: " + summary["NOT PRIVATE"] if release.is_rehearsal else summary["privacy"]}
+    return frame
+
+
+def without_formulas(frame: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """The frame with an apostrophe before each text and column name that a spreadsheet would run, and how many these are.
+
+    >>> frame, count = without_formulas(pd.DataFrame({"name": ["=1+1", "-3", " @SUM(A1)", "<=50K"]}))
+    >>> frame["name"].tolist(), count
+    (["'=1+1", '-3', "' @SUM(A1)", '<=50K'], 2)
+    """
+    columns, count = {}, 0
+    for name, series in frame.items():
+        texts = series.astype(object) if _is_text(series) else series
+        if texts is not series:
+            dangerous = texts.map(_is_formula).to_numpy(dtype=bool)
+            texts = texts.where(~dangerous, "'" + texts[dangerous].astype(str))
+            count += int(dangerous.sum())
+        shown = f"'{name}" if _is_formula(name) else str(name)
+        count += shown != name
+        columns[shown] = texts
+    return pd.DataFrame(columns, index=frame.index), count
+
+
+def _is_text(series: pd.Series) -> bool:
+    """Whether a column's cells are texts: levels, strings, or anything that pandas holds as objects."""
+    return isinstance(series.dtype, pd.CategoricalDtype | pd.StringDtype) or series.dtype == object
+
+
+def _is_formula(cell: object) -> bool:
+    """Whether a cell is a text that a spreadsheet would run; a number, even if it has a sign, is none."""
+    return isinstance(cell, str) and _FORMULA.match(cell) is not None and parse_number(cell) is None
+
+
+def _to_csv(frame: pd.DataFrame, path: Path) -> None:
+    frame.to_csv(path, index=False)
+
+
+def _to_parquet(frame: pd.DataFrame, path: Path) -> None:
+    frame.to_parquet(path, index=False, engine="pyarrow")
+
+
+def _to_netcdf(frame: pd.DataFrame, path: Path) -> None:
+    netcdf_dataset(frame).to_netcdf(path, engine="scipy")
+
+
+_WRITERS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
+    ".csv": _to_csv,
+    ".parquet": _to_parquet,
+    ".nc": _to_netcdf,
+}
+
+
+def netcdf_dataset(frame: pd.DataFrame) -> xarray.Dataset:
+    """Columns as NetCDF 3 can hold them, over the dimension "point".
+
+    Whole numbers that do not fit 32 bits become float64, booleans int8, text characters, dates days since
+    1970-01-01. A missing number or boolean is NaN, a missing date NaT, a missing level or text "". A name that
+    NetCDF does not allow is mended, and the column's own name kept in the attribute "long_name".
+    """
+    import xarray
+
+    names = _allowed_names([str(name) for name in frame.columns])
+    variables = {}
+    for column, name in names.items():
+        values = _allowed_values(frame[column])
+        encoding = {"units": "days since 1970-01-01"} if values.dtype.kind == "M" else {}
+        variables[name] = xarray.Variable((_DIMENSION,), values, {"long_name": column}, encoding)
+    return xarray.Dataset(variables, attrs=frame.attrs)
+
+
+def _allowed_values(series: pd.Series) -> Array:
+    if isinstance(series.dtype, pd.CategoricalDtype | pd.StringDtype):
+        return series.astype(object).where(series.notna(), "").to_numpy().astype(str)
+    if series.dtype.kind == "M":
+        return series.to_numpy()
+    if series.isna().any():
+        return series.to_numpy(dtype=np.float64, na_value=np.nan)
+    if pd.api.types.is_bool_dtype(series):
+        return series.to_numpy(dtype=np.int8)
+    if pd.api.types.is_integer_dtype(series):
+        whole = series.to_numpy(dtype=np.int64)
+        fits = np.iinfo(np.int32).min <= whole.min() and whole.max() <= np.iinfo(np.int32).max
+        return whole.astype(np.int32 if fits else np.float64)
+    return series.to_numpy(dtype=np.float64)
+
+
+def _allowed_names(columns: list[str]) -> dict[str, str]:
+    """Column → a name that NetCDF 3 takes: a letter first, then letters, digits and _.@+- (others become _)."""
+    names: dict[str, str] = {}
+    for column in columns:
+        name = re.sub(r"[^A-Za-z0-9_.@+\- ]", "_", column).strip() or "_"
+        name = name if re.match(r"[A-Za-z_]", name) else f"_{name}"
+        while name in names.values() or name == _DIMENSION:
+            name += "_"
+        names[column] = name
+    return names
+
+
+__all__ = ["export", "netcdf_dataset", "write_netcdf"]

@@ -1,0 +1,353 @@
+"""Room 3: rows whose cells are chances, and the mean features they will have once drawn, in PyTorch.
+
+A soft row has, for each column, the chances of its choices (levels, atoms, public ranges, missing) and, where a number
+is free, the number itself. Drawn rows take each cell by itself, so the expectation of a feature is a product over
+columns, in closed form: nothing is relaxed, and what is trained is what drawn rows will have. A choice of
+probability one gives the feature map itself, as its numpy class has it.
+
+torch is imported when it is needed, never before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from kmeanalyst.kernels import Kernel, OnColumns, Product, Scaled, Sum
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.composed import (
+    ColumnFeatures,
+    Concatenation,
+    ScaledFeatures,
+    TensorProduct,
+    margins_in,
+)
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.kernels.margins import Group, MarginFeatures
+from kmeanalyst.releases.domain.columns import Categorical, Column, Number
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.representation.latent_classes.within_cells import inside
+
+_IN_A_RANGE = 32  # values that stand for all of a range
+
+Tensor = Any  # torch.Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """What a cell of one column may be.
+
+    values   for each choice the encoded values that stand for it, each as likely as the others; one for most.
+    ranges   for each choice (low, high) in encoded units, of a range of numbers; NaN for the others.
+    free     whether the first choice is a number anywhere between the column's ends.
+    """
+
+    column: Column
+    values: tuple[Array, ...]
+    ranges: Array
+    free: bool = False
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def centre(self) -> float:
+        """Of the column's ends."""
+        low, high = self.column.ends  # type: ignore[attr-defined]
+        return 0.5 * (low + high)
+
+    @property
+    def radius(self) -> float:
+        """Half of what lies between them."""
+        low, high = self.column.ends  # type: ignore[attr-defined]
+        return 0.5 * (high - low)
+
+    def drawn(self, chosen: Array, numbers: Array, rng: np.random.Generator) -> Array:
+        """Encoded values (n,) of the choices (n,): a free number as it is rounded, a range's at random."""
+        found = np.array([values[0] for values in self.values])[chosen]
+        if not isinstance(self.column, Number):
+            return found
+        atoms = self.column.atom_codes
+        within = np.flatnonzero(~np.isnan(self.ranges[chosen, 0]))
+        if self.free:
+            found[chosen == 0] = self.column.rounded(self.centre + self.radius * numbers[chosen == 0])
+        elif len(within):
+            low, high = self.ranges[chosen[within]].T
+            found[within] = inside(self.column, low, high, atoms, rng)
+        return found
+
+
+def choices_of(kernel: Kernel, domain: Domain) -> tuple[Choices, ...]:
+    """For each column its levels, or the ranges that the kernel's margins cut it into; atoms; missing cells."""
+    edges = edges_of(kernel, tuple(range(len(domain))))
+    return tuple(_choices(column, edges.get(j, np.zeros(0))) for j, column in enumerate(domain.columns))
+
+
+def edges_of(kernel: Kernel, columns: tuple[int, ...]) -> dict[int, Array]:
+    """Column → all inner edges that margins of the kernel cut it at; a column that none looks at is left out."""
+    if isinstance(kernel, OnColumns):
+        return edges_of(kernel.kernel, tuple(columns[int(j)] for j in kernel.on))
+    found: dict[int, Array] = {}
+    if isinstance(kernel, Scaled):
+        return edges_of(kernel.kernel, columns)
+    if isinstance(kernel, Sum | Product):
+        for part in kernel.parts:
+            for j, edges in edges_of(part, columns).items():
+                found[j] = np.union1d(found.get(j, edges), edges)
+    for margins in margins_in(kernel) if not isinstance(kernel, Sum | Product) else ():
+        found |= {columns[j]: np.array(edges) for j, edges in enumerate(margins.edges)}
+    return found
+
+
+def _choices(column: Column, edges: Array) -> Choices:
+    missing = [np.array([np.nan])] * column.missing
+    if isinstance(column, Categorical):
+        values = [np.array([float(code)]) for code in range(len(column.levels))] + missing
+        return Choices(column, tuple(values), np.full((len(values), 2), np.nan))
+    assert isinstance(column, Number)
+    low, high = column.ends
+    cuts = np.concatenate([[low], edges[(edges > low) & (edges < high)], [high]])
+    atoms = column.atom_codes
+    special = [np.array([atom]) for atom in atoms] + missing
+    if len(cuts) == 2:
+        return Choices(
+            column, (np.zeros(1), *special), np.vstack([[[low, high]], np.full((len(special), 2), np.nan)]), free=True
+        )
+    spread = [_spread(column, a, b, atoms) for a, b in pairwise(cuts)]
+    ranges = np.vstack([np.column_stack([cuts[:-1], cuts[1:]]), np.full((len(special), 2), np.nan)])
+    return Choices(column, (*spread, *special), ranges)
+
+
+def _spread(column: Number, low: float, high: float, atoms: Array) -> Array:
+    """Values of the column, spread evenly over a range; atoms are no part of it unless there is nothing else."""
+    values = column.rounded(low + (np.arange(_IN_A_RANGE) + 0.5) / _IN_A_RANGE * (high - low))
+    others = values[~np.isin(values, atoms)]
+    return others if len(others) else values
+
+
+@dataclass(frozen=True, eq=False)
+class SoftRows:
+    """B rows: for each column chances (B, choices), and numbers (B, d) in [-1, 1] between the ends, where one is free."""
+
+    chances: list[Tensor]
+    numbers: Tensor
+
+
+def expected_features(
+    feature_map: FeatureMap, choices: tuple[Choices, ...], columns: tuple[int, ...] | None = None, *, dtype: Any = None
+) -> ExpectedFeatures:
+    """E φ of soft rows, for a map of random Fourier features, margins, or what is composed of them.
+
+    columns   of the soft rows that the map looks at, in its order; all by default.
+    dtype     of the constants; torch.float32 by default.
+    """
+    import torch
+
+    dtype = dtype or torch.float32
+    columns = tuple(range(len(choices))) if columns is None else columns
+    own = tuple(choices[j] for j in columns)
+    if isinstance(feature_map, RandomFourier):
+        return _Fourier(feature_map, own, columns, dtype)
+    if isinstance(feature_map, MarginFeatures):
+        return _Tables(feature_map, own, columns, dtype)
+    if isinstance(feature_map, ScaledFeatures):
+        inner = expected_features(feature_map.map, choices, columns, dtype=dtype)
+        return _Multiple(float(np.sqrt(feature_map.kernel.factor)), inner)
+    if isinstance(feature_map, ColumnFeatures):
+        on = tuple(columns[int(j)] for j in feature_map.kernel.on)
+        return expected_features(feature_map.map, choices, on, dtype=dtype)
+    if isinstance(feature_map, Concatenation | TensorProduct):
+        parts = [expected_features(each, choices, columns, dtype=dtype) for each in feature_map.maps]
+        return _Beside(parts) if isinstance(feature_map, Concatenation) else _Crossed(parts)
+    raise ValueError(
+        f"{feature_map.name} features have no expectation in closed form here. Use random Fourier features, margins, or "
+        "what is composed of them."
+    )
+
+
+class ExpectedFeatures:
+    """E φ of soft rows (abstract): of each of them, and their weighted mean."""
+
+    def rows(self, soft: SoftRows) -> Tensor:
+        """(B, F)."""
+        raise NotImplementedError
+
+    def mean(self, soft: SoftRows, weights: Tensor) -> Tensor:
+        """Σ_b w_b E φ (F,), for weights (B,)."""
+        return weights @ self.rows(soft)
+
+
+class _Multiple(ExpectedFeatures):
+    """c E φ."""
+
+    def __init__(self, factor: float, inner: ExpectedFeatures) -> None:
+        self.factor, self.inner = factor, inner
+
+    def rows(self, soft: SoftRows) -> Tensor:
+        return self.factor * self.inner.rows(soft)
+
+    def mean(self, soft: SoftRows, weights: Tensor) -> Tensor:
+        return self.factor * self.inner.mean(soft, weights)
+
+
+class _Beside(ExpectedFeatures):
+    """(E φ₁, E φ₂, ...)."""
+
+    def __init__(self, parts: list[ExpectedFeatures]) -> None:
+        self.parts = parts
+
+    def rows(self, soft: SoftRows) -> Tensor:
+        import torch
+
+        return torch.cat([part.rows(soft) for part in self.parts], dim=1)
+
+    def mean(self, soft: SoftRows, weights: Tensor) -> Tensor:
+        import torch
+
+        return torch.cat([part.mean(soft, weights) for part in self.parts])
+
+
+class _Crossed(ExpectedFeatures):
+    """E φ₁ ⊗ E φ₂ ⊗ ...: that of the product, as the factors look at different columns."""
+
+    def __init__(self, parts: list[ExpectedFeatures]) -> None:
+        self.parts = parts
+
+    def rows(self, soft: SoftRows) -> Tensor:
+        found = self.parts[0].rows(soft)
+        for part in self.parts[1:]:
+            found = (found[:, :, None] * part.rows(soft)[:, None, :]).flatten(1)
+        return found
+
+    def mean(self, soft: SoftRows, weights: Tensor) -> Tensor:
+        before = _Crossed(self.parts[:-1]).rows(soft)
+        return ((before * weights[:, None]).T @ self.parts[-1].rows(soft)).flatten()
+
+
+class _Fourier(ExpectedFeatures):
+    """√(k(0)/R) (Re, Im) of Π_j E exp(i p_j(x_j)): a product of one complex number for each column."""
+
+    def __init__(
+        self, features: RandomFourier, choices: tuple[Choices, ...], columns: tuple[int, ...], dtype: Any
+    ) -> None:
+        import torch
+
+        def constant(values: Array) -> Tensor:
+            return torch.tensor(values, dtype=dtype)
+
+        self.size = features.norm_bound / np.sqrt(features.n_frequencies)
+        looks = [j for j in range(len(choices)) if len(features.looks_at(j))]
+        plain = [j for j in looks if choices[j].free and len(choices[j]) == 1]  # numbers and nothing else
+        turns = [_turn(features.linear[j], choices[j]) for j in plain]
+        self.plain = [columns[j] for j in plain]
+        self.linear = constant(np.array([slope for slope, _ in turns]).reshape(len(plain), features.n_frequencies))
+        self.offset = constant(np.remainder(sum(offset for _, offset in turns), 2 * np.pi) + np.zeros(1))
+        self.others = []  # column, cosines and sines (choices, R), and the turn of a free number
+        for j in (j for j in looks if j not in plain):
+            phases = [features.column_phases(j, values) for values in choices[j].values]
+            waves = [constant(np.array([wave(each).mean(axis=0) for each in phases])) for wave in (np.cos, np.sin)]
+            turn = tuple(map(constant, _turn(features.linear[j], choices[j]))) if choices[j].free else None
+            self.others.append((columns[j], waves, turn))
+
+    def rows(self, soft: SoftRows) -> Tensor:
+        import torch
+
+        phases = soft.numbers[:, self.plain] @ self.linear + self.offset
+        real, imaginary = torch.cos(phases), torch.sin(phases)
+        for j, (cosines, sines), turn in self.others:
+            chances = soft.chances[j]
+            if turn is None:
+                c, s = chances @ cosines, chances @ sines
+            else:
+                own = soft.numbers[:, j, None] * turn[0] + turn[1]
+                c = chances[:, :1] * torch.cos(own) + chances[:, 1:] @ cosines[1:]
+                s = chances[:, :1] * torch.sin(own) + chances[:, 1:] @ sines[1:]
+            real, imaginary = real * c - imaginary * s, real * s + imaginary * c
+        return self.size * torch.cat([real, imaginary], dim=1)
+
+
+def _turn(frequencies: Array, choices: Choices) -> tuple[Array, Array]:
+    """(slope, offset) of the phases (R,) in a free number from -1 to 1 between its ends."""
+    return frequencies * choices.radius, np.remainder(frequencies * choices.centre, 2 * np.pi)
+
+
+class _Tables(ExpectedFeatures):
+    """Products of the chances of cells: within a row, columns are drawn apart."""
+
+    def __init__(
+        self, features: MarginFeatures, choices: tuple[Choices, ...], columns: tuple[int, ...], dtype: Any
+    ) -> None:
+        import torch
+
+        self.groups = features.groups
+        sizes = features.kernel.sizes
+        self.columns = columns
+        self.cells = []  # (choices, cells) of each column: the part of a choice's values that is in each cell
+        for j, each in enumerate(choices):
+            matrix = np.zeros((len(each), sizes[j]))
+            for i, values in enumerate(each.values):
+                cells = _cells_of(features, j, values, free=each.free and i == 0)
+                np.add.at(matrix[i], cells, 1 / len(values))
+            self.cells.append(torch.tensor(matrix, dtype=dtype))
+
+    def _chances(self, soft: SoftRows) -> list[Tensor]:
+        return [soft.chances[j] @ cells for j, cells in zip(self.columns, self.cells, strict=True)]
+
+    def rows(self, soft: SoftRows) -> Tensor:
+        import torch
+
+        chances = self._chances(soft)
+        return torch.cat([group.height * self._of_rows(group, chances) for group in self.groups], dim=1)
+
+    def _of_rows(self, group: Group, chances: list[Tensor]) -> Tensor:
+        import torch
+
+        tables = []
+        for table in group.tables:
+            cells = chances[table[0]]
+            for j in table[1:]:
+                cells = (cells[:, :, None] * chances[j][:, None, :]).flatten(1)
+            tables.append(cells)
+        return torch.cat(tables, dim=1)
+
+    def mean(self, soft: SoftRows, weights: Tensor) -> Tensor:
+        """One matrix of all pairs of cells, for each value of a target, instead of one vector for each row."""
+        import torch
+
+        chances = self._chances(soft)
+        return torch.cat([group.height * self._of_mean(group, chances, weights) for group in self.groups])
+
+    def _of_mean(self, group: Group, chances: list[Tensor], weights: Tensor) -> Tensor:
+        import torch
+
+        if not group.kind.endswith("by target"):
+            return torch.cat(self._tables_of(group.tables, chances, weights))
+        target, tables = chances[group.tables[0][0]], [table[1:] for table in group.tables]
+        lines = [self._tables_of(tables, chances, weights * column) for column in target.unbind(dim=1)]
+        return torch.cat([cells for table in zip(*lines, strict=True) for cells in table])
+
+    def _tables_of(self, tables: Sequence[tuple[int, ...]], chances: list[Tensor], weights: Tensor) -> list[Tensor]:
+        """The mean of each table of one or two columns."""
+        import torch
+
+        if len(tables[0]) == 1:
+            return [weights @ chances[j] for (j,) in tables]
+        used = sorted({j for table in tables for j in table})
+        together = torch.cat([chances[j] for j in used], dim=1)
+        pairs = (together * weights[:, None]).T @ together
+        starts = dict(zip(used, np.cumsum([0] + [chances[j].shape[1] for j in used]).tolist(), strict=False))
+        ends = {j: starts[j] + chances[j].shape[1] for j in used}
+        return [pairs[starts[i] : ends[i], starts[j] : ends[j]].flatten() for i, j in tables]
+
+
+def _cells_of(features: MarginFeatures, j: int, values: Array, *, free: bool) -> Array:
+    """The cells of values of column j; a free number is in the one range there is, whatever stands for it."""
+    rows = np.zeros((len(values), len(features.kernel.edges)))
+    rows[:, j] = values
+    cells = features.kernel.cells(rows)[:, j]
+    return np.zeros_like(cells) if free else cells

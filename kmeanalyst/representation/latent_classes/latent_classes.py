@@ -1,0 +1,256 @@
+"""Room 3: from the noisy margins of a table to rows, by latent class models (Lazarsfeld & Henry 1968).
+
+A latent class says: given a class, the columns are independent, each cell with a probability of its own. A few dozen
+classes for each value of the target have the pair tables Σ_k w_k p_ki p_kj in closed form, so that thousands of noisy
+margins are fitted at once, with exact gradients and the noise's known law: the maximum a posteriori under normal
+priors on the logits. The fit has many optima of much the same height, so several are found from different starts and
+averaged; rows are then drawn evenly from all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import softmax
+from threadpoolctl import threadpool_limits
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.margins import MarginFeatures, Margins
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.representation.latent_classes.within_cells import drawn_evenly, fine_ranges, values_in_cells
+from kmeanalyst.representation.progress import Progress, silent
+
+_CLASSES = 60  # of one fit, over all values of the target
+_FEWEST_CLASSES = 4  # for one value of the target
+_FITS = 8
+_STEPS = 600  # of L-BFGS
+_MEMORY = 20  # steps that it remembers
+_DEVIATION = 1.0  # prior standard deviation of the logits: of a column's cells, of what a class adds to them
+_SPREAD = 1.0  # of the logits that a fit starts from
+# how far a step of the optimiser moves the logits of weights, those common to all classes, those of a target's value,
+# beside those of a class: many classes share the former, so that they are steeper by as much
+_SCALES = (0.3, 0.1, 0.2, 1.0)
+_SMALLEST = 3e-4  # a noisy share below it starts from there
+
+
+@dataclass(frozen=True)
+class LatentClasses:
+    """Σ_k w_k Π_j p_kj over the cells of a table's columns.
+
+    weights        (K,) of the classes.
+    probabilities  (K, T) of the cells of all columns, one block after the other; each block adds up to 1.
+    """
+
+    weights: Array
+    probabilities: Array
+
+
+def fit_latent_classes(
+    measurement: Measurement, rng: np.random.Generator | int | None = None, progress: Progress | None = None
+) -> LatentClasses:
+    """The average of several fits to noisy margins (of MarginFeatures), as one model; its classes are those of all."""
+    features = measurement.feature_map
+    assert isinstance(features, MarginFeatures)
+    rng, told = np.random.default_rng(rng), progress or silent
+    search = _Search(features, measurement.vector, measurement.noise_scale)
+    found = []
+    with threadpool_limits(limits=1, user_api="blas"):
+        for i in range(_FITS):
+            found.append(search.fitted(rng))
+            told("fitting latent classes", (i + 1) / _FITS)
+    return LatentClasses(
+        np.concatenate([model.weights for model in found]) / _FITS, np.vstack([model.probabilities for model in found])
+    )
+
+
+@dataclass(frozen=True)
+class _Observed:
+    """Tables of one kind as shares of the rows, of standard deviation `noise` each.
+
+    values   (..., T), or (..., T, T) where they are of pairs, each pair twice.
+    """
+
+    values: Array
+    noise: float
+
+
+class _Search:
+    """min over latent classes of ½ Σ (fitted − noisy margin)²/noise² − log prior, y the target's cell of a class."""
+
+    def __init__(self, features: MarginFeatures, vector: Array, noise_scale: float) -> None:
+        kernel = features.kernel
+        self.target = kernel.target
+        sizes = np.array(kernel.sizes)[list(kernel.others)]
+        ends = np.concatenate([[0], np.cumsum(sizes)])
+        self.sizes, self.starts = sizes, ends[:-1]  # of the columns' cells, beside the target
+        self.width = int(ends[-1])
+        self.values = kernel.sizes[self.target] if self.target >= 0 else 1
+        self.each = max(_FEWEST_CLASSES, _CLASSES // self.values)
+        self.before = sum(kernel.sizes[: max(self.target, 0)])  # cells of the columns before the target
+        column = np.repeat(np.arange(len(sizes)), sizes)
+        self.between = (column[:, None] != column).astype(float)  # (T, T) whether two cells are of different columns
+        order = _in_pair_order(sizes, ends)
+        self.observed: dict[str, _Observed] = {}
+        for group in features.groups:
+            shares, noise = vector[group.by_target()] / group.height, noise_scale / group.height
+            if group.kind == "one-way" and self.target >= 0:
+                own = slice(self.before, self.before + self.values)
+                self.observed["target one-way"] = _Observed(shares[0, own], noise)
+                shares = np.delete(shares, own, axis=1)
+            if group.kind in ("pairs", "pairs by target"):
+                shares = _symmetric(shares, order, self.width)
+            self.observed[group.kind] = _Observed(shares[0] if group.kind == "target" else shares, noise)
+
+    def fitted(self, rng: np.random.Generator) -> LatentClasses:
+        """A local optimum near a random start."""
+        n = self.values * self.each
+        start = np.concatenate(
+            [np.repeat(self._target_start(), self.each), self._common_start(), np.zeros(self.values * self.width),
+             _SPREAD * rng.standard_normal(n * self.width)]
+        )  # fmt: skip
+        scales = np.repeat(_SCALES, [n, self.width, self.values * self.width, n * self.width])
+
+        def scaled(moved: Array) -> tuple[float, Array]:
+            value, slope = self.objective(moved * scales)
+            return value, slope * scales
+
+        options = {"maxiter": _STEPS, "maxcor": _MEMORY}
+        found = scales * minimize(scaled, start / scales, jac=True, method="L-BFGS-B", options=options).x
+        weights, common, by_value, own = self._split(found)
+        inside = self._probabilities(own + common + by_value[:, None])
+        return LatentClasses(weights.ravel(), self._with_target(inside))
+
+    def _common_start(self) -> Array:
+        """Logits (T,) of the noisy one-way tables, or even ones."""
+        if "one-way" in self.observed:
+            shares = self.observed["one-way"].values[0]
+        elif "one-way by target" in self.observed:
+            shares = self.observed["one-way by target"].values.sum(axis=0)
+        else:
+            return np.zeros(self.width)
+        logits = np.log(np.maximum(shares, _SMALLEST))
+        return logits - np.repeat(np.add.reduceat(logits, self.starts) / self.sizes, self.sizes)
+
+    def _target_start(self) -> Array:
+        """Logits (Y,) of the target's noisy table, no share below its noise: a class of no weight would never gain any."""
+        told = [self.observed[kind] for kind in ("target", "target one-way") if kind in self.observed]
+        if not told:
+            return np.zeros(self.values)
+        best = min(told, key=lambda observed: observed.noise)
+        return np.log(np.maximum(best.values, max(best.noise, _SMALLEST)))
+
+    def _split(self, flat: Array) -> tuple[Array, Array, Array, Array]:
+        """Weights (Y, K), and logits: common (T,), of the target's values (Y, T), of the classes (Y, K, T)."""
+        n, T = self.values * self.each, self.width
+        weights = softmax(flat[:n]).reshape(self.values, self.each)
+        common, rest = flat[n : n + T], flat[n + T :]
+        by_value = rest[: self.values * T].reshape(self.values, T)
+        return weights, common, by_value, rest[self.values * T :].reshape(self.values, self.each, T)
+
+    def _probabilities(self, logits: Array) -> Array:
+        """(Y, K, T) of the cells of each column."""
+        starts = self.starts
+        p = np.exp(logits - np.repeat(np.maximum.reduceat(logits, starts, axis=2), self.sizes, axis=2))
+        return p / np.repeat(np.add.reduceat(p, starts, axis=2), self.sizes, axis=2)
+
+    def _with_target(self, inside: Array) -> Array:
+        """(Y·K, all cells): the target's block put where its column is."""
+        stacked = inside.reshape(-1, self.width)
+        if self.target < 0:
+            return stacked
+        block = np.repeat(np.eye(self.values), self.each, axis=0)
+        return np.hstack([stacked[:, : self.before], block, stacked[:, self.before :]])
+
+    def objective(self, flat: Array) -> tuple[float, Array]:
+        """Its value and its slope."""
+        weights, common, by_value, own = self._split(flat)
+        p = self._probabilities(own + common + by_value[:, None])
+        weighted = p * weights[:, :, None]
+        loss, slope_ones, slope_twos, slope_target = self._misfit(
+            weights.sum(axis=1), weighted.sum(axis=1), p.transpose(0, 2, 1) @ weighted
+        )
+        along = p @ slope_twos
+        by_weight = np.einsum("ykt,ykt->yk", 0.5 * along + slope_ones[:, None], p) + slope_target[:, None]
+        by_weight = weights * (by_weight - (weights * by_weight).sum())
+        pull = weighted * (along + slope_ones[:, None])
+        by_logit = pull - p * np.repeat(np.add.reduceat(pull, self.starts, axis=2), self.sizes, axis=2)
+        precision = _DEVIATION**-2
+        prior = sum(float((a**2).sum()) for a in (common, by_value, own))
+        slopes = [
+            by_weight.ravel(), by_logit.sum(axis=(0, 1)) + precision * common,
+            (by_logit.sum(axis=1) + precision * by_value).ravel(), (by_logit + precision * own).ravel(),
+        ]  # fmt: skip
+        return loss + 0.5 * precision * prior, np.concatenate(slopes)
+
+    def _misfit(self, target: Array, ones: Array, twos: Array) -> tuple[float, Array, Array, Array]:
+        """½ Σ (margin − noisy)²/noise², and its slopes in `ones` (Y, T), `twos` (Y, T, T) and `target` (Y,)."""
+        loss = 0.0
+        slope_ones, slope_twos, slope_target = np.zeros_like(ones), np.zeros_like(twos), np.zeros(self.values)
+        for kind, fitted, slope in (
+            ("one-way", ones.sum(axis=0), slope_ones), ("one-way by target", ones, slope_ones),
+            ("pairs", twos.sum(axis=0), slope_twos), ("pairs by target", twos, slope_twos),
+            ("target", target, slope_target), ("target one-way", target, slope_target),
+        ):  # fmt: skip
+            if kind in self.observed:
+                observed = self.observed[kind]
+                residual = (fitted - observed.values) / observed.noise
+                if slope is slope_twos:
+                    residual *= self.between
+                loss += (0.25 if slope is slope_twos else 0.5) * float(np.vdot(residual, residual))
+                slope += residual / observed.noise
+        return loss, slope_ones, slope_twos, slope_target
+
+
+def _symmetric(shares: Array, order: tuple[Array, Array], width: int) -> Array:
+    """(..., T, T) of the shares (..., pairs' cells), each of them twice."""
+    matrix = np.zeros((len(shares), width, width))
+    matrix[:, order[0], order[1]] = shares
+    return matrix + matrix.transpose(0, 2, 1)
+
+
+def _in_pair_order(sizes: Array, ends: Array) -> tuple[Array, Array]:
+    """Rows and columns, in a (T, T) matrix, of the features of a group of pairs."""
+    rows, columns = [np.zeros(0, np.intp)], [np.zeros(0, np.intp)]
+    for i in range(len(sizes)):
+        for j in range(i + 1, len(sizes)):
+            first, second = np.indices((sizes[i], sizes[j])).reshape(2, -1)
+            rows.append(ends[i] + first)
+            columns.append(ends[j] + second)
+    return np.concatenate(rows), np.concatenate(columns)
+
+
+def draw_rows(
+    model: LatentClasses, measurement: Measurement, domain: Domain, n: int, rng: np.random.Generator
+) -> Array:
+    """n encoded rows (n, d), spread evenly over classes and, within a class, over the cells of every column."""
+    features = measurement.feature_map
+    assert isinstance(features, MarginFeatures)
+    kernel = features.kernel
+    ends = np.cumsum(model.weights / model.weights.sum()) * n
+    counts = np.diff(np.minimum(np.floor(ends + rng.random()).astype(int), n), prepend=0)
+    counts[-1] += n - counts.sum()
+    starts = np.concatenate([[0], np.cumsum(kernel.sizes)])
+    cells = np.empty((n, len(domain)), dtype=np.intp)
+    begin = 0
+    for k in np.flatnonzero(counts):
+        rows = slice(begin, begin + counts[k])
+        for j in range(len(domain)):
+            cells[rows, j] = drawn_evenly(model.probabilities[k, starts[j] : starts[j + 1]], counts[k], rng)
+        begin += counts[k]
+    target = cells[:, kernel.target] if kernel.target >= 0 else np.zeros(n, dtype=np.intp)
+    fine = fine_ranges(measurement, domain, _shares_by_target(model, kernel))
+    return np.column_stack(
+        [values_in_cells(kernel, domain, j, cells[:, j], target, fine.get(j), rng) for j in range(len(domain))]
+    )
+
+
+def _shares_by_target(model: LatentClasses, kernel: Margins) -> Array:
+    """(Y, T) shares of the rows in the cells of all columns, for each value of the target (one, without a target)."""
+    if kernel.target < 0:
+        return (model.weights @ model.probabilities)[None]
+    before = sum(kernel.sizes[: kernel.target])
+    of_target = model.probabilities[:, before : before + kernel.sizes[kernel.target]]
+    return (of_target * model.weights[:, None]).T @ model.probabilities

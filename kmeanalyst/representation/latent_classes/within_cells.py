@@ -1,0 +1,159 @@
+"""Room 3: where in its cell a value lies: read off the finer tables of margins, or evenly.
+
+A finer table has some hundred ranges and most of them hold few rows, so that noise is as large as what it hides. Its
+shares are therefore those of the model's coarser cells, divided by a law that is even but for what the measurement
+shows: the maximum a posteriori under normal priors on the logits, part of them common to all values of the target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.margins import MarginFeatures, Margins
+from kmeanalyst.releases.domain.columns import Categorical, Number
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.measurement import Measurement
+
+_STEPS = 200  # of L-BFGS
+_DEVIATION = 2.0  # prior standard deviation of the logits: of all values of the target, and of each beside them
+_DEVIATION_BY_TARGET = 0.7
+_NOTHING = -40.0  # the logit of a range that no value of the column is in
+_TRIES = 50  # for a value in a range
+
+
+@dataclass(frozen=True)
+class FineRanges:
+    """The finer ranges of one column, and how likely each is within the cell it is part of.
+
+    ends      (R + 1,) of the ranges, in encoded units.
+    cell      (R,) the cell that a range is part of, increasing.
+    chances   (Y, R) for each value of the target (one, without a target); those of a cell add up to 1.
+    """
+
+    ends: Array
+    cell: Array
+    chances: Array
+
+
+def fine_ranges(measurement: Measurement, domain: Domain, shares: Array) -> dict[int, FineRanges]:
+    """For each column that the measurement has a finer table of.
+
+    shares   (Y, T) of the rows, in the cells of all columns, for each value of the target (one, without a target).
+    """
+    features = measurement.feature_map
+    assert isinstance(features, MarginFeatures)
+    found = next((group for group in features.groups if group.kind == "finer"), None)
+    if found is None:
+        return {}
+    kernel, noise = features.kernel, measurement.noise_scale / found.height
+    values = measurement.vector[found.by_target()] / found.height
+    begins = np.concatenate([[0], np.cumsum(kernel.sizes)])
+    fitted: dict[int, FineRanges] = {}
+    first = 0
+    for j, size in zip(kernel.finer, kernel.fine_sizes, strict=True):
+        column = domain.columns[j]
+        assert isinstance(column, Number)
+        low, high = column.ends
+        ends = np.concatenate([[low], kernel.fine[j], [high]])
+        cell = np.searchsorted(np.array(kernel.edges[j]), (ends[:-1] + ends[1:]) / 2, side="right")
+        own = values[:, first : first + len(cell)]
+        chances = _chances(own, noise, shares[:, begins[j] + cell], cell, _sizes(column, ends, kernel.atoms[j]))
+        fitted[j] = FineRanges(ends, cell, chances)
+        first += size
+    return fitted
+
+
+def _sizes(column: Number, ends: Array, atoms: tuple[float, ...]) -> Array:
+    """(R,) how much of the column lies in each range: values, those of atoms left out, or the width on a finer scale."""
+    if not column.step:
+        return np.where(column.holds(ends[:-1], ends[1:]), np.diff(ends), 0.0)
+    counts = np.rint(np.diff(ends) / column.step)
+    np.subtract.at(counts, np.searchsorted(ends, np.array(atoms), side="right") - 1, 1.0)
+    return np.maximum(counts, 0.0)
+
+
+def _chances(observed: Array, noise: float, cell_shares: Array, cell: Array, sizes: Array) -> Array:
+    """(Y, R) the likeliest law of the ranges within their cells.
+
+    observed      (Y, R) noisy shares of the ranges, each of this noise.
+    cell_shares   (Y, R) what the cell of each range holds.
+    sizes         (R,) of the ranges: what an even law within a cell is even in.
+    """
+    starts = np.flatnonzero(np.diff(cell, prepend=-1))
+    which = np.cumsum(np.diff(cell, prepend=-1) > 0) - 1
+    with np.errstate(divide="ignore"):
+        base = np.maximum(np.log(sizes / np.add.reduceat(sizes, starts).clip(1e-300)[which]), _NOTHING)
+
+    def law(logits: Array) -> Array:
+        logits = logits - np.maximum.reduceat(logits, starts, axis=1)[:, which]
+        weights = np.exp(logits)
+        return weights / np.add.reduceat(weights, starts, axis=1)[:, which]
+
+    def objective(flat: Array) -> tuple[float, Array]:
+        common, own = flat[: len(cell)], flat[len(cell) :].reshape(observed.shape)
+        p = law(base + common + own)
+        residual = (cell_shares * p - observed) / noise
+        pull = p * residual * cell_shares / noise
+        pull -= p * np.add.reduceat(pull, starts, axis=1)[:, which]
+        loss = (residual**2).sum() + (common**2).sum() / _DEVIATION**2 + (own**2).sum() / _DEVIATION_BY_TARGET**2
+        slope = pull.sum(axis=0) + common / _DEVIATION**2, (pull + own / _DEVIATION_BY_TARGET**2).ravel()
+        return 0.5 * float(loss), np.concatenate(slope)
+
+    flat = np.zeros(len(cell) + observed.size)
+    flat = minimize(objective, flat, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS}).x
+    return law(base + flat[: len(cell)] + flat[len(cell) :].reshape(observed.shape))
+
+
+def values_in_cells(
+    kernel: Margins, domain: Domain, j: int, cells: Array, target: Array, fine: FineRanges | None,
+    rng: np.random.Generator,
+) -> Array:  # fmt: skip
+    """An encoded value (n,) in each cell of column j: a level, an atom, a missing cell, or a value of a range.
+
+    target   (n,) the target's cell of each row, 0 without one.
+    """
+    column, edges, atoms = domain.columns[j], kernel.edges[j], kernel.atoms[j]
+    ranges = len(edges) + 1
+    special = np.concatenate([np.zeros(ranges), atoms, [np.nan] * kernel.missing[j]])
+    if isinstance(column, Categorical):
+        return np.where(cells < ranges, cells, special[cells])
+    assert isinstance(column, Number)
+    low, high = column.ends
+    ends, within = np.concatenate([[low], edges, [high]]), np.minimum(cells, len(edges))
+    if fine is not None:
+        ends, within = fine.ends, _drawn_ranges(fine, within, target, rng)
+    drawn = inside(column, ends[within], ends[within + 1], np.array(atoms), rng)
+    return np.where(cells < ranges, drawn, special[cells])
+
+
+def _drawn_ranges(fine: FineRanges, cells: Array, target: Array, rng: np.random.Generator) -> Array:
+    """(n,) a finer range for each row's cell, spread evenly over the rows of each cell and value of the target."""
+    found = np.empty(len(cells), dtype=np.intp)
+    for y in np.unique(target):
+        for cell in np.unique(cells[target == y]):
+            rows = np.flatnonzero((target == y) & (cells == cell))
+            ranges = np.flatnonzero(fine.cell == cell)
+            found[rows] = ranges[drawn_evenly(fine.chances[y, ranges], len(rows), rng)]
+    return found
+
+
+def drawn_evenly(chances: Array, n: int, rng: np.random.Generator) -> Array:
+    """n draws of a finite law, each outcome as often as its chance says, to one; in random order."""
+    total = np.cumsum(chances)
+    even = (np.arange(n) + rng.random()) / n
+    return rng.permutation(np.minimum(np.searchsorted(total, even * total[-1]), len(total) - 1))
+
+
+def inside(column: Number, below: Array, above: Array, atoms: Array, rng: np.random.Generator) -> Array:
+    """A value of the column in each range [below, above) that is no atom, by rejection; any, where there is none."""
+    drawn = column.rounded(rng.uniform(below, above))
+    for _ in range(_TRIES):
+        wrong = (drawn < below) | (drawn > above) | np.isin(drawn, atoms)
+        if not wrong.any():
+            break
+        drawn[wrong] = column.rounded(rng.uniform(below[wrong], above[wrong]))
+    return drawn

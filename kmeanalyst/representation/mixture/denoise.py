@@ -1,0 +1,145 @@
+"""Room 3: from the noisy mean of random Fourier features to the table's mean, as near as the noise allows.
+
+1. Probability weights on a few free points, fitted to the measurement: a first sketch (`reduced_set`).
+2. A mixture of product distributions fitted to the measurement, from clusters of the sketch (`mixture`): few
+   parameters, so little noise gets in.
+3. The mean of the mixtures that the measurement leaves possible (`posterior`).
+4. Where the residual is larger than noise alone would leave it, a Wiener step towards the measurement, along the
+   directions in which draws of the mixture vary, as far as the evidence asks for it.
+
+Public rows, where there are some, are a second estimate (`prior_step`), averaged with the first by how far each may
+be off: that is small for the mixture where the noise is, and for the rows where they are many.
+
+The result is an empirical-Bayes estimate. Shrinking the measurement itself (James & Stein; Muandet et al. 2016) has
+no chance beside it: the noise is spread evenly over thousands of coordinates, the signal is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.representation.mixture.component_laws import as_phasors, from_phasors
+from kmeanalyst.representation.mixture.mixture import Mixture, MixtureFit, fit_mixture, mean_phasors
+from kmeanalyst.representation.mixture.posterior import draw_posterior
+from kmeanalyst.representation.points.reduced_set import reduced_set
+from kmeanalyst.representation.progress import Progress, between, silent
+from kmeanalyst.representation.weights.public_prior import posterior_of_public
+
+_SKETCH_POINTS = 300
+_DRAWS = 1500  # of the mixture, whose spread the Wiener step follows
+_RANK_TOLERANCE = 1e-10  # of the largest eigenvalue of a Gram matrix
+_STANDARD_ERRORS = 3.0  # by which the squared residual may exceed that of noise before the step is taken
+
+
+@dataclass(frozen=True)
+class Denoised:
+    """An estimate of the table's mean feature, and where its mass is.
+
+    mean      (F,).
+    doubt     the distance to expect between `mean` and the table's: the spread of the posterior.
+    mixture   what the mean is made of, up to the Wiener step and public rows.
+    public    share of the public rows in the mean.
+    """
+
+    mean: Array
+    doubt: float
+    mixture: Mixture
+    public: float = 0.0
+
+
+def denoised(
+    measurement: Measurement,
+    domain: Domain,
+    *,
+    public: Array | None = None,
+    rng: np.random.Generator | int | None = None,
+    progress: Progress | None = None,
+) -> Denoised:
+    """The mean feature of the table, estimated from its noisy measurement; ValueError unless that is of random features.
+
+    public    (m, d) encoded public rows: where the sketch starts, and an estimate of their own.
+    progress  called with what is being done and the share of it that is.
+    """
+    features = measurement.feature_map
+    if not isinstance(features, RandomFourier):
+        raise ValueError(
+            "a measurement is denoised in random Fourier features, and this one is of other features. "
+            "Give the points yourself, and fit weights on them with weights_for."
+        )
+    rng, told = np.random.default_rng(rng), progress or silent
+    sketching, clustering, weighing = between(0.0, 0.25, told), between(0.25, 0.65, told), between(0.65, 1.0, told)
+    points, weights = reduced_set(
+        features, measurement.vector, domain, n_points=_SKETCH_POINTS, start=public, rng=rng,
+        enough=measurement.noise_scale, progress=lambda _, share: sketching("sketching", share),
+    )  # fmt: skip
+    search = MixtureFit(
+        features, domain, as_phasors(measurement.vector, features), measurement.noise_scale / features.norm_bound
+    )
+    with threadpool_limits(limits=1, user_api="blas"):  # thousands of small products, which a second thread only slows
+        mixture = fit_mixture(
+            search, points=points[weights > 0], weights=weights[weights > 0], rng=rng,
+            progress=lambda share: clustering("finding clusters", share),
+        )  # fmt: skip
+        posterior = draw_posterior(search, mixture, rng, progress=lambda share: weighing("weighing clusters", share))
+    if posterior is None:
+        phasors = mixture.weights @ mean_phasors(mixture, features.n_frequencies)
+        doubt = measurement.noise_scale * float(np.sqrt(len(mixture) * search.free))
+    else:
+        phasors, doubt, mixture = posterior.phasors, posterior.spread * features.norm_bound, posterior.pooled
+    mean = from_phasors(phasors, features)
+    if not _explained(measurement, mean):
+        mean, more = _wiener_step(measurement, mean, mixture.draw(_DRAWS, rng))
+        doubt = float(np.hypot(doubt, more))
+    estimate = Denoised(mean, float(doubt), mixture)
+    return estimate if public is None else _with_public(estimate, measurement, public)
+
+
+def _with_public(estimate: Denoised, measurement: Measurement, public: Array) -> Denoised:
+    """The average of the estimate and of what the public rows and the measurement say, weighted by their precision."""
+    features = measurement.feature_map(public)
+    _, basis = _principal_directions(features)
+    inside, doubt = posterior_of_public(
+        features @ basis, basis.T @ measurement.vector, measurement.noise_scale, n_rows=measurement.n_rows
+    )
+    mean = basis @ inside
+    if not _explained(measurement, mean):  # the rows do not reach where the table has mass
+        return estimate
+    apart = float(((mean - estimate.mean) ** 2).sum())  # more than both doubts: the rows know less than they say
+    doubt = max(doubt, float(np.sqrt(max(apart - estimate.doubt**2, 0.0))))
+    share = estimate.doubt**2 / (estimate.doubt**2 + doubt**2)
+    mean = share * mean + (1 - share) * estimate.mean
+    return Denoised(mean, min(estimate.doubt, doubt), estimate.mixture, share)
+
+
+def _explained(measurement: Measurement, mean: Array) -> bool:
+    """Whether ‖y − mean‖² is no larger than noise would make it."""
+    F, variance = len(mean), measurement.noise_scale**2
+    square = float(((measurement.vector - mean) ** 2).sum())
+    return square <= variance * (F + _STANDARD_ERRORS * np.sqrt(2 * F))
+
+
+def _principal_directions(A: Array) -> tuple[Array, Array]:
+    """The eigenvalues of AᵀA (n, F) that are not zero, and their orthonormal eigenvectors (F, rank)."""
+    eigenvalues, U = np.linalg.eigh(A @ A.T)
+    seen = eigenvalues > _RANK_TOLERANCE * eigenvalues[-1]
+    return eigenvalues[seen], A.T @ (U[:, seen] / np.sqrt(eigenvalues[seen]))
+
+
+def _wiener_step(measurement: Measurement, mean: Array, rows: Array) -> tuple[Array, float]:
+    """The posterior mean under N(mean, q·Cov/N), Cov that of the rows' features, q by marginal likelihood; its error."""
+    A = measurement.feature_map(rows)
+    A = (A - A.mean(axis=0)) / np.sqrt(len(A))
+    eigenvalues, directions = _principal_directions(A)
+    z, noise = directions.T @ (measurement.vector - mean), measurement.noise_scale**2
+    candidates = np.concatenate([[0.0], np.geomspace(1e-2, 1e7, 200)])
+    variance = candidates[:, None] * eigenvalues / measurement.n_rows + noise
+    q = candidates[np.argmin((np.log(variance) + z**2 / variance).sum(axis=1))]
+    gain = q * eigenvalues / (q * eigenvalues + noise * measurement.n_rows)
+    return mean + directions @ (gain * z), float(np.sqrt(noise * gain.sum()))

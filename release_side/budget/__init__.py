@@ -1,0 +1,1 @@
+"""What has been spent: the ledger, its hash chain, and the composition of guarantees."""

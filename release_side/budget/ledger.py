@@ -1,0 +1,369 @@
+"""The ledger: which releases were made of which table, and how much of its budget they have spent.
+
+One file, safe under several processes on one machine and under crashes: a spend is checked and written in
+one transaction that is on the disk before `record` returns, and noise is drawn after that. A draw that never
+became a file still counts. A table is what the curator calls it; nothing looks at its rows. A ledger file and a table
+must be made (`init`) before anything is recorded under their names: a name with a typing error is an error. Keep the
+file on a local disk: locks of network disks are not reliable. LEDGER and LEDGER-journal belong together, and a copy of
+both is a second budget.
+
+Every entry carries the digest of the one before (`ledger_chain`), and the whole chain is verified whenever the file is
+opened: a ledger that was changed by other software records nothing more.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from release_side.budget.account import RecordedExtension, RecordedRelease, TableAccount
+from release_side.budget.composition import Spend, check_text
+from release_side.budget.ledger_chain import BUDGET, EXTENSION, FUNCTION, OUTPUT, RELEASE, Entry, first_fault
+from release_side.budget.ledger_file import LedgerFile
+from release_side.budget.ledger_history import SPEND_FIELDS, History
+from release_side.door.mechanism import PublishError, check_budget
+
+_ALIKE = 0.75  # share of two names' letters from which one may be a misspelling of the other
+UNSEEN_WITHOUT_HEAD = (
+    "without a head this cannot show that entries were cut off at the end, or that the whole chain was computed anew: "
+    "compare it with a head that was published (--head FILE.kme, or the digest in a file's header)"
+)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `Ledger.verify` found.
+
+    entries   how many entries the ledger has.
+    head      digest of the last one; None where the chain is broken.
+    problems  what does not fit, in words; empty for a sound ledger.
+    unseen    what this could not see, because no head was given that covers all entries; None otherwise.
+
+    >>> ledger = release_side.Ledger("sound.ledger")
+    >>> account = ledger.init("adult", unlimited=True)
+    >>> found = ledger.verify()
+    >>> found.entries, found.problems
+    (2, ())
+    """
+
+    entries: int
+    head: str | None
+    problems: tuple[str, ...]
+    unseen: str | None
+
+
+class Ledger:
+    """A ledger file. Every call opens it, does its work in one transaction, and closes it.
+
+    Errors   PublishError; nothing is written then.
+
+    >>> ledger = release_side.Ledger("budget.ledger")
+    >>> account = ledger.init("adult", epsilon=2.0, delta=1e-6)
+    >>> counted = {"ledger": "budget.ledger", "table": "adult"}
+    >>> published = release_side.publish(
+    ...     "private.csv", "domain.toml", epsilon=1, delta=1e-6, method="subspace", points=20, **counted
+    ... )
+    >>> round(ledger.account("adult").total_epsilon, 3)
+    1.0
+    >>> published.statement.ledger_head == ledger.account("adult").releases[0].digest
+    True
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._file = LedgerFile(self.path)
+
+    def init(
+        self, table: str, epsilon: float | None = None, delta: float | None = None, *, unlimited: bool = False
+    ) -> TableAccount:
+        """Give a table its budget, once: a budget is a promise. Makes the ledger if there is none.
+
+        unlimited  count the table's releases and refuse none; instead of epsilon and delta. Such a table may be given a
+                   budget later, for which everything that was recorded before counts.
+
+        >>> ledger = release_side.Ledger("budget.ledger")
+        >>> ledger.init("census", epsilon=2.0, delta=1e-6).epsilon_left
+        2.0
+        """
+        name = _table_name(table)
+        _check_limit(epsilon, delta, unlimited)
+        budget = {"table": name, "epsilon": _number(epsilon), "delta": _number(delta)}
+        with self._file.writing(create=True) as transaction:
+            history = History.of(transaction.entries)
+            if name in history.budgets and (unlimited or history.budgets[name] != (None, None)):
+                raise _has_a_budget(history.account(name))
+            transaction.append(BUDGET, budget)
+            return History.of(transaction.entries).account(name)
+
+    def check(self, table: str, spend: Spend) -> str | None:
+        """PublishError if the release would not fit or could not be recorded. Writes and creates nothing.
+
+        Returns   a warning about this release, or None: see `TableAccount.warning`.
+
+        >>> ledger = release_side.Ledger("budget.ledger")
+        >>> account = ledger.init("visits", epsilon=2.0, delta=1e-6)
+        >>> ledger.check("visits", spend)  # silent, or PublishError
+        """
+        name = _table_name(table)
+        self._file.check_place(writing=True)
+        account = self._known(History.of(self._file.entries()), name)
+        account.check_alike(spend)
+        if not account.admits(spend):
+            raise account.refusal(spend)
+        return account.warning(spend)
+
+    def _known(self, history: History, name: str) -> TableAccount:
+        """The account of a table; PublishError for a name that the ledger does not know, with the nearest one it knows."""
+        if name in history.budgets:
+            return history.account(name)
+        near = difflib.get_close_matches(name, history.budgets, n=1, cutoff=_ALIKE)
+        hint = f"but {near[0]!r} does. If this is a typo use {near[0]!r}" if near else "so nothing would limit it"
+        raise PublishError(
+            f"table {name!r} has no budget in {self.path}, {hint}; otherwise give it a budget, or --unlimited, with "
+            "release-side ledger init."
+        )
+
+    def record(self, table: str, spend: Spend) -> int:
+        """Check a release and write it down, before its noise is drawn; the number it has in the ledger.
+
+        Guarantee   the spend is on the disk when this returns, and no two processes share what only one may spend.
+
+        >>> ledger = release_side.Ledger("recorded.ledger")
+        >>> account = ledger.init("adult", epsilon=2.0, delta=1e-6)
+        >>> ledger.record("adult", spend)  # the number of the release
+        1
+        """
+        name = _table_name(table)
+        facts = {"table": name} | {field: getattr(spend, field) for field in SPEND_FIELDS}
+        number = None
+        with self._file.writing() as transaction:
+            history = History.of(transaction.entries)
+            account = self._known(history, name)
+            account.check_alike(spend)
+            if account.admits(spend):
+                transaction.append(RELEASE, facts)
+                number = len(history.releases) + 1
+        if number is None:
+            raise account.refusal(spend)  # worked out when others may write again
+        return number
+
+    def release(self, number: int) -> RecordedRelease:
+        """The recorded release of this number.
+
+        >>> ledger = release_side.Ledger("numbered.ledger")
+        >>> account = ledger.init("adult", epsilon=2.0, delta=1e-6)
+        >>> ledger.release(ledger.record("adult", spend)).spend == spend
+        True
+        """
+        return History.of(self._file.entries()).release(number)[1]
+
+    def published(self, release_id: int, output: str | os.PathLike[str]) -> None:
+        """Note the file that a recorded release became.
+
+        >>> ledger = release_side.Ledger("by_hand.ledger")
+        >>> account = ledger.init("adult", epsilon=2.0, delta=1e-6)
+        >>> ledger.published(ledger.record("adult", spend), "adult.kme")
+        >>> ledger.account("adult").releases[-1].output
+        'adult.kme'
+        """
+        text = os.fspath(output).encode("utf-8", "backslashreplace").decode()
+        with self._file.writing() as transaction:
+            releases = History.of(transaction.entries).releases
+            waiting = {release.id for _, release in releases if release.output is None}
+            if release_id not in waiting:
+                raise PublishError(
+                    f"{self.path} has no release {release_id!r:.80} that waits for its file. Pass the number that "
+                    "recording gave."
+                )
+            transaction.append(OUTPUT, {"release": release_id, "output": text})
+
+    def function_is(self, release_id: int, state: str, pivots: int) -> None:
+        """Note what a released function came to be, so that it can be extended, once, from there.
+
+        state   the digest of its coordinates and pivots; each may come up only once.
+
+        >>> ledger = release_side.Ledger("functions.ledger")
+        >>> account = ledger.init("adult", epsilon=2.0, delta=1e-6)
+        >>> ledger.function_is(ledger.record("adult", spend), state="ab" * 32, pivots=20)
+        """
+        with self._file.writing() as transaction:
+            transaction.append(FUNCTION, {"release": release_id, "state": state, "pivots": pivots})
+            History.of(transaction.entries)  # PublishError, and nothing is written, for a state that is there already
+
+    def extend(self, table: str, state: str, *, most: int) -> int:
+        """Note, before its noise is drawn, that a function is extended from this state; the release it came from.
+
+        Two extensions of one state would show the same values with two draws of noise, which is a second spend: a state
+        can be extended once, even if nothing comes of it. `most`: in how many parts a function may be released.
+
+        >>> ledger = release_side.Ledger("functions.ledger")
+        >>> account = ledger.init("sites", epsilon=2.0, delta=1e-6)
+        >>> ledger.function_is(ledger.record("sites", spend), state="cd" * 32, pivots=20)
+        >>> ledger.extend("sites", "cd" * 32, most=10) > 0
+        True
+        """
+        name = _table_name(table)
+        with self._file.writing() as transaction:
+            history = History.of(transaction.entries)
+            self._check_extensible(history, name, state, most)
+            transaction.append(EXTENSION, {"state": state})
+            return history.functions[state].release
+
+    def check_extensible(self, table: str, state: str, *, most: int) -> None:
+        """PublishError unless this state of a function of the table is known and has not been extended yet.
+
+        >>> ledger = release_side.Ledger("functions.ledger")
+        >>> account = ledger.init("shops", epsilon=2.0, delta=1e-6)
+        >>> ledger.function_is(ledger.record("shops", spend), state="ef" * 32, pivots=20)
+        >>> ledger.check_extensible("shops", "ef" * 32, most=10)  # silent, or PublishError
+        """
+        name = _table_name(table)
+        self._file.check_place(writing=True)
+        self._check_extensible(History.of(self._file.entries()), name, state, most)
+
+    def _check_extensible(self, history: History, table: str, state: str, most: int) -> None:
+        self._known(history, table)
+        found = history.functions.get(state)
+        if found is None or history.release(found.release)[0] != table:
+            raise PublishError(
+                f"the ledger {self.path} knows of no such function of table {table!r}, so nobody could see to it that it is "
+                "extended once only. Name the ledger and the table that it was published with, and the file as it was written."
+            )
+        if found.extended:
+            raise PublishError(
+                "this state of the function has been extended already: once more would show the same values with other noise, "
+                "which is a second spend. Extend the latest file, or publish another function."
+            )
+        parts = len(history.parts_of(found.release))
+        if parts >= most:
+            raise PublishError(f"this function has {parts} parts, and at most {most} are proven for. Publish another.")
+
+    def parts(self, state: str) -> tuple[int, ...]:
+        """How many pivots a function had after each of its parts, up to this state; none where it was not counted here.
+
+        >>> ledger = release_side.Ledger("budget.ledger")
+        >>> account = ledger.init("plots", epsilon=2.0, delta=1e-6)
+        >>> ledger.parts("f3a1")
+        ()
+        """
+        history = History.of(self._file.entries())
+        last = history.functions.get(state)
+        if last is None:
+            return ()
+        states = history.parts_of(last.release)
+        return tuple(each.pivots for each in states[: states.index(last) + 1])
+
+    def account(self, table: str) -> TableAccount:
+        """One table with its budget and releases; PublishError if the ledger does not know it.
+
+        >>> ledger = release_side.Ledger("budget.ledger")
+        >>> account = ledger.init("patients", epsilon=2.0, delta=1e-6)
+        >>> ledger.account("patients").total_epsilon
+        0.0
+        """
+        return self._known(History.of(self._file.entries()), _table_name(table))
+
+    def accounts(self) -> list[TableAccount]:
+        """Every table with its budget and releases, by name.
+
+        >>> ledger = release_side.Ledger("towns.ledger")
+        >>> account = ledger.init("rural", epsilon=1.0, delta=1e-6)
+        >>> [each.name for each in ledger.accounts()]
+        ['rural']
+        """
+        history = History.of(self._file.entries())
+        return [history.account(name) for name in sorted(history.budgets)]
+
+    def head(self) -> str:
+        """The digest of the last entry, which depends on every entry of the ledger.
+
+        >>> ledger = release_side.Ledger("towns.ledger")
+        >>> account = ledger.init("coast", epsilon=1.0, delta=1e-6)
+        >>> len(ledger.head())
+        64
+        """
+        return str(self._file.entries()[-1].digest)
+
+    def verify(self, heads: Sequence[str] = ()) -> Verification:
+        """Compute the whole chain again and compare it with heads that are known from elsewhere.
+
+        heads    digests of entries, such as released files hold (`statement.ledger_head`).
+        Returns  Verification; it changes nothing.
+
+        >>> ledger = release_side.Ledger("verified.ledger")
+        >>> account = ledger.init("adult", epsilon=2.0, delta=1e-6)
+        >>> ledger.verify([ledger.head()]).problems, ledger.verify(["0" * 64]).problems
+        ((), ('no entry has the digest 0000...: entries were cut off ..., or it is of another ledger',))
+        """
+        entries = self._file.unverified()
+        fault = first_fault(entries)
+        problems = [] if fault is None else [fault]
+        if fault is None:
+            try:
+                History.of(entries)
+            except PublishError as error:
+                problems.append(str(error))
+        known = {entry.digest for entry in entries}
+        problems += [
+            f"no entry has the digest {head}: entries were cut off at the end, the chain was computed anew, or it is of another "
+            "ledger"
+            for head in heads
+            if head not in known
+        ]
+        head = None if problems or not entries else str(entries[-1].digest)
+        return Verification(len(entries), head, tuple(problems), _unseen(entries, heads))
+
+
+def _unseen(entries: Sequence[Entry], heads: Sequence[str]) -> str | None:
+    """What a comparison with these heads cannot see: a head covers its entry and those before it."""
+    if not heads:
+        return UNSEEN_WITHOUT_HEAD
+    covered = max((place for place, entry in enumerate(entries, 1) if entry.digest in heads), default=0)
+    if covered == len(entries):
+        return None
+    return (
+        f"the heads cover entries 1 to {covered} of {len(entries)}: this cannot show that later ones were cut off, or computed "
+        "anew"
+    )
+
+
+def _check_limit(epsilon: float | None, delta: float | None, unlimited: bool) -> None:
+    """PublishError unless there is a budget, or the word that there is none."""
+    if unlimited and (epsilon is not None or delta is not None):
+        raise PublishError(
+            "unlimited and a budget contradict each other: an unlimited table has none. Pass epsilon and delta, or unlimited."
+        )
+    if not unlimited:
+        if epsilon is None or delta is None:
+            raise PublishError(
+                "a table needs a budget, and epsilon or delta is not given: nothing would limit its releases. Pass epsilon and "
+                "delta, or unlimited to count its releases only."
+            )
+        check_budget(epsilon, delta)
+
+
+def _has_a_budget(account: TableAccount) -> PublishError:
+    if account.epsilon is None:
+        return PublishError(f"table {account.name!r} is unlimited already. Keep it, or give it a budget.")
+    return PublishError(
+        f"table {account.name!r} has a budget already, epsilon {account.epsilon:g}, delta {account.delta:g}: a "
+        "budget is a promise to the people in the table, and stays. Keep it, or name another table."
+    )
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _table_name(name: object) -> str:
+    """A checked name, in the one Unicode spelling under which it is looked up."""
+    spelled = unicodedata.normalize("NFKC", name) if isinstance(name, str) else name
+    check_text("the name of a table", spelled)
+    return str(spelled)
+
+
+__all__ = ["Ledger", "RecordedExtension", "RecordedRelease", "TableAccount", "Verification"]

@@ -1,0 +1,109 @@
+"""The entries of a ledger, each of which carries the digest of the one before it.
+
+An entry's digest is the SHA-256 of all its fields in one canonical encoding, the previous digest among them. Whoever
+changes, removes, inserts or moves an entry must compute every later digest anew, and the last one, the head, is then
+another. A head that was published earlier (in the header of a released file) shows this; so does one that is no longer
+there because the end of the ledger was cut off.
+
+Every entry holds 32 random bytes, so that the digests in published files say nothing about table names, times or
+file names: nobody can guess an entry and compare.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from release_side.door.mechanism import PublishError
+
+BEGINNING = "0" * 64  # stands for the digest before the first entry
+LEDGER, BUDGET, RELEASE, OUTPUT, FUNCTION, EXTENSION = "ledger", "budget", "release", "output", "function", "extension"
+KINDS = (LEDGER, BUDGET, RELEASE, OUTPUT, FUNCTION, EXTENSION)
+_SALT_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a ledger, as the file holds it; a field may hold anything until the chain is verified.
+
+    number    1, 2, … in the order in which entries were written.
+    time      when, in UTC.
+    kind      "ledger" (the first one), "budget", "release", "output" (the file of a release), "function" (the state of a
+              released function) or "extension" (this state was extended).
+    facts     what was recorded, in canonical JSON.
+    salt      32 random bytes, in hexadecimal digits.
+    previous  digest of the entry before.
+    digest    of all the above.
+    """
+
+    number: Any
+    time: Any
+    kind: Any
+    facts: Any
+    salt: Any
+    previous: Any
+    digest: Any
+
+    @classmethod
+    def after(cls, entries: Sequence[Entry], kind: str, facts: dict[str, Any]) -> Entry:
+        """The next entry of a chain, which holds these facts."""
+        previous = entries[-1].digest if entries else BEGINNING
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        fields = (len(entries) + 1, now, kind, encoded(facts), secrets.token_hex(_SALT_BYTES), previous)
+        return cls(*fields, digest_of(*fields))
+
+    def read(self) -> dict[str, Any]:
+        """The facts as values; PublishError if they are not a JSON object."""
+        try:
+            facts = json.loads(self.facts)
+        except (TypeError, ValueError):
+            facts = None
+        if not isinstance(facts, dict):
+            raise PublishError(f"the facts of entry {self.number} are not a table.")
+        return facts
+
+
+def encoded(facts: object) -> str:
+    """Canonical JSON: sorted keys, no spaces, numbers that are read back bit for bit."""
+    return json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def digest_of(number: Any, time: Any, kind: Any, facts: Any, salt: Any, previous: Any) -> str:
+    """SHA-256 of the fields of an entry; ValueError for values that no entry has."""
+    if type(number) is not int or not all(isinstance(text, str) for text in (time, kind, facts, salt, previous)):
+        raise ValueError("a field has the wrong type")
+    return hashlib.sha256(encoded([number, time, kind, facts, salt, previous]).encode()).hexdigest()
+
+
+def first_fault(entries: Sequence[Entry]) -> str | None:
+    """What is wrong with the first entry that does not fit, in words; None for a sound chain."""
+    previous = BEGINNING
+    for place, entry in enumerate(entries, 1):
+        what = f"entry {place} of {len(entries)}"
+        if entry.number != place or type(entry.number) is not int:
+            return f"{what} has the number {entry.number!r:.80}: entries were removed, inserted or moved"
+        if entry.previous != previous:
+            return f"{what} does not carry the digest of the entry before it: entries were removed, inserted or changed"
+        if not _has_its_digest(entry):
+            return f"{what} does not have its digest: it was changed after it was written"
+        if (entry.kind == LEDGER) != (place == 1) or entry.kind not in KINDS:
+            return f"{what} is of the kind {entry.kind!r:.80}, which does not belong there"
+        previous = entry.digest
+    return None if entries else "it has no entries, and every ledger has a first one: they were removed"
+
+
+def _has_its_digest(entry: Entry) -> bool:
+    try:
+        return bool(
+            entry.digest == digest_of(entry.number, entry.time, entry.kind, entry.facts, entry.salt, entry.previous)
+        )
+    except ValueError:
+        return False
+
+
+__all__ = ["BEGINNING", "BUDGET", "EXTENSION", "FUNCTION", "LEDGER", "OUTPUT", "RELEASE", "Entry", "first_fault"]

@@ -1,0 +1,224 @@
+"""The file of a ledger: an SQLite database with one table of entries that is only ever appended to.
+
+Its owner alone may read it (mode 0600): it names tables, budgets and files. A write is one transaction, of which there
+is one at a time, and is on the disk when it ends. Every time the file is opened the whole chain is verified.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+from release_side.budget.ledger_chain import LEDGER, Entry, first_fault
+from release_side.door.mechanism import PublishError
+
+_APPLICATION = int.from_bytes(b"kmel", "big")
+_FORMAT = 1
+_PATIENCE = 60.0  # seconds to wait for another process that is writing
+_OWNER_ALONE = 0o600
+_FIELDS = "number, time, kind, facts, salt, previous, digest"
+_SCHEMA = (
+    "CREATE TABLE entry (number INTEGER NOT NULL PRIMARY KEY, time TEXT NOT NULL, kind TEXT NOT NULL, "
+    "facts TEXT NOT NULL, salt TEXT NOT NULL, previous TEXT NOT NULL UNIQUE, digest TEXT NOT NULL UNIQUE)",
+    f"PRAGMA application_id = {_APPLICATION}",
+    f"PRAGMA user_version = {_FORMAT}",
+)
+_THINGS = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL OR type != 'index' ORDER BY name"
+
+
+class LedgerFile:
+    """One ledger file: its entries, and transactions that append to them.
+
+    Errors   PublishError; nothing is written then.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def entries(self) -> list[Entry]:
+        """The entries of a sound ledger; PublishError, also if the chain is broken."""
+        with self.reading() as connection:
+            return self._sound(_entries_in(connection))
+
+    def unverified(self) -> list[Entry]:
+        """The entries as they are in the file, whether they fit together or not."""
+        with self.reading() as connection:
+            return _entries_in(connection)
+
+    @contextmanager
+    def writing(self, *, create: bool = False) -> Iterator[Transaction]:
+        """A transaction, of which there is one at a time; on the disk if the block ends well.
+
+        create   make the ledger if there is none: a file that is not there, or is empty.
+        """
+        self.check_place(writing=True)
+        if create:
+            self._create()
+        else:
+            self._check_is_there()
+        with self._connected() as connection:
+            connection.execute("PRAGMA synchronous = EXTRA")  # else a power cut could undo the end of a transaction
+            connection.execute("PRAGMA fullfsync = ON")
+            connection.execute("BEGIN IMMEDIATE")
+            if self._is_laid_out(connection):
+                transaction = Transaction(connection, self._sound(_entries_in(connection)))
+            elif create:
+                transaction = self._begun(connection)
+            else:
+                raise self._empty()
+            yield transaction
+            self._check_written(connection, transaction)
+            connection.execute("COMMIT")  # closing without it undoes everything
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection that sees one state of the ledger."""
+        self.check_place(writing=False)
+        self._check_is_there()
+        with self._connected() as connection:  # to be written: what a killed process left half written must be undone
+            connection.execute("BEGIN")
+            if not self._is_laid_out(connection):
+                raise self._empty()
+            yield connection
+
+    def check_place(self, *, writing: bool) -> None:
+        """PublishError if this can be no ledger, or, to write, one that cannot be written."""
+        folder, exists = self.path.absolute().parent, self.path.exists()
+        if not folder.is_dir():
+            raise PublishError(f"there is no folder {folder} for the ledger. Nothing was recorded. Make it first.")
+        if exists and not self.path.is_file():
+            raise PublishError(f"the ledger {self.path} is not a plain file. Nothing was recorded. Name one.")
+        if exists and self.path.stat().st_nlink > 1:  # each name would have a journal of its own, to undo the other's
+            raise PublishError(
+                f"the ledger {self.path} has a second name (a hard link), under which it could be written as if this "
+                "one were not there. Nothing was recorded. Remove the other name, or link it symbolically."
+            )
+        if writing and not all(os.access(place, os.W_OK) for place in [folder, *([self.path] if exists else [])]):
+            raise PublishError(
+                f"the ledger {self.path} cannot be written. Nothing was recorded. Make it and its folder writable, or "
+                "name another file."
+            )
+
+    def _create(self) -> None:
+        """An empty file that its owner alone may read, whatever the umask; SQLite gives its journal the same mode."""
+        try:
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, _OWNER_ALONE)
+        except FileExistsError:
+            return
+        try:
+            os.fchmod(handle, _OWNER_ALONE)
+        finally:
+            os.close(handle)
+
+    def _begun(self, connection: sqlite3.Connection) -> Transaction:
+        """The first entry of a new ledger, whose salt makes every later digest unlike that of any other ledger."""
+        for statement in _SCHEMA:
+            connection.execute(statement)
+        transaction = Transaction(connection, [])
+        transaction.append(LEDGER, {"format": _FORMAT})
+        return transaction
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        address = f"{self.path.absolute().as_uri()}?mode=rw"
+        try:
+            with closing(sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None)) as connection:
+                yield connection
+        except sqlite3.Error as error:
+            raise PublishError(_said(self.path, error)) from None
+
+    def _check_is_there(self) -> None:
+        if not self.path.exists():
+            raise PublishError(
+                f"there is no ledger {self.path}. Nothing was recorded. Check the path, or make one: release-side ledger init."
+            )
+
+    def _empty(self) -> PublishError:
+        return PublishError(
+            f"the ledger {self.path} is empty: it has no entries yet. Nothing was recorded. Make one: release-side ledger init."
+        )
+
+    def _is_laid_out(self, connection: sqlite3.Connection) -> bool:
+        """Whether the file is a ledger, or empty; PublishError if it is anything else."""
+        application, version, things = (
+            connection.execute(question).fetchone()[0]
+            for question in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+        )
+        if application == version == things == 0:
+            return False
+        if application != _APPLICATION:
+            raise PublishError(
+                f"{self.path} belongs to another application: it is no ledger. Nothing was changed. Name another file."
+            )
+        if version != _FORMAT:
+            raise PublishError(
+                f"the ledger {self.path} is format {version}; this kmeanalyst reads format {_FORMAT}. Nothing was "
+                "read: another format may have changed what a spend means. Upgrade kmeanalyst."
+            )
+        if connection.execute(_THINGS).fetchall() != [("table", "entry", _SCHEMA[0])]:  # a trigger could undo an entry
+            raise PublishError(
+                f"the ledger {self.path} was changed by other software: it holds something other than its table of entries (a "
+                "trigger, a view, another table). Nothing was recorded. Restore the ledger from a copy."
+            )
+        return True
+
+    def _check_written(self, connection: sqlite3.Connection, transaction: Transaction) -> None:
+        """PublishError unless the file holds what the transaction appended, and nothing else was changed."""
+        if _entries_in(connection) != transaction.entries:
+            raise PublishError(
+                f"the ledger {self.path} does not hold what was just written to it: something else changes it. Nothing was "
+                "recorded. Restore the ledger from a copy."
+            )
+
+    def _sound(self, entries: list[Entry]) -> list[Entry]:
+        """The entries; PublishError unless each of them fits the one before."""
+        fault = first_fault(entries)
+        if fault is not None:
+            raise PublishError(
+                f"the ledger {self.path} was changed by other software: {fault}. Nothing was recorded. Restore the ledger from "
+                "a copy; see release-side ledger verify."
+            )
+        return entries
+
+
+class Transaction:
+    """The entries that a ledger has, and a way to append to them."""
+
+    def __init__(self, connection: sqlite3.Connection, entries: list[Entry]) -> None:
+        self.connection, self.entries = connection, entries
+
+    def append(self, kind: str, facts: dict[str, Any]) -> Entry:
+        """Write one more entry; it is on the disk when the transaction ends."""
+        entry = Entry.after(self.entries, kind, facts)
+        self.connection.execute(f"INSERT INTO entry ({_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(entry))
+        self.entries.append(entry)
+        return entry
+
+
+def _entries_in(connection: sqlite3.Connection) -> list[Entry]:
+    return [Entry(*row) for row in connection.execute(f"SELECT {_FIELDS} FROM entry ORDER BY number")]
+
+
+_DAMAGED = ("is damaged", "Restore it from a copy; what it held was spent all the same")
+_CLOSED = ("cannot be opened or written", "Make the file and its folder readable and writable")
+_TROUBLES = {
+    sqlite3.SQLITE_NOTADB: ("is not a ledger, but a file of another kind", "Name another file"),
+    sqlite3.SQLITE_BUSY: ("was in use by another process for a minute", "Try again when that has ended"),
+    sqlite3.SQLITE_READONLY: _CLOSED,
+    sqlite3.SQLITE_PERM: _CLOSED,
+    sqlite3.SQLITE_CANTOPEN: _CLOSED,
+    sqlite3.SQLITE_FULL: ("cannot grow: the disk is full", "Make room on the disk"),
+    sqlite3.SQLITE_IOERR: ("could not be read or written: the disk failed", "Check the disk, then show the ledger"),
+}
+
+
+def _said(path: Path, error: sqlite3.Error) -> str:
+    """What went wrong with the file, in words."""
+    primary = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+    what, mend = _TROUBLES.get(primary, _DAMAGED)
+    return f"the ledger {path} {what}. Nothing was recorded. {mend}."

@@ -1,0 +1,58 @@
+"""Draft a domain for the curator, from a sample that the curator declares public; the draft remembers its digest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from kmeanalyst.releases.domain.columns import DomainError
+from kmeanalyst.releases.domain.draft import Draft
+from kmeanalyst.releases.domain.draft import draft_domain as drafted_from
+from kmeanalyst.releases.domain.tables import read_table
+from release_side.choices.public_inputs import public_files, samples_of
+from release_side.private_rows.rows import Table
+
+NOT_DECLARED = (
+    "a domain is drafted from a public sample only: its levels, and bounds near the sample's extremes, are published with "
+    "every release, and no noise covers them. If everybody may see every row of this sample, say "
+)
+
+
+def draft_domain(
+    sample: Table, *, this_sample_is_public: bool = False, collapse_rare: bool = False, strings: bool = False
+) -> Draft:
+    """Guess a domain from a public sample; DomainError if it is not declared public, or a column suggests nothing.
+
+    sample                  path of a .csv, .csv.gz or .parquet file, or a DataFrame; never the private table.
+    this_sample_is_public   must be True: the curator's word that everybody may see every row.
+    collapse_rare           whether levels seen fewer than ten times are drafted as one level, "other", the default.
+    strings                 whether a column of many different texts is one of strings, and no error.
+    Returns                 Draft, whose domain keeps the sample's digest: `publish` refuses the same file as private table.
+
+    >>> draft = release_side.draft_domain("public_sample.csv", this_sample_is_public=True)
+    >>> draft.domain["age"]
+    Integer(name='age', missing=False, default=None, lower=10, upper=87, scale='linear', edges=(), atoms=())
+    """
+    if this_sample_is_public is not True:
+        raise DomainError(f"{NOT_DECLARED}this_sample_is_public=True.")
+    frame = sample if isinstance(sample, pd.DataFrame) else read_table(sample)
+    draft = drafted_from(frame, strings=strings, collapse_rare=collapse_rare)
+    return replace(draft, domain=replace(draft.domain, samples=samples_of(sample)))
+
+
+def check_not_the_sample(output: str | Path | None, sample: str | Path) -> None:
+    """DomainError if the drafted file would replace a file of its sample."""
+    if output is None:
+        return
+    path = Path(output)
+    for file in public_files(sample):
+        if path.absolute() == file.absolute() or (path.exists() and path.samefile(file)):
+            raise DomainError(
+                f"{output} is a file of the sample, which the domain would replace: the sample would be lost. "
+                "Name another file, such as domain.toml."
+            )
+
+
+__all__ = ["check_not_the_sample", "draft_domain"]

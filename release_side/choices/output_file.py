@@ -1,0 +1,133 @@
+"""The file that a release will be written to: everything that can be known to fail is refused before anything is spent.
+
+A draw of noise counts whether or not its file is written, so that an output that cannot be written would lose budget.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from kmeanalyst.releases.file.archive import check_place
+from release_side.door.mechanism import PublishError
+from release_side.private_rows.rows import Table, paths_of, would_read
+
+_OF_LEDGER = ("", "-journal", "-wal", "-shm")  # SQLite keeps files of these names next to a database
+
+
+def check_output(
+    output: str | Path | None,
+    *,
+    private: Table,
+    ledger: str | Path | None,
+    others: tuple[object, ...] = (),
+    force: bool = False,
+) -> None:
+    """PublishError, before anything is spent, if the file could not be written or would replace another.
+
+    private, ledger   what the release is made of and counted in: never replaced, nor joined.
+    others            further inputs, never replaced either; what is not a path is passed over.
+    force             whether an older ordinary file may be replaced.
+
+    Not found      a file system without room for more than a mebibyte; files that change between this check and the end.
+    """
+    if output is None:
+        return
+    _check_name(output)
+    path = Path(output)
+    _check_writable(path)
+    for other in _inputs(private, ledger, others):
+        if _same(path, other):
+            raise PublishError(
+                f"{output} is named as the release's file and as another ({other}), which it would replace. "
+                "Name a new file."
+            )
+    if not isinstance(private, pd.DataFrame) and would_read(private, path):
+        raise PublishError(
+            f"{output} would be read as a part of the private table ({private}) the next time. Name a file elsewhere."
+        )
+    if os.path.lexists(path):
+        _check_replaceable(path, force=force)
+
+
+def _check_name(output: str | Path) -> None:
+    """PublishError for no name, or for the name of a folder."""
+    if not str(output):
+        raise PublishError("the output has no name, so nothing could be written. Name a file, such as table.kme.")
+    if str(output).endswith(tuple(filter(None, (os.sep, os.altsep)))):
+        raise PublishError(f"{output} names a folder, and a release is one file. Name a file within it.")
+
+
+def _check_writable(path: Path) -> None:
+    """PublishError if writing would fail: it is tried, next to the file."""
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise PublishError(
+            f"the folder {path.absolute().parent} is not there or not writable, so {path} could not be written. "
+            "Make it first."
+        )
+    try:
+        check_place(path)
+    except IsADirectoryError as error:
+        raise PublishError(str(error)) from None
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise PublishError(
+            f"{str(path)!r:.300} cannot be written: {reason}. Nothing is spent. Name another file, in a folder with room "
+            "and with a shorter name if this one is too long."
+        ) from None
+
+
+def _inputs(private: Table, ledger: str | Path | None, others: tuple[object, ...]) -> Iterator[Path]:
+    """Every file that the publication is made of."""
+    if not isinstance(private, pd.DataFrame):
+        yield from paths_of(private)
+    if ledger is not None:
+        names = {str(ledger), os.path.realpath(ledger)}  # SQLite names a journal after the file that a link points to
+        yield from (Path(f"{name}{ending}") for name in names for ending in _OF_LEDGER)
+    yield from (Path(other) for other in others if isinstance(other, str | Path))
+
+
+def _same(path: Path, other: Path) -> bool:
+    """Whether two paths are one file, now or once both exist: links and other spellings included."""
+    if path.exists() and other.exists():
+        return path.samefile(other)
+    return os.path.realpath(path) == os.path.realpath(other)
+
+
+def _check_replaceable(path: Path, *, force: bool) -> None:
+    """PublishError unless this is an ordinary file that may and can be replaced."""
+    status = os.lstat(path)
+    if stat.S_ISLNK(status.st_mode):
+        raise PublishError(
+            f"{path} is a symbolic link: the release would replace the link, and not the file it points to. Name a file "
+            "that is no link."
+        )
+    if not stat.S_ISREG(status.st_mode) or os.path.ismount(path):
+        raise PublishError(
+            f"{path} is no ordinary file (it is a device, pipe or socket, or is mounted), and a release cannot take its "
+            "place. Name a new file."
+        )
+    if not force:
+        raise PublishError(
+            f"{path} exists, and a release that is replaced cannot be drawn again. Name a new file, or pass --force (in "
+            "Python force=True) to replace it."
+        )
+    _check_rights(path, status)
+
+
+def _check_rights(path: Path, status: os.stat_result) -> None:
+    """PublishError if an ordinary file may not be replaced by whoever runs this."""
+    if not status.st_mode & 0o222 or not os.access(path, os.W_OK):
+        raise PublishError(f"{path} is read-only, so it is not replaced. Name a new file, or make this one writable.")
+    folder = os.stat(path.absolute().parent)
+    if os.name == "posix" and folder.st_mode & stat.S_ISVTX and os.geteuid() not in (0, status.st_uid, folder.st_uid):
+        raise PublishError(
+            f"{path} belongs to another user, in a folder where only owners may replace a file. Name a new file."
+        )
+
+
+__all__ = ["check_output"]

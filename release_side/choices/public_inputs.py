@@ -1,0 +1,231 @@
+"""Refuse a private table that is handed over as something public: points, pivots, a grid, the sample of a domain.
+
+Public points stand in the released file as they are, and a drafted domain holds the levels and extremes of its sample.
+Both sides are expanded to the files that would be read. A file is the private one if device and inode agree, or if size
+and SHA-256 of the content agree (of a .gz file, of the inflated content). DataFrames are compared cell by cell. Public points are
+then compared with the private rows, in whatever format and order, as the domain encodes them (same_rows.py).
+
+This reads private bytes before the noise, and its answer depends on them: a refusal says that a file which the curator
+calls public is a file of the private table, or that the two tables hold the same rows. It is safe as far as the curator
+alone chooses the public file and sees the answer, for the curator has both. Nothing of the comparison enters a release.
+Whoever lets others propose public files must not let them learn the answer: it would confirm a guess of a whole file, or
+of a whole table in the columns that are compared. With `unit` the number of rows is not public, and a refusal confirms
+it only together with every row of such a guess. PROMISE.md says so.
+
+Not seen: selections of the private rows, private rows among others, rows that were changed, and for the sample of a
+domain also other formats and orders.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from kmeanalyst.releases.domain.cells import cell_by_cell, text_of
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.sample_digest import SampleDigest
+from release_side.choices.same_rows import same_rows
+from release_side.door.mechanism import PublishError
+from release_side.private_rows.rows import Table, check_regular, gunzipped, has_rows, open_bytes, paths_of, silently
+
+_CHUNK = 2**20  # bytes read at a time
+
+
+def refuse_private_as_public(
+    private: Table, public: Table | None, domain: Domain, samples: Sequence[SampleDigest] = ()
+) -> None:
+    """PublishError if the public rows are the private table, or the domain was drafted from it.
+
+    public    public points, pivots or a grid; None if there are none.
+    domain    the columns that a release holds of the public rows.
+    samples   what the whole domain was drafted from; none for a rehearsal, which protects no row and is best run on the
+              public sample.
+    """
+    with _comparable():
+        if public is not None and (found := _which_is_private(private, public) or _as_rows(private, public, domain)):
+            raise PublishError(
+                f"the public points are the private table itself: its rows would be in the release as they are ({found}). "
+                "Name a file of rows that are public already, or leave it out."
+            )
+        if samples and (found := _which_is_a_sample(private, samples)):
+            raise PublishError(
+                "the domain was drafted from the private table itself: its bounds and levels would show what private rows "
+                f"hold ({found}). Draft it from a public sample, a code book or common knowledge."
+            )
+
+
+def samples_of(sample: Table) -> tuple[SampleDigest, ...]:
+    """The digests that identify a public sample: one for each of its files, or one of a DataFrame's cells."""
+    if isinstance(sample, pd.DataFrame):
+        return (_digest_of_frame(sample),)
+    with _comparable():
+        return tuple(_File(path).content_in_full() for path in public_files(sample))
+
+
+def public_files(source: str | Path) -> list[Path]:
+    """Every file that reading public rows from a path may touch: all of a folder, whatever their names, links followed.
+
+    A glob is expanded too. A path that is not there has no files: the reader of public rows refuses it.
+    """
+    path = Path(source)
+    found = [path] if path.exists() else sorted(Path(match) for match in glob.glob(str(source)))
+    files = [file for each in found for file in (_files_below(each) if each.is_dir() else [each])]
+    for file in files:
+        check_regular(file)
+    return files
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """All files in a folder and its subfolders; each folder once, however many links lead to it."""
+    seen: set[tuple[int, int]] = set()
+    for place, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
+        if (here := _identity(Path(place))) in seen:
+            folders.clear()
+            continue
+        seen.add(here)
+        folders.sort()
+        yield from (Path(place) / name for name in sorted(names))
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_dev, status.st_ino
+
+
+@contextmanager
+def _comparable() -> Iterator[None]:
+    """A file that cannot be read cannot be told from the private table, so it is refused."""
+    try:
+        yield
+    except OSError as error:
+        raise PublishError(
+            f"{error.filename} could not be read, so public files cannot be compared with the private table: "
+            f"{error.strerror}. Make it readable, or name another file."
+        ) from None
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file and, when asked for, the size and digest of its content; content longer than `most` is not read on."""
+
+    path: Path
+    most: int | None = None
+
+    @cached_property
+    def content(self) -> SampleDigest | None:
+        """Size and digest; None if there are more than `most` bytes."""
+        return gunzipped(self.path, self._read)
+
+    @cached_property
+    def size(self) -> int | None:
+        """Size of the content; None if it is compressed and there are more than `most` bytes."""
+        if not self.path.name.lower().endswith(".gz"):
+            return self.path.stat().st_size
+        return None if self.content is None else self.content.bytes
+
+    def content_in_full(self) -> SampleDigest:
+        content = _File(self.path).content if self.most is not None else self.content
+        assert content is not None
+        return content
+
+    def _read(self) -> SampleDigest | None:
+        digest, size = hashlib.sha256(), 0
+        with open_bytes(self.path) as handle:
+            while chunk := handle.read(_CHUNK):
+                size += len(chunk)
+                if self.most is not None and size > self.most:
+                    return None
+                digest.update(chunk)
+        return SampleDigest(digest.hexdigest(), bytes=size)
+
+
+def _which_is_private(private: Table, public: Table) -> str:
+    """Which public input is a part of the private table, in words; "" if none is seen to be."""
+    if isinstance(private, pd.DataFrame) and isinstance(public, pd.DataFrame):
+        return "the two DataFrames hold the same cells" if _same_cells(private, public) else ""
+    if isinstance(private, pd.DataFrame) or isinstance(public, pd.DataFrame):
+        return ""
+    own, others = paths_of(private), public_files(public)
+    identities = {_identity(path) for path in own}
+    for path in others:
+        if _identity(path) in identities:
+            return f"{path} is a file of it"
+    known = [(file.size, file.content_in_full) for file in map(_File, others)]
+    return _with_known_content(own, known)
+
+
+def _as_rows(private: Table, public: Table, domain: Domain) -> str:
+    """That the two hold the same rows, in words; "" if they do not."""
+    return "the two hold the same rows" if same_rows(private, public, domain) else ""
+
+
+def _which_is_a_sample(private: Table, samples: Sequence[SampleDigest]) -> str:
+    """Which part of the private table is one of the samples, in words; "" if none is."""
+    if isinstance(private, pd.DataFrame):
+        sizes = {sample.rows for sample in samples}
+        same = len(private) in sizes and _digest_of_frame(private) in samples
+        return "the DataFrame holds the cells of the sample" if same else ""
+    known = [(sample.bytes, lambda sample=sample: sample) for sample in samples]
+    return _with_known_content(paths_of(private), known)
+
+
+def _with_known_content(paths: Iterable[Path], known: Sequence[tuple[int | None, Callable[[], SampleDigest]]]) -> str:
+    """Which file has content of known size and digest; digests are computed only where sizes agree.
+
+    Files without a row are passed over: parts of two tables that are empty are alike.
+    """
+    most = max((size for size, _ in known if size is not None), default=None)
+    if most is None:
+        return ""
+    for file in (_File(path, most) for path in paths):
+        same = any(size == file.size and content() == file.content for size, content in known)
+        if same and has_rows(file.path):
+            return f"{file.path} has the same content"
+    return ""
+
+
+def _same_cells(private: pd.DataFrame, public: pd.DataFrame) -> bool:
+    """Whether two frames have the same rows, in one order, in all columns that both have.
+
+    A selection of private rows passes: a curator may publish some of them on purpose (PROMISE.md).
+    """
+    if private is public:
+        return True
+    ours, theirs = _columns_of(private), _columns_of(public)
+    common = [name for name in ours if name in theirs]
+    if not common or len(private) != len(public) or len(private) == 0:
+        return False
+    return silently(lambda: all(_texts(ours[name]) == _texts(theirs[name]) for name in common))
+
+
+def _columns_of(frame: pd.DataFrame) -> dict[str, pd.Series]:
+    return {str(name): frame.iloc[:, place] for place, name in enumerate(frame.columns)}
+
+
+def _texts(cells: pd.Series) -> list[str | None]:
+    return [text_of(cell) for cell in cell_by_cell(cells)]
+
+
+def _digest_of_frame(frame: pd.DataFrame) -> SampleDigest:
+    """The digest of a frame's cells as texts, whatever their types, its index and the order of its columns."""
+    digest = hashlib.sha256()
+    for name, cells in sorted(_columns_of(frame).items()):
+        for text in (name, *silently(lambda cells=cells: _texts(cells))):  # type: ignore[misc]
+            data = b"" if text is None else text.encode("utf-8", errors="surrogatepass")
+            digest.update(b"%d:" % (-1 if text is None else len(data)) + data)
+    return SampleDigest(digest.hexdigest(), rows=len(frame))
+
+
+__all__ = ["public_files", "refuse_private_as_public", "samples_of"]

@@ -1,0 +1,98 @@
+"""Whether public rows are the private rows, in whatever format, order and container they are.
+
+Both sides are encoded by the domain, as the release would hold them, and compared as multisets of rows. Numbers are
+compared to 24 binary digits: readers of CSV differ in the last digit, and single precision has no more. A copy with
+or without an empty line counts one row more or less; rows without a cell are ignored where the numbers of rows differ.
+
+Private rows are read only if the numbers of rows agree so far. A larger public table that contains the private rows is
+not refused: where columns have few values, any large census contains any small table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.cells import NO_CELL
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.tables import table_blocks
+from release_side.private_rows.rows import Table, open_private, silently
+
+_DIGITS = 24  # binary digits of a number that are compared: those of single precision
+_EMPTY_LINES = 8  # by how many rows the numbers of rows may differ
+_DIGEST_BYTES = 16
+
+
+def same_rows(private: Table, public: Table, domain: Domain) -> bool:
+    """Whether the two tables hold the same rows, as the domain encodes them, in any order.
+
+    False if one of them lacks a column of the domain: the callers refuse such tables.
+    """
+    rows = open_private(private)
+    if not _has_columns(rows.header, domain):
+        return False
+    count = rows.count()
+    others = _count(_blocks(public), domain, most=count + _EMPTY_LINES)
+    if others is None or abs(others - count) > _EMPTY_LINES or 0 in (others, count):
+        return False
+    digests = _Digests(domain, empty_rows=others == count)
+    encoded = (silently(lambda block=block: domain.encode(block)) for block in _blocks(public))  # type: ignore[misc]
+    return digests.of(encoded) == digests.of(rows.encoded(domain)) != (0, 0)
+
+
+def _has_columns(header: Iterable[object], domain: Domain) -> bool:
+    present = Counter(header)
+    return all(present[name] == 1 for name in domain.names)
+
+
+def _blocks(public: Table) -> Iterator[pd.DataFrame]:
+    return iter([public]) if isinstance(public, pd.DataFrame) else table_blocks(public)
+
+
+def _count(blocks: Iterator[pd.DataFrame], domain: Domain, *, most: int) -> int | None:
+    """The number of rows; None if there are more than `most`, or a column is not there."""
+    total = 0
+    for block in blocks:
+        total += len(block)
+        if total > most or not _has_columns(block.columns, domain):
+            return None
+    return total
+
+
+class _Digests:
+    """The number of rows and the sum of their keyed digests, which does not depend on their order.
+
+    empty_rows   whether rows without a cell count.
+    """
+
+    def __init__(self, domain: Domain, *, empty_rows: bool) -> None:
+        self._key = secrets.token_bytes(32)
+        nothing = {name: np.array([NO_CELL], dtype=object) for name in domain.names}
+        self._ignored = None if empty_rows else self._digest(_canonical(domain.encode(nothing))[0])
+
+    def of(self, blocks: Iterable[Array]) -> tuple[int, int]:
+        count, total = 0, 0
+        for block in blocks:
+            digests = [self._digest(row) for row in silently(lambda block=block: _canonical(block))]  # type: ignore[misc]
+            kept = [digest for digest in digests if digest != self._ignored]
+            count, total = count + len(kept), total + sum(kept)
+        return count, total % 2 ** (8 * _DIGEST_BYTES)
+
+    def _digest(self, row: Array) -> int:
+        return int.from_bytes(hashlib.blake2b(row.tobytes(), digest_size=_DIGEST_BYTES, key=self._key).digest())
+
+
+def _canonical(rows: Array) -> Array:
+    """Encoded rows to 24 binary digits, with one NaN and one zero."""
+    mantissas, exponents = np.frexp(rows)
+    rounded = np.ldexp(np.round(np.ldexp(mantissas, _DIGITS)), exponents - _DIGITS) + 0.0
+    return np.ascontiguousarray(np.where(np.isnan(rows), np.nan, rounded))
+
+
+__all__ = ["same_rows"]

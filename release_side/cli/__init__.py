@@ -1,0 +1,1 @@
+"""The command line `release-side`: it parses, calls and prints."""

@@ -1,0 +1,196 @@
+"""`release-side ledger`: parses, calls, prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kmeanalyst.cli.terminal import json_option, print_json, say
+from kmeanalyst.releases.texts import one_line
+
+if TYPE_CHECKING:
+    from release_side.budget.ledger import TableAccount, Verification
+
+_FOUND_SOMETHING = 3  # exit code, as of kmeanalyst validate
+
+
+@click.group(short_help="Budgets, and what is spent of them.")
+def ledger() -> None:
+    """Keep count of what is spent on each private table, and hold a budget.
+
+    \b
+    Examples:
+      release-side ledger init budget.ledger --table adult --epsilon 2 --delta 1e-6
+      release-side ledger show budget.ledger
+      release-side ledger verify budget.ledger --head age.kme
+    """
+
+
+@ledger.command("init", short_help="Give a table its budget, once.")
+@click.argument("ledger_path", metavar="LEDGER", type=click.Path(dir_okay=False))
+@click.option("--table", required=True, metavar="NAME", help="What you call the private table, as in publish --table.")
+@click.option("--epsilon", type=float, help="ε that all releases of the table may spend together.")
+@click.option("--delta", type=float, help="δ that they may spend together; 0 for Laplace noise alone.")
+@click.option("--unlimited", is_flag=True, help="Count the table's releases and limit none, instead of a budget.")
+@json_option
+def ledger_init(
+    ledger_path: str, table: str, epsilon: float | None, delta: float | None, unlimited: bool, as_json: bool
+) -> None:
+    """Give a table its budget, once; LEDGER is made if it is not there, and only its owner may read it.
+
+    An --unlimited table may be given a budget later: what was recorded before counts.
+
+    Example: release-side ledger init budget.ledger --table adult --epsilon 2 --delta 1e-6
+    """
+    from release_side.budget.ledger import Ledger
+
+    if unlimited == (epsilon is not None or delta is not None) or (epsilon is None) != (delta is None):
+        raise click.UsageError("A table has a budget (--epsilon and --delta), or is --unlimited. Give one of the two.")
+    account = Ledger(ledger_path).init(table, epsilon, delta, unlimited=unlimited)
+    if as_json:
+        print_json({"ledger": ledger_path, **account.to_dict()})
+        return
+    say(f"wrote {ledger_path}", err=True)
+    say(_account_text(account))
+
+
+@ledger.command("show", short_help="Budgets, releases, and what is left.")
+@click.argument("ledger_path", metavar="LEDGER", type=click.Path(dir_okay=False))
+@json_option
+def ledger_show(ledger_path: str, as_json: bool) -> None:
+    """Show each table's budget, what its releases have spent together, what is left, and every release.
+
+    Example: release-side ledger show budget.ledger
+    """
+    from release_side.budget.ledger import Ledger
+
+    accounts = Ledger(ledger_path).accounts()
+    if as_json:
+        print_json({"ledger": ledger_path, "tables": [account.to_dict() for account in accounts]})
+        return
+    say("\n\n".join(map(_account_text, accounts)) or "no table yet")
+
+
+@ledger.command("verify", short_help="Whether a ledger was changed by other software.")
+@click.argument("ledger_path", metavar="LEDGER", type=click.Path(dir_okay=False))
+@click.option(
+    "--head",
+    "heads",
+    multiple=True,
+    metavar="DIGEST|FILE.kme",
+    help="A digest that a release was published with, or the released file; may be repeated.",
+)
+@json_option
+@click.pass_context
+def ledger_verify(context: click.Context, ledger_path: str, heads: tuple[str, ...], as_json: bool) -> None:
+    """Compute the chain of digests again, and compare it with published heads. Changes nothing.
+
+    Every entry carries the digest of the one before, and every counted release has the digest of its own entry in the
+    header of its file. Without --head a ledger whose end was cut off, or whose whole chain was computed anew, looks
+    sound. Exit code 3 if something does not fit, 1 if the ledger cannot be read.
+
+    Example: release-side ledger verify budget.ledger --head age.kme
+    """
+    from release_side.budget.ledger import Ledger
+
+    found = Ledger(ledger_path).verify([_digest(head) for head in heads])
+    if as_json:
+        print_json({
+            "ledger": ledger_path, "entries": found.entries, "head": found.head, "problems": list(found.problems),
+            "unseen": found.unseen,
+        })  # fmt: skip
+    else:
+        _show(ledger_path, found)
+    if found.problems:
+        context.exit(_FOUND_SOMETHING)
+
+
+def _show(ledger_path: str, found: Verification) -> None:
+    for problem in found.problems:
+        say(f"{one_line(ledger_path)}: {one_line(problem)}")
+    if not found.problems:
+        say(f"{ledger_path}: {found.entries} entries, each of which fits the one before\nhead    {found.head}")
+    if found.unseen:
+        say(f"note: {found.unseen}", err=True)
+
+
+def _digest(head: str) -> str:
+    """The digest that is meant: itself, or what the header of a released file has; PublishError if that has none."""
+    from kmeanalyst.releases.statement import is_digest
+    from release_side.door.mechanism import PublishError
+
+    if is_digest(head.lower()):
+        return head.lower()
+    if not Path(head).exists():
+        raise PublishError(
+            f"--head {head!r:.80} is neither a digest (64 hexadecimal digits) nor a file that is there. Name a released file, or "
+            "the digest that publish printed."
+        )
+    found = _head_in(head)
+    if found is None:
+        raise PublishError(
+            f"{head} was published without a ledger: its header has no digest to compare with. Name a file that was counted."
+        )
+    return found
+
+
+def _head_in(path: str) -> str | None:
+    from kmeanalyst.releases.file import read_function, read_release
+    from kmeanalyst.releases.file.limits import HoldsFunction
+    from release_side.door.mechanism import PublishError
+
+    try:
+        try:
+            statement: Any = read_release(path, allow_rehearsal=True).statement
+        except HoldsFunction:
+            statement = read_function(path, allow_rehearsal=True).statement
+    except ValueError as error:
+        raise PublishError(str(error)) from None
+    return None if statement is None else statement.ledger_head
+
+
+def _account_text(account: TableAccount) -> str:
+    """A table's budget, what is spent and left, and a line for each release."""
+    from release_side.budget.composition import rounded
+
+    budget, left = "unlimited: releases are counted and none is refused", "no limit"
+    if account.epsilon is not None and account.epsilon_left is not None:
+        law = account.mechanism_left.removeprefix("discrete ").capitalize()
+        budget = f"epsilon {account.epsilon:g}, delta {account.delta:g}"
+        left = f"epsilon {rounded(account.epsilon_left, up=False)}, delta {account.delta:g}, in one {law} release"
+    spent = f"epsilon {rounded(account.total_epsilon, up=True)}, delta {account.total_delta:g}"
+    head = [f"table   {account.name}", f"budget  {budget}", f"spent   {spent}", f"left    {left}"]
+    if account.protects not in (None, "rows"):
+        head.insert(1, f"unit    {account.protects}")
+    if not account.holds_if_adaptive:
+        head.append(_ADAPTIVE)
+    return "\n".join([*head, *(f"  {line}" for line in _release_lines(account))] if account.releases else head)
+
+
+_ADAPTIVE = (
+    "note    the total and what is left hold only if every epsilon was chosen before the first release was seen: there is noise "
+    "that is not Gaussian, and the sum of the epsilons or of the deltas is larger"
+)
+
+
+def _release_lines(account: TableAccount) -> list[str]:
+    """A line for each release, and one for each extension of a function."""
+    rows = [("time (UTC)", "epsilon", "delta", "noise", "N", "method", "file")]
+    for release in account.releases:
+        spend = release.spend
+        time = one_line(release.time.removesuffix("+00:00").replace("T", " "))
+        noise = f"{spend.mechanism}, {spend.calibration}"
+        counted = f"{spend.n_rows} {'rows' if spend.unit is None else 'units'}"
+        file = "not published" if release.output is None else one_line(release.output)
+        rows.append((time, f"{spend.epsilon:g}", f"{spend.delta:g}", noise, counted, spend.method, file))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return lines + [
+        f"extended to {each.pivots} pivots: release {each.release}, {one_line(each.time)}, no spend"
+        for each in account.extensions
+    ]
+
+
+__all__ = ["ledger"]

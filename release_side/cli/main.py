@@ -1,0 +1,405 @@
+"""The curator's command line: parses, calls, prints. Messages name public facts only."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kmeanalyst.cli.terminal import completion_help, json_option, print_json, say, working
+from kmeanalyst.releases.statement import guarantee
+from kmeanalyst.releases.texts import escaped, one_line
+from release_side.cli.counting_options import check_counted, counting_options
+from release_side.cli.function import extend_function_command, publish_function_command
+from release_side.cli.ledger import ledger
+
+
+class PublicErrors(click.Group):
+    """Shows the errors that are made of public facts; of any other, only that it happened.
+
+    An unforeseen exception raised while private rows are in hand may carry a private value in its text.
+    """
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            with _warnings_in_plain_words():
+                return super().invoke(ctx)
+        except (click.exceptions.Exit, click.Abort, click.ClickException, BrokenPipeError):
+            raise
+        except Exception as error:
+            text = str(error) if isinstance(error, _public_errors()) else _WITHHELD
+            raise click.ClickException(escaped(" ".join([text, *_spent_note(error)]))) from None
+        except KeyboardInterrupt as interrupt:
+            for note in _spent_note(interrupt):
+                say(note, err=True)
+            raise
+
+
+@contextmanager
+def _warnings_in_plain_words() -> Iterator[None]:
+    """Warnings of the ledger on standard error as one line each, without a place in the code."""
+    shown = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if category.__name__ == "LedgerWarning":
+            say(f"warning: {message}", err=True)
+        else:
+            shown(message, category, *place, **more)
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", message="with this release table ", category=UserWarning)
+        warnings.showwarning = show
+        yield
+
+
+def _spent_note(error: BaseException) -> list[str]:
+    """The one note that may be shown: that the noise had been drawn."""
+    from release_side.door.mechanism import SPENT
+
+    return [note for note in getattr(error, "__notes__", []) if note == SPENT]
+
+
+_WITHHELD = (
+    "something failed that should not, and its details are withheld because they may hold private values. Nothing was "
+    "written. Try the same on a public sample from Python, which shows the details, and report those."
+)
+
+
+def _public_errors() -> tuple[type[Exception], ...]:
+    """Errors whose texts name public facts only."""
+    from kmeanalyst.releases.domain.columns import DomainError
+    from release_side.door.mechanism import PublishError
+
+    return DomainError, PublishError, OSError
+
+
+@click.group(
+    cls=PublicErrors,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=completion_help("release-side"),
+)
+@click.version_option(package_name="kmeanalyst", prog_name="release-side")
+def main() -> None:
+    """Publish a private table as a differentially private release (.kme).
+
+    \b
+    Examples:
+      release-side draft-domain public_sample.csv --this-sample-is-public --output domain.toml
+      release-side plan --rows 100000 --domain domain.toml --epsilon 0.1 1 10 --delta 1e-6
+      release-side ledger init budget.ledger --table patients --epsilon 2 --delta 1e-6
+      release-side publish private.csv --domain domain.toml --epsilon 1 --delta 1e-6 --output table.kme \\
+          --ledger budget.ledger --table patients
+    """
+
+
+@main.command("draft-domain", short_help="Draft a domain file from a PUBLIC sample.")
+@click.argument("public_sample", metavar="PUBLIC_SAMPLE", type=click.Path())
+@click.option(
+    "--this-sample-is-public",
+    is_flag=True,
+    help="Required: your word that everybody may see every row of PUBLIC_SAMPLE.",
+)
+@click.option(
+    "--output", type=click.Path(dir_okay=False), help="Where to write the domain; standard output by default."
+)
+@click.option(
+    "--collapse-rare",
+    is_flag=True,
+    help="Draft levels seen fewer than ten times as one level, the default of its column.",
+)
+@json_option
+def draft_domain_command(
+    public_sample: str, this_sample_is_public: bool, output: str | None, collapse_rare: bool, as_json: bool
+) -> None:
+    """Draft a domain file (columns, bounds, levels) from a PUBLIC sample, never from the private table.
+
+    Bounds are drafted wider than the sample; read each line marked CHECK. The file keeps the sample's SHA-256, and
+    publish refuses a private table with the same content.
+
+    Example: release-side draft-domain public_sample.csv --this-sample-is-public --output domain.toml
+    """
+    from kmeanalyst.releases.domain.domain import domain_toml
+    from kmeanalyst.releases.file.archive import written_whole
+    from release_side.choices.drafting import NOT_DECLARED, check_not_the_sample, draft_domain
+
+    if not this_sample_is_public:
+        raise click.UsageError(f"{NOT_DECLARED}--this-sample-is-public.")
+    check_not_the_sample(output, public_sample)
+    with working("drafting"):
+        draft = draft_domain(public_sample, this_sample_is_public=True, collapse_rare=collapse_rare)
+    head = (
+        "# Drafted from a public sample. Everything in this file becomes public with the release: see each CHECK.\n\n"
+    )
+    text = head + domain_toml(draft.domain, draft.notes)
+    checks = sum(note.startswith("CHECK") for notes in draft.notes.values() for note in notes)
+    if output is not None:
+        with written_whole(Path(output)) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+        say(f"wrote {output}: {len(draft.domain)} columns, {checks} places marked CHECK", err=True)
+    if as_json:
+        samples = [sample.to_dict() for sample in draft.domain.samples]
+        columns = draft.domain.to_dict()
+        print_json({
+            "output": output, "columns": columns, "notes": draft.notes, "checks": checks, "samples": samples,
+        })  # fmt: skip
+    elif output is None:
+        say(text, nl=False)
+
+
+_CHOICES = (
+    click.option(
+        "--method",
+        default="random-features",
+        show_default=True,
+        type=click.Choice(["random-features", "subspace", "generator", "exponential"]),
+        help="How points are made: by a fit to noisy features; given points, weighted; a trained network; or, for few "
+        "levels, a small database drawn as a whole (--delta 0).",
+    ),
+    click.option(
+        "--public-points", type=click.Path(), help="Rows that are already public: points to use or start from."
+    ),
+    click.option(
+        "--points",
+        type=int,
+        metavar="M",
+        help="How many points the release has; by default what the method thinks enough.",
+    ),
+    click.option(
+        "--features",
+        type=int,
+        metavar="F",
+        help="How many feature coordinates are measured (even), 4000 by default; of a generator's kernel in its random part.",
+    ),
+    click.option(
+        "--family",
+        type=click.Choice(["fourier", "orthogonal", "quasi-random", "binning", "maclaurin", "hermite"]),
+        help="Of random features: fourier (default), orthogonal or quasi-random frequencies; binning (laplacian kernel), "
+        "maclaurin (polynomial, exponential-dot) or hermite (gaussian, few columns).",
+    ),
+    click.option(
+        "--kernel",
+        metavar="SPEC",
+        help='"table" (default), "margins" (default with a target), "gaussian:lengthscale=158.1", '
+        '"laplacian:lengthscale=2", "matern:nu=1.5,lengthscale=2", "rational-quadratic:alpha=1,lengthscale=2", '
+        '"polynomial:degree=2,offset=1", "exponential-dot:rate=1".',
+    ),
+    click.option(
+        "--target",
+        metavar="COLUMN",
+        help="A column that models will predict: everything else is measured beside it, and for each of its classes.",
+    ),
+    click.option(
+        "--weights",
+        default="probability",
+        show_default=True,
+        type=click.Choice(["probability", "bounded", "signed", "uniform", "published"]),
+        help="Weights of the points: probabilities; signed with Σ|w| at most --bound; the best signed ones; 1/M each; "
+        "or Algorithm 1's as printed.",
+    ),
+    click.option(
+        "--bound", type=float, metavar="C", help="Largest Σ|w| for bounded (default 1) and signed (default 2) weights."
+    ),
+    click.option("--float32", is_flag=True, help="Round real columns of the points to single precision."),
+    click.option(
+        "--noise",
+        default="gaussian",
+        show_default=True,
+        type=click.Choice(["gaussian", "laplace"]),
+        help="The noise's law; laplace goes with --delta 0.",
+    ),
+    click.option(
+        "--calibration",
+        type=click.Choice(["analytic", "zcdp"]),
+        help="Of Gaussian noise; analytic, the least, by default.",
+    ),
+)
+
+
+def _choices(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that publish and plan share: what is chosen from public facts, and changes what a release is worth."""
+    for option in reversed(_CHOICES):
+        command = option(command)
+    return command
+
+
+class _ManyEpsilons(click.Command):
+    """A command whose --epsilon takes several values (--epsilon 0.1 1 10), which options of click do not."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _repeated("--epsilon", args))
+
+
+def _repeated(option: str, args: list[str]) -> list[str]:
+    """Arguments in which the option is named again before each further value that follows one of its values."""
+    spread: list[str] = []
+    values = 0  # of the option that was named last, if it is this one: 1 for the one to come
+    for word in args:
+        if word.startswith("-") and not (values and _is_number(word)):
+            values = 1 if word == option else 2 if word.startswith(f"{option}=") else 0
+        elif values:
+            spread += [option] * (values > 1)
+            values += 1
+        spread.append(word)
+    return spread
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+@main.command("plan", cls=_ManyEpsilons, short_help="What a budget would buy; opens no private file.")
+@click.option(
+    "--rows",
+    required=True,
+    type=int,
+    metavar="N",
+    help="How many rows the private table has, or will have; how many units, for a release with --unit.",
+)
+@click.option(
+    "--domain", "domain_path", required=True, type=click.Path(), help="TOML file of public columns and bounds."
+)
+@click.option(
+    "--epsilon", type=float, multiple=True, metavar="E...", help="One ε or several; 0.1 0.3 1 3 when left out."
+)
+@click.option("--delta", required=True, type=float, help="δ of each release, as in publish; 0 for Laplace.")
+@_choices
+@json_option
+def plan_command(domain_path: str, as_json: bool, rows: int, epsilon: tuple[float, ...], **choices: Any) -> None:
+    """Predict what a budget would buy: noise, errors, time and file size at each ε. Opens no private file.
+
+    Releases of a made-up table of the same domain and size are simulated; nothing is spent. A real table's errors
+    may be a third of these, or two and a half times as large. The other options are those of publish.
+
+    \b
+    Columns:
+      noise scale     standard deviation of the noise on each coordinate that is measured
+      RKHS error      distance of the release from its table, in the kernel's space
+      sampling error  distance of the table from the population it was drawn from
+      ± mean          standard error an analyst will read of a column's mean, in parts of its range
+      ± probability   the same of a probability near one half
+
+    \b
+    Example:
+      release-side plan --rows 100000 --domain domain.toml --epsilon 0.1 1 10 --delta 1e-6
+    """
+    from kmeanalyst.releases.domain.domain import read_domain
+    from release_side.publishing.plan import EPSILONS, NOTE, plan
+
+    domain = read_domain(domain_path)
+    with working("simulating releases") as progress:
+        plans = plan(domain, rows=rows, epsilon=epsilon or EPSILONS, progress=progress, **choices)
+    records = plans.to_dict("records")
+    say(f"note: {NOTE}", err=True)
+    if as_json:
+        print_json({"rows": rows, "columns": domain.to_dict(), "plans": records})
+        return
+    say(_plan_table(rows, records))
+
+
+def _plan_table(rows: int, plans: list[dict[str, Any]]) -> str:
+    """Aligned columns, a line for each ε, and below what is the same for all."""
+    heads = ("epsilon", "noise scale", "RKHS error", "sampling error", "± mean", "± probability", "seconds", "file")
+    lines: list[tuple[str, ...]] = [heads]
+    for p in plans:
+        errors = (f"{p[name]:.2g}" for name in ("rkhs_error", "sampling_error", "se_mean", "se_probability"))
+        lines.append((
+            f"{p['epsilon']:g}", f"{p['noise_scale']:.3g}", *errors, f"{p['seconds']:.0f}",
+            f"{p['file_bytes'] / 1000:,.0f} kB",
+        ))  # fmt: skip
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    table = ["  ".join(cell.rjust(w) for cell, w in zip(line, widths, strict=True)) for line in lines]
+    same = plans[0]
+    facts = f"{rows:,} rows, delta {same['delta']:g}, {same['method']}, {same['points']:,} points"
+    return "\n".join([*table, f"({facts}, {same['features']:,} features)"])
+
+
+@main.command(short_help="Publish a private table as a release.")
+@click.argument("private", metavar="PRIVATE", type=click.Path())
+@click.option(
+    "--domain", "domain_path", required=True, type=click.Path(), help="TOML file of public columns and bounds."
+)
+@click.option("--epsilon", required=True, type=float, help="ε > 0 of the guarantee; up to 1 is strong.")
+@click.option(
+    "--delta",
+    required=True,
+    type=float,
+    help=f"δ of the guarantee: {guarantee()}. Well below 1/N, e.g. 1e-6; 0 for Laplace.",
+)
+@click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="FILE.kme", help="File to write.")
+@click.option("--force", is_flag=True, help="Replace FILE.kme if it exists.")
+@_choices
+@counting_options
+@click.option(
+    "--unit",
+    metavar="COLUMN",
+    help="Protect units, each with all rows that have the same identifier in COLUMN, rather than rows. The name of the "
+    "column is published.",
+)
+@click.option(
+    "--rehearsal", type=int, metavar="SEED", help="Noise that can be drawn again: the file is stamped NOT PRIVATE."
+)
+@click.option("--workers", type=int, metavar="N", help="Threads; as many as processors by default. Changes no bit.")
+@json_option
+def publish(private: str, domain_path: str, as_json: bool, **choices: Any) -> None:
+    """Publish PRIVATE (.csv, .csv.gz, .parquet, a directory or a glob) once, with (ε, δ)-differential privacy.
+
+    The spend is counted in a ledger (release-side ledger init), or --uncounted says that it is not; a rehearsal needs
+    neither. An epsilon above 10, or a delta of 1/N or more, needs --weak.
+
+    \b
+    Example:
+      release-side publish private.csv --domain domain.toml --epsilon 1 --delta 1e-6 --output table.kme \\
+          --ledger budget.ledger --table people
+    """
+    from kmeanalyst.releases.domain.domain import read_domain
+    from release_side.door.mechanism import PublishError
+    from release_side.private_rows.rows import open_private
+    from release_side.publishing.publish import publish as publish_table
+
+    check_counted(choices)
+    domain = read_domain(domain_path)
+    extra = [name for name in open_private(private).check_columns(domain) if name != choices["unit"]]
+    if extra:
+        say(f"note: columns not in the domain are ignored: {', '.join(map(one_line, extra))}", err=True)
+    with working("publishing") as progress:
+        release = publish_table(private, domain_path, progress=progress, **choices)
+    assert release.statement is not None
+    if as_json:
+        print_json({
+            "output": choices["output"], "fit_distance": release.fit_distance,
+            "statement": release.statement.to_dict(),
+        })  # fmt: skip
+        return
+    say(f"wrote {choices['output']}", err=True)
+    if choices["ledger"]:
+        with suppress(PublishError):  # written and counted all the same
+            say(counted(choices["ledger"], choices["table"]), err=True)
+    for label, text in release.summary().items():
+        say(f"{label:<11} {text}")
+
+
+def counted(ledger_path: str, table: str) -> str:
+    """What the table has spent, now that the release is counted."""
+    from release_side.budget.composition import rounded
+    from release_side.budget.ledger import Ledger
+
+    account = Ledger(ledger_path).account(table)
+    spent = (
+        f"has spent epsilon {rounded(account.total_epsilon, up=True)} of {account.epsilon:g} at delta {account.total_delta:g}"
+        if account.epsilon
+        else f"is unlimited and has spent epsilon {rounded(account.total_epsilon, up=True)} at delta {account.total_delta:g}"
+    )
+    return f"counted in {ledger_path} as a release of table {account.name}, which {spent}"
+
+
+main.add_command(publish_function_command)
+main.add_command(extend_function_command)
+main.add_command(ledger)

@@ -1,0 +1,352 @@
+"""THE DOOR OF THE EXPONENTIAL MECHANISM: private rows + a public list of rows → a small database, drawn exactly.
+
+Balog, Tolstikhin & Schölkopf 2018, §3.4: R, M rows of a public list, is drawn with P(R) ∝ exp(−ε‖μ_D − μ_R‖/2Δ). All R are
+scored and one is drawn: anything less, such as a chain that is stopped, has another law, of which no ε is proven.
+
+Base measure. Each *multiset* of M rows counts once, C(n + M − 1, M) of them, not each of the n^M sequences that the paper's
+density is over: a release has no order of rows, and of fewer candidates the draw is nearer to the best.
+
+Scores are whole numbers. Every row of the list has a public image in whole numbers, so that the norm, its sensitivity and
+the promise are about integers, and no rounding of private sums takes part in it. PROOF.md §9 has the argument.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache, cached_property
+from itertools import chain, combinations_with_replacement
+from typing import Any
+
+import numpy as np
+
+from kmeanalyst.kernels import Kernel
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.file.kernel import MOST_ROWS, MOST_SIZE, diameter_over, distances, every_row, n_databases
+from kmeanalyst.releases.measurement import GRID
+from kmeanalyst.releases.statement import EXPONENTIAL, MOST_DATABASES, rehearsed
+from release_side.door.mechanism import PublishError, check_budget, check_room, check_seed, laplace_scale
+
+_STEPS = 2**20  # of the grid of images, between the two rows that are furthest apart
+_MOST_CELLS = 2**24  # databases × M
+_LEAST_DIAMETER = 1e-3  # over B: a kernel that hardly tells rows apart loses its digits
+_BLOCK = 2**16  # databases scored at a time
+
+
+@dataclass(frozen=True)
+class ExponentialMechanism:
+    """A draw that gives epsilon with delta = 0: P(r) ∝ exp(−score(r)/b), b = 2 · sensitivity / epsilon."""
+
+    epsilon: float
+    delta: float = 0.0
+    name = EXPONENTIAL
+    calibration = "pure"
+
+    def __post_init__(self) -> None:
+        check_budget(self.epsilon, self.delta)
+        object.__setattr__(self, "epsilon", float(self.epsilon))
+        if self.delta != 0:
+            raise PublishError(
+                f"the exponential mechanism gives pure differential privacy, so delta is 0, got {self.delta!r}. "
+                "Pass delta 0."
+            )
+
+    def multiplier(self) -> float:
+        """b / sensitivity."""
+        return 2 / self.epsilon
+
+    def draw(self, scores: Array, *, sensitivity: int) -> int:
+        """The place of one of the scores (C,) int64, P(i) ∝ exp(−ε · scores_i / 2 · sensitivity) or flatter.
+
+        Exact: the largest of −scores_i/b + G_i, G_i Gumbel variables that OpenDP draws bit by bit until one is surely
+        the largest, has that law with the least float64 b ≥ 2 · sensitivity / ε.
+        """
+        below = math.nextafter(self.epsilon, 0.0)  # not above the decimal that was typed, in which ledgers add
+        return int(_largest_with_gumbel(laplace_scale(below, 2 * sensitivity))((-scores).tolist()))
+
+
+@cache
+def _largest_with_gumbel(scale: float) -> Any:
+    """OpenDP's measurement: a list of int64 → the place of the largest, each with Gumbel noise of this scale."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
+    # the measure is what names Gumbel noise here; with max_divergence the noise, and the law, would be others
+    return dp.m.make_noisy_max(*space, dp.zero_concentrated_divergence(), scale=scale)
+
+
+@dataclass(frozen=True)
+class RehearsedExponential:
+    """The same law, drawn again by whoever knows or guesses the seed: NOT PRIVATE."""
+
+    mechanism: ExponentialMechanism
+    seed: int
+    calibration = "pure"
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+
+    @property
+    def name(self) -> str:
+        """The law as statements have it, with the stamp of a rehearsal."""
+        return rehearsed(self.mechanism.name)
+
+    @property
+    def epsilon(self) -> float:
+        """ε of the draw that is rehearsed."""
+        return self.mechanism.epsilon
+
+    def draw(self, scores: Array, *, sensitivity: int) -> int:
+        """As the mechanism's, from the seed and in float64."""
+        gumbel = np.random.default_rng(self.seed).gumbel(size=len(scores))
+        return int(np.argmax(gumbel - scores * (self.epsilon / (2 * sensitivity))))
+
+
+@dataclass(frozen=True, eq=False)
+class SmallDatabases:
+    """All databases of `size` rows from a public list, and the integer geometry of the list. Public facts alone.
+
+    kernel, domain  what the embedding and encoded rows are of.
+    rows            (n, d) encoded, all different: every row of the domain, or a grid that is public.
+    size            M.
+    is_grid         whether the rows are a grid: a private row then counts as the one nearest to it.
+    diameter        sup ‖k(x, ·) − k(x′, ·)‖ over the domain, as readers compute it.
+    """
+
+    kernel: Kernel
+    domain: Domain
+    rows: Array
+    size: int
+    is_grid: bool
+    diameter: float
+
+    @property
+    def count(self) -> int:
+        """How many databases there are."""
+        return n_databases(len(self.rows), self.size)
+
+    @cached_property
+    def members(self) -> Array:
+        """(C, M) uint16: which rows each database has, in the order of the list."""
+        flat = chain.from_iterable(combinations_with_replacement(range(len(self.rows)), self.size))
+        return np.fromiter(flat, dtype=np.uint16, count=self.count * self.size).reshape(self.count, self.size)
+
+    @cached_property
+    def products(self) -> Array:
+        """A = Z Zᵀ (n, n) int64, exactly, of whole images Z whose distances are those of the kernel · _STEPS / widest.
+
+        A is positive semidefinite whatever Z is, so that √(vᵀAv) is a seminorm: nothing of the promise rests on how
+        well the images keep the kernel's distances.
+        """
+        images = _whole_images(self.kernel, self.rows)
+        if not (np.isfinite(images).all() and np.abs(images).max(initial=0.0) ** 2 * images.shape[1] < 2.0**52):
+            raise PublishError("the kernel is not a kernel on the rows to draw from. Choose another.")
+        return np.rint(images @ images.T).astype(np.int64)  # whole numbers below 2^53: no sum rounds
+
+    @cached_property
+    def squared_diameter(self) -> int:
+        """max_ij ‖Z_i − Z_j‖², exactly."""
+        A = self.products
+        return int((np.diag(A)[:, None] + np.diag(A)[None, :] - 2 * A).max())
+
+    @cached_property
+    def sensitivity(self) -> int:
+        """How far replacing one row of the table can move `scores`, at most.
+
+        The norm moves by at most M·‖Z_i − Z_j‖ (triangle inequality), and so does its whole part, rounded up. Not less
+        than what the statement's Δ is on this grid, so that the promise is kept in its words as well.
+        """
+        proven = math.isqrt(self.size**2 * self.squared_diameter - 1) + 1
+        ratio = Fraction(self.diameter) / Fraction(float(distances(self.kernel, self.rows).max()))
+        return max(proven, math.ceil(self.size * _STEPS * ratio))
+
+    def places(self, rows: Array) -> Array:
+        """Which row of the list each encoded row counts as, (n,), from itself alone; never an error."""
+        with np.errstate(all="ignore"):  # a warning by the value of a private row would be a release
+            return self._nearest(rows) if self.is_grid else self._numbers(rows)
+
+    def _numbers(self, rows: Array) -> Array:
+        """Rows of the domain are numbered as arrays are: the last column counts fastest."""
+        number = np.zeros(len(rows), dtype=np.int64)
+        for column, cells in zip(self.domain.columns, rows.T, strict=True):
+            values = column.every_value(MOST_ROWS)
+            assert values is not None
+            present = values[~np.isnan(values)]
+            code = np.searchsorted((present[:-1] + present[1:]) / 2, cells)
+            code = np.where(np.isnan(cells), len(values) - 1, np.minimum(code, len(present) - 1))
+            number = number * len(values) + code
+        return number
+
+    def _nearest(self, rows: Array) -> Array:
+        """One row at a time, so that no bit of the answer depends on the rows beside it."""
+        norms = self.kernel.diagonal(self.rows)
+        return np.array(
+            [np.argmin(norms - 2 * self.kernel.gram(row[None, :], self.rows)[0]) for row in rows], dtype=int
+        )
+
+    def scores(self, counts: Array) -> Array:
+        """⌊√q⌋ (C,) int64, q = ‖Σ_i (M·counts_i − N·r_i) Z_i‖² for each database r: N·M·_STEPS times its distance, nearly.
+
+        counts   (n,) how many rows of the table are at each row of the list. Exact, in Python's integers.
+        """
+        c, A, total, size = counts.astype(object), self.products, int(counts.sum()), self.size
+        towards = A.astype(object) @ c
+        own = int(c @ towards) * size**2
+        blocks = (self.members[start : start + _BLOCK] for start in range(0, self.count, _BLOCK))
+        squares = (
+            own - 2 * total * size * _totals(block, towards) + total**2 * _squared(block, A).astype(object)
+            for block in blocks
+        )
+        return np.fromiter((math.isqrt(q) for block in squares for q in block), dtype=np.int64, count=self.count)
+
+
+def _whole_images(kernel: Kernel, rows: Array) -> Array:
+    """Z (n, F): whole numbers whose distances are the kernel's, the widest of them _STEPS; the first row is the origin."""
+    with np.errstate(all="ignore"):
+        K = kernel.gram(rows, rows)
+        centred = K - K[:, :1] - K[:1, :] + K[0, 0]
+        values, vectors = np.linalg.eigh((centred + centred.T) / 2)
+        kept = values > 1e-14 * values[-1]
+        return np.rint(vectors[:, kept] * np.sqrt(values[kept]) * (_STEPS / distances(kernel, rows).max()))
+
+
+def _counted(block: Array, n: int) -> Array:
+    """How often each of n rows is in each database, (c, n) int64."""
+    places = block + n * np.arange(len(block))[:, None]
+    return np.bincount(places.ravel(), minlength=n * len(block)).reshape(len(block), n)
+
+
+def _totals(block: Array, towards: Array) -> Array:
+    """Σ_m towards[r_m] for each database, (c,) of Python's integers."""
+    if block.shape[1] > len(towards):
+        return _counted(block, len(towards)).astype(object) @ towards
+    return sum(towards[block[:, m]] for m in range(block.shape[1]))  # type: ignore[return-value]
+
+
+def _squared(block: Array, A: Array) -> Array:
+    """‖Σ_m Z_{r_m}‖² for each database, (c,) int64: at most (1000 · 2^20)² and a little, so that nothing wraps."""
+    if block.shape[1] > len(A):
+        counts = _counted(block, len(A))
+        return ((counts @ A) * counts).sum(axis=1)
+    return sum(A[block[:, i], block[:, j]] for i in range(block.shape[1]) for j in range(block.shape[1]))  # type: ignore[return-value]
+
+
+def small_databases(
+    kernel: Kernel, domain: Domain, grid: Array | None, size: int | None, *, n_rows: int, epsilon: float
+) -> SmallDatabases:
+    """What can be drawn, from public facts alone; PublishError where it is too much to be drawn exactly.
+
+    grid   encoded public rows to draw from; every row of the domain by default.
+    size   M; by default `default_size`.
+    """
+    rows = _listed(kernel, domain, grid)
+    diameter = diameter_over(kernel, domain)
+    widest = float(distances(kernel, rows).max())
+    if not widest > _LEAST_DIAMETER * kernel.bound:
+        raise PublishError(
+            "the kernel hardly tells the rows to draw from apart, so that all databases would be equally likely. Choose a "
+            "smaller lengthscale, or rows that differ."
+        )
+    size = default_size(len(rows), n_rows, epsilon) if size is None else size
+    _check_size(len(rows), size)
+    check_room(n_rows=n_rows, dimension=1, grid=GRID)
+    return SmallDatabases(kernel, domain, rows, size, grid is not None, diameter)
+
+
+def _listed(kernel: Kernel, domain: Domain, grid: Array | None) -> Array:
+    """The rows to draw from, all different."""
+    if grid is not None:
+        rows = np.unique(grid, axis=0)
+        if not 2 <= len(rows) <= MOST_ROWS:
+            raise PublishError(
+                f"the public points have {len(rows)} different rows, and databases are drawn from 2 to {MOST_ROWS}. "
+                "Pass a grid of that many."
+            )
+        return rows
+    every = every_row(domain, kernel)
+    if every is None or len(every) < 2:
+        raise PublishError(
+            f"the exponential mechanism draws from every row that the domain allows, which must be 2 to {MOST_ROWS} rows, "
+            "and these are others or a continuum. Publish fewer columns, levels or whole numbers; or pass public points, a "
+            "grid to draw from."
+        )
+    return every
+
+
+def _check_size(n: int, size: int) -> None:
+    """PublishError if there are too many databases to score each of them."""
+    count = n_databases(n, size) if size <= MOST_SIZE else math.inf
+    if count > MOST_DATABASES or count * size > _MOST_CELLS:
+        said = f"{count:,}" if size <= MOST_SIZE else "too many"
+        raise PublishError(
+            f"there are {said} databases of {size} of the {n} rows, and at most {MOST_DATABASES:,} ({_MOST_CELLS:,} cells, "
+            f"{MOST_SIZE} rows) are scored one by one. A draw that does not look at all of them has another law, and its "
+            "privacy is not proven: nothing was read. Pass fewer points, publish a smaller domain, or choose another method."
+        )
+
+
+def default_size(n: int, n_rows: int, epsilon: float) -> int:
+    """M at which two errors together are least: 1/2√M of the best M rows, and (2/Nε) ln C of the draw, over the diameter.
+
+    By N, ε and the number n of rows alone, among the sizes that can be drawn; at least 1.
+    """
+
+    def error(size: int) -> float:
+        return 0.5 / math.sqrt(size) + 2 * math.log(n_databases(n, size)) / (n_rows * epsilon)
+
+    sizes = [1]
+    while (
+        sizes[-1] < MOST_SIZE
+        and (c := n_databases(n, sizes[-1] + 1)) <= MOST_DATABASES
+        and c * (sizes[-1] + 1) <= _MOST_CELLS
+    ):
+        sizes.append(sizes[-1] + 1)
+    return min(sizes, key=error)
+
+
+def sample_database(
+    private_rows: Iterable[Array],
+    databases: SmallDatabases,
+    mechanism: ExponentialMechanism | RehearsedExponential,
+    *,
+    n_rows: int,
+    record_spend: Callable[[], None] | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> Array:
+    """Draw a database of M public rows, near the private table in the distance of mean embeddings.
+
+    private_rows  pieces (n_i, d) of the table, encoded and clamped by a Domain; n_rows, their total, is public.
+    record_spend  called once, just before the draw; an error there means that nothing is drawn.
+    Returns       encoded rows (M, d) of the list, in its order.
+
+    Guarantee     epsilon-differential privacy under replace-one, for every table of n_rows rows: P(R) ∝ exp(−s(R)/b) with
+                  whole s(R), b ≥ 2·sensitivity/ε. PROOF.md §9.
+    Source        Balog, Tolstikhin & Schölkopf 2018, §3.4; McSherry & Talwar 2007.
+    """
+    sensitivity, _ = databases.sensitivity, databases.members  # public work, done before a row is read
+    counts, seen = np.zeros(len(databases.rows), dtype=np.int64), 0
+    for places in _places(private_rows, databases):
+        counts += np.bincount(places, minlength=len(counts))
+        seen += len(places)
+        if progress:
+            progress("reading rows", min(1.0, seen / n_rows))
+    if seen != n_rows:  # the count is public: this says nothing about a row
+        raise PublishError(f"the table has {seen} rows, not the {n_rows} that were announced. Count again.")
+    scores = databases.scores(counts)
+    if record_spend:
+        record_spend()
+    drawn = mechanism.draw(scores, sensitivity=sensitivity)
+    return databases.rows[databases.members[drawn]]
+
+
+def _places(private_rows: Iterable[Array], databases: SmallDatabases) -> Iterator[Array]:
+    """One place in the list for each row, whatever `places` says."""
+    for rows in private_rows:
+        places: Any = databases.places(rows)
+        if places.shape != (len(rows),):
+            places = np.zeros(len(rows), dtype=np.int64)
+        yield np.clip(places, 0, len(databases.rows) - 1)

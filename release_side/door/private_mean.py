@@ -1,0 +1,230 @@
+"""THE DOOR: private rows + feature map + noise → a noisy mean. The one place where noise meets data.
+
+Every row is turned, from itself alone, into integers of Euclidean norm at most GRID (where units are protected, the rows
+of each unit are: their average); integers are summed
+exactly; noise is drawn once; the sum and the rows are then gone. What the code does never depends on a
+private value: bad features are clamped, never raised, warned about, counted or logged.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
+from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, grid_sensitivity, whole_heights
+from release_side.door.mechanism import Noise, PublishError, RehearsalNoise, check_room
+from release_side.private_rows.units import UnitRows
+
+_T = TypeVar("_T")
+_BLOCK_ENTRIES = 2**17  # of (rows, features) at a time, for each worker: a megabyte, which stays near the processor
+
+
+def private_mean(
+    private_rows: Iterable[Array] | Iterable[UnitRows],
+    feature_map: FeatureMap,
+    mechanism: Noise | RehearsalNoise,
+    *,
+    n_rows: int,
+    workers: int = 1,
+    record_spend: Callable[[], None] | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> Measurement:
+    """Release the mean feature vector of the private rows; of UnitRows, the mean over units of their rows' average.
+
+    private_rows  pieces (n_i, d) of the table, encoded and clamped by a Domain; their edges depend on
+                  public facts alone. n_rows, their total, is taken as public; of UnitRows it counts units.
+    feature_map   (n, d) → (n, F); every image has Euclidean norm at most feature_map.norm_bound.
+    mechanism     the noise, which knows the distance (L2 or L1) that it needs the sensitivity in.
+    workers       threads that turn rows into features; no bit of the sum depends on how many.
+    record_spend  called once, just before noise is drawn; an error there means that none is.
+    Returns       Measurement: vector (F,), noise_scale in units of one feature coordinate.
+
+    Guarantee     (epsilon, delta)-differential privacy under replace-one, for every table of n_rows rows (of UnitRows
+                  under the replacement of all rows of one unit by any others, for every table of n_rows units):
+                  the integer sums of two neighbours differ by at most diameter · GRID, by construction
+                  (in L1 by at most ⌈√F · diameter · GRID⌉, or 2 Σ heights for cells). PROOF.md has the argument.
+    Edge cases    a non-finite image counts as the zero vector; n_rows = 0 raises PublishError (n is public).
+    Source        Balog, Tolstikhin & Schölkopf 2018, Algorithm 1 lines 2-4 and Algorithm 2 lines 3-4.
+    """
+    check_room(n_rows=n_rows, dimension=feature_map.dimension, grid=GRID)
+    exact_sum, seen = np.zeros(feature_map.dimension, dtype=np.int64), 0
+    sum_of = _counted_sums(feature_map) if isinstance(feature_map, CellFeatures) else _summed_features(feature_map)
+    sensitivity = grid_sensitivity(feature_map, mechanism.name)  # of cells after their heights have been checked
+    grid_scale = mechanism.deviation(sensitivity)
+    blocks = (rows[block] for rows in private_rows for block in _blocks(len(rows), feature_map))  # whole units
+    for n_block, block_sum in _in_order(lambda rows: (len(rows), sum_of(rows)), blocks, workers):
+        exact_sum += block_sum
+        seen += n_block
+        if progress:
+            progress("reading rows", min(1.0, seen / n_rows))
+    if seen != n_rows:  # the count is public: this says nothing about a row
+        raise PublishError(f"the table has {seen} rows, not the {n_rows} that were announced. Count again.")
+    if record_spend:
+        record_spend()
+    noisy_sum = mechanism.add_to(exact_sum, sensitivity=sensitivity)
+    return Measurement.from_sum(
+        noisy_sum, grid_scale=grid_scale, n_rows=n_rows, feature_map=feature_map, noise_law=mechanism.name
+    )
+
+
+def _summed_features(feature_map: FeatureMap) -> Callable[[Array | UnitRows], Array]:
+    """Rows → the exact sum (F,) int64 of their integer features; units → that of their averages."""
+    return lambda rows: (
+        (unit_averages(rows, feature_map) if isinstance(rows, UnitRows) else integer_features(rows, feature_map))
+        .sum(axis=0)
+        .astype(np.int64)
+    )
+
+
+def unit_averages(units: UnitRows, feature_map: FeatureMap) -> Array:
+    """The average of each unit's integer features, towards zero: whole numbers as float64 (P, F), Σz² ≤ GRID² for each.
+
+    An average is no longer than the longest of what it averages, and cutting off what is behind the point makes no
+    coordinate longer; the norm is enforced as a row's is all the same. Sums in 64 bits are exact in any order: a unit
+    has at most 2^32 rows. A unit of one row has that row's integers.
+    """
+    totals, sizes = np.zeros((len(units), feature_map.dimension), dtype=np.int64), units.sizes
+    for owners, rows in units.chunks(_step(feature_map)):
+        first = np.flatnonzero(np.diff(owners, prepend=-1))
+        totals[owners[first]] += np.add.reduceat(integer_features(rows, feature_map), first).astype(np.int64)
+    several = sizes > 1
+    totals[several] = np.sign(totals[several]) * (np.abs(totals[several]) // sizes[several, None])
+    return _enforced(totals.astype(np.float64), feature_map)
+
+
+def _counted_sums(feature_map: CellFeatures) -> Callable[[Array | UnitRows], Array]:
+    """The same sums, by counting the rows in each cell: a row is in one cell of each table, whatever `places` says."""
+    starts, heights = feature_map.starts, integer_heights(feature_map)
+    first, last = starts[:-1, None], starts[1:, None] - 1
+    by_feature = np.repeat(heights, np.diff(starts))
+
+    def places_of(rows: Array) -> Array:
+        with np.errstate(all="ignore"):  # a warning by the value of a private row would be a release
+            places = feature_map.places(rows)
+        if places.shape != (len(heights), len(rows)):  # one place in each table for each row, whatever the map says
+            places = np.zeros((len(heights), len(rows)), dtype=np.int64)
+        return np.clip(places, first, last)
+
+    def counted(rows: Array | UnitRows) -> Array:
+        if isinstance(rows, UnitRows):
+            return _averaged_counts(rows, places_of, by_feature, _step(feature_map))
+        return np.bincount(places_of(rows).ravel(), minlength=len(by_feature)) * by_feature
+
+    return counted
+
+
+def _averaged_counts(units: UnitRows, places_of: Callable[[Array], Array], by_feature: Array, step: int) -> Array:
+    """Σ over units of ⌊c·h/m⌋ at each place: h its height, c how many of the unit's m rows are there. (F,) int64, exact.
+
+    These are `unit_averages` of the same map, taken at the few places where a unit has rows.
+    """
+    F, found = len(by_feature), []
+    for owners, rows in units.chunks(step):
+        found.append(np.unique(owners * F + places_of(rows), return_counts=True))
+    keys, back = np.unique(np.concatenate([keys for keys, _ in found]), return_inverse=True)
+    counts = np.zeros(len(keys), dtype=np.int64)
+    np.add.at(counts, back, np.concatenate([times for _, times in found]))
+    owners, places = np.divmod(keys, F)
+    total = np.zeros(F, dtype=np.int64)
+    np.add.at(total, places, counts * by_feature[places] // units.sizes[owners])
+    return total
+
+
+def integer_heights(feature_map: CellFeatures) -> Array:
+    """Heights of the tables on the integer grid, (T,) int64, Σz² ≤ GRID² exactly: the norm of every row's image."""
+    starts, z = feature_map.starts, whole_heights(feature_map)
+    in_order = starts[0] == 0 and (np.diff(starts) >= 1).all()
+    if not (in_order and (z >= 0).all() and (z <= GRID).all() and sum(int(a) ** 2 for a in z) <= GRID**2):
+        raise PublishError(
+            "the feature map's tables overlap or exceed its bound, so nothing is released. Mend the map."
+        )
+    return z.astype(np.int64)
+
+
+def _in_order(work: Callable[[Array | UnitRows], _T], blocks: Iterable[Array | UnitRows], workers: int) -> Iterator[_T]:
+    """work(block) for each block, by that many threads, with few blocks in memory at a time."""
+    if workers == 1:
+        yield from map(work, blocks)
+        return
+    with threadpool_limits(1), ThreadPoolExecutor(workers) as pool:  # matrix products then need no threads of their own
+        waiting: deque[Future[_T]] = deque()
+        for block in blocks:
+            waiting.append(pool.submit(work, block))
+            if len(waiting) > workers:
+                yield waiting.popleft().result()
+        yield from (future.result() for future in waiting)
+
+
+def _blocks(n_rows: int, feature_map: FeatureMap) -> list[slice]:
+    """Rows, or units, as many at a time as `_step` says."""
+    step = _step(feature_map)
+    return [slice(start, start + step) for start in range(0, n_rows, step)]
+
+
+def _step(feature_map: FeatureMap) -> int:
+    """Rows few enough, with their features, to stay near the processor; enough to be worth a sum of F numbers."""
+    return max(1, _BLOCK_ENTRIES // feature_map.width, 2 * feature_map.dimension // feature_map.width)
+
+
+def integer_features(rows: Array, feature_map: FeatureMap) -> Array:
+    """Features on the integer grid, whole numbers as float64 (n, F), Σz² ≤ GRID² for each row, proven.
+
+    Whole float64 numbers up to 2^30 add exactly in any order for up to 2^23 rows a piece.
+    """
+    with np.errstate(all="ignore"):  # a warning by the value of a private row would be a release
+        return _integer_features(rows, feature_map)
+
+
+def _integer_features(rows: Array, feature_map: FeatureMap) -> Array:
+    z = feature_map(rows)
+    if z.shape != (len(rows), feature_map.dimension):  # one image for each row, whatever the map says
+        z = np.zeros((len(rows), feature_map.dimension))
+    z *= GRID * SHRINK / feature_map.norm_bound
+    np.rint(z, out=z)
+    return _enforced(z, feature_map)
+
+
+def _enforced(z: Array, feature_map: FeatureMap) -> Array:
+    """The rows, in place, those that do not fit shortened until they do; set to zero where the diameter is one of pairs.
+
+    Zero is within the bound B of every image, and B is at most the diameter. A shortened image could be further from
+    another than both were before.
+    """
+    nonnegative = feature_map.nonnegative
+    for i in np.flatnonzero(~fits(z, nonnegative=nonnegative)):  # never for a map that keeps its bound
+        z[i] = 0.0 if feature_map.pairwise else _forced(z[i : i + 1], nonnegative=nonnegative)[0]  # alone
+    return z
+
+
+def fits(z: Array, *, nonnegative: bool) -> Array:
+    """Whether each row of whole numbers (n, F) is finite and surely has Σz² ≤ GRID² (and z ≥ 0 if so asked).
+
+    A float64 sum of F squares is off by a factor of at most 1 + F·2^-52, which the margin covers.
+    """
+    inside = _squared_norms(z) <= GRID**2 * (1 - z.shape[1] * 2.0**-52)  # false for NaN and inf
+    return inside & (z.min(axis=1) >= 0) if nonnegative else inside
+
+
+def _squared_norms(z: Array) -> Array:
+    """Σz² of each row, summed in an order that depends on the width alone (einsum's depends on the height too)."""
+    total = np.zeros(len(z))
+    for start in range(0, z.shape[1], 512):  # small pieces: a second array of this size costs more than the squares
+        total += np.square(z[:, start : start + 512]).sum(axis=1)
+    return total
+
+
+def _forced(z: Array, *, nonnegative: bool) -> Array:
+    """Rows shrunk towards zero until they fit; a row that still does not becomes zero."""
+    z = np.where(np.isfinite(z).all(axis=1, keepdims=True), z, 0.0)
+    z = np.clip(z, 0.0 if nonnegative else -float(GRID), float(GRID))  # no square can overflow after this
+    norm = np.maximum(np.sqrt(_squared_norms(z)), 1.0)
+    z = np.trunc(z * np.minimum(1.0, GRID * SHRINK / norm)[:, None])
+    z[~fits(z, nonnegative=nonnegative)] = 0.0
+    return z

@@ -1,0 +1,1 @@
+"""Who may read a private cell: rows from files and frames, and the units that own them."""

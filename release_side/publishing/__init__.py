@@ -1,0 +1,1 @@
+"""Measure, represent and write a release or a function; plan one without opening private data."""

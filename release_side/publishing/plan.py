@@ -1,0 +1,387 @@
+"""What a budget would buy, from public facts alone: a release of a made-up table, measured.
+
+No formula knows how far weighted points end from a table: that depends on the optimiser, the kernel and the
+weights. So the table is replaced by a stand-in made from the domain, and everything after the door is done as
+`publish` does it: the same features, noise of the same scale, the same points and weights. A stand-in knows what
+was measured, so the error can be taken in the kernel's own distance. No private row is near, nothing is spent, and
+what is simulated carries the stamp of a rehearsal and is thrown away.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels import Kernel, KernelMean
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.releases.domain.columns import Categorical, Column, Integer, Number, Real
+from kmeanalyst.releases.domain.domain import Domain, read_domain
+from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.file.kernel import kernel_work
+from kmeanalyst.releases.measurement import Measurement, feature_mean, grid_sensitivity, mean_unit
+from kmeanalyst.releases.release import Release
+from kmeanalyst.representation.progress import Progress, silent
+from release_side.choices.options import (
+    check_choices,
+    check_strings,
+    checked_features,
+    kernel_for,
+    processors,
+    public_generator,
+    public_rows,
+    spec_for,
+)
+from release_side.choices.subspaces import better_basis, certified_basis
+from release_side.door.mechanism import PublishError, RehearsalNoise, noise_for
+from release_side.door.private_mean import private_mean
+from release_side.private_rows.rows import Table
+from release_side.publishing.publish import represented, weakness
+
+_log = logging.getLogger("release_side")
+EPSILONS = (0.1, 0.3, 1.0, 3.0)
+NOTE = (
+    "predicted on a made-up stand-in table of the same domain and size, one of many possible: a real table's errors may "
+    "be a third of these, or two and a half times as large. Nothing private was read and nothing is spent."
+)
+_CLUSTERS = 5
+_CENTRES = (0.1, 0.9)  # of clusters in a column of numbers, in parts of its range
+_SPREADS = (0.02, 0.1)  # of one cluster there
+_ON_ATOMS = 0.3  # of the cells of a column that declares atoms
+_MISSING = 0.1  # of the cells of a column that may miss some
+_STAND_IN_ROWS = (1000, 20_000)  # fewest and most
+_STAND_IN_WORK = 1.2e9  # kernel entries times passes for the squared norm of the stand-in: some seconds
+_PUBLIC_ROWS = 3000  # that a stand-in like public rows is made from, at most
+_ALIKE = 0.08  # of the public rows are alike enough to swap cells
+_TIMED_ROWS = 2000
+
+
+def plan(
+    domain: Domain | str | Path,
+    *,
+    rows: int,
+    delta: float,
+    epsilon: float | Sequence[float] = EPSILONS,
+    method: str = "random-features",
+    public_points: Table | None = None,
+    points: int | None = None,
+    features: int | None = None,
+    family: str | None = None,
+    kernel: Kernel | str | None = None,
+    target: str | None = None,
+    weights: str = "probability",
+    bound: float | None = None,
+    float32: bool = False,
+    noise: str = "gaussian",
+    calibration: str | None = None,
+    progress: Progress | None = None,
+) -> pd.DataFrame:
+    """What releases of a table of `rows` rows would be worth at each epsilon; opens no private file.
+
+    domain      Domain, or the path of its TOML file.
+    rows        N.
+    epsilon     one ε or several.
+    The other options are those of `publish`, and are refused for the same reasons in the same words.
+    Returns     DataFrame, a row for each ε, with the columns
+                epsilon, delta, rho; method, points, features    the promise (ρ of zCDP), M and F.
+                noise_scale      standard deviation of the noise on each of the F coordinates of the mean; exact.
+                rkhs_error       distance of the release from its table, in the kernel's space (not that of the features;
+                                 margins have higher one-way tables where noise is large: not quite one space).
+                sampling_error   root mean square distance of a table of N rows from its own population, there too:
+                                 √((E k(x, x) − ‖μ‖²)/N). A release that errs by less costs less than sampling does.
+                se_mean          standard error that the analyst reads beside the mean of a column of numbers, as a part
+                                 of the column's range; the median over those columns, NaN if there is none.
+                se_probability   the same of a probability near one half, the median over a question to each column.
+                seconds          what publishing takes on this machine, once the table is read.
+                file_bytes       size of the file.
+    Limits      The table is a stand-in, drawn from a public seed: clusters spread over the domain or, where public
+                points are given, a population that they could be a sample of. It is one of many possible tables:
+                realised rkhs_errors of seven very different ones (ε = 0.1 and 1) were 0.3 (one small cluster) to 2.5
+                times the predicted (uniform rows, which no mixture of few clusters describes).
+                One draw of the noise is simulated, the same for each ε; another may give a tenth more or less.
+
+    >>> ages = ka.Domain((ka.Integer(name="age", lower=17, upper=90),))
+    >>> plan = release_side.plan(ages, rows=6000, epsilon=1, delta=1e-6, features=50, points=20)
+    >>> plan[["epsilon", "noise_scale", "sampling_error"]]
+       epsilon  noise_scale  sampling_error
+    0      1.0     0.001408        0.008998
+    """
+    if method == "exponential":
+        raise PublishError(
+            "plan simulates noise, and the exponential mechanism adds none. Its release says how far it may be from the "
+            "best: try publish with --rehearsal on a public table of that size."
+        )
+    domain = domain if isinstance(domain, Domain) else read_domain(domain)
+    mechanisms = [_simulated_noise(noise, e, delta, calibration) for e in _as_list(epsilon)]
+    n_rows = _as_whole(rows)
+    check_choices(method, weights, points, features, bound, None, float32=float32, family=family)
+    check_strings(method, domain, public_points)
+    public = public_rows(public_points, domain)
+    spec = spec_for(method, kernel, domain, target)
+    kernels = [kernel_for(method, spec, domain, target, mechanism, n_rows) for mechanism in mechanisms]
+    names = [json.dumps(chosen.to_dict(), sort_keys=True) for chosen in kernels]
+    different = dict(zip(names, kernels, strict=True))
+    started = time.perf_counter()
+    maps = {
+        name: checked_features(method, chosen, domain, public, points, features, weights, n_rows=n_rows, family=family)
+        for name, chosen in different.items()
+    }
+    certified = {name: certified_basis(feature_map) for name, (feature_map, _) in maps.items()}
+    drawing = (time.perf_counter() - started) / len(maps)
+    measured_by = [
+        better_basis(maps[name][0], certified[name], maps[name][1], mechanism, n_rows=n_rows)
+        for mechanism, name in zip(mechanisms, names, strict=True)
+    ]
+    for mechanism, feature_map in zip(mechanisms, measured_by, strict=True):  # all refusals come before simulating
+        mechanism.deviation(grid_sensitivity(feature_map, mechanism.name))
+        if reason := weakness(mechanism.noise, n_rows):
+            _log.warning("%s. publish refuses it without --weak. Choose less.", reason)
+    tell = progress or silent
+    tell("making a stand-in", 0.0)
+    truths = {
+        name: StandIn.of(domain, different[name], feature_map, public=public, n_rows=n_rows)
+        for name, (feature_map, _) in maps.items()
+    }
+    tell("making a stand-in", 1.0)
+    per_row = _seconds_per_row(truths[names[0]].rows, measured_by[0], mechanisms[0])
+
+    def simulated(mechanism: RehearsalNoise, name: str, done: int) -> dict[str, Any]:
+        started = time.perf_counter()
+        truth, feature_map, spanning = truths[name], measured_by[done], maps[name][1]
+        same = feature_map is maps[name][0]
+        mean_feature = truth.mean_feature if same else feature_mean(feature_map, truth.rows)
+        release = represented(
+            _measured(mean_feature, feature_map, mechanism, n_rows=n_rows), mechanism, domain, different[name],
+            method=method, spanning=spanning, public=public, points=points, weights=weights, bound=bound,
+            float32=float32, progress=lambda _, share: tell("simulating releases", (done + 0.8 * share) / len(mechanisms)),
+        )  # fmt: skip
+        file_bytes = _file_bytes(release)
+        seconds = drawing + per_row * n_rows + time.perf_counter() - started
+        return _facts(release) | _errors(release, truth, n_rows) | {"seconds": seconds, "file_bytes": file_bytes}
+
+    pairs = zip(mechanisms, names, strict=True)
+    table = pd.DataFrame([simulated(mechanism, name, done) for done, (mechanism, name) in enumerate(pairs)])
+    tell("simulating releases", 1.0)
+    return table
+
+
+# ---------------------------------------------------------------------- what is asked for
+
+
+def _as_list(epsilon: float | Sequence[float]) -> list[float]:
+    several = (
+        list(epsilon) if isinstance(epsilon, Sequence | np.ndarray) and not isinstance(epsilon, str) else [epsilon]
+    )
+    if not several:
+        raise PublishError("epsilon must name at least one budget, got none. Pass e.g. 1.0, or [0.1, 1.0].")
+    return several
+
+
+def _as_whole(rows: int) -> int:
+    if isinstance(rows, bool) or not isinstance(rows, int | np.integer):
+        raise PublishError(f"rows must be a whole number, got {rows!r}: it is the table's size N. Pass e.g. 100000.")
+    return int(rows)
+
+
+def _simulated_noise(noise: str, epsilon: float, delta: float, calibration: str | None) -> RehearsalNoise:
+    """The noise that publish would add, from a fixed seed: the same draw for each ε, so that they compare."""
+    mechanism = noise_for(noise, epsilon, delta, calibration=calibration, rehearsal=0)
+    assert isinstance(mechanism, RehearsalNoise)
+    return mechanism
+
+
+# ---------------------------------------------------------------------- the stand-in
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """A population made of public facts, and what of it the plans need.
+
+    rows           (S, d) encoded: the population gives each of them the same mass.
+    embedding      their kernel mean.
+    squared_norm   of the embedding.
+    mean_feature   (F,) mean of φ over the rows: what the door would measure of a table that is just so.
+    """
+
+    rows: Array
+    embedding: KernelMean
+    squared_norm: float
+    mean_feature: Array
+
+    @classmethod
+    def of(
+        cls, domain: Domain, kernel: Kernel, feature_map: FeatureMap, *, public: Array | None, n_rows: int
+    ) -> StandIn:
+        """As many rows as the table has, within what the kernel's double sum over them can cost."""
+        fewest, most = _STAND_IN_ROWS
+        most = int(np.clip(math.sqrt(_STAND_IN_WORK / kernel_work(kernel, domain.width)), fewest, most))
+        rng = public_generator("stand-in", table_kernel(domain), domain, 0)  # the same whatever the kernel
+        size = int(np.clip(n_rows, fewest, most))
+        rows = spread_rows(domain, size, rng) if public is None else rows_like(public, domain, kernel, size, rng)
+        embedding = KernelMean(kernel, rows)
+        return cls(rows, embedding, embedding.squared_norm(), feature_mean(feature_map, rows))
+
+    def distance(self, release: Release) -> float:
+        """RKHS distance of the release's weighted points from the stand-in."""
+        used = release.weights != 0
+        points = KernelMean(self.embedding.kernel, release.encoded_points[used], release.weights[used])
+        square = points.squared_norm() - 2 * points.inner(self.embedding) + self.squared_norm
+        return math.sqrt(max(0.0, square))
+
+    def sampling_error(self, n_rows: int) -> float:
+        """Root mean square RKHS distance of n_rows rows from the population they are drawn from."""
+        diagonal = float(self.embedding.kernel.diagonal(self.rows).mean())
+        return math.sqrt(max(0.0, diagonal - self.squared_norm) / n_rows)
+
+
+def spread_rows(domain: Domain, size: int, rng: np.random.Generator) -> Array:
+    """(size, d) encoded rows in a few clusters, wide and narrow ones, spread over the whole domain."""
+    cluster = rng.choice(_CLUSTERS, size, p=rng.dirichlet(np.full(_CLUSTERS, 2.0)))
+    return np.column_stack([_cells(column, cluster, rng) for column in domain.columns])
+
+
+def _cells(column: Column, cluster: Array, rng: np.random.Generator) -> Array:
+    """A column's encoded cells, given the cluster of each row."""
+    size = len(cluster)
+    if isinstance(column, Number):
+        low, high = column.bounds
+        centres = low + rng.uniform(*_CENTRES, _CLUSTERS) * (high - low)
+        spreads = rng.uniform(*_SPREADS, _CLUSTERS) * (high - low)
+        cells = column.rounded(np.clip(centres[cluster] + spreads[cluster] * rng.standard_normal(size), low, high))
+        if column.atoms:
+            cells = np.where(rng.random(size) < _ON_ATOMS, rng.choice(_atoms(column), size), cells)
+    else:
+        assert isinstance(column, Categorical)
+        shares = rng.dirichlet(np.ones(len(column.levels)), _CLUSTERS).cumsum(axis=1)
+        cells = (rng.random((size, 1)) > shares[cluster, :-1]).sum(axis=1).astype(float)
+    return np.where(rng.random(size) < _MISSING, np.nan, cells) if column.missing else cells
+
+
+def rows_like(public: Array, domain: Domain, kernel: Kernel, size: int, rng: np.random.Generator) -> Array:
+    """(size, d) encoded rows of a population that the public rows could be a sample of.
+
+    The Bayesian bootstrap (Rubin 1981): unequal masses on the public rows, as far from equal ones as a population
+    is from its sample. Each row then moves towards or away from one much like it, so that the population is not just
+    the public rows: a level is either row's at even odds, a number goes a·(difference), a uniform on (−½, 1): as
+    E a = E a², two independent numbers of one law give a third of the same mean and variance.
+    """
+    if len(public) > _PUBLIC_ROWS:
+        public = public[rng.choice(len(public), _PUBLIC_ROWS, replace=False)]
+    alike = np.argsort(-kernel.gram(public, public), axis=1)[:, : math.ceil(_ALIKE * len(public))]
+    home = rng.choice(len(public), size, p=rng.dirichlet(np.ones(len(public))))
+    other = alike[home, rng.integers(0, alike.shape[1], size)]
+    rows = np.where((rng.random((size, len(domain))) < 0.5)[:, domain.owners], public[home], public[other])
+    for j, column in enumerate(domain.columns):
+        if isinstance(column, Number):
+            moved = public[home, j] + rng.uniform(-0.5, 1, size) * (public[other, j] - public[home, j])
+            held = (
+                np.isnan(moved) | np.isin(public[home, j], _atoms(column)) | np.isin(public[other, j], _atoms(column))
+            )
+            rows[:, j] = np.where(held, rows[:, j], column.rounded(np.clip(moved, *column.bounds)))
+    return rows
+
+
+def _atoms(column: Number) -> Array:
+    """The declared atoms, encoded."""
+    return column.encode(list(column.atoms))[0] if column.atoms else np.zeros(0)
+
+
+# ---------------------------------------------------------------------- one simulated release
+
+
+def _measured(mean_feature: Array, feature_map: FeatureMap, mechanism: RehearsalNoise, *, n_rows: int) -> Measurement:
+    """The measurement of a table of n_rows rows whose mean feature is this; the noise is of the mechanism's scale."""
+    sensitivity = grid_sensitivity(feature_map, mechanism.name)
+    exact_sum = np.rint(mean_feature / mean_unit(n_rows=n_rows, feature_map=feature_map)).astype(np.int64)
+    return Measurement.from_sum(
+        mechanism.add_to(exact_sum, sensitivity=sensitivity), grid_scale=mechanism.deviation(sensitivity),
+        n_rows=n_rows, feature_map=feature_map, noise_law=mechanism.name,
+    )  # fmt: skip
+
+
+def _seconds_per_row(rows: Array, feature_map: FeatureMap, mechanism: RehearsalNoise) -> float:
+    """What the door takes for a row, with all the threads that publish would use."""
+    timed = rows[:_TIMED_ROWS]
+    started = time.perf_counter()
+    private_mean([timed], feature_map, mechanism, n_rows=len(timed), workers=processors())
+    return (time.perf_counter() - started) / len(timed)
+
+
+def _file_bytes(release: Release) -> int:
+    """The size of the release's file, which carries the stamp of a rehearsal and is gone at once."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "simulated.kme"
+        try:
+            release.write(path)
+        except ValueError as error:  # publish would find this out after the noise was spent
+            raise PublishError(str(error)) from None
+        return path.stat().st_size
+
+
+def _facts(release: Release) -> dict[str, Any]:
+    """What is known of the release beforehand."""
+    statement, measurement = release.statement, release.measurement
+    assert statement is not None and measurement is not None
+    return {
+        "epsilon": statement.epsilon,
+        "delta": statement.delta,
+        "rho": statement.rho,
+        "method": release.method,
+        "points": len(release),
+        "features": measurement.feature_map.dimension,
+        "noise_scale": measurement.noise_scale,
+    }
+
+
+def _errors(release: Release, truth: StandIn, n_rows: int) -> dict[str, float]:
+    """How far the simulated release is from its table, and what its analyst would read."""
+    columns = release.domain.columns
+    numbers = [column for column in columns if isinstance(column, Real | Integer)]
+    asked = [(column, truth.rows[:, j]) for j, column in enumerate(columns) if not isinstance(column, Text)]
+    questions = [_near_half(column, cells) for column, cells in asked]
+    means = [_mean_error(release, column) for column in numbers]
+    return {
+        "rkhs_error": truth.distance(release),
+        "sampling_error": truth.sampling_error(n_rows),
+        "se_mean": float(np.median(means)) if means else math.nan,
+        "se_probability": float(
+            np.median([release.probability(ask).standard_error for ask in questions] or [math.nan])
+        ),
+    }
+
+
+def _mean_error(release: Release, column: Real | Integer) -> float:
+    """Standard error of the column's mean over the cells that are not missing, as a part of its range."""
+
+    def value(frame: pd.DataFrame) -> Array:
+        return frame[column.name].fillna(column.lower).to_numpy(dtype=float)
+
+    def present(frame: pd.DataFrame) -> Array:
+        return frame[column.name].notna().to_numpy()
+
+    error = release.expectation(value, where=present if column.missing else None).standard_error
+    return error / (column.upper - column.lower)
+
+
+def _near_half(column: Column, cells: Array) -> Callable[[pd.DataFrame], Array]:
+    """A condition on a column whose probability in the stand-in is as near one half as its values allow."""
+    if isinstance(column, Categorical):
+        shares = [np.mean(cells == code) for code in range(len(column.levels))]
+        level = int(np.argmin(np.abs(np.array(shares) - 0.5)))
+        return lambda frame: column.encode(frame[column.name])[0] == level
+    middle = float(np.nanmedian(cells))
+    return lambda frame: column.encode(frame[column.name])[0] > middle
+
+
+__all__ = ["EPSILONS", "NOTE", "StandIn", "plan", "rows_like", "spread_rows"]

@@ -1,0 +1,281 @@
+"""Help that teaches: every command has examples that run as printed, every option is told, shells can complete both.
+
+The examples run in the folder of `doctest_names`, after a shell has taken their words apart, in the order of the help,
+so that one may use what another wrote.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import click
+import pandas as pd
+import pytest
+from click.shell_completion import get_completion_class
+from click.testing import CliRunner
+from doctest_names import ready_folder
+
+from kmeanalyst.cli import arguments as sample_file
+from kmeanalyst.cli import terminal
+from kmeanalyst.cli.main import main as analyst
+from kmeanalyst.releases.domain.tables import table_blocks
+from release_side import Ledger, publish_function
+from release_side.choices import options
+from release_side.cli.main import main as curator
+from release_side.publishing import plan
+
+MAINS: dict[str, click.Group] = {"kmeanalyst": analyst, "release-side": curator}
+QUICK = {"info", "init", "show", "verify"}  # over at once, whatever the table's size
+PARSED_ONLY = {"demo"}  # a minute long, and run by test_cli.py
+
+
+def commands(program: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command and group of a program, the program itself first."""
+    waiting: list[tuple[tuple[str, ...], click.Command]] = [((), MAINS[program])]
+    while waiting:
+        path, command = waiting.pop(0)
+        yield path, command
+        if isinstance(command, click.Group):
+            waiting += [((*path, name), command.commands[name]) for name in sorted(command.commands)]
+
+
+ALL = [(program, path, command) for program in MAINS for path, command in commands(program)]
+IDS = [" ".join((program, *path)) for program, path, _ in ALL]
+
+
+def examples_of(program: str, command: click.Command) -> list[str]:
+    """The lines after "Example:" in a command's help, those that end in a backslash joined to the next."""
+    told = re.sub(r"\\\n\s*", "", command.help or "").partition("Example")[2]
+    return re.findall(rf"(?:^|:)\s*({program} .*)$", told, re.MULTILINE)
+
+
+EXAMPLES = list(dict.fromkeys((program, line) for program, _, command in ALL for line in examples_of(program, command)))
+
+
+def words(line: str) -> list[str]:
+    """A command line as a shell takes it apart; what a shell would run or expand would be gone."""
+    told = subprocess.run(["sh", "-c", f"printf '%s\\0' {line}"], capture_output=True, text=True, check=True)
+    assert told.stderr == ""
+    return told.stdout.split("\0")[:-1]
+
+
+@pytest.mark.parametrize(("program", "path", "command"), ALL, ids=IDS)
+def test_every_command_has_an_example_of_itself(program, path, command):
+    mine = " ".join((program, *path))
+    found = examples_of(program, command)
+    assert found and all(line.startswith(mine) for line in found), command.help
+
+
+@pytest.mark.parametrize(("program", "path", "command"), ALL, ids=IDS)
+def test_every_option_is_told_with_its_default(program, path, command):
+    for option in (each for each in command.params if isinstance(each, click.Option)):
+        assert option.help, f"{option.opts} has no help"
+        fixed = option.is_flag or option.multiple or option.required or option.default in (None, click.core.UNSET)
+        assert fixed or option.show_default, f"{option.opts} does not show its default {option.default!r}"
+        chosen = isinstance(option.type, click.Choice) and not option.required
+        assert not chosen or option.show_default or "default" in option.help, f"{option.opts} tells no default"
+
+
+@pytest.mark.parametrize("program", MAINS)
+def test_the_list_of_commands_is_whole_sentences(program):
+    told = CliRunner().invoke(MAINS[program], ["--help"], prog_name=program).stdout
+    listed = told.partition("Commands:")[2].partition("\n\n")[0].strip().splitlines()
+    assert len(listed) == len(MAINS[program].commands)
+    assert all(line[-1] in ".?" and not line.endswith("...") for line in listed), listed
+
+
+# ---------------------------------------------------------------------- the examples run as printed
+
+
+_AGE = '[[column]]\nname = "age"\nkind = "integer"\nlower = 17\nupper = 90\n'
+_ILL = '[[column]]\nname = "ill"\nkind = "boolean"\n'
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the examples name: releases, samples, a small domain, a ledger with a function, points to evaluate at."""
+    folder = tmp_path_factory.mktemp("examples")
+    ready_folder(folder)
+    shutil.copy(folder / "survey.kme", folder / "adult.kme")  # the smaller one
+    (folder / "age.toml").write_text(_AGE, encoding="utf-8")
+    (folder / "domain.toml").write_text(_AGE + _ILL, encoding="utf-8")
+    whole = pd.read_csv(folder / "private.csv")
+    whole.assign(ill=whole["hours-per-week"] > 40)[["age", "ill"]].to_csv(folder / "private.csv", index=False)
+    Ledger(folder / "budget.ledger").init("people", 5.0, 1e-4)
+    publish_function(
+        folder / "private.csv", folder / "age.toml", kind="density", epsilon=0.1, delta=1e-7, grid=5,
+        ledger=folder / "budget.ledger", table="people", output=folder / "age.kme",
+    )  # fmt: skip
+    (folder / "logistic.kme").rename(folder / "ill.kme")
+    pd.DataFrame({"x": [-1.0, 1.0], "z": [0.2, 0.8]}).to_csv(folder / "points.csv", index=False)
+    return folder
+
+
+@pytest.fixture
+def place(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the folder to be in, and smaller releases than by default: the words of a call are as printed."""
+    shutil.copytree(folder, tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr(options, "_FEATURES", 60)
+    monkeypatch.setattr(options, "DEFAULT_POINTS", 20)
+    monkeypatch.setattr(options, "_MOST_DEFAULT_POINTS", 20)
+    monkeypatch.setattr(plan, "_STAND_IN_ROWS", (200, 400))
+    return tmp_path / "here"
+
+
+@pytest.mark.parametrize(("program", "line"), EXAMPLES, ids=[line[:70] for _, line in EXAMPLES])
+def test_an_example_runs_as_printed_and_shows_no_progress_where_nobody_watches(program, line, place, monkeypatch):
+    watched: list[bool] = []
+    monkeypatch.setattr(terminal, "on_terminal", lambda: watched.append(False))
+    arguments = words(line)[1:]
+    name = next(word for word in reversed(arguments) if word in NAMES)
+    if name in PARSED_ONLY:
+        MAINS[program].commands[name].make_context(name, arguments[1:])
+        return
+    if "--output" in arguments:  # the folder has what other examples read, and publish replaces nothing
+        (place / arguments[arguments.index("--output") + 1]).unlink(missing_ok=True)
+    if "patients" in arguments and name != "init":  # the line before it on the page makes this table
+        Ledger("budget.ledger").init("patients", epsilon=2, delta=1e-6)
+    result = CliRunner().invoke(MAINS[program], arguments, prog_name=program)
+    assert result.exit_code == 0, result.output
+    assert result.stdout or "wrote" in result.stderr
+    assert not set("█░\r") & set(result.stderr)
+    assert watched or name in QUICK, "a command that may take seconds says nothing while it works"
+
+
+NAMES = {path[-1] for _, path, command in ALL if path and not isinstance(command, click.Group)}
+
+
+def test_a_shell_would_lose_what_an_example_does_not_quote():
+    """The power of the test above: the shell is asked."""
+    assert words("""kmeanalyst expect adult.kme '`hours-per-week` > 40'""")[-1] == "`hours-per-week` > 40"
+    with pytest.raises((AssertionError, subprocess.CalledProcessError)):
+        words('kmeanalyst expect adult.kme "`hours-per-week` > 40"')
+
+
+# ---------------------------------------------------------------------- completion
+
+
+@pytest.mark.parametrize("program", MAINS)
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands_options_and_files(program, shell):
+    variable = f"_{program.upper().replace('-', '_')}_COMPLETE"
+    told = CliRunner().invoke(MAINS[program], ["--help"], prog_name=program).stdout
+    assert f"{variable}={shell}_source {program}" in told
+    kind = get_completion_class(shell)
+    assert kind is not None
+    completion = kind(MAINS[program], {}, program, variable)
+    source = completion.source_template % completion.source_vars()
+    assert f"{variable}={shell}_complete" in source and program in source
+    command = "expect" if program == "kmeanalyst" else "publish"
+    assert command in [item.value for item in completion.get_completions([], command[:2])]
+    assert "--json" in [item.value for item in completion.get_completions([command], "--j")]
+    assert [item.type for item in completion.get_completions([command], "adu")] == ["file"]
+
+
+@pytest.mark.parametrize("program", MAINS)
+def test_the_scripts_answer_the_shell(program):
+    """As the installed script is called: its name decides which variable it listens to."""
+    module = program.replace("-", "_")
+    variable = f"_{program.upper().replace('-', '_')}_COMPLETE"
+    code = f"import sys; sys.argv = [{program!r}]; from {module}.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True,
+        env={**os.environ, variable: "zsh_source"},
+    )  # fmt: skip
+    assert done.returncode == 0 and f"#compdef {program}" in done.stdout
+
+
+# ---------------------------------------------------------------------- progress
+
+
+def test_a_line_appears_after_a_while_on_a_terminal_and_is_wiped_out(monkeypatch, capsys):
+    monkeypatch.setattr(terminal, "on_terminal", lambda: True)
+    monkeypatch.setattr(terminal, "_PATIENCE", 0.01)
+    monkeypatch.setattr(terminal, "_EVERY", 0.01)
+    with terminal.working("testing") as tell:
+        time.sleep(0.1)
+        tell("testing 20,000 rows", 0.5)
+        time.sleep(0.1)
+        terminal.note("something")
+        time.sleep(0.1)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "\rtesting " in captured.err and "███" in captured.err
+    assert f"testing 20,000 rows {'█' * 15}{'░' * 15}  50% 0 s" in captured.err
+    assert "\rnote: something\n" in captured.err
+    assert captured.err.endswith(" \r")  # nothing is left to see
+
+
+def test_what_is_over_soon_shows_no_line(monkeypatch, capsys):
+    monkeypatch.setattr(terminal, "on_terminal", lambda: True)
+    with terminal.working("testing") as tell:
+        tell("testing", 0.5)
+    assert capsys.readouterr().err == ""
+
+
+def test_an_error_stands_on_a_line_of_its_own(monkeypatch, capsys):
+    monkeypatch.setattr(terminal, "on_terminal", lambda: True)
+    monkeypatch.setattr(terminal, "_PATIENCE", 0.0)
+    with pytest.raises(ValueError), terminal.working("testing"):
+        time.sleep(0.1)
+        raise ValueError
+    assert capsys.readouterr().err.endswith(" \r")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are of Unix")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "kmeanalyst mmd-test adult.kme my_sample.csv",
+        "release-side publish private.csv --domain domain.toml --epsilon 1 --delta 1e-6 --method subspace --points 20 "
+        "--output out.kme --uncounted --force",
+    ],
+)
+def test_a_pseudo_terminal_shows_the_line_and_a_pipe_does_not(line, folder):
+    assert "█" in _standard_error(line, folder, pipe=False)
+    assert "█" not in _standard_error(line, folder, pipe=True)
+
+
+def _standard_error(line: str, folder: Path, *, pipe: bool) -> str:
+    """What a process that tells its progress from the start writes to a pipe, or to a terminal."""
+    import pty
+
+    program, *arguments = words(line)
+    code = (
+        "import sys, kmeanalyst.terminal as t; t._PATIENCE = 0.0; "
+        f"from {program.replace('-', '_')}.cli import main; main(sys.argv[1:])"
+    )
+    ours, theirs = os.pipe() if pipe else pty.openpty()
+    done = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], cwd=folder, stdout=subprocess.DEVNULL, stderr=theirs
+    )
+    os.close(theirs)
+    read = b""
+    with suppress(OSError):  # how Linux tells that the other end of a terminal is closed
+        while piece := os.read(ours, 4096):
+            read += piece
+    os.close(ours)
+    assert done.wait() == 0, read
+    return read.decode()
+
+
+def test_rows_of_a_file_are_the_files_and_the_second_pass_knows_how_many(folder, monkeypatch):
+    monkeypatch.setattr(sample_file, "table_blocks", functools.partial(table_blocks, rows=600))
+    told: list[tuple[str, float | None]] = []
+    rows = sample_file.ToldRows(str(folder / "my_sample.csv"), lambda what, share: told.append((what, share)))
+    for _ in range(2):
+        pd.testing.assert_frame_equal(
+            pd.concat(list(rows)), pd.read_csv(folder / "my_sample.csv", dtype=object, keep_default_na=False)
+        )
+    assert [share for _, share in told] == [None, None, None, 0.4, 0.8, 1.0]
+    assert told[1][0] == "testing 1,200 rows"

@@ -1,0 +1,327 @@
+"""What stands alone stands together: texts, cycles, persons, draws, families and functions, each beside the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import mpmath
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.tree import DecisionTreeClassifier
+
+import kmeanalyst as ka
+import release_side
+from kmeanalyst.kernels import (
+    ExponentialDot,
+    Gaussian,
+    MultiScale,
+    OnColumns,
+    Periodic,
+    Product,
+    Scaled,
+    SoftenedProduct,
+)
+from kmeanalyst.kernels.features.pivots import kernel_error
+from kmeanalyst.learning.column_law.embedding_models import fit_embedding
+from kmeanalyst.learning.rows.encoder import DomainEncoder
+from kmeanalyst.learning.rows.labels import why_not_measured
+from kmeanalyst.releases.domain.columns import Boolean, Categorical, DomainError, Integer, Real
+from kmeanalyst.releases.domain.cyclic_column import Cyclic
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.file import FileRefused
+from kmeanalyst.releases.file.measurement import binning, hermite, maclaurin
+from kmeanalyst.releases.function import function_of
+from kmeanalyst.releases.statement import REPLACE_UNIT, StatementError
+from kmeanalyst.representation.redraw import redrawn
+from release_side.budget.ledger import Ledger
+from release_side.door.mechanism import PublishError
+
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
+CODE = Text(name="code", length=6, alphabet="ACGT")
+LAB, MASS = Categorical(name="lab", levels=("basel", "bern")), Real(name="mass", lower=0, upper=10)
+TEXTS = Domain((CODE, LAB, MASS))
+HOUR = Cyclic(name="hour", lower=0, upper=24)
+SMALL = Domain((Integer(name="x", lower=0, upper=3), Boolean(name="ill")))
+
+
+def text_rows(n: int, seed: int) -> pd.DataFrame:
+    return TEXTS.decode(TEXTS.draw(n, seed))
+
+
+def small_rows(n: int) -> pd.DataFrame:
+    x = np.random.default_rng(0).integers(0, 4, n)
+    return pd.DataFrame({"x": x, "ill": x > 1})
+
+
+@pytest.fixture(scope="module")
+def strings() -> ka.Release:
+    return release_side.publish(text_rows(300, 0), TEXTS, method="subspace", public_points=text_rows(60, 1), **BUDGET)
+
+
+@pytest.fixture(scope="module")
+def drawn() -> ka.Release:
+    return release_side.publish(
+        small_rows(400), SMALL, epsilon=50.0, delta=0.0, method="exponential", points=6, weak=True
+    )
+
+
+# ---------------------------------------------------------------- texts
+
+
+def test_models_leave_texts_out_and_refuse_them_by_name(strings: ka.Release):
+    model = ka.fit(LogisticRegression(), strings, "lab")
+    assert model.report is not None
+    assert (model.report.columns, model.report.labels) == (("mass",), "released")
+    with pytest.raises(ValueError, match=r"code is a column of texts, which no feature is made of.*Leave it out"):
+        ka.fit(LogisticRegression(), strings, "lab", columns=["code", "mass"])
+    with pytest.raises(ValueError, match=r"code .*a classifier needs classes. Derive a condition first"):
+        ka.fit(LogisticRegression(), strings, "code")
+    with pytest.raises(ValueError, match=r"code .*a regression needs numbers"):
+        ka.fit(Ridge(), strings, "code")
+    few = ka.from_frame(strings.to_frame()[["code", "lab", "weight"]], domain=Domain((CODE, LAB)))
+    with pytest.raises(ValueError, match=r"all other columns are texts \(code\).*Derive a condition first"):
+        ka.fit(LogisticRegression(), few, "lab")
+
+
+def test_a_condition_on_a_text_is_a_column_to_learn_from(strings: ka.Release):
+    text = str(strings.to_frame()["code"].iloc[0])
+    model = ka.fit(DecisionTreeClassifier(), strings.transform({"known": f"code == '{text}'"}), "lab")
+    assert model.report is not None and model.report.columns == ("mass", "known")
+    assert len(model.predict(text_rows(5, 2))) == 5
+
+
+@pytest.mark.parametrize("levels", ["onehot", "cells", "codes"])
+def test_the_encoder_makes_no_feature_of_texts(levels: Any):
+    encoder = DomainEncoder(TEXTS.to_dict(), levels=levels)
+    for ask in (lambda: encoder.transform(text_rows(3, 0)), encoder.get_feature_names_out):
+        with pytest.raises(DomainError, match="code is a column of texts, which no feature is made of"):
+            ask()
+
+
+def test_the_encoder_hands_texts_on_as_they_are_where_columns_are_natural():
+    frame = text_rows(4, 0)
+    assert list(DomainEncoder(TEXTS.to_dict(), levels="natural").transform(frame)["code"]) == list(frame["code"])
+
+
+def test_models_from_an_embedding_refuse_texts(strings: ka.Release):
+    for kind in ("law", "kernel-mean"):
+        with pytest.raises(ValueError, match="code is a column of texts beside which all else was measured"):
+            fit_embedding(strings, "lab", kind=kind)  # type: ignore[arg-type]
+    placed = Domain((LAB, MASS))
+    release = release_side.publish(text_rows(300, 0)[["lab", "mass"]], placed, points=20, features=100, **BUDGET)
+    assert why_not_measured(release, LAB, "classification", ("mass",)) is None
+    release.domain = TEXTS  # as a file could say
+    assert why_not_measured(release, LAB, "classification", ("mass",)) == "it was measured beside texts"
+
+
+def test_a_subspace_with_texts_is_drawn_again_and_placed_points_with_texts_are_refused(strings: ka.Release):
+    again = redrawn(strings, rng=0)
+    assert list(again.to_frame()["code"]) == list(strings.to_frame()["code"])
+    assert not np.array_equal(again.weights, strings.weights)
+    placed = ka.Release(
+        points=strings.to_frame().drop(columns="weight"), weights=strings.weights, measurement=strings.measurement,
+        kernel=strings.kernel, domain=strings.domain, statement=strings.statement, method="random-features",
+        weight_view="given",
+    )  # fmt: skip
+    with pytest.raises(
+        ValueError, match=r'code is a column of texts, and the method random-features places.*"subspace"'
+    ):
+        redrawn(placed, rng=0)
+
+
+def test_functions_look_at_no_texts():
+    for kind, target in (("density", None), ("logistic", "lab"), ("ridge", "mass")):
+        with pytest.raises(PublishError, match="code is a column of texts, and functions are released of numbers"):
+            release_side.publish_function(text_rows(50, 0), TEXTS, kind=kind, target=target, **BUDGET)
+
+
+def test_rows_with_texts_are_drawn_from_a_grid_and_from_nothing_else(tmp_path):
+    grid = text_rows(12, 3)
+    options: dict[str, Any] = {"epsilon": 5.0, "delta": 0.0, "method": "exponential"}
+    release = release_side.publish(
+        text_rows(100, 0), TEXTS, public_points=grid, points=2, **options, output=tmp_path / "drawn.kme"
+    )
+    assert set(release.to_frame()["code"]) <= set(grid["code"])
+    assert ka.read_release(tmp_path / "drawn.kme").statement == release.statement
+    with pytest.raises(PublishError, match=r"code is a column of texts.*Name public points"):
+        release_side.publish(text_rows(100, 0), TEXTS, points=2, **options)
+
+
+@pytest.mark.parametrize("family", [binning, maclaurin, hermite])
+def test_no_file_has_strings_in_families_of_numbers(family: Any):
+    names = {binning: "widths", maclaurin: "signs", hermite: "degrees"}
+    with pytest.raises(FileRefused, match=r"strings have no .* features, as in column 'code'"):
+        family(Gaussian(1.0), TEXTS, {names[family]: np.zeros((3, 1))})
+
+
+# ---------------------------------------------------------------- cycles
+
+
+def test_an_hour_is_a_feature_within_its_bounds_and_comes_round():
+    encoder = DomainEncoder([HOUR.to_dict()])
+    assert encoder.transform(pd.DataFrame({"hour": [0.0, 6.0, 25.0]}))["hour"].tolist() == [0, 0.25, 1 / 24]
+
+
+@pytest.mark.parametrize("family", ["quasi-random", "binning"])
+def test_points_of_cyclic_columns_stay_on_the_circle_in_every_family(family: str):
+    domain = Domain((HOUR, MASS))
+    frame = domain.decode(domain.draw(500, 0))
+    kernel = "table" if family == "quasi-random" else "laplacian:lengthscale=3"
+    release = release_side.publish(frame, domain, family=family, kernel=kernel, points=40, features=200, **BUDGET)
+    assert (release.to_frame()["hour"] >= 0).all() and (release.to_frame()["hour"] < 24).all()
+    assert len(redrawn(release, rng=0)) == 40
+
+
+def test_a_law_is_read_off_features_that_are_sparse():
+    domain = Domain((Real(name="x", lower=0, upper=1), Real(name="y", lower=0, upper=1)))
+    x = np.random.default_rng(0).uniform(size=5000)
+    options: dict[str, Any] = {
+        "family": "binning",
+        "kernel": "laplacian:lengthscale=0.5",
+        "points": 200,
+        "features": 400,
+    }
+    release = release_side.publish(pd.DataFrame({"x": x, "y": x}), domain, **options, **BUDGET | {"epsilon": 10.0})
+    low, high = fit_embedding(release, "y").predict(pd.DataFrame({"x": [0.1, 0.9]}))
+    assert high - low > 0.3
+
+
+def test_kernels_that_magnify_rounding_are_allowed_more_of_it():
+    """Pairs almost a period apart. That π/T is rounded makes a kernel of another period, and no error of this one."""
+    kernel, rng = Periodic(24.0, (0.0025,)), np.random.default_rng(0)
+    x, y = rng.uniform(0, 0.01, 300), 24 - rng.uniform(0, 0.01, 300)
+    computed = kernel.gram(x[:, None], y[:, None])
+    with mpmath.workdps(40):
+        rate, steep = mpmath.mpf(np.pi / 24), mpmath.mpf(float(kernel._concentrations()[0]))
+        exact = [
+            [mpmath.exp(-2 * steep * mpmath.sin(rate * (mpmath.mpf(a) - mpmath.mpf(b))) ** 2) for b in y[:30].tolist()]
+            for a in x.tolist()
+        ]
+        off = max(float(abs(exact[i][j] - computed[i, j])) for i in range(300) for j in range(30))
+    assert 64 * 2.0**-53 * 4 < off <= kernel_error(kernel, 1)
+    for made in (Scaled(1.0, kernel), OnColumns(kernel, (0,)), kernel * kernel, SoftenedProduct((kernel,), 0.5)):
+        assert kernel_error(made, 1) >= kernel_error(kernel, 1)
+    assert kernel_error(ExponentialDot(50.0, (0.0,), (1.0,)), 1) > 302 * 2.0**-53 * np.exp(50.0)
+
+
+def exactly(kernel: Any, x: float, y: float) -> Any:
+    """The kernel of two numbers, in the digits of mpmath."""
+    a, b = mpmath.mpf(x), mpmath.mpf(y)
+    if isinstance(kernel, SoftenedProduct):
+        p = mpmath.mpf(kernel.inclusion)
+        rest = (1 - p) ** len(kernel.kernels)
+        return (mpmath.fprod(1 - p + p * exactly(part, x, y) for part in kernel.kernels) - rest) / (1 - rest)
+    if isinstance(kernel, Product):
+        return mpmath.fprod(exactly(part, x, y) for part in kernel.parts)
+    if isinstance(kernel, Periodic):
+        angles = [mpmath.sin(mpmath.pi * (a - b) / kernel.period), *kernel.lengthscales]
+        steep = [(kernel.period / (2 * mpmath.pi * scale)) ** 2 for scale in angles[1:]]
+        return mpmath.fsum(mpmath.exp(-2 * each * angles[0] ** 2) for each in steep) / len(steep)
+    scales = kernel.lengthscales if isinstance(kernel, MultiScale) else (kernel.lengthscale,)
+    return mpmath.fsum(mpmath.exp(-((a - b) ** 2) / (2 * mpmath.mpf(s) ** 2)) for s in scales) / len(scales)
+
+
+MANY_ROUNDINGS = {
+    "dates of a century": (Periodic(365.2425, (5.7,)), 20000.0),
+    "a million periods": (Periodic(1.0, (0.1,)), 1e6),
+    "a small softened product": (SoftenedProduct((Gaussian(1.0),), 0.001), 3.0),
+    "a thousand factors": (Product((Gaussian(100.0),) * 1000), 3.0),
+    "a thousand scales": (MultiScale(tuple(i + 1.0 for i in range(1000))), 3.0),
+}
+
+
+@pytest.mark.parametrize("name", MANY_ROUNDINGS)
+def test_no_kernel_is_further_from_its_exact_value_than_its_certificate_allows(name: str):
+    kernel, most = MANY_ROUNDINGS[name]
+    rng = np.random.default_rng(1)
+    x, y = rng.uniform(-most, most, (2, 60))
+    computed = np.array([kernel.gram(a[None, None], b[None, None])[0, 0] for a, b in zip(x, y, strict=True)])
+    with mpmath.workdps(50):
+        off = max(
+            float(abs(exactly(kernel, a, b) - k))
+            for a, b, k in zip(x.tolist(), y.tolist(), computed.tolist(), strict=True)
+        )
+    assert 1e-17 < off <= kernel_error(kernel, 1)
+
+
+def test_a_periodic_kernel_of_numbers_beyond_all_sums_is_a_number():
+    far = np.array([[1.7e308], [-1.7e308]])
+    assert np.isfinite(Periodic(24.0, (1.0,)).gram(far, far)).all()
+
+
+# ---------------------------------------------------------------- draws
+
+
+def test_a_draw_has_no_units_and_no_family():
+    frame = small_rows(50).assign(person=[str(i // 2) for i in range(50)])
+    options: dict[str, Any] = {"epsilon": 1.0, "delta": 0.0, "method": "exponential", "points": 2}
+    with pytest.raises(PublishError, match=r"unit protects units.*counts single rows. Leave it out"):
+        release_side.publish(frame, SMALL, unit="person", **options)
+    with pytest.raises(PublishError, match="family does not go with the exponential mechanism"):
+        release_side.publish(frame, SMALL, family="fourier", **options)
+
+
+def test_the_promise_of_a_draw_is_to_rows(drawn: ka.Release):
+    assert drawn.statement is not None
+    with pytest.raises(StatementError, match="neighbouring must be one of"):
+        replace(drawn.statement, neighbouring=REPLACE_UNIT)
+
+
+def test_models_learn_from_drawn_rows_and_inherit_their_promise(drawn: ka.Release):
+    model = ka.fit(LogisticRegression(), drawn, "ill")
+    report = model.report
+    assert report is not None and (report.labels, report.epsilon, report.delta) == ("released", 50.0, 0.0)
+    assert list(model.predict(pd.DataFrame({"x": [0, 3]}))) == [False, True]
+    answer = ka.score(model, drawn, "accuracy")
+    assert 0 <= answer.value <= 1 and any("exponential mechanism" in note for note in answer.notes)
+    with pytest.raises(ValueError, match="exponential mechanism drew"):
+        ka.fit(LogisticRegression(), drawn, "ill", view="fitted")
+    with pytest.raises(ValueError, match='cannot be "measured" here: there is no measurement'):
+        ka.fit(LogisticRegression(), drawn, "ill", labels="measured")
+    for ask in (lambda: fit_embedding(drawn, "ill"), lambda: redrawn(drawn), lambda: ka.refit(model, drawn, redraws=2)):
+        with pytest.raises(ValueError, match="exponential mechanism"):
+            ask()
+
+
+# ---------------------------------------------------------------- persons
+
+
+def test_the_noise_of_a_release_of_persons_is_drawn_again_but_not_their_rows():
+    frame = small_rows(120).assign(person=[str(i // 3) for i in range(120)])
+    release = release_side.publish(frame, SMALL, unit="person", points=10, features=60, **BUDGET)
+    again = redrawn(release, rng=0)
+    assert again.statement == release.statement
+    with pytest.raises(ValueError, match=r"protects units.*Pass sampling=False, for the noise alone"):
+        redrawn(release, sampling=True, rng=0)
+    model = ka.fit(LogisticRegression(), release, "ill")
+    assert model.report is not None and model.report.epsilon == 1.0
+
+
+def test_a_function_promises_nothing_to_persons():
+    domain = Domain((Real(name="x", lower=0, upper=1),))
+    function = release_side.publish_function(domain.decode(domain.draw(50, 0)), domain, kind="density", **BUDGET)
+    told: dict[str, Any] = {
+        "form": function.form, "domain": function.domain, "basis": function.basis, "noisy_sum": function.noisy_sum
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=r"protects single rows.*replace-one-unit"):
+        function_of(**told, statement=replace(function.statement, neighbouring=REPLACE_UNIT, unit="person"))
+
+
+def test_persons_have_texts_and_share_no_ledger_with_functions(tmp_path):
+    book = tmp_path / "budget.ledger"
+    Ledger(book).init("codes", 5.0, 1e-5)
+    counted: dict[str, Any] = {"ledger": book, "table": "codes"}
+    frame = text_rows(90, 0).assign(person=[str(i // 3) for i in range(90)])
+    release = release_side.publish(
+        frame, TEXTS, unit="person", method="subspace", public_points=text_rows(20, 1), **BUDGET, **counted
+    )
+    assert release.statement is not None and (release.statement.n_rows, release.statement.counted) == (
+        30, "units of 'person'",
+    )  # fmt: skip
+    with pytest.raises(PublishError, match="person"):
+        release_side.publish_function(frame, Domain((MASS,)), kind="density", **BUDGET, **counted)
+    assert len(Ledger(book).account("codes").releases) == 1

@@ -1,0 +1,529 @@
+"""Comparing a release with a sample: levels of the tests of columns and pairs, what is flagged, witness, differences."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+
+import kmeanalyst as ka
+from kmeanalyst.inference.compare import attribution, comparison, functionals, witness
+from kmeanalyst.inference.compare import functionals as column_functions
+from kmeanalyst.inference.compare import functionals as evidence
+from kmeanalyst.inference.compare.differences import standardised_differences
+from kmeanalyst.inference.two_sample.samples import SampleRows
+from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.releases.domain.columns import Categorical, Integer, Real
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, table_kernel
+from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.statement import PrivacyStatement
+
+matplotlib.use("Agg")
+
+DOMAIN = Domain(
+    (
+        Real(name="x", lower=-4, upper=4),
+        Integer(name="kids", lower=0, upper=9, missing=True),
+        Categorical(name="city", levels=("Bern", "Chur", "Genf")),
+    )
+)
+N, L = 2000, 600
+MULTIPLIER = {1.0: 4.22, 0.1: 35.0}  # of the sensitivity, about ε = 1 and 0.1 at δ = 1e-6
+
+
+def features_of(method: str, domain: Domain = DOMAIN) -> FeatureMap:
+    if method == "margins":
+        kernel = kernel_from_spec("margins", domain)
+        return MarginFeatures(kernel)  # type: ignore[arg-type]
+    kernel = table_kernel(domain)
+    if method == "subspace":
+        return Nystroem.fit(kernel, domain.draw(80, 2))
+    return RandomFourier.draw(
+        kernel, n_columns=len(domain), dimension=300, missing_columns=domain.missing_columns, rng=1
+    )
+
+
+MAPS = {method: features_of(method) for method in ("random-features", "margins", "subspace")}
+
+
+def population(
+    n: int, rng: np.random.Generator, *, shift: float = 0.0, kids: float = 0.0, tie: float = 0.0
+) -> np.ndarray:
+    """Encoded rows. shift moves x; kids adds children; tie links x with the city, and leaves both their laws."""
+    z = rng.normal(size=n)
+    city = np.digitize(tie * z + np.sqrt(1 - tie**2) * rng.normal(size=n), [-0.4, 0.9]).astype(float)
+    children = np.minimum(rng.poisson(1.5 + kids, n), 9).astype(float)
+    children[rng.random(n) < 0.1] = np.nan
+    return np.column_stack([np.clip(z + shift, -4, 4), children, city])
+
+
+def noisy(
+    feature_map: FeatureMap, rows: np.ndarray, rng: np.random.Generator, *, epsilon: float = 1.0,
+    law: str = "discrete gaussian", points: np.ndarray | None = None, domain: Domain = DOMAIN,
+) -> Release:  # fmt: skip
+    """A release of these rows (a continuous law in place of the discrete one)."""
+    scale = MULTIPLIER[epsilon] * feature_map.diameter / len(rows)
+    draws = rng.laplace(scale=np.sqrt(0.5), size=feature_map.dimension)
+    noise = rng.normal(size=feature_map.dimension) if law == "discrete gaussian" else draws
+    measurement = Measurement(
+        vector=feature_map.mean(rows, np.full(len(rows), 1 / len(rows))) + scale * noise, noise_scale=scale,
+        noise_law=law, n_rows=len(rows), feature_map=feature_map,
+        noisy_sum=np.zeros(feature_map.dimension, dtype=int),
+    )  # fmt: skip
+    statement = PrivacyStatement(
+        epsilon=epsilon, delta=1e-6, neighbouring="replace-one", mechanism=law, sensitivity=scale,
+        noise_scale=scale, calibration="analytic" if law == "discrete gaussian" else "pure", rho=0.5,
+        n_rows=len(rows),
+    )  # fmt: skip
+    points = rows[:60] if points is None else points
+    return Release(
+        points=domain.decode(points), weights=np.full(len(points), 1 / len(points)), measurement=measurement,
+        kernel=feature_map.kernel, domain=domain, statement=statement,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def few_reference_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quicker: for simulations."""
+    monkeypatch.setattr(evidence, "_REFERENCE_ROWS", 100)
+    monkeypatch.setattr(column_functions, "_ROWS", 100)
+
+
+def verdicts(
+    method: str, repetitions: int, *, epsilon: float = 1.0, n: int = N, law: str = "discrete gaussian", seed: int = 1,
+    told: float = 1.0, sample_size: int = L, **alternative: float,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """p-values (repetitions, 3) of the columns, and of the pairs x–kids, x–city, kids–city.
+
+    told   the noise scale that the tests are told, in units of the true one.
+    """
+    rng = np.random.default_rng(seed)
+    columns, pairs = [], []
+    for _ in range(repetitions):
+        release = noisy(MAPS[method], population(n, rng), rng, epsilon=epsilon, law=law)
+        known = evidence.evidence_of(release)
+        if told != 1.0:
+            object.__setattr__(known.measurements[0], "noise_scale", told * known.measurements[0].noise_scale)
+        rows = population(sample_size, rng, **alternative)
+        sample = SampleRows(release, rows)
+        found = comparison.attributed(known, sample, rows, 0.0, 0.05)
+        columns.append(found[0]["pvalue"].to_numpy())
+        pairs.append(found[1].sort_values(["first", "second"], ascending=[False, False])["pvalue"].to_numpy())
+    return np.array(columns), np.array(pairs)
+
+
+# ---------------------------------------------------------------- level
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 0.1])
+@pytest.mark.parametrize("method", sorted(MAPS))
+def test_false_alarms_of_columns_and_pairs_are_as_rare_as_told(method, epsilon, few_reference_rows):
+    """60 tables, three columns and three pairs each: a rate of 5 % shows more than 11 % of 180 with chance 5e-4."""
+    for p in verdicts(method, 60, epsilon=epsilon):
+        assert (p <= 0.05).mean() <= 0.11
+        assert 0.3 < p.mean() < 0.7
+
+
+def test_a_test_that_leaves_the_noise_out_raises_false_alarms(few_reference_rows):
+    """The power of the test above."""
+    columns, pairs = verdicts("random-features", 15, epsilon=0.1, told=0.2)
+    assert (columns <= 0.05).mean() > 0.4 and (pairs <= 0.05).mean() > 0.4
+
+
+def test_laplace_noise_holds_the_level_too(few_reference_rows):
+    for p in verdicts("margins", 8, epsilon=0.1, law="discrete laplace"):
+        assert (p <= 0.05).mean() <= 0.25  # of 24: a rate of 5 % shows more with chance 1e-4
+
+
+def test_small_samples_are_no_more_alarming(few_reference_rows):
+    for p in verdicts("random-features", 60, n=1000, sample_size=40):
+        assert (p <= 0.05).mean() <= 0.12
+
+
+# ---------------------------------------------------------------- what is flagged
+
+
+@pytest.mark.parametrize("method", sorted(MAPS))
+def test_a_shift_in_one_column_flags_that_column_and_not_the_others(method, few_reference_rows):
+    columns, pairs = verdicts(method, 12, shift=0.4)
+    assert (columns[:, 0] <= 0.01).mean() > 0.7
+    assert (columns[:, 1:] <= 0.01).mean() <= 0.1 and (pairs <= 0.01).mean() <= 0.1
+
+
+@pytest.mark.parametrize("method", ["random-features", "margins"])
+def test_a_changed_association_flags_the_pair_and_not_the_columns(method):
+    columns, pairs = verdicts(method, 8, n=6000, sample_size=3000, tie=0.7)
+    assert (pairs[:, 1] <= 0.01).mean() > 0.8
+    assert (columns <= 0.01).mean() <= 0.1 and (pairs[:, [0, 2]] <= 0.01).mean() <= 0.1
+
+
+def test_two_columns_that_shift_by_themselves_are_not_taken_for_an_association(few_reference_rows):
+    columns, pairs = verdicts("margins", 12, n=20_000, sample_size=5000, shift=0.6, kids=1.0)
+    assert (columns[:, :2] <= 0.01).all()
+    assert (pairs <= 0.05 / 3).mean() <= 0.12
+
+
+def test_a_large_shift_elsewhere_does_not_spread_over_the_whole_table():
+    """The release sees the other columns well enough: none of four is flagged beside the one that moved a lot."""
+    rng = np.random.default_rng(3)
+    release = noisy(MAPS["random-features"], population(20_000, rng), rng)
+    found = ka.compare(release, population(5000, rng, shift=1.5))
+    assert list(found.columns.index[found.columns["differs"]]) == ["x"]
+    assert not found.pairs["differs"].any()
+
+
+# ---------------------------------------------------------------- functions and functionals
+
+
+def test_functions_of_a_column_are_of_mean_0_and_variance_1_and_see_no_other_column():
+    rows = DOMAIN.draw(240, 0)
+    functions = column_functions.column_functions(DOMAIN, (1,), rows, 6)
+    values = functions(rows)
+    np.testing.assert_allclose(values.mean(axis=0), 0, atol=1e-10)
+    np.testing.assert_allclose(values.T @ values / 240, np.eye(6), atol=1e-8)
+    other = rows.copy()
+    other[:, [0, 2]] = DOMAIN.draw(240, 5)[:, [0, 2]]
+    np.testing.assert_array_equal(functions(other), values)
+    assert len(column_functions.column_functions(DOMAIN, (2,), rows, 6)) == 2  # of three levels
+    constant = Domain((Categorical(name="one", levels=("only",)),))
+    assert len(column_functions.column_functions(constant, (0,), np.zeros((50, 1)), 6)) == 0
+
+
+def test_residuals_are_those_of_a_fit_without_the_row():
+    rng = np.random.default_rng(0)
+    release = noisy(MAPS["random-features"], population(N, rng), rng)
+    known, rows = evidence.evidence_of(release), population(40, rng)
+    u = rows[:, :1] ** 2
+    reader = functionals.Reader(known, rows)
+    read = reader.functionals(u)
+    ridge = min(reader._ridges, key=lambda each: np.abs(each.solve(u) - read.coefficients).max()).ridge
+    kept = np.arange(40) != 7
+    K = known.feature_map.gram(rows, rows) + functionals._INTERCEPT  # norm 1
+    without = K[7, kept] @ np.linalg.solve(K[np.ix_(kept, kept)] + ridge * np.eye(39), u[kept])
+    assert read.residuals[7, 0] == pytest.approx(u[7, 0] - without[0], rel=1e-6)
+    np.testing.assert_allclose(reader.vectors(read), known.feature_map(rows).T @ read.coefficients, atol=1e-12)
+
+
+def test_what_is_missed_of_a_function_is_cleared_of_the_others():
+    rng = np.random.default_rng(1)
+    values, others = rng.normal(size=(400, 2)), rng.normal(size=(400, 3))
+    residuals = values * 0.5 + others[:, :2]
+    read = functionals.Functionals(rng.normal(size=(400, 2)), values, residuals)
+    by = functionals.Functionals(rng.normal(size=(400, 3)), others, np.zeros((400, 3)))
+    cleared = read.cleared_of(by)
+    before, after = (np.abs(np.cov(r[200:].T, others[200:].T)[:2, 2:]).max() for r in (residuals, cleared.residuals))
+    assert before > 0.8 and after < 0.2
+    assert read.cleared_of(by[np.zeros(3, dtype=bool)]) is read
+
+
+def test_groups_in_batches_give_the_tests_of_all_at_once(monkeypatch):
+    rng = np.random.default_rng(2)
+    release = noisy(MAPS["margins"], population(N, rng), rng)
+    rows = population(L, rng, shift=0.1)
+    known = evidence.evidence_of(release)
+    whole = comparison.attributed(known, SampleRows(release, rows), rows, 0.01, 0.05)
+    monkeypatch.setattr(attribution, "_MOST_AT_ONCE", 7)
+    batches = comparison.attributed(known, SampleRows(release, rows), rows, 0.01, 0.05)
+    for one, other in zip(whole, batches, strict=True):
+        pd.testing.assert_frame_equal(one, other, rtol=1e-6)
+
+
+def test_reference_rows_know_only_each_columns_law():
+    rng = np.random.default_rng(0)
+    release = noisy(MAPS["margins"], population(N, rng), rng)
+    tied = np.repeat(np.linspace(-3, -2, 100)[:, None], 3, axis=1)
+    tied[:, 1:] = [[0.0, 1.0]]
+    rows = evidence.reference_rows(evidence.evidence_of(release), tied)
+    away, home = rows[:600], rows[600:]
+    inside = ((home[:, 0] >= -3) & (home[:, 0] <= -2)).mean(), ((away[:, 0] >= -3) & (away[:, 0] <= -2)).mean()
+    assert inside[0] > 0.85 and inside[1] < 0.35
+    tied[:, 1] = np.arange(100) // 10
+    tied_rows = evidence.reference_rows(evidence.evidence_of(release), tied)[600:]
+    tied_rows = tied_rows[~np.isnan(tied_rows[:, 1]) & (tied_rows[:, 0] >= -3) & (tied_rows[:, 0] <= -2)]
+    assert abs(np.corrcoef(tied_rows[:, :2].T)[0, 1]) < 0.2  # 4 standard errors; 0.8 if kept together
+
+
+def test_the_law_gives_little_weight_to_a_function_that_noise_drowns():
+    """Two functions of variance 1, the second read with 30 times the noise: 3.5 standard errors of the first count."""
+    rng = np.random.default_rng(0)
+    known = evidence.evidence_of(noisy(MAPS["margins"], population(N, rng), rng))
+    scale = np.sqrt(known.noise_variance)
+    vectors = np.zeros((known.feature_map.dimension, 2))
+    vectors[0, 0], vectors[1, 1] = 100, 3000
+    small = np.eye(2) * 1e-12
+    p = [
+        functionals.law_along(vectors, scale * np.array(z), np.eye(2), small, 1e-3, known)[1]
+        for z in ([350.0, 0.0], [0.0, 10500.0])
+    ]
+    assert p[0] < 1e-3 and p[1] > 10 * p[0]
+
+
+def test_two_levels_that_both_grow_rarer_explain_their_product():
+    """Complete two-way tables: nothing is unseen that could hide it."""
+    domain = Domain(tuple(Categorical(name=name, levels=("no", "yes")) for name in "ab"))
+    feature_map, rng = features_of("margins", domain), np.random.default_rng(12)
+    found = []
+    for _ in range(8):
+        release = noisy(feature_map, (rng.random((20_000, 2)) < 0.3).astype(float), rng, domain=domain)
+        rows = (rng.random((5000, 2)) < 0.6).astype(float)
+        tables = comparison.attributed(evidence.evidence_of(release), SampleRows(release, rows), rows, 0.0, 0.05)
+        assert tables[0]["differs"].all()
+        found.append(tables[1]["pvalue"][0])
+    assert min(found) > 1e-3
+
+
+def test_holm_adjusts_as_published():
+    """By hand: three known, sorted .01 .03 .04 times 3 2 1, made to increase."""
+    np.testing.assert_allclose(attribution.holm(np.array([0.04, 0.01, np.nan, 0.03])), [0.06, 0.03, np.nan, 0.06])
+    assert attribution.holm(np.array([0.9, 0.8])).max() == 1.0
+
+
+def test_of_many_columns_the_pairs_of_those_that_differ_most_are_tested(monkeypatch):
+    monkeypatch.setattr(attribution, "_MOST_PAIRED", 2)
+    assert attribution.pairs_to_test(np.array([0.5, 0.01, 0.2, np.nan])) == [(1, 2)]
+    rng = np.random.default_rng(0)
+    found = ka.compare(noisy(MAPS["margins"], population(N, rng), rng), population(50, rng))
+    assert len(found.pairs) == 1 and any("pairs were tested among" in note for note in found.notes)
+
+
+# ---------------------------------------------------------------- the witness
+
+
+def witness_between(release: Release, rows: np.ndarray) -> witness.Witness:
+    return witness.witness_of(release, evidence.evidence_of(release), SampleRows(release, rows), rows)
+
+
+@pytest.mark.parametrize("method", sorted(MAPS))
+def test_the_witness_is_positive_where_the_release_has_more(method):
+    rng = np.random.default_rng(4)
+    release = noisy(MAPS[method], population(20_000, rng), rng)
+    f = witness_between(release, population(5000, rng, shift=1.0))
+    low, high = f(population(300, rng, shift=-1.0)), f(population(300, rng, shift=2.0))
+    assert (low[0] > 0).mean() > 0.85 and (high[0] < 0).mean() > 0.85
+    part, error = f.part(0, np.array([-1.5, 2.0]))
+    assert part[0] > 3 * error[0] and part[1] < -3 * error[1]
+
+
+def test_the_witness_is_the_shrunk_difference_along_its_directions():
+    rng = np.random.default_rng(4)
+    release, rows, at = noisy(MAPS["margins"], population(N, rng), rng), population(L, rng), population(9, rng)
+    f = witness_between(release, rows)
+    known, features = evidence.evidence_of(release), MAPS["margins"]
+    along = known.directions(release, rows)
+    c = 1 / N + 1 / L
+    s = 0.1 * along.variances / (0.1 * along.variances + c * along.variances + known.noise_variance)
+    difference = known.vector - features(rows).mean(axis=0)
+    np.testing.assert_allclose(
+        f(at)[0], (features(at) @ along.vectors * s) @ (along.vectors.T @ difference), atol=1e-12
+    )
+    replaced = f.around.copy()
+    replaced[:, 2] = 1.0
+    part, error = f.part(2, np.array([1.0]))
+    assert part[0] == pytest.approx(f(replaced)[0].mean()) and 0 < error[0] < f(replaced)[1].max()
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 0.1])
+def test_the_witness_spreads_as_its_standard_errors_say(epsilon):
+    """80 tables, noises and samples: the root mean square of z is 1 within 10 % (4 standard errors are 23 %/√points)."""
+    rng = np.random.default_rng(5)
+    at, z = population(20, rng), []
+    for _ in range(80):
+        release = noisy(MAPS["random-features"], population(500, rng), rng, epsilon=epsilon)
+        f, error = witness_between(release, population(150, rng))(at)
+        z.append(f / error)
+    found = np.sqrt(np.mean(np.square(z)))
+    assert found == pytest.approx(1, abs=0.12)
+    assert np.mean(z) == pytest.approx(0, abs=0.3)
+
+
+def test_the_table_of_the_witness_tells_different_rows_from_most_to_least():
+    rng = np.random.default_rng(6)
+    release = noisy(MAPS["margins"], population(N, rng), rng, points=population(300, rng))
+    found = ka.compare(release, population(L, rng, shift=1.0))
+    table = found.witness
+    assert list(table.columns) == [*DOMAIN.names, "side", "witness", "standard_error", "z"]
+    assert table["witness"].is_monotonic_decreasing and table["witness"].iloc[0] > 0 > table["witness"].iloc[-1]
+    assert len(table) <= 40 and set(table["side"]) <= {"release", "sample"}
+    np.testing.assert_allclose(table["z"], table["witness"] / table["standard_error"])
+    at_rows = found.function(DOMAIN.encode(table))
+    np.testing.assert_allclose(at_rows[0], table["witness"], atol=1e-12)
+    unit = found.function.coordinates(DOMAIN.encode(table))
+    unit /= np.linalg.norm(unit, axis=1)[:, None]
+    above = table["witness"].to_numpy() > 0
+    for side in (above, ~above):
+        cosines = unit[side] @ unit[side].T - 2 * np.eye(side.sum())
+        assert cosines.max() <= 0.8 + 1e-9
+
+
+def test_plots_draw_on_axes_and_return_them(tmp_path):
+    from matplotlib import pyplot
+
+    rng = np.random.default_rng(7)
+    release = noisy(MAPS["margins"], population(N, rng), rng)
+    found = ka.compare(release, population(L, rng, shift=1.0))
+    ax = pyplot.subplots()[1]
+    assert found.plot_witness("x", ax) is ax
+    line = ax.get_lines()[1]
+    f, _ = found.function.part(0, line.get_xdata())
+    np.testing.assert_allclose(line.get_ydata(), f, atol=1e-12)
+    bars = found.plot_witness("city")
+    assert [label.get_text() for label in bars.get_xticklabels()] == list(DOMAIN["city"].levels)  # type: ignore[attr-defined]
+    assert len(bars.patches) == 3
+    assert found.plot_witness("kids").get_xticklabels()[-1].get_text() == "missing"  # type: ignore[attr-defined]
+    assert found.plot_witness().get_xlabel() == "x"
+    with pytest.raises(KeyError, match=r"no column 'nothing'.*x, kids, city"):
+        found.plot_witness("nothing")
+    found.save_plots(tmp_path / "all.png")
+    assert (tmp_path / "all.png").read_bytes()[:4] == b"\x89PNG"
+    pyplot.close("all")
+
+
+# ---------------------------------------------------------------- differences
+
+
+def test_differences_are_those_computed_directly(mixed_release):
+    frame = mixed_release.resample(200, rng=0)
+    found, notes = standardised_differences(mixed_release, SampleRows(mixed_release, frame))
+    found = found.set_index(["column", "quantity"])
+    assert notes == [] and len(found) == 22  # means, levels and missing shares of the ten columns
+    ages = mixed_release.to_frame()["age"].to_numpy(dtype=float)
+    p = mixed_release.weights
+    variance = p @ (ages - p @ ages) ** 2
+    pooled = np.sqrt((variance + frame["age"].var()) / 2)
+    estimate = mixed_release.mean("age")
+    line = found.loc[("age", "mean")]
+    assert line["release"] == pytest.approx(estimate.value)
+    assert line["sample"] == pytest.approx(frame["age"].mean())
+    assert line["difference"] == pytest.approx((estimate.value - frame["age"].mean()) / pooled)
+    error = np.hypot(estimate.standard_error, frame["age"].std() / np.sqrt(200)) / pooled
+    assert line["standard_error"] == pytest.approx(error)
+
+
+def test_differences_of_levels_and_missing_cells_are_of_shares(mixed_release):
+    frame = mixed_release.resample(200, rng=0)
+    found, _ = standardised_differences(mixed_release, SampleRows(mixed_release, frame))
+    found = found.set_index(["column", "quantity"])
+    for key, condition, share in (
+        (("school", "some"), "school == 'some'", (frame["school"] == "some").mean()),
+        (("children", "missing"), "missing(children)", frame["children"].isna().mean()),
+    ):
+        estimate = mixed_release.probability(condition)
+        middle = (estimate.value + share) / 2
+        spread = np.sqrt(middle * (1 - middle))
+        line = found.loc[key]
+        assert line["release"] == pytest.approx(estimate.value) and line["sample"] == pytest.approx(share)
+        assert line["difference"] == pytest.approx((estimate.value - share) / spread)
+        error = np.hypot(estimate.standard_error, np.sqrt(share * (1 - share) / 200)) / spread
+        assert line["standard_error"] == pytest.approx(error)
+    children = found.loc[("children", "mean")]
+    present = mixed_release.expectation(
+        lambda rows: rows["children"].astype(float).fillna(0), where="not missing(children)"
+    )
+    assert children["release"] == pytest.approx(present.value)
+    assert children["sample"] == pytest.approx(frame["children"].astype(float).mean())
+
+
+def test_the_largest_difference_comes_first_and_blocks_give_what_the_whole_gives(mixed_release):
+    rows = mixed_release.domain.encode(mixed_release.resample(100, rng=1))
+
+    class Blocks:
+        def blocks(self):
+            yield from (rows[:1], rows[1:40], rows[40:])
+
+    whole, _ = standardised_differences(mixed_release, SampleRows(mixed_release, rows))
+    blocks, _ = standardised_differences(mixed_release, Blocks())  # type: ignore[arg-type]
+    pd.testing.assert_frame_equal(whole, blocks)
+    assert whole["difference"].abs().is_monotonic_decreasing
+
+
+def test_of_very_many_levels_the_most_frequent_are_told(monkeypatch, mixed_release):
+    monkeypatch.setattr("kmeanalyst.inference.compare.differences._MOST_LEVELS", 2)
+    found, notes = standardised_differences(mixed_release, SampleRows(mixed_release, mixed_release.resample(50, rng=0)))
+    assert (found["column"] == "city").sum() == 2
+    assert any("city: differences of the 2 levels" in note for note in notes)
+
+
+def test_a_column_that_is_missing_throughout_costs_the_others_nothing(mixed_release):
+    frame = mixed_release.resample(30, rng=0)
+    frame["children"] = pd.NA
+    found, notes = standardised_differences(mixed_release, SampleRows(mixed_release, frame))
+    line = found.set_index(["column", "quantity"]).loc[("children", "mean")]
+    assert np.isnan(line["difference"]) and any("children: fewer than two rows" in note for note in notes)
+
+
+# ---------------------------------------------------------------- the whole
+
+
+@pytest.mark.parametrize("name", ["mixed_release", "levels_release", "numeric_release"])
+def test_a_comparison_of_any_release_is_whole_and_plain(name, request):
+    release = request.getfixturevalue(name)
+    found = ka.compare(release, release.resample(60, rng=0))
+    assert isinstance(found, ka.Comparison)
+    d = len(release.domain)
+    assert list(found.columns.index) == list(release.domain.names) and len(found.pairs) == d * (d - 1) // 2
+    assert found.overall == ka.mmd_test(release, release.resample(60, rng=0))
+    assert found.columns["pvalue"].between(0, 1).all() and found.columns["seen"].between(0, 1).all()
+    written = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert set(written) == {"overall", "differs", "level", "columns", "pairs", "differences", "witness", "notes"}
+    assert written["columns"][0]["column"] == release.domain.names[0]
+
+
+def test_weighted_points_are_compared_as_a_fixed_distribution():
+    rng = np.random.default_rng(8)
+    points = DOMAIN.decode(population(2000, rng)).assign(weight=1 / 2000)
+    fixed = ka.from_frame(points, domain=DOMAIN)
+    same = ka.compare(fixed, points.drop(columns="weight").sample(300, random_state=1))
+    assert not same.columns["differs"].any() and not same.pairs["differs"].any()
+    apart = ka.compare(fixed, population(400, rng, shift=0.6))
+    assert apart.differs and list(apart.columns.index[apart.columns["differs"]]) == ["x"]
+    assert apart.witness["witness"].iloc[0] > 0 and any("fixed distribution" in note for note in apart.notes)
+
+
+def test_a_comparison_reads_as_text_and_as_a_table():
+    rng = np.random.default_rng(9)
+    release = noisy(MAPS["margins"], population(20_000, rng), rng)
+    found = ka.compare(release, DOMAIN.decode(population(4000, rng, shift=0.8)).assign(extra=1))
+    text = repr(found)
+    assert text.startswith("release and sample differ (p = ") and "1 of 3 columns differ" in text
+    assert (
+        "0 of 3 pairs of columns differ" in text and 'note: ignored columns the release does not have: "extra"' in text
+    )
+    assert text.splitlines()[3].split()[:1] == ["column"] and text.splitlines()[4].split()[0] == "x"
+    assert len(found.to_text(top=2).splitlines()) < len(text.splitlines())
+    html = found._repr_html_()
+    assert html.count("<table") == 3 and "extra&quot;" in html
+
+
+def test_a_release_that_shows_little_says_so():
+    rng = np.random.default_rng(10)
+    wide = Domain((*(Real(name=f"v{j}", lower=0, upper=1) for j in range(6)),))
+    kernel = ka.kernels.Gaussian(0.05)
+    blind = RandomFourier.draw(kernel, n_columns=6, dimension=20, rng=0)
+    release = noisy(blind, rng.random((500, 6)), rng, domain=wide)
+    found = ka.compare(release, rng.random((50, 6)))
+    assert any("less than half of what these columns are like: v0" in note for note in found.notes)
+
+
+def test_a_column_of_one_level_has_no_test_and_takes_none_from_the_others():
+    rng = np.random.default_rng(11)
+    domain = Domain((Real(name="x", lower=0, upper=1), Categorical(name="one", levels=("only",))))
+    rows = np.column_stack([rng.random(500), np.zeros(500)])
+    found = ka.compare(noisy(features_of("margins", domain), rows, rng, domain=domain), rows[:50])
+    assert np.isnan(found.columns.loc["one", "adjusted"]) and not found.columns.loc["one", "differs"]
+    assert found.columns.loc["x", "adjusted"] == found.columns.loc["x", "pvalue"]
+    assert found.to_dict()["columns"][1]["pvalue"] is None
+
+
+@pytest.mark.parametrize("level", [0, 1, -0.1])
+def test_a_level_that_is_no_chance_is_refused(level: Any, mixed_release):
+    with pytest.raises(ValueError, match=r"level must lie between 0 and 1, got .*it is a chance.*0\.05"):
+        ka.compare(mixed_release, mixed_release.resample(20, rng=0), level=level)

@@ -1,0 +1,219 @@
+"""Independence of columns: the level and power of the noise-aware test, the exactness of the permutation test."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import kstest
+
+import kmeanalyst as ka
+from kmeanalyst.inference.compare import functionals as column_functions
+from kmeanalyst.inference.compare import functionals as evidence
+from kmeanalyst.inference.compare.independence import positions_of
+from kmeanalyst.kernels import Gaussian
+from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.releases.domain.columns import Categorical, Real
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, table_kernel
+from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.statement import PrivacyStatement
+
+NUMBERS = Domain(tuple(Real(name=name, lower=-4, upper=4) for name in ("a", "b", "sum")))
+MIXED = Domain(
+    (Real(name="a", lower=-4, upper=4, missing=True), Categorical(name="b", levels=tuple("wxyz")), NUMBERS["sum"])
+)
+N = 5000
+MULTIPLIER = {1.0: 4.22, 0.1: 35.0}
+GAUSSIAN, MARGINS = Gaussian(1.5), kernel_from_spec("margins", MIXED)
+MAPS: dict[str, tuple[Domain, FeatureMap]] = {
+    "numbers": (NUMBERS, RandomFourier.draw(GAUSSIAN, n_columns=3, dimension=300, rng=1)),
+    "mixed": (
+        MIXED,
+        RandomFourier.draw(table_kernel(MIXED), n_columns=3, dimension=300, missing_columns=[0], rng=1),
+    ),
+    "margins": (MIXED, MarginFeatures(MARGINS)),  # type: ignore[arg-type]
+}
+
+
+def population(name: str, n: int, rng: np.random.Generator, correlation: float) -> np.ndarray:
+    """Columns a and b, and a third that depends on both."""
+    a = rng.normal(size=n)
+    b = correlation * a + np.sqrt(1 - correlation**2) * rng.normal(size=n)
+    total = np.clip(a + b + rng.normal(size=n), -4, 4)
+    if name != "numbers":
+        b = np.digitize(b, [-0.8, 0.3, 1.0]).astype(float)
+        a[rng.random(n) < 0.1] = np.nan
+    return np.column_stack([np.clip(a, -4, 4), np.clip(b, -4, 4), total])
+
+
+def released(name: str, rng: np.random.Generator, correlation: float, epsilon: float) -> Release:
+    """A measurement of fresh rows; points that are a fair picture of the population."""
+    domain, feature_map = MAPS[name]
+    rows = population(name, N, rng, correlation)
+    scale = MULTIPLIER[epsilon] * feature_map.diameter / N
+    measurement = Measurement(
+        vector=feature_map.mean(rows, np.full(N, 1 / N)) + scale * rng.normal(size=feature_map.dimension),
+        noise_scale=scale, noise_law="discrete gaussian", n_rows=N, feature_map=feature_map,
+        noisy_sum=np.zeros(feature_map.dimension, dtype=int),
+    )  # fmt: skip
+    statement = PrivacyStatement(
+        epsilon=epsilon, delta=1e-6, neighbouring="replace-one", mechanism="discrete gaussian", sensitivity=scale,
+        noise_scale=scale, calibration="analytic", rho=0.5, n_rows=N,
+    )  # fmt: skip
+    points = domain.decode(population(name, 400, rng, correlation))
+    return Release(
+        points=points, weights=np.full(400, 1 / 400), measurement=measurement, kernel=feature_map.kernel,
+        domain=domain, statement=statement,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def few_reference_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quicker: for simulations."""
+    monkeypatch.setattr(evidence, "_REFERENCE_ROWS", 120)
+    monkeypatch.setattr(column_functions, "_ROWS", 120)
+
+
+def pvalues(name: str, repetitions: int, *, correlation: float = 0.0, epsilon: float = 1.0) -> np.ndarray:
+    rng = np.random.default_rng(2)
+    return np.array(
+        [ka.independence_test(released(name, rng, correlation, epsilon), "a", ["b"]).pvalue for _ in range(repetitions)]
+    )
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 0.1])
+@pytest.mark.parametrize("name", sorted(MAPS))
+def test_independent_columns_are_seldom_called_dependent(name, epsilon, few_reference_rows):
+    """Of 40 tables a level of 5 % rejects more than 8 with chance 2e-4; a third column depends on both."""
+    assert (pvalues(name, 40, epsilon=epsilon) <= 0.05).sum() <= 8
+
+
+@pytest.mark.parametrize("name", sorted(MAPS))
+def test_a_moderate_correlation_is_found(name, few_reference_rows):
+    assert (pvalues(name, 10, correlation=0.4) <= 0.05).mean() >= 0.8
+
+
+def test_a_test_that_takes_the_released_points_for_the_truth_raises_false_alarms(few_reference_rows, monkeypatch):
+    """The power of the first test: noise and doubt left out of the law, chance in the points is taken for dependence."""
+    monkeypatch.setattr("kmeanalyst.inference.compare.independence._Points._doubt", lambda *_: 1e-9)
+    monkeypatch.setattr(evidence.Evidence, "noise_variance", 1e-12)
+    assert (pvalues("margins", 10) <= 0.05).mean() >= 0.3
+
+
+def test_the_criterion_tells_dependence_from_chance(few_reference_rows):
+    rng = np.random.default_rng(3)
+    chance = [ka.independence_test(released("margins", rng, 0.0, 1.0), "a", "b").mmd_squared for _ in range(20)]
+    dependent = ka.independence_test(released("margins", rng, 0.6, 1.0), "a", "b").mmd_squared
+    assert dependent > 5 * np.abs(chance).max()
+
+
+def test_several_columns_on_a_side_are_tested_together():
+    rng = np.random.default_rng(4)
+    release = released("numbers", rng, 0.0, 1.0)
+    assert ka.independence_test(release, ["a", "b"], "sum").pvalue < 1e-4
+    assert ka.independence_test(release, "sum", (0, 1)).pvalue < 1e-4
+
+
+def test_the_result_says_what_it_assumes_and_how_much_is_seen():
+    result = ka.independence_test(released("margins", np.random.default_rng(5), 0.0, 1.0), "a", "b")
+    assert result.noise_aware and result.n_release_rows == N and result.n_release_points == 400
+    notes = " ".join(result.notes)
+    assert "% of the variance of the product functions" in notes and "fair picture of the population" in notes
+    assert "independence" in result.method and 0 <= result.pvalue <= 1
+
+
+# ---------------------------------------------------------------- plain rows
+
+
+def test_the_permutation_test_is_exact():
+    rng = np.random.default_rng(6)
+    p = [
+        ka.independence_test(rng.normal(size=(25, 2)), 0, 1, permutations=39, rng=i).pvalue for i in range(150)
+    ]  # fmt: skip
+    assert kstest(p, "uniform").pvalue > 1e-4
+
+
+def test_the_statistic_of_plain_rows_is_hsic():
+    """tr(KHLH)/n² written out (Gretton et al. 2008, equation 4)."""
+    rng = np.random.default_rng(7)
+    x, y = rng.normal(size=(30, 1)), rng.normal(size=(30, 2))
+    H = np.eye(30) - 1 / 30
+    K = np.exp(-((x - x.T) ** 2) / 2)
+    L = np.exp(-((y[:, None] - y[None]) ** 2).sum(-1) / 2 / 4)
+    result = ka.independence_test(np.hstack([x, y]), 0, [1, 2], kernel=(Gaussian(1.0), Gaussian(2.0)), rng=0)
+    assert result.statistic == pytest.approx(np.trace(K @ H @ L @ H) / 900, rel=1e-5)
+    assert not result.noise_aware and result.n_sample_rows == 30 and result.estimator == "biased"
+
+
+@pytest.mark.parametrize("n", [200, 700])
+def test_dependence_without_correlation_is_found_in_plain_rows(n):
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=n)
+    frame = pd.DataFrame({"x": x, "y": x**2 + rng.normal(size=n), "level": np.where(abs(x) > 1, "far", "near")})
+    for other in ("y", "level"):
+        result = ka.independence_test(frame, "x", other, permutations=199, rng=1)
+        assert result.pvalue == 1 / 200
+        assert result.pvalue == ka.independence_test(frame, "x", other, permutations=199, rng=1).pvalue
+    shuffled = frame.assign(y=rng.permutation(frame["y"]))
+    assert ka.independence_test(shuffled, "x", "y", permutations=199, rng=1).pvalue > 0.01
+
+
+# ---------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        (("a", "a"), {}, r"never independent of itself.*share one. Name others"),
+        (("a", "none"), {}, r"no column 'none': there are a, b, sum. Name one"),
+        (("a", []), {}, r"distinct and at least one"),
+        (("a", "b"), {"kernel": GAUSSIAN}, r"kernel goes with plain rows.*Leave it out"),
+    ],
+)
+def test_questions_of_a_release_that_cannot_be_are_refused(columns, options, message):
+    with pytest.raises(ValueError, match=message):
+        ka.independence_test(released("numbers", np.random.default_rng(0), 0.0, 1.0), *columns, **options)
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        (np.zeros((3, 2)), {}, r"at least four rows, got 3. Add rows"),
+        (np.zeros((9, 2)), {"permutations": 0}, r"permutations must be at least 1, got 0.*e\.g\. 999"),
+    ],
+)
+def test_plain_rows_that_cannot_be_tested_are_refused(rows, options, message):
+    with pytest.raises(ValueError, match=message):
+        ka.independence_test(rows, 0, 1, **options)
+
+
+def test_points_without_a_measurement_and_constants_are_refused(foreign_release):
+    with pytest.raises(ValueError, match=r"without a measurement cannot be tested for independence.*Test rows"):
+        ka.independence_test(foreign_release, "age", "city")
+    domain = Domain((NUMBERS["a"], Categorical(name="one", levels=("only",))))
+    kernel = kernel_from_spec("margins", domain)
+    rng = np.random.default_rng(0)
+    sound = released("numbers", rng, 0.0, 1.0)
+    features = MarginFeatures(kernel)  # type: ignore[arg-type]
+    measurement = Measurement(
+        vector=np.zeros(features.dimension), noise_scale=1e-3, noise_law="discrete gaussian", n_rows=N,
+        feature_map=features, noisy_sum=np.zeros(features.dimension, dtype=int),
+    )  # fmt: skip
+    points = domain.decode(np.column_stack([rng.normal(size=50), np.zeros(50)]))
+    constant = Release(
+        points=points, weights=np.full(50, 0.02), measurement=measurement, kernel=kernel, domain=domain,
+        statement=sound.statement,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"a constant is independent of all. Name other columns"):
+        ka.independence_test(constant, "a", "one")
+
+
+def test_columns_are_found_by_name_or_position():
+    assert positions_of(["x", "y", "z"], "z") == (2,)
+    assert positions_of(["x", "y", "z"], [1, 0]) == (1, 0)
+    with pytest.raises(ValueError, match=r"no column 3"):
+        positions_of(["x", "y", "z"], 3)

@@ -1,0 +1,179 @@
+"""Estimates as values: arithmetic keeps what two estimates share, and refuses what has no meaning."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kmeanalyst.inference.estimate.estimate import Estimate, InverseCdf
+from kmeanalyst.releases.release import Release
+
+
+def with_weights(release: Release, weights: np.ndarray) -> Release:
+    """The same release with other weights."""
+    return Release(
+        points=release.to_frame().drop(columns="weight"), weights=weights, kernel=release.kernel,
+        measurement=release.measurement, domain=release.domain, statement=release.statement,
+    )  # fmt: skip
+
+
+def by_hand() -> Estimate:
+    return Estimate(value=1.0, standard_error=0.5, parts={}, view="signed", question="other")
+
+
+def test_an_estimate_less_itself_is_zero_without_error(mixed_release):
+    age = mixed_release.mean("age")
+    difference, quotient = age - age, age / age
+    assert (difference.value, difference.standard_error) == (0.0, 0.0)
+    assert quotient.value == pytest.approx(1.0, abs=1e-12)
+    assert quotient.standard_error == pytest.approx(0.0, abs=1e-12)
+    assert age.standard_error > 0.1
+
+
+def test_sums_of_estimates_are_estimates_of_sums(mixed_release):
+    """E[a] + 60 E[b] has the error of E[a + 60 b], part by part: correlation kept."""
+    together = mixed_release.expectation("age + 60 * (age > 40) - 3")
+    apart = mixed_release.mean("age") + 60 * mixed_release.probability("age > 40") - 3
+    assert apart.value == pytest.approx(together.value)
+    assert apart.parts == pytest.approx(together.parts)
+    assert apart.standard_error == pytest.approx(together.standard_error)
+    independent = np.hypot(
+        mixed_release.mean("age").standard_error, 60 * mixed_release.probability("age > 40").standard_error
+    )
+    assert abs(apart.standard_error - independent) > 0.05 * independent
+
+
+def test_a_condition_and_its_opposite_add_up_to_one_without_error(mixed_release):
+    total = mixed_release.probability("age > 40") + mixed_release.probability("age <= 40")
+    assert total.value == pytest.approx(1.0)
+    assert total.standard_error == pytest.approx(0.0, abs=1e-7)
+    assert mixed_release.probability("age > 40").standard_error > 1e-3
+
+
+def test_the_ratio_of_estimates_is_the_conditional_probability(mixed_release):
+    given = mixed_release.probability("age > 50", where="married")
+    ratio = mixed_release.probability("age > 50 and married") / mixed_release.probability("married")
+    assert ratio.value == pytest.approx(given.value)
+    assert ratio.parts == pytest.approx(given.parts, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("function", "of_value", "slope"),
+    [
+        (lambda e: -e, lambda v: -v, lambda v: -1.0),
+        (lambda e: 3 - e, lambda v: 3 - v, lambda v: -1.0),
+        (lambda e: np.float64(3) * e, lambda v: 3 * v, lambda v: 3.0),
+        (lambda e: e / 4, lambda v: v / 4, lambda v: 0.25),
+        (lambda e: 2 / e, lambda v: 2 / v, lambda v: -2 / v**2),
+        (lambda e: np.int64(2) / e, lambda v: 2 / v, lambda v: -2 / v**2),
+        (lambda e: e**3, lambda v: v**3, lambda v: 3 * v**2),
+        (lambda e: e**0, lambda v: 1.0, lambda v: 0.0),
+        (lambda e: e * e, lambda v: v**2, lambda v: 2 * v),
+        (lambda e: np.sqrt(e), np.sqrt, lambda v: 0.5 / np.sqrt(v)),
+        (lambda e: np.log(e), np.log, lambda v: 1 / v),
+        (lambda e: np.exp(e / 50), lambda v: np.exp(v / 50), lambda v: np.exp(v / 50) / 50),
+    ],
+)
+def test_functions_of_an_estimate_follow_the_chain_rule(mixed_release, function, of_value, slope):
+    age = mixed_release.mean("age")
+    found = function(age)
+    assert found.value == pytest.approx(of_value(age.value))
+    assert found.standard_error == pytest.approx(abs(slope(age.value)) * age.standard_error, rel=1e-9, abs=1e-12)
+    assert found.terms[0][1] == pytest.approx(slope(age.value) * age.terms[0][1])
+
+
+def test_estimates_of_different_releases_add_their_variances_and_say_so(mixed_release, levels_release):
+    a, b = mixed_release.probability("city == 'St. Gallen'"), levels_release.probability("city == 'St. Gallen'")
+    difference = a - b
+    for name in a.parts:
+        assert difference.parts[name] == pytest.approx(np.hypot(a.parts[name], b.parts[name]))
+    assert difference.standard_error == pytest.approx(np.hypot(a.standard_error, b.standard_error))
+    assert any("independent" in note for note in difference.notes)
+    assert not any("independent" in note for note in (a + a).notes)
+    back = difference + b  # what the two share still cancels
+    assert back.standard_error == pytest.approx(a.standard_error, rel=1e-9)
+
+
+def test_an_unknown_part_stays_unknown_in_arithmetic(foreign_release):
+    doubled = 2 * foreign_release.mean("age", view="probability")
+    assert (doubled.parts["privacy"], doubled.parts["resolution"]) == (None, None)
+    assert any("privacy noise is unknown" in note for note in doubled.notes)
+
+
+def test_the_text_of_a_calculation_tells_estimates_from_questions(mixed_release):
+    age, old = mixed_release.mean("age"), mixed_release.probability("age > 50")
+    assert (age / old).question == "[age] / [age > 50]"
+    assert (2 * np.sqrt(age)).question == "2 * [sqrt[age]]"
+    assert (-(age**2)).question == "-[[age] ** 2]"
+
+
+@pytest.mark.parametrize(
+    ("calculate", "message"),
+    [
+        (
+            lambda r: r.mean("x") - r.mean("x", view="probability"),
+            r"signed view and the other of the probability view.*would be the views'.*Ask for both with view=",
+        ),
+        (lambda r: np.log(r.mean("x") - r.mean("x")), r"log.* is undefined at 0.*logarithm.*Calculate with other"),
+        (lambda r: 1 / (r.mean("x") - r.mean("x")), r"is undefined at 0.*division by zero.*Calculate with other"),
+        (lambda r: np.sqrt(r.mean("x") * 0 - 1), r"is undefined at -1.*root.*Calculate with other"),
+        (lambda r: (r.mean("x") * 0 - 1) ** 0.5, r"is undefined at -1.*root.*Calculate with other"),
+        (
+            lambda r: r.mean("x") + with_weights(r, r.weights / 2).mean("x"),
+            r"rest on one measurement through two releases.*correlation is not known.*Ask one Release",
+        ),
+        (
+            lambda r: r.mean("x") + by_hand(),
+            r"other has no known dependence.*written by hand.*estimates that a release gave",
+        ),
+        (
+            lambda r: r.mean("x").interval(0.95, kind="wide"),
+            r"kind must be \"default\" or \"robust\", got 'wide'.*Pass one",
+        ),
+        (lambda r: by_hand().interval(kind="robust"), r"no robust interval.*made by hand.*Ask kind="),
+    ],
+)
+def test_what_cannot_be_calculated_says_why_and_what_to_do(numeric_release, calculate, message):
+    with pytest.raises(ValueError, match=message):
+        calculate(numeric_release)
+
+
+@pytest.mark.parametrize("other", ["text", None, [1.0], np.array([1.0, 2.0])])
+def test_estimates_calculate_with_numbers_alone(mixed_release, other):
+    for calculate in (lambda e: e + other, lambda e: other * e, lambda e: e**other):
+        with pytest.raises(TypeError):
+            calculate(mixed_release.mean("age"))
+
+
+def test_a_page_shows_question_numbers_view_and_notes_escaped(mixed_release):
+    estimate = mixed_release.probability("age < 50 and age > 20")
+    page = estimate._repr_html_()
+    assert "age &lt; 50" in page and "age < 50" not in page
+    assert f"{estimate.value:.{estimate.digits}f} ±" in page and "[probability weights]" in page
+
+
+def test_what_an_estimate_carries_is_neither_shown_nor_compared_nor_written(mixed_release):
+    one, two = mixed_release.mean("age"), mixed_release.mean("age")
+    assert one == two and one.terms[0][1] is not two.terms[0][1]
+    assert "terms" not in repr(one) and "terms" not in one.to_dict()
+
+
+def test_a_quantiles_interval_by_hand():
+    """Values 1, 2, 3, 4 of mass 1/4 each: at the median ± 0.3 the inverse is 1 and 4, at ± 0.6 the bounds 0 and 9."""
+    inverse = InverseCdf(np.arange(1.0, 5.0), np.array([0.25, 0.5, 0.75, 1.0]), 0.5, 0.3, (0.0, 9.0))
+    assert inverse.at(0.5) == 2.0
+    assert inverse.interval(1.0) == (1.0, 4.0)
+    assert inverse.interval(2.0) == (0.0, 9.0)
+
+
+@pytest.mark.parametrize(
+    ("scale", "written"),
+    [(1.0, "h: 3.00 ± 0.25 (95 %"), (1e20, "h: 3e+20 ± 2.5e+19 (95 %"), (1e-20, "h: 3e-20 ± 2.5e-21 (95 %")],
+)
+def test_a_number_too_long_or_too_short_for_decimals_is_written_by_its_exponent(scale, written):
+    parts = {"privacy": 0.0, "sampling": 0.25 * scale, "resolution": None}
+    estimate = Estimate(
+        value=3.0 * scale, standard_error=0.25 * scale, parts=parts, view="probability", question="h", notes=()
+    )
+    assert repr(estimate).startswith(written)
+    assert len(repr(estimate)) < 150

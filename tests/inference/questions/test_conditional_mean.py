@@ -1,0 +1,333 @@
+"""Conditional expectations: the embedding's weights, their derivative, their bias, and what their intervals hold."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import release_side
+from kmeanalyst.inference.estimate.error_model import error_model
+from kmeanalyst.inference.questions.conditional import conditional_estimates
+from kmeanalyst.inference.questions.conditional_embedding import Smoother, public_regulariser, smooth_kernel, smoother
+from kmeanalyst.kernels import Gaussian, MultiScale
+from kmeanalyst.releases.domain.columns import Boolean, Categorical, Real
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+from kmeanalyst.releases.release import Release
+
+LINE = Domain((Real(name="x", lower=-5, upper=5), Real(name="y", lower=-5, upper=5), Boolean(name="b")))
+
+
+def plain(points: pd.DataFrame, weights: np.ndarray | None = None, domain: Domain = LINE) -> Release:
+    """Weighted points without a measurement."""
+    n = len(points)
+    return Release(
+        points=points, weights=np.full(n, 1 / n) if weights is None else weights, measurement=None, statement=None,
+        kernel=table_kernel(domain), domain=domain,
+    )  # fmt: skip
+
+
+def wave(n: int, rng: np.random.Generator) -> pd.DataFrame:
+    x = np.clip(rng.normal(0, 1.8, n), -5, 5)
+    y = np.clip(2 * np.sin(x) + rng.normal(0, 0.7, n), -5, 5)
+    return pd.DataFrame({"x": x, "y": y, "b": rng.random(n) < 0.4})
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Release:
+    rng = np.random.default_rng(2)
+    weights = rng.uniform(0.2, 1.8, 80) / 80
+    weights[:5] *= -0.2
+    return plain(wave(80, rng), weights / weights.sum())
+
+
+def regression(release: Release, *columns: str, **options) -> Smoother:
+    return smoother(release, columns, **({"where": None, "view": None, "kernel": None} | options))
+
+
+# ---------------------------------------------------------------- the weights
+
+
+def test_conditional_weights_solve_the_weighted_ridge_twice(cloud):
+    """g = b + Σ_j c_j k(x_j, ·): (KW + λ)a = K-side of one step with a free constant; the second step fits the residuals."""
+    smooth = regression(cloud, "x", kernel=Gaussian(1.0))
+    lam, w, x = smooth.regulariser, cloud.weights, cloud.encoded_points[:, :1]
+    K, k = Gaussian(1.0).gram(x, x), Gaussian(1.0).gram(np.array([[0.7]]), x)[0]
+    n = len(w)
+    system = np.block([[lam * np.eye(n) + K * w, -lam * np.ones((n, 1))], [w[None, :], np.zeros((1, 1))]])
+
+    def once(at: np.ndarray) -> np.ndarray:  # the equivalent kernel at the points, times w: (λ + KW)a = λb + k, Σwa = 1
+        return w * np.linalg.solve(system, np.r_[at, 1.0])[:n]
+
+    hat = np.array([once(row) for row in K])
+    first = once(k)
+    wanted = first + first @ (np.eye(n) - hat)
+    found = smooth.weights(smooth.at(np.array([[0.7]])))[0]
+    np.testing.assert_allclose(found, wanted, atol=2e-3 * np.abs(wanted).max())  # the basis leaves out what adds < 1e-6
+    assert found.sum() == pytest.approx(1.0, abs=1e-10)
+    f = cloud.to_frame()["y"].to_numpy()
+    asked = cloud.conditional_expectation("y", given={"x": 0.7}, kernel="gaussian:lengthscale=1.0")
+    assert asked.value == pytest.approx(found @ f, rel=1e-9)
+
+
+def test_given_a_level_it_is_nearly_the_exact_condition(cloud):
+    """A level's own mean, but for λ = 1/240 beside a share of 0.4, twice iterated."""
+    for level in (True, False):
+        exact = cloud.mean("y", where=f"b == {'true' if level else 'false'}").value
+        assert cloud.conditional_expectation("y", given={"b": level}).value == pytest.approx(exact, abs=0.02)
+
+
+def test_a_constant_is_its_own_expectation_and_expectations_are_linear(mixed_release):
+    given = {"age": [20, 50, 80], "city": "東京"}
+    ones = mixed_release.conditional_expectation("3", given=given)
+    assert [e.value for e in ones] == pytest.approx([3.0] * 3)
+    assert max(e.standard_error for e in ones) < 1e-6
+    some = mixed_release.conditional_expectation("2 * age + (married == true)", given=given)
+    age, married = (mixed_release.conditional_expectation(q, given=given) for q in ("age", "married == true"))
+    assert [e.value for e in some] == pytest.approx([2 * a.value + m.value for a, m in zip(age, married, strict=True)])
+
+
+def test_a_condition_besides_is_exact(cloud):
+    """Equal weights: the rows that hold, as a release of their own, have the same λ = 1/3M."""
+    rows = cloud.to_frame().drop(columns="weight")
+    whole, part = plain(rows), plain(rows[rows["b"]])
+    found = whole.conditional_expectation("y", given={"x": [-1.0, 0.5]}, where="b")
+    wanted = part.conditional_expectation("y", given={"x": [-1.0, 0.5]})
+    assert [e.value for e in found] == pytest.approx([e.value for e in wanted], rel=1e-9)
+    assert found[0].question == "y | x = -1, b"
+
+
+# ---------------------------------------------------------------- the derivative and the bias
+
+
+@pytest.mark.parametrize("where", [None, "b or y > 0"])
+def test_the_influence_function_is_the_derivative_by_each_weight(cloud, where):
+    frame = cloud.to_frame()
+    options = {"where": where, "view": "signed", "kernel": Gaussian(1.0)}
+    smooth = regression(cloud, "x", **options)
+    values, at = smooth.people.values("exp(y / 3)"), smooth.at(np.array([[0.4], [-2.0]]))
+    _, influence, _ = smooth.answers(values, at)
+
+    def value(weights: np.ndarray) -> np.ndarray:
+        moved = regression(plain(frame, weights), "x", **options)
+        kept = replace(moved, regulariser=smooth.regulariser)
+        return kept.answers(kept.people.values("exp(y / 3)"), kept.at(np.array([[0.4], [-2.0]])))[0]
+
+    for i in (0, 7, 33, 79):
+        step = np.zeros(len(frame))
+        step[i] = 1e-6
+        slope = (value(cloud.weights + step) - value(cloud.weights - step)) / 2e-6
+        np.testing.assert_allclose(influence[i], slope, rtol=1e-4, atol=1e-5 * np.abs(influence).max())
+
+
+def test_of_a_function_in_the_span_two_steps_leave_the_square_of_what_one_leaves(cloud):
+    """f = φᵀθ without noise: f − ĝ = φᵀ(λGD)²θ, and what is told of it is that with θ₂ in θ's place."""
+    smooth = regression(cloud, "x", kernel=Gaussian(1.0))
+    points, size = smooth.features[: len(cloud)], smooth.features.shape[1]
+    penalty = smooth.regulariser * np.diag(np.r_[0.0, np.ones(size - 1)])
+    kept = np.linalg.solve((points.T * cloud.weights) @ points + penalty, penalty)
+    theta, at = np.random.default_rng(0).normal(size=size), smooth.at(np.array([[0.3], [-1.0]]))
+    found, _, left = smooth.answers(smooth.features @ theta, at)
+    np.testing.assert_allclose(at @ theta - found, at @ kept @ kept @ theta, rtol=1e-6)
+    np.testing.assert_allclose(left, at @ kept @ kept @ smooth.fitted(smooth.features @ theta)[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("question", ["2 * (x - x**3 / 30)", "where(x > 2, 1, where(x < -2, -1, x / 2))"])
+def test_the_size_of_what_is_left_of_the_bias_is_told(question):
+    """E[f(x) | x] without any noise: all that is off is bias, and its root mean square is known to a factor of three."""
+    rows = wave(300, np.random.default_rng(4))
+    smooth = replace(regression(plain(rows), "x", kernel=Gaussian(1.0)), regulariser=0.03)
+    x = pd.DataFrame({"x": np.linspace(-3, 3, 13)})
+    told = conditional_estimates(smooth, question, x)
+    truth = regression(plain(x.assign(y=0.0, b=True)), "x").people.values(question)
+    off = np.sqrt(np.mean((truth - [e.value for e in told]) ** 2))
+    left = np.sqrt(np.mean([e.parts["resolution"] ** 2 for e in told]))  # no measurement: resolution is bias alone
+    assert off > 0.01 and off / 3 < left < 3 * off
+
+
+def test_resolution_has_the_bias_beside_what_the_features_cannot_see(mixed_release):
+    smooth = regression(mixed_release, "age")
+    answer = mixed_release.conditional_expectation("married", given={"age": 40})
+    influence, left = answer.terms[0][1][:-1], answer.terms[0][1][-1]
+    base = error_model(mixed_release, smooth.people.weights)
+    parts = base.parts(influence)
+    assert left != 0
+    assert answer.parts["resolution"] == pytest.approx(np.hypot(parts["resolution"], left))
+    assert answer.parts["privacy"] == parts["privacy"] and answer.parts["sampling"] == parts["sampling"]
+    low, high = answer.interval(kind="robust")
+    least, largest = base.least_change(influence, 0.95), -base.least_change(-influence, 0.95)
+    assert high == pytest.approx(max(answer.value + largest + abs(left), answer.interval()[1]))
+    assert low == pytest.approx(min(answer.value + least - abs(left), answer.interval()[0]))
+
+
+def test_the_regulariser_is_public(mixed_release, foreign_release):
+    measurement = mixed_release.measurement
+    wanted = (1 / 60 + 1 / 2000) / 3 + measurement.noise_scale / measurement.feature_map.norm_bound / 3**0.5
+    assert public_regulariser(mixed_release) == pytest.approx(wanted)
+    assert public_regulariser(foreign_release) == pytest.approx(1 / 75)
+    given = regression(mixed_release, "age", where="married")
+    assert given.regulariser == pytest.approx(wanted / given.people.chance)
+
+
+def test_the_kernel_has_no_scale_below_an_eighth_of_the_range(mixed_domain):
+    domain = Domain(tuple(mixed_domain[name] for name in ("age", "school", "city")))
+    age, school, city = smooth_kernel(domain).kernels
+    assert age.lengthscales == pytest.approx([73 / 8, 73 / 4, 73 / 2, 73])
+    assert school == MultiScale(lengthscales=(1.0, 2.0))
+    assert city == table_kernel(domain).kernels[2]
+
+
+# ---------------------------------------------------------------- do intervals hold the truth?
+
+
+@pytest.fixture(scope="module")
+def waves() -> list[Release]:
+    """Two tables of 20,000 rows at ε = 1, published (rehearsed: the same on every run)."""
+    domain = Domain(LINE.columns[:2])
+    frames = [wave(20_000, np.random.default_rng(seed)).drop(columns="b") for seed in range(2)]
+    return [
+        release_side.publish(frame, domain, epsilon=1.0, delta=1e-6, features=300, points=200, rehearsal=seed)
+        for seed, frame in enumerate(frames)
+    ]
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_truth_of_a_smooth_law_and_no_other(waves):
+    """Of 14 intervals at 95 % at least 11 hold 2 sin x (fewer has chance 4e-3), and at most 3 hold 0.8 below it."""
+    x = [-2.5, -1.5, -0.75, 0.0, 0.75, 1.5, 2.5]
+    held, false = 0, 0
+    for release in waves:
+        for value, answer in zip(x, release.conditional_expectation("y", given={"x": x}), strict=True):
+            low, high = answer.interval()
+            held += low <= 2 * np.sin(value) <= high
+            false += low <= 2 * np.sin(value) - 0.8 <= high
+    assert held >= 11 and false <= 3
+
+
+def test_conditional_quantiles_and_probabilities_of_a_known_law(waves):
+    law = waves[0].conditional_law(given={"x": 1.0})
+    assert re.fullmatch(r"ConditionalLaw of a row \| x = 1 \([0-9,]+ points\)", repr(law))
+    assert law.weights.sum() == pytest.approx(1.0)
+    assert law.mean("y").value == waves[0].conditional_expectation("y", given={"x": 1.0}).value
+    assert law.to_frame()["weight"].to_numpy() @ law.to_frame()["y"] == pytest.approx(law.mean("y").value)
+    median, low, high = (law.quantile("y", q) for q in (0.5, 0.1, 0.9))
+    assert low.value < median.value < high.value
+    assert median.interval(0.99)[0] <= 2 * np.sin(1.0) <= median.interval(0.99)[1]
+    assert (
+        0.3 < median.standard_error / law.mean("y").standard_error < 3 and median.question == "quantile(y, 0.5) | x = 1"
+    )
+    assert (np.diff(low.interval_by.cumulative) >= 0).all() and (law.weights < 0).any()
+    below = law.probability("y < 0")
+    assert abs(below.value - 0.008) < 3 * below.standard_error
+    assert law.quantile("y", 0.001).interval()[0] >= -5 and law.quantile("y", 0.999).interval()[1] <= 5
+
+
+# ---------------------------------------------------------------- what is given, and what is told
+
+
+def test_lists_frames_and_single_values_ask_the_same(mixed_release):
+    one = mixed_release.conditional_expectation("married", given={"age": 40, "joined": "1990-05-17"})
+    several = mixed_release.conditional_expectation("married", given={"age": [30, 40], "joined": "1990-05-17"})
+    frame = pd.DataFrame({"age": [40, 30], "joined": ["1990-05-17"] * 2})
+    swapped = mixed_release.conditional_expectation("married", given=frame)
+    assert [several[1].value, swapped[0].value] == pytest.approx([one.value] * 2, rel=1e-12)
+    assert one.question == "married | age = 40, joined = 1990-05-17"
+    assert several[0].value == pytest.approx(swapped[1].value) and several[0].value != pytest.approx(one.value)
+    absent = mixed_release.conditional_expectation("age", given={"school": None})
+    assert absent.question == "age | school = (missing)"
+
+
+def test_derived_columns_can_be_given_and_asked_for(mixed_release):
+    made = mixed_release.transform({"decade": "floor(age / 10)", "half": "age / 2"})
+    given = {"decade": 4, "city": "東京"}
+    found = made.conditional_expectation("half", given=given)
+    assert found.value == pytest.approx(made.conditional_expectation("age", given=given).value / 2)
+
+
+def test_estimates_of_one_release_are_calculated_with_and_keep_what_they_share(mixed_release):
+    young, old = mixed_release.conditional_expectation("married", given={"age": [20, 80]})
+    assert (young - young).standard_error == 0.0
+    difference = old - young
+    base = (old - young).terms[0][0]
+    together = base.parts(old.terms[0][1] - young.terms[0][1])
+    assert difference.parts == pytest.approx(together)
+    mean = mixed_release.probability("married")
+    assert (old - mean).parts == pytest.approx(base.parts(old.terms[0][1] - np.append(mean.terms[0][1], 0)))
+    assert (mean - old).standard_error == pytest.approx((old - mean).standard_error)
+    assert ((old - mean) + (mean - old)).standard_error == pytest.approx(0.0, abs=1e-9)
+
+
+def indefinite() -> Release:
+    rng = np.random.default_rng(1)
+    weights = rng.normal(size=60)
+    return plain(wave(60, rng), weights / weights.sum())
+
+
+def test_weights_without_a_minimum_are_not_used_silently():
+    release = indefinite()
+    found = release.conditional_expectation("y", given={"x": 0.5})
+    wanted = release.conditional_expectation("y", given={"x": 0.5}, view="probability")
+    assert found.value == wanted.value and found.view == "probability"
+    assert any("probability weights were used" in note for note in found.notes)
+    assert not any("probability weights were used" in note for note in wanted.notes)
+    with pytest.raises(ValueError, match=r"negative along some function.*saddle point.*Ask for view=\"probability\""):
+        release.conditional_expectation("y", given={"x": 0.5}, view="signed")
+
+
+def test_answers_far_from_the_points_and_no_probabilities_are_told(cloud):
+    near, far = cloud.conditional_expectation("y", given={"x": [0.0, -5.0]}, kernel=Gaussian(0.4))
+    assert near.notes == far.notes[1:] and "hardly any weight near" in far.notes[0]
+    rows = cloud.to_frame().assign(y=lambda frame: np.where(frame["x"] > 1, 3.0, -3.0))
+    beyond = plain(rows).conditional_expectation("y > 0", given={"x": [-1.5, 0.0, 2.0]})
+    told = [any("is no probability" in note for note in e.notes) for e in beyond]
+    assert told == [not 0 <= e.value <= 1 for e in beyond] and any(told)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, r"names no column.*Write given="),
+        ({"z": 1}, r"no column 'z' to be given; the columns are x, y, b"),
+        ({"x": [1, 2], "y": [1, 2, 3]}, r"lengths \[2, 3\].*Give lists of one length"),
+        ({"x": []}, r"lengths \[0\]"),
+        ({"x": [1, 7]}, r"7 is not a value of x, which is real -5 to 5.*Give values of its domain"),
+        ({"x": "tall"}, r"'tall' is not a value of x"),
+        ({"x": None}, r"None is not a value of x"),
+        ({"b": "maybe"}, r"'maybe' is not a value of b, which is boolean"),
+    ],
+)
+def test_what_cannot_be_given_says_why_and_what_to_do(cloud, given, message):
+    with pytest.raises(ValueError, match=message):
+        cloud.conditional_expectation("y", given=given)
+
+
+def test_a_law_is_given_single_values_and_its_questions_are_checked(cloud):
+    with pytest.raises(ValueError, match=r"given one value of each column.*takes lists"):
+        cloud.conditional_law(given={"x": [1, 2]})
+    law = cloud.conditional_law(given={"x": 1})
+    with pytest.raises(ValueError, match=r"a probability needs a condition"):
+        law.probability("y")
+    with pytest.raises(ValueError, match=r"q must lie between 0 and 1, got 1\.5"):
+        law.quantile("y", 1.5)
+
+
+def test_many_points_are_spanned_by_some(monkeypatch):
+    import kmeanalyst.inference.questions.conditional_embedding as module
+
+    rows = wave(400, np.random.default_rng(3))
+    full = plain(rows).conditional_expectation("y", given={"x": 0.5}).value
+    monkeypatch.setattr(module, "_BASIS", 100)
+    assert plain(rows).conditional_expectation("y", given={"x": 0.5}).value == pytest.approx(full, abs=0.02)
+
+
+def test_levels_alone_need_no_numbers():
+    domain = Domain((Categorical(name="c", levels=("a", "b", "c")), Real(name="y", lower=0, upper=9)))
+    points = pd.DataFrame({"c": list("aabbb"), "y": [1.0, 3.0, 5.0, 6.0, 7.0]})
+    release = plain(points, domain=domain)
+    smooth = replace(regression(release, "c"), regulariser=1e-6)
+    found = conditional_estimates(smooth, "y", pd.DataFrame({"c": ["a", "b"]}))
+    assert [e.value for e in found] == pytest.approx([2.0, 6.0], abs=1e-6)

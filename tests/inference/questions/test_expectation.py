@@ -1,0 +1,162 @@
+"""Expectations: the value is the weighted sum, and each part of the error is what it says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from kmeanalyst.inference.two_sample.result import Estimate
+from kmeanalyst.releases.release import Release
+
+
+def test_the_value_is_the_weighted_sum_of_the_view(mixed_release, numeric_release):
+    frame = mixed_release.to_frame()
+    assert mixed_release.mean("age").value == pytest.approx(frame["weight"] @ frame["age"], abs=1e-12)
+    condition = (frame["age"] > 50) & (frame["city"] == "Zürich")
+    asked = mixed_release.probability("age > 50 and city == 'Zürich'")
+    assert asked.value == pytest.approx(frame["weight"] @ condition, abs=1e-12)
+    signed = numeric_release.to_frame("signed")
+    assert numeric_release.mean("x").value == pytest.approx(signed["weight"] @ signed["x"], abs=1e-12)
+    nearest = numeric_release.to_frame("probability")
+    other = numeric_release.mean("x", view="probability")
+    assert other.value == pytest.approx(nearest["weight"] @ nearest["x"], abs=1e-12)
+    assert (numeric_release.mean("x").view, other.view, mixed_release.mean("age").view) == (
+        "signed",
+        "probability",
+        "probability",
+    )
+
+
+def test_a_function_of_a_frame_and_its_expression_agree(mixed_release):
+    by_text = mixed_release.expectation("age ** 2")
+    by_call = mixed_release.expectation(lambda frame: frame["age"] ** 2)
+    assert by_call.value == pytest.approx(by_text.value, rel=1e-12)
+    assert by_call.standard_error == pytest.approx(by_text.standard_error, rel=1e-9)
+
+
+def test_a_condition_on_where_is_the_ratio_of_two_expectations(mixed_release):
+    both = mixed_release.probability("age > 50 and married").value
+    given = mixed_release.probability("married").value
+    assert mixed_release.probability("age > 50", where="married").value == pytest.approx(both / given, rel=1e-12)
+    assert "age > 50 | married" in repr(mixed_release.probability("age > 50", where="married"))
+
+
+def test_the_privacy_part_is_what_the_noise_does_to_a_question_the_features_see(mixed_release):
+    """h = Σ c_r φ_r(x) is seen exactly: its error from the noise is τ‖c‖ up to the ridge, and nothing is unseen."""
+    measurement = mixed_release.measurement
+    rng = np.random.default_rng(0)
+    coefficients = rng.normal(size=measurement.feature_map.dimension)
+
+    def seen(frame: pd.DataFrame) -> np.ndarray:
+        return measurement.feature_map(mixed_release.domain.encode(frame)) @ coefficients
+
+    parts = mixed_release.expectation(seen).parts
+    assert 0 < parts["privacy"] <= measurement.noise_scale * np.linalg.norm(coefficients)
+    quieter = with_noise(mixed_release, measurement.noise_scale / 10)
+    assert quieter.expectation(seen).parts["privacy"] < 0.5 * parts["privacy"]
+
+
+def with_noise(release: Release, noise_scale: float) -> Release:
+    """The same release, said to have other noise."""
+    from dataclasses import replace
+
+    return Release(
+        points=release.to_frame().drop(columns="weight"), weights=release.weights, kernel=release.kernel,
+        measurement=replace(release.measurement, noise_scale=noise_scale), domain=release.domain,
+        statement=replace(release.statement, noise_scale=noise_scale),
+    )  # fmt: skip
+
+
+def test_the_sampling_part_is_the_standard_error_of_a_mean_over_n_rows(mixed_release):
+    """The spread of the age is that of the fitted population, which is near the released points."""
+    frame = mixed_release.to_frame()
+    centre = frame["weight"] @ frame["age"]
+    expected = np.sqrt(frame["weight"] @ (frame["age"] - centre) ** 2 / 2000)
+    assert mixed_release.mean("age").parts["sampling"] == pytest.approx(expected, rel=0.2)
+
+
+def test_a_constant_has_no_error(mixed_release):
+    estimate = mixed_release.expectation("1 + 0 * age")
+    assert estimate.value == pytest.approx(1.0, abs=1e-9)
+    assert estimate.standard_error == pytest.approx(0.0, abs=1e-6)
+
+
+def test_the_standard_error_is_the_root_of_the_squared_parts(mixed_release):
+    estimate = mixed_release.mean("age")
+    assert estimate.standard_error == pytest.approx(np.sqrt(sum(part**2 for part in estimate.parts.values())))
+    low, high = estimate.interval(0.95)
+    assert high - low == pytest.approx(2 * 1.959964 * estimate.standard_error, rel=1e-6)
+    assert list(estimate.parts) == ["privacy", "sampling", "resolution"]
+
+
+def test_a_signed_value_that_is_no_probability_is_shown_beside_one_that_is(numeric_release):
+    estimate = numeric_release.probability("x > -100 and y > -100")
+    total = numeric_release.weights.sum()
+    assert estimate.value == pytest.approx(total)
+    if not 0 <= total <= 1:
+        assert any("no probability" in note and "probability view gives 1" in note for note in estimate.notes)
+    impossible = Release(
+        points=numeric_release.to_frame().drop(columns="weight"), weights=2 * numeric_release.weights,
+        measurement=numeric_release.measurement, kernel=numeric_release.kernel, domain=numeric_release.domain,
+        statement=numeric_release.statement,
+    )  # fmt: skip
+    told = impossible.probability("x > -100")
+    assert told.value == pytest.approx(2 * total)
+    assert any("is no probability" in note for note in told.notes)
+
+
+def test_points_from_elsewhere_have_no_privacy_part_and_say_so(foreign_release):
+    estimate = foreign_release.mean("age", view="probability")
+    assert estimate.parts["privacy"] is None and estimate.parts["resolution"] is None
+    assert any("privacy noise is unknown" in note for note in estimate.notes)
+    assert "privacy unknown" in repr(estimate)
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda r: r.mean("agee"), r"(?s)no column agee.*columns are age.*Did you mean age"),
+        (lambda r: r.mean("city"), r"city is a column of levels.*number is needed.*Compare it with a level"),
+        (lambda r: r.probability("age"), r"needs a condition.*Write a comparison"),
+        (lambda r: r.mean("children"), r"no finite value at \d+ of 60 points.*missing cell.*Exclude them with where"),
+        (
+            lambda r: r.expectation(lambda frame: 1.0),
+            r"one number for each of 60 points, got shape \(\).*Return a column",
+        ),
+        (lambda r: r.mean("age", where="age > 1000"), r"probability 0.*wider condition; where .* signed"),
+        (lambda r: r.mean("age", view="resampled"), r"resampled rows are for other tools.*Ask view="),
+        (lambda r: r.mean("age").interval(1.5), r"level must lie between 0 and 1, got 1.5.*e\.g\. 0\.95"),
+    ],
+)
+def test_questions_that_cannot_be_answered_say_why_and_what_to_do(mixed_release, ask, message):
+    with pytest.raises(ValueError, match=message):
+        ask(mixed_release)
+
+
+def test_an_estimate_as_a_dictionary_has_what_the_interface_names():
+    estimate = Estimate(
+        value=1.0,
+        standard_error=0.5,
+        parts={"privacy": 0.3, "sampling": 0.4, "resolution": 0.0},
+        view="signed",
+        question="age",
+    )
+    told = estimate.to_dict(0.9)
+    assert {"expression", "value", "standard_error", "interval", "level", "view", "parts"} <= set(told)
+    assert told["interval"][0] == pytest.approx(1.0 - 1.644854 * 0.5, abs=1e-5)
+
+
+def test_what_the_features_cannot_see_is_not_explained_away_by_interpolation(mixed_release):
+    """A coin tossed by the last digits of a number: 60 points could be fitted, and no smooth feature sees it.
+
+    A density is taken to be smooth, so that its truth is near 0; the points' own mean of it is all error.
+    """
+
+    def coin(frame: pd.DataFrame) -> np.ndarray:
+        return np.sign(np.sin(1e7 * frame["income"].to_numpy()))
+
+    estimate = mixed_release.expectation(coin)
+    assert estimate.parts["privacy"] < 0.1 * estimate.parts["resolution"]
+    assert abs(estimate.value) < 3 * estimate.standard_error
+    assert mixed_release.probability("married").parts["resolution"] < 0.35 * max(estimate.parts["resolution"], 0.1)

@@ -1,0 +1,513 @@
+"""Statistics of a release: values against numpy, influences against changed weights, and what is infeasible told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from kmeanalyst.inference.estimate import population_fit
+from kmeanalyst.inference.questions.groups import groups_of
+from kmeanalyst.kernels import Gaussian
+from kmeanalyst.releases.domain.columns import Categorical, Integer, Real
+from kmeanalyst.releases.domain.cyclic_column import Cyclic
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.release import Release, from_frame
+
+DOMAIN = Domain(
+    (
+        Real(name="x", lower=-5, upper=5),
+        Real(name="y", lower=-5, upper=5),
+        Integer(name="n", lower=0, upper=9),
+        Categorical(name="job", levels=("a", "b", "c")),
+        Integer(name="m", lower=0, upper=50, missing=True),
+    )
+)
+POINTS = DOMAIN.decode(DOMAIN.draw(40, 3))
+SIGNED = np.random.default_rng(4).normal(0.03, 0.03, 40)  # of sum 1.3 or so: statistics must not count on 1
+
+
+def weighted(weights: np.ndarray) -> Release:
+    """Weighted points without a measurement."""
+    return Release(
+        points=POINTS, weights=weights, measurement=None, kernel=Gaussian(1.0), domain=DOMAIN, statement=None
+    )
+
+
+@pytest.fixture(scope="module")
+def signed() -> Release:
+    return weighted(SIGNED)
+
+
+@pytest.fixture(scope="module")
+def plain() -> Release:
+    p = np.abs(SIGNED)
+    return weighted(p / p.sum())
+
+
+# ---------------------------------------------------------------------- values
+
+
+def test_moments_are_those_of_numpy(plain):
+    w, frame = plain.weights, plain.to_frame()
+    rows = frame[["x", "y", "n"]].to_numpy()
+    covariance = np.cov(rows.T, aweights=w, ddof=0)
+    assert plain.var("x").value == pytest.approx(covariance[0, 0])
+    assert plain.std("x").value == pytest.approx(np.sqrt(covariance[0, 0]))
+    found = plain.cov(["x", "y", "n"])
+    assert found.value.to_numpy() == pytest.approx(covariance)
+    scale = np.sqrt(np.diag(covariance))
+    correlation = plain.corr(["x", "y", "n"])
+    assert correlation.value.to_numpy() == pytest.approx(covariance / np.outer(scale, scale))
+    assert list(correlation.value.columns) == list(correlation.standard_error.index) == ["x", "y", "n"]
+    assert correlation["y", "x"].value == correlation.value.loc["x", "y"]
+    assert correlation.standard_error.loc["x", "y"] == correlation["x", "y"].standard_error > 0
+
+
+def test_moments_under_a_condition_are_those_of_its_rows(plain):
+    frame = plain.to_frame()
+    some = frame[frame["job"] == "b"]
+    expected = np.cov(some["x"], aweights=some["weight"], ddof=0)
+    assert plain.var("x", where="job == 'b'").value == pytest.approx(float(expected))
+
+
+@pytest.mark.parametrize("where", [None, "job != 'a'"])
+def test_quantiles_are_numpys_inverted_cdf(plain, where):
+    frame = plain.to_frame()
+    some = frame if where is None else frame[frame["job"] != "a"]
+    orders = [0.0, 0.1, 0.25, 0.5, 0.77, 1.0]
+    found = plain.quantile("x", orders, where=where)
+    expected = np.quantile(some["x"], orders, weights=some["weight"], method="inverted_cdf")
+    assert [e.value for e in found] == pytest.approx(expected.tolist())
+    assert plain.quantile("x", 0.5, where=where).value == pytest.approx(expected[3])
+
+
+def test_a_quantile_is_reached_exactly_though_sums_of_tenths_are_rounded():
+    release = Release(
+        points=POINTS.iloc[:10], weights=np.full(10, 0.1), measurement=None, kernel=Gaussian(1.0), domain=DOMAIN,
+        statement=None,
+    )  # fmt: skip
+    found = release.quantile("x", [k / 10 for k in range(1, 11)])
+    assert [e.value for e in found] == sorted(POINTS["x"].iloc[:10])
+
+
+def test_quantiles_rise_with_their_order_and_never_leave_the_data_nor_their_intervals_the_bounds(mixed_release):
+    found = mixed_release.quantile("income", np.linspace(0, 1, 41))
+    values, income = [e.value for e in found], mixed_release.to_frame()["income"]
+    assert values == sorted(values)
+    assert set(values) <= set(income)
+    for estimate in found:
+        low, high = estimate.interval(0.99)
+        assert 1.0 <= low <= estimate.value <= high <= 1e6
+        assert estimate.view == "probability"
+    ends = [end for e in found for end in e.interval(0.99)]
+    assert 1.0 in ends and 1e6 in ends  # an uncertain tail reaches the bounds
+
+
+def test_a_quantiles_interval_inverts_the_interval_of_the_distribution_function(mixed_release):
+    median = mixed_release.quantile("age", 0.5)
+    error = mixed_release.probability(f"age <= {median.value}", view="probability").standard_error
+    low, high = median.interval(0.8)
+    assert low == mixed_release.quantile("age", 0.5 - 1.2815515655 * error).value
+    assert high == mixed_release.quantile("age", 0.5 + 1.2815515655 * error).value
+    wide = np.diff(median.interval(0.95))[0]
+    assert median.standard_error == pytest.approx(wide / (2 * 1.959964), rel=1e-6)
+    assert sum(part**2 for part in median.parts.values()) == pytest.approx(median.standard_error**2)
+
+
+def test_quantiles_keep_their_correlation(mixed_release):
+    low, high = mixed_release.quantile("age", [0.25, 0.75])
+    assert (high - low).value == high.value - low.value
+    assert (low - low).standard_error == 0
+    assert abs((high - low).standard_error - np.hypot(low.standard_error, high.standard_error)) > 1e-3
+
+
+def test_the_distribution_function_is_the_weight_at_or_below(signed):
+    frame = signed.to_frame()
+    at = frame["x"].iloc[0]
+    found = signed.cdf("x", [-1.0, at, 7.0])
+    assert [e.value for e in found] == pytest.approx(
+        [frame.loc[frame["x"] <= t, "weight"].sum() for t in (-1.0, at, 7.0)]
+    )
+    assert signed.cdf("x", -1.0).value == found[0].value
+    assert found[0].view == "signed"
+
+
+def test_a_thousand_expectations_are_those_asked_one_by_one(mixed_release):
+    questions = [f"age > {age}" for age in range(20, 80, 7)] + ["income", "age * (married == true)"]
+    together = mixed_release.expectations(questions, where="age < 85")
+    for question, found in zip(questions, together, strict=True):
+        alone = mixed_release.expectation(question, where="age < 85")
+        assert (found.value, found.question) == (alone.value, alone.question)
+        assert found.parts == pytest.approx(alone.parts, rel=1e-7)
+    frame = together.to_frame(0.9)
+    assert list(frame["low"]) == pytest.approx([e.interval(0.9)[0] for e in together])
+    assert frame.loc["income | age < 85", "value"] == together[-2].value
+
+
+def test_many_questions_share_one_solve(mixed_release, monkeypatch):
+    solves = []
+    solve = population_fit.cho_solve
+    mixed_release.mean("age")  # prepared
+    monkeypatch.setattr(population_fit, "cho_solve", lambda *a, **k: solves.append(1) or solve(*a, **k))
+    mixed_release.expectations([f"age > {age}" for age in range(20, 80)])
+    mixed_release.groupby("city").mean("age")
+    mixed_release.corr(["age", "income", "married"])
+    assert len(solves) == 3
+
+
+def test_values_where_the_condition_fails_do_not_matter(mixed_release):
+    """The mend that the refusal of missing cells recommends."""
+    frame = mixed_release.to_frame()
+    there = frame[frame["children"].notna()]
+    assert 0 < len(there) < len(frame)
+    expected = np.average(there["children"].astype(float), weights=there["weight"])
+    assert mixed_release.mean("children", where="not missing(children)").value == pytest.approx(expected)
+    assert mixed_release.std("children", where="not missing(children)").standard_error > 0
+    with pytest.raises(ValueError, match=r"no finite value at \d+ of 60 points.*\"not missing\(children\)\""):
+        mixed_release.mean("children", where="age > 0")
+
+
+# ---------------------------------------------------------------------- regression
+
+
+def test_regression_is_weighted_least_squares(plain):
+    frame, root = plain.to_frame(), np.sqrt(plain.weights)
+    X = np.column_stack([np.ones(len(frame)), frame["x"], frame["job"] == "b", frame["job"] == "c"]).astype(float)
+    beta = np.linalg.lstsq(X * root[:, None], frame["y"] * root, rcond=None)[0]
+    fit = plain.regression("y", ["x", "job"])
+    assert fit.names == ("intercept", "x", "job == 'b'", "job == 'c'")
+    assert [e.value for e in fit.coefficients] == pytest.approx(beta.tolist())
+    assert fit["x"].value == fit.to_frame().loc["x", "value"]
+
+
+def test_a_fit_without_residuals_has_no_error(mixed_release):
+    fit = mixed_release.regression("3 * age - 2", ["age", "married"])
+    assert fit["age"].value == pytest.approx(3.0) and fit["intercept"].value == pytest.approx(-2.0)
+    assert max(e.standard_error for e in fit.coefficients) < 1e-9
+    assert mixed_release.regression("income", ["age"])["age"].standard_error > 1
+
+
+def test_a_coefficient_is_named_as_its_column_is_and_a_wrong_name_is_told(mixed_release):
+    fit = mixed_release.regression("age", ["capital.gain"], where="not missing(`capital.gain`)")
+    assert fit.names == ("intercept", "`capital.gain`")
+    assert fit["capital.gain"] is fit["`capital.gain`"]
+    with pytest.raises(KeyError, match=r"no coefficient 'gain': there are intercept, `capital\.gain`\. Name one"):
+        fit["gain"]
+
+
+def test_levels_that_never_occur_are_left_out_and_told(plain):
+    fit = plain.regression("y", ["x", "job"], where="job != 'a'")
+    assert fit.names == ("intercept", "x", "job == 'c'")
+    assert fit.notes == ("job == 'a' never occurs and is left out",)
+    assert "job == 'a' never occurs" in repr(fit)
+
+
+# ---------------------------------------------------------------------- influences
+
+MEASURED: dict[str, Callable[[Release], Any]] = {
+    "mean given": lambda r: r.mean("x", where="n > 3", view="signed"),
+    "var": lambda r: r.var("x", view="signed"),
+    "var given": lambda r: r.var("x", where="n > 3", view="signed"),
+    "std": lambda r: r.std("x * y", view="signed"),
+    "std given": lambda r: r.std("m", where="not missing(m)", view="signed"),
+    "cov": lambda r: r.cov(["x", "y"], view="signed")["x", "y"],
+    "cov given": lambda r: r.cov(["x", "y"], where="n > 3", view="signed")["x", "y"],
+    "corr": lambda r: r.corr(["x", "y"], view="signed")["x", "y"],
+    "corr given": lambda r: r.corr(["x", "n"], where="n > 3", view="signed")["x", "n"],
+    "ratio": lambda r: r.ratio("x", "y + 10", view="signed"),
+    "ratio given": lambda r: r.ratio("x", "y + 10", where="n > 3", view="signed"),
+    "intercept": lambda r: r.regression("y", ["x", "n"], view="signed")["intercept"],
+    "slope": lambda r: r.regression("y", ["x", "n"], view="signed")["n"],
+    "slope given": lambda r: r.regression("y", ["x", "n"], where="job != 'a'", view="signed")["x"],
+    "calculation": lambda r: np.sqrt(r.var("x", view="signed")) / (r.mean("y", view="signed") + 3),
+}
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_the_influence_is_the_derivative_by_each_points_weight(name):
+    """Weights of sum 1.3, moved by ± 1e-6 at one point: exact for signed weights that do not sum to one."""
+    statistic, step = MEASURED[name], 1e-6
+    weights = SIGNED + 0.01
+    influence = statistic(weighted(weights)).terms[0][1]
+    for m in (0, 7, 19, 33):
+        up, down = (statistic(weighted(weights + sign * step * np.eye(40)[m])).value for sign in (1, -1))
+        assert influence[m] == pytest.approx((up - down) / (2 * step), rel=1e-5, abs=1e-6)
+    assert np.abs(influence[[0, 7, 19, 33]]).max() > 1e-3
+
+
+# ---------------------------------------------------------------------- views
+
+
+def test_correlation_matrices_are_positive_semi_definite_in_the_probability_view(signed):
+    found = signed.corr(["x", "y", "n", "x + y", "n > 4"], view="probability")
+    assert np.linalg.eigvalsh(found.value.to_numpy())[0] > -1e-12
+    assert found.view == "probability" and np.diag(found.value) == pytest.approx(1.0, abs=0)
+    assert np.diag(found.standard_error).max() == 0
+
+
+def test_infeasible_values_are_shown_beside_the_probability_views():
+    weights = np.where(np.abs(POINTS["x"]) > 2, -0.02, 0.08)
+    release = weighted(weights / weights.sum())
+    variance = release.var("x")
+    assert variance.value < 0 and variance.view == "signed"
+    feasible = release.var("x", view="probability").value
+    assert (
+        f"is no variance: signed weights can give one. The probability view gives {feasible:.4g}." in variance.notes[0]
+    )
+    deviation = release.std("x")
+    assert np.isnan(deviation.value) and np.isnan(deviation.standard_error)
+    assert f"The probability view gives {release.std('x', view='probability').value:.4g}" in deviation.notes[0]
+    assert np.isnan(release.corr(["x", "y"])["x", "y"].value)
+    assert release.cov(["y", "x"])["x", "x"].notes[0] == variance.notes[0]
+    assert not release.var("x", view="probability").notes[:-1]  # but for the missing measurement
+
+
+def test_a_correlation_beyond_one_is_shown_as_such():
+    x, y = POINTS["x"].to_numpy(), POINTS["y"].to_numpy()
+    for seed in range(100):
+        release = weighted(np.random.default_rng(seed).normal(1 / 40, 0.1, 40))
+        w = release.weights
+        a, b = x - w @ x, y - w @ y
+        if (w @ a**2) > 0 and (w @ b**2) > 0 and abs(w @ (a * b)) > 1.2 * np.sqrt((w @ a**2) * (w @ b**2)):
+            break
+    found = release.corr(["x", "y"])["x", "y"]
+    assert abs(found.value) > 1.2
+    feasible = release.corr(["x", "y"], view="probability")["x", "y"].value
+    assert (
+        f"is no correlation: signed weights can give one. The probability view gives {feasible:.4g}." in found.notes[0]
+    )
+
+
+def test_an_infeasible_conditional_probability_is_told_with_the_same_condition():
+    weights = np.where((POINTS["x"] > 0) & (POINTS["n"] > 3), -0.01, 0.05)
+    release = weighted(weights)
+    found = release.probability("x > 0", where="n > 3")
+    feasible = release.probability("x > 0", where="n > 3", view="probability").value
+    assert found.value < 0
+    assert (
+        f"is no probability: signed weights can give one. The probability view gives {feasible:.4g}." in found.notes[0]
+    )
+
+
+def test_every_answer_names_its_view(signed):
+    for view in ("signed", "probability"):
+        assert {signed.var("x", view=view).view, signed.corr(["x", "y"], view=view).view} == {view}
+        assert (
+            set(signed.histogram("x", view=view)["view"]) == set(signed.table("n", "job", view=view)["view"]) == {view}
+        )
+        assert set(signed.groupby("job", view=view).mean("x")["view"]) == {view}
+        assert signed.regression("x", ["y"], view=view).view == view
+    assert signed.var("x").view == "signed" and signed.quantile("x", 0.5).view == "probability"
+    assert set(signed.groupby("job").quantile("x")["view"]) == {"probability"}
+
+
+# ---------------------------------------------------------------------- groups, histograms, tables
+
+
+def test_every_row_is_in_exactly_one_group(mixed_domain):
+    rows = mixed_domain.draw(400, 5)
+    rows[:50, mixed_domain.position("capital.gain")] = mixed_domain["capital.gain"].atom_codes[0]
+    for j, column in enumerate(mixed_domain.columns):
+        if column.kind in ("real", "integer", "date"):
+            rows[:2, j] = column.bounds
+    frame = mixed_domain.decode(rows)
+    from kmeanalyst.releases.expressions import parse
+
+    for name in mixed_domain.names:
+        groups = groups_of(mixed_domain, name)
+        held = np.array([parse(group.condition).evaluate(frame, mixed_domain) for group in groups])
+        assert (held.sum(axis=0) == 1).all(), name
+        assert len(groups) > 1 and len({group.label for group in groups}) == len(groups)
+
+
+def test_groups_are_public_edges_atoms_levels_or_ranges(mixed_domain):
+    labels = {name: [group.label for group in groups_of(mixed_domain, name)] for name in mixed_domain.names}
+    assert labels["age"] == ["[17, 30)", "[30, 50)", "[50, 90]"]
+    assert labels["children"] == [*map(str, range(13)), "(missing)"]
+    assert labels["school"] == ["none", "some", "degree", "(missing)"]
+    assert labels["capital.gain"][0] == "0" and labels["capital.gain"][-1] == "(missing)"
+    assert len(labels["capital.gain"]) == 12 and len(labels["joined"]) == 10
+    assert labels["income"][0] == "[1, 3.98107)"  # ten ranges on the column's scale
+
+
+def test_groups_have_labels_that_tell_them_apart():
+    domain = Domain(
+        (
+            Real(name="x", lower=0, upper=9000000, edges=(1234567,)),
+            Categorical(name="job", levels=("(missing)", "a"), missing=True),
+        )
+    )
+    assert [group.label for group in groups_of(domain, "job")] == ["job == '(missing)'", "job == 'a'", "missing(job)"]
+    assert [group.label for group in groups_of(domain, "x")] == ["[0, 1234567)", "[1234567, 9000000]"]
+    assert [group.label for group in groups_of(domain, "x", bins=[1234567, 1234567.1, 1234567.2])] == [
+        "[1234567, 1234567.1)",
+        "[1234567.1, 1234567.2]",
+    ]
+
+
+def test_a_histogram_is_the_weight_in_each_bin(plain):
+    frame = plain.to_frame()
+    for bins, edges in ((4, np.linspace(-5, 5, 5)), ([-2, 0, 0.5, 3], [-2, 0, 0.5, 3])):
+        found = plain.histogram("x", bins=bins)
+        expected, _ = np.histogram(frame["x"], edges, weights=frame["weight"])
+        assert found["probability"].to_numpy() == pytest.approx(expected)
+        assert [*found["left"], found["right"].iloc[-1]] == pytest.approx(list(edges))
+    one = plain.probability("0 <= x < 0.5")
+    row = found.iloc[1]
+    assert (row["standard_error"], row["low"]) == pytest.approx((one.standard_error, one.interval()[0]))
+
+
+def test_a_table_unstacks_into_the_crosstab(plain):
+    frame = plain.to_frame()
+    found = plain.table("n", "job", where="x > 0")
+    some = frame[frame["x"] > 0]
+    expected = pd.crosstab(some["n"], some["job"], some["weight"], aggfunc="sum", normalize="all", dropna=False)
+    crosstab = found["probability"].unstack()
+    assert list(crosstab.columns) == ["a", "b", "c"] and list(crosstab.index) == [str(n) for n in range(10)]
+    for n in expected.index:
+        for job in expected.columns:
+            assert crosstab.loc[str(n), job] == pytest.approx(expected.loc[n, job])
+    assert found["probability"].sum() == pytest.approx(1.0)
+    wide = found.reset_index().pivot(index="n", columns="job", values="probability")
+    assert wide.to_numpy() == pytest.approx(crosstab.to_numpy())
+    assert plain.table("job")["probability"].to_numpy() == pytest.approx(
+        frame.groupby("job", observed=False)["weight"].sum()
+    )
+
+
+def test_a_crosstab_keeps_the_order_of_levels(mixed_release):
+    crosstab = mixed_release.table("age", "school")["probability"].unstack()
+    assert list(crosstab.columns) == ["none", "some", "degree", "(missing)"]
+    assert list(crosstab.index) == ["[17, 30)", "[30, 50)", "[50, 90]"]
+
+
+def test_groups_of_a_release_are_its_answers_given_each_level(mixed_release):
+    found = mixed_release.groupby("city", where="age > 20", level=0.9)
+    means, medians = found.mean("income"), found.quantile("age", 0.5)
+    shares, spread = found.probability("married"), found.std("age")
+    expected = mixed_release.mean("income", where="(age > 20) and city == 'Zürich'")
+    assert means.loc["Zürich", "value"] == pytest.approx(expected.value)
+    assert means.loc["Zürich", "privacy"] == pytest.approx(expected.parts["privacy"])
+    assert means.loc["Zürich", "low"] == pytest.approx(expected.interval(0.9)[0])
+    given = "age > 20 and city == 'Zürich'"
+    assert medians.loc["Zürich", "value"] == mixed_release.quantile("age", 0.5, where=given).value
+    assert shares.loc["Zürich", "value"] == pytest.approx(mixed_release.probability("married", where=given).value)
+    assert spread.loc["Zürich", "value"] == pytest.approx(mixed_release.std("age", where=given).value)
+    assert found.var("age").loc["Zürich", "value"] == pytest.approx(spread.loc["Zürich", "value"] ** 2)
+    assert found.expectation("age * 2").loc["Zürich", "value"] == pytest.approx(
+        2 * found.mean("age").loc["Zürich", "value"]
+    )
+    assert list(means.index) == list(mixed_release.domain["city"].levels)
+
+
+def test_a_group_without_weight_is_not_a_number_and_says_why(plain):
+    found = plain.groupby("job", where="job != 'b'").mean("x")
+    assert np.isnan(found.loc["b", "value"]) and "probability 0" in found.loc["b", "note"]
+    assert np.isfinite(found.drop("b")["value"]).all()
+
+
+def test_a_level_longer_than_a_line_can_be_grouped_by():
+    """Messages cut long texts; conditions must not."""
+    levels = ("a" * 70 + "'1'", "a" * 70 + '"2"')
+    domain = Domain((Categorical(name=("job " * 20).strip(), levels=levels), Real(name="x", lower=0, upper=1)))
+    points = domain.decode(domain.draw(10, 0))
+    release = Release(
+        points=points, weights=np.full(10, 0.1), measurement=None, kernel=Gaussian(1.0), domain=domain, statement=None
+    )
+    assert release.table(("job " * 20).strip())["probability"].sum() == pytest.approx(1.0)
+
+
+# ---------------------------------------------------------------------- edges and refusals
+
+
+def test_a_column_whose_name_is_longer_than_a_line_is_asked_like_any_other():
+    """Messages cut names; questions do not."""
+    long, short = "n" * 200, "n"
+    found = []
+    for name in (long, short):
+        domain = Domain((Integer(name=name, lower=0, upper=9), Real(name="x", lower=0, upper=1)))
+        frame = domain.decode(domain.draw(30, 1)).assign(weight=1 / 30)
+        release = from_frame(frame, domain=domain)
+        found.append(
+            [release.std(name).value, release.quantile(name, 0.5).value, release.corr([name, "x"])[name, "x"].value]
+        )
+    assert found[0] == found[1]
+
+
+def test_ranges_of_a_circle_go_all_the_way_round():
+    domain = Domain((Cyclic(name="hour", lower=0, upper=24), Real(name="x", lower=0, upper=1)))
+    groups = groups_of(domain, "hour")
+    assert (len(groups), groups[0].left, groups[-1].right) == (10, 0.0, 24)
+    frame = domain.decode(domain.draw(500, 1))
+    assert frame["hour"].max() > 21.6  # or nothing could be lost
+    shares = from_frame(frame.assign(weight=1 / 500), domain=domain).histogram("hour")["probability"]
+    assert shares.sum() == pytest.approx(1.0)
+
+
+def test_a_column_that_does_not_vary_has_a_deviation_of_zero_and_no_known_error(plain):
+    constant = plain.std("0 * x + 0.1")
+    assert constant.value == 0 and np.isnan(constant.standard_error)
+    assert any("no first-order error" in note for note in constant.notes)
+    assert np.isnan(plain.corr(["x", "0 * x + 0.1"])["x", "0 * x + 0.1"].value)
+
+
+def test_columns_with_missing_cells_are_left_out_of_matrices_and_told(plain):
+    found = plain.corr()
+    assert found.names == ("x", "y", "n")
+    assert found.notes == ("left out, as their cells may be missing: m; name them, and exclude those with where",)
+    named = plain.corr(["x", "m"], where="not missing(m)")
+    assert -1 <= named["x", "m"].value <= 1
+
+
+def test_points_from_elsewhere_have_no_privacy_part_in_any_statistic(plain):
+    for estimate in (plain.var("x"), plain.quantile("x", 0.5), plain.corr(["x", "y"])["x", "y"], plain.ratio("x", "n")):
+        assert estimate.parts["privacy"] is None and estimate.standard_error > 0
+        assert any("privacy noise is unknown" in note for note in estimate.notes)
+    assert plain.histogram("x")["privacy"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda r: r.quantile("x", 1.5), r"q must lie between 0 and 1, got \[1.5\]: it is a probability. Pass"),
+        (lambda r: r.quantile("x", 0.5, view="signed"), r"probability view, got view=\"signed\".*falls.*Pass view="),
+        (lambda r: r.groupby("job", view="signed").quantile("x"), r"probability view.*Group with view="),
+        (lambda r: r.cdf("x", np.nan), r"x must be a number.*Pass where"),
+        (lambda r: r.regression("y", ["x", "2 * x"]), r"determine one another.*\(x, 2 \* x\).*Leave one of them out"),
+        (lambda r: r.regression("y", ["n"], where="n == 3"), r"determine one another.*intercept, n.*Leave one"),
+        (lambda r: r.regression("y", "x"), r"predictors must be a list.*got 'x'.*Write them in brackets"),
+        (lambda r: r.corr("x"), r"columns must be a list.*got 'x'.*Write them in brackets"),
+        (lambda r: r.corr([]), r"columns must be a list.*Write them in brackets"),
+        (lambda r: r.table("job", "job"), r"different columns, got \['job', 'job'\].*Name one"),
+        (lambda r: r.histogram("job", bins=3), r"job has no ranges to bin: it is categorical.*Leave bins out"),
+        (lambda r: r.histogram("x", bins=0), r"bins must be at least 1, got 0.*Pass e\.g\. 10"),
+        (lambda r: r.histogram("x", bins=[2, 1]), r"two increasing edges, got \[2, 1\].*Sort them"),
+        (lambda r: r.ratio("x", "0 * y"), r"expectation of 0 \* y is 0.*Name another denominator"),
+        (lambda r: r.var("x", where="n > 99"), r"the condition has probability 0.*wider condition"),
+        (lambda r: r.var("job"), r"job is a column of levels.*number is needed"),
+        (lambda r: r.var("x", view="resampled"), r"resampled rows are for other tools.*Ask view="),
+    ],
+)
+def test_questions_that_cannot_be_answered_say_why_and_what_to_do(plain, ask, message):
+    with pytest.raises(ValueError, match=message):
+        ask(plain)
+
+
+def test_days_are_not_binned_by_numbers(mixed_release):
+    with pytest.raises(ValueError, match=r"joined is a column of days.*Pass a number of bins, or declare edges"):
+        mixed_release.histogram("joined", bins=[1, 2])
+    assert mixed_release.histogram("joined", bins=3)["probability"].sum() == pytest.approx(1.0)
+
+
+def test_a_domain_without_numbers_has_no_matrix_by_default():
+    domain = Domain((Categorical(name="job", levels=("a", "b")),))
+    release = Release(
+        points=domain.decode(domain.draw(5, 0)), weights=np.full(5, 0.2), measurement=None, kernel=Gaussian(1.0),
+        domain=domain, statement=None,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"no column of numbers.*name columns"):
+        release.corr()

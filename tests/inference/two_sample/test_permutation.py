@@ -1,0 +1,631 @@
+"""Sample against sample: exact statistics, exact levels, what a comparison can show, and how samples are read."""
+
+from __future__ import annotations
+
+import itertools
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import kstest
+from threadpoolctl import threadpool_limits
+
+import kmeanalyst as ka
+from kmeanalyst.inference.two_sample import distance, permutation
+from kmeanalyst.inference.two_sample import effect_size as precision
+from kmeanalyst.inference.two_sample import gram_sums as pooled_gram
+from kmeanalyst.inference.two_sample import permutation as relabelling
+from kmeanalyst.inference.two_sample.gram_sums import GramSums, Nothing, block_evaluator, gram_sums
+from kmeanalyst.inference.two_sample.permutation import bin_size, units_of
+from kmeanalyst.kernels import Gaussian, Indicator, Kernel, Laplacian, MultiScale, SoftenedProduct
+from kmeanalyst.releases.domain.domain import Domain
+
+SHOGUN = np.arange(24.0).reshape(8, 3) / 23, np.arange(24.0, 48.0).reshape(8, 3) / 47
+COREAX = [[0, 0], [1, 1], [2, 2]], [[0, 0], [1, 1]]
+KERNELS: dict[str, Kernel] = {
+    "gaussian": Gaussian(1.3),
+    "multi-scale": MultiScale((0.5, 1.0, 2.0)),
+    "laplacian": Laplacian(1.1),
+    "sum": Gaussian(1.0) + Gaussian(0.3) * 2.0,
+    "table": SoftenedProduct((MultiScale((1.0, 2.0)), Indicator(4), Gaussian(1.0)), 0.4),
+}
+
+
+def dense(x, y, kernel: Kernel, estimator: str = "unbiased") -> float:
+    """MMD² from its definition, the whole Gram matrix in float64."""
+    n, m = len(x), len(y)
+    Kx, Ky, Kxy = kernel.gram(x, x), kernel.gram(y, y), kernel.gram(x, y)
+    if estimator == "biased":
+        return float(Kx.mean() + Ky.mean() - 2 * Kxy.mean())
+    within = (Kx.sum() - np.trace(Kx)) / (n * (n - 1)) + (Ky.sum() - np.trace(Ky)) / (m * (m - 1))
+    return float(within - 2 * Kxy.mean())
+
+
+def rows(n: int, seed: int, *, missing: bool = False) -> np.ndarray:
+    """Three columns, the second of codes 0 ... 3."""
+    rng = np.random.default_rng(seed)
+    made = rng.normal(size=(n, 3))
+    made[:, 1] = rng.integers(0, 4, n)
+    if missing:
+        made[rng.random(made.shape) < 0.2] = np.nan
+    return made
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(pooled_gram, "_BLOCK", 16)
+
+
+@pytest.fixture
+def binned(monkeypatch):
+    """More than 20 rows are cut in about 16 units, the smaller sample in four bins at least."""
+    monkeypatch.setattr(relabelling, "_MOST_ROWS", 20)
+    monkeypatch.setattr(relabelling, "_UNITS", 16)
+    monkeypatch.setattr(relabelling, "_LEAST_BINS", 4)
+
+
+# ---------------------------------------------------------------- statistics
+
+
+@pytest.mark.parametrize(("estimator", "pinned"), [("unbiased", 0.13440094336133723), ("biased", 0.17882546486779649)])
+def test_statistics_are_those_other_projects_pin(estimator, pinned):
+    result = ka.mmd_test(*SHOGUN, kernel=Gaussian(2.0), permutations=9, rng=0, estimator=estimator)
+    assert 4 * result.statistic == pytest.approx(pinned, abs=1e-12)
+    assert result.mmd_squared == result.statistic and result.estimator == estimator
+
+
+def test_the_biased_statistic_of_unequal_sizes_is_the_squared_distance_pinned_elsewhere():
+    result = ka.mmd_test(*COREAX, kernel=Gaussian(1.0), permutations=9, rng=0, estimator="biased")
+    assert np.sqrt(result.statistic) == pytest.approx(0.3797286517, abs=1e-10)
+
+
+@pytest.mark.parametrize("estimator", ["unbiased", "biased"])
+@pytest.mark.parametrize("name", sorted(KERNELS))
+@pytest.mark.parametrize("sizes", [(13, 50), (50, 13), (40, 40)])
+def test_the_statistic_is_float64_exact_for_every_kernel_and_unequal_sizes(small_blocks, name, estimator, sizes):
+    x, y = rows(sizes[0], 1), rows(sizes[1], 2)
+    result = ka.mmd_test(x, y, kernel=KERNELS[name], permutations=9, rng=0, estimator=estimator)
+    assert result.statistic == pytest.approx(dense(x, y, KERNELS[name], estimator), abs=1e-13)
+
+
+@pytest.mark.parametrize("name", sorted(KERNELS))
+def test_the_statistic_in_bins_is_that_of_all_rows(small_blocks, binned, name):
+    x, y = rows(53, 1), rows(41, 2)
+    result = ka.mmd_test(x, y, kernel=KERNELS[name], permutations=9, rng=0)
+    assert any("in bins of" in note for note in result.notes)
+    assert result.statistic == pytest.approx(dense(x, y, KERNELS[name]), abs=1e-13)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "multi-scale", "table", "laplacian"])
+def test_rows_with_missing_cells_are_seen_as_the_kernel_sees_them(small_blocks, name):
+    x, y = rows(40, 1, missing=True), rows(30, 2, missing=True)
+    result = ka.mmd_test(x, y, kernel=KERNELS[name], permutations=9, rng=0)
+    assert result.statistic == pytest.approx(dense(x, y, KERNELS[name]), abs=1e-13)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6, 1e9])
+@pytest.mark.parametrize("outlier", [0.0, 300.0, 1e5])
+def test_rows_far_from_zero_or_from_each_other_lose_no_digits(offset, outlier):
+    x, y = rows(30, 1) + offset, rows(40, 2) + offset
+    x[0] += outlier
+    y[:5] -= outlier  # a cluster of its own, whose inner distances a product of large numbers would lose
+    result = ka.mmd_test(x, y, kernel=Gaussian(1.0), permutations=9, rng=0)
+    assert result.statistic == pytest.approx(dense(x, y, Gaussian(1.0)), abs=1e-10)
+
+
+def test_a_column_of_few_values_is_looked_up_and_of_many_computed(monkeypatch):
+    made = rows(60, 3, missing=True)
+    whole = KERNELS["table"].gram(made, made)
+    for most in (0, 512):
+        monkeypatch.setattr(pooled_gram, "_MOST_VALUES", most)
+        block = block_evaluator(KERNELS["table"], made)(slice(5, 40), slice(20, 60))
+        np.testing.assert_allclose(block, whole[5:40, 20:60], atol=1e-14)
+
+
+@pytest.mark.parametrize("estimator", ["unbiased", "biased"])
+@pytest.mark.parametrize("way", ["one by one", "bins"])
+def test_every_relabelled_statistic_is_that_of_the_relabelled_rows(small_blocks, monkeypatch, way, estimator):
+    if way == "bins":
+        monkeypatch.setattr(relabelling, "_MOST_ROWS", 20)
+        monkeypatch.setattr(relabelling, "_UNITS", 16)
+        monkeypatch.setattr(relabelling, "_LEAST_BINS", 4)
+    n, m, pooled = 45, 27, rows(72, 5)
+    units = units_of(n, m)
+    found = permutation._relabelled([Gaussian(1.0)], pooled, units, 20, np.random.default_rng(3), estimator)[0]
+    labels = next(units.draws(20, np.random.default_rng(3)))
+    first = np.repeat(labels, np.diff(units.starts), axis=0)
+    expected = [dense(pooled[of], pooled[~of], Gaussian(1.0), estimator) for of in first.T]
+    np.testing.assert_allclose(found.statistics, expected, atol=3e-7 if way == "one by one" else 1e-14)
+    assert np.abs(found.statistics[0] - found.observed) < found.tie  # rounding stays below what counts as a tie
+    assert found.tie < 1e-3 * found.statistics.std()
+
+
+def test_one_thread_gives_what_several_give():
+    x, y = np.random.default_rng(0).normal(size=(2, 900, 3))
+    with threadpool_limits(1):
+        alone = ka.mmd_test(x, y, kernel=Gaussian(1.0), permutations=20, rng=1)
+    assert ka.mmd_test(x, y, kernel=Gaussian(1.0), permutations=20, rng=1) == alone
+
+
+def test_memory_does_not_grow_with_the_square_of_the_rows(monkeypatch):
+    monkeypatch.setattr(pooled_gram, "_BLOCK", 64)
+    x, y = np.random.default_rng(0).normal(size=(2, 1500, 3))
+    tracemalloc.start()
+    ka.mmd_test(x, y, kernel=Gaussian(1.0), permutations=20, rng=0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3000**2 * 8 / 10  # the whole Gram matrix has 72 MB
+
+
+# ---------------------------------------------------------------- p-values
+
+
+def test_p_values_are_those_of_a_hundred_thousand_plain_relabellings():
+    rng = np.random.default_rng(4)
+    x, y = rng.normal(size=(12, 2)), rng.normal(size=(9, 2)) + 0.6
+    K = Gaussian(1.2).gram(*[np.vstack([x, y])] * 2)
+    np.fill_diagonal(K, 0)
+    first = np.argsort(rng.random((100_000, 21)), axis=1)[:, :12]
+    labels = np.zeros((100_000, 21))
+    np.put_along_axis(labels, first, 1.0, axis=1)
+    signed = labels / 12, (1 - labels) / 9
+    within = (labels @ K * labels).sum(1) / (12 * 11) + ((1 - labels) @ K * (1 - labels)).sum(1) / (9 * 8)
+    plain = float((within - 2 * (signed[0] @ K * signed[1]).sum(1) >= dense(x, y, Gaussian(1.2)) - 1e-12).mean())
+    assert 0.01 < plain < 0.5
+    ours = ka.mmd_test(x, y, kernel=Gaussian(1.2), permutations=20_000, rng=0).pvalue
+    assert ours == pytest.approx(plain, abs=4 * np.sqrt(plain * (1 - plain) * (1 / 20_000 + 1e-5)))  # 4 standard errors
+
+
+def test_ties_count_against_rejection():
+    x, y = np.array([0.0, 0, 0, 1]), np.array([0.0, 1, 1, 1])
+    pooled = np.concatenate([x, y])
+    found = []
+    for first in itertools.combinations(range(8), 4):
+        of = np.isin(np.arange(8), first)
+        found.append(dense(pooled[of, None], pooled[~of, None], Gaussian(1.0)))
+    exact = np.mean(np.array(found) >= dense(x[:, None], y[:, None], Gaussian(1.0)) - 1e-9)  # of 70; most are ties
+    ours = ka.mmd_test(x, y, kernel=Gaussian(1.0), permutations=9999, rng=2).pvalue
+    assert ours == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / 9999) + 1e-4)
+    alike = np.zeros((5, 1))
+    assert ka.mmd_test(alike, alike, kernel=Gaussian(1.0), permutations=99, rng=0).pvalue == 1.0
+
+
+def test_a_difference_beyond_all_relabellings_has_p_one_in_b_plus_one():
+    x, y = np.zeros((20, 1)), np.ones((20, 1)) * 5
+    assert ka.mmd_test(x, y, permutations=999, rng=0).pvalue == 1 / 1000
+
+
+@pytest.mark.parametrize("size", [15, 60])
+def test_one_seed_gives_one_p_and_a_generator_is_advanced(binned, size):
+    x, y = rows(size, 1), rows(size, 2)
+    first, again, other = (ka.mmd_test(x, y, permutations=99, rng=seed) for seed in (7, 7, 8))
+    assert first == again and first.pvalue != other.pvalue
+    rng = np.random.default_rng(7)
+    assert ka.mmd_test(x, y, permutations=99, rng=rng).pvalue == first.pvalue
+    assert ka.mmd_test(x, y, permutations=99, rng=rng).pvalue != first.pvalue
+
+
+def test_relabellings_drawn_in_parts_are_as_many_as_asked(monkeypatch):
+    monkeypatch.setattr(relabelling, "_AT_ONCE", 7)
+    units = units_of(5, 6)
+    parts = list(units.draws(20, np.random.default_rng(0)))
+    assert [part.shape[1] for part in parts] == [8, 7, 6]
+    np.testing.assert_array_equal(parts[0][:, 0], units.first)
+    x, y = rows(20, 1), rows(15, 2)
+    assert 1 / 21 <= ka.mmd_test(x, y, kernel=Gaussian(1.0), permutations=20, rng=0).pvalue <= 1
+
+
+# ---------------------------------------------------------------- bins
+
+SIZES = [(1, 2), (2000, 2000), (2001, 2000), (50, 100_000), (100_000, 50), (3000, 2_000_000), (777, 9999), (199, 4000)]
+
+
+@pytest.mark.parametrize(("n", "m"), SIZES)
+def test_units_cover_every_row_once_and_keep_the_sizes(n, m):
+    units = units_of(n, m)
+    lengths = np.diff(units.starts)
+    assert lengths.sum() == n + m and lengths[units.first].sum() == n and (lengths > 0).all()
+    for group in units.groups:
+        assert len(set(lengths[group])) == 1  # of one size, or a permutation would not keep n
+        assert len(set(units.first[group])) == 2 or len(group) == 0 or len(units.groups) > 1
+    labels = next(units.draws(5, np.random.default_rng(0)))
+    np.testing.assert_array_equal(lengths @ labels, n)
+    assert (labels[:, 1:] != labels[:, :1]).any()
+    assert n + m > 4000 or units.rows_alone
+
+
+@pytest.mark.parametrize(
+    ("n", "m"), [(50, 100_000), (100_000, 50), (3000, 2_000_000), (20_000, 20_000), (5000, 90_000)]
+)
+def test_the_smaller_sample_is_well_represented_among_the_units_that_move(n, m):
+    units, size = units_of(n, m), bin_size(n, m)
+    bins = units.first[units.groups[0]]
+    small = int(bins.sum() if n <= m else (~bins).sum())
+    assert small >= min(200, min(n, m) // size) and min(n, m) - small * size < size
+    assert len(bins) - small >= small and 1500 <= len(bins) <= 2000
+
+
+@pytest.mark.parametrize(("n", "m"), [(30, 30), (45, 31), (4, 60), (60, 4), (7, 23)])
+@pytest.mark.parametrize("order", ["drawn", "sorted"])
+def test_the_level_holds_with_bins_of_rows_in_any_order(binned, n, m, order):
+    # 200 p-values of 39 relabellings: at most 40 at or below 1/10 expected 20; false-alarm rate below 1e-4 each
+    rng, p = np.random.default_rng(n), []
+    for i in range(200):
+        x, y = rng.normal(size=(n, 1)), rng.normal(size=(m, 1))
+        if order == "sorted":
+            x, y = np.sort(x, axis=0), np.sort(y, axis=0)
+        p.append(ka.mmd_test(x, y, kernel=Gaussian(0.7), permutations=39, rng=i).pvalue)
+    assert (np.array(p) <= 0.1).sum() <= 38
+    assert kstest(np.array(p) - 0.5 / 40, "uniform").pvalue > 1e-4
+
+
+def test_the_level_holds_one_by_one_and_for_aggregated_kernels():
+    # false-alarm rate 1e-4 each
+    rng = np.random.default_rng(3)
+    draws = [(rng.normal(size=(20, 2)), rng.standard_normal(size=(25, 2))) for _ in range(200)]
+    for kernel in (None, "aggregated"):
+        p = np.array([ka.mmd_test(*d, kernel=kernel, permutations=39, rng=i).pvalue for i, d in enumerate(draws)])
+        assert kstest(p - 0.5 / 40, "uniform").pvalue > 1e-4
+        assert (p <= 0.1).sum() <= 38
+
+
+def test_bins_lose_little_power(monkeypatch):
+    rng = np.random.default_rng(9)
+    draws = [(rng.normal(size=(400, 2)), rng.normal(size=(400, 2)) + 0.13) for _ in range(60)]
+
+    def power() -> float:
+        return float(
+            np.mean([ka.mmd_test(*d, kernel=Gaussian(1.5), permutations=99, rng=1).pvalue <= 0.05 for d in draws])
+        )
+
+    alone = power()
+    monkeypatch.setattr(relabelling, "_MOST_ROWS", 20)
+    monkeypatch.setattr(relabelling, "_UNITS", 200)
+    monkeypatch.setattr(relabelling, "_LEAST_BINS", 20)
+    assert 0.3 < alone < 0.95 and abs(power() - alone) <= 0.1
+
+
+# ---------------------------------------------------------------- the default lengthscale
+
+
+def test_the_lengthscale_is_one_of_the_pooled_rows_whoever_they_belong_to():
+    rng = np.random.default_rng(0)
+    pooled = np.vstack([rng.normal(size=(900, 2)), rng.normal(size=(2100, 2)) * 5])
+    whole = distance.pooled_lengthscale(pooled[:900], pooled[900:])
+    for _ in range(3):
+        pooled = rng.permutation(pooled)
+        assert distance.pooled_lengthscale(pooled[:50], pooled[50:]) == whole
+    assert whole == pytest.approx(ka.median_lengthscale(pooled, most_rows=3000), rel=0.1)  # each side by its size
+
+
+def test_rows_that_are_all_alike_suggest_no_lengthscale_and_mostly_alike_ones_do():
+    with pytest.raises(ValueError, match=r"all rows of both samples are alike.*no lengthscale.*Pass a kernel"):
+        ka.mmd_test(np.ones((5, 2)), np.ones((7, 2)))
+    x = np.zeros((5000, 1))
+    x[0], x[1] = 3.0, 5.0
+    assert distance.pooled_lengthscale(x, np.zeros((10, 1))) == 3.0
+
+
+# ---------------------------------------------------------------- several kernels
+
+
+def wavy(n: int, rng: np.random.Generator) -> np.ndarray:
+    """A normal law with fine ripples on it: the same at large, another in detail."""
+    drawn = rng.normal(size=(4 * n, 1))
+    return drawn[rng.random(len(drawn)) < (1 + np.sin(20 * drawn[:, 0])) / 2][:n]
+
+
+def test_aggregated_lengthscales_show_a_local_difference_that_the_median_misses():
+    rng = np.random.default_rng(5)
+    draws = [(rng.normal(size=(200, 1)), wavy(200, rng)) for _ in range(20)]
+    median, aggregated = (
+        [ka.mmd_test(*d, kernel=kernel, permutations=99, rng=0) for d in draws] for kernel in (None, "aggregated")
+    )
+    assert np.mean([r.pvalue <= 0.05 for r in median]) <= 0.3  # its power is .07, of 60 draws elsewhere
+    assert np.mean([r.pvalue <= 0.05 for r in aggregated]) >= 0.6  # .88
+    for one, several in zip(median, aggregated, strict=True):
+        assert several.mmd_squared == pytest.approx(one.mmd_squared, abs=1e-14)
+        assert several.mmd_interval == one.mmd_interval and several.noise_floor == one.noise_floor
+    told = aggregated[0].notes[0]
+    assert told.startswith("most telling: Gaussian(lengthscale=")
+    assert float(told.split("=")[1].rstrip(")")) < distance.pooled_lengthscale(*draws[0]) / 8
+
+
+def test_a_wide_difference_is_found_by_aggregated_lengthscales_too():
+    rng = np.random.default_rng(6)
+    p = [ka.mmd_test(rng.normal(size=(80, 3)), rng.normal(size=(80, 3)) + 0.5, kernel="aggregated", permutations=99, rng=0)
+         for _ in range(10)]  # fmt: skip
+    assert np.mean([r.pvalue <= 0.05 for r in p]) >= 0.9
+
+
+def test_a_sequence_of_kernels_is_one_test_under_the_same_relabellings():
+    x, y = rows(40, 1), rows(30, 2) + 0.3
+    kernels = [Gaussian(1.0), Laplacian(0.4)]
+    result = ka.mmd_test(x, y, kernel=kernels, permutations=50, rng=3)
+    found = permutation._relabelled(
+        kernels, np.vstack([x, y]), units_of(40, 30), 50, np.random.default_rng(3), "unbiased"
+    )
+    largest = np.max([each.statistics / each.scale for each in found], axis=0)
+    assert result.statistic == pytest.approx(largest[0])
+    assert result.pvalue == ((largest[1:] >= largest[0]).sum() + 1) / 51
+    assert result.mmd_squared == pytest.approx(dense(x, y, Gaussian(1.0)), abs=1e-13)
+    assert "the largest of 2 kernels' statistics" in result.method and "Laplacian" in " ".join(result.notes)
+
+
+def test_the_scale_of_a_kernel_is_the_standard_deviation_of_its_relabelled_statistics():
+    pooled = np.random.default_rng(0).normal(size=(150, 2))
+    for lengthscale in (0.1, 1.0, 5.0):
+        found = permutation._relabelled(
+            [Gaussian(lengthscale)], pooled, units_of(60, 90), 3000, np.random.default_rng(1), "unbiased"
+        )[0]
+        assert found.scale == pytest.approx(found.statistics.std(), rel=0.12)
+
+
+# ---------------------------------------------------------------- what a comparison can show
+
+
+def sums_of(x, y, kernel: Kernel) -> GramSums:
+    return gram_sums([kernel], np.vstack([x, y]), len(x), [Nothing()])[0]
+
+
+def test_traces_are_unbiased_where_the_covariance_is_known():
+    # the linear kernel of one bounded column: Σ is its variance
+    class Linear(Kernel):
+        name = "linear"
+        bound = 1.0
+
+        def gram(self, X, Y):
+            return X @ Y.T
+
+        def diagonal(self, X):
+            return (X**2).sum(1)
+
+    rng = np.random.default_rng(0)
+    sums = [sums_of(*np.split(rng.uniform(-1, 1, (12, 1)) + 3, [5]), Linear()) for _ in range(4000)]
+    traces = np.array([precision.pooled_trace(s) for s in sums])
+    squares = np.array([precision.pooled_trace_of_square(s) for s in sums])
+    assert traces.mean() == pytest.approx(1 / 3, abs=4 * traces.std() / 60)
+    assert squares.mean() == pytest.approx(1 / 9, abs=4 * squares.std() / 60)  # 4 standard errors
+
+
+@pytest.mark.parametrize("shift", [0.0, 1.0])
+def test_the_variance_told_is_that_of_the_statistic(shift):
+    rng = np.random.default_rng(1)
+    told, statistics = [], []
+    for _ in range(400):
+        x, y = rng.normal(size=(40, 2)), rng.normal(size=(60, 2)) + np.array([shift, 0])
+        sums = sums_of(x, y, Gaussian(1.5))
+        null, linear = precision.variances_of_unbiased(sums)
+        told.append(null + 4 * linear if shift else null)
+        statistics.append(dense(x, y, Gaussian(1.5)))
+    assert np.mean(told) == pytest.approx(np.var(statistics), rel=0.3)  # 4 standard errors of a variance of 400
+
+
+def test_the_linear_part_is_that_of_the_populations_witness_and_not_of_the_samples():
+    rng, kernel, shift = np.random.default_rng(3), Gaussian(1.0), np.array([0.8, 0])
+    x, y = rng.normal(size=(3000, 2)), rng.normal(size=(3000, 2)) + shift
+    witness = [kernel.gram(z, x).mean(axis=1) - kernel.gram(z, y).mean(axis=1) for z in (x, y)]
+    truth, found = witness[0].var() / 40 + witness[1].var() / 50, []
+    for _ in range(400):
+        sums = sums_of(rng.normal(size=(40, 2)), rng.normal(size=(50, 2)) + shift, kernel)
+        found.append(precision.variances_of_unbiased(sums)[1])
+    # 4 standard errors are .13, clipping at zero adds some .05; the samples' own witness has 1.38 times the variance
+    assert np.mean(found) == pytest.approx(truth, rel=0.2)
+
+
+def test_the_noise_floor_is_what_one_population_shows():
+    rng = np.random.default_rng(2)
+    results = [
+        ka.mmd_test(rng.normal(size=(20, 2)), rng.normal(size=(35, 2)), kernel=Gaussian(1.0), permutations=1,
+                    rng=0, estimator="biased")
+        for _ in range(400)
+    ]  # fmt: skip
+    squares = np.array([r.mmd_squared for r in results])
+    floor = np.mean([r.noise_floor**2 for r in results])
+    assert floor == pytest.approx(squares.mean(), abs=4 * squares.std() / 20)  # 4 standard errors
+
+
+def gaussian_mmd(shift: float, lengthscale: float, d: int) -> float:
+    """MMD of N(0, I) and N(shift·e₁, I) in d columns under a Gaussian kernel, in closed form."""
+    v = lengthscale**2 + 2
+    return float(np.sqrt(2 * (lengthscale**2 / v) ** (d / 2) * (1 - np.exp(-(shift**2) / (2 * v)))))
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.2, 0.5, 2.0])
+def test_the_interval_holds_the_distance_of_the_populations(shift):
+    # 95 % is told; of 200, fewer than 178 (89 %) has chance 3e-4 at 95 %. Longer runs: 93.7 to 97.8 %
+    rng, truth = np.random.default_rng(7), gaussian_mmd(shift, 1.5, 2)
+    held = 0
+    for _ in range(200):
+        x, y = rng.normal(size=(80, 2)), rng.normal(size=(60, 2)) + np.array([shift, 0])
+        low, high = ka.mmd_test(x, y, kernel=Gaussian(1.5), permutations=1, rng=0).mmd_interval
+        assert 0 <= low <= high
+        held += low <= truth <= high
+    assert held >= 178
+
+
+def test_the_detectable_distance_is_found_four_times_in_five():
+    rng, found = np.random.default_rng(8), []
+    shift = 0.6  # MMD 0.100 in ten columns
+    for i in range(120):
+        x, y = rng.normal(size=(100, 10)), rng.normal(size=(100, 10))
+        y[:, 0] += shift
+        found.append(ka.mmd_test(x, y, kernel=Gaussian(4.5), permutations=99, rng=i))
+    truth = gaussian_mmd(shift, 4.5, 10)
+    assert np.mean([r.detectable_mmd for r in found]) == pytest.approx(truth, rel=0.06)
+    assert 0.65 <= np.mean([r.pvalue <= 0.05 for r in found]) <= 0.93  # 0.8 ± 4 standard errors
+
+
+def test_what_cannot_be_computed_is_none_and_nothing_is_nan():
+    few = ka.mmd_test([[0.0], [1.0]], [[0.5], [2.0], [3.0]], permutations=9, rng=0)
+    assert few.mmd_interval is None and few.detectable_mmd is None and few.noise_floor > 0
+    alike = ka.mmd_test(np.zeros((9, 1)), np.zeros((8, 1)), kernel=Gaussian(1.0), permutations=99, rng=0)
+    assert alike.mmd_interval == (0.0, 0.0) and alike.noise_floor == 0.0 and alike.detectable_mmd is None
+    rounded = ka.mmd_test(np.zeros((9, 1)), np.zeros((8, 1)), kernel=Gaussian(1.0) * 0.1, permutations=99, rng=0)
+    assert rounded.noise_floor == 0.0 and rounded.detectable_mmd is None and rounded.pvalue == 1.0
+    several = ka.mmd_test(np.zeros((9, 1)), np.zeros((8, 1)), kernel=[Gaussian(1.0), Gaussian(2.0)], rng=0)
+    assert several.statistic == 0.0 and several.pvalue == 1.0
+
+
+# ---------------------------------------------------------------- how samples are read
+
+
+def people(n: int, seed: int, shift: float = 0.0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "age": rng.integers(20, 60, n) + shift,
+            "job": rng.choice(["clerk", "cook", "nurse"], n),
+            "sex": pd.Categorical(rng.choice(["F", "M"], n)),
+            "since": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, n), unit="D"),
+            "wage": rng.normal(size=n),
+        }
+    )
+    frame.loc[rng.random(n) < 0.1, "wage"] = np.nan
+    return frame
+
+
+def test_tables_of_text_dates_and_missing_cells_are_tested_by_a_kernel_for_tables():
+    rng_p = [ka.mmd_test(people(60, 2 * i), people(50, 2 * i + 1), permutations=39, rng=i).pvalue for i in range(60)]
+    assert kstest(np.array(rng_p) - 0.5 / 40, "uniform").pvalue > 1e-4
+    other = people(80, 1)
+    other["job"] = np.where(other["sex"] == "F", "nurse", "cook")  # the columns' relation, too
+    result = ka.mmd_test(people(80, 0), other, rng=0)
+    assert result.pvalue <= 0.01
+    told = "age (integer), job (categorical), sex (categorical), since (date), wage (real)"
+    assert any(told in note for note in result.notes)
+    assert ka.mmd_squared(people(80, 0), other, estimator="unbiased") == pytest.approx(result.mmd_squared, abs=1e-12)
+
+
+def test_columns_are_matched_by_name():
+    for a, b in ((people(40, 0), people(30, 1)), (pd.DataFrame(rows(40, 0)), pd.DataFrame(rows(30, 1)))):
+        first = ka.mmd_test(a, b, permutations=99, rng=0)
+        assert ka.mmd_test(a, b[b.columns[::-1]], permutations=99, rng=0) == first
+
+
+def test_tables_of_numbers_behave_as_arrays_in_natural_units():
+    a, b = pd.DataFrame(rows(40, 0), columns=list("abc")), pd.DataFrame(rows(30, 1), columns=list("abc"))
+    plain = ka.mmd_test(a.to_numpy(), b.to_numpy(), permutations=99, rng=0)
+    assert ka.mmd_test(a, b, permutations=99, rng=0) == plain
+    assert ka.mmd_test(a.astype(object), b.convert_dtypes(), permutations=99, rng=0) == plain
+    a.loc[0, "b"] = np.nan
+    notes = ka.mmd_test(a, b, permutations=9, rng=0).notes
+    assert "a (real), b (integer), c (real)" in notes[0]  # missing is a value of its own there
+    # with a kernel chosen for numbers, a missing one is the kernel's affair
+    chosen = ka.mmd_test(a, b, kernel=Gaussian(1.0), permutations=9, rng=0)
+    assert chosen.mmd_squared == pytest.approx(dense(a.to_numpy(), b.to_numpy(), Gaussian(1.0)), abs=1e-13)
+
+
+TEXT = pd.DataFrame({"a": ["u", "v", "u"], "b": [1.0, 2.0, 3.0]})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (
+            (TEXT, TEXT[["a"]]),
+            {},
+            r"second sample lacks the columns \['b'\].*compared in all columns.*Add them, or drop",
+        ),
+        ((TEXT[["b"]], TEXT), {}, r"first sample lacks the columns \['a'\].*Add them"),
+        ((TEXT.set_axis(["a", "a"], axis=1), TEXT), {}, r"\['a'\] appear more than once.*which is meant.*Rename"),
+        ((TEXT, [[1.0, 2.0], [3.0, 4.0]]), {}, r"no column names.*cannot be matched.*Pass both as DataFrames"),
+        ((TEXT, TEXT), {"kernel": Gaussian(1.0)}, r"no distance. Leave kernel out.*pass arrays"),
+        ((TEXT, TEXT), {"kernel": "aggregated"}, r"tries lengthscales.*has all scales.*Leave kernel out"),
+        (([[0.0], [np.inf]], [[1.0], [2.0]]), {}, r"1 rows hold infinite.*no distance.*Remove"),
+        ((np.zeros((3, 1)), np.ones((3, 2))), {}, r"same columns, got 1 and 2. Select"),
+        ((np.zeros((3, 1)), np.ones((3, 1))), {"permutations": 0}, r"at least 1, got 0.*e\.g\. 999"),
+        ((np.zeros((3, 1)), np.ones((3, 1))), {"estimator": "incomplete"}, r'"unbiased" or "biased", got .*Name one'),
+        (
+            (np.zeros((3, 1)), np.ones((3, 1))),
+            {"kernel": "gauss"},
+            r"kernel must be.*got 'gauss'.*Pass e\.g\. Gaussian",
+        ),
+        ((np.zeros((3, 1)), np.ones((3, 1))), {"kernel": []}, r"kernel must be.*got \[\].*Pass e\.g\. Gaussian"),
+        ((np.zeros((1, 1)), np.ones((3, 1))), {"kernel": Gaussian(1.0)}, r"at least two rows, got 1 and 3. Add"),
+    ],
+)
+def test_tests_that_cannot_be_are_refused(arguments, options, message):
+    with pytest.raises(ValueError, match=message):
+        ka.mmd_test(*arguments, **options)
+
+
+# ---------------------------------------------------------------- weighted points
+
+
+def test_weighted_points_are_tested_as_a_release_without_a_measurement_is():
+    rng = np.random.default_rng(2)
+    points, weights, sample = rng.normal(size=(50, 2)), rng.random(50) / 25, rng.normal(size=(80, 2)) + 0.2
+    domain = Domain.of_numbers(np.vstack([points, sample]))
+    frame = pd.DataFrame(points, columns=domain.names).assign(weight=weights)
+    release = ka.mmd_test(ka.from_frame(frame, kernel=Gaussian(1.0), domain=domain), sample)
+    for pair in (((points, weights), sample), (sample, (points, weights))):
+        ours = ka.mmd_test(*pair, kernel=Gaussian(1.0))
+        assert ours.pvalue == pytest.approx(release.pvalue, rel=1e-9)
+        assert ours.mmd_squared == pytest.approx(release.mmd_squared, abs=1e-12)
+        assert ours.statistic == pytest.approx(ka.mmd_squared(*pair, Gaussian(1.0)), abs=1e-12)
+        assert (ours.n_release_points, ours.n_sample_rows, ours.noise_aware) == (50, 80, False)
+        assert any("tested as a fixed distribution" in note for note in ours.notes)
+
+
+def test_a_fixed_distribution_is_tested_at_its_level_and_its_interval_holds():
+    # false-alarm rate 1e-4; the points are the population itself, up to 1/2000
+    points = np.random.default_rng(0).normal(size=(2000, 1))
+    weights = np.full(2000, 1 / 2000)
+    for shift in (0.0, 0.5):
+        rng, p, held = np.random.default_rng(1), [], 0
+        truth = ka.mmd((points, weights), points + shift, Gaussian(1.0))
+        for _ in range(120):
+            sample = rng.choice(points, 60, axis=0) + shift
+            result = ka.mmd_test((points, weights), sample, kernel=Gaussian(1.0))
+            p.append(result.pvalue)
+            held += result.mmd_interval[0] <= truth <= result.mmd_interval[1]
+        assert held >= 104  # of 120 at 95 %, fewer has chance 3e-4
+        assert shift or kstest(p, "uniform").pvalue > 1e-4
+        assert shift == 0 or np.mean(np.array(p) <= 0.05) > 0.8
+    assert 0 < result.noise_floor < result.detectable_mmd < 0.5
+
+
+def test_the_interval_beside_a_fixed_distribution_is_as_wide_as_the_estimate_varies():
+    rng, points, squares, widths = np.random.default_rng(4), np.linspace(-1, 1, 20)[:, None], [], []
+    for _ in range(150):
+        result = ka.mmd_test((points, np.full(20, 0.05)), rng.normal(size=(300, 1)) * 2, kernel=Gaussian(1.0))
+        squares.append(result.mmd_squared)
+        widths.append(result.mmd_interval[1] ** 2 - result.mmd_interval[0] ** 2)
+    assert np.mean(widths) == pytest.approx(2 * 1.96 * np.std(squares), rel=0.25)  # 4 standard errors
+
+
+def test_the_law_of_a_large_sample_has_its_mean_from_all_rows_and_its_shape_from_some(monkeypatch):
+    rng = np.random.default_rng(3)
+    points, sample = rng.normal(size=(100, 2)), rng.normal(size=(900, 2))
+    whole = ka.mmd_test((points, np.full(100, 0.01)), sample, kernel=Gaussian(1.0))
+    monkeypatch.setattr("kmeanalyst.inference.two_sample.fixed_distribution._MOST_EIGEN_ROWS", 100)
+    subset = ka.mmd_test((points, np.full(100, 0.01)), sample, kernel=Gaussian(1.0))
+    assert subset.noise_floor == pytest.approx(whole.noise_floor, rel=1e-12)
+    assert subset.statistic == pytest.approx(whole.statistic, rel=1e-12)
+    assert subset.detectable_mmd == pytest.approx(whole.detectable_mmd, rel=0.1)
+    assert subset.pvalue == pytest.approx(whole.pvalue, rel=0.3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, r"both sides have weights.*no law to test.*plain rows, or ask for the distance"),
+        ({"kernel": "aggregated"}, r"one kernel, got 'aggregated'.*Pass one"),
+        ({"kernel": Gaussian(1.0)}, r"at least two rows.*got 1. Add"),
+    ],
+)
+def test_weighted_points_that_cannot_be_tested_are_refused(options, message):
+    pair = (np.zeros((3, 1)), np.ones(3) / 3)
+    other = {"kernel": np.zeros((1, 1))} if options else {}
+    with pytest.raises(ValueError, match=message):
+        ka.mmd_test(pair, other.get("kernel", pair), **options)
+
+
+def test_weights_and_estimators_beside_a_release_are_refused(mixed_release):
+    frame = mixed_release.resample(20, rng=0)
+    with pytest.raises(ValueError, match=r"these have weights.*law.*unknown.*without weights"):
+        ka.mmd_test(mixed_release, (frame, np.ones(20) / 20))
+    with pytest.raises(ValueError, match=r"estimator goes with plain samples, got 'biased'.*Leave it out"):
+        ka.mmd_test(mixed_release, frame, estimator="biased")

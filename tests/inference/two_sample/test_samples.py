@@ -1,0 +1,307 @@
+"""Samples beside a release: rows from files and frames, block by block, are the rows of one frame in memory."""
+
+from __future__ import annotations
+
+import datetime
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import kmeanalyst as ka
+from kmeanalyst.cli import arguments as sample_file
+from kmeanalyst.cli.main import main
+from kmeanalyst.inference.two_sample import mmd_test as two_sample
+from kmeanalyst.inference.two_sample.result import TestResult
+from kmeanalyst.inference.two_sample.samples import SampleRows
+from kmeanalyst.releases.domain import tables
+from kmeanalyst.releases.domain.columns import DomainError
+from kmeanalyst.releases.domain.tables import read_table, table_blocks
+
+ROWS = 53
+
+
+@pytest.fixture
+def frame(mixed_release) -> pd.DataFrame:
+    """Rows of every kind of column, some of them beyond the bounds, unseen or missing, and a column too many."""
+    frame = mixed_release.resample(ROWS, rng=0).assign(extra="x")
+    frame["age"] = frame["age"].astype("Int64")
+    frame.loc[[0, 20, 50], "age"] = [200, -3, 91]
+    frame.loc[[4, 41], "age"] = pd.NA
+    frame["city"] = frame["city"].astype(object)
+    frame.loc[[1, 52], "city"] = "Atlantis"
+    frame["joined"] = [stamp.date() for stamp in frame["joined"]]
+    frame.loc[7, "joined"] = datetime.date(2060, 1, 1)
+    return frame
+
+
+def files_of(frame: pd.DataFrame, folder: Path) -> Iterator[Path]:
+    """The frame in every kind of file; Parquet with row groups that no block size divides, and levels as dictionaries."""
+    frame.to_csv(folder / "a.csv", index=False)
+    yield folder / "a.csv"
+    (folder / "a.csv.gz").write_bytes(gzip.compress((folder / "a.csv").read_bytes()))
+    yield folder / "a.csv.gz"
+    frame.assign(city=frame["city"].astype("category")).to_parquet(folder / "a.parquet", row_group_size=11)
+    yield folder / "a.parquet"
+    table = pa.Table.from_pandas(frame.set_index("extra"), preserve_index=True)
+    pq.write_table(table, folder / "b.parquet", row_group_size=ROWS, use_dictionary=["city"])
+    yield folder / "b.parquet"
+
+
+def encoded(release: Any, sample: Any) -> tuple[np.ndarray, list[str], int]:
+    rows = SampleRows(release, sample)
+    return np.vstack(list(rows.blocks())), rows.notes, rows.n_rows
+
+
+@pytest.mark.parametrize("block", [1, 2, 7, 11, 52, 53, 1000])
+def test_a_file_in_blocks_encodes_as_the_frame_it_holds(block, mixed_release, frame, tmp_path, monkeypatch):
+    monkeypatch.setitem(table_blocks.__kwdefaults__, "rows", block)
+    for path in files_of(frame, tmp_path):
+        whole, blocks = encoded(mixed_release, read_table(path)), encoded(mixed_release, path)
+        np.testing.assert_array_equal(blocks[0], whole[0])
+        assert blocks[1:] == whole[1:], path
+        assert len(list(table_blocks(path))) >= ROWS / block
+        assert max(map(len, table_blocks(path))) <= block
+    rows, notes, n_rows = encoded(mixed_release, frame)
+    assert n_rows == ROWS and len(rows) == ROWS
+    assert notes[:2] == [
+        'ignored columns the release does not have: "extra"',
+        "age: 3 of 53 values were outside the bounds and were clamped",
+    ]
+
+
+@pytest.mark.parametrize("block", [1, 10, 20_000])
+def test_the_test_of_a_path_is_the_test_of_its_frame(block, mixed_release, frame, tmp_path, monkeypatch):
+    monkeypatch.setitem(table_blocks.__kwdefaults__, "rows", block)
+    for path in files_of(frame, tmp_path):
+        whole = ka.mmd_test(mixed_release, read_table(path))
+        for sample in (path, str(path)):
+            blocks = ka.mmd_test(mixed_release, sample)
+            assert blocks.statistic == pytest.approx(whole.statistic, rel=1e-12)
+            assert blocks.pvalue == pytest.approx(whole.pvalue, rel=1e-9)
+            assert blocks.mmd_squared == pytest.approx(whole.mmd_squared, rel=1e-9)
+            assert (blocks.notes, blocks.n_sample_rows) == (whole.notes, ROWS)
+
+
+def test_points_without_a_measurement_take_a_path_too(foreign_release, frame, tmp_path):
+    for path in files_of(frame, tmp_path):
+        whole, blocks = (ka.mmd_test(foreign_release, sample) for sample in (read_table(path), path))
+        assert blocks.statistic == pytest.approx(whole.statistic, rel=1e-10)
+        assert blocks.pvalue == pytest.approx(whole.pvalue, rel=1e-6)
+        assert (blocks.notes, blocks.n_sample_rows) == (whole.notes, ROWS)
+
+
+def test_a_column_that_changes_its_looks_between_blocks_means_the_same(mixed_release, frame, tmp_path, monkeypatch):
+    """Whole numbers, then fractions, then text: a cell means what it says, whatever its block looks like."""
+    monkeypatch.setitem(table_blocks.__kwdefaults__, "rows", 2)
+    text = frame.astype(str).replace({"<NA>": "", "nan": "", "NaT": "", "None": ""})
+    text["age"] = (["30", "30", "30.0", "3e1", "x", "", " 30", "NA", "inf"] * ROWS)[:ROWS]
+    text.to_csv(tmp_path / "a.csv", index=False)
+    whole, blocks = (encoded(mixed_release, sample) for sample in (read_table(tmp_path / "a.csv"), tmp_path / "a.csv"))
+    np.testing.assert_array_equal(blocks[0], whole[0])
+    assert blocks[1:] == whole[1:]
+    assert list(blocks[0][:4, 0]) == [30] * 4
+
+
+def test_crooked_lines_of_csv_read_alike_in_blocks_and_whole(tmp_path, monkeypatch):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'\xef\xbb\xbfa,b\r\n1\r\n\r\n"2,\n2",3,4,5\r\n,NA\r\n6,"7""7"\r\n8,9,10\r\n')
+    for block in (1, 2, 3, 100):
+        monkeypatch.setitem(table_blocks.__kwdefaults__, "rows", block)
+        pd.testing.assert_frame_equal(
+            pd.concat(table_blocks(path)).astype(object), read_table(path).astype(object), check_column_type=False
+        )
+
+
+def test_frames_one_after_another_are_one_sample(mixed_release, frame):
+    """Empty ones too, and columns too many that only a later one has."""
+    parts = [frame[:0], frame[:20].drop(columns="extra"), frame[20:20], frame[20:21], frame[21:].assign(other=1)]
+    whole, blocks = ka.mmd_test(mixed_release, frame.assign(other=1)), ka.mmd_test(mixed_release, parts)
+    assert blocks.statistic == pytest.approx(whole.statistic, rel=1e-12)
+    assert blocks.notes == whole.notes
+
+    class Again:
+        def __iter__(self) -> Iterator[pd.DataFrame]:
+            return iter(parts)
+
+    rows = SampleRows(mixed_release, Again())
+    first, second = (np.vstack(list(rows.blocks())) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert all(len(block) for block in rows.blocks())
+    assert (rows.n_rows, tuple(rows.notes)) == (ROWS, whole.notes)  # counted once, however often they are gone through
+
+
+def test_a_generator_is_gone_through_once_and_refused_if_it_is_needed_again(mixed_release, frame):
+    whole = ka.mmd_test(mixed_release, frame)
+    blocks = ka.mmd_test(mixed_release, (frame[i : i + 9] for i in range(0, ROWS, 9)))
+    assert blocks.statistic == pytest.approx(whole.statistic, rel=1e-12) and blocks.notes == whole.notes
+    rows = SampleRows(mixed_release, iter([frame]))
+    assert rows.n_rows == ROWS
+    with pytest.raises(ValueError, match=r"generator, which can be gone through only once.*Pass a list of DataFrames"):
+        list(rows.blocks())
+
+
+@pytest.fixture
+def sorted_ages(mixed_release) -> pd.DataFrame:
+    """Three thousand rows in the order of their ages."""
+    frame = mixed_release.resample(3000, rng=0)
+    return frame.assign(age=np.linspace(17, 90, 3000))
+
+
+def test_some_rows_are_drawn_evenly_whatever_the_blocks(mixed_release, sorted_ages):
+    some = SampleRows(mixed_release, sorted_ages).some(500)
+    parts = [sorted_ages[i : i + 170] for i in range(0, 3000, 170)]
+    np.testing.assert_array_equal(SampleRows(mixed_release, parts).some(500), some)
+    assert len(some) == 500
+    assert abs(some[:, 0].mean() - 53.5) < 5 * 73 / np.sqrt(12 * 500)  # five standard errors
+
+
+def test_the_half_of_a_sorted_sample_is_from_everywhere_and_no_row_is_lost(mixed_release, sorted_ages):
+    everything = SampleRows(mixed_release, sorted_ages).some(3000)
+    ages = []
+    for rows in (sorted_ages, iter([sorted_ages[:1000], sorted_ages[1000:]])):
+        some, places, blocks = SampleRows(mixed_release, rows).half_and_all(400)
+        np.testing.assert_array_equal(everything[places], some)
+        np.testing.assert_array_equal(np.vstack(list(blocks)), everything)
+        ages.append(some[:, 0])
+    assert [len(each) for each in ages] == [400, 400]
+    assert (ages[0].min(), ages[0].max()) == (17, 90) and ages[1].max() < 40  # of a generator the first ones
+    for few in (sorted_ages[:31], iter([sorted_ages[:31]])):
+        assert len(SampleRows(mixed_release, few).half_and_all(400)[0]) == 16
+
+
+def test_rows_that_change_between_two_readings_are_refused(mixed_release, frame, tmp_path):
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    rows = SampleRows(mixed_release, tmp_path / "a.csv")
+    assert rows.n_rows == ROWS
+    frame[:-1].to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(ValueError, match=r"had 53 rows when they were.*rows \(52\).*Pass rows that stay"):
+        list(rows.blocks())
+
+
+@pytest.mark.parametrize(
+    ("sample", "message"),
+    [
+        (lambda f: [f[:1]], r"at least two rows.*got 1\. Add rows"),
+        (lambda f: [f[:0]], r"at least two rows.*got 0\. Add rows"),
+        (lambda f: iter([]), r"at least two rows.*got 0\. Add rows"),
+        (lambda f: [f[:9], f[9:].drop(columns="city")], r'the sample lacks "city".*Add the column'),
+        (
+            lambda f: iter([f.to_numpy()]),
+            r"gives DataFrames, and this one gave ndarray.*Give each block as a DataFrame",
+        ),
+        (lambda f: {"age": [1, 2]}, r"gives DataFrames, and this one gave str"),
+        (lambda f: [[1.0, 2.0], [3.0, 4.0]], r"10 columns, the sample 2"),
+        (lambda f: [], r"10 columns, the sample 1"),
+    ],
+)
+def test_blocks_that_are_no_sample_are_refused(sample, message, mixed_release, frame):
+    with pytest.raises(ValueError, match=message):
+        ka.mmd_test(mixed_release, sample(frame))
+
+
+def refusal(read: Any) -> str:
+    with pytest.raises(DomainError) as caught:
+        read()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".parquet"])
+def test_a_file_that_is_no_table_is_refused_in_blocks_as_it_is_whole(ending, frame, mixed_release, tmp_path):
+    path = tmp_path / f"a{ending}"
+    write = pd.DataFrame.to_parquet if ending == ".parquet" else pd.DataFrame.to_csv
+    assert refusal(lambda: list(table_blocks(path))) == refusal(lambda: read_table(path))
+    for content in (b"", b"PAR1 is not enough", b"\x1f\x8b not quite \xff\n\xff"):
+        path.write_bytes(content)
+        if ending == ".csv" and content.startswith(b"PAR1"):
+            content = b""  # a header like any other
+        told = [refusal(lambda: list(table_blocks(path))), refusal(lambda: read_table(path))]
+        assert all(
+            str(path) in text and text.rstrip(".").rsplit(". ", 1)[-1].split()[0] in ("Write", "Name") for text in told
+        )
+    write(frame[:0], path, index=False)
+    assert refusal(lambda: list(table_blocks(path))) == refusal(lambda: read_table(path))
+    assert "has a header and no rows. Name a table" in refusal(lambda: list(table_blocks(path)))
+    write(frame[:1], path, index=False)
+    with pytest.raises(ValueError, match=r"needs at least two rows.*got 1\. Add rows"):
+        ka.mmd_test(mixed_release, path)
+    write(frame, path, index=False)
+    path.write_bytes(path.read_bytes()[:-40])
+    if ending != ".csv":  # a .csv that is cut off is a shorter one
+        assert f"{path} could not be read as a table: " in refusal(lambda: list(table_blocks(path)))
+
+
+def test_a_folder_of_parquet_files_is_one_table(mixed_release, frame, tmp_path):
+    (tmp_path / "parts.parquet").mkdir()
+    for i in range(3):
+        frame[i * 20 : (i + 1) * 20].to_parquet(tmp_path / "parts.parquet" / f"{i}.parquet", index=False)
+    whole, blocks = (encoded(mixed_release, sample) for sample in (frame, tmp_path / "parts.parquet"))
+    np.testing.assert_array_equal(blocks[0], whole[0])
+    assert blocks[1:] == whole[1:]
+
+
+def test_a_file_is_not_held_in_memory(mixed_release, frame, tmp_path, monkeypatch):
+    """Each block is read when the one before it has been used."""
+    frame.to_parquet(tmp_path / "a.parquet")
+    monkeypatch.setitem(table_blocks.__kwdefaults__, "rows", 5)
+    alive: list[int] = []
+    honest = tables._parquet_blocks
+
+    def counted(path: Path, rows: int) -> Iterator[pd.DataFrame]:
+        for block in honest(path, rows):
+            alive.append(len(block))
+            yield block
+
+    monkeypatch.setattr(tables, "_parquet_blocks", counted)
+    for used, _ in enumerate(SampleRows(mixed_release, tmp_path / "a.parquet").blocks(), 1):
+        assert len(alive) == used
+    assert sum(alive) == ROWS
+
+
+# ---------------------------------------------------------------------- the command
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, path: Path, sample: Path, **fields: Any) -> str:
+    about = {"method": "m", "noise_aware": True, "n_release_rows": 9, "n_release_points": 9, "n_sample_rows": 9}
+    result = TestResult(statistic=1.0, pvalue=0.2, **(about | {"mmd_squared": 0.0009} | fields))
+    monkeypatch.setattr(two_sample, "mmd_test", lambda release, sample: result)
+    return CliRunner().invoke(main, ["mmd-test", str(path), str(sample)]).stdout
+
+
+def test_the_command_shows_the_numbers_that_a_result_has(mixed_path, monkeypatch):
+    plain = shown(monkeypatch, mixed_path, Path("a.csv"))
+    assert not any(label in plain for label in ("MMD  ", "noise floor", "detectable"))
+    told = shown(
+        monkeypatch, mixed_path, Path("a.csv"), mmd_interval=(0.0, 0.0524), noise_floor=0.0123, detectable_mmd=0.0456,
+        notes=("n",),
+    )  # fmt: skip
+    lines = told.splitlines()
+    assert lines[3:6] == [
+        "MMD          0.03 (95 %: 0 to 0.0524)",
+        "noise floor  0.0123 (what two sides of one population would show)",
+        "detectable   0.0456 (smallest MMD found at 5 % with 80 % power)",
+    ]
+    assert lines[0] == "note         n"  # it may be the whole difference
+    assert lines[1].startswith("p-value      0.2   at level 0.05: no difference")
+    assert "negative values happen" in plain
+    assert "(biased)" in shown(monkeypatch, mixed_path, Path("a.csv"), estimator="biased")
+
+
+def test_the_command_streams_its_sample(mixed_path, frame, tmp_path, monkeypatch):
+    """No whole table is read: blocks twice, first for the rows that directions are taken from."""
+    for path in files_of(frame, tmp_path):
+        seen: list[int] = []
+        monkeypatch.setattr(
+            sample_file, "table_blocks", lambda path, seen=seen: seen.append(1) or table_blocks(path, rows=9)
+        )
+        monkeypatch.setattr(tables, "read_table", lambda path: pytest.fail("read whole"))
+        result = CliRunner().invoke(main, ["mmd-test", str(mixed_path), str(path)])
+        assert result.exit_code == 0 and seen == [1, 1]
+        assert "note         age: 3 of 53 values were outside the bounds" in result.stdout

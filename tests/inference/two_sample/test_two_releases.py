@@ -1,0 +1,118 @@
+"""Release against release: both noises in the law, of one feature map and of different ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from noisy_releases import DOMAIN, KERNEL, MAPS, NOISE_SCALE, N, noisy, population
+
+import kmeanalyst as ka
+from kmeanalyst.inference.two_sample import noise_aware, two_releases
+from kmeanalyst.kernels import Gaussian
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.releases.domain.columns import Real
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.release import Release
+
+OTHER_MAPS = {
+    "other frequencies": RandomFourier.draw(KERNEL, n_columns=2, dimension=300, rng=2),
+    "another lengthscale": RandomFourier.draw(Gaussian(2.5), n_columns=2, dimension=300, rng=3),
+    "a subspace": MAPS["subspace"],
+    "other points": Nystroem.fit(KERNEL, DOMAIN.draw(80, 7)),
+}
+
+
+def pair(first, second, noise_scale, rng, shift=0.0, n_points=400):
+    return tuple(
+        noisy(m, m(population(N, rng, s)).mean(axis=0), noise_scale, rng, n_points=n_points)
+        for m, s in ((first, 0.0), (second, shift))
+    )
+
+
+@pytest.mark.parametrize("name", sorted(MAPS))
+def test_two_releases_of_one_map_hold_their_level_and_show_a_difference(name):
+    rng, directions = np.random.default_rng(6), None
+    same, apart = [], []
+    for _ in range(30):
+        for found, shift in ((same, 0.0), (apart, 0.8)):
+            a, b = pair(MAPS[name], MAPS[name], NOISE_SCALE[1.0], rng, shift, n_points=40)
+            directions = a.cache.setdefault("directions", directions or noise_aware.directions_of(a, a.measurement))
+            found.append(ka.mmd_test(a, b).pvalue)
+    assert np.mean(np.array(same) <= 0.05) <= 0.25  # 30 draws at 5 %: above with chance 6e-5
+    assert np.mean(np.array(apart) <= 0.05) > 0.8
+
+
+@pytest.mark.parametrize("name", sorted(OTHER_MAPS))
+def test_releases_of_different_maps_hold_their_level_and_show_a_difference(name, monkeypatch):
+    monkeypatch.setattr(two_releases, "_EVEN_ROWS", 150)
+    rng = np.random.default_rng(7)
+    same, apart = [], []
+    for _ in range(14):
+        for found, shift in ((same, 0.0), (apart, 1.2)):
+            found.append(ka.mmd_test(*pair(MAPS["random-features"], OTHER_MAPS[name], NOISE_SCALE[1.0], rng, shift)))
+    assert np.mean([r.pvalue <= 0.05 for r in same]) <= 0.3  # 14 draws at 5 %: above with chance 5e-4
+    assert np.mean([r.pvalue <= 0.05 for r in apart]) > 0.8
+    assert np.mean([r.mmd_interval[0] > 0 for r in apart]) > 0.4
+    assert "different features" in apart[0].notes[0] and apart[0].noise_aware
+
+
+def test_what_two_maps_disagree_about_is_not_taken_for_a_difference():
+    """Few features and little noise: without the allowance every true hypothesis would be rejected."""
+    first, second = (RandomFourier.draw(Gaussian(0.7), n_columns=2, dimension=16, rng=i) for i in (1, 2))
+    rng, aware, naive = np.random.default_rng(8), [], []
+    for _ in range(8):
+        a, b = pair(first, second, 1e-5, rng)
+        aware.append(ka.mmd_test(a, b).pvalue)
+        fitted, fresh = two_releases._reference(a, b)
+        shared = two_releases._shared_functions(a.measurement, b.measurement, fitted)
+        x, y = first(fresh.ours) @ shared.ours, second(fresh.theirs) @ shared.theirs
+        null = (two_releases._covariance(x, fresh.weights) + two_releases._covariance(y, fresh.weights)) / N
+        d = shared.ours.T @ a.measurement.vector - shared.theirs.T @ b.measurement.vector
+        weights = shared.variances / np.diag(null)
+        naive.append(noise_aware.mean_tail(float(weights @ d**2), weights, [null]))
+    assert max(naive) < 0.05
+    assert min(aware) > 0.05
+
+
+def test_the_functions_compared_do_not_know_the_released_points():
+    """The points were fitted to the noise: functions chosen by them would follow it."""
+    rng = np.random.default_rng(12)
+    a, b = pair(MAPS["random-features"], OTHER_MAPS["other frequencies"], NOISE_SCALE[0.1], rng)
+    moved = Release(
+        points=DOMAIN.decode(DOMAIN.draw(400, 9)), weights=a.weights, measurement=a.measurement, kernel=a.kernel,
+        domain=a.domain, statement=a.statement,
+    )  # fmt: skip
+    chosen, again = two_releases._reference(a, b)[0], two_releases._reference(moved, b)[0]
+    np.testing.assert_array_equal(chosen.ours, again.ours)
+    np.testing.assert_array_equal(chosen.theirs, again.theirs)
+
+
+def test_the_order_of_two_releases_does_not_matter():
+    a, b = pair(
+        MAPS["random-features"], OTHER_MAPS["other frequencies"], NOISE_SCALE[1.0], np.random.default_rng(9), 0.6
+    )
+    forth, back = ka.mmd_test(a, b), ka.mmd_test(b, a)
+    assert forth.pvalue == pytest.approx(back.pvalue, rel=0.3)  # the even rows are drawn in another order
+    assert forth.n_sample_rows == back.n_sample_rows == N
+
+
+def test_domains_of_different_bounds_are_compared_in_natural_units():
+    wide = Domain(tuple(Real(name=f"x{j}", lower=-8, upper=8) for j in range(2)))
+    rng = np.random.default_rng(10)
+    a, b = pair(MAPS["random-features"], OTHER_MAPS["other frequencies"], NOISE_SCALE[1.0], rng)
+    moved = Release(
+        points=b.to_frame().drop(columns="weight"), weights=b.weights, measurement=b.measurement, kernel=b.kernel,
+        domain=wide, statement=b.statement,
+    )  # fmt: skip
+    assert ka.mmd_test(a, moved).pvalue > 1e-3
+
+
+def test_releases_of_different_columns_or_without_measurement_are_refused(mixed_release, numeric_release):
+    with pytest.raises(
+        ValueError, match=r"different columns, age \(integer\).*x \(real\).*Publish both with one domain"
+    ):
+        ka.mmd_test(mixed_release, numeric_release)
+    foreign = ka.from_frame(numeric_release.to_frame(), domain=numeric_release.domain, kernel=numeric_release.kernel)
+    with pytest.raises(ValueError, match=r"without a measurement.*noise is unknown.*Use mmd"):
+        ka.mmd_test(numeric_release, foreign)

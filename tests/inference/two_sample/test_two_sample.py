@@ -1,0 +1,300 @@
+"""Two-sample testing: distances against published numbers, laws against exact ones, level and power."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from noisy_releases import DOMAIN, KERNEL, MAPS, NOISE_SCALE, L, N, noisy, population
+from scipy.stats import kstest
+
+import kmeanalyst as ka
+from kmeanalyst.inference.two_sample import noise_aware
+from kmeanalyst.inference.two_sample.noise_aware import Directions
+from kmeanalyst.inference.two_sample.samples import SampleRows
+from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
+from kmeanalyst.kernels import Gaussian, KernelMean
+from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.releases.release import Release
+
+# pinned by the test suites of Shogun (QuadraticTimeMMD_unittest.cc; n·m/(n + m) · MMD² = 4 MMD²) and coreax
+# (test_metrics.py), re-computed from the definition
+SHOGUN_X, SHOGUN_Y = np.arange(24.0).reshape(8, 3) / 23, np.arange(24.0, 48.0).reshape(8, 3) / 47
+SHOGUN = {"biased": 0.17882546486779649, "unbiased": 0.13440094336133723, "incomplete": 0.16743977201175841}
+COREAX_X, COREAX_Y = [[0, 0], [1, 1], [2, 2]], [[0, 0], [1, 1]]
+
+
+@pytest.fixture(params=sorted(MAPS))
+def feature_map(request: pytest.FixtureRequest) -> FeatureMap:
+    return MAPS[request.param]
+
+
+# ---------------------------------------------------------------- distances
+
+
+@pytest.mark.parametrize("estimator", sorted(SHOGUN))
+def test_squared_distances_are_those_other_projects_pin(estimator):
+    ours = 4 * ka.mmd_squared(SHOGUN_X, SHOGUN_Y, Gaussian(2.0), estimator=estimator)
+    assert ours == pytest.approx(SHOGUN[estimator], abs=1e-10)
+
+
+def test_weights_count_as_given():
+    assert ka.mmd(COREAX_X, COREAX_Y, Gaussian(1.0)) == pytest.approx(0.3797286517, abs=1e-10)
+    assert ka.mmd(COREAX_X, (COREAX_Y, [1, 0]), Gaussian(1.0)) == pytest.approx(0.7594573035, abs=1e-10)
+
+
+def test_signed_weights_follow_the_definition():
+    rng = np.random.default_rng(0)
+    x, y, u, v = rng.normal(size=(9, 2)), rng.normal(size=(6, 2)), rng.normal(size=9), rng.normal(size=6)
+    both, signed = np.vstack([x, y]), np.concatenate([u, -v])
+    dense = np.sqrt(signed @ np.exp(-((both[:, None] - both[None]) ** 2).sum(-1) / 2) @ signed)
+    assert ka.mmd((x, u), (y, v), Gaussian(1.0)) == pytest.approx(dense, abs=1e-10)
+
+
+def test_a_release_is_at_distance_zero_from_itself_and_measured_in_its_own_kernel(mixed_release):
+    assert ka.mmd(mixed_release, mixed_release) == 0.0
+    frame = mixed_release.to_frame().drop(columns="weight")
+    expected = mixed_release.embedding.distance(KernelMean(mixed_release.kernel, mixed_release.encoded_points))
+    assert ka.mmd(mixed_release, frame) == pytest.approx(expected, abs=1e-12)
+
+
+def test_releases_in_different_spaces_need_a_common_kernel(mixed_release, numeric_release):
+    with pytest.raises(ValueError, match=r"different kernels or domains.*different spaces.*Pass kernel="):
+        ka.mmd(mixed_release, numeric_release)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "estimator", "message"),
+    [
+        ([[0.0], [1.0]], [[0.0], [1.0]], "other", r"estimator must be .* got 'other'.*Name one"),
+        (([[0.0], [1.0]], [0.3, 0.7]), [[0.0], [1.0]], "unbiased", r"plain samples.*no pair can be left out.*biased"),
+        ([[0.0]], [[0.0], [1.0]], "unbiased", r"two rows or more"),
+        ([[0.0], [1.0], [2.0]], [[0.0], [1.0]], "incomplete", r"sizes must be equal, got 3 and 2"),
+        ([[0.0, 1.0]], [[0.0]], "biased", r"same columns, got 2 and 1.*Select"),
+    ],
+)
+def test_distances_that_cannot_be_are_refused(a, b, estimator, message):
+    with pytest.raises(ValueError, match=message):
+        ka.mmd_squared(a, b, Gaussian(1.0), estimator=estimator)
+
+
+# ---------------------------------------------------------------- release against sample
+
+
+def directions_of(release):
+    """Prepared once for a feature map: they depend on public facts alone."""
+    return noise_aware.directions_of(release, release.measurement)
+
+
+def pvalues(feature_map, noise_scale, repetitions, *, shift=0.0, told=None):
+    """p-values over fresh tables, noise and samples; `told` is the noise scale the test is told."""
+    rng = np.random.default_rng(4)
+    out, directions = [], None
+    for _ in range(repetitions):
+        release = noisy(feature_map, feature_map(population(N, rng)).mean(axis=0), noise_scale, rng)
+        if told is not None:
+            release.measurement = replace(release.measurement, noise_scale=told)
+        directions = release.cache.setdefault("directions", directions or directions_of(release))
+        out.append(ka.mmd_test(release, DOMAIN.decode(population(L, rng, shift))).pvalue)
+    return np.array(out)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 0.1])
+def test_p_values_are_uniform_when_both_sides_come_from_one_population(feature_map, epsilon):
+    # false-alarm rate 1e-4 each; the seeds are fixed, so a pass stays a pass
+    p = pvalues(feature_map, NOISE_SCALE[epsilon], 200)
+    assert kstest(p, "uniform").pvalue > 1e-4
+    assert (p <= 0.05).mean() <= 0.11
+
+
+def test_a_test_that_leaves_the_noise_out_rejects_true_hypotheses(feature_map):
+    told_less = pvalues(feature_map, NOISE_SCALE[0.1], 40, told=NOISE_SCALE[0.1] / 10)
+    assert (told_less <= 0.05).mean() > 0.5
+
+
+def test_a_shifted_sample_is_found(feature_map):
+    assert (pvalues(feature_map, NOISE_SCALE[1.0], 40, shift=0.5) <= 0.05).mean() > 0.7
+
+
+def test_the_test_does_not_look_at_the_released_points(feature_map):
+    """They were fitted to the noise: a test along directions of theirs rejects true hypotheses (.35 at ε = 0.1)."""
+    rng = np.random.default_rng(12)
+    release = noisy(feature_map, feature_map(population(N, rng)).mean(axis=0), NOISE_SCALE[0.1], rng)
+    moved = Release(
+        points=DOMAIN.decode(DOMAIN.draw(40, 9)), weights=release.weights, measurement=release.measurement,
+        kernel=KERNEL, domain=DOMAIN, statement=release.statement,
+    )  # fmt: skip
+    sample = DOMAIN.decode(population(L, rng))
+    first, again = ka.mmd_test(release, sample), ka.mmd_test(moved, sample)
+    assert (first.statistic, first.pvalue, first.mmd_interval) == (again.statistic, again.pvalue, again.mmd_interval)
+
+
+def test_a_population_that_fills_little_of_its_domain_is_in_sight():
+    """A ball of a hundredth of the domain's width: a shift that even directions alone hardly show."""
+    tight = RandomFourier.draw(Gaussian(0.1), n_columns=2, dimension=300, rng=3)
+    rng, found, blind = np.random.default_rng(13), [], []
+    for _ in range(12):
+        table, sample = rng.normal(size=(N, 2)) * 0.1, rng.normal(size=(L, 2)) * 0.1 + [0.05, 0]
+        release = noisy(tight, tight(table).mean(axis=0), NOISE_SCALE[1.0], rng)
+        found.append(ka.mmd_test(release, DOMAIN.decode(sample)).pvalue)
+        even = noise_aware.directions_of(release, release.measurement)
+        moments = noise_aware.sample_moments(tight, even, [sample])
+        law = (even, moments.covariance, 1 / N + 1 / L, [release.measurement])
+        blind.append(noise_aware.noise_aware_law(release.measurement.vector - moments.mean, *law)[1])
+    assert np.median(found) < 0.4 * np.median(blind)
+
+
+def test_small_shifts_are_found_that_the_squared_length_of_the_difference_does_not_show():
+    feature_map, shrink, tau = MAPS["random-features"], 1 / N + 1 / L, NOISE_SCALE[1.0]
+    rng, found, by_length = np.random.default_rng(5), 0, 0
+    for _ in range(40):
+        features = feature_map(sample := population(L, rng, 0.3))
+        release = noisy(feature_map, feature_map(population(N, rng)).mean(axis=0), tau, rng)
+        found += ka.mmd_test(release, DOMAIN.decode(sample)).pvalue <= 0.05
+        squared = np.sum((release.measurement.vector - features.mean(axis=0)) ** 2)
+        null = shrink * np.cov(features.T) + tau**2 * np.eye(features.shape[1])
+        by_length += weighted_chi_squared_sf(squared, np.linalg.eigvalsh(null)) <= 0.05
+    assert found >= 1.5 * by_length >= 6
+
+
+@pytest.mark.parametrize(
+    ("noise_scale", "rows", "wanted"), [(1e-9, 100, 20), (1e-9, 40, 8), (1e-9, 10_000, 150), (0.3, 100, 0)]
+)
+def test_weights_are_damped_by_the_noise_or_where_rows_are_few(noise_scale, rows, wanted):
+    """The ridge leaves a fifth as many effective directions as rows, 150 at most; the noise takes its place if it is more."""
+    measurement = replace(mean_of_zeros(), noise_scale=noise_scale)
+    directions = Directions(np.eye(400), 1 / np.arange(1, 401))
+    weights = noise_aware.direction_weights(directions, 1 / rows, [measurement])
+    sampled = directions.variances / rows
+    ridge = np.sqrt(sampled / weights) - sampled
+    np.testing.assert_allclose(ridge, ridge[0], rtol=1e-6)
+    if wanted:
+        assert (sampled / (sampled + ridge)).sum() == pytest.approx(wanted)
+    else:
+        assert ridge[0] == pytest.approx(noise_scale**2)
+        assert ridge[0] > sampled.max()
+
+
+def mean_of_zeros() -> Measurement:
+    feature_map = MAPS["random-features"]
+    return noisy(feature_map, np.zeros(feature_map.dimension), 1.0, np.random.default_rng(0)).measurement
+
+
+def test_the_unbiased_estimate_averages_to_the_squared_distance_of_the_populations(feature_map):
+    rng = np.random.default_rng(8)
+    truth = feature_map(population(50_000, rng)).mean(axis=0) - feature_map(population(50_000, rng, 0.4)).mean(axis=0)
+    estimates, directions = [], None
+    for _ in range(120):
+        release = noisy(feature_map, feature_map(population(N, rng)).mean(axis=0), NOISE_SCALE[1.0], rng)
+        directions = release.cache.setdefault("directions", directions or directions_of(release))
+        estimates.append(ka.mmd_test(release, population(L, rng, 0.4)).mmd_squared)
+    tolerance = 4 * np.std(estimates) / np.sqrt(len(estimates)) + 1e-4  # 4 standard errors
+    assert np.mean(estimates) == pytest.approx(truth @ truth, abs=tolerance)
+    naive = np.mean(estimates) + len(truth) * NOISE_SCALE[1.0] ** 2  # the noise's square left in
+    assert abs(naive - truth @ truth) > tolerance
+
+
+def test_the_result_tells_all_that_the_interface_names(mixed_release):
+    frame = mixed_release.resample(30, rng=0).assign(extra=1)
+    frame.loc[0, "age"] = 200
+    result = ka.mmd_test(mixed_release, frame).to_dict()
+    named = {"statistic", "pvalue", "mmd_squared", "method", "n_release_rows", "n_release_points", "n_sample_rows"}
+    assert named | {"noise_aware", "epsilon", "delta"} <= set(result)
+    assert (result["n_release_rows"], result["n_release_points"], result["n_sample_rows"]) == (2000, 60, 30)
+    assert result["noise_aware"] is True and result["epsilon"] == 1.0
+    told = " ".join(result["notes"])
+    assert '"extra"' in told and "age: 1 of 30 values were outside the bounds and were clamped" in told
+
+
+def test_rows_that_are_left_out_count_for_the_mean_and_not_for_the_covariance(feature_map):
+    rows = population(70, np.random.default_rng(3))
+    along, places = Directions(np.eye(feature_map.dimension)[:, :5], np.ones(5)), np.arange(0, 70, 2)
+    moments = noise_aware.sample_moments(feature_map, along, [rows[:33], rows[33:]], left_out=places)
+    features = feature_map(rows)
+    np.testing.assert_allclose(moments.mean, features.mean(axis=0), atol=1e-14)
+    np.testing.assert_allclose(moments.covariance, np.cov(features[1::2, :5].T), atol=1e-12)
+    np.testing.assert_array_equal(moments.rows, features[1::2, :5])
+    assert moments.n_rows == 70
+
+
+def test_the_sample_in_blocks_gives_the_moments_of_the_whole(feature_map, monkeypatch):
+    release = noisy(feature_map, np.zeros(feature_map.dimension), 1.0, np.random.default_rng(0))
+    directions = noise_aware.directions_of(release, release.measurement)
+    rows = population(400, np.random.default_rng(1))
+    whole = noise_aware.sample_moments(feature_map, directions, SampleRows(release, rows).blocks())
+    monkeypatch.setattr("kmeanalyst.kernels.embedding._BLOCK_ENTRIES", 7 * feature_map.dimension)
+    blocks = noise_aware.sample_moments(feature_map, directions, SampleRows(release, rows).blocks())
+    features = feature_map(rows)
+    np.testing.assert_allclose(blocks.mean, features.mean(axis=0), atol=1e-12)
+    np.testing.assert_allclose(blocks.covariance, np.cov((features @ directions.vectors).T), atol=1e-10)
+    np.testing.assert_allclose(blocks.covariance, whole.covariance, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("sample", "message"),
+    [
+        (pd.DataFrame({"x0": [1.0, 2.0]}), r'the sample lacks "x1".*every one is needed.*Add the column'),
+        (pd.DataFrame({"x0": [1.0], "x1": [2.0]}), r"at least two rows.*got 1. Add rows"),
+        (np.zeros((5, 3)), r"2 columns, the sample 3.*x0, x1"),
+    ],
+)
+def test_samples_that_do_not_fit_are_refused(sample, message):
+    release = noisy(MAPS["subspace"], np.zeros(MAPS["subspace"].dimension), 1.0, np.random.default_rng(0))
+    with pytest.raises(ValueError, match=message):
+        ka.mmd_test(release, sample)
+
+
+# ---------------------------------------------------------------- the other pairs
+
+
+def test_points_without_a_measurement_are_tested_as_fixed_and_the_result_says_so():
+    rng = np.random.default_rng(2)
+    fixed = DOMAIN.decode(population(1000, rng)).assign(weight=1 / 1000)
+    foreign = ka.from_frame(fixed, kernel=KERNEL, domain=DOMAIN)
+    p = [ka.mmd_test(foreign, DOMAIN.decode(population(L, rng))).pvalue for _ in range(40)]
+    assert kstest(p, "uniform").pvalue > 1e-4
+    result = ka.mmd_test(foreign, DOMAIN.decode(population(L, rng, 1.0)))
+    assert result.pvalue < 1e-4 and not result.noise_aware
+    assert result.epsilon is None and any("fixed distribution" in note for note in result.notes)
+
+
+def test_a_kernel_for_a_release_is_refused(mixed_release):
+    with pytest.raises(ValueError, match=r"kernel goes with plain samples.*Leave it out"):
+        ka.mmd_test(mixed_release, mixed_release.resample(20, rng=0), kernel=Gaussian(1.0))
+
+
+# ---------------------------------------------------------------- Laplace noise has longer tails
+
+
+def laplace_law(statistic_share: float, law: str) -> tuple[float, float]:
+    """(p-value, simulated tail) of two directions of four features under noise of this law alone."""
+    rng = np.random.default_rng(1)
+    vectors = np.linalg.qr(rng.normal(size=(4, 2)))[0]
+    directions = noise_aware.Directions(vectors, np.array([3.0, 0.5]))
+    measurement = Measurement(
+        vector=np.zeros(4), noise_scale=0.2, noise_law=law, n_rows=N,
+        feature_map=RandomFourier.draw(KERNEL, n_columns=2, dimension=4, rng=1), noisy_sum=np.zeros(4, dtype=int),
+    )  # fmt: skip
+    noise = 0.2 * rng.laplace(scale=np.sqrt(0.5), size=(10**6, 4))
+    weights = noise_aware.direction_weights(directions, 1e-3, [measurement])
+    simulated = (noise @ vectors) ** 2 @ weights
+    difference = vectors[:, 0] * np.sqrt(np.quantile(simulated, 1 - statistic_share) / weights[0])
+    law_of = noise_aware.noise_aware_law(difference, directions, np.zeros((2, 2)), 1e-3, [measurement])
+    return law_of[1], float((simulated > law_of[0]).mean())
+
+
+@pytest.mark.parametrize("share", [0.3, 0.05, 0.01, 0.001])
+def test_the_law_under_laplace_noise_is_that_of_a_simulation(share: float):
+    """512 draws of the variances: a relative error of about a tenth at 0.1 %; the saddlepoint's own is some per cent."""
+    found, simulated = laplace_law(share, "discrete laplace")
+    assert found == pytest.approx(simulated, rel=0.2)
+
+
+def test_the_law_of_gaussian_noise_would_reject_too_often_there():
+    """The power of the test above."""
+    found, simulated = laplace_law(0.01, "discrete gaussian")
+    assert found < 0.6 * simulated

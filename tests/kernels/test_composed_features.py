@@ -1,0 +1,239 @@
+"""Feature maps composed as kernels are: bounds by composition, parts in their places, and their files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from composed_features_cases import CELL, LABELLED, PEOPLE, drawn
+from contracts import COMPOSED, FEATURE_MAPS, FeatureCase, KernelCase, named
+from file_tools import SCHEMA_TEST, forged, members_of, narrow, refused, same, setting
+
+from kmeanalyst.kernels import Gaussian, Kernel, Margins, OnColumns, Product, Scaled, Sum
+from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.composed import (
+    ColumnFeatures,
+    Concatenation,
+    ScaledFeatures,
+    TensorProduct,
+    composed_features,
+    tables_of,
+)
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.releases.domain.columns import Categorical
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.file import limits, read_release, write_release
+from kmeanalyst.releases.release import Release
+from release_side.door.mechanism import GaussianNoise
+from release_side.door.private_mean import fits, integer_features, private_mean
+
+every_composed = pytest.mark.parametrize(
+    "case",
+    **named(
+        [c for c in FEATURE_MAPS if c.case in COMPOSED and c.family not in ("nystroem", "certified-nystroem", "pivots")]
+    ),
+)
+every_kernel = pytest.mark.parametrize("case", **named(COMPOSED))
+
+
+# ---------------------------------------------------------------- by hand, and by composition
+
+
+def test_a_labelled_row_by_hand():
+    """Label 1 of two, one frequency ω = 2 at x = 0.3: (0, ½) and (0, 0, √¾ cos 0.6, √¾ sin 0.6)."""
+    label = OnColumns(CELL, (1,))
+    rest = Scaled(0.75, OnColumns(Gaussian(1.0), (0,)))
+    inner = RandomFourier(rest, np.array([[2.0], [0.0]]))
+    own = ColumnFeatures(label, MarginFeatures(CELL))
+    features = Concatenation(
+        Sum((Scaled(0.25, label), Product((label, rest)))),
+        (ScaledFeatures(Scaled(0.25, label), own), TensorProduct(Product((label, rest)), (own, inner))),
+    )
+    root = np.sqrt(0.75)
+    expected = [[0, 0.5, 0, 0, root * np.cos(0.6), root * np.sin(0.6)]]
+    np.testing.assert_allclose(features(np.array([[0.3, 1.0]])), expected, atol=1e-15)
+    assert features.norm_bound == pytest.approx(1.0, rel=1e-15) and features.dimension == 6
+
+
+@every_composed
+def test_the_bound_is_composed_of_the_parts_bounds_as_the_kernels_is(case: FeatureCase):
+    """Never typed in: root of the sum of squares, product, root of the factor."""
+
+    def composed(features: FeatureMap) -> float:
+        if isinstance(features, Concatenation):
+            return float(np.sqrt(sum(composed(each) ** 2 for each in features.maps)))
+        if isinstance(features, TensorProduct):
+            return float(np.prod([composed(each) for each in features.maps]))
+        if isinstance(features, ScaledFeatures):
+            return float(np.sqrt(features.kernel.factor)) * composed(features.map)
+        return composed(features.map) if isinstance(features, ColumnFeatures) else features.norm_bound
+
+    features = case.build(10)
+    assert features.norm_bound == composed(features) == case.case.kernel.bound
+
+
+@every_composed
+def test_only_maps_without_a_negative_coordinate_claim_the_smaller_diameter(case: FeatureCase):
+    features, rows = case.build(24), case.case.rows(np.random.default_rng(0), 500)
+    assert features.nonnegative == (features(rows).min() >= 0)
+
+
+@every_composed
+def test_the_door_enforces_the_stated_bound(case: FeatureCase):
+    """Σz² ≤ S² on the grid, for rows of the domain and for hostile ones; honest rows reach it to a part in 10⁵."""
+    features, rows = case.build(24), case.case.rows(np.random.default_rng(1), 200)
+    rows[:5, 0] = [np.inf, -np.inf, 1e308, -1e308, 5e-324]
+    z = integer_features(rows, features)
+    assert fits(z, nonnegative=features.nonnegative).all()
+    norms = np.sqrt((z[5:] ** 2).sum(axis=1)) / 2**30
+    assert norms.max() <= 1 and norms.max() > 1 - 1e-5
+
+
+@every_kernel
+def test_composed_features_approximate_their_kernel(case: KernelCase):
+    """The random parts at 20,000 frequencies: Hoeffding's bound at a false alarm of 1e-9, for bound² = Σ of the parts."""
+    rows = case.rows(np.random.default_rng(0), 14)
+    build = next(
+        c for c in FEATURE_MAPS if c.case is case and c.family not in ("nystroem", "certified-nystroem", "pivots")
+    )
+    features = build.build(40_000)(rows)
+    allowed = case.kernel.bound**2 * np.sqrt(2 * np.log(2 * 105 / 1e-9) / 20_000)
+    assert np.abs(features @ features.T - case.kernel.gram(rows, rows)).max() <= allowed
+    assert np.abs(features @ features.T - 0.8 * case.kernel.gram(rows, rows)).max() > allowed  # its power
+
+
+def test_a_part_without_margins_has_random_features_even_if_it_is_a_sum():
+    kernel = Sum((Gaussian(1.0) + Gaussian(3.0), CELL))
+    features = drawn(kernel, Domain((Categorical(name="c", levels=("a", "b")),)))
+    assert isinstance(features, Concatenation)
+    assert [type(each) for each in features.maps] == [RandomFourier, MarginFeatures]
+    assert isinstance(drawn(Gaussian(1.0) * Gaussian(2.0), PEOPLE), RandomFourier)
+
+
+def test_a_part_inside_a_part_is_told_which_columns_of_the_table_it_looks_at():
+    """And where its arrays stand: columns 3 and 1 of the table, of which the inner part sees the second."""
+    told: list[tuple[tuple[int, ...], str]] = []
+
+    def leaf(part: Kernel, columns: tuple[int, ...], place: str) -> FeatureMap:
+        told.append((columns, place))
+        return RandomFourier.draw(part, n_columns=len(columns), dimension=2, rng=0)
+
+    inner = OnColumns(Sum((Gaussian(1.0), CELL)), (1,))
+    composed_features(OnColumns(Sum((OnColumns(CELL, (0,)), inner)), (3, 1)), (0, 1, 2, 3), leaf)
+    assert told == [((1,), "part_1_part_0_")]
+
+
+LABEL = OnColumns(CELL, (1,))
+TRIPPED: list[tuple[Any, str]] = [
+    (lambda: Concatenation(Sum((CELL, CELL)), (MarginFeatures(CELL),)), "a map for each of its 2 parts"),
+    (lambda: TensorProduct(Gaussian(1.0), ()), "a map for each of its 0 parts"),
+    (lambda: Concatenation(Sum((Scaled(2.0, CELL),)), (MarginFeatures(CELL),)), "with that part as its kernel"),
+    (lambda: ScaledFeatures(LABEL, MarginFeatures(CELL)), "kernel scaled and need the map of the kernel inside"),  # type: ignore[arg-type]
+    (lambda: ScaledFeatures(Scaled(2.0, LABEL), MarginFeatures(CELL)), "the bound is composed of its bound. Pass that"),
+    (lambda: ColumnFeatures(LABEL, RandomFourier(Gaussian(1.0), np.ones((1, 1)))), "kernel on-columns and need the map"),
+    (lambda: ColumnFeatures(OnColumns(CELL, ("a",)), MarginFeatures(CELL)), "rows have no names. Use positions"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("attempt", "message"), TRIPPED)
+def test_maps_that_do_not_compose_are_refused(attempt: Any, message: str):
+    with pytest.raises(ValueError, match=message):
+        attempt()
+
+
+def test_tables_are_counted_before_they_are_made():
+    pairs = Margins(((),) * 5, ((),) * 5, (False,) * 5, (0.2, 0.2, 0.3, 0.2, 0, 0.1), 0)
+    assert tables_of(pairs) == 5 + 4 + 6 + 6 + 1
+    assert tables_of(Sum((Scaled(2.0, pairs), Gaussian(1.0), OnColumns(CELL, (0,))))) == 22 + 1
+    assert len([t for group in MarginFeatures(pairs).groups for t in group.tables]) == 22
+
+
+# ---------------------------------------------------------------- in a file
+
+
+@pytest.fixture(scope="module")
+def labelled() -> Release:
+    """A measured table with all compositions in its feature map, and points from the domain."""
+    from releases_cases import release_of
+
+    points = PEOPLE.decode(PEOPLE.draw(20, 0))
+    features = drawn(LABELLED, PEOPLE)
+    assert features.dimension == 2 + 2 * (40 + 5)
+    rows = PEOPLE.draw(300, np.random.default_rng(1))
+    return release_of(rows, PEOPLE, LABELLED, features, points, method="generator", view="probability")
+
+
+@pytest.fixture
+def labelled_path(labelled: Release, tmp_path: Path) -> Path:
+    write_release(labelled, tmp_path / "labelled.kme")
+    return tmp_path / "labelled.kme"
+
+
+def test_a_composed_map_is_read_back_to_the_last_bit(labelled: Release, labelled_path: Path):
+    same(read_release(labelled_path), labelled)
+    header = json.loads(members_of(labelled_path)["release.json"])
+    SCHEMA_TEST.validate(header)
+    told = header["measurement"]["feature_map"]
+    assert told["name"] == "sum"
+    assert sorted(told["arrays"]) == ["part_1_part_1_part_0_linear", "part_1_part_1_part_0_table_0"]
+
+
+@pytest.mark.parametrize("name", ["product", "scaled", "on-columns"])
+def test_a_name_that_is_not_the_kernels_is_refused(name: str, labelled_path: Path, tmp_path: Path):
+    def edit(header: dict[str, Any], members: Any) -> None:
+        setting("measurement", "feature_map", "name", to=name)(header)
+
+    refused(forged(labelled_path, edit), tmp_path, "feature_map, field name", "the kernel makes it sum")
+
+
+def renamed(old: str, new: str) -> Any:
+    def edit(header: dict[str, Any], members: Any) -> None:
+        arrays = header["measurement"]["feature_map"]["arrays"]
+        arrays[new] = arrays.pop(old)
+        members[f"measurement/{new}.npy"] = members.pop(f"measurement/{old}.npy")
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "what", "why"),
+    [
+        (renamed("part_1_part_1_part_0_linear", "part_0_linear"), "feature_map", "random Fourier features have linear"),
+        (renamed("part_1_part_1_part_0_table_0", "part_1_part_1_part_0_table_9"), "feature_map", "table_j, j a column"),
+        (renamed("part_1_part_1_part_0_table_0", "table_0"), "feature_map", "no part of its kernel has the arrays"),
+    ],
+)
+def test_arrays_in_other_places_are_refused(edit: Any, what: str, why: str, labelled_path: Path, tmp_path: Path):
+    refused(forged(labelled_path, edit), tmp_path, what, why)
+
+
+def test_margins_of_too_many_tables_are_refused_before_they_are_made(
+    labelled_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from kmeanalyst.releases.file import measurement
+
+    assert limits.USUAL.tables >= 600 * 599 // 2 + 600 and limits.LARGE.tables >= 1000 * 999 // 2 + 1000
+    narrow(monkeypatch, tables=2)
+    monkeypatch.setattr(measurement, "composed_features", None)
+    refused(
+        forged(labelled_path, lambda header, members: None),
+        tmp_path,
+        "its kernel has margins of 4 tables",
+        "at most 2 are read",
+    )
+
+
+def test_a_rebuilt_map_measures_what_the_first_did(labelled: Release, labelled_path: Path):
+    """The file alone gives the features: a second table can be measured with them, and compared."""
+    features = read_release(labelled_path).measurement.feature_map  # type: ignore[union-attr]
+    rows, noise = PEOPLE.draw(50, np.random.default_rng(2)), GaussianNoise(1.0, 1e-6)
+    first, second = (private_mean([rows], m, noise, n_rows=50) for m in (features, labelled.measurement.feature_map))  # type: ignore[union-attr]
+    assert first.sensitivity == second.sensitivity and first.noise_scale == second.noise_scale
+    np.testing.assert_array_equal(
+        integer_features(rows, features),
+        integer_features(rows, labelled.measurement.feature_map),  # type: ignore[union-attr]
+    )

@@ -1,0 +1,469 @@
+"""Random binning, Maclaurin and Hermite features, orthogonal and quasi-random frequencies: their theorems.
+
+What every feature map promises (norm, diameter, one row alone) is tested over the contract lists in test_features.py and
+test_door.py; here is what is particular: what kernel they stand for, how fast the error falls, who is refused.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from contracts import DOT_PRODUCTS, EUCLIDEAN, HATS, LOW, SHIFT_INVARIANT, KernelCase, bounds_of, named
+from scipy.special import gamma, kv
+from scipy.stats import chi, cramervonmises, ks_1samp
+
+from kmeanalyst.kernels import (
+    ExponentialDot,
+    Gaussian,
+    Indicator,
+    Kernel,
+    Laplacian,
+    Matern,
+    MultiScale,
+    OnColumns,
+    Polynomial,
+    RationalQuadratic,
+    Scaled,
+    SoftenedProduct,
+)
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.draws import OrthogonalDraws, QuasiRandom
+from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.binning import RandomBinning
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.kernels.features.hermite import Hermite, functions
+from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
+
+UNIT = np.array([[-1.0, 1.0]] * 2)
+ROWS = np.random.default_rng(0).uniform(-1, 1, (40, 2))
+
+
+def error_of(feature_map: FeatureMap, rows: Array, kernel: Kernel | None = None) -> float:
+    """The largest |φ(x)ᵀφ(y) − k(x, y)| over pairs of rows."""
+    return float(np.abs(feature_map.gram(rows, rows) - (kernel or feature_map.kernel).gram(rows, rows)).max())
+
+
+def hoeffding(range_: float, *, terms: int, pairs: int, false_alarm: float = 1e-9) -> float:
+    """Means of `terms` independent numbers of a range stay this close to their expectation, for all pairs at once."""
+    return range_ * float(np.sqrt(np.log(2 * pairs / false_alarm) / (2 * terms)))
+
+
+def root_mean_square_error(make, kernel: Kernel, rows: Array, *, seeds: range) -> float:
+    K = kernel.gram(rows, rows)
+    return float(np.sqrt(np.mean([np.mean((make(seed).gram(rows, rows) - K) ** 2) for seed in seeds])))
+
+
+def slope(sizes: list[int], errors: list[float]) -> float:
+    return float(np.polyfit(np.log(sizes), np.log(errors), 1)[0])
+
+
+# ---------------------------------------------------------------- kernels
+
+
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5, 6.5, 10.5])
+def test_matern_is_the_formula_with_the_bessel_function(nu: float):
+    """2^(1−ν)/Γ(ν) (√(2ν) r/ℓ)^ν K_ν(√(2ν) r/ℓ) (Rasmussen & Williams 2006, equation 4.14)."""
+    r = np.linspace(0.01, 9, 60)
+    s = np.sqrt(2 * nu) * r / 1.3
+    np.testing.assert_allclose(
+        Matern(nu, 1.3).gram(r, [[0.0]])[:, 0], 2 ** (1 - nu) / gamma(nu) * s**nu * kv(nu, s), rtol=1e-11
+    )
+
+
+def test_the_new_kernels_have_values_worked_by_hand():
+    """x = (0, 0), y = (3, 4), r = 5; u = (½, −1), v = (1, ½): s = (½ − ½)/2 = 0; with v = u, s = 5/8."""
+    x, y = np.array([[0.0, 0.0]]), np.array([[3.0, 4.0]])
+    assert Matern(0.5, 5.0).gram(x, y).item() == pytest.approx(np.exp(-1), rel=1e-14)
+    assert Matern(1.5, 5.0).gram(x, y).item() == pytest.approx((1 + 3**0.5) * np.exp(-(3**0.5)), rel=1e-14)
+    assert RationalQuadratic(2.0, 5.0).gram(x, y).item() == pytest.approx(1.25**-2, rel=1e-14)
+    u, v = np.array([[5.0, 2.0]]), np.array([[10.0, 5.0]])
+    polynomial = Polynomial(3, 2.0, (-10.0, 2.0), (10.0, 6.0))
+    assert polynomial.gram(u, v).item() == pytest.approx(2.0**3, rel=1e-14)
+    assert polynomial.gram(u, u).item() == pytest.approx((2 + 5 / 8) ** 3, rel=1e-14)
+    assert ExponentialDot(1.6, (-10.0, 2.0), (10.0, 6.0)).gram(u, u).item() == pytest.approx(np.e, rel=1e-14)
+
+
+@pytest.mark.parametrize("kernel", [Matern(0.5, 1.0), Matern(10.5, 1.0), RationalQuadratic(0.01, 1.0)])
+def test_far_rows_have_a_finite_kernel(kernel: Kernel):
+    with np.errstate(over="ignore"):
+        K = kernel.gram([[0.0], [1e300], [-1e300]], [[0.0], [1e10]])
+    assert np.isfinite(K).all() and (K >= 0).all() and K[1, 0] < 0.1
+
+
+def test_matern_and_rational_quadratic_come_to_the_gaussian_kernel():
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    K = Gaussian(1.0).gram(X, X)
+    assert np.abs(RationalQuadratic(1e6, 1.0).gram(X, X) - K).max() < 1e-5
+    assert np.abs(Matern(10.5, 1.0).gram(X, X) - K).max() < 0.03
+
+
+@pytest.mark.parametrize("kernel", [case.kernel for case in DOT_PRODUCTS])
+def test_a_dot_product_kernel_reaches_its_bound_at_a_corner_and_nowhere_exceeds_it(kernel):
+    corner = np.array([kernel.upper])
+    assert np.sqrt(kernel.diagonal(corner).item()) == pytest.approx(kernel.bound, rel=1e-14)
+    rows = np.random.default_rng(0).normal(0, 3, (500, len(kernel.lower)))
+    rows[:4] = np.array([1e300, -1e300, np.inf, 0.0])[:, None]
+    with np.errstate(over="ignore"):
+        assert np.sqrt(kernel.diagonal(rows).max()) <= kernel.bound * (1 + 1e-15)
+        np.testing.assert_array_equal(kernel.gram(corner, rows[:1]), kernel.gram(corner, corner))  # clamped
+
+
+# ---------------------------------------------------------------- orthogonal and quasi-random frequencies
+
+
+def test_orthogonal_frequencies_are_orthogonal_in_blocks_and_each_is_normal():
+    """Within a block of d no two are other than orthogonal; lengths are χ_d (false alarm 1e-6 by the seed)."""
+    W = OrthogonalDraws(np.random.default_rng(0)).standard_normal((3, 3000))
+    blocks = W.T.reshape(1000, 3, 3)
+    gram = blocks @ blocks.transpose(0, 2, 1)
+    off = gram - np.einsum("bii->bi", gram)[:, :, None] * np.eye(3)
+    assert np.abs(off).max() < 1e-12
+    assert abs((np.linalg.det(blocks) > 0).mean() - 0.5) < 0.1  # Haar's law has reflections as often as rotations
+    assert ks_1samp(np.linalg.norm(W, axis=0), chi(3).cdf).pvalue > 1e-6
+    assert cramervonmises(W[1, ::3], "norm").pvalue > 1e-6
+
+
+@pytest.mark.parametrize("frequencies", ["orthogonal", "quasi-random"])
+@pytest.mark.parametrize("case", **named(EUCLIDEAN))
+def test_dependent_frequencies_are_unbiased_and_no_worse_than_independent_ones(case: KernelCase, frequencies: str):
+    """Averaged over 200 seeds the error is sampling error (Hoeffding, 1e-9); each alone is as near as independent ones, or
+    nearer: with the Gaussian kernel, whose frequencies are not spread by a random lengthscale."""
+    rows = np.nan_to_num(case.rows(np.random.default_rng(0), 8, missing=0.0))
+    d = len(case.columns)
+
+    def drawn(kind: str, seed: int) -> RandomFourier:
+        return RandomFourier.draw(case.kernel, n_columns=d, dimension=128, frequencies=kind, rng=seed)
+
+    mean = np.mean([drawn(frequencies, seed).gram(rows, rows) for seed in range(200)], axis=0)
+    assert np.abs(mean - case.kernel.gram(rows, rows)).max() <= hoeffding(2.0, terms=200 * 64, pairs=36)
+    errors = [
+        root_mean_square_error(lambda seed, k=kind: drawn(k, seed), case.kernel, rows, seeds=range(40))
+        for kind in (frequencies, "independent")
+    ]
+    assert errors[0] < (0.95 if isinstance(case.kernel, Gaussian) else 1.1) * errors[1]
+
+
+def test_the_error_of_quasi_random_frequencies_falls_faster_than_the_root():
+    """Independent ones: F^−½ (slope −0.5 ± 0.1); quasi-random ones on two columns: nearly F^−1 (below −0.7)."""
+    kernel, sizes = Gaussian(0.7), [64, 256, 1024, 4096]
+
+    def falling(kind: str) -> float:
+        errors = [
+            root_mean_square_error(
+                lambda seed, F=F: RandomFourier.draw(kernel, n_columns=2, dimension=F, frequencies=kind, rng=seed),
+                kernel, ROWS, seeds=range(12),
+            )
+            for F in sizes
+        ]  # fmt: skip
+        return slope(sizes, errors)
+
+    assert falling("independent") == pytest.approx(-0.5, abs=0.1)
+    assert falling("quasi-random") < -0.7
+
+
+@pytest.mark.parametrize("case", **named(SHIFT_INVARIANT))
+def test_quasi_random_frequencies_approximate_every_shift_invariant_kernel(case: KernelCase):
+    """With levels, missing cells, mixtures and rejections; the error is below that of independent ones' bound."""
+    rows = case.rows(np.random.default_rng(0), 14)
+    feature_map = RandomFourier.draw(
+        case.kernel, n_columns=len(case.columns), dimension=16_384, missing_columns=range(len(case.columns)),
+        frequencies="quasi-random", rng=1,
+    )  # fmt: skip
+    assert error_of(feature_map, rows) <= case.kernel.bound**2 * hoeffding(2.0, terms=8192, pairs=105)
+    assert error_of(feature_map, rows, Scaled(0.85, case.kernel)) > error_of(feature_map, rows)
+
+
+def test_a_quasi_random_source_has_the_laws_it_is_asked_for():
+    """Means and medians to a part in a thousand with 4096 points; a call for another number is answered all the same."""
+    source = QuasiRandom(np.random.default_rng(0), 4096, 6)
+    assert source.standard_normal((1, 4096)).std() == pytest.approx(1, abs=5e-3)
+    assert np.median(source.standard_cauchy((1, 4096))) == pytest.approx(0, abs=5e-3)
+    assert source.standard_gamma(2.0, 4096).mean() == pytest.approx(2, abs=5e-3)
+    assert source.uniform(1.0, 3.0, 4096).mean() == pytest.approx(2, abs=1e-3)
+    assert (source.choice(4, 4096, p=[0.5, 0.0, 0.25, 0.25]) == 0).mean() == pytest.approx(0.5, abs=1e-3)
+    assert set(source.choice(np.array([3.0, 7.0]), size=4096)) == {3.0, 7.0}
+    assert source.random((2, 5)).shape == (2, 5)
+
+
+def test_orthogonal_frequencies_are_refused_where_they_would_be_independent_ones():
+    for kernel, d in (
+        (Laplacian(1.0), 3),
+        (Gaussian(1.0), 1),
+        (SoftenedProduct((Gaussian(1.0), Indicator(2)), 0.5), 2),
+    ):
+        with pytest.raises(ValueError, match=r"need a kernel of Euclidean distance on two columns.*Use quasi-random"):
+            RandomFourier.draw(kernel, n_columns=d, dimension=8, frequencies="orthogonal", rng=0)
+    with pytest.raises(ValueError, match=r"must be one of independent, orthogonal, quasi-random, got 'x'\. Name one"):
+        RandomFourier.draw(Gaussian(1.0), n_columns=1, dimension=8, frequencies="x", rng=0)
+    with pytest.raises(ValueError, match=r"need 21,202 coordinates, and the Sobol sequence has 21,201.*independent"):
+        QuasiRandom(np.random.default_rng(0), 4, 21_202)
+
+
+# ---------------------------------------------------------------- random binning
+
+
+def test_widths_of_the_laplacian_kernel_mix_hats_to_it():
+    """Mean of max(0, 1 − δ/w) over drawn widths is exp(−δ/ℓ) (Hoeffding, 1e-9); at ℓ 10 % off it is not."""
+    widths = Laplacian(2.0).draw_widths(np.random.default_rng(0), 1, 200_000)[0]
+    delta = np.array([0.0, 0.5, 1.0, 2.0, 5.0])
+    hats = np.maximum(0, 1 - delta[:, None] / widths).mean(axis=1)
+    allowed = hoeffding(1.0, terms=200_000, pairs=5)
+    assert np.abs(hats - np.exp(-delta / 2)).max() <= allowed
+    assert np.abs(hats - np.exp(-delta / 2.2)).max() > allowed
+
+
+def test_binning_features_of_grids_that_hold_all_bins_approximate_their_kernel():
+    """Each grid is an independent coin of chance k: Hoeffding, 1e-9. Missing cells too."""
+    kernel, rows = Laplacian(1.5), ROWS.copy()
+    rows[:6, 0], rows[4:9, 1] = np.nan, np.nan
+    feature_map = RandomBinning.draw(
+        kernel, bounds=UNIT, dimension=400_000, most_cells=2**20, missing_columns=(0, 1), rng=1
+    )
+    assert error_of(feature_map, rows) <= hoeffding(1.0, terms=len(feature_map.cells), pairs=820)
+    assert error_of(feature_map, rows, Scaled(0.9, kernel)) > hoeffding(1.0, terms=len(feature_map.cells), pairs=820)
+
+
+def test_folded_grids_stand_for_the_kernel_up_to_one_in_as_many_as_they_have_cells():
+    """Bins far more than cells: the mean product is k + (1 − k)/cells."""
+    kernel, rows = Laplacian(0.05), ROWS[:20]
+    feature_map = RandomBinning.draw(kernel, bounds=UNIT, dimension=7 * 20_000, most_cells=7, rng=1)
+    assert (feature_map.cells == 7).mean() > 0.99
+    K = kernel.gram(rows, rows)
+    error = np.abs(feature_map.gram(rows, rows) - (K + (1 - K) / 7)).max()
+    assert error <= hoeffding(1.0, terms=20_000, pairs=210)
+
+
+def test_the_error_of_binning_falls_as_the_root_of_the_number_of_grids():
+    kernel, sizes = Laplacian(1.5), [200, 800, 3200, 12_800]
+    errors = [
+        root_mean_square_error(
+            lambda seed, F=F: RandomBinning.draw(kernel, bounds=UNIT, dimension=F, most_cells=10_000, rng=seed),
+            kernel, ROWS, seeds=range(12),
+        )
+        for F in sizes
+    ]  # fmt: skip
+    assert slope(sizes, errors) == pytest.approx(-0.5, abs=0.12)
+
+
+@pytest.mark.parametrize("case", **named(HATS))
+def test_a_row_is_in_one_cell_of_each_grid_and_no_row_is_nearer_to_the_diameter_than_root_two(case: KernelCase):
+    """Non-negative, of norm B to rounding: rows that share no cell are √2·B apart, which is reached."""
+    rng = np.random.default_rng(3)
+    feature_map = RandomBinning.draw(
+        case.kernel, bounds=bounds_of(case), dimension=3000, missing_columns=range(len(case.columns)), rng=0
+    )
+    features = feature_map(case.rows(rng, 200) * 100)
+    assert (features >= 0).all()
+    np.testing.assert_array_equal((features > 0).sum(axis=1), len(feature_map.cells))
+    np.testing.assert_allclose(np.linalg.norm(features, axis=1), case.kernel.bound, rtol=1e-13)
+    assert feature_map.diameter == pytest.approx(2**0.5 * case.kernel.bound, rel=1e-15)
+    one = RandomBinning.draw(
+        case.kernel, bounds=bounds_of(case), dimension=4, missing_columns=range(len(case.columns)), rng=2
+    )
+    f = one(case.rows(rng, 500))
+    apart = np.sqrt(max(((f[:, None] - f[None]) ** 2).sum(axis=2).max(), 0))
+    assert apart == pytest.approx(one.diameter, rel=1e-12)
+
+
+def test_binning_is_refused_for_kernels_that_are_no_mixture_of_hats():
+    for kernel in (
+        Gaussian(1.0),
+        Matern(1.5, 1.0),
+        Matern(0.5, 1.0),
+        MultiScale((1.0,)),
+        OnColumns(Laplacian(1.0), (0,)),
+    ):
+        with pytest.raises(ValueError, match=r"no random binning features.*mixtures of hat functions.*Use a kernel"):
+            RandomBinning.draw(kernel, bounds=UNIT, dimension=10, rng=0)
+
+
+# ---------------------------------------------------------------- Maclaurin features
+
+
+@pytest.mark.parametrize("law", ["coordinates", "signs"])
+@pytest.mark.parametrize("case", **named(DOT_PRODUCTS))
+def test_maclaurin_features_approximate_their_kernel(case: KernelCase, law: str):
+    """With missing cells. Means of F products of range 2B² by coordinates (Hoeffding); by signs a product of degree n is
+    as large as d^n and rows are shortened: six standard errors, the variance of degree n being 3^n at most."""
+    assert isinstance(case.kernel, Polynomial | ExponentialDot)
+    rows, F = case.rows(np.random.default_rng(0), 12), 60_000
+    feature_map = RandomMaclaurin.draw(case.kernel, dimension=F, law=law, rng=1)
+    square = case.kernel.bound**2
+    allowed = square * hoeffding(2.0, terms=F, pairs=78)
+    if law == "signs":
+        degrees = case.kernel.draw_degrees(np.random.default_rng(2), 10_000)
+        allowed = 6 * square * float(np.sqrt((3.0**degrees).mean() / F))
+    assert error_of(feature_map, rows) <= allowed
+    assert error_of(feature_map, rows, Scaled(0.8, case.kernel)) > allowed
+
+
+@pytest.mark.parametrize("law", ["coordinates", "signs"])
+def test_the_error_of_maclaurin_features_falls_as_the_root_of_their_number(law: str):
+    kernel, sizes = ExponentialDot(1.5, (-1.0, -1.0), (1.0, 1.0)), [100, 400, 1600, 6400]
+    errors = [
+        root_mean_square_error(
+            lambda seed, F=F: RandomMaclaurin.draw(kernel, dimension=F, law=law, rng=seed),
+            kernel,
+            ROWS,
+            seeds=range(24),
+        )
+        for F in sizes
+    ]
+    assert slope(sizes, errors) == pytest.approx(-0.5, abs=0.12)
+
+
+def test_features_of_signs_are_shortened_where_their_norm_would_exceed_the_bound():
+    """The paper's bound holds in expectation only: without the shortening some row of some draw is beyond it by a fifth."""
+    kernel, corners = Polynomial(3, 0.5, (-1.0,) * 4, (1.0,) * 4), np.random.default_rng(0).choice([-1.0, 1.0], (64, 4))
+    feature_map = RandomMaclaurin.draw(kernel, dimension=50, law="signs", rng=0)
+    norms = np.linalg.norm(feature_map(corners), axis=1)
+    assert norms.max() <= kernel.bound * (1 + 1e-14)
+    loose = 2 * kernel.bound / np.sqrt(50)  # the largest norm, had nothing been shortened: recomputed by hand
+    first = np.concatenate([[0], np.cumsum(feature_map.degrees)[:-1]]).astype(int)
+    products = [
+        np.prod(corners @ feature_map.projections[start : start + int(n)].T, axis=1)
+        for start, n in zip(first, feature_map.degrees, strict=True)
+    ]
+    assert np.linalg.norm(products, axis=0).max() * loose / 2 > 1.2 * kernel.bound
+
+
+def test_features_of_coordinates_need_no_shortening():
+    """They are products of numbers in [−1, 1]: B is kept by each row, and reached at every corner."""
+    kernel = ExponentialDot(3.0, (-1.0,) * 3, (1.0,) * 3)
+    corners = np.random.default_rng(0).choice([-1.0, 1.0], (50, 3))
+    feature_map = RandomMaclaurin.draw(kernel, dimension=77, rng=0)
+    np.testing.assert_allclose(np.linalg.norm(feature_map(corners), axis=1), kernel.bound, rtol=1e-14)
+
+
+def test_degrees_have_the_law_of_the_maclaurin_coefficients():
+    """(2 + s)³ = 8 + 12 s + 6 s² + s³: degrees 0, 1, 2, 3 with chances 8, 12, 6, 1 in 27 (Hoeffding, 1e-9)."""
+    degrees = Polynomial(3, 2.0, (0.0,), (1.0,)).draw_degrees(np.random.default_rng(0), 100_000)
+    shares = np.bincount(degrees, minlength=4) / 100_000
+    assert np.abs(shares - np.array([8, 12, 6, 1]) / 27).max() <= hoeffding(1.0, terms=100_000, pairs=4)
+    assert ExponentialDot(2.5, (0.0,), (1.0,)).draw_degrees(np.random.default_rng(0), 100_000).mean() == pytest.approx(
+        2.5, abs=0.03
+    )
+
+
+# ---------------------------------------------------------------- Hermite features
+
+
+@pytest.mark.parametrize("rho", [0.1, 0.5, 0.9])
+def test_mehlers_formula_gives_the_gaussian_kernel(rho: float):
+    x = np.linspace(-1.5, 1.5, 31)
+    g = functions(x, rho, 400)
+    np.testing.assert_allclose(g @ g.T, Gaussian(1.0).gram(x, x), atol=1e-12)
+
+
+def test_hermite_features_come_to_their_kernel_geometrically():
+    """On [−1, 1]² at ℓ = ½ a few hundred deterministic features are exact to 10⁻⁶; random ones are off by a tenth."""
+    errors = [error_of(Hermite.on(Gaussian(0.5), bounds=UNIT, dimension=F), ROWS) for F in (25, 50, 100, 200)]
+    assert errors[-1] < 1e-6
+    assert all(after < 0.3 * before for before, after in pairwise(errors))
+    assert error_of(RandomFourier.draw(Gaussian(0.5), n_columns=2, dimension=200, rng=0), ROWS) > 0.05
+
+
+@pytest.mark.parametrize("case", **named(LOW))
+def test_missing_cells_have_a_hermite_feature_of_their_own(case: KernelCase):
+    rows = case.rows(np.random.default_rng(0), 40, missing=0.4)
+    rows = np.clip(rows, -4, 5)
+    feature_map = Hermite.on(
+        case.kernel, bounds=bounds_of(case), dimension=600, missing_columns=range(len(case.columns))
+    )
+    assert error_of(feature_map, rows) < 1e-6
+
+
+def test_a_cut_series_keeps_the_bound_for_every_row_and_any_rho():
+    """A part of a series of squares that adds up to 1: far rows, wrong centres, every cut."""
+    rng = np.random.default_rng(0)
+    rows = np.vstack([rng.normal(0, scale, (300, 2)) for scale in (0.1, 1.0, 10.0, 1e3, 1e200)])
+    for _ in range(20):
+        axes = np.array([rng.normal(0, 3, 2), rng.uniform(0.001, 0.999, 2)])
+        degrees = np.unique(rng.integers(-1, 60, (2, 200)), axis=1).astype(float)
+        with np.errstate(over="ignore"):
+            norms = np.linalg.norm(Hermite(Gaussian(1.5), axes, degrees)(rows), axis=1)
+        assert norms.max() <= 1 + 1e-12
+
+
+def test_negligible_hermite_features_are_left_out():
+    assert Hermite.on(Gaussian(5.0), bounds=UNIT, dimension=2000).dimension < 300
+
+
+# ---------------------------------------------------------------- checks, tripped
+
+G, P = Gaussian(1.0), Polynomial(2, 1.0, (0.0,), (1.0,))
+ONE = np.ones((1, 1))
+
+
+def binning(**changes: Array) -> RandomBinning:
+    arrays = {"widths": ONE, "shifts": 0 * ONE, "missing": 3 * ONE, "strides": ONE, "cells": np.array([3.0])}
+    return RandomBinning(Laplacian(1.0), **(arrays | changes))
+
+
+def maclaurin(degrees=(1.0,), projections=ONE, signs=ONE, kernel=P) -> RandomMaclaurin:
+    return RandomMaclaurin(kernel, np.array(degrees), projections, signs)
+
+
+TRIPPED = [
+    (lambda: binning(widths=np.ones((1, 2))), r"of one shape \(d, T\).*got widths \(1, 2\).*Draw them again"),
+    (lambda: binning(widths=0 * ONE), r"positive finite widths.*cell is undefined otherwise\. Draw"),
+    (lambda: binning(widths=np.nan * ONE), r"positive finite widths"),
+    (lambda: binning(widths=np.inf * ONE), r"positive finite widths"),
+    (lambda: binning(shifts=np.inf * ONE), r"finite shifts"),
+    (lambda: binning(cells=np.array([0.0])), r"from 1 to 2\^24 cells"),
+    (lambda: binning(cells=np.array([2.5])), r"from 1 to 2\^24 cells"),
+    (lambda: binning(cells=np.array([2.0**25])), r"from 1 to 2\^24 cells"),
+    (lambda: binning(missing=np.array([[0.5]])), r"from 1 to 2\^30 bins"),
+    (lambda: binning(strides=(2.0**31 - 1) * ONE), r"strides must be whole numbers from 0, below 2\^31 − 1.*Draw"),
+    (lambda: binning(strides=0.5 * ONE), r"strides must be whole"),
+    (lambda: binning(strides=-ONE), r"strides must be whole"),
+    (lambda: binning(strides=np.nan * ONE), r"strides must be whole"),
+    (lambda: binning()([[1.0, 2.0]]), r"look at 1 columns, the rows have 2\. Encode"),
+    (lambda: RandomBinning.draw(Laplacian(1.0), bounds=UNIT, dimension=0), r"dimension must be a positive.*Pass a whole"),
+    (lambda: maclaurin(kernel=G), r"of dot-product kernels, got 'gaussian'\. Pass e\.g\. a Polynomial"),
+    (lambda: RandomMaclaurin.draw(G, dimension=4), r"of dot-product kernels, got 'gaussian'\. Pass e\.g\. a Polynomial"),
+    (lambda: RandomMaclaurin.draw(P, dimension=4, law="x"), r"law must be one of coordinates, signs, got 'x'"),
+    (lambda: RandomMaclaurin.draw(P, dimension=0), r"dimension must be a positive.*there must be features"),
+    (lambda: maclaurin(degrees=(0.5,)), r"degrees must be \(F,\) whole numbers from 0 to 1000"),
+    (lambda: maclaurin(degrees=(np.nan,)), r"degrees must be"),
+    (lambda: maclaurin(degrees=(1001.0,)), r"degrees must be"),
+    (lambda: maclaurin(degrees=(2.0,)), r"need 2 projections of 1 columns and signs \(1, 1\), got \(1, 1\)"),
+    (lambda: maclaurin(projections=1.1 * ONE), r"projections must be of norm at most 1, and signs ±1\. Draw"),
+    (lambda: maclaurin(projections=np.nan * ONE), r"projections must be of norm at most 1"),
+    (lambda: maclaurin(signs=0 * ONE), r"signs ±1"),
+    (lambda: P.gram([[1.0, 2.0]], [[1.0, 2.0]]), r"bounds for 1 columns, the rows have 2\. Encode"),
+    (lambda: Hermite(Laplacian(1.0), np.array([[0.0], [0.5]]), ONE), r"of the gaussian kernel, got 'laplacian'"),
+    (lambda: Hermite.on(P, bounds=UNIT, dimension=4), r"of the gaussian kernel, got 'polynomial'.*another family"),
+    (lambda: Hermite.on(G, bounds=UNIT, dimension=-1), r"dimension must be a positive"),
+    (lambda: Hermite(G, np.zeros((2, 2)), ONE), r"axes \(2, d\) and degrees \(d, F\), F ≥ 1, got \(2, 2\) and \(1, 1\)"),
+    (lambda: Hermite(G, np.array([[0.0], [1.0]]), ONE), r"ρ between 0\.001 and 0\.999: Mehler's formula"),
+    (lambda: Hermite(G, np.array([[np.inf], [0.5]]), ONE), r"centres must be finite"),
+    (lambda: Hermite(G, np.array([[0.0], [0.5]]), 0.5 * ONE), r"degrees must be whole numbers from −1 to 1000"),
+    (lambda: Hermite(G, np.array([[0.0], [0.5]]), -2 * ONE), r"degrees must be whole"),
+    (lambda: Hermite(G, np.array([[0.0], [0.5]]), np.ones((1, 2))), r"occurs twice, and the norm's bound.*Name each"),
+    (lambda: Hermite(G, np.array([[0.0], [0.5]]), ONE)([[1.0, 2.0]]), r"look at 1 columns, the rows have 2\. Encode"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("attempt", "message"), TRIPPED)
+def test_a_wrong_value_is_refused_with_what_why_and_mend(attempt, message):
+    with pytest.raises(ValueError, match=message):
+        attempt()
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, 1e308, -1e308, 5e-324, np.nan])
+def test_no_row_raises_whatever_its_values(value: float):
+    """The door must not raise by a row's value."""
+    row = np.array([[value, 0.3]])
+    maps: list[FeatureMap] = [
+        RandomBinning.draw(Laplacian(1.0), bounds=UNIT, dimension=100, rng=0),
+        RandomMaclaurin.draw(ExponentialDot(1.0, (-1.0, -1.0), (1.0, 1.0)), dimension=100, law="signs", rng=0),
+        Hermite.on(G, bounds=UNIT, dimension=50),
+    ]
+    with np.errstate(all="ignore"):
+        for feature_map in maps:
+            features = feature_map(row)
+            assert features.shape == (1, feature_map.dimension)
+            assert np.linalg.norm(np.nan_to_num(features)) <= feature_map.norm_bound * (1 + 1e-12)

@@ -1,0 +1,380 @@
+"""The margins kernel and its features: complete one-way and two-way tables, cut as the domain says, and their file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from contracts import COLUMNS, FEATURE_MAPS, FeatureCase, named
+from file_tools import SCHEMA_TEST, members_of
+from margins_cases import PEOPLE, people
+
+import kmeanalyst as ka
+import release_side
+from kmeanalyst.kernels import Gaussian, KernelMean, Margins, SoftenedProduct, kernel_from_dict
+from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.releases.domain.columns import Categorical, Date, DomainError, Integer, Number, Real
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, margin_kernel
+from kmeanalyst.releases.file import FileRefused
+from kmeanalyst.releases.file.kernel import check_kernel
+from kmeanalyst.releases.file.measurement import _FEATURE_MAPS
+from release_side.door.mechanism import PublishError
+from release_side.publishing import publish as publishing
+
+every_map = pytest.mark.parametrize("case", **named([case for case in FEATURE_MAPS if case.family == "margins"]))
+
+
+# ---------------------------------------------------------------- kernel and features
+
+
+@every_map
+def test_the_inner_product_of_two_rows_features_is_their_kernel(case: FeatureCase):
+    rows, features = case.case.rows(np.random.default_rng(0), 60), case.build(0)
+    np.testing.assert_allclose(features(rows) @ features(rows).T, case.case.kernel.gram(rows, rows), atol=1e-12)
+
+
+@every_map
+def test_every_row_has_one_cell_in_every_table(case: FeatureCase):
+    rows, features = case.case.rows(np.random.default_rng(1), 40), case.build(0)
+    assert isinstance(features, MarginFeatures)
+    for group in features.groups:
+        own = features(rows)[:, group.start : group.stop]
+        np.testing.assert_array_equal((own != 0).sum(axis=1), len(group.tables))
+        assert set(np.unique(own)) == {0.0, group.height}
+
+
+def test_the_mean_feature_is_the_tables_counts():
+    """Against pandas: every cell of every one- and two-way table, and of those crossed with the target."""
+    kernel = margin_kernel(PEOPLE, "rich")
+    features = MarginFeatures(kernel)
+    assert [group.kind for group in features.groups] == [
+        "one-way",
+        "one-way by target",
+        "pairs by target",
+        "finer",
+        "target",
+    ]
+    rows = PEOPLE.encode(people(300, np.random.default_rng(2)))
+    cells = pd.DataFrame(np.hstack([kernel.cells(rows), kernel.fine_cells(rows)]))
+    sizes = (*kernel.sizes, *kernel.fine_sizes)
+    mean = features(rows).mean(axis=0)
+    for group in features.groups:
+        counts = []
+        for table in group.tables:
+            assert table[0] == 3 or group.crossed == 1
+            for index in product(*(range(sizes[j]) for j in table)):
+                counts.append(np.logical_and.reduce([cells[j] == i for j, i in zip(table, index, strict=True)]).sum())
+        np.testing.assert_allclose(mean[group.start : group.stop] / group.height * 300, counts, atol=1e-9)
+
+
+@every_map
+def test_the_compact_form_is_the_features(case: FeatureCase):
+    rows, features = case.case.rows(np.random.default_rng(4), 30), case.build(0)
+    assert isinstance(features, MarginFeatures)
+    compact = features.compact(rows)
+    np.testing.assert_array_equal(compact.toarray(), features(rows))
+    assert compact.nnz == 30 * features.width
+
+
+def test_lines_by_target_are_the_features_of_each_of_its_cells():
+    """Every feature is in one line of one group, that of its target's cell; and tables keep their order."""
+    features = MarginFeatures(margin_kernel(PEOPLE, "rich"))
+    rows = PEOPLE.encode(people(200, np.random.default_rng(5)))
+    mean, rich = features(rows).mean(axis=0), rows[:, 3] == 1
+    lines = [group.by_target() for group in features.groups]
+    assert sorted(np.concatenate([line.ravel() for line in lines])) == list(range(features.dimension))
+    for group, line in zip(features.groups[1:-1], lines[1:-1], strict=True):
+        np.testing.assert_allclose(mean[line[1]].sum() / group.height, rich.mean() * len(group.tables))
+
+
+@pytest.mark.parametrize("target", [None, "rich", "hours"])
+def test_cells_are_counted_before_any_table_is_made(target: str | None):
+    kernel = margin_kernel(PEOPLE, target)
+    assert kernel.n_cells == MarginFeatures(kernel).dimension
+
+
+def test_wide_tables_are_cut_more_coarsely_and_too_wide_ones_refused():
+    def domain(columns: int) -> Domain:
+        numbers = tuple(Real(name=f"x{i}", lower=0, upper=1) for i in range(columns - 1))
+        return Domain((*numbers, Categorical(name="class", levels=("a", "b"))))
+
+    assert set(margin_kernel(domain(20), "class").sizes) == {12, 2}
+    wide = margin_kernel(domain(100), "class")
+    assert set(wide.sizes) == {9, 2} and sum(wide.fine_sizes) < 22_000
+    with pytest.raises(DomainError, match=r"more than 1,000,000 cells.* use the kernel \"table\""):
+        margin_kernel(domain(300), "class", noise=1e-6)
+    with pytest.raises(DomainError, match="more than 1000 columns"):
+        margin_kernel(domain(1002))
+
+
+def test_noise_raises_the_tables_that_are_few():
+    """By whole steps, so that releases of much the same size share a kernel."""
+    kernels = [margin_kernel(PEOPLE, "rich", noise) for noise in (1e-6, 1.6e-4, 2e-4, 1.3e-3, 5e-3)]
+    first, second = ([kernel.shares[i] / kernel.shares[3] * 3 / n for kernel in kernels] for i, n in ((0, 4), (1, 3)))
+    np.testing.assert_allclose(np.sqrt(first), [1, 1.5, 1.5, 3, 4])
+    np.testing.assert_allclose(np.sqrt(second), [1, 1.5, 1.5, 2, 2])
+    assert kernels[1] == kernels[2]
+    lost = margin_kernel(PEOPLE, "rich", 0.1)  # a pair's cell would have more noise than the table has rows in it
+    np.testing.assert_allclose(lost.shares, np.array([4, 27, 0, 0, 0, 0.07 * 31]) / (1.07 * 31))
+    assert margin_kernel(PEOPLE, None, 0.1).shares[2] > 0
+
+
+def test_finer_ranges_are_a_value_each_where_there_are_few():
+    kernel = margin_kernel(PEOPLE)
+    assert kernel.finer == (0, 1) and kernel.fine_sizes == (99 + 1, 300 + 1)  # hours and its atom; gain, missing
+    hours = kernel.fine_cells(PEOPLE.encode(people(200, np.random.default_rng(6))))[:, 0]
+    assert set(kernel.edges[1]) <= set(kernel.fine[1])
+    np.testing.assert_array_equal(np.diff(kernel.fine[0]), 1.0)
+    assert hours.max() <= 99
+    assert not any(margin_kernel(Domain((Integer(name="few", lower=0, upper=9), PEOPLE["city"]))).fine)
+
+
+def test_cells_are_ranges_atoms_and_missing_cells():
+    kernel = margin_kernel(PEOPLE)
+    frame = pd.DataFrame({
+        "hours": [1, 19, 20, 39, 40, 41, 99, 40], "gain": [0, 8.3, 8.4, 99.9, 100, None, 50, 0],
+        "city": ["Basel", "Genf", "Zug"] * 2 + ["Zug"] * 2, "rich": ["no", "yes"] * 4,
+    })  # fmt: skip
+    cells = kernel.cells(PEOPLE.encode(frame))
+    assert kernel.edges[0] == (19.5, 39.5, 40.5)
+    np.testing.assert_array_equal(cells[:, 0], [0, 0, 1, 1, 4, 3, 3, 4])  # 40 is an atom, beside its own range
+    np.testing.assert_array_equal(cells[:, 1], [0, 0, 1, 11, 11, 12, 6, 0])
+    np.testing.assert_array_equal(cells[:, 2], [0, 1, 2, 0, 1, 2, 2, 2])
+
+
+def test_every_atom_is_a_cell_of_its_own():
+    domain = Domain((Real(name="gain", lower=0, upper=100, edges=(50,), atoms=(0, 99)),))
+    cells = margin_kernel(domain).cells(np.array([[0.0], [1], [50], [99]]))
+    assert cells.ravel().tolist() == [2, 0, 1, 3]
+
+
+@pytest.mark.parametrize("column", [c for c in COLUMNS if isinstance(c, Number)], ids=lambda column: column.name)
+def test_edges_of_whole_numbers_lie_half_a_step_below_them(column: Number):
+    """No value is on an edge, so that rounding moves none across; a real number at an edge is above it."""
+    low, high = column.ends
+    assert low <= column.bounds[0] < column.bounds[1] <= high
+    if column.kind not in ("real", "cyclic"):
+        assert low < column.bounds[0] and column.bounds[1] < high
+        middle = "2010-01-01" if isinstance(column, Date) else 40
+        (edge,), codes = column.cuts([middle]), column.encode(pd.Series([str(middle)]))[0]
+        assert edge < codes[0] and edge > low
+
+
+def test_shares_follow_the_heights_and_the_number_of_tables():
+    with_target, without = margin_kernel(PEOPLE, "rich"), margin_kernel(PEOPLE)
+    np.testing.assert_allclose(with_target.shares, np.array([4 * 9, 3 * 4, 0, 3, 2, 0.07 * 53]) / (1.07 * 53))
+    np.testing.assert_allclose(without.shares, np.array([4 * 9, 0, 6, 0, 2, 0]) / 44)
+    assert with_target.target == 3 and without.target == -1
+    alone = margin_kernel(Domain((PEOPLE["city"],)), "city")
+    assert alone.shares == (1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+PARTS: dict[str, Any] = {
+    "edges": ((0.5,), (1.0, 2.0)),
+    "atoms": ((), ()),
+    "missing": (False, True),
+    "shares": (1, 0, 0, 0, 0, 0),
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"edges": ((0.5,),)}, "for each of one or more columns"),
+        ({"edges": ((0.5,), (2.0, 1.0))}, "must be finite and increase"),
+        ({"atoms": ((np.nan,), ())}, "must be finite and increase"),
+        ({"missing": (False, 1)}, "true or false"),
+        ({"shares": (1, 0, 0, 0, 0)}, "six numbers"),
+        ({"shares": (0.5, 0, 0, 0, 0, 0.5)}, "need one"),
+        ({"shares": (0.5, 0, 0, 0, 0.5, 0)}, "no column beside the target has finer ranges"),
+        ({"fine": ((0.5,),)}, "fine, if any, too"),
+        ({"fine": ((0.5, 0.5), ())}, "must be finite and increase"),
+        ({"target": 2}, "target must be a column's number"),
+        ({"shares": (0.5, 0, 0, 0, 0, 0)}, "must add up to 1"),
+        ({"shares": (1.5, 0, -0.5, 0, 0, 0)}, "at least 0"),
+        ({"shares": (0.5, 0.5, 0, 0, 0, 0)}, "need one"),
+        ({"shares": (0.5, 0, 0.5, 0, 0, 0), "target": 0}, "need two beside the target"),
+        (
+            {name: (value,) * 1001 for name, value in (("edges", ()), ("atoms", ()), ("missing", False))}
+            | {"shares": (0, 0, 1, 0, 0, 0)},
+            "at most 1000 columns",
+        ),
+        ({"edges": ((0.5,), tuple(range(100_001)))}, "at most 100000 cells"),
+    ],
+)
+def test_what_is_no_margins_kernel_is_refused(change: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message):
+        Margins(**(PARTS | change))
+
+
+def test_rows_of_another_width_are_refused():
+    with pytest.raises(ValueError, match="are of 2 columns, the rows have 3"):
+        Margins(**PARTS).gram(np.zeros((2, 3)), np.zeros((2, 3)))
+
+
+def test_a_kernel_comes_back_from_its_header():
+    kernel = margin_kernel(PEOPLE, "rich")
+    assert kernel_from_dict(kernel.to_dict()) == kernel
+
+
+# ---------------------------------------------------------------- a release of margins
+
+
+def publish(frame: pd.DataFrame, **options: Any) -> Any:
+    return release_side.publish(
+        frame.astype(str).replace("nan", ""), PEOPLE, **({"epsilon": 2.0, "delta": 1e-6, "kernel": "margins"} | options)
+    )
+
+
+def test_a_release_of_margins_is_read_back_and_answers(tmp_path: Path):
+    frame = people(4000, np.random.default_rng(3))
+    written = publish(frame, target="rich", rehearsal=1, output=tmp_path / "r.kme")
+    release = ka.read_release(tmp_path / "r.kme", allow_rehearsal=True)
+    assert release.kernel == written.kernel and len(release) == 4000
+    np.testing.assert_array_equal(release.measurement.vector, written.measurement.vector)
+    SCHEMA_TEST.validate(json.loads(members_of(tmp_path / "r.kme")["release.json"]))
+    both = release.probability("city == 'Zug' and rich == 'yes'")
+    truth = ((frame.city == "Zug") & (frame.rich == "yes")).mean()
+    assert abs(both.value - truth) < max(3 * both.standard_error, 0.02)
+    assert abs(release.probability("hours == 40").value - (frame.hours == 40).mean()) < 0.03
+    assert ka.mmd_test(release, people(1500, np.random.default_rng(4))).pvalue > 0.001
+    other = people(1500, np.random.default_rng(5)).assign(rich="yes")
+    assert ka.mmd_test(release, other).pvalue < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({}, SoftenedProduct),
+        ({"target": "rich"}, Margins),
+        ({"features": 50}, SoftenedProduct),
+        ({"method": "subspace", "points": 20}, SoftenedProduct),
+        ({"public_points": people(30, np.random.default_rng(1)), "points": 20}, SoftenedProduct),
+        ({"kernel": "table"}, SoftenedProduct),
+        ({"kernel": Gaussian(3.0), "method": "subspace", "points": 20}, Gaussian),
+    ],
+)
+def test_margins_are_the_default_with_a_target_and_only_then(rough_representation, options: dict[str, Any], kind: type):
+    frame = people(200, np.random.default_rng(9))
+    assert isinstance(publish(frame, kernel=options.pop("kernel", None), **options).kernel, kind)
+
+
+def test_a_kernel_given_as_it_is_stays_so(rough_representation):
+    mine = margin_kernel(PEOPLE, "rich", noise=1e-6)
+    assert publish(people(200, np.random.default_rng(9)), kernel=mine, points=10).kernel == mine
+    assert publish(people(200, np.random.default_rng(9)), target="rich", points=10).kernel != mine
+
+
+def test_higher_noise_is_met_by_higher_one_way_tables(rough_representation):
+    """By ε, and by the law: what counts is the noise there will be."""
+    frame = people(2000, np.random.default_rng(9))
+
+    def share(**options: Any) -> float:
+        return publish(frame, points=10, weak=True, **options).kernel.shares[0]
+
+    assert share(epsilon=100.0) < share(epsilon=5.0) < share(epsilon=0.01)
+    assert share(epsilon=60.0, noise="laplace", delta=0) < share(
+        epsilon=60.0
+    )  # few tables: Laplace noise is less there
+
+
+def test_three_way_relations_to_the_target_are_kept(monkeypatch: pytest.MonkeyPatch):
+    """Long hours and Zug make rich, neither alone: pairs cannot say so, pairs crossed with the target do."""
+    frame = people(8000, np.random.default_rng(6))
+
+    def gap(target: str | None) -> float:
+        release = publish(frame, target=target, epsilon=4.0, rehearsal=2)
+        ask = "rich == 'yes'"
+        rich = [release.probability(ask, where=f"hours > 40 and city == '{city}'").value for city in ("Zug", "Basel")]
+        return rich[0] - rich[1]
+
+    assert gap("rich") > 0.7  # in truth 0.8
+
+
+def test_the_noise_is_that_of_rows_that_are_root_two_apart():
+    """Non-negative features: √2 · B / N times the multiplier, not 2 · B / N."""
+    release = publish(people(1000, np.random.default_rng(7)), points=50, rehearsal=3)
+    assert release.measurement.sensitivity == pytest.approx(np.sqrt(2) / 1000, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kernel": "table", "target": "rich"}, 'target goes with the kernel "margins"'),
+        ({"kernel": "margins:degree=3"}, "takes no parameters"),
+        ({"features": 100}, "one feature for each cell"),
+        ({"public_points": people(5, np.random.default_rng(0))}, "no use for public points"),
+        ({"target": "wealth"}, "no column 'wealth'. Name one of"),
+    ],
+)
+def test_choices_that_mean_nothing_for_margins_are_refused(options: dict[str, Any], message: str):
+    with pytest.raises((PublishError, DomainError), match=message):
+        publish(people(50, np.random.default_rng(8)), **options)
+
+
+def test_a_file_whose_margins_are_not_those_of_its_columns_is_refused():
+    with pytest.raises(FileRefused, match="features of the margins kernel, which have no arrays"):
+        _FEATURE_MAPS["margins"](Gaussian(1.0), PEOPLE, {})
+    with pytest.raises(FileRefused, match="features of the margins kernel, which have no arrays"):
+        _FEATURE_MAPS["margins"](margin_kernel(PEOPLE), PEOPLE, {"linear": np.zeros((4, 2))})
+    with pytest.raises(FileRefused, match="these margins are of 2 columns"):
+        check_kernel(margin_kernel(Domain(PEOPLE.columns[:2])), PEOPLE, people(9, np.random.default_rng(9)))
+
+
+@pytest.mark.parametrize(
+    ("fine", "what"),
+    [
+        (((), (), (0.5,), ()), "finer ranges of column city"),
+        (((), (-3.0, 5.0), (), ()), "finer ranges of column gain"),
+        (((), (5.0, 100.0), (), ()), "finer ranges of column gain"),
+    ],
+)
+def test_finer_ranges_that_are_none_of_the_columns_are_refused_before_anything_is_spent(
+    fine: tuple[tuple[float, ...], ...], what: str, monkeypatch: pytest.MonkeyPatch
+):
+    """By the reader, whose words publish has before it opens the door."""
+    kernel = replace(margin_kernel(PEOPLE), fine=fine)
+    with pytest.raises(FileRefused, match=what):
+        _FEATURE_MAPS["margins"](kernel, PEOPLE, {})
+    monkeypatch.setattr(publishing, "private_mean", None)
+    with pytest.raises(PublishError, match=what):
+        publish(people(50, np.random.default_rng(8)), kernel=kernel, points=10)
+
+
+def test_too_many_cells_are_the_domains_affair():
+    levels = tuple(map(str, range(60_000)))
+    domain = Domain((Categorical(name="id", levels=levels), Categorical(name="other", levels=levels)))
+    with pytest.raises(DomainError, match=r"at most 100000 cells.*fewer levels"):
+        margin_kernel(domain)
+
+
+def test_sums_over_pairs_of_rows_are_not_counted_where_the_tables_are_too_many():
+    """A small file must not ask for the memory of a large one."""
+    ranges = tuple(np.arange(2000.0).tolist())
+    kernel = Margins((ranges, ranges), ((), ()), (False, False), (0, 0, 1.0, 0, 0, 0))
+    rows, weights = np.random.default_rng(0).uniform(-1, 2001, (6, 2)), np.full(6, 1 / 6)
+    assert kernel.n_cells > 10**6 and kernel.mean_product(rows, weights, rows, weights) is None
+    assert KernelMean(kernel, rows).squared_norm() == pytest.approx(1 / 6)
+
+
+@pytest.mark.parametrize("fine", [None, 0, "", False, []])
+def test_finer_ranges_are_lists_or_nothing(fine: Any):
+    header = margin_kernel(PEOPLE).to_dict() | {"fine": fine}
+    if fine == []:  # a kernel without any, of which no list is written
+        header["shares"] = [1, 0, 0, 0, 0, 0]
+        assert kernel_from_dict(header).fine == ((),) * 4
+        return
+    with pytest.raises((ValueError, TypeError)):
+        kernel_from_dict(header)
+
+
+def test_a_spec_is_read_with_its_target():
+    kernel = kernel_from_spec("margins", PEOPLE, "city")
+    assert isinstance(kernel, Margins) and kernel.target == 2

@@ -1,0 +1,416 @@
+"""Scores of a model on a release or a sample: values, errors, views, notes, and what is refused with its mend."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import noisy_releases as sim
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn.metrics as sk
+from evaluation_cases import DOMAIN, JOBS, POINTS, SICK, SIGNED, Classifier, High, Regressor, measured, points, weighted
+from sklearn.linear_model import LogisticRegression
+
+from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
+from kmeanalyst.learning.digest import digest
+from kmeanalyst.learning.scoring.evaluation import score
+from kmeanalyst.learning.scoring.metrics import CLASSIFICATION, REGRESSION
+from kmeanalyst.releases.file import read_release, write_release
+from kmeanalyst.releases.release import Release
+
+
+@pytest.fixture(scope="module")
+def plain() -> Release:
+    return weighted(np.abs(SIGNED) / np.abs(SIGNED).sum())
+
+
+@pytest.fixture(scope="module")
+def signed() -> Release:
+    return weighted(SIGNED)
+
+
+class Number:
+    """x1 guessed from x0."""
+
+    target = "x1"
+
+    def predict(self, frame: pd.DataFrame) -> np.ndarray:
+        return 0.2 + 0.6 * frame["x0"].to_numpy()
+
+
+# ---------------------------------------------------------------------- values
+
+
+def test_scores_are_scikit_learns_on_the_released_rows(plain):
+    frame, w = plain.to_frame(), plain.weights
+    truth, chance = frame["ill"].astype(bool), SICK.predict_proba(POINTS.drop(columns="ill"))[:, 1]
+    assert score(SICK, plain).value == pytest.approx(sk.roc_auc_score(truth, chance, sample_weight=w))
+    assert score(SICK, plain, "f1").value == pytest.approx(sk.f1_score(truth, chance > 0.5, sample_weight=w))
+    jobs = JOBS.predict(POINTS.drop(columns="job"))
+    assert score(JOBS, plain).value == pytest.approx(sk.accuracy_score(frame["job"].astype(str), jobs, sample_weight=w))
+    said = Regressor().predict(frame)
+    assert score(Regressor(), plain).value == pytest.approx(sk.r2_score(frame["wage"], said, sample_weight=w))
+
+
+def test_a_score_under_a_condition_is_of_its_rows(plain):
+    frame = plain.to_frame().query("n > 3 and x < 2")
+    truth, chance = frame["ill"].astype(bool), SICK.predict_proba(frame.drop(columns="ill"))[:, 1]
+    found = score(SICK, plain, where=["n > 3", "x < 2"])
+    assert found.value == pytest.approx(sk.roc_auc_score(truth, chance, sample_weight=frame["weight"]))
+    assert found.question == "roc_auc(ill) | (n > 3) and (x < 2) and (not missing(ill))"
+
+
+@pytest.mark.parametrize("where", [None, "n > 3"])
+@pytest.mark.parametrize("model", [SICK, JOBS, Regressor()])
+def test_influences_are_what_moved_weights_show(model, where):
+    release = weighted(np.abs(SIGNED) / np.abs(SIGNED).sum())
+    names = list(CLASSIFICATION if hasattr(model, "classes_") else REGRESSION)
+    names = [name for name in names if name != "mean_poisson_deviance"]
+    found = score(model, release, names, where=where)
+    for row in (3, 8, 21):
+        step = 1e-6 * np.eye(60)[row]
+        up, down = (score(model, weighted(release.weights + s * step), names, where=where)
+                    for s in (1, -1))  # fmt: skip
+        for name, e, high, low in zip(names, found, up, down, strict=True):
+            if CLASSIFICATION.get(name) is not None and CLASSIFICATION[name].ranks:
+                continue  # the probability view of moved weights is another one
+            assert e.terms[0][1][row] == pytest.approx((high.value - low.value) / 2e-6, rel=1e-4, abs=1e-6), name
+
+
+def test_the_model_is_asked_once_for_all_metrics_and_views(signed):
+    model = Classifier("ill", [False, True])
+    found = score(model, signed, ["accuracy", "f1", "log_loss", "roc_auc", "average_precision"])
+    assert isinstance(found, Estimates)
+    assert sorted(model.calls) == ["predict", "predict_proba"]
+    assert [e.view for e in found] == ["signed", "signed", "signed", "probability", "probability"]
+    frame = found.to_frame()
+    assert list(frame.index[:2]) == ["accuracy(ill) | not missing(ill)", "f1(ill) | not missing(ill)"]
+    assert {"value", "standard_error", "low", "high", "sampling"} <= set(frame.columns)
+    assert found[1].value == score(SICK, signed, "f1").value
+
+
+def test_a_loss_function_is_the_mean_of_its_values(plain):
+    cost = score(SICK, plain, lambda truth, said: np.where(truth & ~said, 10.0, 0.0 + (said & ~truth)))
+    said = SICK.predict(POINTS.drop(columns="ill"))
+    truth = POINTS["ill"].to_numpy(dtype=bool)
+    assert cost.value == pytest.approx(plain.weights @ (10.0 * (truth & ~said) + (said & ~truth)))
+
+
+def test_the_positive_class_is_the_second_unless_named(plain):
+    recall, of_false = score(SICK, plain, "recall"), score(SICK, plain, "recall", positive=False)
+    truth, said = POINTS["ill"].astype(bool), SICK.predict(POINTS.drop(columns="ill"))
+    assert recall.value == pytest.approx(sk.recall_score(truth, said, sample_weight=plain.weights))
+    assert of_false.value == pytest.approx(sk.recall_score(truth, said, sample_weight=plain.weights, pos_label=False))
+    assert score(SICK, plain, positive=False).value == pytest.approx(score(SICK, plain).value)
+    one = score(JOBS, plain, "precision", positive="abbot")
+    jobs = JOBS.predict(POINTS.drop(columns="job"))
+    true = POINTS["job"] == "abbot"
+    assert one.value == pytest.approx(sk.precision_score(true, jobs == "abbot", sample_weight=plain.weights))
+
+
+def test_a_fitted_scikit_learn_model_is_shown_its_own_columns(plain):
+    model = LogisticRegression().fit(POINTS[["x", "n"]], POINTS["ill"].astype(bool))
+    found = score(model, plain, target="ill")
+    chance = model.decision_function(POINTS[["x", "n"]])
+    expected = sk.roc_auc_score(POINTS["ill"].astype(bool), chance, sample_weight=plain.weights)
+    assert found.value == pytest.approx(expected)
+    with pytest.raises(ValueError, match=r'lack "?n"?, which the model was fitted with.*Add the columns'):
+        score(model, POINTS.drop(columns="n"), target="ill")
+
+
+# ---------------------------------------------------------------------- errors
+
+
+def test_a_score_of_a_measured_release_has_its_error_in_parts():
+    found = score(High(), measured(0), ["accuracy", "roc_auc"])
+    for e in found:
+        assert all(part is not None and part > 0 for part in e.parts.values())
+        low, high = e.interval(kind="robust")
+        assert low <= e.interval()[0] < e.interval()[1] <= high
+
+
+def test_the_accuracy_is_the_expectation_of_being_right(mixed_release):
+    model = Classifier("married", [False, True], features=None)
+    model.predict_proba = lambda frame: np.column_stack([frame["age"] <= 50, frame["age"] > 50]).astype(float)  # type: ignore[method-assign]
+    model.predict = lambda frame: (frame["age"] > 50).to_numpy()  # type: ignore[method-assign]
+    found = score(model, mixed_release, "accuracy")
+    by_hand = mixed_release.expectation(lambda f: (f["age"] > 50) == f["married"])
+    assert found.value == pytest.approx(by_hand.value)
+    assert found.parts == pytest.approx(by_hand.parts, rel=1e-6)
+
+
+def test_two_models_on_one_release_are_compared_with_their_correlation():
+    release = measured(1)
+    first, second = score(High(), release, "accuracy"), score(_moved(0.1), release, "accuracy")
+    assert (first - first).standard_error == 0
+    assert (first - second).standard_error < 0.7 * np.hypot(first.standard_error, second.standard_error)
+
+
+def _moved(by: float) -> High:
+    model = High()
+    model.predict = lambda frame: frame["x0"].to_numpy() > by  # type: ignore[method-assign]
+    return model
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("view", "epsilon"), [("signed", 1.0), ("probability", 0.1)])
+def test_intervals_hold_the_scores_on_the_population(view, epsilon):
+    """24 releases, 95 %: 19 or fewer held would have chance 0.006 for one metric. Not by being wide at ε = 1."""
+    everyone = pd.DataFrame(sim.population(200_000, np.random.default_rng(0)), columns=["x0", "x1"])
+    everyone["high"] = everyone["x1"] > 0
+    classes, numbers = ["accuracy", "f1", "log_loss", "matthews_corrcoef"], ["r2", "mean_absolute_error"]
+    ranks = ["roc_auc", "average_precision"] if epsilon == 1.0 else []  # at 0.1 a view may have no event at all
+    truth = [e.value for e in (*score(High(), everyone, classes + ranks), *score(Number(), everyone, numbers))]
+    held, widths, errors = [], [], []
+    for seed in range(24):
+        release = measured(seed, view, epsilon)
+        found = [*score(High(), release, classes + ranks), *score(Number(), release, numbers)]
+        held.append([low <= t <= high for t, (low, high) in zip(truth, (e.interval() for e in found), strict=True)])
+        widths.append([e.standard_error for e in found])
+        errors.append([e.value - t for e, t in zip(found, truth, strict=True)])
+    assert np.sum(held, axis=0).min() >= 20, np.sum(held, axis=0)
+    if epsilon == 1.0:
+        accuracy, seen = np.mean(widths, axis=0)[0], np.sqrt(np.mean(np.square(errors), axis=0))[0]
+        assert accuracy < 2 * seen and np.mean(widths, axis=0)[4:6].max() < 0.3
+
+
+# ---------------------------------------------------------------------- views and notes
+
+
+def test_an_infeasible_score_is_told_with_the_probability_views_beside_it(signed):
+    said = SICK.predict(POINTS.drop(columns="ill"))
+    right = (said == POINTS["ill"].to_numpy(dtype=bool)).astype(float)
+    release = weighted(np.where(right == 1, 0.03, -0.01))
+    found = score(SICK, release, "accuracy")
+    assert found.value > 1
+    told = score(SICK, release, "accuracy", view="probability").value
+    expected = f"{found.value:.4g} is no accuracy: signed weights can give one. The probability view gives {told:.4g}."
+    assert expected in found.notes
+    negative = score(
+        Regressor(), weighted(np.linspace(0.05, -0.016, 60)[np.argsort(_misses())]), "root_mean_squared_error"
+    )
+    assert np.isnan(negative.value) and np.isnan(negative.standard_error)
+    assert "root_mean_squared_error is undefined: signed weights can give one" in negative.notes[0]
+
+
+def _misses() -> np.ndarray:
+    """The places of the points by how far the regressor is from them."""
+    return np.argsort(np.abs(POINTS["wage"] - Regressor().predict(POINTS)).to_numpy())
+
+
+def test_ranks_are_of_the_probability_view_and_refuse_signed_weights(signed, plain):
+    assert score(SICK, signed).view == "probability"
+    assert score(SICK, signed).value == score(SICK, signed, view="probability").value
+    with pytest.raises(ValueError, match=r'ranks was asked with view="signed".*no place in an order.*pass view='):
+        score(SICK, signed, view="signed")
+    assert score(SICK, plain, view="signed").value == pytest.approx(score(SICK, plain).value)
+
+
+def test_the_fitted_view_scores_the_population_that_the_errors_start_from():
+    release = measured(2)
+    for name in ("accuracy", "roc_auc"):
+        found = score(High(), release, name, view="fitted")
+        assert found.view == "fitted" and 0.5 < found.value < 1
+    by_hand = release.expectation(lambda f: (f["x0"] > 0) == (f["x1"] > 0), view="fitted")
+    assert score(High(), release, "accuracy", view="fitted").value == pytest.approx(by_hand.value)
+
+
+def test_a_score_on_the_release_it_was_trained_on_says_so(plain, signed):
+    model = Classifier("ill", [False, True], report=SimpleNamespace(release_digest=digest(plain)))
+    assert "trained on this very release" in score(model, plain).notes[0]
+    assert "sample of real rows, or on a second release" in score(model, plain).notes[0]
+    for other in (score(model, signed), score(model, POINTS), score(SICK, plain)):
+        assert not any("trained on this very release" in note for note in other.notes)
+
+
+def test_a_digest_is_of_weights_points_and_measurement(mixed_release, plain, signed, tmp_path):
+    write_release(mixed_release, tmp_path / "a.kme")
+    assert digest(read_release(tmp_path / "a.kme")) == digest(mixed_release)
+    assert digest(plain.transform({"twice": "2 * x"})) == digest(plain)
+    assert (
+        len({digest(plain), digest(signed), digest(mixed_release), digest(weighted(plain.weights, points(60, 4)))}) == 4
+    )
+    a, b = measured(3), measured(4)
+    same_points = Release(
+        points=a.to_frame().drop(columns=["weight", "high"]), weights=a.weights, measurement=b.measurement, kernel=a.kernel,
+        domain=a.domain, statement=b.statement,
+    )  # fmt: skip
+    assert digest(same_points) != digest(a)
+
+
+def test_rows_without_a_target_are_left_out_and_the_score_says_so():
+    frame = points(60, 3, missing=True)
+    w = np.abs(SIGNED) / np.abs(SIGNED).sum()
+    known = frame["ill"].notna().to_numpy(dtype=bool)
+    chance = SICK.predict_proba(frame.drop(columns="ill"))[known, 1]
+    expected = sk.roc_auc_score(frame["ill"][known].astype(bool), chance, sample_weight=w[known])
+    on_release, on_sample = score(SICK, weighted(w, frame)), score(SICK, frame)
+    assert on_release.value == pytest.approx(expected)
+    assert on_release.question == on_sample.question == "roc_auc(ill) | not missing(ill)"
+    assert "5 of 60 rows have no ill, and are left out" in on_sample.notes
+    assert on_sample.value == pytest.approx(sk.roc_auc_score(frame["ill"][known].astype(bool), chance))
+
+
+# ---------------------------------------------------------------------- samples of real rows
+
+
+def test_a_sample_has_the_error_of_sampling_alone_and_no_word_of_privacy():
+    frame = points(400, 8)
+    found = score(SICK, frame, "accuracy")
+    right = SICK.predict(frame.drop(columns="ill")) == frame["ill"].to_numpy(dtype=bool)
+    assert found.value == pytest.approx(right.mean())
+    assert found.standard_error == pytest.approx(right.std() / 20)
+    assert found.parts == {"privacy": None, "sampling": pytest.approx(right.std() / 20), "resolution": None}
+    assert found.notes == ("on a sample of 400 rows, taken as independent draws: its error is that of sampling",)
+    assert "privacy" not in repr(found) and "unknown" not in repr(found) and "sampling 0.0" in repr(found)
+    with pytest.raises(ValueError, match=r"a sample is none.*Ask kind="):
+        found.interval(kind="robust")
+
+
+def test_errors_on_samples_are_how_far_samples_scatter():
+    """200 samples: their spread is known to 5 %, so a true error is off by 20 % with chance 1e-4; half of it would be by 100."""
+    truth = np.array([e.value for e in score(SICK, points(60_000, 0), METRICS)])
+    found = [score(SICK, points(300, seed + 1), METRICS) for seed in range(200)]
+    values, errors = (
+        np.array([[getattr(e, what) for e in row] for row in found]) for what in ("value", "standard_error")
+    )
+    assert values.std(axis=0) == pytest.approx(errors.mean(axis=0), rel=0.2)
+    assert (np.abs(values.mean(axis=0) - truth) < 5 * errors.mean(axis=0) / np.sqrt(200)).all()
+
+
+METRICS = ["accuracy", "f1", "matthews_corrcoef", "log_loss", "roc_auc", "average_precision"]
+
+
+def test_two_models_on_one_sample_are_paired_however_the_rows_are_handed_over(tmp_path):
+    frame = points(300, 9)
+    first, second = score(SICK, frame, "accuracy"), score(_reckless(), frame.copy(), "accuracy")
+    right = [m.predict(frame.drop(columns="ill")) == frame["ill"].to_numpy(dtype=bool) for m in (SICK, _reckless())]
+    paired = (right[0].astype(float) - right[1]).std() / np.sqrt(300)
+    assert (first - second).standard_error == pytest.approx(paired)
+    other = score(SICK, points(300, 10), "accuracy")
+    assert (first - other).standard_error == pytest.approx(np.hypot(first.standard_error, other.standard_error))
+
+
+def _reckless() -> Classifier:
+    return Classifier("ill", [False, True], predict=lambda frame: (frame["x"] > -1).to_numpy())
+
+
+def test_a_release_and_a_sample_are_compared_as_independent_in_either_order():
+    release, rows = measured(5), pd.DataFrame(sim.population(500, np.random.default_rng(3)), columns=["x0", "x1"])
+    rows["high"] = rows["x1"] > 0
+    for metric, view in (("accuracy", "signed"), ("roc_auc", "probability")):
+        here, there = score(High(), release, metric), score(High(), rows, metric)
+        gap: Estimate = there - here
+        assert gap.standard_error == pytest.approx(np.hypot(here.standard_error, there.standard_error))
+        assert gap.view == (here - there).view == view
+        assert gap.parts["privacy"] == pytest.approx(here.parts["privacy"])
+
+
+def test_estimates_of_two_views_do_not_mix_though_a_sample_goes_with_both(signed):
+    rows = points(100, 5)
+    with pytest.raises(ValueError, match="one estimate is of the signed view"):
+        (score(SICK, rows, "accuracy") - score(SICK, signed, "accuracy")) + score(SICK, signed)
+
+
+@pytest.mark.parametrize("domain", [None, DOMAIN])
+def test_a_sample_can_be_a_file(tmp_path, domain):
+    frame = points(120, 6, missing=True)
+    model = Classifier("ill", [False, True], domain=domain)
+    expected = score(SICK, frame, METRICS, where="n > 2 and job == 'baker'")
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    for sample in (tmp_path / "rows.csv", str(tmp_path / "rows.parquet"), [frame[:50], frame[50:]]):
+        found = score(model, sample, METRICS, where="n > 2 and job == 'baker'")
+        assert [e.value for e in found] == pytest.approx([e.value for e in expected])
+        assert [e.standard_error for e in found] == pytest.approx([e.standard_error for e in expected])
+
+
+def test_what_the_domain_clamps_in_a_sample_is_told():
+    frame = points(50, 6)
+    frame.loc[:3, "x"] = 80.0
+    found = score(Classifier("ill", [False, True], domain=DOMAIN), frame.assign(id=range(50)))
+    assert "x: 4 of 50 values were outside the bounds and were clamped" in found.notes
+    assert found.value == score(SICK, frame.assign(x=frame["x"].clip(-5, 5))).value
+
+
+# ---------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize("domain", [None, DOMAIN])
+def test_levels_that_nobody_knows_are_refused(domain):
+    frame = points(50, 6).astype({"job": str})
+    frame.loc[3, "job"] = "Baker"
+    model = Classifier("job", ["abbot", "baker", "clerk"], domain=domain)
+    with pytest.raises(
+        ValueError, match=r"'Baker'.*Whether (the model|it) is right about them cannot be said\. Correct"
+    ):
+        score(model, frame)
+
+
+def test_a_model_that_lacks_a_level_of_the_release_is_refused_or_asked_about_the_others(plain):
+    model = Classifier("job", ["baker", "clerk"])
+    with pytest.raises(ValueError, match=r"no class of the model: 'abbot'.*exclude such rows with where"):
+        score(model, plain)
+    assert 0.5 < score(model, plain, where="job != 'abbot'").value < 1
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda r: score(Classifier("zip", [0, 1]), r), r"release has no column .*zip.*no truth.*Score a model of"),
+        (lambda r: score(SICK, POINTS.drop(columns="ill")), r"sample has no column 'ill'.*no truth.*Add the column"),
+        (lambda r: score(SICK, r, target="job"), r"trained to predict .*ill.*, not .*job.*Leave target out"),
+        (lambda r: score(LogisticRegression(), r), r"LogisticRegression does not say which column.*Pass target="),
+        (lambda r: score(SICK, r, []), r"empty list.*Name a metric"),
+        (lambda r: score(SICK, r, "r2"), r"'r2' is no metric for a model of classes.*Pass one of these"),
+        (lambda r: score(SICK, r, positive="maybe"), r"positive has values that are no class.*'maybe'"),
+        (lambda r: score(Regressor(), r, positive=1), r"predicts numbers: it has none.*Leave positive out"),
+        (lambda r: score(SICK, POINTS, view="fitted"), r'view="fitted" is of a release.*Leave view out'),
+        (lambda r: score(SICK, r, view="resampled"), r"Ask view="),
+        (lambda r: score(SICK, r, where="n > 9"), r"probability 0 .*Ask a wider condition"),
+        (lambda r: score(SICK, POINTS, where="n > 9"), r"probability 0 .*Ask a wider condition"),
+        (lambda r: score(SICK, POINTS[:1]), r"at least two rows.*got 1"),
+        (lambda r: score(_named(Regressor(), target="job"), r), r"predicts numbers.*not all numbers, such as 'abbot'"),
+        (lambda r: score(Regressor(), r, "accuracy"), r"'accuracy' is no metric for a model of numbers"),
+        (lambda r: score(SICK, weighted(-np.ones(60)), "accuracy", where=lambda f: f["n"] > -1), r"probability -60"),
+        (lambda r: score(Regressor(), weighted(-np.ones(60))), r"weights sum to -60.*Ask view=.probability"),
+        (lambda r: score(_named(Regressor(), predict=lambda f: np.full(len(f), np.nan)), r), r"60 values .*not finite"),
+        (lambda r: score(_named(Regressor(), predict=lambda f: np.ones((len(f), 2))), r), r"\(60, 2\).*one target"),
+        (lambda r: score(_named(High(), target="ill", classes_=[np.arange(2)] * 2), r), r"2 targets.*each target by"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together_is_refused_with_its_mend(plain, call, told):
+    with pytest.raises((ValueError, TypeError), match=told):
+        call(plain)
+
+
+def test_an_array_without_names_is_refused(plain):
+    with pytest.raises(TypeError, match=r"DataFrame in natural units.*got a ndarray\. Name the columns"):
+        score(SICK, np.zeros((5, 2)))
+
+
+def test_a_model_without_probabilities_is_asked_for_classes_only(plain):
+    class Rule:
+        target, classes_ = "ill", np.array([False, True])
+
+        def predict(self, frame: pd.DataFrame) -> np.ndarray:
+            return (frame["x"] > 0).to_numpy()
+
+    assert 0 < score(Rule(), plain, "accuracy").value < 1
+    with pytest.raises(ValueError, match=r"Rule has no predict_proba.*Ask for a metric of classes"):
+        score(Rule(), plain)
+
+
+def _named(model: Any, **attributes: Any) -> Any:
+    model.__dict__.update(attributes)
+    return model
+
+
+def test_a_score_of_some_rows_of_a_sample_is_a_score_of_the_sample_of_those_rows():
+    frame = points(300, 11)
+    some = score(SICK, frame, METRICS, where="n > 3")
+    alone = score(SICK, frame[frame["n"] > 3], METRICS)
+    assert [e.value for e in some] == pytest.approx([e.value for e in alone])
+    assert [e.standard_error for e in some] == pytest.approx([e.standard_error for e in alone])

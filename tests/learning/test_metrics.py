@@ -1,0 +1,277 @@
+"""Metrics as functions of weights: scikit-learn's values, derivatives against moved weights, and what is undefined."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import sklearn.metrics as sk
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kmeanalyst.learning.scoring.metrics import CLASSIFICATION, REGRESSION, Answers, Evidence, metric_named
+
+LABELS = np.arange(3)
+
+
+def _macro(function: Callable[..., float]) -> Callable[..., float]:
+    return lambda a, w: function(a.truth, a.predicted, sample_weight=w, average="macro", zero_division=0.0)
+
+
+def _binary(function: Callable[..., float]) -> Callable[..., float]:
+    return lambda a, w: function(a.truth, a.predicted, sample_weight=w, zero_division=0.0)
+
+
+def _plain(function: Callable[..., float]) -> Callable[..., float]:
+    return lambda a, w: function(a.truth, a.predicted, sample_weight=w)
+
+
+OF_LABELS: dict[str, Callable[..., float]] = {
+    "accuracy": _plain(sk.accuracy_score),
+    "balanced_accuracy": _plain(sk.balanced_accuracy_score),
+    "zero_one_loss": _plain(sk.zero_one_loss),
+    "matthews_corrcoef": _plain(sk.matthews_corrcoef),
+}
+OF_TWO_CLASSES = OF_LABELS | {
+    "precision": _binary(sk.precision_score),
+    "recall": _binary(sk.recall_score),
+    "f1": _binary(sk.f1_score),
+    "log_loss": lambda a, w: sk.log_loss(a.truth, a.probabilities, sample_weight=w, labels=[0, 1]),
+    "brier_score_loss": lambda a, w: sk.brier_score_loss(a.truth, a.probabilities[:, 1], sample_weight=w),
+    "roc_auc": lambda a, w: sk.roc_auc_score(a.truth, a.scores[:, 1], sample_weight=w),
+    "average_precision": lambda a, w: sk.average_precision_score(a.truth, a.scores[:, 1], sample_weight=w),
+}
+OF_THREE_CLASSES = OF_LABELS | {
+    "precision": _macro(sk.precision_score),
+    "recall": _macro(sk.recall_score),
+    "f1": _macro(sk.f1_score),
+    "log_loss": lambda a, w: sk.log_loss(a.truth, a.probabilities, sample_weight=w, labels=LABELS),
+    "roc_auc": lambda a, w: np.mean([sk.roc_auc_score(a.truth == k, a.scores[:, k], sample_weight=w) for k in LABELS]),
+    "average_precision": lambda a, w: np.mean(
+        [sk.average_precision_score(a.truth == k, a.scores[:, k], sample_weight=w) for k in LABELS]
+    ),
+}
+OF_NUMBERS: dict[str, Callable[..., float]] = {
+    "r2": _plain(sk.r2_score),
+    "mean_squared_error": _plain(sk.mean_squared_error),
+    "root_mean_squared_error": _plain(sk.root_mean_squared_error),
+    "mean_absolute_error": _plain(sk.mean_absolute_error),
+    "mean_poisson_deviance": _plain(sk.mean_poisson_deviance),
+}
+
+
+def classified(n: int, k: int, seed: int, grain: int = 4) -> Answers:
+    """A classifier's answers at n rows, each class at two or more of them; probabilities in steps, so that many tie."""
+    rng = np.random.default_rng(seed)
+    truth = np.concatenate([np.repeat(np.arange(k), 2), rng.integers(0, k, n - 2 * k)])
+    counts = rng.integers(0, grain, (n, k)) + np.where(truth[:, None] == np.arange(k), rng.integers(0, 3, (n, 1)), 0)
+    probabilities = (counts + 1e-3) / (counts + 1e-3).sum(axis=1, keepdims=True)
+    predicted = np.where(rng.random(n) < 0.8, probabilities.argmax(axis=1), rng.integers(0, k, n))
+    predicted[:k] = np.arange(k)
+    return Answers(
+        truth=truth, predicted=predicted, probabilities=probabilities, scores=probabilities,
+        classes=np.array(["no", "yes", "what"][:k]), positive=1 if k == 2 else None,
+    )  # fmt: skip
+
+
+def numbered(n: int, seed: int) -> Answers:
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, 6, n).astype(float)
+    return Answers(truth=truth, predicted=np.exp(0.3 * truth * rng.random(n) + 0.1 * rng.normal(size=n)))
+
+
+def some_weights(n: int, seed: int, zeros: int = 0) -> np.ndarray:
+    """Positive weights of any sum, the last `zeros` of them 0."""
+    w = np.random.default_rng([seed, 1]).exponential(2.0, n) + 0.01
+    w[n - zeros :] = 0
+    return w
+
+
+CASES = [
+    *[(name, 2, OF_TWO_CLASSES[name]) for name in OF_TWO_CLASSES],
+    *[(name, 3, OF_THREE_CLASSES[name]) for name in OF_THREE_CLASSES],
+    *[(name, 0, OF_NUMBERS[name]) for name in OF_NUMBERS],
+]
+
+
+def case(k: int, n: int, seed: int, grain: int = 4) -> Answers:
+    return classified(n, k, seed, grain) if k else numbered(n, seed)
+
+
+def metric_of(name: str, k: int) -> Any:
+    return (CLASSIFICATION if k else REGRESSION)[name]
+
+
+def test_every_metric_is_compared():
+    assert {name for name, k, _ in CASES if k == 2} == set(CLASSIFICATION)
+    assert {name for name, k, _ in CASES if k == 0} == set(REGRESSION)
+
+
+@pytest.mark.parametrize(("name", "k", "expected"), CASES)
+@settings(max_examples=30)
+@given(n=st.integers(8, 60), seed=st.integers(0, 10_000), zeros=st.integers(0, 2), grain=st.integers(1, 5))
+def test_metrics_are_those_of_scikit_learn(name, k, expected, n, seed, zeros, grain):
+    answers, w = case(k, n, seed, grain), some_weights(n, seed, zeros)
+    found = metric_of(name, k).of(Evidence(w, answers)).value
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of classes that are never predicted
+        assert found == pytest.approx(float(expected(answers, w)), abs=1e-10, rel=1e-10)
+
+
+@pytest.mark.parametrize(("name", "k", "expected"), CASES)
+@settings(max_examples=15)
+@given(seed=st.integers(0, 10_000))
+def test_slopes_are_what_moved_weights_show(name, k, expected, seed):
+    """At rows with weight and at rows without; ties among both. Central differences are good to step² / weight²."""
+    n, m = 40, 30
+    answers, metric = case(k, n, seed), metric_of(name, k)
+    w = some_weights(m, seed)
+    if k:  # above the first weighted row average precision has no derivative in both directions
+        answers.scores[0] = answers.scores.max(axis=0)
+    if not metric.ranks and name != "root_mean_squared_error":
+        w[10:20] *= -0.02  # signed weights too, though no denominator near 0
+    slope = metric.of(Evidence(w, answers)).slope
+    step = 1e-5 * np.abs(w).sum()
+    for row in (0, 3, 15, m, m + 5):
+        up, down = (np.concatenate([w, np.zeros(n - m)]) for _ in range(2))
+        up[row] += step
+        down[row] -= step
+        moved = (metric.of(Evidence(up, answers)).value - metric.of(Evidence(down, answers)).value) / (2 * step)
+        assert slope[row] == pytest.approx(moved, rel=2e-3, abs=2e-5)
+
+
+def test_slopes_at_the_fifth_digit():
+    """The same without chance: one case, a step for the fifth digit."""
+    for name, k, _ in CASES:
+        answers, w, metric = case(k, 60, 7), some_weights(40, 7), metric_of(name, k)
+        if k:
+            answers.scores[0] = answers.scores.max(axis=0)
+        slope = metric.of(Evidence(w, answers)).slope
+        for row in range(60):
+            step = np.zeros(60)
+            step[row] = 1e-4
+            padded = np.concatenate([w, np.zeros(20)])
+            up, down = (metric.of(Evidence(padded + sign * step, answers)).value for sign in (1, -1))
+            assert slope[row] == pytest.approx((up - down) / 2e-4, rel=1e-5, abs=1e-8), (name, k, row)
+
+
+def test_weight_on_an_event_above_all_others_is_found_with_precision_one():
+    answers = Answers(
+        truth=np.array([1, 0, 1, 1]), scores=np.array([[0.5], [0.6], [0.4], [0.9]]) * [-1, 1], positive=1,
+        classes=np.array([0, 1]),
+    )  # fmt: skip
+    w, metric = np.array([1.0, 1.0, 1.0]), CLASSIFICATION["average_precision"]
+    found = metric.of(Evidence(w, answers))
+    more = metric.of(Evidence(np.append(w, 1e-6), answers))
+    assert found.value == pytest.approx((1 / 2 + 2 / 3) / 2)
+    assert found.slope[3] == pytest.approx((more.value - found.value) / 1e-6, rel=1e-4)
+
+
+def test_the_area_by_hand():
+    """Events score 3 and 1 with weights 1 and 2, others 2 and 1 with weights 3 and 4: (3 + 4 + 2·4/2) / (3·7)."""
+    answers = Answers(
+        truth=np.array([1, 1, 0, 0]), scores=np.array([[0, 3.0], [0, 1], [0, 2], [0, 1]]), positive=1,
+        classes=np.array([0, 1]),
+    )  # fmt: skip
+    area = CLASSIFICATION["roc_auc"].of(Evidence(np.array([1.0, 2, 3, 4]), answers))
+    assert area.value == pytest.approx(11 / 21)
+    assert area.slope[0] == pytest.approx(7 / 21 - 11 / 21 / 3)
+
+
+def test_a_sum_of_weights_other_than_one_changes_no_metric():
+    for name, k, _ in CASES:
+        answers, w, metric = case(k, 30, 3), some_weights(30, 3), metric_of(name, k)
+        once, thrice = (metric.of(Evidence(factor * w, answers)) for factor in (1, 3))
+        assert thrice.value == pytest.approx(once.value, rel=1e-12)
+        assert thrice.slope == pytest.approx(once.slope / 3, rel=1e-9, abs=1e-12)
+        assert float(w @ once.slope) == pytest.approx(0, abs=1e-10)  # homogeneous of degree 0
+
+
+def test_signed_weights_keep_the_formulas():
+    answers, w = classified(40, 2, 5), np.random.default_rng(0).normal(0.03, 0.1, 40)
+    rows = Evidence(w, answers)
+    right = answers.truth == answers.predicted
+    accuracy, loss = (CLASSIFICATION[name].of(rows).value for name in ("accuracy", "zero_one_loss"))
+    assert accuracy == pytest.approx(float(w @ right / w.sum()))
+    assert accuracy + loss == pytest.approx(1)
+    both = float(w @ ((answers.truth == 1) & (answers.predicted == 1)))
+    assert CLASSIFICATION["precision"].of(rows).value == pytest.approx(both / float(w @ (answers.predicted == 1)))
+
+
+def test_a_share_of_nothing_is_scikit_learns_zero_and_has_a_slope_only_where_nothing_can_change_it():
+    answers = Answers(truth=np.array([0, 1, 1]), predicted=np.array([0, 0, 1]), classes=np.array([0, 1]), positive=1)
+    precision = CLASSIFICATION["precision"]
+    changeable = precision.of(Evidence(np.array([1.0, 1.0]), answers))
+    assert changeable.value == 0 and np.isnan(changeable.slope).all()
+    never = Answers(truth=np.array([0, 1, 1]), predicted=np.zeros(3, dtype=int), classes=np.array([0, 1]), positive=1)
+    unchangeable = precision.of(Evidence(np.array([1.0, 1.0]), never))
+    assert unchangeable.value == 0 and (unchangeable.slope == 0).all()
+
+
+def test_one_class_of_three_can_be_asked_about():
+    answers, w = classified(50, 3, 2), some_weights(50, 2)
+    one = Answers(
+        truth=answers.truth, predicted=answers.predicted, probabilities=answers.probabilities, scores=answers.scores,
+        classes=answers.classes, positive=2,
+    )  # fmt: skip
+    true, said = one.truth == 2, answers.predicted == 2
+    rows = Evidence(w, one)
+    assert CLASSIFICATION["recall"].of(rows).value == pytest.approx(sk.recall_score(true, said, sample_weight=w))
+    area = sk.roc_auc_score(true, answers.probabilities[:, 2], sample_weight=w)
+    assert CLASSIFICATION["roc_auc"].of(rows).value == pytest.approx(area)
+    square = sk.brier_score_loss(true, answers.probabilities[:, 2], sample_weight=w)
+    assert CLASSIFICATION["brier_score_loss"].of(rows).value == pytest.approx(square)
+
+
+def test_the_brier_score_of_three_classes_sums_over_them():
+    answers, w = classified(50, 3, 2), some_weights(50, 2)
+    true = answers.truth[:, None] == np.arange(3)
+    expected = np.average(((answers.probabilities - true) ** 2).sum(axis=1), weights=w)
+    assert CLASSIFICATION["brier_score_loss"].of(Evidence(w, answers)).value == pytest.approx(expected)
+
+
+def test_names_are_scikit_learns_in_either_form_and_the_task_has_its_default():
+    two, three = np.array([0, 1]), np.array([0, 1, 2])
+    assert metric_named("roc_auc_score", two) is metric_named("roc_auc", two) is metric_named(None, two)
+    assert metric_named(None, three).name == "accuracy"
+    assert metric_named(None, None) is metric_named("r2_score", None)
+    with pytest.raises(
+        ValueError, match=r"'neg_mean_squared_error' is no metric.*losses as losses.*mean_squared_error"
+    ):
+        metric_named("neg_mean_squared_error", None)
+    with pytest.raises(ValueError, match=r"'r2' is no metric for a model of classes; there are accuracy.*Pass one"):
+        metric_named("r2", two)
+
+
+def test_a_loss_function_is_shown_names_and_must_give_a_number_for_each_row():
+    answers, w = classified(30, 2, 1), some_weights(30, 1)
+    missed = metric_named(lambda truth, said: 5.0 * ((truth == "yes") & (said == "no")), answers.classes)
+    expected = np.average(5.0 * ((answers.truth == 1) & (answers.predicted == 0)), weights=w)
+    assert missed.of(Evidence(w, answers)).value == pytest.approx(expected)
+    with pytest.raises(ValueError, match=r"one finite number for each of 30 rows, got shape \(\).*Return an array"):
+        metric_named(lambda truth, said: 1.0, answers.classes).of(Evidence(w, answers))
+    with pytest.raises(ValueError, match=r"with undefined values.*Return an array"):
+        metric_named(lambda truth, said: np.full(30, np.nan), answers.classes).of(Evidence(w, answers))
+
+
+def test_the_poisson_deviance_needs_positive_predictions_where_there_is_weight():
+    answers = Answers(truth=np.array([0.0, 2.0, 1.0]), predicted=np.array([1.0, 1.5, -1.0]))
+    deviance = REGRESSION["mean_poisson_deviance"]
+    found = deviance.of(Evidence(np.array([1.0, 1.0]), answers))
+    assert found.value == pytest.approx(sk.mean_poisson_deviance([0, 2], [1, 1.5]))
+    assert np.isfinite(found.slope[:2]).all() and np.isnan(found.slope[2])
+    with pytest.raises(ValueError, match=r"predictions above 0, and some are not.*logarithms.*Ask for another"):
+        deviance.of(Evidence(np.ones(3), answers))
+
+
+def test_classes_without_weight_are_no_part_of_an_average():
+    """A third class at a row of weight 0 and at one beside the weights: averages are over the two that there are."""
+    truth, said = np.array([0, 0, 1, 1, 2, 2]), np.array([0, 1, 1, 1, 2, 0])
+    w, scores = np.array([1.0, 2.0, 3.0, 1.0, 0.0]), np.eye(3)[said]
+    rows = Evidence(w, Answers(truth=truth, predicted=said, scores=scores, classes=LABELS))
+    assert CLASSIFICATION["balanced_accuracy"].of(rows).value == pytest.approx((1 / 3 + 1) / 2)
+    assert CLASSIFICATION["recall"].of(rows).value == pytest.approx((1 / 3 + 1) / 2)
+    assert CLASSIFICATION["roc_auc"].of(rows).value == pytest.approx(2 / 3)

@@ -1,0 +1,361 @@
+"""What scikit-learn's estimators do with signed weights: the table is derived again, the test is tested itself."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.cluster import KMeans
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.decomposition import PCA
+from sklearn.ensemble import RandomForestClassifier, StackingClassifier, VotingClassifier
+from sklearn.feature_selection import SelectKBest, VarianceThreshold
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import Lasso, LogisticRegression, PoissonRegressor, Ridge
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, PolynomialFeatures, StandardScaler
+from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+from kmeanalyst.learning.weights import weight_support
+from kmeanalyst.learning.weights.cancellation import Finding, live_test
+from kmeanalyst.learning.weights.weight_support import WeightSupport, takes_weights
+from kmeanalyst.learning.weights.weight_table import TABLE_PATH, table_entry, table_estimators
+from kmeanalyst.learning.weights.weighted_designs import counts, repeated, unweighted
+from kmeanalyst.learning.weights.weighted_fits import as_table
+
+support = weight_support.weight_support
+ESTIMATORS = table_estimators()
+SHIPPED = json.loads(TABLE_PATH.read_text(encoding="utf-8"))
+SAME_VERSION = SHIPPED["scikit-learn"] == sklearn.__version__
+LONG = ("AdaBoostR", "Bagging", "RandomForest", "ExtraTrees", "GradientB", "MLP", "SGD", "Perc", "HistG", "Ransac")
+
+
+# ---------------------------------------------------------------------------------------------- known answers
+
+
+class LeastSquares(RegressorMixin, BaseEstimator):
+    """Exact: weighted normal equations hold for any signs."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LeastSquares:
+        rows = np.column_stack([np.ones(len(X)), X])
+        weights = self.read(np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight))
+        self.slopes_ = np.linalg.solve(rows.T @ (weights[:, None] * rows), rows.T @ (weights * np.asarray(y)))
+        return self
+
+    def read(self, weights: Any) -> Any:
+        return weights
+
+    def predict(self, X: Any) -> Any:
+        return np.column_stack([np.ones(len(X)), X]) @ self.slopes_
+
+
+class OfAbsoluteWeights(LeastSquares):
+    def read(self, weights: Any) -> Any:
+        return np.abs(weights)
+
+
+class OfClippedWeights(LeastSquares):
+    def read(self, weights: Any) -> Any:
+        return np.maximum(weights, 0.0)
+
+
+class OfRootWeights(LeastSquares):
+    """Wrong even for weights ≥ 0."""
+
+    def read(self, weights: Any) -> Any:
+        return np.sign(weights) * np.sqrt(np.abs(weights))
+
+
+class Refusing(LeastSquares):
+    def read(self, weights: Any) -> Any:
+        if np.min(weights) < 0:
+            raise ValueError("no negative weights, please\nsecond line")
+        return weights
+
+
+class RefusingLarge(LeastSquares):
+    """Refuses only some negative weights, so that it cannot be relied on to refuse."""
+
+    def read(self, weights: Any) -> Any:
+        if np.min(weights) < -5:
+            raise ValueError("no large negative weights")
+        return weights
+
+
+class Ignoring(LeastSquares):
+    def read(self, weights: Any) -> Any:
+        return np.ones(len(weights))
+
+
+class WithKeywords(LeastSquares):
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> LeastSquares:  # type: ignore[override]
+        return super().fit(X, y, **fit_params)
+
+
+class WithoutWeights(LeastSquares):
+    def fit(self, X: Any, y: Any) -> LeastSquares:  # type: ignore[override]
+        return super().fit(X, y)
+
+
+class BelowZero(ClassifierMixin, BaseEstimator):
+    """Weighted shares of the classes in the half planes: below 0 where the weights are."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BelowZero:
+        weights = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
+        self.classes_ = np.unique(y)
+        cells = np.floor(np.asarray(X)[:, 0] * 2000)
+        self.cells_ = {}
+        for cell in np.unique(cells):
+            inside = cells == cell
+            self.cells_[cell] = [weights[inside & (y == label)].sum() for label in self.classes_]
+        self.prior_ = np.array([weights[y == label].sum() for label in self.classes_]) / weights.sum()
+        self.worst_ = min(min(one) for one in self.cells_.values())
+        return self
+
+    def predict_proba(self, X: Any) -> Any:
+        said = np.tile(self.prior_, (len(X), 1))
+        return said + min(self.worst_, 0.0) * np.array([1.0, -1.0]) if self.worst_ < -1e-9 else said
+
+    def predict(self, X: Any) -> Any:
+        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+
+
+class Duck:
+    """No scikit-learn base at all, and no estimator type."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> None:
+        self.mean = np.average(y, weights=sample_weight)
+
+    def predict(self, X: Any) -> Any:
+        return np.full(len(X), self.mean)
+
+
+class Broken(RegressorMixin, BaseEstimator):
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Broken:
+        raise RuntimeError("the licence server is away\nand will not be back")
+
+
+class Centred(TransformerMixin, BaseEstimator):
+    """Learns from the rows, without weights."""
+
+    def fit(self, X: Any, y: Any = None) -> Centred:
+        self.mean_ = np.mean(X, axis=0)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        return np.asarray(X) - self.mean_
+
+
+KNOWN = [
+    (LeastSquares(), "exact", True, "change nothing"),
+    (OfAbsoluteWeights(), "silently_wrong", True, "cancel change the model"),
+    (OfClippedWeights(), "silently_wrong", True, "cancel change the model"),
+    (OfRootWeights(), "silently_wrong", False, "repeated"),
+    (Refusing(), "nonnegative_only", True, "ValueError: no negative weights, please)"),
+    (RefusingLarge(), "silently_wrong", True, "at times"),
+    (Ignoring(), "none", False, "unweighted"),
+    (WithKeywords(), "exact", True, "change nothing"),
+    (WithoutWeights(), "none", False, "takes no sample_weight"),
+    (BelowZero(), "silently_wrong", True, "probabilities below 0"),
+    (Duck(), "exact", True, "change nothing"),
+    (Broken(), "none", False, "RuntimeError: the licence server is away)"),
+    (Centred(), "none", False, "takes no sample_weight"),
+]
+
+
+@pytest.mark.parametrize("estimator", [SelectKBest(), VarianceThreshold(), SimpleImputer(), PCA(), Centred()])
+def test_a_transformer_that_learns_from_rows_is_not_taken_for_one_that_learns_nothing(estimator: Any):
+    assert live_test(estimator).verdict == "none" and support(estimator) == "none"
+    assert not support(estimator).nonnegative_ok
+
+
+@pytest.mark.parametrize(("estimator", "verdict", "nonnegative_ok", "reason"), KNOWN, ids=lambda v: type(v).__name__)
+def test_the_live_test_finds_the_known_answer(estimator: Any, verdict: str, nonnegative_ok: bool, reason: str):
+    found = support(estimator)
+    assert (found, found.nonnegative_ok, found.source) == (verdict, nonnegative_ok, "live test")
+    assert reason in found.reason
+    assert found.reason.endswith(".") and "\n" not in found.reason
+
+
+def test_the_estimator_asked_about_is_left_as_it_was():
+    model = LeastSquares()
+    support(model)
+    assert not hasattr(model, "slopes_")
+
+
+def test_fit_parameters_that_are_used_count_as_taking_weights():
+    assert takes_weights(WithKeywords()) and takes_weights(LeastSquares()) and takes_weights(Ignoring())
+    assert not takes_weights(WithoutWeights()) and not takes_weights(PCA())
+    assert takes_weights(make_pipeline(PCA(), LogisticRegression())) and not takes_weights(KNeighborsClassifier)
+
+
+# ---------------------------------------------------------------------------------------------- the table
+
+
+def _cases() -> list[Any]:
+    return [pytest.param(key, marks=[pytest.mark.slow] if key.startswith(LONG) else []) for key in sorted(ESTIMATORS)]
+
+
+@pytest.mark.parametrize("key", _cases())
+def test_the_answer_is_what_the_live_test_finds(key: str):
+    """With the table's scikit-learn this derives the table again; with another, that the answer comes from the test."""
+    found, said = Finding(**table_entry(ESTIMATORS[key])), support(ESTIMATORS[key])
+    assert (said, said.nonnegative_ok) == (found.verdict, found.nonnegative_ok), found.reason
+    assert said.source == (f"table, scikit-learn {sklearn.__version__}" if SAME_VERSION else "live test")
+
+
+@pytest.mark.skipif(not SAME_VERSION, reason="the table was made for another scikit-learn")
+def test_the_table_has_every_estimator_of_the_installed_scikit_learn():
+    assert sorted(SHIPPED["entries"]) == sorted(ESTIMATORS)
+
+
+def test_a_table_of_another_version_is_not_used(monkeypatch, tmp_path):
+    wrong = {"scikit-learn": "0.1", "entries": {"GaussianNB": Finding("none", "a lie.", False)._asdict()}}
+    (tmp_path / "table.json").write_text(json.dumps(wrong), encoding="utf-8")
+    monkeypatch.setattr(weight_support, "TABLE_PATH", tmp_path / "table.json")
+    weight_support._table.cache_clear()
+    try:
+        found = support(GaussianNB())
+    finally:
+        weight_support._table.cache_clear()
+    assert (found, found.source) == ("exact", "live test")
+
+
+@pytest.mark.parametrize(
+    ("estimator", "verdict"),
+    [
+        (LogisticRegression(solver="liblinear"), "silently_wrong"),
+        (LinearSVC(), "silently_wrong"),
+        (SVC(), "silently_wrong"),
+        (Lasso(), "silently_wrong"),
+        (LogisticRegression(C=3.0, max_iter=500), "exact"),
+        (PoissonRegressor(alpha=0.1), "exact"),
+        (RandomForestClassifier(n_estimators=7), "nonnegative_only"),
+        (KMeans(n_clusters=4), "nonnegative_only"),
+        (Ridge(alpha=2.0), "nonnegative_only"),
+        (DecisionTreeClassifier(max_depth=3), "silently_wrong"),
+    ],
+)
+def test_what_is_known_of_scikit_learn(estimator: Any, verdict: str):
+    found = support(estimator)
+    assert found == verdict and found.nonnegative_ok
+    if SAME_VERSION:
+        assert found.source.startswith("table")
+
+
+def test_parameters_that_may_matter_go_to_the_live_test():
+    assert support(GaussianNB(priors=[0.4, 0.6])).source == "live test"
+    assert support(Ridge(alpha=0.0)).source == "live test"
+
+
+# ---------------------------------------------------------------------------------------------- parts
+
+
+def _columns(transformer: Any) -> Any:
+    return ColumnTransformer([("some", transformer, [0])], remainder="passthrough")
+
+
+COMPOSITES = [
+    (make_pipeline(StandardScaler(), LogisticRegression()), "exact", True),
+    (make_pipeline(PolynomialFeatures(), "passthrough", Ridge()), "nonnegative_only", True),
+    (make_pipeline(PCA(), LogisticRegression()), "none", False),
+    (make_pipeline(MinMaxScaler(), LogisticRegression()), "silently_wrong", True),
+    (make_pipeline(_columns(OneHotEncoder()), LogisticRegression()), "silently_wrong", True),
+    (make_pipeline(_columns(FunctionTransformer()), LogisticRegression()), "exact", True),
+    (make_pipeline(FeatureUnion([("a", PCA()), ("b", StandardScaler())]), SVC()), "none", False),
+    (GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}), "silently_wrong", True),
+    (GridSearchCV(Ridge(), {"alpha": [0.1, 1.0]}), "nonnegative_only", True),
+    (RandomizedSearchCV(make_pipeline(PCA(), SVC()), {"svc__C": [1.0, 2.0]}, n_iter=9), "none", False),
+    (CalibratedClassifierCV(), "silently_wrong", True),
+    (OneVsRestClassifier(LogisticRegression()), "exact", True),
+    (VotingClassifier([("a", LogisticRegression()), ("b", KNeighborsClassifier())]), "none", False),
+    (VotingClassifier([("a", LogisticRegression()), ("b", GaussianNB())]), "exact", True),
+    (StackingClassifier([("a", LogisticRegression())]), "silently_wrong", True),
+    (TransformedTargetRegressor(PoissonRegressor(), func=np.sqrt, inverse_func=np.square), "exact", True),
+]
+
+
+@pytest.mark.parametrize(("whole", "verdict", "nonnegative_ok"), COMPOSITES)
+def test_a_whole_is_as_good_as_its_worst_part(whole: Any, verdict: str, nonnegative_ok: bool):
+    found = support(whole)
+    assert (found, found.nonnegative_ok, found.source) == (verdict, nonnegative_ok, "its parts")
+
+
+def test_a_search_is_judged_by_every_candidate():
+    found = support(GridSearchCV(LogisticRegression(), {"solver": ["lbfgs", "liblinear"]}))
+    assert found == "silently_wrong" and "accepted" in found.reason
+    with_neighbours = GridSearchCV(make_pipeline(Ridge()), {"ridge": [Ridge(), PCA()]})
+    assert support(with_neighbours) == "none"
+
+
+def test_the_reason_names_the_deciding_part():
+    assert "pca (PCA)" in support(make_pipeline(PCA(), LogisticRegression())).reason
+
+
+@pytest.mark.parametrize("whole", [OneVsRestClassifier(LogisticRegression()), OneVsRestClassifier(LinearSVC())])
+def test_a_whole_that_can_be_fitted_with_weights_answers_as_its_parts_do(whole: Any):
+    """The live test of the whole, its weights handed on by a wrapper, against the answer by parts."""
+
+    class Whole(ClassifierMixin, BaseEstimator):
+        def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Whole:
+            with sklearn.config_context(enable_metadata_routing=True):
+                inner = sklearn.base.clone(whole)
+                inner.estimator.set_fit_request(sample_weight=True)
+                self.inner_ = inner.fit(X, y, **({} if sample_weight is None else {"sample_weight": sample_weight}))
+            self.classes_ = self.inner_.classes_
+            return self
+
+        def decision_function(self, X: Any) -> Any:
+            return self.inner_.decision_function(X)
+
+    assert live_test(Whole()).verdict == support(whole)
+
+
+# ---------------------------------------------------------------------------------------------- the answer itself
+
+
+def test_a_class_is_asked_with_its_defaults():
+    assert support(GaussianNB) == support(GaussianNB())
+
+
+def test_a_class_that_needs_arguments_is_refused_with_the_mend():
+    with pytest.raises(TypeError, match=r"needs estimator, param_grid.*hangs on them.*Pass an instance"):
+        support(GridSearchCV)
+
+
+def test_what_cannot_be_fitted_is_refused_with_the_mend():
+    with pytest.raises(TypeError, match=r"got int: only fitting takes weights.*Pass a scikit-learn estimator"):
+        support(3)
+
+
+def test_the_answer_is_text_with_a_reason_that_survives_copying():
+    found = support(GaussianNB())
+    for same in (copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
+        assert (same, same.reason, same.nonnegative_ok) == ("exact", found.reason, True)
+    assert "exact" in repr(found) and found.reason in repr(found)
+
+
+def test_a_verdict_without_a_meaning_is_refused():
+    with pytest.raises(ValueError, match=r"must be one of none, .* got 'fine': no other has a meaning"):
+        WeightSupport("fine", "so.", "live test", True)
+
+
+@pytest.mark.parametrize("kind", [MinMaxScaler, OneHotEncoder])
+def test_what_looks_only_at_which_rows_there_are_is_unmoved_by_repeating_them(kind: Any):
+    problem = counts()
+    once, often = unweighted(problem), repeated(problem)
+    said = [as_table(kind().fit(design.rows).transform(problem.grid)) for design in (once, often)]
+    np.testing.assert_array_equal(said[0], said[1])
+    assert support(kind).nonnegative_ok and support(kind) == "none"

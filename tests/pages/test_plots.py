@@ -1,0 +1,549 @@
+"""Drawings: what stands on the paper is what was estimated, it is told apart without colour, and Axes in are Axes out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.collections import PatchCollection, PolyCollection
+from matplotlib.colors import to_rgba
+from matplotlib.container import BarContainer, ErrorbarContainer
+from scipy.stats import binomtest
+
+import kmeanalyst as ka
+from kmeanalyst import plots
+from kmeanalyst.kernels import Gaussian
+from kmeanalyst.plots.axes import places_of, ticks_of
+from kmeanalyst.plots.style import INK, LOOKS, luminance, new_figure, plain, save
+from kmeanalyst.releases.domain.columns import Categorical, Date, Integer, Real
+from kmeanalyst.releases.domain.cyclic_column import Cyclic
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.release import Release
+from release_side.publishing.publish import publish
+
+LEVEL = 0.8
+
+
+def axes() -> Axes:
+    return new_figure().add_subplot()
+
+
+def bars_of(ax: Axes) -> list[Any]:
+    (drawn,) = [one for one in ax.containers if isinstance(one, BarContainer)]
+    return drawn.patches
+
+
+def whiskers_of(ax: Axes, which: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """(low, high) of the ends of standing error bars."""
+    drawn = [one for one in ax.containers if isinstance(one, ErrorbarContainer)][which]
+    segments = np.array([segment for lines in drawn.lines[2] for segment in lines.get_segments()])
+    return segments[:, 0, 1], segments[:, 1, 1]
+
+
+def caption_of(ax: Axes) -> str:
+    return ax.get_title(loc="left").replace("\n", " · ")
+
+
+def weighted(**columns: Any) -> Release:
+    """Points of equal weight from elsewhere."""
+    frame = pd.DataFrame(columns)
+    return ka.from_frame(frame.assign(weight=1 / len(frame)), kernel=None)
+
+
+@pytest.fixture(scope="module")
+def rehearsal() -> Release:
+    """A rehearsal with a circle and a long list of levels."""
+    rng = np.random.default_rng(0)
+    levels = tuple(f"level {i:02}" for i in range(40))
+    domain = Domain((Cyclic(name="hour", lower=0, upper=24), Categorical(name="code", levels=levels)))
+    frame = pd.DataFrame({"hour": rng.normal(23, 2, 1000) % 24, "code": rng.choice(levels[:30], 1000)})
+    return publish(frame, domain, epsilon=5.0, delta=1e-6, method="subspace", points=40, rehearsal=3)
+
+
+# ---------------------------------------------------------------- histograms
+
+
+@pytest.mark.parametrize(
+    "column", ["age", "children", "income", "city", "school", "married", "insured", "joined", "left"]
+)
+def test_bars_are_the_estimates_and_whiskers_their_intervals(mixed_release, column):
+    ax = plots.histogram(mixed_release, column, level=LEVEL, ax=axes())
+    frame = mixed_release.histogram(column, level=LEVEL)
+    np.testing.assert_allclose([bar.get_height() for bar in bars_of(ax)], frame["probability"], atol=1e-12)
+    low, high = whiskers_of(ax)
+    np.testing.assert_allclose(low, frame["low"], atol=1e-12)
+    np.testing.assert_allclose(high, frame["high"], atol=1e-12)
+    assert "80 % intervals" in caption_of(ax)
+    bottom, top = ax.get_ylim()
+    assert bottom <= low.min() and high.max() <= top
+
+
+def test_ranges_stand_on_the_columns_own_scale(mixed_release):
+    ax = plots.histogram(mixed_release, "income", ax=axes())
+    frame = mixed_release.histogram("income")
+    left = [bar.get_x() for bar in bars_of(ax)]
+    right = [bar.get_x() + bar.get_width() for bar in bars_of(ax)]
+    np.testing.assert_allclose(left, frame["left"], rtol=1e-9)
+    np.testing.assert_allclose(right, frame["right"], rtol=1e-9)
+    ends = ax.transData.transform([(x, 0.0) for x in [*left, right[-1]]])[:, 0]
+    np.testing.assert_allclose(np.diff(ends), np.diff(ends)[0], rtol=1e-3)  # of one width on paper
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "10", "100", "1k", "10k", "100k", "1M"]
+
+
+def test_ranges_of_different_widths_stand_side_by_side_where_no_area_misleads(mixed_release):
+    ax = plots.histogram(mixed_release, "age", ax=axes())
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["[17, 30)", "[30, 50)", "[50, 90]"]
+    assert len({round(bar.get_width(), 9) for bar in bars_of(ax)}) == 1
+    own = plots.histogram(mixed_release, "age", bins=[20, 30, 40], ax=axes())
+    assert [bar.get_x() for bar in bars_of(own)] == [20, 30]
+
+
+def test_a_missing_cell_stands_hatched_beyond_the_columns_end(mixed_release):
+    for column, end in (("children", 12), ("left", mixed_release.domain["left"].bounds[1])):
+        ax = plots.histogram(mixed_release, column, ax=axes())
+        *others, last = bars_of(ax)
+        assert last.get_x() > end and last.get_hatch() and not any(bar.get_hatch() for bar in others)
+        assert ax.get_xticklabels()[-1].get_text() == "missing"
+        assert last.get_x() < ax.get_xticks()[-1] < last.get_x() + last.get_width()
+
+
+def test_dates_stand_where_matplotlib_has_them(mixed_release):
+    ax = plots.histogram(mixed_release, "joined", ax=axes())
+    first = np.datetime64(mixed_release.histogram("joined")["left"].iloc[0])
+    assert bars_of(ax)[0].get_x() == (first - np.datetime64("1970-01-01")).astype(int)
+    ax.figure.canvas.draw()
+    assert "1960" in [label.get_text() for label in ax.get_xticklabels()]
+
+
+def test_a_public_atom_is_a_stem_at_its_place():
+    gains = weighted(gain=np.repeat([0.0, 5.0, 40.0, 90.0], [6, 2, 1, 1]))
+    domain = Domain((Real(name="gain", lower=0, upper=100, atoms=(0,)),))
+    release = ka.from_frame(gains.to_frame(), domain=domain)
+    ax = plots.histogram(release, "gain", ax=axes())
+    (stem,) = [line for line in ax.get_lines() if line.get_marker() == "D"]
+    assert stem.get_xdata() == [0.0] and stem.get_ydata() == pytest.approx([0.6])
+    ranges = release.histogram("gain").query("left < right")
+    assert len(ranges) == 10 and ranges["probability"].sum() == pytest.approx(0.4)
+    assert [bar.get_height() for bar in bars_of(ax)] == pytest.approx(ranges["probability"].tolist())
+    assert len(whiskers_of(ax)[0]) == 11
+
+
+def test_negative_weights_are_drawn_below_the_line(numeric_release):
+    frame = numeric_release.histogram("x", bins=25)
+    ax = plots.histogram(numeric_release, "x", bins=25, ax=axes())
+    heights = np.array([bar.get_height() for bar in bars_of(ax)])
+    np.testing.assert_allclose(heights, frame["probability"], atol=1e-12)
+    assert heights.min() < 0 and ax.get_ylim()[0] < heights.min() and "signed weights" in caption_of(ax)
+
+
+def test_a_long_list_of_levels_is_cut_with_a_note(rehearsal):
+    ax = plots.histogram(rehearsal, "code", most=8, ax=axes())
+    frame = rehearsal.histogram("code")
+    kept = frame["probability"].nlargest(8).index
+    assert sorted(label.get_text() for label in ax.get_yticklabels()) == sorted(kept)
+    left = frame["probability"].drop(kept).sum()
+    assert f"the 8 most probable of 40 levels; the others together: {left:.3g}" in caption_of(ax)
+    widths = {bar.get_width() for bar in bars_of(ax)}
+    assert widths == set(frame["probability"].loc[kept])  # lying: the labels are long
+
+
+def test_a_sample_lies_over_the_bars_with_its_own_shares_and_error(mixed_release):
+    sample = mixed_release.resample(200, rng=0).assign(other=1)
+    ax = plots.histogram(mixed_release, "city", sample=sample, where="age > 40", ax=axes())
+    some = sample[sample["age"] > 40]
+    shares = [(some["city"] == level).mean() for level in mixed_release.domain["city"].levels]
+    marks = [one for one in ax.containers if isinstance(one, ErrorbarContainer)][1]
+    np.testing.assert_allclose(marks.lines[0].get_ydata(), shares, atol=1e-12)
+    low, high = whiskers_of(ax, 1)
+    spread = np.sqrt(np.array(shares) * (1 - np.array(shares)) / len(some))
+    np.testing.assert_allclose(high - low, 2 * 1.959964 * spread, rtol=1e-4)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["release", "your 200 rows"]
+    assert "given age > 40" in caption_of(ax)
+
+
+def test_a_sample_with_values_outside_the_bounds_is_told_of(mixed_release):
+    sample = mixed_release.resample(50, rng=0)
+    sample.loc[:4, "age"] = 200
+    assert "age: 5 of 50 values were outside" in caption_of(
+        plots.histogram(mixed_release, "age", sample=sample, ax=axes())
+    )
+    with pytest.raises(TypeError, match=r"by its columns' names, and a ndarray has none\. Pass a DataFrame"):
+        plots.histogram(mixed_release, "age", sample=np.zeros((3, 10)), ax=axes())
+
+
+def test_a_derived_column_is_drawn_and_computed_for_the_sample_too(mixed_release):
+    release = mixed_release.transform({"old": "age > 60"})
+    sample = mixed_release.resample(100, rng=0)
+    ax = plots.histogram(release, "old", sample=sample, ax=axes())
+    marks = [one for one in ax.containers if isinstance(one, ErrorbarContainer)][1]
+    np.testing.assert_allclose(marks.lines[0].get_ydata()[1], (sample["age"] > 60).mean(), atol=1e-12)
+
+
+# ---------------------------------------------------------------- curves of a column
+
+
+def test_a_density_is_an_expectation_and_its_band_the_interval(numeric_release):
+    h = 0.5
+    ax = plots.density(numeric_release, "x", bandwidth=h, level=LEVEL, ax=axes())
+    (line,) = [line for line in ax.get_lines() if len(line.get_xdata()) > 100]
+    x, y = line.get_data()
+
+    def kernel(frame: pd.DataFrame) -> Any:
+        images = [frame["x"], -8 - frame["x"], 8 - frame["x"]]
+        return sum(np.exp(-0.5 * ((x[60] - image) / h) ** 2) for image in images) / (h * np.sqrt(2 * np.pi))
+
+    asked = numeric_release.expectation(kernel)
+    assert y[60] == pytest.approx(asked.value, rel=1e-9)
+    (band,) = [one for one in ax.collections if isinstance(one, PolyCollection)]
+    ends = sorted(point[1] for point in band.get_paths()[0].vertices if abs(point[0] - x[60]) < 1e-9)
+    np.testing.assert_allclose([ends[0], ends[-1]], asked.interval(LEVEL), rtol=1e-6)
+    assert "80 % intervals at each place" in caption_of(ax) and "bandwidth 0.5" in caption_of(ax)
+
+
+@pytest.mark.parametrize("column", ["age", "income", "children", "joined"])
+def test_a_density_has_the_mass_of_the_column(mixed_release, column):
+    ax = plots.density(mixed_release, column, ax=axes())
+    (line,) = [line for line in ax.get_lines() if len(line.get_xdata()) > 100]
+    kind = mixed_release.domain[column]
+    x = np.linspace(*kind.bounds, len(line.get_xdata()))
+    assert np.trapezoid(line.get_ydata(), x) == pytest.approx(1, abs=2e-3)
+
+
+def test_a_density_leaves_atoms_out_and_says_what_they_hold():
+    frame = pd.DataFrame({"gain": np.append(np.zeros(60), np.linspace(20, 80, 40)), "weight": 0.01})
+    release = ka.from_frame(frame, domain=Domain((Real(name="gain", lower=0, upper=100, atoms=(0,)),)))
+    ax = plots.density(release, "gain", ax=axes())
+    line = ax.get_lines()[0]
+    assert np.trapezoid(line.get_ydata(), line.get_xdata()) == pytest.approx(0.4, abs=1e-3)
+    assert "P(gain = 0) = 0.6 ± 0.049" in caption_of(ax)
+
+
+def test_a_density_comes_round_on_a_circle(rehearsal):
+    y = plots.density(rehearsal, "hour", ax=axes()).get_lines()[0].get_ydata()
+    assert y[0] == pytest.approx(y[-1], rel=1e-9) and y[0] > 3 * y[60]
+
+
+def test_a_distribution_function_is_that_of_the_release_with_its_band(mixed_release):
+    ax = plots.cdf(mixed_release, "income", level=LEVEL, ax=axes())
+    line = next(line for line in ax.get_lines() if len(line.get_xdata()) > 50)
+    x, y = line.get_data()
+    places = [10, 40, 70]
+    asked = mixed_release.cdf("income", [float(x[i]) * (1 + 1e-9) for i in places])
+    np.testing.assert_allclose([y[i] for i in places], [one.value for one in asked], atol=1e-9)
+    vertices = next(one for one in ax.collections if isinstance(one, PolyCollection)).get_paths()[0].vertices
+    for i, one in zip(places, asked, strict=True):
+        at = vertices[np.isclose(vertices[:, 0], x[i], rtol=1e-9), 1]
+        for end in one.interval(LEVEL):
+            assert np.abs(at - end).min() < 1e-6
+
+
+def test_a_sample_is_a_dashed_line_beside_the_release(mixed_release):
+    sample = mixed_release.resample(200, rng=0)
+    ax = plots.cdf(mixed_release, "children", sample=sample, ax=axes())
+    release, beside = (line for line in ax.get_lines() if len(line.get_xdata()) > 5)
+    assert (release.get_linestyle(), beside.get_linestyle()) == ("-", "--")
+    present = sample["children"].dropna()
+    np.testing.assert_allclose(beside.get_ydata(), [(present <= x).mean() for x in beside.get_xdata()], atol=1e-12)
+    assert "missing cells left out" in caption_of(ax)
+
+
+# ---------------------------------------------------------------- pairs of columns
+
+
+def test_a_table_shows_every_cell_and_hatches_what_may_be_nothing(mixed_release):
+    ax = plots.table(mixed_release, "city", "school", level=LEVEL, ax=axes())
+    cells = mixed_release.table("city", "school", level=LEVEL)
+    drawn, hatched = [one for one in ax.collections if isinstance(one, PatchCollection)]
+    np.testing.assert_allclose(drawn.get_array(), cells["probability"], atol=1e-12)
+    unsure = cells["low"] <= 0
+    assert 0 < unsure.sum() < len(cells) and len(hatched.get_paths()) == unsure.sum() and hatched.get_hatch()
+    texts = [text.get_text() for text in ax.texts]
+    halves = (cells["high"] - cells["low"]) / 2
+    assert texts == [f"{100 * p:.1f} %\n± {100 * h:.1f}" for p, h in zip(cells["probability"], halves, strict=True)]
+    assert [label.get_text() for label in ax.get_xticklabels()] == list(mixed_release.domain["city"].levels)
+    assert ax.get_ylim()[0] > ax.get_ylim()[1]  # levels downwards, as they are listed
+
+
+def test_the_ink_of_a_cell_stands_out_from_its_colour(mixed_release):
+    ax = plots.table(mixed_release, "married", "insured", ax=axes())
+    drawn = next(one for one in ax.collections if isinstance(one, PatchCollection))
+    for text, colour in zip(ax.texts, drawn.to_rgba(drawn.get_array()), strict=True):
+        light, dark = sorted([luminance(text.get_color()) + 0.05, luminance(colour) + 0.05], reverse=True)
+        assert light / dark >= 3
+
+
+def test_pairs_are_a_corner_of_tables_with_histograms_on_the_diagonal(mixed_release):
+    names = ["age", "children", "city"]
+    figure = new_figure((6, 6))
+    panels = figure.subplots(3, 3)
+    assert plots.pairs(mixed_release, names, axes=panels) is panels
+    for i, j in np.ndindex(3, 3):
+        assert panels[i, j].get_visible() == (j <= i)
+    for i, name in enumerate(names):
+        heights = [bar.get_height() for bar in bars_of(panels[i, i])]
+        np.testing.assert_allclose(heights, mixed_release.histogram(name)["probability"], atol=1e-12)
+    cells = next(one for one in panels[2, 0].collections if isinstance(one, PatchCollection))
+    np.testing.assert_allclose(cells.get_array(), mixed_release.table("age", "city")["probability"], atol=1e-12)
+    assert panels[2, 0].get_xlim() == panels[0, 0].get_xlim()
+    assert figure.get_suptitle().startswith("N = 2,000 rows · ε = 1")
+
+
+# ---------------------------------------------------------------- curves over settings
+
+RATES = pd.DataFrame(
+    {"epsilon": [5, 1, 0.1] * 2, "method": list("aaabbb"), "held": [100, 95, 0, 90, 80, 70], "repetitions": 100}
+)
+
+
+def test_coverage_is_the_share_held_with_the_exact_binomial_interval():
+    ax = plots.coverage(RATES, "epsilon", by="method", level=0.9, ax=axes())
+    drawn = [one for one in ax.containers if isinstance(one, ErrorbarContainer)]
+    assert [one.get_label() for one in drawn] == ["a", "b"]
+    for one, (_, some) in zip(drawn, RATES.groupby("method"), strict=True):
+        some = some.sort_values("epsilon")
+        np.testing.assert_allclose(one.lines[0].get_xdata(), some["epsilon"])
+        np.testing.assert_allclose(one.lines[0].get_ydata(), some["held"] / 100)
+        ends = np.array([segment[:, 1] for segment in one.lines[2][0].get_segments()])
+        exact = [binomtest(k, 100).proportion_ci(0.95, "exact") for k in some["held"]]
+        np.testing.assert_allclose(ends, [(e.low, e.high) for e in exact], atol=1e-9)
+    assert any(np.all(np.asarray(line.get_ydata()) == 0.9) for line in ax.get_lines())
+    assert ax.get_xscale() == "log" and "100 repetitions of each · whiskers: 95 % intervals" in caption_of(ax)
+
+
+def test_power_is_the_share_rejected_beside_the_nominal_level():
+    frame = RATES.rename(columns={"held": "rejections"}).query("method == 'b'")
+    ax = plots.power(frame, "epsilon", level=0.01, ax=axes())
+    (drawn,) = [one for one in ax.containers if isinstance(one, ErrorbarContainer)]
+    np.testing.assert_allclose(drawn.lines[0].get_ydata(), [0.7, 0.8, 0.9])
+    assert any(np.all(np.asarray(line.get_ydata()) == 0.01) for line in ax.get_lines())
+    assert ax.get_legend() is None
+
+
+PLAN = pd.DataFrame(
+    {
+        "epsilon": [1.0, 0.1], "delta": 1e-6, "method": "random-features", "points": 1000, "features": 4000,
+        "rkhs_error": [0.02, 0.1], "sampling_error": [0.012, 0.012], "se_mean": [np.nan, np.nan],
+        "se_probability": [0.012, 0.055], "noise_scale": [0.001, 0.01],
+    }
+)  # fmt: skip
+
+
+def test_error_against_epsilon_draws_a_plan_on_logarithmic_axes():
+    ax = plots.error_against_epsilon(PLAN, rows=6000, ax=axes())
+    release, sampling = ax.get_lines()
+    assert (release.get_xdata().tolist(), release.get_ydata().tolist()) == ([0.1, 1.0], [0.1, 0.02])
+    assert sampling.get_ydata().tolist() == [0.012, 0.012]
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log") and ax.get_ylabel() == "RKHS distance"
+    assert "N = 6,000 rows · δ = 1e-06 · random-features · 1,000 points" in caption_of(ax)
+    assert "made-up table" in caption_of(ax)
+
+
+def test_a_plan_of_the_curators_package_is_drawn_as_it_comes(rough_representation):
+    from release_side.publishing.plan import plan
+
+    plans = plan(
+        Domain((Real(name="x", lower=0, upper=1),)), rows=500, epsilon=[1.0, 3.0], delta=1e-6, points=20, features=40
+    )
+    ax = plots.error_against_epsilon(plans, errors=["se_mean", "se_probability"], ax=axes())
+    assert ax.get_lines()[0].get_ydata().tolist() == plans["se_mean"].tolist()
+
+
+# ---------------------------------------------------------------- told apart without colour
+
+
+def test_series_differ_in_line_and_marker_and_not_in_colour_alone():
+    for one, other in combinations(LOOKS, 2):
+        assert one.line != other.line and one.marker != other.marker
+        assert one.colour != other.colour
+    for one in LOOKS:
+        assert luminance("white") - luminance(one.colour) > 0.3  # each line is dark enough on paper
+
+
+def test_six_lines_are_told_apart_in_grey_and_a_seventh_is_refused():
+    frame = pd.concat([RATES.query("method == 'a'").assign(method=f"method {i}") for i in range(6)])
+    ax = plots.coverage(frame, "epsilon", by="method", ax=axes())
+    looks = [(one.lines[0]._dash_pattern, one.lines[0].get_marker()) for one in ax.containers]
+    assert len(looks) == 6
+    for (dashes, marker), (others, mark) in combinations(looks, 2):
+        assert dashes != others and marker != mark
+    more = pd.concat([frame, frame.assign(method="one more")])
+    with pytest.raises(ValueError, match=r"7 series would be drawn, and 6 .* told apart in print\. Draw some"):
+        plots.coverage(more, "epsilon", by="method", ax=axes())
+
+
+def test_whiskers_stand_out_from_bars_in_grey(mixed_release):
+    bar = bars_of(plots.histogram(mixed_release, "city", ax=axes()))[0]
+    red, green, blue, opacity = to_rgba(bar.get_facecolor())
+    on_paper = tuple(1 - opacity * (1 - c) for c in (red, green, blue))
+    assert luminance(on_paper) - luminance(INK) > 0.4
+
+
+# ---------------------------------------------------------------- every drawing alike
+
+
+def comparison(release: Release) -> ka.Comparison:
+    return ka.compare(release, release.resample(200, rng=1))
+
+
+DRAWN: dict[str, Callable[[Release, Any], Any]] = {
+    "cdf": lambda r, ax: plots.cdf(r, "x", ax=ax),
+    "coverage": lambda r, ax: plots.coverage(RATES.query("method == 'a'"), "epsilon", ax=ax),
+    "density": lambda r, ax: plots.density(r, "x", ax=ax),
+    "error_against_epsilon": lambda r, ax: plots.error_against_epsilon(PLAN, ax=ax),
+    "histogram": lambda r, ax: plots.histogram(r, "x", ax=ax),
+    "power": lambda r, ax: plots.power(RATES.rename(columns={"held": "rejections"}), "epsilon", by="method", ax=ax),
+    "table": lambda r, ax: plots.table(r, "x", "y", ax=ax),
+    "witness": lambda r, ax: plots.witness(comparison(r), "x", ax=ax),
+    "pairs": lambda r, ax: plots.pairs(r, axes=ax and ax.figure.subplots(2, 2)),
+}
+
+
+def test_every_drawing_is_in_the_list_below():
+    assert set(DRAWN) == set(plots.__all__) - {"rate_intervals"}
+
+
+@pytest.mark.parametrize("name", [name for name in DRAWN if name != "pairs"])
+def test_axes_in_are_axes_out_and_pyplot_hears_of_nothing(name, numeric_release):
+    from matplotlib import pyplot
+
+    ax = axes()
+    assert DRAWN[name](numeric_release, ax) is ax
+    assert pyplot.get_fignums() == []
+    assert ax.get_xlabel() and ax.get_ylabel() and caption_of(ax)
+    assert not ax.spines["top"].get_visible()
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_without_axes_there_is_a_new_figure_of_pyplots(name, numeric_release):
+    from matplotlib import pyplot
+
+    made = np.ravel(DRAWN[name](numeric_release, None))[0]
+    assert isinstance(made, Axes) and pyplot.get_fignums() == [made.figure.number]
+    pyplot.close("all")
+
+
+@pytest.mark.parametrize("name", ["cdf", "density", "histogram", "table", "witness"])
+def test_the_caption_says_what_is_promised(name, numeric_release):
+    ax = DRAWN[name](numeric_release, axes())
+    assert "N = 2,000 rows · ε = 1, δ = 1e-06" in caption_of(ax)
+    assert name == "witness" or "signed weights" in caption_of(ax)
+    assert not any("NOT PRIVATE" in text.get_text() for text in ax.texts)
+
+
+def test_a_rehearsal_is_stamped_not_private_in_every_drawing(rehearsal):
+    drawings = [
+        plots.histogram(rehearsal, "hour", ax=axes()), plots.density(rehearsal, "hour", ax=axes()),
+        plots.cdf(rehearsal, "hour", ax=axes()), plots.table(rehearsal, "hour", "code", ax=axes()),
+        plots.witness(comparison(rehearsal), "hour", ax=axes()), rehearsal["hour"].plot(axes()),
+    ]  # fmt: skip
+    for ax in drawings:
+        assert "NOT PRIVATE" in [text.get_text() for text in ax.texts] and "NOT PRIVATE" in caption_of(ax)
+    panels = plots.pairs(rehearsal, axes=new_figure().subplots(2, 2))
+    assert "NOT PRIVATE" in [text.get_text() for text in panels[0, 0].texts]
+    assert panels[0, 0].figure.get_suptitle().startswith("NOT PRIVATE")
+
+
+def test_points_from_elsewhere_say_that_no_noise_is_known(foreign_release):
+    assert "no privacy noise is known" in caption_of(plots.histogram(foreign_release, "age", ax=axes()))
+
+
+def test_dollars_are_dollars_and_long_names_are_cut(tmp_path):
+    release = weighted(**{"$x^2$": ["$5 to $10", "over $10"] * 5, "n" * 90: np.arange(10.0)})
+    figure = new_figure()
+    ax = plots.histogram(release, "$x^2$", where="`$x^2$` == 'over $10'", ax=figure.add_subplot())
+    assert ax.get_xlabel() == r"\$x^2\$" and ax.get_xticklabels()[0].get_text() == r"\$5 to \$10"
+    assert r"'over \$10'" in caption_of(ax)
+    save(figure, tmp_path / "dollars.png")  # a formula that does not parse would raise
+    assert len(plots.histogram(release, "n" * 90, ax=axes()).get_xlabel()) == 40
+    assert plain("a" * 30) == "a" * 25 + "..."
+
+
+def test_a_plot_of_a_release_is_its_histogram_or_its_table(numeric_release):
+    one, two = numeric_release.plot("x", ax=axes()), numeric_release.plot("x", "y", ax=axes())
+    heights = [bar.get_height() for bar in bars_of(one)]
+    np.testing.assert_allclose(heights, numeric_release.histogram("x")["probability"], atol=1e-12)
+    assert any(isinstance(drawn, PatchCollection) for drawn in two.collections)
+
+
+def test_a_random_variable_is_drawn_with_the_intervals_of_its_histogram(numeric_release):
+    variable = numeric_release["x"] * numeric_release["y"]
+    ax = variable.plot(axes(), bins=5)
+    frame = variable.histogram(bins=5)
+    np.testing.assert_allclose([bar.get_height() for bar in bars_of(ax)], frame["probability"], atol=1e-12)
+    low, high = whiskers_of(ax)
+    np.testing.assert_allclose(np.column_stack([low, high]), frame[["low", "high"]], atol=1e-12)
+    assert ax.get_xlabel() == "x * y"
+
+
+def test_ticks_lie_within_the_column_and_are_few():
+    for column in (
+        Real(name="x", lower=3, upper=40), Real(name="x", lower=0.02, upper=9e7, scale="log"),
+        Integer(name="x", lower=0, upper=5, scale="log1p"), Date(name="x", lower="2020-01-01", upper="2020-03-01"),
+        Cyclic(name="x", lower=-180, upper=180), Real(name="x", lower=200, upper=300, scale="log"),
+    ):  # fmt: skip
+        low, high = (-1e9, 1e9) if isinstance(column, Date) else (column.lower, column.upper)
+        ends = column.bounds if isinstance(column, Date) else (low, high)
+        ticks = ticks_of(column, *map(float, ends))
+        assert 1 <= len(ticks) <= 9 and all(ends[0] <= place <= ends[1] and text for place, text in ticks)
+
+
+def test_groups_keep_the_order_and_the_sides_they_have():
+    frame = pd.DataFrame({"left": [0.0, 10.0], "right": [10.0, 20.0]}, index=["[0, 10)", "[10, 20]"])
+    places = places_of(frame, None)
+    assert places.lefts.tolist() == [0, 10] and places.rights.tolist() == [10, 20] and places.labels is None
+
+
+# ---------------------------------------------------------------- what is refused, and the mend
+
+
+@pytest.mark.parametrize(
+    ("draw", "error", "told"),
+    [
+        (lambda r: plots.density(r, "city"), ValueError, "city is categorical: a curve is drawn over numbers.*histogram"),
+        (lambda r: plots.density(r, "age", bandwidth=0), ValueError, "bandwidth must be a positive number, got 0"),
+        (lambda r: plots.table(r, "age", "age"), ValueError, "two columns, got 'age' twice.*histogram"),
+        (lambda r: plots.histogram(r, "agee"), KeyError, "agee"),
+        (lambda r: plots.pairs(r, ["age"]), ValueError, "two to 6 different columns, got age.*Name some"),
+        (lambda r: plots.pairs(r, r.domain.names), ValueError, "two to 6 different columns"),
+        (lambda r: plots.pairs(r, ["age", "city"], axes=[[1]]), ValueError, r"2 × 2 Axes, got shape \(1, 1\).*Pass pyplot"),
+        (lambda r: plots.power(RATES, "epsilon"), ValueError, "lacks 'rejections'. Rename its columns"),
+        (lambda r: plots.coverage(RATES.iloc[:0], "epsilon"), ValueError, "it has no rows"),
+        (lambda r: plots.coverage(RATES, "method"), ValueError, "'method' must be finite numbers: .*Name a column"),
+        (lambda r: plots.coverage(RATES.assign(held=0.95), "epsilon"), ValueError, "whole numbers.*Pass counts, not shares"),
+        (lambda r: plots.coverage(RATES.assign(held=101), "epsilon"), ValueError, "whole numbers from 0"),
+        (
+            lambda r: plots.error_against_epsilon(PLAN, errors=["rkhs_error", "se_mean"]),
+            ValueError,
+            "one unit, got .*Name rkhs_error",
+        ),
+        (lambda r: plots.error_against_epsilon(PLAN, errors=["se_mean"]), ValueError, "'se_mean' must be finite numbers"),
+        (lambda r: plots.error_against_epsilon(PLAN.assign(rkhs_error=0.0)), ValueError, "must be positive.*logarithmic"),
+        (lambda r: save(new_figure(), "figure.xlsx"), ValueError, "cannot draw to figure.xlsx: .*Name a file"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_drawn_is_refused_with_the_mend(draw, error, told, mixed_release):
+    from matplotlib import pyplot
+
+    with pytest.raises(error) as refusal:
+        draw(mixed_release)
+    assert re.search(told, str(refusal.value), re.DOTALL), refusal.value
+    pyplot.close("all")
+
+
+def test_a_column_of_texts_is_refused_in_every_drawing():
+    domain = Domain((Text(name="word", length=3, alphabet="ab"), Real(name="x", lower=0, upper=1)))
+    frame = pd.DataFrame({"word": ["a", "bb"], "x": [0.1, 0.9], "weight": [0.5, 0.5]})
+    release = ka.from_frame(frame, domain=domain, kernel=Gaussian(1.0))
+    for draw in (
+        lambda: plots.histogram(release, "word", ax=axes()), lambda: plots.cdf(release, "word", ax=axes()),
+        lambda: plots.table(release, "word", "x", ax=axes()),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"word is (a column of )?texts?.*\. (Ask|Draw)"):
+            draw()

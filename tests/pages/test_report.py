@@ -1,0 +1,599 @@
+"""The report: inert whatever a file's names say, self-contained, complete, and equal to what the release answers."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import re
+import shlex
+import shutil
+import subprocess
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import paths
+import pytest
+from click.testing import CliRunner
+from releases_cases import release_of
+
+import kmeanalyst as ka
+from kmeanalyst.cli.main import main
+from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.releases.domain.columns import Boolean, Categorical, Integer, Ordinal, Real
+from kmeanalyst.releases.domain.cyclic_column import Cyclic
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.statement import PrivacyStatement, guarantee
+from kmeanalyst.report import facts_of, report_html, write_report
+from kmeanalyst.report.caveats import warnings_of
+from kmeanalyst.report.charts import chart, tick_text
+from kmeanalyst.report.citation import commands
+from kmeanalyst.report.facts import MOST_COLUMNS, MOST_LEVELS
+from kmeanalyst.report.guarantee import guessing_right, plain_words
+from kmeanalyst.report.markup import element, inert
+from release_side.publishing.publish import publish
+
+REHEARSAL = paths.TESTS / "golden" / "v1" / "rehearsal.kme"
+VOID = {"meta", "br", "link", "col"}
+FETCHING = {
+    "src",
+    "srcset",
+    "data",
+    "action",
+    "formaction",
+    "background",
+    "poster",
+    "xlink:href",
+    "ping",
+    "manifest",
+    "style",
+}
+EVIL = '"><script>alert(1)</script>'
+EVIL_TAG = "</style></title></textarea><img src=x onerror=alert(2)>"
+EVIL_LEVELS = (
+    "<script>alert(3)</script>",
+    "' onmouseover='alert(4)",
+    "می\u200cخواهم",
+    "שלום",
+    "a&amp;b",
+    "--><svg onload=x>",
+)
+
+
+class Page(HTMLParser):
+    """A page read as a browser reads its tags; unbalanced or unknown nesting fails."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self.open: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self.open == [], "elements that are never closed"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open and self.open.pop() == tag, f"</{tag}> closes another element"
+
+    def handle_data(self, data: str) -> None:
+        self.texts.setdefault(self.open[-1] if self.open else "", []).append(data)
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError("a comment: nothing here writes one")
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    @property
+    def text(self) -> str:
+        return " ".join(text for tag, texts in self.texts.items() if tag not in ("script", "style") for text in texts)
+
+
+def rehearsed(release: Release) -> Release:
+    """The same release, stamped as a rehearsal."""
+    assert release.statement is not None
+    stamped = replace(release.statement, mechanism=f"rehearsal of {release.statement.mechanism}")
+    return Release(
+        points=release.to_frame().drop(columns="weight"), weights=release.weights, measurement=release.measurement,
+        kernel=release.kernel, domain=release.domain, statement=stamped, method=release.method, weight_view=release.weight_view,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def hostile_release() -> Release:
+    """A release whose maker wrote markup, quotes, shell commands and turned text wherever a name can stand."""
+    domain = Domain(
+        (
+            Integer(name=EVIL, lower=0, upper=100),
+            Categorical(name=EVIL_TAG, levels=EVIL_LEVELS),
+            Categorical(name="$(touch owned)", levels=tuple(f"`x{i}`; rm -rf ~" for i in range(45)), missing=True),
+            Boolean(name="and"),
+            Ordinal(name="x" * 200, levels=("&lt;", "'", '"')),
+            Text(name="code", length=3, alphabet="AB<"),
+        )
+    )
+    kernel = table_kernel(domain)
+    points = domain.decode(domain.draw(40, np.random.default_rng(1)))
+    features = Nystroem.fit(kernel, domain.encode(points))
+    rows = domain.draw(500, np.random.default_rng(2))
+    return release_of(rows, domain, kernel, features, points, method="subspace", view="signed")
+
+
+@pytest.fixture(scope="module")
+def hostile(hostile_release) -> str:
+    return report_html(facts_of(hostile_release))
+
+
+@pytest.fixture(scope="module")
+def mixed_facts(mixed_release):
+    return facts_of(mixed_release)
+
+
+@pytest.fixture(scope="module")
+def mixed(mixed_facts) -> Page:
+    return Page(report_html(mixed_facts))
+
+
+# ---------------------------------------------------------------------- a stranger's words are inert
+
+
+def test_hostile_names_and_levels_make_no_element_and_no_attribute(hostile):
+    page = Page(hostile)
+    assert [len(page.of(tag)) for tag in ("script", "style", "title", "img", "textarea")][:2] == [1, 1]
+    assert not page.of("img") and not page.of("textarea") and not page.of("iframe") and not page.of("object")
+    for tag, attributes in page.tags:
+        assert not [name for name in attributes if name.startswith("on")], tag
+        assert not FETCHING & set(attributes), (tag, attributes)
+    told = page.text
+    for word in (EVIL, EVIL_TAG, *EVIL_LEVELS):
+        assert word in told, word
+
+
+def test_only_the_pages_own_script_and_style_run_and_nothing_is_fetched(hostile, mixed):
+    for page in (Page(hostile), mixed):
+        (policy,) = [m["content"] for m in page.of("meta") if m.get("http-equiv") == "Content-Security-Policy"]
+        assert policy is not None
+        rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+        assert set(rules) == {"default-src", "script-src", "style-src", "base-uri", "form-action"}
+        assert [rules[name] for name in ("default-src", "base-uri", "form-action")] == ["'none'"] * 3
+        for name in ("script", "style"):
+            (text,) = page.texts[name]
+            digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+            assert rules[f"{name}-src"] == f"'sha256-{digest}'"
+        assert page.tags.index(next(t for t in page.tags if t[0] == "meta" and "http-equiv" in t[1])) < page.tags.index(
+            ("style", {})
+        )
+
+
+def test_no_address_leads_out_of_the_page(hostile, mixed):
+    for page in (Page(hostile), mixed):
+        ids = {attributes["id"] for _, attributes in page.tags if "id" in attributes}
+        links = [attributes["href"] for _, attributes in page.tags if "href" in attributes]
+        assert links and all(link is not None and link[0] == "#" and link[1:] in ids for link in links)
+        assert not page.of("link") and not page.of("base") and not page.of("form")
+        for text in (*page.texts["style"], *page.texts["script"]):
+            assert not re.search(r"https?:|//[a-z]|url\(|@import|fetch|XMLHttp|eval\(", text)
+
+
+def test_characters_that_turn_or_hide_others_are_shown_for_what_they_are(hostile_release, tmp_path):
+    """No name or level has them; the name of the file, which a stranger chose, may."""
+    path = tmp_path / "\u202eeslaf\u202c.kme"
+    hostile_release.write(path)
+    hostile = report_html(facts_of(hostile_release, source=path))
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\u200e\u200f\u0000-\u0008\ufeff]", hostile)
+    assert "\ufffdeslaf\ufffd" in hostile
+    assert inert("\ud800\x1b[2J\u2066\n") == "\ufffd\ufffd[2J\ufffd "
+    assert report_bytes_are_utf8(hostile)
+
+
+def report_bytes_are_utf8(html: str) -> bool:
+    return html.encode().decode() == html
+
+
+def test_an_element_takes_no_name_from_outside():
+    with pytest.raises(ValueError, match=r"is no name of an element: .*\. Write letters"):
+        element("p onclick=x")
+    with pytest.raises(ValueError, match=r"is no name of an attribute: .*\. Write letters"):
+        element("p", **{"a b": 1})
+
+
+def test_no_command_to_copy_holds_a_word_that_a_shell_reads(hostile_release, tmp_path):
+    source = tmp_path / "a; rm -rf $HOME.kme"
+    source.write_bytes(b"x")
+    for _, text in commands(facts_of(hostile_release, source=source)):
+        assert re.fullmatch(r"[A-Za-z0-9_. -]+", text), text
+        assert text.split()[2] == "FILE.kme"
+
+
+def test_a_name_of_any_length_leaves_the_page_short(hostile):
+    assert len(hostile) < 400_000
+    assert "x" * 100 not in re.sub(r'title="[^"]*"', "", hostile)
+
+
+# ---------------------------------------------------------------------- complete, and equal to the release's answers
+
+
+def rows_of(page: Page, html: str, section: str) -> str:
+    start = html.index(f'id="{section}"')
+    return html[start : html.index("</details>", start)]
+
+
+def test_every_column_is_in_the_table_the_drawings_and_the_pairs(mixed_facts, mixed):
+    names = mixed_facts.release.columns.names
+    assert [one.name for one in mixed_facts.columns] == list(names)
+    assert len(mixed.of("article")) == len(mixed.of("svg")) == len(names)
+    for name in names:
+        assert mixed.texts["bdi"].count(name) >= 3  # a row, a card, a pair
+    assert {pair.columns for pair in mixed_facts.pairs} == {(a, b) for i, a in enumerate(names) for b in names[i + 1 :]}
+
+
+def test_every_drawing_has_a_title_and_a_description_and_is_made_of_text(mixed):
+    ids = {attributes["id"]: tag for tag, attributes in mixed.tags if "id" in attributes}
+    for svg in mixed.of("svg"):
+        title, description = (svg["aria-labelledby"] or "").split()
+        assert (ids[title], ids[description], svg["role"]) == ("title", "desc", "img")
+    assert len(mixed.texts["text"]) > 5 * len(mixed.of("svg"))
+    assert len([a for _, a in mixed.tags if "id" in a]) == len(ids), "an id stands twice"
+
+
+def test_the_numbers_of_the_page_are_the_estimates_of_the_release(mixed_release, mixed):
+    cells = {float(a["data-v"] or "nan") for a in mixed.of("td") if "data-v" in a}
+    asked = {
+        "age": mixed_release.mean("age"),
+        "age's deviation": mixed_release.std("age"),
+        "age's median": mixed_release.quantile("age", 0.5),
+        "income": mixed_release.mean("income"),
+        "children": mixed_release.mean("children", where="not missing(children)"),
+        "no children known": mixed_release.probability("missing(children)"),
+        "Zürich": mixed_release.probability("city == 'Zürich'"),
+        "married": mixed_release.probability("married"),
+        "30 to 50": mixed_release.probability("30 <= age < 50"),
+        "no gain": mixed_release.probability("`capital.gain` == 0"),
+        "school missing": mixed_release.probability("missing(school)"),
+    }
+    for name, estimate in asked.items():
+        assert estimate.value in cells, name
+    errors = cells | {float(a["data-error"] or "nan") for a in mixed.of("td") if "data-error" in a}
+    for name, estimate in asked.items():
+        assert any(math.isclose(estimate.standard_error, error, rel_tol=1e-9) for error in errors), name
+
+
+def test_the_shares_of_a_column_are_its_histogram(release):
+    """Of every kind of release, signed weights and none measured among them."""
+    facts = facts_of(release)
+    for column in facts.columns:
+        expected = release.histogram(column.name)
+        assert [bar.label for bar in column.bars] == [str(label) for label in expected.index]
+        assert [bar.estimate.value for bar in column.bars] == pytest.approx(expected["probability"].tolist(), abs=1e-12)
+        errors = [bar.estimate.standard_error for bar in column.bars]
+        assert errors == pytest.approx(expected["standard_error"].tolist(), rel=1e-6)
+
+
+def test_a_day_is_told_as_a_day(mixed_facts, mixed_release):
+    joined = next(one for one in mixed_facts.columns if one.name == "joined")
+    frame = mixed_release.to_frame("probability")
+    days = (frame["joined"] - pd.Timestamp("1970-01-01")) / pd.Timedelta(days=1)
+    mean = float(frame["weight"] @ days)
+    assert joined.statistics["mean"].value == pytest.approx(mean)
+    day = (pd.Timestamp("1970-01-01") + pd.Timedelta(days=round(mean))).date().isoformat()
+    assert f"mean {day} ± " in report_html(mixed_facts)
+
+
+def test_the_whole_circle_is_in_the_shares_of_a_cyclic_column():
+    domain = Domain((Cyclic(name="hour", lower=0, upper=24), Real(name="x", lower=0, upper=1)))
+    frame = domain.decode(domain.draw(300, np.random.default_rng(1)))
+    assert frame["hour"].max() > 23
+    facts = facts_of(ka.from_frame(frame.assign(weight=1 / 300), domain=domain))
+    hour = facts.columns[0]
+    assert sum(bar.estimate.value for bar in hour.bars) == pytest.approx(1.0)
+    assert len(hour.bars) == 10 and hour.bars[-1].extent == pytest.approx((21.6, 24.0))
+    assert "mean" not in hour.statistics  # numbers on a circle have none
+
+
+def test_columns_and_view_choose_what_is_told(levels_release):
+    facts = facts_of(levels_release, columns=["school", "city"], view="fitted")
+    assert [one.name for one in facts.columns] == ["school", "city"] and facts.left_out == 1
+    assert facts.view == "fitted"
+    some = levels_release.histogram("city", view="fitted")["probability"].tolist()
+    assert [bar.estimate.value for bar in facts.columns[1].bars] == pytest.approx(some)
+    assert any("does not show all columns" in one.headline for one in warnings_of(facts))
+    with pytest.raises(KeyError, match="no column 'agee'; the columns are"):
+        facts_of(levels_release, columns=["agee"])
+    with pytest.raises(ValueError, match=rf"tells of 1 to {MOST_COLUMNS} columns, got 0: .*\. Name"):
+        facts_of(levels_release, columns=[])
+
+
+def test_a_stranger_cannot_make_the_page_long():
+    """A hundred columns, one of them with three thousand levels."""
+    levels = tuple(f"level {i}" for i in range(3000))
+    columns = [Categorical(name="many", levels=levels), *(Boolean(name=f"b{i}") for i in range(99))]
+    domain = Domain(tuple(columns))
+    frame = domain.decode(domain.draw(200, np.random.default_rng(1)))
+    facts = facts_of(ka.from_frame(frame.assign(weight=1 / 200), domain=domain))
+    assert (len(facts.columns), facts.left_out) == (MOST_COLUMNS, 40)
+    many = facts.columns[0]
+    assert len(many.bars) == MOST_LEVELS + 1
+    assert sum(bar.estimate.value for bar in many.bars) == pytest.approx(1.0)
+    assert many.bars[-1].label == "2970 rarer levels" and many.commonest is not None
+    assert not many.commonest.together
+    assert len(report_html(facts)) < 1_000_000
+
+
+# ---------------------------------------------------------------------- the promise, and what cannot be told
+
+
+def test_the_promise_is_told_in_words_and_in_numbers(mixed_release, mixed):
+    statement = mixed_release.statement
+    for text in ("2,000 rows", guarantee(1.0, 1e-6), "P(privacy loss > ε)", "2e-05, which is not δ", "73.1 %",
+                 "discrete gaussian", "the domain",
+                 f"{statement.sensitivity:.4g}", f"{statement.noise_scale:.4g}"):  # fmt: skip
+        assert text in mixed.text, text
+
+
+def test_the_best_guess_between_two_rows_is_the_bound_of_the_trade_off_curve():
+    """At ε = 0 nobody guesses better than blindly but for δ/2; with no δ the odds are e^ε to 1."""
+    promise = PrivacyStatement(
+        epsilon=math.log(3), delta=0.0, neighbouring="replace-one", mechanism="discrete laplace", sensitivity=1.0,
+        noise_scale=2**0.5 / math.log(3), calibration="pure", rho=math.log(3) ** 2 / 2, n_rows=10,
+    )  # fmt: skip
+    assert guessing_right(promise) == pytest.approx(0.75)
+    assert guessing_right(
+        replace(promise, epsilon=1e-12, mechanism="discrete gaussian", calibration="analytic", delta=0.1)
+    ) == (pytest.approx(0.55))
+    assert guessing_right(replace(promise, epsilon=1e5)) == 1.0
+
+
+def test_a_rehearsal_is_stamped_wherever_the_page_is_looked_at(mixed_release, mixed):
+    html = report_html(facts_of(rehearsed(mixed_release), columns=["city"]))
+    page = Page(html)
+    assert page.texts["title"][0].startswith("NOT PRIVATE")
+    assert page.of("body") == [{"class": "rehearsal"}]
+    assert html.index("NOT PRIVATE: a rehearsal", html.index("<body")) < html.index("<h1")
+    assert "73.1 %" not in page.text  # no promise is made
+    assert all("--allow-rehearsal" in text for text in page.texts["code"] if text.startswith("kmeanalyst"))
+    assert "NOT PRIVATE" not in mixed.text and mixed.of("body") == [{}]
+
+
+def test_units_are_named_where_units_are_protected(mixed_release):
+    statement = replace(mixed_release.statement, neighbouring="replace-one-unit", unit="patient")
+    words = " ".join(plain_words(_with(mixed_release, statement)))
+    assert (
+        "all rows of your unit of 'patient' had been replaced by those of another unit" in words
+        and "Units are what is protected: all rows of one unit together" in words
+    )
+
+
+def _with(release: Release, statement: PrivacyStatement, weights: Any = None) -> Release:
+    return Release(
+        points=release.to_frame().drop(columns="weight"), weights=release.weights if weights is None else weights,
+        measurement=release.measurement, kernel=release.kernel, domain=release.domain, statement=statement,
+        method=release.method, weight_view=release.weight_view,
+    )  # fmt: skip
+
+
+def test_warnings_say_what_is_wrong_and_are_silent_where_nothing_is(mixed_release, foreign_release):
+    def headlines(release: Release) -> str:
+        return " | ".join(one.headline for one in warnings_of(facts_of(release, columns=["city", "age"])))
+
+    signed = mixed_release.weights.copy()
+    signed[:2] += (-0.1, 0.1)
+    weak = replace(mixed_release.statement, epsilon=20.0, delta=1e-3, public_points=5)
+    worse, sound = headlines(_with(mixed_release, weak, signed)), headlines(mixed_release)
+    for text in (
+        "ε = 20 is a weak promise",
+        "δ = 0.001 is not below 1/N",
+        "Some points are public rows",
+        "weights are negative",
+    ):
+        assert text in worse and text not in sound
+    first = warnings_of(facts_of(foreign_release, columns=["city"]))[0]
+    assert first.weight == "alarm" and first.headline == "No promise of privacy is known"
+
+
+def test_the_points_of_a_file_are_known_by_its_sha256(mixed_release, mixed_path):
+    html = report_html(facts_of(mixed_release, source=mixed_path, columns=["city"]))
+    assert hashlib.sha256(mixed_path.read_bytes()).hexdigest() in html
+    assert str(mixed_path.parent) not in html  # folders are the reader's own business
+
+
+# ---------------------------------------------------------------------- drawings
+
+
+def test_bars_are_as_high_as_their_shares(mixed_facts):
+    """Of a column of levels: lengths are proportional to the shares."""
+    city = next(one for one in mixed_facts.columns if one.name == "city")
+    svg = Page(str(chart(city, "c")))
+    widths = [float(rect["width"] or 0) for rect in svg.of("rect")]
+    shares = [bar.estimate.value for bar in city.bars]
+    assert np.array(widths) / max(widths) == pytest.approx(np.array(shares) / max(shares), abs=0.01)
+
+
+def test_areas_are_shares_where_ranges_differ_in_width():
+    domain = Domain((Integer(name="age", lower=0, upper=100, edges=(20, 30, 40)), Boolean(name="b")))
+    frame = domain.decode(domain.draw(500, np.random.default_rng(1)))
+    age = facts_of(ka.from_frame(frame.assign(weight=1 / 500), domain=domain)).columns[0]
+    rects = Page(str(chart(age, "c"))).of("rect")
+    areas = np.array([(float(r["width"] or 0) + 2) * float(r["height"] or 0) for r in rects])
+    shares = np.array([bar.estimate.value for bar in age.bars])
+    assert areas / areas.sum() == pytest.approx(shares / shares.sum(), abs=0.02)
+
+
+def test_a_drawing_of_nothing_known_is_none_and_negative_shares_stay_inside(foreign_release):
+    facts = facts_of(foreign_release)
+    assert any(bar.estimate.value < 0 for one in facts.columns for bar in one.bars)
+    for one in facts.columns:
+        drawn = chart(one, "c")
+        assert drawn is not None
+        page = Page(str(drawn))
+        _, _, width, height = map(float, (page.of("svg")[0]["viewbox"] or "").split())
+        for line in page.of("line"):
+            assert all(-0.1 <= float(line[name] or 0) <= width for name in ("x1", "x2"))
+            assert all(-0.1 <= float(line[name] or 0) <= height for name in ("y1", "y2"))
+        for rect in page.of("rect"):
+            assert float(rect["width"] or 0) >= 0 and float(rect["height"] or 0) >= 0
+    assert chart(replace(facts.columns[0], bars=()), "c") is None
+
+
+@pytest.mark.parametrize(("value", "text"), [(0, "0"), (2.5, "2.5"), (50000, "50k"), (1.5e6, "1.5M"), (9999, "9999")])
+def test_ticks_are_short(value, text):
+    assert tick_text(value, day=False) == text
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+
+def contrast(a: str, b: str) -> float:
+    high, low = sorted((luminance(a), luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_texts_stand_out_from_their_ground_and_lines_from_bars(mixed):
+    """WCAG 2: 4.5 for texts, 3 for what is drawn."""
+    (style,) = mixed.texts["style"]
+    grounds = dict(re.findall(r"\.([pm][1-5]) \{ background: (#\w{6})", style))
+    white = set(re.findall(r"\.([pm][1-5]) \{ background: #\w{6}; color: #fff", style))
+    assert len(grounds) == 10 and len(white) == 4
+    for name, ground in grounds.items():
+        assert contrast(ground, "#ffffff" if name in white else "#1b1b1b") >= 4.5, name
+    for text in ("#555555", "#595959", "#444444", "#0b4a8f", "#9b0000", "#8a4200"):
+        assert contrast(text, "#ffffff") >= 4.5, text
+    assert contrast("#9b0000", "#fdf0f0") >= 4.5
+    for line in ("#b35806", "#1b1b1b", "#0b4a8f"):
+        assert contrast(line, "#ffffff") >= 3
+    assert contrast("#1b1b1b", "#8fbde3") >= 3 and contrast("#b35806", "#8fbde3") >= 2.4  # the latter is thick, too
+
+
+# ---------------------------------------------------------------------- the command
+
+
+def run(*arguments: str) -> Any:
+    result = CliRunner().invoke(main, list(arguments))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def test_the_command_writes_the_page_and_tells_what_it_tells_as_json(levels_path, levels_release, tmp_path):
+    output = tmp_path / "r.html"
+    result = run("report", str(levels_path), "--output", str(output), "--json")
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert told["output"] == str(output) and told["bytes"] == output.stat().st_size
+    assert told["sha256"] == hashlib.sha256(levels_path.read_bytes()).hexdigest()
+    assert told["rehearsal"] is False and len(told["pairs"]) == 3
+    assert [one["name"] for one in told["columns"]] == list(levels_release.columns.names)
+    share = told["columns"][0]["shares"][0]
+    assert share["value"] == pytest.approx(levels_release.probability("city == 'Zürich'").value)
+    assert all(one["headline"] in output.read_text(encoding="utf-8") for one in told["warnings"])
+    quiet = run("report", str(levels_path), "--output", str(output), "--columns", "city, school")
+    assert quiet.stdout == "" and "2 columns, 1 pairs" in quiet.stderr and "\r" not in quiet.stderr
+
+
+def test_progress_goes_from_nothing_to_all(levels_release, tmp_path):
+    shares: list[float] = []
+    write_report(levels_release, tmp_path / "r.html", progress=lambda _, share: shares.append(share))
+    assert shares[0] == 0.0 and shares[-1] == 1.0 and shares == sorted(shares)
+    assert len(shares) == 2 + 3 + 3  # columns, pairs
+
+
+def test_a_rehearsal_is_refused_unless_it_is_asked_for(tmp_path):
+    path, output = REHEARSAL, tmp_path / "r.html"
+    refused = run("report", str(path), "--output", str(output))
+    assert refused.exit_code == 1 and "rehearsal" in refused.stderr and not output.exists()
+    told = run("report", str(path), "--output", str(output), "--allow-rehearsal", "--json")
+    assert told.exit_code == 0 and "NOT PRIVATE" in told.stderr and json.loads(told.stdout)["rehearsal"] is True
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "code"),
+    [
+        ("report nowhere.kme --output {out}", r"nowhere\.kme: there is no such file", 1),
+        ("report {file} --output {out} --columns agee", r"no column 'agee'; the columns are", 1),
+        ("report {file} --output {out} --columns ,", r"tells of 1 to 60 columns, got 0: .*\. Name", 1),
+        ("report {file} --output {none}/r.html", r"no folder .*, so nothing was written\. Create", 1),
+        ("report {file}", r"Missing option '--output'", 2),
+        ("report {file} --output {out} --view resampled", r"Invalid value for '--view'", 2),
+    ],
+)
+def test_a_bad_call_ends_in_one_clear_error_and_writes_nothing(words, message, code, levels_path, tmp_path):
+    places = {"file": levels_path, "out": tmp_path / "r.html", "none": tmp_path / "none"}
+    before = sorted(tmp_path.iterdir())
+    result = run(*shlex.split(words.format(**places)))
+    assert result.exit_code == code and re.search(message, result.stderr, re.DOTALL), result.stderr
+    assert "Traceback" not in result.stderr and sorted(tmp_path.iterdir()) == before
+
+
+def test_the_commands_on_the_page_run_as_printed(tmp_path, monkeypatch):
+    """All but those that need a sample of the reader's own, which get one."""
+    monkeypatch.chdir(tmp_path)
+    domain = Domain((Integer(name="age", lower=0, upper=90), Categorical(name="sex", levels=("F", "M"))))
+    frame = domain.decode(domain.draw(300, np.random.default_rng(1)))
+    release = publish(frame, domain, epsilon=1.0, delta=1e-6, method="subspace", points=30)
+    release.write("adult.kme")
+    frame.to_csv("my_sample.csv", index=False)
+    printed = commands(facts_of(release, source="adult.kme"))
+    assert len(printed) == 9
+    for _, text in printed:
+        result = run(*shlex.split(text)[1:])
+        assert result.exit_code == 0, (text, result.stderr)
+
+
+def test_a_release_writes_its_own_report(levels_release, levels_path, tmp_path):
+    levels_release.report(tmp_path / "r.html", source=levels_path, columns=["city", "school"])
+    page = Page((tmp_path / "r.html").read_text(encoding="utf-8"))
+    assert page.texts["title"][0] == f"Report on {levels_path.name}"
+    assert len(page.of("article")) == 2
+
+
+def test_an_older_report_stays_where_a_new_one_fails(levels_release, tmp_path):
+    output = tmp_path / "r.html"
+    output.write_bytes(b"older")
+    with pytest.raises(KeyError):
+        write_report(levels_release, output, columns=["agee"])
+    assert output.read_bytes() == b"older"
+
+
+# ---------------------------------------------------------------------- in a browser, where there is one
+
+
+def browser() -> str | None:
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    return next((found for name in names if (found := shutil.which(name))), None)
+
+
+@pytest.mark.skipif(browser() is None, reason="no Chromium or Chrome on the path: the page's structure is tested above")
+def test_a_browser_runs_the_pages_script_and_no_other(hostile, tmp_path):
+    """The dumped tree has the script's own buttons, and no trace of a stranger's."""
+    path = tmp_path / "hostile.html"
+    path.write_text(hostile, encoding="utf-8")
+    program = browser()
+    assert program is not None
+    done = subprocess.run(
+        [program, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom",
+         path.as_uri()], capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    page = Page(re.sub(r"<!DOCTYPE[^>]*>", "", done.stdout))
+    assert page.texts["button"].count("Fold all") == 1
+    assert len(page.of("script")) == 1 and not page.of("img")
+    assert "Refused" not in done.stderr and "violates" not in done.stderr
+
+
+def test_the_script_and_the_style_close_no_element_early():
+    for name in ("SCRIPT", "STYLE"):
+        text = getattr(__import__("kmeanalyst.report.assets", fromlist=[name]), name)
+        assert "</" not in text and "<!--" not in text and text.isascii()

@@ -1,0 +1,335 @@
+"""What several releases add up to: exact where a formula is known, never less than is spent, and no more than need be.
+
+The numerical accountant of dp_accounting, whose grid errs on the safe side, and mpmath are the other opinions.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import mpmath
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+from dp_accounting.pld import common, pld_privacy_accountant
+from dp_accounting.pld import privacy_loss_distribution as pld
+from dp_accounting.privacy_accountant import NeighboringRelation
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kmeanalyst.releases.statement import GAUSSIAN, LAPLACE, gaussian_delta
+from release_side.budget import composition
+from release_side.budget.composition import (
+    Spend,
+    delta_curve,
+    effective_multiplier,
+    fits,
+    largest_epsilon_left,
+    one_more,
+    pure_losses,
+    rounded,
+    total_epsilon,
+)
+from release_side.door.mechanism import GaussianNoise, PublishError
+
+INTERVAL = 1e-4  # of the numerical accountant's grid
+
+
+def gaussian(epsilon: float, delta: float = 1e-6) -> Spend:
+    return one_more(epsilon, delta, GAUSSIAN)
+
+
+def laplace(epsilon: float) -> Spend:
+    return one_more(epsilon, 0.0, LAPLACE)
+
+
+def gaussian_of(multiplier: float) -> Spend:
+    """Gaussian noise of any size, with a promise that it surely keeps."""
+    return Spend(1e5, 0.5, GAUSSIAN, "analytic", multiplier, 1000, "random-features")
+
+
+def numerical_epsilon(spends: list[Spend], delta: float, interval: float = INTERVAL) -> float:
+    """ε by dp_accounting's privacy loss distributions, release by release."""
+    total = pld.identity(value_discretization_interval=interval)
+    for spend in spends:
+        if spend.is_pure:
+            promise = common.DifferentialPrivacyParameters(spend.epsilon, 0.0)
+            one = pld.from_privacy_parameters(promise, value_discretization_interval=interval)
+        else:
+            one = pld.from_gaussian_mechanism(spend.noise_multiplier, value_discretization_interval=interval)
+        total = total.compose(one)
+    return total.get_epsilon_for_delta(delta)
+
+
+# ---------------------------------------------------------------------- Gaussian releases
+
+
+def test_releases_of_multipliers_3_and_4_are_worth_one_of_2_4():
+    """1/9 + 1/16 = 25/144, and √(144/25) = 2.4."""
+    assert effective_multiplier([gaussian_of(3.0), gaussian_of(4.0)]) == pytest.approx(2.4, rel=1e-15)
+    assert effective_multiplier([laplace(1.0)]) == math.inf
+
+
+@given(st.lists(st.floats(1e-2, 1e6), min_size=1, max_size=30))
+def test_the_effective_multiplier_is_that_of_40_digits(multipliers):
+    with mpmath.workdps(40):
+        exact = 1 / mpmath.sqrt(sum(1 / mpmath.mpf(m) ** 2 for m in multipliers))
+        assert abs(effective_multiplier([gaussian_of(m) for m in multipliers]) / exact - 1) < 1e-14
+
+
+@pytest.mark.parametrize("multipliers", [[4.0], [3.0, 4.0], [30.0] * 9, [1.5, 20.0, 0.7], [400.0, 300.0]])
+def test_gaussian_totals_agree_with_the_numerical_accountant_from_below(multipliers):
+    accountant = pld_privacy_accountant.PLDAccountant(value_discretization_interval=INTERVAL)
+    for multiplier in multipliers:
+        accountant.compose(dp_event.GaussianDpEvent(multiplier))
+    exact, numerical = total_epsilon([gaussian_of(m) for m in multipliers], 1e-6), accountant.get_epsilon(1e-6)
+    # each event's loss is rounded up to the grid; the exact total keeps 5e-10 of the multiplier for the discrete law
+    assert exact * (1 - 1e-8) <= numerical <= exact + INTERVAL * len(multipliers)
+
+
+def test_the_sensitivity_of_a_replacement_is_not_doubled():
+    """The trap: an accountant told "replace one" doubles a multiplier that is of a replacement already."""
+    epsilons = {}
+    for relation in (NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE):
+        accountant = pld_privacy_accountant.PLDAccountant(relation, INTERVAL)
+        accountant.compose(dp_event.GaussianDpEvent(GaussianNoise(1.0, 1e-6).multiplier()))
+        epsilons[relation] = accountant.get_epsilon(1e-6)
+    total = total_epsilon([gaussian(1.0)], 1e-6)
+    assert total == pytest.approx(1.0, abs=1e-8)
+    assert total == pytest.approx(epsilons[NeighboringRelation.ADD_OR_REMOVE_ONE], abs=INTERVAL)
+    assert epsilons[NeighboringRelation.REPLACE_ONE] > 2.1
+
+
+BUDGETS = [(1.0, 1e-6), (0.01, 1e-6), (0.1, 1e-9), (10.0, 1e-5), (1e-3, 1e-9), (100.0, 1e-12), (0.1, 1e-30)]
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+def test_one_release_of_the_whole_budget_fits_and_leaves_nothing(epsilon, delta):
+    whole = gaussian(epsilon, delta)
+    assert fits([whole], epsilon, delta)
+    assert not fits([whole], epsilon * (1 - 1e-8), delta)
+    assert not fits([whole, gaussian(epsilon / 100, delta)], epsilon, delta)
+    assert largest_epsilon_left([], epsilon, delta, delta=delta) == epsilon
+    left = largest_epsilon_left([whole], epsilon, delta, delta=delta)
+    assert left < epsilon * 1e-3  # what rounding the noise up has left over, if anything
+
+
+def test_two_releases_that_together_are_the_budget_fit_and_a_hair_more_does_not():
+    multiplier = GaussianNoise(1.0, 1e-6).multiplier() * math.sqrt(2)
+    halves = [gaussian_of(multiplier), gaussian_of(multiplier)]
+    assert effective_multiplier(halves) == pytest.approx(GaussianNoise(1.0, 1e-6).multiplier(), rel=1e-15)
+    assert fits(halves, 1.0, 1e-6)
+    assert not fits([halves[0], gaussian_of(multiplier * (1 - 2e-9))], 1.0, 1e-6)
+    # half of the factor that each multiplier carries for its discrete law stays in the total
+    assert fits([gaussian_of(multiplier * (1 - 0.4e-9))] * 2, 1.0, 1e-6)
+    assert not fits([gaussian_of(multiplier * (1 - 0.6e-9))] * 2, 1.0, 1e-6)
+    # a numerical accountant alone would have refused the two
+    assert numerical_epsilon(halves, 1e-6) > 1.0
+
+
+def test_gaussian_noise_never_fits_a_budget_without_delta():
+    assert not fits([gaussian(1e-3)], 1e5, 0.0)
+    assert total_epsilon([gaussian(1e-3)], 0.0) == math.inf
+    assert largest_epsilon_left([], 1e5, 0.0, delta=1e-6) == 0
+
+
+# ---------------------------------------------------------------------- pure releases
+
+
+def test_pure_releases_add_as_the_decimals_that_were_typed():
+    """As float64, 0.1 + 0.2 is more than 0.3."""
+    assert fits([laplace(0.1), laplace(0.2)], 0.3, 0.0)
+    assert fits([laplace(0.1)] * 10, 1.0, 0.0)
+    assert not fits([laplace(0.1), laplace(0.2), laplace(1e-5)], 0.3, 0.0)
+    assert total_epsilon([laplace(0.1), laplace(0.2)], 0.0) == 0.3
+    assert largest_epsilon_left([laplace(0.1), laplace(0.2)], 1.0, 0.0, mechanism=LAPLACE, delta=0.0) == 0.7
+    assert total_epsilon([], 0.0) == total_epsilon([], 1e-6) == 0
+
+
+def test_pure_releases_at_a_delta_cost_less_than_their_sum():
+    """One hundred releases of 0.1 at δ = 1e-6, by the numerical accountant 5.2 rather than 10."""
+    releases = [laplace(0.1)] * 100
+    assert total_epsilon(releases, 1e-6) == pytest.approx(numerical_epsilon(releases, 1e-6), rel=1e-4)
+    assert total_epsilon(releases, 1e-6) < 5.5
+
+
+def test_two_randomised_responses_by_hand():
+    """Losses 2ε, 0, 0, −2ε with probabilities p², pq, pq, q²: δ(ε) = p² (1 − e^(ε − 2ε)) at ε."""
+    losses, masses = pure_losses([0.5, 0.5])
+    p = math.exp(0.5) / (1 + math.exp(0.5))
+    order = np.argsort(losses)
+    assert losses[order] == pytest.approx([-1.0, 0.0, 0.0, 1.0])
+    assert masses[order] == pytest.approx([(1 - p) ** 2, p * (1 - p), p * (1 - p), p**2])
+    assert delta_curve([laplace(0.5)] * 2)(0.5) == pytest.approx(p**2 * -math.expm1(-0.5), rel=1e-14)
+
+
+@given(st.lists(st.floats(1e-3, 5), min_size=3, max_size=9), st.floats(1e-9, 1e-2))
+@settings(max_examples=20, deadline=None)
+def test_the_grid_counts_no_release_too_low_and_hardly_too_high(epsilons, delta):
+    releases = [laplace(epsilon) for epsilon in epsilons]
+    exact = total_epsilon(releases, delta)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(composition, "_MOST_OUTCOMES", 0)
+        on_grid = total_epsilon(releases, delta)
+        assert max(pure_losses(epsilons)[0]) <= math.fsum(epsilons)  # nothing is refused that adding up allows
+    cells = 2 * len(epsilons) * sum(epsilons) / composition._CELLS  # a cell is at most twice the least one
+    assert exact * (1 - 1e-12) <= on_grid <= exact + cells
+
+
+@pytest.mark.parametrize("count", [3, 9])
+def test_the_grid_is_exact_for_releases_of_one_size(count, monkeypatch):
+    exact = total_epsilon([laplace(0.1)] * count, 1e-6)
+    monkeypatch.setattr(composition, "_MOST_OUTCOMES", 0)
+    assert total_epsilon([laplace(0.1)] * count, 1e-6) == pytest.approx(exact, rel=1e-12)
+
+
+# ---------------------------------------------------------------------- mixtures
+
+MIXTURES = [
+    [gaussian(0.5), laplace(0.1)],
+    [gaussian(1.0), laplace(1.0), laplace(0.3)],
+    [gaussian(0.01), laplace(0.01), laplace(0.02)],
+    [gaussian(0.3), gaussian(0.4, 1e-9), *(laplace(0.05) for _ in range(20))],
+    [gaussian(5.0), laplace(5.0), laplace(3.0)],
+]
+
+
+@pytest.mark.parametrize("spends", MIXTURES, ids=len)
+def test_a_mixed_total_lies_between_the_sound_bounds(spends):
+    parts = [total_epsilon([spend for spend in spends if spend.is_pure == pure], 1e-6) for pure in (True, False)]
+    total = total_epsilon(spends, 1e-6)
+    assert max(parts) < total < sum(spend.epsilon for spend in spends if spend.is_pure) + parts[1]
+
+
+@pytest.mark.parametrize("spends", MIXTURES, ids=len)
+def test_a_mixed_total_agrees_with_the_numerical_accountant_from_below(spends):
+    interval = min(INTERVAL, min(spend.epsilon for spend in spends) / 100)
+    exact, numerical = total_epsilon(spends, 1e-6), numerical_epsilon(spends, 1e-6, interval)
+    on_grid = 2 * len(spends) * sum(s.epsilon for s in spends) / composition._CELLS if len(spends) > 10 else 0
+    assert exact * (1 - 1e-8) - on_grid <= numerical <= exact + interval * len(spends)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.3, 2.6])
+def test_the_curve_of_a_mixture_is_that_of_40_digits(epsilon):
+    """δ(ε) = Σ p δ_m(ε − loss), with Balle & Wang's formula for each of the four losses."""
+    spends = [gaussian(1.0), laplace(0.7), laplace(0.4)]
+    with mpmath.workdps(40):
+        m, expected = mpmath.mpf(spends[0].noise_multiplier) / composition._CONTINUOUS, mpmath.mpf(0)
+        for first in (spends[1].epsilon, -spends[1].epsilon):
+            for second in (spends[2].epsilon, -spends[2].epsilon):
+                e = mpmath.mpf(epsilon) - first - second
+                delta = mpmath.ncdf(1 / (2 * m) - e * m) - mpmath.exp(e) * mpmath.ncdf(-1 / (2 * m) - e * m)
+                expected += delta / (1 + mpmath.exp(-first)) / (1 + mpmath.exp(-second))
+        assert abs(delta_curve(spends)(epsilon) / expected - 1) < 1e-11
+
+
+@given(st.floats(-30, 30), st.floats(0.05, 1e4))
+def test_the_curve_of_one_gaussian_release_is_the_formula_of_statements(epsilon, multiplier):
+    ours = delta_curve([gaussian_of(multiplier)])(epsilon)
+    assert ours == pytest.approx(
+        gaussian_delta(epsilon=epsilon, noise_multiplier=multiplier / composition._CONTINUOUS), rel=1e-9, abs=1e-300
+    )
+
+
+def test_a_mixed_check_takes_milliseconds():
+    """A hundred releases of different sizes, huge and tiny: the grid has a fixed number of cells."""
+    import time
+
+    spends = [gaussian(0.1), *(laplace(0.01 * k) for k in range(1, 100)), laplace(300.0)]
+    start = time.perf_counter()
+    assert not fits(spends, 300.0, 1e-6)
+    assert fits(spends, 350.0, 1e-6)
+    assert time.perf_counter() - start < 2
+
+
+# ---------------------------------------------------------------------- what is left
+
+ONE_SPEND = st.one_of(st.floats(1e-3, 2).map(gaussian), st.floats(1e-3, 2).map(laplace))
+
+
+@given(
+    st.lists(ONE_SPEND, max_size=4),
+    st.floats(0.1, 5),
+    st.sampled_from([0.0, 1e-6, 1e-4]),
+    st.sampled_from([(GAUSSIAN, 1e-6), (GAUSSIAN, 1e-8), (LAPLACE, 0.0)]),
+)
+@settings(max_examples=25, deadline=None)
+def test_what_is_left_fits_as_it_is_told_and_one_percent_more_does_not(spends, epsilon, delta, noise):
+    mechanism, own_delta = noise
+    left = largest_epsilon_left(spends, epsilon, delta, mechanism=mechanism, delta=own_delta)
+    if left == 0:
+        assert not fits([*spends, one_more(1e-5, own_delta, mechanism)], epsilon, delta)
+        return
+    for asked in (left, float(rounded(left, up=False)), left / 2):
+        assert asked < 1e-5 or fits([*spends, one_more(asked, own_delta, mechanism)], epsilon, delta)
+    assert not fits([*spends, one_more(left * 1.01, own_delta, mechanism)], epsilon, delta)
+
+
+@given(st.lists(ONE_SPEND, min_size=1, max_size=4), st.floats(0.5, 2))
+@settings(max_examples=25, deadline=None)
+def test_releases_fit_a_budget_when_it_is_at_least_their_total(spends, share):
+    total = total_epsilon(spends, 1e-6)
+    assert fits(spends, total * share, 1e-6) == (share >= 1) or abs(share - 1) < 1e-9
+
+
+def test_more_releases_leave_less():
+    left = [largest_epsilon_left([gaussian(0.3)] * k, 1.0, 1e-6, delta=1e-6) for k in range(5)]
+    assert left[0] == 1.0
+    assert all(more > less for more, less in pairwise(left))
+    assert largest_epsilon_left([gaussian(0.3)] * 40, 1.0, 1e-6, delta=1e-6) == 0
+
+
+def test_an_overspent_budget_has_nothing_left():
+    assert largest_epsilon_left([laplace(2.0)], 1.0, 0.0, mechanism=LAPLACE, delta=0.0) == 0
+    assert largest_epsilon_left([gaussian(2.0)], 1.0, 1e-6, delta=1e-6) == 0
+
+
+@given(st.floats(1e-5, 1e5))
+def test_rounding_for_a_message_errs_on_the_safe_side(number):
+    below, above = float(rounded(number, up=False)), float(rounded(number, up=True))
+    assert number * (1 - 1e-3) <= below <= number <= above <= number * (1 + 1e-3)
+
+
+def test_rounding_keeps_short_numbers_and_the_ends():
+    assert [rounded(n, up=up) for n in (0.4123, 1.0, 1e-5, 0.0, math.inf) for up in (True, False)] == [
+        "0.4123", "0.4123", "1", "1", "1e-05", "1e-05", "0", "0", "inf", "inf",
+    ]  # fmt: skip
+    assert (rounded(0.41239, up=False), rounded(0.41231, up=True)) == ("0.4123", "0.4124")
+
+
+# ---------------------------------------------------------------------- what a spend must be
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epsilon": math.nan}, r"epsilon must be a positive number .* got nan: .*\. Pass"),
+        ({"epsilon": -1.0}, r"epsilon must be a positive number .* got -1\.0: .*\. Pass"),
+        ({"delta": 1.5}, r"delta must be in \[0, 1\), got 1\.5: .*\. Pass"),
+        ({"delta": 0.0}, r"gives delta .* not 0: the promise is better than the arithmetic\. Pass"),
+        ({"mechanism": "rehearsal of discrete gaussian"}, r"mechanism must be .* got 'rehearsal.*nobody.*\. Name"),
+        ({"noise_multiplier": math.nan}, r"noise_multiplier must be a positive finite number, got nan: .*\. Pass"),
+        ({"noise_multiplier": 0.0}, r"noise_multiplier must be a positive finite number, got 0\.0: .*\. Pass"),
+        ({"noise_multiplier": True}, r"noise_multiplier must be a positive finite number, got True: .*\. Pass"),
+        ({"noise_multiplier": 4.0}, r"gives delta .* not 1e-06: the promise is better than the arithmetic\. Pass"),
+        ({"n_rows": 0}, r"n_rows must be a positive whole number, got 0\. Pass"),
+        ({"n_rows": 10.0}, r"n_rows must be a positive whole number, got 10\.0\. Pass"),
+        ({"method": ""}, r"method must be a text that is not empty, got ''\. Pass"),
+        ({"calibration": "a\nb"}, r"calibration must have at most 200 printable characters.* got 'a\\nb': .*\. Pass"),
+        ({"mechanism": LAPLACE}, r"Laplace noise spends no delta, got 1e-06\. Pass"),
+    ],
+)
+def test_a_spend_that_proves_nothing_is_refused(change, message):
+    sound = {
+        "epsilon": 1.0, "delta": 1e-6, "mechanism": GAUSSIAN, "calibration": "analytic",
+        "noise_multiplier": GaussianNoise(1.0, 1e-6).multiplier(), "n_rows": 1000, "method": "random-features",
+    }  # fmt: skip
+    assert Spend(**sound).epsilon == 1.0
+    with pytest.raises(PublishError, match=message):
+        Spend(**(sound | change))
+
+
+def test_numbers_of_a_spend_become_plain_floats():
+    spend = Spend(np.float32(0.5), 0, LAPLACE, "pure", np.float64(3.0), 10, "subspace")
+    assert [type(number) for number in (spend.epsilon, spend.delta, spend.noise_multiplier)] == [float] * 3

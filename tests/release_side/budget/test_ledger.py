@@ -1,0 +1,630 @@
+"""The ledger: no spend is lost, none is let through, and every refusal says what, why and the mend."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import paths
+import pytest
+from click.testing import CliRunner, Result
+
+from kmeanalyst.releases.statement import GAUSSIAN, LAPLACE, REPLACE_UNIT
+from release_side.budget import account as account_module
+from release_side.budget import ledger_file as room
+from release_side.budget.composition import Spend, fits, one_more, total_epsilon
+from release_side.budget.ledger import Ledger
+from release_side.cli.main import main
+from release_side.door.mechanism import PublishError
+
+PROCESSES = paths.SUPPORT / "ledger_processes.py"
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+
+
+def gaussian(epsilon: float, delta: float = 1e-6) -> Spend:
+    return one_more(epsilon, delta, GAUSSIAN)
+
+
+def laplace(epsilon: float) -> Spend:
+    return one_more(epsilon, 0.0, LAPLACE)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    """A ledger in which "adult" may spend (1, 1e-6)."""
+    made = Ledger(tmp_path / "budget.ledger")
+    made.init("adult", 1.0, 1e-6)
+    return made
+
+
+def processes(what: str, folder: Path, *numbers: int) -> Any:
+    """What ledger_processes.py found."""
+    command = [sys.executable, "-W", "error", str(PROCESSES), what, str(folder), *map(str, numbers)]
+    one_thread = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # what is forked has no others
+    done = subprocess.run(command, capture_output=True, text=True, env=one_thread, timeout=120)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    return json.loads(done.stdout)
+
+
+def call(*arguments: str) -> Result:
+    result = CliRunner().invoke(main, ["ledger", *arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def refusal(action: Callable[[], object]) -> str:
+    with pytest.raises(PublishError) as caught:
+        action()
+    return str(caught.value)
+
+
+# ---------------------------------------------------------------------- what is recorded
+
+
+def test_what_is_recorded_is_read_back_bit_for_bit(ledger):
+    ledger.init("people", unlimited=True)
+    spends = [gaussian(0.1 + 0.2), laplace(1 / 3), Spend(0.1, 1e-7 / 3, GAUSSIAN, "zcdp", 1e3 / 7, 2**62, "generator")]
+    numbers = [ledger.record("people", spend) for spend in spends]
+    ledger.published(numbers[1], Path("out") / "people.kme")
+    adult, people = ledger.accounts()
+    assert people.spends == tuple(spends)
+    assert [release.id for release in people.releases] == numbers == sorted(set(numbers))
+    assert [release.output for release in people.releases] == [None, str(Path("out") / "people.kme"), None]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", release.time) for release in people.releases)
+    assert (adult.name, adult.epsilon, adult.delta, adult.spends) == ("adult", 1.0, 1e-6, ())
+
+
+def test_an_unlimited_table_is_counted_and_not_limited(tmp_path):
+    ledger = Ledger(tmp_path / "new.ledger")
+    ledger.init("adult", unlimited=True)
+    for _ in range(3):
+        ledger.check("adult", gaussian(50.0))
+        ledger.record("adult", gaussian(50.0))
+    (account,) = ledger.accounts()
+    assert (account.epsilon, account.delta, account.epsilon_left) == (None, None, None)
+    assert (account.total_delta, account.total_epsilon) == (1e-6, total_epsilon([gaussian(50.0)] * 3, 1e-6))
+
+
+def test_draws_that_became_no_file_count(ledger):
+    ledger.published(ledger.record("adult", gaussian(0.7)), "a.kme")
+    ledger.record("adult", gaussian(0.6))  # no file
+    refusal(lambda: ledger.record("adult", gaussian(0.6)))
+    assert not ledger.accounts()[0].admits(gaussian(0.6))
+
+
+def test_a_release_of_the_whole_budget_is_recorded_and_then_nothing_is(ledger):
+    ledger.check("adult", gaussian(1.0))
+    ledger.record("adult", gaussian(1.0))
+    for attempt in (ledger.check, ledger.record):
+        told = refusal(lambda attempt=attempt: attempt("adult", gaussian(0.01)))  # type: ignore[misc]
+        assert told == (
+            "table 'adult' has a budget of epsilon 1, delta 1e-06, and its one release has spent epsilon 1 at delta 1e-06: a "
+            "Gaussian release of epsilon 0.01, delta 1e-06 does not fit. At delta 1e-06 no Gaussian release fits: use what is "
+            "published."
+        )
+    assert len(ledger.accounts()[0].releases) == 1
+
+
+@pytest.mark.parametrize("asked", [gaussian(0.9), gaussian(0.9, 1e-8), laplace(0.9)], ids=lambda spend: spend.mechanism)
+def test_what_a_refusal_says_is_left_really_fits_and_one_percent_more_does_not(ledger, asked):
+    ledger.record("adult", gaussian(0.6))
+    ledger.record("adult", laplace(0.1))
+    told = refusal(lambda: ledger.record("adult", asked))
+    assert f"epsilon {asked.epsilon:g}, delta {asked.delta:g} does not fit" in told
+    assert "its 2 releases have together spent epsilon 0.6784" in told
+    left = float(re.search(rf"At delta {asked.delta:g} .* epsilon up to (\S+) still fits: ask for that\.", told)[1])
+    refusal(lambda: ledger.record("adult", one_more(left * 1.01, asked.delta, asked.mechanism)))
+    ledger.record("adult", one_more(left, asked.delta, asked.mechanism))
+    assert len(ledger.accounts()[0].releases) == 3
+
+
+def test_tables_have_budgets_of_their_own(ledger):
+    ledger.init("census", 0.3, 0.0)
+    ledger.record("adult", gaussian(1.0))
+    ledger.record("census", laplace(0.1))
+    ledger.record("census", laplace(0.2))
+    told = refusal(lambda: ledger.check("census", gaussian(0.1)))
+    assert "At delta 1e-06 no Gaussian release fits" in told
+    assert [account.epsilon_left for account in ledger.accounts()] == [0, 0]
+
+
+def test_a_budget_given_later_counts_what_was_recorded_before(tmp_path):
+    ledger = Ledger(tmp_path / "late.ledger")
+    for table in ("adult", "census"):
+        ledger.init(table, unlimited=True)
+    ledger.record("adult", gaussian(0.9))
+    ledger.record("census", gaussian(3.0))
+    assert ledger.init("adult", 1.0, 1e-6).spends == (gaussian(0.9),)
+    assert ledger.init("census", 1.0, 1e-6).epsilon_left == 0  # overspent already
+    for table in ("adult", "census"):
+        refusal(lambda table=table: ledger.record(table, gaussian(0.9)))  # type: ignore[misc]
+
+
+def test_one_name_in_two_unicode_spellings_is_one_table(ledger):
+    ledger.init("Zürich", unlimited=True)
+    ledger.record("Zürich", gaussian(0.5))
+    ledger.record("Zu\u0308rich", gaussian(0.5))
+    assert {account.name: len(account.releases) for account in ledger.accounts()} == {"adult": 0, "Zürich": 2}
+
+
+def test_a_check_writes_and_creates_nothing(ledger, tmp_path):
+    before = ledger.path.read_bytes()
+    ledger.check("adult", gaussian(0.5))
+    refusal(lambda: ledger.check("adult", gaussian(1.5)))
+    refusal(lambda: Ledger(tmp_path / "other.ledger").check("adult", gaussian(1.5)))
+    assert ledger.path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [ledger.path]
+
+
+def test_showing_writes_and_creates_nothing(ledger, tmp_path):
+    before = ledger.path.read_bytes()
+    ledger.accounts()
+    assert refusal(Ledger(tmp_path / "other.ledger").accounts).startswith("there is no ledger ")
+    assert ledger.path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [ledger.path]
+
+
+def test_a_path_may_have_any_name(tmp_path):
+    path = tmp_path / "a?b#c %41'ü.ledger"
+    Ledger(path).init("adult", unlimited=True)
+    Ledger(path).record("adult", gaussian(0.5))
+    assert list(tmp_path.iterdir()) == [path]
+    assert len(Ledger(path).accounts()) == 1
+
+
+# ---------------------------------------------------------------------- several processes, and crashes
+
+
+@needs_fork
+def test_of_eight_processes_at_once_exactly_three_spend_a_budget_of_three(tmp_path):
+    for *said, found in processes("race", tmp_path, 4, 8, 1):
+        assert sorted(answer for answer in said if answer.startswith("recorded")) == [
+            f"recorded {k}" for k in (1, 2, 3)
+        ]
+        assert sum("does not fit. At delta 1e-06 no Gaussian release fits" in answer for answer in said) == 5
+        assert found == "found 3"
+
+
+@needs_fork
+def test_processes_that_make_the_ledger_at_once_make_one(tmp_path):
+    for *said, found in processes("race", tmp_path, 10, 4, 0):
+        assert sorted(said) == [f"recorded {k}" for k in (1, 2, 3, 4)]
+        assert found == "found 4"
+
+
+@needs_fork
+@pytest.mark.parametrize("begun", [1, 0], ids=["a ledger in use", "a new ledger"])
+def test_a_kill_at_any_line_leaves_a_sound_ledger_with_all_of_a_spend_or_nothing_of_it(tmp_path, begun):
+    """And what had been recorded when `record` returned is there."""
+    findings = processes("kill", tmp_path, begun)
+    assert len(findings) > 50
+    assert all(f["killed"] for f in findings[:-1]) and not findings[-1]["killed"]
+    for finding in findings:
+        assert finding["whole"]
+        assert finding["found"] in (begun, begun + 1)
+        assert finding["found"] == begun + 1 or not finding["marked"]
+        assert finding["next"] == finding["found"] + 1
+    # the kills came before, between and after: else the above would show little
+    assert [begun, begun + 1] == sorted({f["found"] for f in findings[:-1] if not f["marked"]})
+    assert findings[-2]["marked"]
+
+
+@needs_fork
+@pytest.mark.parametrize("begun", [1, 0], ids=["a ledger in use", "a new ledger"])
+def test_a_transaction_that_was_half_written_when_its_process_died_is_undone(tmp_path, begun):
+    assert processes("half_written", tmp_path, begun) == {
+        "hot": True,
+        "as_before": True,
+        "whole": True,
+        "journal": False,
+    }
+
+
+def test_a_spend_is_on_the_disk_when_record_returns(ledger):
+    """3 is EXTRA: the folder too is flushed, so that the journal's deletion, which ends a transaction, cannot be lost."""
+    with ledger._file.writing() as transaction:
+        connection = transaction.connection
+        assert connection.execute("PRAGMA synchronous").fetchone() == (3,)
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+        assert connection.in_transaction
+
+
+def test_a_ledger_in_use_is_waited_for_and_then_named(ledger, monkeypatch):
+    monkeypatch.setattr(room, "_PATIENCE", 0.05)
+    with closing(sqlite3.connect(ledger.path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        told = refusal(lambda: ledger.record("adult", gaussian(0.1)))
+    assert told.endswith(
+        "was in use by another process for a minute. Nothing was recorded. Try again when that has ended."
+    )
+    assert ledger.record("adult", gaussian(0.1)) == 1
+
+
+def test_the_lock_is_not_held_while_a_refusal_is_worked_out(ledger, monkeypatch):
+    """What is left takes a search of many steps; others may write meanwhile."""
+    recorded = []
+    ledger.init("other", unlimited=True)
+
+    def search(*_: Any, **__: Any) -> float:
+        recorded.append(Ledger(ledger.path).record("other", gaussian(0.1)))
+        return 0.0
+
+    monkeypatch.setattr(room, "_PATIENCE", 0.05)
+    monkeypatch.setattr(account_module, "largest_epsilon_left", search)
+    refusal(lambda: ledger.record("adult", gaussian(2.0)))
+    assert recorded == [1]
+
+
+def test_nothing_heavy_is_imported_to_record(tmp_path):
+    code = (
+        "import sys\nfrom release_side.ledger import Ledger\nfrom release_side.composition import Spend\n"
+        "Ledger(sys.argv[1]).init('adult', unlimited=True)\n"
+        "Ledger(sys.argv[1]).record('adult', Spend(0.5, 0, 'discrete laplace', 'pure', 2.9, 10, 'subspace'))\n"
+        "print([m for m in ('opendp', 'dp_accounting', 'sklearn') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "l")], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+# ---------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", r"the name of a table must be a text that is not empty, got ''\. Pass one"),
+        ("   ", r"the name of a table must be a text that is not empty, got '   '\. Pass one"),
+        (None, r"the name of a table must be a text that is not empty, got None\. Pass one"),
+        ("x" * 201, r"the name of a table must have at most 200 printable characters.*: .*\. Pass a plain one"),
+        *((name, r"must have at most 200 printable .* got '.*': .*\. Pass") for name in ("a\nb", "a\x00", "\x1b[2J", " a")),
+        ("\udcff", r"must have at most 200 printable characters.* got '\\udcff': .*\. Pass"),
+    ],
+)  # fmt: skip
+def test_a_name_that_cannot_be_printed_or_told_apart_is_refused(name, message, tmp_path):
+    ledger = Ledger(tmp_path / "l")
+    for action in (
+        lambda: ledger.init(name, 1.0, 1e-6),
+        lambda: ledger.check(name, gaussian(0.1)),
+        lambda: ledger.record(name, gaussian(0.1)),
+    ):
+        assert re.search(message, refusal(action))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "message"),
+    [
+        (0.0, 1e-6, r"epsilon must be a positive number .* got 0\.0: .*\. Pass"),
+        (float("nan"), 1e-6, r"epsilon must be a positive number .* got nan: .*\. Pass"),
+        (float("inf"), 1e-6, r"epsilon must be a positive number .* got inf: .*\. Pass"),
+        ("1", 1e-6, r"epsilon must be a positive number .* got '1': .*\. Pass"),
+        (1.0, 1.0, r"delta must be in \[0, 1\), got 1\.0: .*\. Pass"),
+        (1.0, -0.1, r"delta must be in \[0, 1\), got -0\.1: .*\. Pass"),
+    ],
+)
+def test_a_budget_out_of_range_is_refused_and_makes_no_file(epsilon, delta, message, tmp_path):
+    assert re.search(message, refusal(lambda: Ledger(tmp_path / "l").init("adult", epsilon, delta)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_budget_is_given_once(ledger):
+    for epsilon in (1.0, 2.0):
+        told = refusal(lambda epsilon=epsilon: ledger.init("adult", epsilon, 1e-6))  # type: ignore[misc]
+        assert re.search(
+            r"has a budget already, epsilon 1, delta 1e-06: a budget is a promise .*, and stays\. Keep", told
+        )
+    assert ledger.accounts()[0].epsilon == 1.0
+
+
+def test_a_file_is_noted_once_and_for_a_recorded_release(ledger):
+    number = ledger.record("adult", gaussian(0.1))
+    ledger.published(number, "a.kme")
+    for wrong in (number, number + 1):
+        told = refusal(lambda wrong=wrong: ledger.published(wrong, "b.kme"))  # type: ignore[misc]
+        assert re.search(rf"has no release {wrong} that waits for its file\. Pass the number", told)
+    assert ledger.accounts()[0].releases[0].output == "a.kme"
+
+
+def another_application(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE release (id INTEGER)")
+
+
+def later_format(path: Path) -> None:
+    Ledger(path).init("adult", unlimited=True)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 3")
+
+
+def marked_but_empty(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA application_id = {room._APPLICATION}")
+        connection.execute("PRAGMA user_version = 1")
+
+
+def torn(path: Path) -> None:
+    Ledger(path).init("adult", unlimited=True)
+    Ledger(path).record("adult", gaussian(0.1))
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + bytes([255]) * (len(content) - 4096))
+
+
+def folder(path: Path) -> None:
+    path.mkdir()
+
+
+WRONG_FILES = [
+    (another_application, r"belongs to another application: it is no ledger\. Nothing was changed\. Name another file"),
+    (later_format, r"is format 3; this kmeanalyst reads format 1\. Nothing was read: .*\. Upgrade kmeanalyst"),
+    (
+        marked_but_empty,
+        r"holds something other than its table of entries .*\. Nothing was recorded\. Restore the ledger from a copy",
+    ),
+    (torn, r"is damaged\. Nothing was recorded\. Restore it from a copy"),
+    (
+        lambda path: path.write_bytes(b"age,wage\n1,2\n"),
+        r"is not a ledger, but a file of another kind\. .*Name another",
+    ),
+    (lambda path: path.write_bytes(os.urandom(9999)), r"is not a ledger, but a file of another kind\. .*Name another"),
+    (folder, r"is not a plain file\. Nothing was recorded\. Name one"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), WRONG_FILES)
+def test_a_file_that_is_no_sound_ledger_is_refused_and_left_as_it_is(make, message, tmp_path):
+    path = tmp_path / "wrong.ledger"
+    make(path)
+    before = path.read_bytes() if path.is_file() else b""
+    ledger = Ledger(path)
+    for action in (
+        ledger.accounts,
+        lambda: ledger.init("census", 1.0, 1e-6),
+        lambda: ledger.check("adult", gaussian(0.1)),
+        lambda: ledger.record("adult", gaussian(0.1)),
+        lambda: ledger.published(1, "a.kme"),
+    ):
+        told = refusal(action)
+        assert str(path) in told and re.search(message, told), told
+    assert list(tmp_path.iterdir()) == [path]
+    assert not path.is_file() or path.read_bytes() == before
+
+
+def test_an_empty_file_becomes_a_ledger_and_shows_as_none(tmp_path):
+    path = tmp_path / "empty.ledger"
+    path.touch()
+    for action in (
+        Ledger(path).accounts,
+        lambda: Ledger(path).check("adult", gaussian(0.5)),
+        lambda: Ledger(path).record("adult", gaussian(0.5)),
+    ):
+        assert re.search(r"is empty: it has no entries yet\. .* Make one: release-side ledger init", refusal(action))
+    assert path.read_bytes() == b""
+    Ledger(path).init("adult", unlimited=True)
+    assert Ledger(path).record("adult", gaussian(0.5)) == 1
+
+
+def test_a_ledger_in_no_folder_is_refused(tmp_path):
+    ledger = Ledger(tmp_path / "none" / "l")
+    for action in (
+        ledger.accounts,
+        lambda: ledger.init("adult", 1.0, 1e-6),
+        lambda: ledger.check("adult", gaussian(0.1)),
+        lambda: ledger.record("adult", gaussian(0.1)),
+    ):
+        assert re.search(
+            r"there is no folder .*none for the ledger\. Nothing was recorded\. Make it first", refusal(action)
+        )
+
+
+@pytest.fixture
+def unprivileged() -> Iterator[Path]:
+    """A folder whose rights bind this process too: root gives its own up."""
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name)
+        path.chmod(0o777)
+        root = os.geteuid() == 0
+        if root:
+            os.setresuid(65534, 65534, 0)
+        try:
+            yield path
+        finally:
+            if root:
+                os.setresuid(0, 0, 0)
+            path.chmod(0o777)
+
+
+@pytest.mark.skipif(not hasattr(os, "setresuid"), reason="rights of files")
+@pytest.mark.parametrize(("folder_rights", "file_rights"), [(0o755, 0o444), (0o555, 0o644), (0o755, 0o000)])
+def test_a_ledger_without_the_right_to_write_it_is_refused_before_anything_is_drawn(
+    unprivileged, folder_rights, file_rights
+):
+    within = unprivileged / "within"
+    within.mkdir()
+    ledger = Ledger(within / "l")
+    ledger.init("adult", 1.0, 1e-6)
+    ledger.path.chmod(file_rights)
+    within.chmod(folder_rights)
+    for action in (
+        lambda: ledger.init("census", 1.0, 1e-6),
+        lambda: ledger.check("adult", gaussian(0.1)),
+        lambda: ledger.record("adult", gaussian(0.1)),
+    ):
+        assert re.search(r"cannot be written\. Nothing was recorded\. Make it and its folder writable", refusal(action))
+    if file_rights:
+        assert ledger.accounts()[0].epsilon == 1.0  # who may read may look
+    else:
+        assert re.search(r"cannot be opened or written\. .*Make the file and its folder", refusal(ledger.accounts))
+    within.chmod(0o755)
+
+
+@pytest.mark.skipif(not hasattr(os, "setresuid"), reason="rights of files")
+def test_a_new_ledger_in_a_folder_that_is_not_writable_is_refused(unprivileged):
+    within = unprivileged / "within"
+    within.mkdir(mode=0o555)
+    assert "cannot be written" in refusal(lambda: Ledger(within / "l").check("adult", gaussian(0.1)))
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("SQLITE_FULL", r"cannot grow: the disk is full\. Nothing was recorded\. Make room on the disk"),
+        (
+            "SQLITE_IOERR_FSYNC",
+            r"could not be read or written: the disk failed\. Nothing.*\. Check the disk, then show",
+        ),
+        ("SQLITE_READONLY_DBMOVED", r"cannot be opened or written\. Nothing was recorded\. Make the file"),
+        (None, r"is damaged\. Nothing was recorded\. Restore it from a copy"),
+    ],
+)
+def test_what_the_disk_says_is_put_into_words(ledger, monkeypatch, code, message):
+    def fail(*_: Any, **__: Any) -> None:
+        error = sqlite3.OperationalError("as the library words it")
+        if code is not None:
+            error.sqlite_errorcode = getattr(sqlite3, code)
+        raise error
+
+    monkeypatch.setattr(room.sqlite3, "connect", fail)
+    told = refusal(lambda: ledger.record("adult", gaussian(0.1)))
+    assert re.search(message, told) and "as the library" not in told
+
+
+# ---------------------------------------------------------------------- the command line
+
+
+def strict(result: Result) -> dict[str, Any]:
+    """The one JSON object that is all of standard output."""
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.count("\n") == 1
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    return json.loads(result.stdout, parse_constant=refuse)
+
+
+def test_init_gives_a_budget_and_tells_it(tmp_path):
+    path = str(tmp_path / "l")
+    result = call("init", path, "--table", "adult", "--epsilon", "2", "--delta", "1e-6")
+    assert result.exit_code == 0
+    assert result.stderr == f"wrote {path}\n"
+    assert result.stdout.splitlines() == [
+        "table   adult",
+        "budget  epsilon 2, delta 1e-06",
+        "spent   epsilon 0, delta 1e-06",
+        "left    epsilon 2, delta 1e-06, in one Gaussian release",
+    ]
+
+
+def test_init_json(tmp_path):
+    path = str(tmp_path / "l")
+    assert strict(call("init", path, "--table", "adult", "--epsilon", "2", "--delta", "0", "--json")) == {
+        "ledger": path,
+        "table": "adult",
+        "epsilon": 2.0,
+        "delta": 0.0,
+        "spent": {"epsilon": 0.0, "delta": 0.0},
+        "left": {"epsilon": 2.0, "delta": 0.0, "mechanism": LAPLACE},
+        "protects": None,
+        "holds_if_adaptive": True,
+        "releases": [],
+    }
+
+
+def test_show_has_a_line_for_each_release(ledger):
+    ledger.published(ledger.record("adult", gaussian(0.5)), "adult\n.kme")
+    ledger.record("adult", laplace(0.1))
+    ledger.init("unlimited", unlimited=True)
+    ledger.record("unlimited", gaussian(0.25))
+    result = call("show", str(ledger.path))
+    assert result.exit_code == 0 and result.stderr == ""
+    shown = [
+        re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "2030-01-01 12:00:00", line) for line in result.stdout.splitlines()
+    ]
+    assert shown == [
+        "table   adult",
+        "budget  epsilon 1, delta 1e-06",
+        "spent   epsilon 0.5816, delta 1e-06",
+        "left    epsilon 0.7609, delta 1e-06, in one Gaussian release",
+        "  time (UTC)           epsilon  delta  noise                        N       method  file",
+        "  2030-01-01 12:00:00  0.5      1e-06  discrete gaussian, analytic  1 rows  any     adult\\n.kme",
+        "  2030-01-01 12:00:00  0.1      0      discrete laplace, pure       1 rows  any     not published",
+        "",
+        "table   unlimited",
+        "budget  unlimited: releases are counted and none is refused",
+        "spent   epsilon 0.25, delta 1e-06",
+        "left    no limit",
+        "  time (UTC)           epsilon  delta  noise                        N       method  file",
+        "  2030-01-01 12:00:00  0.25     1e-06  discrete gaussian, analytic  1 rows  any     not published",
+    ]
+
+
+def test_show_json_has_numbers_and_null_for_what_is_none_or_infinite(ledger):
+    ledger.published(ledger.record("adult", gaussian(0.5)), "a.kme")
+    for table in ("overspent", "unlimited"):
+        ledger.init(table, unlimited=True)
+    ledger.record("overspent", gaussian(0.5))
+    ledger.init("overspent", 1.0, 0.0)  # a Gaussian release is beyond every budget without delta
+    ledger.record("unlimited", laplace(0.5))
+    found = strict(call("show", str(ledger.path), "--json"))
+    assert found["ledger"] == str(ledger.path)
+    adult, overspent, unlimited = found["tables"]
+    assert adult["spent"] == {"epsilon": pytest.approx(0.5), "delta": 1e-6}
+    assert adult["left"]["mechanism"] == GAUSSIAN
+    assert fits([gaussian(0.5), gaussian(adult["left"]["epsilon"])], 1.0, 1e-6)
+    (release,) = adult["releases"]
+    assert set(release) == {
+        "id", "time", "epsilon", "delta", "mechanism", "calibration", "noise_multiplier", "n_rows", "method", "output",
+        "neighbouring", "unit", "digest",
+    }  # fmt: skip
+    assert (release["epsilon"], release["output"]) == (0.5, "a.kme")
+    assert overspent["spent"] == {"epsilon": None, "delta": 0.0}
+    assert overspent["left"] == {"epsilon": 0.0, "delta": 0.0, "mechanism": LAPLACE}
+    assert (unlimited["epsilon"], unlimited["delta"], unlimited["left"]) == (None, None, None)
+    assert unlimited["releases"][0]["output"] is None
+
+
+@pytest.mark.parametrize("words", [["show", "{nowhere}"], ["show", "{text}", "--json"], ["init", "{text}", "BUDGET"]])
+def test_a_bad_call_ends_in_one_clear_error_and_writes_nothing(words, tmp_path):
+    (tmp_path / "text").write_text("no ledger", encoding="utf-8")
+    places = {"nowhere": str(tmp_path / "nowhere"), "text": str(tmp_path / "text")}
+    budget = ["--table", "adult", "--epsilon", "1", "--delta", "1e-6"]
+    result = call(*(part for w in words for part in (budget if w == "BUDGET" else [w.format(**places)])))
+    assert result.exit_code == 1 and result.stdout == ""
+    assert re.fullmatch(r"Error: .*ledger.*\n", result.stderr)
+    assert [path.name for path in tmp_path.iterdir()] == ["text"]
+
+
+@pytest.mark.parametrize("name", ["init", "show", "verify"])
+def test_the_help_has_an_example(name):
+    assert re.search(rf"Example: release-side ledger {name} budget\.ledger", call(name, "-h").stdout)
+
+
+# ---------------------------------------------------------------------- releases that protect units
+
+
+def of_units(epsilon: float, unit: str = "patient") -> Spend:
+    return dataclasses.replace(gaussian(epsilon), neighbouring=REPLACE_UNIT, unit=unit)
+
+
+def test_units_add_up_as_rows_do_and_are_held_to_the_budget(ledger):
+    for epsilon in (0.3, 0.4):
+        ledger.check("adult", of_units(epsilon))
+        ledger.record("adult", of_units(epsilon))
+    assert ledger.account("adult").total_epsilon == total_epsilon([gaussian(0.3), gaussian(0.4)], 1e-6)
+    assert "does not fit" in refusal(lambda: ledger.record("adult", of_units(0.9)))
+
+
+def test_what_a_release_protects_is_one_of_two_things(ledger):
+    message = r"neighbouring must be one of replace-one, replace-one-unit, got 'add-remove': .* Name one of these"
+    assert re.search(message, refusal(lambda: dataclasses.replace(gaussian(0.1), neighbouring="add-remove")))

@@ -1,0 +1,483 @@
+"""The door: for every table and every neighbour, exact integer sums differ by at most the claimed sensitivity.
+
+Record and replay: the noise is replaced by a recorder, so that the exact sums and the sensitivity the noise
+was asked for can be compared in Python's own integers.
+"""
+
+from __future__ import annotations
+
+import importlib
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from contracts import FEATURE_MAPS, KERNELS, FeatureCase, close_together, named
+from door_cases import (
+    COORDINATE,
+    HOSTILE,
+    Claimed,
+    Recorder,
+    assert_integers_fit,
+    recorded,
+    squared_distance,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.stats import chi2
+
+from kmeanalyst.kernels import Gaussian
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.releases.domain.columns import Boolean, Categorical, Date, Integer, Real
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, feature_mean, mean_unit
+from kmeanalyst.releases.statement import GAUSSIAN, PrivacyStatement, StatementError, gaussian_delta
+from release_side.door.mechanism import GaussianNoise, PublishError, check_room
+from release_side.door.private_mean import integer_features, private_mean
+
+door = importlib.import_module("release_side.door.private_mean")  # the package's own name is the function's
+
+every_map = pytest.mark.parametrize("case", **named(FEATURE_MAPS))
+
+
+def assert_neighbours_are_within_the_sensitivity(table: Array, neighbour: Array, feature_map: FeatureMap) -> None:
+    one, other = recorded(table, feature_map), recorded(neighbour, feature_map)
+    assert one.sensitivity == other.sensitivity
+    assert squared_distance(one.exact_sum, other.exact_sum) <= Fraction(one.sensitivity) ** 2
+
+
+# ---------------------------------------------------------------- the sensitivity
+
+
+@every_map
+def test_the_sensitivity_is_the_diameter_not_twice_the_diameter(case: FeatureCase):
+    """Replace-one removes one row and adds another: the sum moves by φ(x) − φ(x′), at most the diameter."""
+    feature_map = case.build(8)
+    recorder = recorded(case.case.rows(np.random.default_rng(0), 5), feature_map)
+    assert recorder.sensitivity == pytest.approx(feature_map.diameter / feature_map.norm_bound * GRID, rel=1e-15)
+    assert recorder.sensitivity == pytest.approx((np.sqrt(2) if close_together(feature_map) else 2) * GRID, rel=1e-15)
+
+
+def test_the_sensitivity_is_reached():
+    """Two rows with opposite features: a smaller claim than 2 · GRID would be false."""
+    feature_map = RandomFourier(Gaussian(1.0), np.array([[1.0]]))
+    one, other = (recorded(np.array([[x]]), feature_map) for x in (0.0, np.pi))
+    reached = np.sqrt(float(squared_distance(one.exact_sum, other.exact_sum)))
+    assert (1 - 1e-5) * one.sensitivity < reached <= one.sensitivity
+
+
+@every_map
+@pytest.mark.parametrize("size", [2, 40])
+def test_a_hostile_neighbour_stays_within_the_sensitivity(case: FeatureCase, size: int):
+    """One row of the table replaced by anything a float64 can be, in one cell or in all of them."""
+    feature_map = case.build(size)
+    rng = np.random.default_rng(1)
+    table = case.case.rows(rng, 30)
+    for value in HOSTILE:
+        neighbour = table.copy()
+        neighbour[7] = value
+        assert_neighbours_are_within_the_sensitivity(table, neighbour, feature_map)
+        neighbour = table.copy()
+        neighbour[0, rng.integers(table.shape[1])] = value
+        assert_neighbours_are_within_the_sensitivity(table, neighbour, feature_map)
+
+
+def small_domain() -> Domain:
+    return Domain((
+        Integer(name="age", lower=0, upper=120), Real(name="income", lower=1, upper=1e6, scale="log", missing=True),
+        Categorical(name="city", levels=("A", "B", "C")), Boolean(name="flag"),
+        Date(name="day", lower="2000-01-01", upper="2030-01-01"),
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "cell", ["", "nan", "inf", "-inf", "1e999", "-0.0", "\ud800", "x" * 99, "9" * 400, None, np.nan, b"1", []]
+)
+def test_hostile_cells_go_through_the_domain_and_the_door_without_a_trace(cell):
+    domain = small_domain()
+    feature_map = RandomFourier.draw(
+        table_kernel(domain), n_columns=5, dimension=64, missing_columns=domain.missing_columns, rng=0
+    )
+    table = {name: list(values) for name, values in domain.decode(domain.draw(20, 0)).astype(object).items()}
+    neighbour = {name: [cell, *values[1:]] for name, values in table.items()}
+    assert_neighbours_are_within_the_sensitivity(domain.encode(table), domain.encode(neighbour), feature_map)
+
+
+# ---------------------------------------------------------------- the bound is enforced, not believed
+
+
+@given(
+    features=st.integers(1, 20).flatmap(lambda f: arrays(np.float64, (3, f), elements=COORDINATE)),
+    bound=st.sampled_from([1.0, 0.5, np.sqrt(2.5), 1e-3, 1e6]),
+    nonnegative=st.booleans(),
+)
+def test_any_features_whatever_become_integers_within_the_bound(features, bound, nonnegative):
+    claimed = Claimed(features, norm_bound=bound, nonnegative=nonnegative)
+    assert_integers_fit(integer_features(claimed.all_rows, claimed), nonnegative=nonnegative)
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    dimension=st.sampled_from([1, 2, 3, 16, 17, 257, 5000]),
+    excess=st.sampled_from(
+        [-(2.0**-20), -(2.0**-40), 0.0, 2.0**-52, 2.0**-40, 2.0**-21, 2.0**-20, 1.001 * 2.0**-20, 2.0**-10, 1.0]
+    ),
+)
+def test_a_norm_slightly_over_the_bound_is_brought_back(seed, dimension, excess):
+    direction = np.random.default_rng(seed).normal(size=(2, dimension))
+    features = direction / np.linalg.norm(direction, axis=1, keepdims=True) * (1 + excess)
+    assert_integers_fit(integer_features(Claimed(features).all_rows, Claimed(features)))
+
+
+@pytest.mark.parametrize("value", [1.0, -1.0, 1 / SHRINK, 2.0, 2.0**33])
+@pytest.mark.parametrize("dimension", [1, 4, 15, 16, 17, 64])
+def test_coordinates_at_the_bound_do_not_wrap(dimension: int, value: float):
+    """Sixteen coordinates of 2^30: the sum of squares is 2^64, which is 0 in 64-bit integers."""
+    claimed = Claimed(np.full((1, dimension), value))
+    assert_integers_fit(integer_features(claimed.all_rows, claimed))
+
+
+def test_the_checks_above_see_a_sum_of_squares_that_wraps(monkeypatch: pytest.MonkeyPatch):
+    """Their power: with the norm taken in 64-bit integers, or not taken at all, they fail."""
+    wraps = lambda z, nonnegative: (z.astype(np.int64) ** 2).sum(axis=1) <= GRID**2  # noqa: E731
+    claimed = Claimed(np.full((1, 16), 1 / SHRINK))
+    for mutant in (wraps, lambda z, nonnegative: np.ones(len(z), dtype=bool)):
+        monkeypatch.setattr(door, "fits", mutant)
+        with pytest.raises(AssertionError):
+            assert_integers_fit(integer_features(claimed.all_rows, claimed))
+
+
+def test_a_row_within_the_bound_is_only_rounded():
+    """What is enforced must not disturb honest rows: z = rint(φ/B · GRID · SHRINK)."""
+    case = KERNELS[7]  # a scaled kernel, B = √2.5
+    feature_map = FEATURE_MAPS[7].build(50)
+    rows = case.rows(np.random.default_rng(0), 200)
+    expected = np.rint(feature_map(rows) * (GRID * SHRINK / feature_map.norm_bound))
+    np.testing.assert_array_equal(integer_features(rows, feature_map), expected)
+
+
+def test_a_non_finite_image_counts_as_zero():
+    claimed = Claimed(np.array([[0.5, 0.1], [np.nan, 0.1], [np.inf, 0.0]]))
+    z = integer_features(claimed.all_rows, claimed)
+    assert (z[0] != 0).all()
+    np.testing.assert_array_equal(z[1:], 0)
+
+
+@pytest.mark.parametrize("size", [1.0001, 2.0, 1e160, 1e290])
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_a_finite_image_beyond_the_bound_is_shortened_not_lost(size: float, nonnegative: bool):
+    """Its squares may overflow; it still counts with (almost) the longest length there is."""
+    claimed = Claimed(size * np.array([[0.6, 0.8, -0.0]]), nonnegative=nonnegative)
+    z = integer_features(claimed.all_rows, claimed)
+    assert_integers_fit(z, nonnegative=nonnegative)
+    assert np.linalg.norm(z) >= (1 - 2e-6) * GRID
+
+
+@given(features=arrays(np.float64, (6, 4), elements=COORDINATE), nonnegative=st.booleans())
+def test_the_distance_of_any_two_tables_is_within_the_sensitivity(features, nonnegative):
+    """√2 for non-negative features, 2 else; its last bit is covered by the factor 1 + 1e-9 on the noise."""
+    claimed = Claimed(features, nonnegative=nonnegative)
+    one, other = recorded(claimed.all_rows[[0, 1, 2]], claimed), recorded(claimed.all_rows[[0, 1, 3]], claimed)
+    assert one.sensitivity == pytest.approx((np.sqrt(2) if nonnegative else 2) * GRID, rel=1e-15)
+    assert squared_distance(one.exact_sum, other.exact_sum) <= Fraction(one.sensitivity * (1 + 1e-9)) ** 2
+
+
+# ---------------------------------------------------------------- the sum is exact, whatever the order
+
+
+@every_map
+def test_the_sum_does_not_depend_on_pieces_or_order(case: FeatureCase, monkeypatch: pytest.MonkeyPatch):
+    feature_map, rng = case.build(30), np.random.default_rng(2)
+    rows = case.case.rows(rng, 150)
+    rows[:3] = [[np.inf], [1e308], [-0.0]]
+    expected = recorded(rows, feature_map).exact_sum
+    exact = sum(integer_features(row[None], feature_map)[0].astype(int).astype(object) for row in rows)
+    assert [int(v) for v in expected] == list(exact)
+    pieces = np.split(rows, np.sort(rng.integers(0, len(rows), 9)))
+    monkeypatch.setattr(door, "_BLOCK_ENTRIES", 377)
+    for variant in (
+        [rows[::-1]],
+        [rows[rng.permutation(len(rows))]],
+        pieces,
+        [*pieces[::-1], rows[:0]],
+        iter(np.split(rows, 5)),
+    ):
+        np.testing.assert_array_equal(recorded(rows, feature_map, pieces=list(variant)).exact_sum, expected)
+
+
+def test_the_largest_sums_are_exact():
+    """2^21 rows at the bound: the sum is 2^51 and stays exact as it grows piece by piece."""
+    claimed = Claimed(np.array([[1.0]]))
+    piece = np.zeros((2**18, 1))
+    one = int(integer_features(piece[:1], claimed)[0, 0])
+    assert recorded(piece, claimed, pieces=[piece] * 8).exact_sum[0] == one * 2**21
+
+
+def test_the_measurement_reads_the_integers_in_units_of_the_mean():
+    """Without noise it is the mean feature vector, to the rounding of the grid."""
+    for case in FEATURE_MAPS[:10]:
+        feature_map, rows = case.build(20), case.case.rows(np.random.default_rng(3), 60)
+        measurement = private_mean([rows], feature_map, Recorder(), n_rows=60)  # type: ignore[arg-type]
+        np.testing.assert_allclose(
+            measurement.vector, feature_map(rows).mean(axis=0), atol=0.6 * feature_map.norm_bound / GRID
+        )
+        np.testing.assert_allclose(
+            feature_mean(measurement.feature_map, rows), feature_map(rows).mean(axis=0), atol=1e-12
+        )
+        assert measurement.n_rows == 60 and measurement.feature_map is feature_map
+
+
+# ---------------------------------------------------------------- calibration, against 40 digits
+
+
+def exact_delta(epsilon, multiplier):
+    """δ of Balle & Wang 2018, Theorem 8, in 40 digits."""
+    with mpmath.workdps(60):
+        s, e = mpmath.mpf(multiplier), mpmath.mpf(epsilon)
+        return mpmath.ncdf(1 / (2 * s) - e * s) - mpmath.exp(e) * mpmath.ncdf(-1 / (2 * s) - e * s)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 10.0])
+@pytest.mark.parametrize("delta", [1e-6, 1e-9])
+def test_the_noise_multiplier_keeps_its_promise_and_wastes_nothing(epsilon: float, delta: float):
+    multiplier = GaussianNoise(epsilon, delta).multiplier()
+    assert exact_delta(epsilon, multiplier) <= delta
+    assert exact_delta(epsilon, multiplier * (1 - 1e-6)) > delta
+
+
+def test_the_classical_calibration_of_the_papers_would_not_pass():
+    """The power of the test above: √(2 ln(1.25/δ))/ε breaks its promise at ε = 10 and wastes at ε = 1."""
+    classical = np.sqrt(2 * np.log(1.25 / 1e-6))
+    assert exact_delta(10.0, classical / 10) > 1e-6
+    assert exact_delta(1.0, classical * (1 - 0.2)) < 1e-6
+
+
+@given(epsilon=st.floats(1e-3, 50), multiplier=st.floats(0.05, 200))
+def test_gaussian_delta_agrees_with_40_digits(epsilon, multiplier):
+    """Relative 1e-8: Φ in logarithms is good to about 1e-15 · |log Φ|, and the two terms may nearly cancel."""
+    exact = exact_delta(epsilon, multiplier)
+    found = gaussian_delta(epsilon=epsilon, noise_multiplier=multiplier)
+    assert 0 <= found <= 1
+    assert found == pytest.approx(float(exact), rel=1e-8, abs=1e-280)
+
+
+def test_gaussian_delta_at_its_extremes():
+    assert gaussian_delta(epsilon=1.0, noise_multiplier=1e-9) == 1.0
+    assert gaussian_delta(epsilon=1.0, noise_multiplier=1e9) == 0.0
+    assert gaussian_delta(epsilon=1e4, noise_multiplier=1.0) == 0.0
+
+
+# ---------------------------------------------------------------- the noise
+
+
+def chi_square_refuses(draws: Array, scale: float, *, false_alarm: float) -> bool:
+    """Pearson's test of draws against the discrete Gaussian ∝ exp(−k²/2·scale²), tails pooled beyond 3.5 scales."""
+    edge = int(3.5 * scale)
+    values = np.arange(-60 * int(np.ceil(scale)), 60 * int(np.ceil(scale)) + 1)
+    mass = np.exp(-(values**2) / (2 * scale**2))
+    mass /= mass.sum()
+    bins = np.clip(values, -edge, edge)
+    expected = len(draws) * np.array([mass[bins == k].sum() for k in range(-edge, edge + 1)])
+    observed = np.array([(np.clip(draws, -edge, edge) == k).sum() for k in range(-edge, edge + 1)])
+    return bool(((observed - expected) ** 2 / expected).sum() > chi2.isf(false_alarm, 2 * edge))
+
+
+@pytest.fixture(scope="module")
+def draws() -> Array:
+    """40 000 draws of discrete Gaussian noise of scale 3, from the operating system's entropy."""
+    noise = GaussianNoise(1.0, 1e-6)
+    sensitivity = 3 / noise.multiplier()
+    noisy = noise.add_to(np.full(40_000, 10**15, dtype=np.int64), sensitivity=sensitivity)
+    assert noise.deviation(sensitivity) == pytest.approx(3, rel=1e-15) and noisy.dtype == np.int64
+    return noisy - 10**15
+
+
+def test_the_noise_is_a_discrete_gaussian_of_the_stated_scale(draws: Array):
+    """False alarms: one run in 10^6."""
+    assert not chi_square_refuses(draws, 3.0, false_alarm=1e-6)
+
+
+@pytest.mark.parametrize("factor", [0.95, 1.05])
+def test_the_noise_is_told_from_one_five_percent_off(draws: Array, factor: float):
+    """The power: the non-centrality is about 2n·0.05² = 200 against a threshold of 69."""
+    assert chi_square_refuses(draws, 3.0 * factor, false_alarm=1e-6)
+
+
+def test_the_noise_of_a_release_has_the_scale_that_its_statement_says():
+    """2000 coordinates: their mean square over the stated variance is χ²/2000, outside its tails once in 10^6 runs."""
+    case = KERNELS[0]
+    feature_map = RandomFourier.draw(case.kernel, n_columns=3, dimension=2000, rng=0)
+    rows = case.rows(np.random.default_rng(0), 50, missing=0.0)
+    noise = GaussianNoise(0.7, 1e-6)
+    measurement = private_mean([rows], feature_map, noise, n_rows=50)
+    error = (measurement.vector - feature_map(rows).mean(axis=0)) / measurement.noise_scale
+    assert (error != 0).all()
+    low, high = chi2.ppf([5e-7, 1 - 5e-7], 2000) / 2000
+    assert low < np.mean(error**2) < high
+    assert not low < np.mean((error * 1.25) ** 2) < high  # and a scale off by a quarter is seen
+
+
+def statement(measurement: Measurement, noise: GaussianNoise, **changes) -> PrivacyStatement:
+    """The promise of a measurement, from public facts: the sensitivity of the mean is the diameter over SHRINK · N."""
+    sensitivity = measurement.feature_map.diameter / (SHRINK * measurement.n_rows)
+    facts = dict(
+        epsilon=noise.epsilon, delta=noise.delta, neighbouring="replace-one", mechanism=noise.name,
+        sensitivity=sensitivity,
+        noise_scale=measurement.noise_scale, calibration=noise.calibration,
+        rho=sensitivity**2 / (2 * measurement.noise_scale**2), n_rows=measurement.n_rows,
+    )  # fmt: skip
+    return PrivacyStatement(**(facts | changes))
+
+
+def test_the_statement_recomputes_from_the_measurement_and_a_better_claim_is_refused():
+    feature_map = FEATURE_MAPS[7].build(10)  # B = √2.5
+    noise = GaussianNoise(1.0, 1e-6)
+    rows = KERNELS[7].rows(np.random.default_rng(0), 20)
+    measurement = private_mean([rows], feature_map, noise, n_rows=20)
+    promise = statement(measurement, noise)
+    promise.check_arithmetic()
+    assert promise.noise_multiplier == pytest.approx(noise.multiplier(), rel=1e-12)
+    assert measurement.noise_scale == pytest.approx(
+        noise.multiplier() * 2 * GRID * mean_unit(n_rows=20, feature_map=feature_map), rel=1e-12
+    )
+    for better in (
+        {"noise_scale": measurement.noise_scale / 2, "rho": 4 * promise.rho},  # half the noise
+        {"sensitivity": 2 * promise.sensitivity, "rho": 4 * promise.rho},  # the factor-two trap
+        {"epsilon": 0.99}, {"delta": 0.99e-6}, {"delta": 0.0},
+    ):  # fmt: skip
+        with pytest.raises(
+            StatementError, match=r"the file claims δ = .*claim is better than the arithmetic.*do not rely"
+        ):
+            statement(measurement, noise, **better).check_arithmetic()
+    with pytest.raises(StatementError, match=r"claims ρ = .*its noise gives"):
+        statement(measurement, noise, rho=promise.rho / 2).check_arithmetic()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epsilon": 0}, r"epsilon must be a positive finite number, got 0"),
+        ({"epsilon": True}, r"epsilon must be a positive finite number, got True"),
+        ({"noise_scale": np.inf}, r"noise_scale must be a positive finite number, got inf"),
+        ({"sensitivity": np.nan}, r"sensitivity must be a positive finite number, got nan"),
+        ({"rho": "1"}, r"rho must be a positive finite number, got '1'"),
+        ({"delta": 1}, r"delta must be in \[0, 1\), got 1"),
+        ({"delta": None}, r"delta must be in \[0, 1\), got None"),
+        ({"n_rows": 0}, r"n_rows must be a positive whole number, got 0"),
+        ({"n_rows": 1.0}, r"n_rows must be a positive whole number, got 1\.0"),
+        (
+            {"neighbouring": "add-remove"},
+            r"neighbouring must be one of \('replace-one', 'replace-one-unit'\), got 'add-remove'\. Upgrade",
+        ),
+        ({"mechanism": "none"}, r"mechanism must be one of"),
+        ({"calibration": "classical"}, r"calibration must be one of"),
+    ],
+)
+def test_a_statement_that_contradicts_itself_is_refused(change, message):
+    good = dict(epsilon=1.0, delta=1e-6, neighbouring="replace-one", mechanism="discrete gaussian", sensitivity=0.1,
+                noise_scale=0.5, calibration="analytic", rho=0.02, n_rows=10)  # fmt: skip
+    PrivacyStatement(**good)
+    with pytest.raises(StatementError, match=message):
+        PrivacyStatement(**(good | change))
+
+
+def test_a_statement_read_back_is_the_statement_written_and_a_torn_one_is_refused():
+    good = PrivacyStatement(
+        epsilon=1.0, delta=1e-6, neighbouring="replace-one", mechanism="discrete gaussian", sensitivity=0.1,
+        noise_scale=0.5,
+        calibration="analytic", rho=0.02, n_rows=10, taken_as_public=("N",), versions={"kmeanalyst": "0"},
+    )  # fmt: skip
+    header = good.to_dict()
+    assert PrivacyStatement.from_dict(header) == good
+    for torn, message in [
+        ({k: v for k, v in header.items() if k != "delta"}, "not complete or has unknown fields: .*delta"),
+        (header | {"more": 1}, "unknown fields: .*more"),
+        ([], "not complete"),
+        (header | {"taken_as_public": [1]}, "must be a list of texts"),
+        (header | {"versions": {"a": 1}}, "must map names to texts"),
+    ]:
+        with pytest.raises(StatementError, match=message):
+            PrivacyStatement.from_dict(torn)
+
+
+# ---------------------------------------------------------------- what is refused, from public facts alone
+
+
+@pytest.mark.parametrize("epsilon", [0, -1.0, np.nan, np.inf, "1", None])
+def test_epsilon_must_be_positive(epsilon):
+    with pytest.raises(
+        PublishError, match=r"epsilon must be a positive number.*the calibration is proven for these alone\. Pass"
+    ):
+        GaussianNoise(epsilon, 1e-6)
+
+
+@pytest.mark.parametrize("delta", [-1e-9, 1, 1.5, np.nan, "0", None])
+def test_delta_must_be_a_probability_below_one(delta):
+    with pytest.raises(
+        PublishError, match=r"delta must be in \[0, 1\).*plus δ\. With δ of 1 or more this says nothing\. Pass"
+    ):
+        GaussianNoise(1.0, delta)
+
+
+def test_gaussian_noise_needs_a_delta():
+    with pytest.raises(
+        PublishError, match=r"delta = 0 asks for pure differential privacy.*cannot give it\. Pass a small delta"
+    ):
+        GaussianNoise(1.0, 0)
+
+
+def test_a_table_without_rows_or_with_too_many_is_refused_before_any_is_read():
+    def unread():
+        raise AssertionError("a row was read")
+        yield
+
+    feature_map = Claimed(np.zeros((1, 2)))
+    with pytest.raises(PublishError, match=r"the table has no rows: nothing can be released\. Name a table"):
+        private_mean(unread(), feature_map, GaussianNoise(1.0, 1e-6), n_rows=0)
+    with pytest.raises(
+        PublishError, match=r"rows are more than exact 64-bit sums can hold \(4294967296\)\. Release a part"
+    ):
+        private_mean(unread(), feature_map, GaussianNoise(1.0, 1e-6), n_rows=2**32 + 1)
+    check_room(n_rows=2**32, dimension=10**6, grid=GRID)
+    with pytest.raises(PublishError, match=r"1000001 features are more than the rounding argument covers.*Pass fewer"):
+        check_room(n_rows=1, dimension=10**6 + 1, grid=GRID)
+
+
+def test_a_table_of_another_length_than_announced_is_refused_without_noise():
+    recorder, feature_map = Recorder(), Claimed(np.zeros((1, 2)))
+    with pytest.raises(ValueError, match=r"the table has 3 rows, not the 4 that were announced\. Count again"):
+        private_mean([np.zeros((3, 1))], feature_map, recorder, n_rows=4)  # type: ignore[arg-type]
+    assert recorder.exact_sum is None
+
+
+def test_noise_that_does_not_fit_64_bits_is_refused():
+    """OpenDP would saturate silently, and would accept a scale of zero."""
+    noise = GaussianNoise(1.0, 1e-6)
+    for sensitivity in (1e18, 0.0):
+        with pytest.raises(PublishError, match=r"needs noise too large for 64-bit sums\. Raise epsilon"):
+            noise.add_to(np.zeros(2, dtype=np.int64), sensitivity=sensitivity)
+
+
+def test_a_measurement_must_have_one_number_per_feature_and_a_noise_scale():
+    feature_map = Claimed(np.zeros((1, 2)))
+    with pytest.raises(ValueError, match=r"one number per feature: 2 features, vector \(3,\)"):
+        Measurement.from_sum(
+            np.zeros(3, dtype=np.int64), grid_scale=1.0, n_rows=1, feature_map=feature_map, noise_law=GAUSSIAN
+        )
+    for scale in (0.0, np.inf, np.nan):
+        with pytest.raises(ValueError, match="noise_scale must be positive and finite"):
+            Measurement.from_sum(
+                np.zeros(2, dtype=np.int64), grid_scale=scale, n_rows=1, feature_map=feature_map, noise_law=GAUSSIAN
+            )
+
+
+def test_the_mean_of_features_is_the_same_in_blocks(monkeypatch: pytest.MonkeyPatch):
+    feature_map, rows = FEATURE_MAPS[0].build(10), KERNELS[0].rows(np.random.default_rng(0), 40)
+    weights = np.random.default_rng(1).normal(size=40)
+    expected = weights @ feature_map(rows)
+    monkeypatch.setattr("kmeanalyst.kernels.embedding._BLOCK_ENTRIES", 33)
+    np.testing.assert_allclose(feature_mean(feature_map, rows, weights), expected, atol=1e-13)

@@ -1,0 +1,186 @@
+"""Hostile rows at the door: what an adversarial review found, kept as tests."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pandas as pd
+import paths
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import release_side
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.releases.domain.columns import Categorical, Date, Integer, Real
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+from kmeanalyst.releases.statement import gaussian_delta
+from release_side.door.mechanism import GaussianNoise, PublishError
+from release_side.door.private_mean import _forced, fits, integer_features
+from release_side.private_rows.rows import open_private
+
+LETTERS = Categorical(name="x", levels=("A", "B", "'\\udcff'"), default="B")
+KINDS = [
+    LETTERS,
+    Integer(name="x", lower=0, upper=100, default=7),
+    Real(name="x", lower=0, upper=100, missing=True),
+    Date(name="x", lower="1900-01-01", upper="2100-01-01"),
+]
+LOOKALIKES = [
+    "A",
+    "A\0",
+    "A\0B",
+    "\udcff",
+    "'\\udcff'",
+    "50",
+    "50\0",
+    "50.0",
+    " 50",
+    "",
+    "\0",
+    "2000-01-01",
+    "2000-01-01\0",
+]
+
+
+@pytest.mark.parametrize("column", KINDS, ids=lambda column: column.kind)
+def test_no_text_is_taken_for_another_whatever_stands_before_it(column):
+    alone = {text: column.encode([text])[0][0] for text in LOOKALIKES}
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        cells = rng.permutation(np.array(LOOKALIKES * 3, dtype=object))
+        np.testing.assert_array_equal(column.encode(cells)[0], [alone[text] for text in cells])
+
+
+def test_one_line_of_a_file_cannot_move_the_others(tmp_path):
+    domain = Domain((LETTERS,))
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"x\nA\0\n" + b"A\n" * 999)
+    rows = np.concatenate(list(open_private(path).encoded(domain)))
+    assert rows[:, 0].tolist() == [1.0] + [0.0] * 999  # the first is no level and becomes the default
+
+
+FRAMES = {
+    "days beyond Python's calendar, with a zone": pd.Series(
+        np.array([0, 2**55], dtype="M8[us]")).dt.tz_localize("UTC").dt.tz_convert("Europe/Paris"),
+    "the last nanosecond, with a zone": pd.Series([pd.Timestamp(0, tz="UTC"), pd.Timestamp.max.tz_localize("UTC")]
+        ).dt.tz_convert("Europe/Paris"),
+    "arrow days beyond the calendar": pd.Series(pd.arrays.ArrowExtensionArray(pa.array([0, 2**31 - 1], pa.date32()))),
+    "arrow text that is not UTF-8": pd.Series(pd.arrays.ArrowExtensionArray(
+        pa.array([b"A", b"\xff"], pa.binary()).view(pa.string()))),
+    "durations": pd.Series(np.array([0, "NaT"], dtype="m8[ns]")),
+    "durations as objects": pd.Series([np.timedelta64(3, "D"), np.timedelta64("NaT", "s")], dtype=object),
+    "long doubles": pd.Series(np.array([1, "1e4000"], dtype=np.longdouble)),
+    "signalling NaN": pd.Series(np.array([0x3F800000, 0x7F800001], dtype=np.uint32).view(np.float32)),
+    "everything": pd.Series([None, [], {}, b"A", 1j, object(), datetime.time(1), 10**5000, float("nan"), pd.NA], dtype=object),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("column", KINDS, ids=lambda column: column.kind)
+@pytest.mark.parametrize("cells", FRAMES.values(), ids=FRAMES.keys())
+def test_no_cell_of_a_frame_raises_or_warns(cells, column):
+    domain = Domain((column,))
+    frame = pd.DataFrame({"x": cells})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        together = np.concatenate(list(open_private(frame).encoded(domain)))
+        alone = [next(open_private(frame.iloc[i : i + 1]).encoded(domain)) for i in range(len(frame))]
+    np.testing.assert_array_equal(together, np.concatenate(alone))
+
+
+def test_a_parquet_file_with_a_signalling_nan_warns_of_nothing(tmp_path):
+    values = np.array([0x3F800000, 0x7F800001], dtype=np.uint32).view(np.float32)
+    pq.write_table(pa.table({"x": pa.array(values)}), tmp_path / "a.parquet")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rows = np.concatenate(list(open_private(tmp_path / "a.parquet").encoded(Domain((KINDS[2],)))))
+    np.testing.assert_array_equal(rows, [[1.0], [np.nan]])
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_a_budget_in_low_precision_is_calibrated_in_full(kind):
+    noise = GaussianNoise(kind(0.1), kind(1e-3))
+    assert type(noise.epsilon) is float and type(noise.delta) is float
+    assert gaussian_delta(epsilon=noise.epsilon, noise_multiplier=noise.multiplier()) <= noise.delta
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"),
+    [
+        (1e-6, 1e-6),
+        (1e6, 1e-6),
+        (1.0, 1e-31),
+        (True, 1e-6),
+        (1.0, True),
+        (10**400, 1e-6),
+        (1.0, 10**400),
+        (np.timedelta64(1), 1e-6),
+        (1.0, np.longdouble(1e-6)),
+    ],
+)
+def test_budgets_outside_the_proven_range_are_refused(epsilon, delta):
+    with pytest.raises(PublishError, match=r"(epsilon|delta) must be .*got .*: .*"):
+        GaussianNoise(epsilon, delta)
+
+
+def test_the_private_table_is_refused_as_its_own_public_points(tmp_path):
+    path = tmp_path / "private.csv"
+    path.write_text("x\nA\nB\n")
+    (tmp_path / "link.csv").symlink_to(path)
+    for public in (path, tmp_path / "link.csv", f"{tmp_path}/../{tmp_path.name}/private.csv"):
+        with pytest.raises(PublishError, match=r"are the private table itself.*Name a file of rows that are public"):
+            release_side.publish(path, Domain((LETTERS,)), epsilon=1.0, delta=1e-6, public_points=public)
+    frame = pd.DataFrame({"x": ["A", "B"]})
+    with pytest.raises(PublishError, match="are the private table itself"):
+        release_side.publish(frame, Domain((LETTERS,)), epsilon=1.0, delta=1e-6, public_points=frame)
+
+
+@pytest.mark.parametrize("width", [7, 8193, 20_000])
+def test_a_row_that_must_be_forced_is_forced_alone(width):
+    """Norms are summed in an order that depends on the width alone: a row's integers never depend on its block."""
+    rng = np.random.default_rng(1)
+    z = np.rint(rng.normal(size=(6, width)) * 2.0**30)
+    together = fits(z, nonnegative=False), _forced(z, nonnegative=False)
+    for i in range(len(z)):
+        assert fits(z[i : i + 1], nonnegative=False)[0] == together[0][i]
+        np.testing.assert_array_equal(_forced(z[i : i + 1], nonnegative=False)[0], together[1][i])
+
+
+def test_row_features_do_not_depend_on_the_rows_beside_them():
+    domain = Domain(
+        (
+            Integer(name="a", lower=0, upper=90),
+            Categorical(name="b", levels=("A", "B")),
+            Real(name="c", lower=0, upper=1),
+        )
+    )
+    features = RandomFourier.draw(table_kernel(domain), n_columns=3, dimension=9000, rng=0)
+    rows = domain.draw(40, 1)
+    together = integer_features(rows, features)
+    for i in range(len(rows)):
+        np.testing.assert_array_equal(integer_features(rows[i : i + 1], features)[0], together[i])
+
+
+def test_row_features_do_not_depend_on_their_batch_without_vector_units_either():
+    """The machine's own vector unit is tested everywhere; here numpy is told to do without it, as on older ones."""
+    program = """
+import numpy as np
+from contracts import FEATURE_MAPS
+from release_side.private_mean import integer_features
+for case in FEATURE_MAPS:
+    feature_map, rows = case.build(64), case.case.rows(np.random.default_rng(1), 103)
+    whole = integer_features(rows, feature_map)
+    for size in (1, 2, 7, 16, 33):
+        parts = [integer_features(rows[i : i + size], feature_map) for i in range(0, 103, size)]
+        np.testing.assert_array_equal(np.concatenate(parts), whole)
+"""
+    plain = {"NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX2 FMA3 AVX512F", "PYTHONPATH": str(paths.TESTS)}
+    command = [sys.executable, "-W", "ignore", "-c", program]  # numpy warns of names that this build does not know
+    result = subprocess.run(command, env=os.environ | plain, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr

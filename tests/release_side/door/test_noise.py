@@ -1,0 +1,487 @@
+"""The noise laws beyond the usual one, rehearsals, and the door as a black box.
+
+What Gaussian noise of the analytic scale promises is in test_door.py; here are Laplace noise, the scale that goes
+through ρ, the cost of the integer grid, noise from a seed, and the empirical privacy loss of the door itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+from fractions import Fraction
+from math import isqrt
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pandas as pd
+import pytest
+import xarray
+from click.testing import CliRunner
+from contracts import FEATURE_MAPS, FeatureCase, named
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chi2
+
+import kmeanalyst as ka
+from kmeanalyst.cli.main import main
+from kmeanalyst.kernels import Gaussian
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.releases.domain.columns import Categorical, Integer
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.file import FileRefused, read_release, validate_release
+from kmeanalyst.releases.file.export import export
+from kmeanalyst.releases.measurement import GRID, SHRINK, grid_sensitivity
+from kmeanalyst.releases.statement import (
+    GAUSSIAN,
+    LAPLACE,
+    PrivacyStatement,
+    StatementError,
+    gaussian_delta,
+    pure_epsilon,
+    zcdp_delta,
+    zcdp_rho,
+)
+from release_side.door.mechanism import (
+    GaussianNoise,
+    LaplaceNoise,
+    Noise,
+    PublishError,
+    RehearsalNoise,
+    laplace_scale,
+    noise_for,
+)
+from release_side.door.private_mean import integer_features, private_mean
+from release_side.publishing.publish import publish
+
+door = importlib.import_module("release_side.door.private_mean")
+DOMAIN = Domain((Integer(name="age", lower=17, upper=90), Categorical(name="city", levels=("A", "B", "C"))))
+SMALL = {"points": 15, "features": 60}
+
+# ---------------------------------------------------------------- Laplace noise
+
+
+@pytest.mark.parametrize("case", **named(FEATURE_MAPS))
+def test_the_l1_distance_of_any_two_rows_is_within_the_claimed_one(case: FeatureCase):
+    feature_map = case.build(30)
+    rows = case.case.rows(np.random.default_rng(0), 40)
+    rows[:4] = [[np.inf], [-1e308], [np.nan], [0.0]]
+    z = integer_features(rows, feature_map)
+    claimed = Fraction(grid_sensitivity(feature_map, LAPLACE))
+    assert claimed.denominator == 1
+    for i in range(len(z)):
+        for j in range(i):
+            assert sum(abs(int(a) - int(b)) for a, b in zip(z[i], z[j], strict=True)) <= claimed
+
+
+@pytest.mark.parametrize("dimension", [2, 4, 6, 4000, 10**5])
+def test_the_l1_sensitivity_is_two_root_f_in_whole_numbers(dimension: int):
+    feature_map = RandomFourier(Gaussian(1.0), np.zeros((1, dimension // 2)))
+    claimed = int(grid_sensitivity(feature_map, LAPLACE))
+    assert (claimed - 1) ** 2 < 4 * dimension * GRID**2 <= claimed**2
+    assert claimed == isqrt(4 * dimension * GRID**2 - 1) + 1
+
+
+def test_the_l1_sensitivity_is_nearly_reached():
+    """Phases π/4 and 5π/4: every cosine and sine changes its sign, and a smaller claim would be false."""
+    feature_map = RandomFourier(Gaussian(1.0), np.ones((1, 50)))
+    z = integer_features(np.array([[np.pi / 4], [5 * np.pi / 4]]), feature_map)
+    reached = np.abs(z[0] - z[1]).sum()
+    assert (1 - 1e-5) < reached / grid_sensitivity(feature_map, LAPLACE) <= 1
+
+
+@given(epsilon=st.floats(1e-5, 1e5), sensitivity=st.integers(1, 2**52))
+def test_the_laplace_scale_keeps_epsilon_exactly(epsilon: float, sensitivity: int):
+    scale = laplace_scale(epsilon, sensitivity)
+    assert Fraction(scale) * Fraction(epsilon) >= sensitivity
+    assert scale <= sensitivity / epsilon * (1 + 1e-15)
+
+
+def laplace_chi_square_refuses(draws: Array, scale: float, *, false_alarm: float) -> bool:
+    """Pearson's test of draws against the discrete Laplace law ∝ exp(−|k|/scale), tails pooled beyond 5 scales."""
+    edge = int(5 * scale)
+    values = np.arange(-60 * int(np.ceil(scale)), 60 * int(np.ceil(scale)) + 1)
+    mass = np.exp(-np.abs(values) / scale)
+    mass /= mass.sum()
+    expected = len(draws) * np.bincount(np.clip(values, -edge, edge) + edge, mass)
+    observed = np.bincount(np.clip(draws, -edge, edge) + edge, minlength=2 * edge + 1)
+    return bool(((observed - expected) ** 2 / expected).sum() > chi2.isf(false_alarm, 2 * edge))
+
+
+@pytest.mark.parametrize("factor", [0.95, 1.0, 1.05])
+def test_laplace_noise_has_the_stated_scale_and_is_told_from_one_five_percent_off(factor: float):
+    """False alarms and misses: at most one run in 10^6; 60,000 draws at ε = 1/2 and a sensitivity of 2, scale 4."""
+    draws = LaplaceNoise(0.5, 0).add_to(np.zeros(60_000, dtype=np.int64), sensitivity=2.0)
+    assert laplace_chi_square_refuses(draws, 4.0 * factor, false_alarm=1e-6) == (factor != 1.0)
+
+
+def test_laplace_noise_and_a_delta_exclude_each_other():
+    with pytest.raises(
+        PublishError, match=r"pure differential privacy, so delta is 0, got 1e-06\. Pass delta 0, or Gaussian"
+    ):
+        LaplaceNoise(1.0, 1e-6)
+    with pytest.raises(PublishError, match=r"Gaussian noise cannot give it\. Pass a small delta.*or Laplace noise"):
+        noise_for("gaussian", 1.0, 0)
+    with pytest.raises(PublishError, match=r"noise must be one of gaussian, laplace, got 'cauchy'\. Name"):
+        noise_for("cauchy", 1.0, 0)
+    with pytest.raises(PublishError, match=r"'zcdp' is of Gaussian noise, and Laplace noise has one\. Leave it out"):
+        noise_for("laplace", 1.0, 0, calibration="zcdp")
+    with pytest.raises(PublishError, match=r"calibration must be one of analytic, zcdp, got 'classical'\. Name"):
+        noise_for("gaussian", 1.0, 1e-6, calibration="classical")
+    with pytest.raises(PublishError, match=r"needs noise too large for 64-bit sums\. Raise epsilon"):
+        LaplaceNoise(1e-5, 0).deviation(2.0**40)
+
+
+@pytest.mark.parametrize("delta", [1e-31, 0.6, 0.999])
+def test_a_delta_for_which_nothing_is_proven_is_refused(delta: float):
+    with pytest.raises(PublishError, match=r"delta must be 0, or between 1e-30 and 0\.5, got .*not proven elsewhere"):
+        GaussianNoise(1.0, delta)
+
+
+# ---------------------------------------------------------------- the promise of a statement, recomputed
+
+
+def promise(noise: Noise | RehearsalNoise, **changes) -> PrivacyStatement:
+    facts = dict(
+        epsilon=noise.epsilon, delta=noise.delta, neighbouring="replace-one", mechanism=noise.name, sensitivity=0.25,
+        noise_scale=0.25 * noise.multiplier(), calibration=noise.calibration,
+        rho=zcdp_rho(noise.name, noise_multiplier=noise.multiplier()), n_rows=10,
+    )  # fmt: skip
+    return PrivacyStatement(**(facts | changes))
+
+
+@pytest.mark.parametrize("epsilon", [1e-5, 0.1, 1.0, 30.0])
+def test_the_statement_of_laplace_noise_recomputes_and_a_better_claim_is_refused(epsilon: float):
+    noise = LaplaceNoise(epsilon, 0)
+    good = promise(noise)
+    good.check_arithmetic()
+    assert pure_epsilon(noise_multiplier=good.noise_multiplier) == pytest.approx(epsilon, rel=1e-14)
+    assert good.rho == pytest.approx(epsilon**2 / 2, rel=1e-14)
+    for better in ({"epsilon": 0.99 * epsilon}, {"noise_scale": good.noise_scale / 2, "rho": 4 * good.rho}):
+        with pytest.raises(StatementError, match=r"the file claims ε = .* give ε = .*better than the arithmetic"):
+            promise(noise, **better).check_arithmetic()
+    with pytest.raises(StatementError, match=r"claims ρ = .*its noise gives"):
+        promise(noise, rho=good.rho / 2).check_arithmetic()
+
+
+@pytest.mark.parametrize(("mechanism", "calibration"), [(LAPLACE, "analytic"), (GAUSSIAN, "pure"), (GAUSSIAN, "none")])
+def test_a_calibration_belongs_to_its_law(mechanism: str, calibration: str):
+    with pytest.raises(StatementError, match=r"calibration must be one of .*Upgrade kmeanalyst"):
+        promise(LaplaceNoise(1.0, 0), mechanism=mechanism, calibration=calibration)
+
+
+def exact_zcdp_delta(epsilon: float, rho: float) -> mpmath.mpf:
+    """Corollary 13 of Canonne, Kamath & Steinke 2020 in 40 digits: the least over α by golden section."""
+    with mpmath.workdps(40):
+        e, r = mpmath.mpf(epsilon), mpmath.mpf(rho)
+
+        def log_bound(t):
+            a = 1 + mpmath.exp(t)
+            return (a - 1) * (a * r - e) - mpmath.log(a - 1) + a * mpmath.log1p(-1 / a)
+
+        low, high, ratio = mpmath.mpf(-12), mpmath.mpf(25), (mpmath.sqrt(5) - 1) / 2
+        for _ in range(120):
+            a, b = high - ratio * (high - low), low + ratio * (high - low)
+            low, high = (low, b) if log_bound(a) < log_bound(b) else (a, high)
+        return mpmath.exp(log_bound(low))
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 10.0])
+@pytest.mark.parametrize("delta", [1e-6, 1e-9])
+def test_the_scale_through_rho_keeps_its_promise_and_wastes_nothing(epsilon: float, delta: float):
+    multiplier = GaussianNoise(epsilon, delta, "zcdp").multiplier()
+    assert exact_zcdp_delta(epsilon, 0.5 / multiplier**2) <= delta
+    assert exact_zcdp_delta(epsilon, 0.5 / (multiplier * (1 - 1e-6)) ** 2) > delta
+    analytic = GaussianNoise(epsilon, delta).multiplier()
+    assert 1.03 < multiplier / analytic < 1.12  # what a promise through ρ alone costs
+    assert gaussian_delta(epsilon=epsilon, noise_multiplier=multiplier) < delta
+
+
+@given(epsilon=st.floats(1e-3, 30), ratio=st.floats(0.001, 0.9))
+def test_delta_through_rho_agrees_with_40_digits_and_bounds_the_exact_one(epsilon: float, ratio: float):
+    rho = ratio * epsilon
+    found = zcdp_delta(epsilon=epsilon, rho=rho)
+    assert found == pytest.approx(float(exact_zcdp_delta(epsilon, rho)), rel=1e-8)
+    assert gaussian_delta(epsilon=epsilon, noise_multiplier=(2 * rho) ** -0.5) <= found
+
+
+def test_a_claim_through_rho_is_held_against_the_formula_of_rho():
+    """Noise of the analytic scale does not give (ε, δ) through ρ alone, and may not be said to."""
+    with pytest.raises(StatementError, match=r"the file claims δ = .*better than the arithmetic"):
+        promise(GaussianNoise(1.0, 1e-6), calibration="zcdp").check_arithmetic()
+    promise(GaussianNoise(1.0, 1e-6, "zcdp")).check_arithmetic()
+
+
+@pytest.mark.parametrize("calibration", ["analytic", "zcdp"])
+@pytest.mark.parametrize("delta", [0.0, 1e-310])
+def test_gaussian_noise_may_not_claim_a_delta_of_nothing(calibration: str, delta: float):
+    """With much noise the formula underflows to zero; what it stands for is not zero."""
+    noise = GaussianNoise(1.0, 1e-6)
+    much = {"noise_scale": 0.25 * 40, "rho": 0.5 / 40**2, "epsilon": 1.6, "calibration": calibration}
+    assert gaussian_delta(epsilon=1.6, noise_multiplier=40.0) == 0.0
+    with pytest.raises(StatementError, match=r"for Gaussian noise, which has none so small\. The claim is better"):
+        promise(noise, **much, delta=delta).check_arithmetic()
+    promise(noise, **much, delta=1e-90).check_arithmetic()
+
+
+# ---------------------------------------------------------------- the cost of the grid (PROOF.md, step 4)
+
+
+@pytest.mark.parametrize("epsilon", [1e-5, 0.01, 1.0, 10.0, 1000.0, 1e5])
+@pytest.mark.parametrize("delta", [1e-30, 1e-9, 1e-6, 0.5])
+def test_the_factor_on_sigma_pays_for_the_discrete_law(epsilon: float, delta: float):
+    """At F = 10^6, the worst allowed, and the smallest diameter: e^η₁ δ(ε − η₁ − η₂) + e^-99 ≤ δ, in 60 digits."""
+    try:
+        multiplier = GaussianNoise(epsilon, delta).multiplier()
+    except PublishError:
+        assert (epsilon, delta) == (1e-5, 1e-30)  # the solver's own limit
+        return
+    with mpmath.workdps(60):
+        m, e, f = mpmath.mpf(multiplier), mpmath.mpf(epsilon), 10**6
+        s = m * mpmath.sqrt(2) * GRID
+        t = (mpmath.sqrt(f) + mpmath.sqrt(200) + mpmath.sqrt(f) / (2 * s) + 1 / m) ** 2
+        eta_1, eta_2 = f / (24 * s**2), t / (24 * s**2) + 2 * mpmath.exp(-(s**2))
+        e_left = e - eta_1 - eta_2
+        left = mpmath.ncdf(1 / (2 * m) - e_left * m) - mpmath.exp(e_left) * mpmath.ncdf(-1 / (2 * m) - e_left * m)
+        assert mpmath.exp(eta_1) * left + mpmath.exp(-99) <= delta
+
+
+# ---------------------------------------------------------------- the door as a black box
+
+
+FLIP = RandomFourier(Gaussian(1.0), np.array([[1.0]]))  # rows 0 and π: the cosine goes from 1 to −1
+
+
+def one_coordinate(row: float, noise: Noise, n: int) -> Array:
+    """The first coordinate of n releases of a table of one row."""
+    rows = np.array([[row]])
+    return np.array([private_mean([rows], FLIP, noise, n_rows=1).noisy_sum[0] for _ in range(n)], dtype=float)
+
+
+def empirical_delta(noise: Noise, n: int) -> float:
+    """The hockey-stick divergence P(y > t) − e^ε P′(y > t) at the threshold t that is worst for Gaussian noise."""
+    t = GRID * noise.epsilon * noise.multiplier() ** 2 * 2  # where the privacy loss of one coordinate is ε
+    above = [(one_coordinate(row, noise, n) > t).mean() for row in (0.0, np.pi)]
+    return above[0] - np.exp(noise.epsilon) * above[1]
+
+
+LOOSE = GaussianNoise(0.5, 0.2)
+
+
+def test_the_empirical_privacy_loss_is_the_claimed_one_and_no_more():
+    """2,500 releases a table: 0.2 ± 0.012; the bounds are 5 standard errors."""
+    assert 0.2 - 0.06 < empirical_delta(LOOSE, 2500) < 0.2 + 0.06
+
+
+def test_the_black_box_catches_half_the_noise(monkeypatch: pytest.MonkeyPatch):
+    """Its power: with half the noise the loss is {gaussian_delta(½, s/2)} ≈ 0.52."""
+    honest = GaussianNoise.deviation
+    monkeypatch.setattr(GaussianNoise, "deviation", lambda self, sensitivity: honest(self, sensitivity) / 2)
+    assert empirical_delta(LOOSE, 400) > 0.2 + 0.06
+
+
+def test_the_empirical_loss_of_laplace_noise_stays_below_epsilon(monkeypatch: pytest.MonkeyPatch):
+    """P(y > t) ≤ e^ε P′(y > t) at t = the larger mean, where one coordinate that moves by 2 of 2√2 has its worst."""
+    noise = LaplaceNoise(1.0, 0)
+
+    def log_ratio(n: int) -> float:
+        above = [(one_coordinate(row, noise, n) > GRID * SHRINK).mean() for row in (0.0, np.pi)]
+        return float(np.log(above[0] / above[1]))
+
+    assert 0.4 < log_ratio(2000) < 1.0  # 1/√2, ± 0.05
+    honest = importlib.import_module("release_side.door.mechanism").laplace_scale
+    monkeypatch.setattr("release_side.door.mechanism.laplace_scale", lambda *facts: honest(*facts) / 2)
+    assert log_ratio(1000) > 1.0  # 2/√2 with half the noise
+
+
+# ---------------------------------------------------------------- rehearsals
+
+
+def test_a_rehearsal_is_the_same_each_time_and_another_for_another_seed():
+    frame = DOMAIN.decode(DOMAIN.draw(100, 1))
+    for noise, delta in (("gaussian", 1e-6), ("laplace", 0)):
+        one, same, other = (
+            publish(frame, DOMAIN, epsilon=1.0, delta=delta, noise=noise, rehearsal=seed, **SMALL) for seed in (1, 1, 2)
+        )
+        np.testing.assert_array_equal(one.measurement.noisy_sum, same.measurement.noisy_sum)
+        np.testing.assert_array_equal(one.weights, same.weights)
+        assert (one.measurement.noisy_sum != other.measurement.noisy_sum).all()
+        assert one.statement.mechanism == f"rehearsal of discrete {noise}" and one.statement.is_rehearsal
+
+
+@pytest.mark.parametrize("noise", [GaussianNoise(1.0, 1e-6), LaplaceNoise(1.0, 0)])
+def test_the_noise_of_a_rehearsal_has_the_size_of_the_real_one(noise: Noise):
+    """40,000 coordinates: the mean square is off by at most 5 standard errors, √(kurtosis − 1) / 200."""
+    total = np.full(40_000, 10**12, dtype=np.int64)
+    draws = RehearsalNoise(noise, 3).add_to(total, sensitivity=2.0**31) - total
+    kurtosis = 3 if noise.law == GAUSSIAN else 6
+    mean_square = np.mean((draws / noise.deviation(2.0**31)) ** 2)
+    assert abs(mean_square - 1) < 5 * np.sqrt(kurtosis - 1) / 200
+    assert np.mean((draws / noise.deviation(2.0**31)) ** 4) == pytest.approx(kurtosis, rel=0.2)
+
+
+def test_real_noise_cannot_be_drawn_again():
+    total = np.zeros(50, dtype=np.int64)
+    for noise in (GaussianNoise(1.0, 1e-6), LaplaceNoise(1.0, 0)):
+        np.random.seed(0)  # noqa: NPY002  what a careless seed could reach
+        one = noise.add_to(total, sensitivity=2.0**31)
+        np.random.seed(0)  # noqa: NPY002
+        assert (noise.add_to(total, sensitivity=2.0**31) != one).all()
+
+
+def test_a_rehearsal_is_refused_by_readers_unless_they_ask(tmp_path: Path):
+    path = tmp_path / "r.kme"
+    release = publish(
+        DOMAIN.decode(DOMAIN.draw(50, 1)), DOMAIN, epsilon=1.0, delta=1e-6, rehearsal=1, output=path, **SMALL
+    )
+    refusal = (
+        r"r\.kme: the file is stamped NOT PRIVATE: it is a rehearsal.*nobody whose row is in it is protected\. "
+        r"Ask its maker for the release itself.*--allow-rehearsal \(in Python allow_rehearsal=True\)\."
+    )
+    for read in (read_release, ka.read_release):
+        with pytest.raises(FileRefused, match=refusal):
+            read(path)
+    again = ka.read_release(path, allow_rehearsal=True)
+    np.testing.assert_array_equal(again.weights, release.weights)
+    assert "NOT PRIVATE" in repr(again) and "NOT PRIVATE" in again._repr_html_()
+    assert len(validate_release(path)) == 1 and "NOT PRIVATE" in validate_release(path)[0]
+    assert validate_release(path, allow_rehearsal=True) == []
+
+
+def test_the_stamp_stays_when_a_rehearsal_is_written_again(tmp_path: Path):
+    frame = DOMAIN.decode(DOMAIN.draw(50, 1))
+    publish(frame, DOMAIN, epsilon=1.0, delta=1e-6, rehearsal=1, **SMALL).write(tmp_path / "a.kme")
+    ka.read_release(tmp_path / "a.kme", allow_rehearsal=True).write(tmp_path / "b.kme")
+    assert (tmp_path / "a.kme").read_bytes() == (tmp_path / "b.kme").read_bytes()
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "1", True, None])
+def test_a_rehearsal_needs_a_seed(seed):
+    with pytest.raises(PublishError, match=r"rehearsal must be a whole number of at least 0.*seed of the noise\. Pass"):
+        RehearsalNoise(GaussianNoise(1.0, 1e-6), seed)
+
+
+def test_the_stamp_of_a_rehearsal_goes_where_a_format_has_room_for_it(tmp_path: Path):
+    frame = DOMAIN.decode(DOMAIN.draw(50, 1))
+    for seed, stamp in ((1, "NOT PRIVATE"), (None, "ε = 1, δ = 1e-06")):
+        release = publish(frame, DOMAIN, epsilon=1.0, delta=1e-6, rehearsal=seed, **SMALL)
+        assert release.is_rehearsal == (seed is not None)
+        export(release, tmp_path / "r.nc")
+        with xarray.open_dataset(tmp_path / "r.nc", engine="scipy") as dataset:
+            assert stamp in dataset.attrs["privacy"]
+        export(release, tmp_path / "r.parquet")
+        assert stamp in pd.read_parquet(tmp_path / "r.parquet").attrs["privacy"]
+
+
+def test_every_json_of_a_rehearsal_says_so(tmp_path: Path):
+    path, sample = tmp_path / "r.kme", tmp_path / "s.csv"
+    frame = DOMAIN.decode(DOMAIN.draw(50, 1))
+    publish(frame, DOMAIN, epsilon=1.0, delta=1e-6, rehearsal=1, output=path, **SMALL)
+    frame.to_csv(sample, index=False)
+    for words in (["info"], ["expect", "age"], ["mmd-test", str(sample)]):
+        command = [words[0], str(path), *words[1:], "--json", "--allow-rehearsal"]
+        result = CliRunner().invoke(main, command)
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout)["rehearsal"] is True and "NOT PRIVATE" in result.stderr
+        assert CliRunner().invoke(main, command[:-1]).exit_code == 1
+
+
+# ---------------------------------------------------------------- published with each noise
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"noise": "laplace", "epsilon": 2.0, "delta": 0},
+        {"calibration": "zcdp", "epsilon": 2.0, "delta": 1e-6},
+        {"noise": "laplace", "epsilon": 2.0, "delta": 0, "method": "subspace"},
+    ],
+    ids=str,
+)
+def test_a_release_with_each_noise_keeps_its_word_and_reads_back(choice, tmp_path: Path):
+    frame = DOMAIN.decode(DOMAIN.draw(400, 1))
+    size = {"points": 15} if "method" in choice else SMALL
+    path = tmp_path / "r.kme"
+    release = publish(frame, DOMAIN, **choice, **size, output=path)
+    assert release.measurement is not None and release.statement is not None
+    release.statement.check_arithmetic()
+    assert validate_release(path) == []
+    again = read_release(path)
+    assert again.statement == release.statement
+    assert again.measurement.noise_law == release.measurement.noise_law == release.statement.mechanism
+    assert ka.mmd_test(again, frame[:200]).noise_aware
+    assert release.mean("age").parts["privacy"] > 0
+
+
+def test_a_file_that_claims_less_laplace_noise_than_it_has_features_for_is_refused(tmp_path: Path):
+    """The L1 sensitivity grows with √F: one computed for the Euclidean distance is refused."""
+    frame = DOMAIN.decode(DOMAIN.draw(40, 1))
+    release = publish(frame, DOMAIN, epsilon=1.0, delta=0, noise="laplace", **SMALL)
+    assert release.statement is not None and release.measurement is not None
+    shrunk = release.statement.sensitivity / np.sqrt(60)
+    scale = shrunk * np.sqrt(2)
+    release.statement = dataclasses.replace(release.statement, sensitivity=shrunk, noise_scale=scale)
+    release.measurement = dataclasses.replace(release.measurement, noise_scale=scale)
+    with pytest.raises(ValueError, match=r"claims sensitivity .*the measurement has another"):
+        release.write(tmp_path / "r.kme")
+
+
+# ---------------------------------------------------------------- workers
+
+
+@pytest.mark.parametrize("case", **named(FEATURE_MAPS))
+def test_no_bit_of_the_sum_depends_on_workers(case: FeatureCase, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(door, "_BLOCK_ENTRIES", 301)
+    monkeypatch.setattr(GaussianNoise, "add_to", lambda self, exact, *, sensitivity: exact)
+    feature_map, rows = case.build(30), case.case.rows(np.random.default_rng(3), 120)
+    rows[:3] = [[np.inf], [1e308], [-0.0]]
+    sums = [
+        private_mean(np.array_split(rows, 3), feature_map, GaussianNoise(1.0, 1e-6), n_rows=120, workers=n).noisy_sum
+        for n in (1, 2, 3, 8)
+    ]
+    for other in sums[1:]:
+        np.testing.assert_array_equal(other, sums[0])
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1.5, True, "2"])
+def test_workers_are_counted_in_whole_numbers(workers):
+    with pytest.raises(PublishError, match=r"workers must be a whole number of at least 1.*Leave it out"):
+        publish(DOMAIN.decode(DOMAIN.draw(5, 1)), DOMAIN, epsilon=1.0, delta=1e-6, workers=workers)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_an_interrupted_reader_ends_the_workers_and_draws_no_noise(workers: int):
+    class Interrupted(Exception):
+        pass
+
+    def rows():
+        yield np.zeros((5, 1))
+        raise Interrupted
+
+    recorded: list[str] = []
+    with pytest.raises(Interrupted):
+        private_mean(
+            rows(), FLIP, GaussianNoise(1.0, 1e-6), n_rows=10, workers=workers,
+            record_spend=lambda: recorded.append("spent"),
+        )  # fmt: skip
+    assert recorded == []
+
+
+def test_the_spend_is_recorded_just_before_the_noise_and_an_error_there_draws_none(monkeypatch: pytest.MonkeyPatch):
+    order: list[str] = []
+    honest = GaussianNoise.add_to
+    monkeypatch.setattr(
+        GaussianNoise, "add_to", lambda self, total, **facts: (order.append("noise"), honest(self, total, **facts))[1]
+    )
+    rows, noise = [np.zeros((2, 1))], GaussianNoise(1.0, 1e-6)
+    private_mean(rows, FLIP, noise, n_rows=2, record_spend=lambda: order.append("spend"))
+    assert order == ["spend", "noise"]
+
+    def over_budget() -> None:
+        raise PublishError("over budget")
+
+    with pytest.raises(PublishError, match="over budget"):
+        private_mean(rows, FLIP, noise, n_rows=2, record_spend=over_budget)
+    assert order == ["spend", "noise"]

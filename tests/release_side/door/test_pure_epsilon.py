@@ -1,0 +1,174 @@
+"""Pure differential privacy (δ = 0): every method gives it with Laplace noise, or says why it cannot.
+
+The L1 distance of F coordinates is at most √F times their Euclidean one (Cauchy-Schwarz), so that Laplace noise has the
+deviation √2·√F·D/ε (tables of cells have a smaller, exact one): less than Gaussian noise up to a few coordinates, and √F
+times more beyond. Balog, Tolstikhin & Schölkopf (2017, first version), Remark 4.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import release_side
+from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
+from kmeanalyst.kernels.features.composed import Concatenation
+from kmeanalyst.releases.domain.columns import Boolean, Integer, Real
+from kmeanalyst.releases.domain.domain import Domain, domain_toml
+from kmeanalyst.releases.file import read_release, validate_release
+from kmeanalyst.releases.function import KINDS
+from kmeanalyst.releases.measurement import GRID
+from kmeanalyst.releases.statement import LAPLACE
+from release_side.choices import options as choices
+from release_side.choices.options import FAMILIES
+from release_side.choices.statement import statement_for
+from release_side.cli.main import main
+from release_side.door.mechanism import GaussianNoise, LaplaceNoise, PublishError
+from release_side.door.private_mean import private_mean
+
+DOMAIN = Domain((Real(name="x", lower=-1, upper=1), Boolean(name="y")))
+NUMBERS = Domain((Real(name="x", lower=-1, upper=1), Real(name="z", lower=0, upper=10)))
+SMALL = Domain((Integer(name="n", lower=0, upper=3), Boolean(name="y")))
+N = 400
+PURE: dict[str, Any] = {"epsilon": 0.5, "delta": 0, "noise": "laplace"}
+METHODS: dict[str, tuple[Domain, dict[str, Any]]] = {
+    "random-features": (DOMAIN, {"points": 20, "features": 40}),
+    "margins": (DOMAIN, {"points": 20, "kernel": "margins"}),
+    "persons": (DOMAIN, {"points": 20, "features": 40, "unit": "person"}),
+    "subspace": (DOMAIN, {"method": "subspace", "points": 15}),
+    "published subspace": (DOMAIN, {"method": "subspace", "points": 15, "weights": "published"}),
+    "generator": (DOMAIN, {"method": "generator", "points": 20, "features": 40}),
+    "exponential": (SMALL, {"method": "exponential", "points": 3}),
+}
+KERNELS = {
+    "binning": "laplacian:lengthscale=2", "maclaurin": "polynomial:degree=2,offset=1", "hermite": "gaussian:lengthscale=4",
+}  # fmt: skip
+for _family in FAMILIES:
+    METHODS[_family] = (
+        NUMBERS, {"points": 20, "features": 40, "family": _family, "kernel": KERNELS.get(_family, "gaussian:lengthscale=4")},
+    )  # fmt: skip
+
+
+def table(domain: Domain) -> pd.DataFrame:
+    """Rows, four to each of 100 persons."""
+    return domain.decode(domain.draw(N, 1)).assign(person=[f"p{i % 100}" for i in range(N)])
+
+
+def test_every_method_is_tried_here():
+    assert {how.get("method", "random-features") for _, how in METHODS.values()} == set(choices.EVERY_METHOD)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_can_give_pure_differential_privacy(name: str, tmp_path: Path, rough_representation: None):
+    if name == "generator":
+        pytest.importorskip("torch", reason="a generator trains a network with PyTorch, which is not installed")
+    domain, how = METHODS[name]
+    release_side.publish(table(domain), domain, output=tmp_path / "pure.kme", **how, **PURE)
+    assert validate_release(tmp_path / "pure.kme") == []  # a reader does the arithmetic of the promise again
+    release = read_release(tmp_path / "pure.kme")
+    assert release.statement is not None
+    assert (release.statement.epsilon, release.statement.delta) == (0.5, 0.0)
+    if release.measurement is not None:
+        assert release.measurement.noise_law == LAPLACE
+        check_noise(release.measurement.feature_map, release.measurement.noise_scale, release.measurement.n_rows)
+
+
+def check_noise(feature_map: FeatureMap, noise_scale: float, n: int) -> None:
+    """√2 ⌈√F · D⌉/(ε N), of cells √2 · 2Σh/(ε N), up to rounding of the L1 sensitivity to whole steps of the grid."""
+    l1 = math.sqrt(feature_map.dimension) * feature_map.diameter
+    if isinstance(feature_map, CellFeatures):
+        l1 = 2 * feature_map.heights.sum()
+    expected = math.sqrt(2) * l1 / (0.5 * n)
+    assert noise_scale == pytest.approx(expected, rel=3e-6)  # rows are shrunk by 2^-20
+
+
+def test_the_measurement_of_a_generator_has_it_before_any_network_is_trained():
+    """All that a generator learns of the table is this measurement: what is trained on it is post-processing."""
+    kernel = choices.kernel_for("generator", "generator", DOMAIN, "y", LaplaceNoise(0.5, 0), N)
+    features, _ = choices.checked_features("generator", kernel, DOMAIN, None, 20, 40, "probability", n_rows=N)
+    assert isinstance(features, Concatenation)
+    noise = LaplaceNoise(0.5, 0)
+    measurement = private_mean([DOMAIN.encode(table(DOMAIN))], features, noise, n_rows=N)
+    statement = statement_for(noise, measurement, "generator", 0, given=False)
+    statement.check_arithmetic()
+    assert (statement.epsilon, statement.delta, statement.mechanism) == (0.5, 0.0, LAPLACE)
+    check_noise(features, measurement.noise_scale, N)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_function_says_why_it_has_none_before_a_row_is_read(
+    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setattr(
+        "release_side.publishing.functions.open_private", lambda source: pytest.fail("a row could be read")
+    )
+    with pytest.raises(PublishError, match=r"delta = 0 asks .* Gaussian process, which cannot give it\. Pass a small"):
+        release_side.publish_function(
+            table(DOMAIN), DOMAIN, kind=kind, epsilon=1.0, delta=0, ledger=tmp_path / "ledger", table="t"
+        )
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("method", ["random-features", "subspace", "exponential"])
+def test_the_command_line_gives_it(method: str, tmp_path: Path):
+    domain, how = METHODS[method]
+    table(domain).to_csv(tmp_path / "private.csv", index=False)
+    (tmp_path / "domain.toml").write_text(domain_toml(domain), encoding="utf-8")
+    sizes = [f"--{name}={value}" for name, value in how.items() if name in ("points", "features")]
+    done = CliRunner().invoke(main, [
+        "publish", str(tmp_path / "private.csv"), "--domain", str(tmp_path / "domain.toml"), "--method", method, *sizes,
+        "--epsilon", "0.5", "--delta", "0", "--noise", "laplace", "--output", str(tmp_path / "pure.kme"), "--json", "--uncounted",
+    ])  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["statement"]["delta"] == 0
+    assert validate_release(tmp_path / "pure.kme") == []
+
+
+@pytest.mark.parametrize("method", ["random-features", "subspace"])
+@pytest.mark.parametrize(
+    ("noise", "delta", "message"),
+    [
+        ("gaussian", 0, r"delta = 0 asks for pure differential privacy.*or Laplace noise"),
+        ("laplace", 1e-6, r"Laplace noise gives pure differential privacy, so delta is 0.*Pass delta 0"),
+    ],
+)
+def test_noise_and_delta_that_do_not_go_together_are_refused(method: str, noise: str, delta: float, message: str):
+    domain, how = METHODS[method]
+    with pytest.raises(PublishError, match=message):
+        release_side.publish(table(domain), domain, **how, epsilon=1.0, delta=delta, noise=noise)
+
+
+@pytest.mark.parametrize(("epsilon", "most"), [(0.1, 6), (1.0, 8), (10.0, 14)])
+def test_laplace_noise_is_the_smaller_up_to_a_few_coordinates_and_grows_faster(epsilon: float, most: int):
+    """√2·√F/ε against σ(ε, 1e-6)/Δ: equal at F = (σε/Δ)²/2, which `most` is the whole part of."""
+
+    def ratio(F: int) -> float:
+        euclidean = 2.0 * GRID
+        laplace = LaplaceNoise(epsilon, 0).deviation(math.ceil(math.sqrt(F) * euclidean))
+        return laplace / GaussianNoise(epsilon, 1e-6).deviation(euclidean)
+
+    assert ratio(most) <= 1 < ratio(most + 1)
+    assert ratio(100 * most) == pytest.approx(10 * ratio(most), rel=1e-6)
+
+
+def test_the_error_of_a_measurement_is_that_of_its_noise(rough_representation: None):
+    """‖y − mean φ‖² has the mean F τ²: √F larger under Laplace noise, for the same features of the same table."""
+    found = {}
+    for name, promise in (("laplace", PURE), ("gaussian", PURE | {"noise": "gaussian", "delta": 1e-6})):
+        release = release_side.publish(table(DOMAIN), DOMAIN, rehearsal=3, points=20, features=400, **promise)
+        assert release.measurement is not None
+        features = release.measurement.feature_map
+        rows = DOMAIN.encode(table(DOMAIN))
+        squared = float(np.sum((release.measurement.vector - features.mean(rows, np.full(N, 1 / N))) ** 2))
+        expected = features.dimension * release.measurement.noise_scale**2
+        kurtosis = 5.0 if name == "laplace" else 2.0  # the variance of ξ²/τ²
+        assert squared == pytest.approx(expected, rel=5 * math.sqrt(kurtosis / features.dimension))
+        found[name] = math.sqrt(squared / features.dimension)
+    assert found["laplace"] / found["gaussian"] > 3.5  # √400 · √2/0.5 over 7.9

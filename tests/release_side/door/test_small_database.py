@@ -1,0 +1,566 @@
+"""The exponential mechanism: whole scores whose sensitivity holds for every pair of neighbours, and an exact draw.
+
+Balog, Tolstikhin & Schölkopf 2018, §3.4. By hand: two rows at distance √2 (an indicator), N = 2, M = 1. Tables aa, ab, bb
+have μ_D at distance 0, 1/√2, √2 from a; Δ = √2/2; so P(a | ab) = 1/2 and P(a | aa)/P(b | aa) = e^{ε√2/2Δ} = e^ε.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import zipfile
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from itertools import combinations_with_replacement, product
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from file_tools import SCHEMA_TEST, same
+from scipy import stats
+
+from kmeanalyst.cli.main import main as analyst
+from kmeanalyst.inference.two_sample.mmd_test import mmd_test
+from kmeanalyst.kernels import Gaussian, Indicator, Kernel
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.columns import Boolean, Categorical, DomainError, Integer, Real
+from kmeanalyst.releases.domain.domain import Domain, domain_toml
+from kmeanalyst.releases.file import FileRefused, read_release, validate_release
+from kmeanalyst.releases.file.kernel import diameter_over, distances, n_databases
+from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.statement import MOST_DATABASES
+from release_side import publish
+from release_side.budget.composition import Spend
+from release_side.budget.ledger import Ledger
+from release_side.cli.main import main as curator
+from release_side.door import exponential_mechanism as small_database
+from release_side.door.exponential_mechanism import (
+    ExponentialMechanism,
+    RehearsedExponential,
+    SmallDatabases,
+    _whole_images,
+    default_size,
+    sample_database,
+    small_databases,
+)
+from release_side.door.mechanism import GaussianNoise, PublishError
+from release_side.private_rows import rows as rows_module
+from release_side.publishing.plan import plan
+
+LINE = Domain((Integer(name="x", lower=0, upper=2),))
+MIXED = Domain((
+    Integer(name="age", lower=0, upper=4, scale="log1p", missing=True),
+    Categorical(name="city", levels=("Basel", "Genf", "Bern")),
+    Boolean(name="married", missing=True),
+))  # fmt: skip
+FALSE_ALARM = 1e-6
+
+
+@dataclass(frozen=True)
+class Strange(Gaussian):
+    """A kernel of a curator's own: what it does with a private row nobody knows."""
+
+    name: ClassVar[str] = "strange"
+
+
+def databases_of(
+    n: int, size: int, *, n_rows: int, kernel: Kernel | None = None, epsilon: float = 1.0
+) -> SmallDatabases:
+    """Databases over the whole numbers 0 … n − 1."""
+    domain = Domain((Integer(name="x", lower=0, upper=n - 1),))
+    return small_databases(kernel or Gaussian(1.0), domain, None, size, n_rows=n_rows, epsilon=epsilon)
+
+
+def tables(n: int, n_rows: int) -> list[tuple[int, ...]]:
+    """The counts of every table of n_rows rows."""
+    each = combinations_with_replacement(range(n), n_rows)
+    return [tuple(np.bincount(rows, minlength=n)) for rows in each]
+
+
+def law(scores: Array, epsilon: float, sensitivity: int) -> Array:
+    """P ∝ exp(−ε s/2t), by enumeration in 50 digits."""
+    with localcontext() as context:
+        context.prec = 50
+        weights = [(-Decimal(epsilon) * int(s) / (2 * sensitivity)).exp() for s in scores]
+        return np.array([float(w / sum(weights)) for w in weights])
+
+
+# ---------------------------------------------------------------------- whole scores
+
+
+def test_two_rows_by_hand():
+    databases = databases_of(2, 1, n_rows=2, kernel=Indicator(2))
+    assert databases.sensitivity == pytest.approx(2**20, abs=2)
+    aa, ab = (law(databases.scores(np.array(c)), 1.5, databases.sensitivity) for c in ((2, 0), (1, 1)))
+    assert aa[0] / aa[1] == pytest.approx(np.exp(1.5), rel=1e-5)
+    assert ab[0] == pytest.approx(0.5, abs=1e-5)
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+@pytest.mark.parametrize("size", [1, 2, 3, 7])  # more than there are rows too: these are scored by their counts
+def test_scores_are_the_rounded_norms_of_whole_images(n, size):
+    databases = databases_of(n, size, n_rows=5)
+    images = [[int(z) for z in row] for row in _whole_images(databases.kernel, databases.rows)]
+    assert [tuple(r) for r in databases.members] == list(combinations_with_replacement(range(n), size))
+    for counts in tables(n, 5):
+        for score, members in zip(databases.scores(np.array(counts)), databases.members, strict=True):
+            v = [
+                size * sum(int(c) * z[k] for c, z in zip(counts, images, strict=True))
+                - 5 * sum(images[m][k] for m in members)
+                for k in range(len(images[0]))
+            ]
+            squared = sum(a * a for a in v)
+            assert int(score) ** 2 <= squared < (int(score) + 1) ** 2
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(1.0), Gaussian(5.0), Indicator(5)])
+def test_scores_are_the_distances_of_mean_embeddings(kernel):
+    databases = databases_of(5, 3, n_rows=20, kernel=kernel)
+    counts = np.array([9, 1, 0, 7, 3])
+    K, unit = kernel.gram(databases.rows, databases.rows), 3 * 20 * 2**20 / databases.diameter
+    for score, members in zip(databases.scores(counts), databases.members, strict=True):
+        v = counts / 20 - np.bincount(members, minlength=5) / 3
+        assert score / unit == pytest.approx(np.sqrt(v @ K @ v), abs=5e-6 * databases.diameter)
+
+
+def test_scores_of_the_largest_tables_do_not_wrap():
+    """N at the limit of the door, the longest databases: compared with Python's integers."""
+    databases = databases_of(2, 1000, n_rows=2**32)
+    scores = databases.scores(np.array([2**32, 0]))
+    far = int(databases.products[1, 1])  # of the image of the second row; the first is the origin
+    assert scores[0] == 0
+    assert np.diff(scores).min() > 0
+    assert abs(int(scores[-1]) - 1000 * 2**32 * far**0.5) < 2**20
+    with pytest.raises(PublishError, match="more than exact 64-bit sums can hold"):
+        databases_of(2, 1000, n_rows=2**33)
+
+
+ARBITRARY = [np.random.default_rng(seed).integers(-9, 10, (n, 2)) for seed, n in enumerate([2, 3, 4, 5])]
+GEOMETRIES: list[Any] = [2, 3, 4, 5, *ARBITRARY]
+
+
+@pytest.mark.parametrize("images", GEOMETRIES, ids=str)
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_replacing_one_row_moves_no_score_by_more_than_the_sensitivity(images, size):
+    """Every table of up to four rows, every neighbour, every database; for arbitrary whole images too."""
+    n = images if isinstance(images, int) else len(images)
+    largest = 0
+    for n_rows in (1, 2, 3, 4):
+        databases = databases_of(n, size, n_rows=n_rows)
+        if not isinstance(images, int):
+            databases.__dict__["products"] = images @ images.T  # a sensitivity that the diameter does not enlarge
+        proven = -(-size * databases.squared_diameter**0.5 // 1)
+        every = {counts: databases.scores(np.array(counts)) for counts in tables(n, n_rows)}
+        for counts, scores in every.items():
+            for i, j in product(range(n), repeat=2):
+                if i == j or counts[i] == 0:
+                    continue
+                moved = np.array(counts)
+                moved[i] -= 1
+                moved[j] += 1
+                change = int(np.abs(every[tuple(moved)] - scores).max())
+                assert change <= proven <= databases.sensitivity
+                largest = max(largest, change)
+    assert largest >= proven - 1  # nothing is given away but the rounding of one step
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 2.0])
+def test_the_law_of_neighbours_differs_by_at_most_e_to_the_epsilon(epsilon):
+    """In the whole law, normalising sums included, and nearly by that much somewhere."""
+    worst = 0.0
+    for n, n_rows in ((2, 1), (2, 3), (3, 2), (3, 4)):
+        databases = databases_of(n, 2, n_rows=n_rows, kernel=Indicator(n))
+        laws = {c: law(databases.scores(np.array(c)), epsilon, databases.sensitivity) for c in tables(n, n_rows)}
+        for one, other in product(laws, repeat=2):
+            if sum(abs(a - b) for a, b in zip(one, other, strict=True)) == 2:
+                worst = max(worst, float(np.log(laws[one] / laws[other]).max()))
+    assert 0.5 * epsilon < worst <= epsilon * (1 + 1e-12)
+
+
+# ---------------------------------------------------------------------- the draw
+
+
+def drawn(databases: SmallDatabases, rows: Array, epsilon: float, times: int) -> Array:
+    """How often the whole door gives each database."""
+    place = {row.tobytes(): i for i, row in enumerate(databases.rows)}
+    number = {tuple(members): i for i, members in enumerate(databases.members.tolist())}
+    mechanism, counts = ExponentialMechanism(epsilon), np.zeros(databases.count)
+    for _ in range(times):
+        database = sample_database([rows[:2], rows[2:]], databases, mechanism, n_rows=len(rows))
+        counts[number[tuple(place[row.tobytes()] for row in database)]] += 1
+    return counts
+
+
+def test_the_draw_has_the_law_of_the_enumeration_and_a_tenth_of_epsilon_would_show():
+    """Chi-square at a false alarm of 1e-6; at 0.9 ε and 1.1 ε it alarms with a computed chance above 0.999, and does."""
+    times, epsilon, rows = 10_000, 4.0, np.array([[2.0], [0.0], [2.0], [0.0], [2.0]])
+    databases = databases_of(3, 2, n_rows=5)
+    scores = databases.scores(np.array([2, 0, 3]))
+    expected = law(scores, epsilon, databases.sensitivity)
+    limit, rng = stats.chi2.isf(FALSE_ALARM, databases.count - 1), np.random.default_rng(0)
+    assert expected.min() * times > 20
+    for wrong in (0.9, 1.1):
+        p = law(scores, wrong * epsilon, databases.sensitivity)
+        shift = times * float(((p - expected) ** 2 / expected).sum())
+        assert stats.ncx2.sf(limit, databases.count - 1, shift) > 0.999
+        assert statistic(rng.multinomial(times, p), expected) > limit
+    assert statistic(drawn(databases, rows, epsilon, times), expected) < limit
+
+
+def statistic(counts: Array, p: Array) -> float:
+    expected = counts.sum() * p
+    return float(((counts - expected) ** 2 / expected).sum())
+
+
+def test_the_scale_is_never_below_what_the_decimal_needs(monkeypatch):
+    import opendp.prelude as dp
+
+    scales = []
+    small_database._largest_with_gumbel.cache_clear()
+
+    def record(*space: Any, scale: float) -> Any:
+        scales.append(scale)
+        return lambda scores: 0
+
+    monkeypatch.setattr(dp.m, "make_noisy_max", record)
+    rng = np.random.default_rng(0)
+    for epsilon in (0.1, 0.3, 1.0, 1e5, *rng.random(50)):
+        sensitivity = int(rng.integers(1, 2**30))
+        ExponentialMechanism(float(epsilon)).draw(np.zeros(2, dtype=int), sensitivity=sensitivity)
+        with localcontext() as context:
+            context.prec = 60
+            needed = 2 * Decimal(sensitivity) / Decimal(repr(float(epsilon)))
+            assert needed <= Decimal(scales[-1]) <= needed * (1 + Decimal("1e-15"))
+    small_database._largest_with_gumbel.cache_clear()
+
+
+def test_a_rehearsal_has_the_same_law():
+    databases, epsilon, counts = databases_of(3, 2, n_rows=5), 4.0, np.zeros(6)
+    scores = databases.scores(np.array([3, 1, 1]))
+    for seed in range(8000):
+        rehearsed = RehearsedExponential(ExponentialMechanism(epsilon), seed)
+        counts[rehearsed.draw(scores, sensitivity=databases.sensitivity)] += 1
+    assert statistic(counts, law(scores, epsilon, databases.sensitivity)) < stats.chi2.isf(1e-3, 5)
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 10.0])
+def test_the_stated_excess_is_exceeded_no_more_often_than_said(epsilon):
+    """McSherry & Talwar 2007, Theorem 8, by enumeration over every table of six rows."""
+    databases = databases_of(4, 3, n_rows=6)
+    unit = 3 * 6 * 2**20 / databases.diameter
+    statement = published(LINE, epsilon=epsilon, points=3).statement
+    assert statement is not None
+    scale = 2 * databases.diameter / 6 / epsilon
+    for chance in (0.5, 0.95):
+        excess = scale * np.log(databases.count / (1 - chance))
+        for counts in tables(4, 6):
+            scores = databases.scores(np.array(counts))
+            beyond = (scores - scores.min()) / unit > excess
+            assert law(scores, epsilon, databases.sensitivity)[beyond].sum() <= 1 - chance
+    told = statement.score_scale * np.log(statement.n_databases / 0.05)  # type: ignore[operator]
+    assert statement.excess(0.95) == pytest.approx(told)
+
+
+# ---------------------------------------------------------------------- which row of the list a private row is
+
+
+def test_every_row_of_a_domain_has_its_own_place():
+    databases = small_databases(table_of(MIXED), MIXED, None, 1, n_rows=9, epsilon=1.0)
+    assert len(databases.rows) == 6 * 3 * 3
+    np.testing.assert_array_equal(databases.places(databases.rows), np.arange(54))
+    shuffled = np.random.default_rng(0).integers(0, 54, 500)
+    np.testing.assert_array_equal(databases.places(databases.rows[shuffled]), shuffled)
+
+
+def table_of(domain: Domain) -> Kernel:
+    from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+
+    return table_kernel(domain)
+
+
+GRID_DOMAIN = Domain((Real(name="x", lower=0, upper=1), Real(name="y", lower=0, upper=1, missing=True)))
+GRID = pd.DataFrame({"x": [0, 0, 1, 1, 0.5, 0.5], "y": [0.0, 1, 0, 1, 0.5, 0.5]})
+
+
+def grid_databases(size: int = 2) -> SmallDatabases:
+    return small_databases(Gaussian(1.0), GRID_DOMAIN, GRID_DOMAIN.encode(GRID), size, n_rows=50, epsilon=1.0)
+
+
+def test_a_row_counts_as_the_nearest_of_a_grid_whatever_rows_are_beside_it():
+    databases = grid_databases()
+    assert len(databases.rows) == 5  # a row that was given twice is one
+    rows = GRID_DOMAIN.draw(300, 0)
+    places = databases.places(rows)
+    known = ~np.isnan(rows).any(axis=1)
+    gaps = np.linalg.norm(rows[known, None] - databases.rows[None], axis=2)
+    np.testing.assert_array_equal(places[known], gaps.argmin(axis=1))
+    np.testing.assert_array_equal(places, [databases.places(row[None])[0] for row in rows])
+
+
+def test_the_sensitivity_on_a_grid_is_that_of_the_statement():
+    """A reader does not know the grid, and takes √2·B/N: the draw is as flat as that says."""
+    databases = grid_databases()
+    widest = distances(databases.kernel, databases.rows).max()
+    assert databases.diameter == pytest.approx(np.sqrt(2))
+    assert widest < 1.2
+    assert databases.sensitivity == pytest.approx(2 * 2**20 * np.sqrt(2) / widest, abs=1)
+
+
+class _Anywhere(SmallDatabases):
+    def places(self, rows: Array) -> Array:
+        return np.array([[-5, 99]]) if len(rows) == 1 else np.array([-5, 99, *[0] * (len(rows) - 2)])
+
+
+def test_a_place_outside_the_list_is_moved_into_it():
+    wild = _Anywhere(
+        **{
+            name: getattr(grid_databases(), name)
+            for name in ("kernel", "domain", "rows", "size", "is_grid", "diameter")
+        }
+    )
+    assert sample_database([np.zeros((4, 2)), np.zeros((1, 2))], wild, ExponentialMechanism(1.0), n_rows=5).shape == (
+        2,
+        2,
+    )
+
+
+# ---------------------------------------------------------------------- publishing
+
+FRAME = MIXED.decode(MIXED.draw(200, np.random.default_rng(1)))
+
+
+def published(domain: Domain = MIXED, rows: Any = None, **options: Any) -> Release:
+    rows = domain.decode(domain.draw(200, 0)) if rows is None else rows
+    return publish(rows, domain, **{"epsilon": 1.0, "delta": 0.0, "method": "exponential", "points": 2} | options)
+
+
+@pytest.mark.parametrize("grid", [None, GRID])
+def test_a_release_keeps_its_word_and_is_read_back_as_it_was(grid, tmp_path):
+    domain = MIXED if grid is None else GRID_DOMAIN
+    release = published(domain, public_points=grid, output=tmp_path / "a.kme", points=3)
+    statement = release.statement
+    assert statement is not None
+    assert release.measurement is None
+    assert (release.method, len(release), release.weights.tolist()) == ("exponential", 3, [1 / 3] * 3)
+    assert (statement.epsilon, statement.delta, statement.rho, statement.n_rows) == (1.0, 0.0, 0.125, 200)
+    assert (statement.mechanism, statement.noise_scale) == ("exponential over multisets", None)
+    assert statement.n_databases == n_databases(54 if grid is None else 5, 3)
+    assert statement.sensitivity == diameter_over(release.kernel, domain) / 200
+    assert statement.score_scale == 2 * statement.sensitivity
+    assert statement.public_points == (0 if grid is None else 3)
+    assert ("rows given as public" in "; ".join(statement.taken_as_public)) == (grid is not None)
+    same(read_release(tmp_path / "a.kme"), release)
+    assert validate_release(tmp_path / "a.kme") == []
+    with zipfile.ZipFile(tmp_path / "a.kme") as archive:
+        assert SCHEMA_TEST.is_valid(json.loads(archive.read("release.json")))
+
+
+def test_points_are_near_the_table_where_epsilon_is_large():
+    table = MIXED.decode(np.repeat(MIXED.every_row(54)[[7, 7, 20]], 100, axis=0))
+    release = published(MIXED, table, epsilon=1e4, points=3, weak=True)
+    np.testing.assert_array_equal(release.encoded_points, MIXED.every_row(54)[[7, 7, 20]])
+
+
+def test_the_draw_is_fresh_for_every_publication():
+    draws = {published(epsilon=1e-3, points=3).encoded_points.tobytes() for _ in range(8)}
+    assert len(draws) > 1  # all alike with chance 29260^-7
+
+
+def test_the_size_follows_from_public_numbers_alone():
+    sizes = [default_size(54, n, 1.0) for n in (10, 1000, 10**6)]
+    assert sizes == sorted(sizes)
+    assert (sizes[0], n_databases(54, sizes[-1] + 1) > MOST_DATABASES) == (1, True)
+    assert len(published(points=None)) == default_size(54, 200, 1.0)
+
+
+REFUSED = [
+    ({"points": 6}, r"there are 45,057,474 databases of 6 of the 54 rows.*another law.*nothing was read\. Pass fewer points"),
+    ({"domain": Domain((Integer(name="age", lower=1, upper=2000),))}, r"there are 2,001,000 databases of 2 of the 2000 rows"),
+    ({"points": 5000}, r"there are too many databases of 5000 of the 54 rows.*Pass fewer points"),
+    ({"points": 0}, r"points must be a whole number of at least 1, got 0\. Leave it out"),
+    ({"points": True}, r"points must be a whole number of at least 1, got True"),
+    ({"domain": GRID_DOMAIN}, r"every row that the domain allows, which must be 2 to 2000 rows.*or pass public points"),
+    ({"domain": Domain((Integer(name="age", lower=0, upper=2000),))}, r"must be 2 to 2000 rows, and these are others"),
+    ({"kernel": Gaussian(1e6), "domain": LINE}, r"hardly tells the rows to draw from apart.*Choose a smaller lengthscale"),
+    ({"public_points": FRAME.iloc[:1]}, r"public points have 1 different rows.*Pass a grid"),
+    ({"delta": 1e-6}, r"exponential mechanism gives pure differential privacy, so delta is 0.*Pass delta 0"),
+    ({"epsilon": 0.0}, r"epsilon must be a positive number"),
+    ({"weights": "signed"}, r"signed weights does not go with the exponential mechanism, which draws.*Leave it out"),
+    ({"features": 10}, r"features does not go with the exponential mechanism"),
+    ({"calibration": "zcdp"}, r"calibration does not go with the exponential mechanism"),
+    ({"float32": True}, r"float32 does not go with the exponential mechanism"),
+    ({"bound": 1.0}, r"bound does not go with the exponential mechanism"),
+    ({"noise": "none"}, r"noise does not go with the exponential mechanism"),
+    ({"kernel": "magic"}, r"unknown kernel 'magic'"),
+    ({"kernel": Strange(1.0), "domain": LINE}, r"no reader would take the kernel Strange.*: it is unknown to them.*Name a kernel"),
+    ({"rehearsal": -1}, r"rehearsal must be a whole number of at least 0, got -1.*Pass e\.g\. 1"),
+    ({"rehearsal": 1, "ledger": "l", "table": "t"}, r"a rehearsal protects nobody"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("choice", "message"), REFUSED)
+def test_what_cannot_be_drawn_exactly_is_refused_before_a_row_is_read(choice, message, monkeypatch):
+    def unread(*_: Any) -> None:
+        raise AssertionError("a row was read")
+
+    monkeypatch.setattr(rows_module._Frame, "_pieces", unread)
+    domain = choice.get("domain", MIXED)
+    table = domain.decode(domain.draw(30, 0))
+    with pytest.raises((PublishError, DomainError), match=message):
+        published(**{"rows": table, **choice})
+
+
+def test_scoring_is_prepared_before_a_row_is_read(monkeypatch):
+    order: list[str] = []
+    databases = databases_of(3, 2, n_rows=2)
+
+    def rows() -> Any:
+        order.append("members" if "members" in databases.__dict__ else "nothing")
+        yield np.array([[0.0], [1.0]])
+
+    sample_database(rows(), databases, ExponentialMechanism(1.0), n_rows=2, record_spend=lambda: order.append("spent"))
+    assert order == ["members", "spent"]
+
+
+def test_a_table_that_is_not_as_long_as_announced_is_refused_before_the_spend():
+    def spend() -> None:
+        raise AssertionError("spent")
+
+    with pytest.raises(PublishError, match=r"the table has 2 rows, not the 3 that were announced\. Count again"):
+        sample_database(
+            [np.zeros((2, 1))], databases_of(3, 2, n_rows=3), ExponentialMechanism(1.0), n_rows=3, record_spend=spend
+        )
+
+
+SECRET = "s3cret-4711"
+
+
+def test_no_cell_raises_warns_or_leaves_a_trace(tmp_path, capfd, caplog):
+    cells = [
+        SECRET,
+        np.nan,
+        np.inf,
+        -1e308,
+        10**400,
+        None,
+        pd.NA,
+        [],
+        {},
+        b"x",
+        object(),
+        "",
+        "\x00",
+        pd.Timestamp("1700-01-01"),
+    ]
+    hostile = pd.DataFrame({name: pd.Series(cells, dtype=object) for name in MIXED.names})
+    table = pd.concat([FRAME.astype(object), hostile], ignore_index=True)
+    with caplog.at_level(logging.DEBUG):
+        release = published(MIXED, table, rehearsal=1, output=tmp_path / "a.kme")
+    assert caplog.records == []
+    assert capfd.readouterr() == ("", "")
+    assert release.statement.n_rows == 214  # type: ignore[union-attr]
+    assert SECRET not in (tmp_path / "a.kme").read_bytes().decode("latin-1") + repr(release)
+
+
+def test_a_rehearsal_is_stamped_and_comes_out_the_same_again(tmp_path):
+    one, again, other = (
+        published(rehearsal=seed, epsilon=0.1, output=tmp_path / f"{i}.kme") for i, seed in enumerate((1, 1, 2))
+    )
+    assert one.encoded_points.tobytes() == again.encoded_points.tobytes() != other.encoded_points.tobytes()
+    assert "NOT PRIVATE" in repr(one)
+    with pytest.raises(FileRefused, match="stamped NOT PRIVATE"):
+        read_release(tmp_path / "0.kme")
+    assert read_release(tmp_path / "0.kme", allow_rehearsal=True).is_rehearsal
+
+
+def test_the_ledger_counts_a_draw_by_its_epsilon_alone(tmp_path):
+    ledger = tmp_path / "l"
+    Ledger(ledger).init("t", 0.3, 0.0)
+    for epsilon in (0.1, 0.2):
+        published(epsilon=epsilon, ledger=ledger, table="t", output=tmp_path / f"{epsilon}.kme")
+    account = Ledger(ledger).account("t")
+    assert account.total_epsilon == 0.3
+    assert [(s.spend.mechanism, s.spend.noise_multiplier, s.spend.method) for s in account.releases] == [
+        ("exponential over multisets", 20.0, "exponential"), ("exponential over multisets", 10.0, "exponential"),
+    ]  # fmt: skip
+    with pytest.raises(
+        PublishError, match=r"a pure release of epsilon 0\.01, delta 0 does not fit.*no pure release fits"
+    ):
+        published(epsilon=0.01, ledger=ledger, table="t")
+
+
+def test_a_draw_beside_gaussian_releases_counts_as_a_pure_one(tmp_path):
+    ledger = Ledger(tmp_path / "l")
+    ledger.init("t", 3.0, 1e-6)
+    published(ledger=tmp_path / "l", table="t")
+    ledger.record(
+        "t", Spend(1.0, 1e-6, "discrete gaussian", "analytic", GaussianNoise(1.0, 1e-6).multiplier(), 200, "any")
+    )
+    assert 1.0 < ledger.account("t").total_epsilon <= 2.0
+
+
+def test_plan_says_that_it_simulates_noise():
+    with pytest.raises(
+        PublishError, match=r"plan simulates noise, and the exponential mechanism adds none.*try publish"
+    ):
+        plan(MIXED, rows=100, epsilon=1.0, delta=0.0, method="exponential")
+
+
+# ---------------------------------------------------------------------- the analyst's side
+
+
+def test_answers_say_that_the_privacy_error_is_not_known(tmp_path):
+    release = published(points=4, rehearsal=1)  # a seed: of four rows that were drawn all could lack their age
+    estimate = release.mean("age")
+    assert estimate.parts["privacy"] is None
+    assert "rows that the exponential mechanism drew have no known privacy error" in "; ".join(estimate.notes)
+    result = mmd_test(release, FRAME)
+    assert (result.noise_aware, result.epsilon, result.delta, result.n_release_rows) == (False, 1.0, 0.0, 200)
+    told = repr(release)
+    assert "one of 395,010 databases" in told
+    assert f"at most {release.statement.excess(0.95):.3g} further from the table" in told  # type: ignore[union-attr]
+
+
+def test_a_draw_passes_through_transform_and_thin_with_its_promise(tmp_path):
+    release = published(points=4).transform({"double": "age * 2"})
+    for i, made in enumerate((release, published(points=4).thin(2))):
+        made.write(tmp_path / f"{i}.kme")
+        assert read_release(tmp_path / f"{i}.kme").statement == made.statement
+        assert validate_release(tmp_path / f"{i}.kme") == []
+
+
+def test_a_measurement_and_a_draw_do_not_go_together(numeric_release):
+    drawn_promise = published().statement
+    with pytest.raises(
+        ValueError, match=r"has a measurement, and its statement is of the exponential mechanism.*Pass the"
+    ):
+        Release(
+            points=numeric_release.to_frame(), weights=numeric_release.weights, measurement=numeric_release.measurement,
+            kernel=numeric_release.kernel, domain=numeric_release.domain, statement=drawn_promise,
+        )  # fmt: skip
+    with pytest.raises(ValueError, match="has a statement and no measurement"):
+        Release(
+            points=numeric_release.to_frame(), weights=numeric_release.weights, measurement=None,
+            kernel=numeric_release.kernel, domain=numeric_release.domain, statement=numeric_release.statement,
+        )  # fmt: skip
+
+
+def test_the_command_lines_publish_show_and_ask(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("d.toml").write_text(domain_toml(MIXED), encoding="utf-8")
+    FRAME.to_csv("p.csv", index=False)
+    options = ["publish", "p.csv", "--domain", "d.toml", "--epsilon", "1", "--delta", "0", "--output", "a.kme"]
+    options += ["--method", "exponential", "--uncounted"]
+    shown = CliRunner().invoke(curator, [*options, "--points", "2"])
+    assert shown.exit_code == 0, shown.output
+    assert "exponential over multisets" in shown.output
+    refused = CliRunner().invoke(curator, [*options, "--points", "9", "--force"])
+    assert (refused.exit_code, "nothing was read" in refused.output) == (1, True)
+    for command in (["info", "a.kme"], ["info", "a.kme", "--json"], ["validate", "a.kme"], ["expect", "a.kme", "age"]):
+        told = CliRunner().invoke(analyst, command)
+        assert told.exit_code == 0, told.output
+    info = json.loads(CliRunner().invoke(analyst, ["info", "a.kme", "--json"]).output)
+    assert (info["n_rows"], info["n_features"], info["statement"]["n_databases"]) == (200, None, 1485)

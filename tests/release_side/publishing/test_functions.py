@@ -1,0 +1,654 @@
+"""Released functions (Hall, Rinaldo & Wasserman 2013): what one row can move, the law of the noise, and what is read.
+
+Sensitivities are attacked with neighbouring tables made for it; statistical tests say how often they raise a false alarm.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+from contracts import KERNELS, KernelCase, named
+from scipy.optimize import minimize
+from scipy.stats import chi2
+
+import release_side
+from kmeanalyst.kernels import Gaussian
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features.pivots import Pivots, stretch_of
+from kmeanalyst.releases.domain.columns import Boolean, Categorical, Date, Integer, Real
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.function import SLACK, FunctionForm, ReleasedFunction, function_of
+from kmeanalyst.releases.measurement import GRID
+from kmeanalyst.releases.statement import gaussian_delta
+from release_side.budget.ledger import Ledger
+from release_side.door.kernel_machines import (
+    Plan,
+    machine_coordinates,
+    machine_weights,
+    plan_machine,
+    slopes_of,
+    targets_of,
+)
+from release_side.door.mechanism import GaussianNoise, PublishError
+from release_side.door.private_function import private_function
+from release_side.door.private_mean import integer_features, private_mean
+from release_side.publishing.functions import publish_function
+
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
+X = Real(name="x", lower=-3.0, upper=3.0)
+NUMBER, CLASS = Real(name="y", lower=-1.0, upper=3.0), Boolean(name="y")
+TARGETS = {"ridge": NUMBER, "logistic": CLASS, "svm": CLASS}
+MACHINES = tuple(TARGETS)
+PLANE = Domain((X, Real(name="z", lower=-3.0, upper=3.0)))
+every_machine = pytest.mark.parametrize("kind", MACHINES)
+
+
+def form_of(kind: str, regularisation: float = 0.05) -> FunctionForm:
+    if kind == "density":
+        return FunctionForm("density")
+    return FunctionForm(kind, TARGETS[kind], regularisation)
+
+
+def domain_of(kind: str) -> Domain:
+    return Domain((X,)) if kind == "density" else Domain((X, TARGETS[kind]))
+
+
+def table_of(kind: str, n_rows: int = 200, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=n_rows).clip(-3, 3)
+    y = np.sin(2 * x) + 1 if kind == "ridge" else x + rng.normal(size=n_rows) > 0
+    return pd.DataFrame({"x": x, "y": y})
+
+
+@pytest.fixture
+def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole coordinates are released as they are: for tests only."""
+    monkeypatch.setattr(GaussianNoise, "add_to", lambda self, exact, *, sensitivity: exact)
+
+
+def minimiser(form: FunctionForm, X: Array, targets: Array, kernel: Any) -> Array:
+    """α (n,) of a machine, by many more steps than any plan asks for."""
+    smoothness = form.curvature * kernel.bound**2 + 2 * form.penalty
+    steps = int(6 * smoothness / form.penalty) + 20
+    plan = Plan(steps=steps, length=2 / (smoothness + 2 * form.penalty), error=0)
+    return machine_weights(form, kernel.gram(X, X), targets, kernel.bound, plan)
+
+
+def norm_of(kernel: Any, X: Array, weights: Array) -> float:
+    """‖Σ w k(x, ·)‖."""
+    return float(np.sqrt(max(0.0, weights @ kernel.gram(X, X) @ weights)))
+
+
+# ---------------------------------------------------------------------- the bound of a density
+
+
+@pytest.mark.parametrize("case", **named([case for case in KERNELS if case.kernel.nonnegative]))
+def test_two_rows_images_are_never_further_apart_than_the_square_root_of_two(case: KernelCase):
+    rng = np.random.default_rng(1)
+    basis = Pivots.fit(case.kernel, case.rows(rng, 40))
+    z = integer_features(np.vstack([basis.points, case.rows(rng, 400)]), basis)
+    squares = (z**2).sum(axis=1)
+    distances = np.sqrt(np.maximum(squares[:, None] + squares[None] - 2 * z @ z.T, 0))
+    assert distances.max() <= basis.diameter / basis.norm_bound * GRID == 2**0.5 * GRID
+
+
+def test_the_bound_of_a_density_is_reached_by_rows_far_apart():
+    basis = Pivots.fit(Gaussian(0.1), np.array([[0.0], [1.0]]))
+    z = integer_features(np.array([[0.0], [1.0]]), basis)
+    assert np.linalg.norm(z[0] - z[1]) > (1 - 2**-9) * 2**0.5 * GRID
+
+
+def test_no_pair_of_rows_that_an_optimiser_finds_breaks_the_bound():
+    basis = Pivots.fit(Gaussian(0.7), PLANE.draw(120, 0))
+
+    def apart(pair: Array) -> float:
+        one, other = integer_features(pair.reshape(2, 2), basis)
+        return -float(np.linalg.norm(one - other) / GRID)
+
+    found = [
+        minimize(apart, PLANE.draw(2, seed).ravel(), method="Nelder-Mead", options={"maxiter": 150})
+        for seed in range(6)
+    ]
+    assert 1.3 < max(-each.fun for each in found) <= 2**0.5
+
+
+def test_pivots_that_rounding_could_stretch_are_refused_and_others_are_picked():
+    crowded = np.linspace(0, 1, 15)[:, None]
+    with pytest.raises(
+        ValueError, match=r"stretch distances by .* at most .* Use Pivots\.fit|not linearly independent"
+    ):
+        Pivots(Gaussian(0.4), crowded)
+    kept = Pivots.fit(Gaussian(0.4), crowded)
+    assert 3 < kept.dimension < 15
+    exact_excess = (
+        np.linalg.norm(kept.matrix @ kept.kernel.gram(kept.points, kept.points) @ kept.matrix.T, 2) ** 0.5 - 1
+    )
+    assert exact_excess <= stretch_of(kept.kernel, kept.points, kept.matrix)[0] <= 2**-11
+
+
+def test_a_matrix_that_stretches_is_seen():
+    basis = Pivots.fit(Gaussian(0.5), np.linspace(-3, 3, 9)[:, None])
+    assert stretch_of(basis.kernel, basis.points, 1.001 * basis.matrix)[0] > 2**-11
+
+
+def test_images_are_as_far_from_exact_ones_as_is_said():
+    basis = Pivots.fit(Gaussian(0.5), np.linspace(-3, 3, 40)[:, None])
+    rows = np.random.default_rng(0).uniform(-3, 3, (500, 1))
+    exact = basis.kernel.gram(rows, basis.points).astype(np.longdouble) @ basis.matrix.T.astype(np.longdouble)
+    error = np.linalg.norm((basis(rows) - exact).astype(float), axis=1).max()
+    assert 1e-13 < error <= basis.error
+
+
+# ---------------------------------------------------------------------- what one row can move a machine
+
+
+@every_machine
+@pytest.mark.parametrize("regularisation", [0.01, 0.1, 5.0])
+def test_replacing_one_row_moves_a_machine_by_at_most_the_sensitivity(kind: str, regularisation: float):
+    form, kernel, rng = form_of(kind, regularisation), Gaussian(0.8), np.random.default_rng(2)
+    for n_rows in (1, 4, 30):
+        rows = rng.uniform(-3, 3, (n_rows + 1, 1))
+        for spread in (0.0, 1.0):  # all rows at one place, or apart
+            places = rows * spread
+            targets = form.reach * rng.choice([-1.0, 1.0], n_rows + 1)
+            pairs = []
+            for left_out in (n_rows, 0):
+                kept = np.delete(np.arange(n_rows + 1), left_out)
+                full = np.zeros(n_rows + 1)
+                full[kept] = minimiser(form, places[kept], targets[kept], kernel)
+                pairs.append(full)
+            moved = norm_of(kernel, places, pairs[0] - pairs[1])
+            assert moved <= form.machine_sensitivity(kernel.bound, n_rows) * (1 + 1e-9)
+
+
+def flipped_row(kind: str, regularisation: float, others: float, n_rows: int) -> tuple[float, float]:
+    """How far flipping the target of one row moves the machine, all rows at one place; and the bound."""
+    form, kernel, places = form_of(kind, regularisation), Gaussian(1.0), np.zeros((n_rows, 1))
+    targets = np.full(n_rows, others * form.reach)
+    one, other = targets.copy(), targets.copy()
+    one[0], other[0] = form.reach, -form.reach
+    moved = minimiser(form, places, one, kernel) - minimiser(form, places, other, kernel)
+    return norm_of(kernel, places, moved), form.machine_sensitivity(1.0, n_rows)
+
+
+@pytest.mark.parametrize(("kind", "within"), [("svm", 1.001), ("ridge", 1.1), ("logistic", 2.05)])
+def test_the_sensitivity_is_reached_within_a_factor(kind: str, within: float):
+    moved, bound = flipped_row(kind, 100.0, 1.0, 1)
+    assert bound / within <= moved <= bound
+
+
+def test_a_bound_for_half_the_penalty_would_be_twice_too_large_and_a_smaller_one_false():
+    moved, bound = flipped_row("svm", 10.0, 1.0, 3)
+    assert 0.999 * bound < moved  # so that Lκ/(Nλ) cannot be made smaller for the hinge
+
+
+def test_clipped_targets_alone_bound_no_slope_of_ridge():
+    """A row where f is far beyond the targets' bounds has a slope above 2·2B, which clipping targets would give."""
+    form, kernel = form_of("ridge", 1e-3), Gaussian(1.0)
+    places = np.linspace(-1.5, 1.5, 12)[:, None]
+    targets = form.reach * np.sign(np.sin(6 * places[:, 0]))
+    weights = minimiser(form, places, targets, kernel)
+    largest = np.abs(kernel.gram(np.linspace(-3, 3, 400)[:, None], places) @ weights).max()
+    assert 1.5 * form.reach < largest <= form.norm(1.0) <= form.slope(1.0) / 2 - form.reach + 1e-9
+
+
+@every_machine
+@pytest.mark.parametrize("regularisation", [0.01, 1.0, 30.0])
+def test_no_table_has_a_function_above_the_public_norm(kind: str, regularisation: float):
+    form, kernel, rng = form_of(kind, regularisation), Gaussian(0.8), np.random.default_rng(3)
+    for spread in (0.0, 0.1, 1.0):
+        places = spread * rng.uniform(-3, 3, (20, 1))
+        for targets in (np.full(20, form.reach), form.reach * rng.choice([-1.0, 1.0], 20)):
+            assert norm_of(kernel, places, minimiser(form, places, targets, kernel)) <= form.norm(1.0) * (1 + 1e-9)
+
+
+def test_the_norm_of_ridge_is_reached_where_the_penalty_is_that_of_the_rows():
+    form, kernel = form_of("ridge", 1.0), Gaussian(1.0)
+    weights = minimiser(form, np.zeros((5, 1)), np.full(5, form.reach), kernel)
+    assert norm_of(kernel, np.zeros((5, 1)), weights) == pytest.approx(form.norm(1.0), rel=1e-9)
+
+
+# ---------------------------------------------------------------------- the solver
+
+
+def tables_for_solver(form: FunctionForm, n_rows: int = 60) -> list[tuple[Array, Array]]:
+    rng = np.random.default_rng(4)
+    spread, places = rng.uniform(-3, 3, (n_rows, 1)), np.zeros((n_rows, 1))
+    return [
+        (spread, form.reach * rng.choice([-1.0, 1.0], n_rows)),
+        (places, np.full(n_rows, form.reach)),
+        (places, np.where(np.arange(n_rows) % 2, 1.0, -1.0) * form.reach),
+        (spread.round(), form.reach * np.sign(spread[:, 0])),
+    ]
+
+
+@every_machine
+@pytest.mark.parametrize("regularisation", [0.003, 0.1, 10.0])
+def test_the_planned_steps_are_enough_for_every_table(kind: str, regularisation: float):
+    """Beside many more steps, whose own distance from the minimiser is at most ‖∇J‖/2λ, J being 2λ-strongly convex."""
+    form, basis = form_of(kind, regularisation), Pivots.fit(Gaussian(1.0), np.linspace(-3, 3, 9)[:, None])
+    for rows, targets in tables_for_solver(form):
+        plan, gram = plan_machine(form, basis, len(rows)), basis.kernel.gram(rows, rows)
+        allowed = 2**-13 * form.machine_sensitivity(1.0, len(rows))
+        exact = minimiser(form, rows, targets, basis.kernel)
+        gradient = slopes_of(form, 1.0)(gram @ exact, targets) / len(rows) + 2 * regularisation * exact
+        assert norm_of(basis.kernel, rows, gradient) / (2 * regularisation) < 1e-3 * allowed
+        alpha = machine_weights(form, gram, targets, 1.0, plan)
+        assert norm_of(basis.kernel, rows, alpha - exact) <= allowed
+        assert np.abs(alpha).sum() <= form.slope(1.0) / (2 * regularisation) * (1 + 1e-9)
+
+
+def test_half_the_steps_would_not_be_enough():
+    form, basis = form_of("ridge", 0.01), Pivots.fit(Gaussian(1.0), np.linspace(-3, 3, 9)[:, None])
+    rows, targets = np.zeros((60, 1)), np.full(60, form.reach)
+    plan, gram = plan_machine(form, basis, 60), basis.kernel.gram(rows, rows)
+    exact = np.linalg.solve(gram + 60 * 0.01 * np.eye(60), targets)
+    distances = [
+        norm_of(basis.kernel, rows, machine_weights(form, gram, targets, 1.0, replace(plan, steps=steps)) - exact)
+        for steps in (plan.steps, plan.steps // 2)
+    ]
+    assert distances[0] <= 2**-13 * form.machine_sensitivity(1.0, 60) < distances[1]
+
+
+def test_ridge_is_kernel_ridge_regression_as_everybody_has_it():
+    form, basis = form_of("ridge", 0.02), Pivots.fit(Gaussian(1.0), np.linspace(-3, 3, 9)[:, None])
+    rows, targets = tables_for_solver(form)[0]
+    gram = basis.kernel.gram(rows, rows)
+    alpha = machine_weights(form, gram, targets, 1.0, plan_machine(form, basis, 60))
+    np.testing.assert_allclose(gram @ alpha, gram @ np.linalg.solve(gram + 1.2 * np.eye(60), targets), atol=1e-3)
+
+
+@every_machine
+def test_whole_coordinates_of_neighbours_are_within_the_sensitivity_of_the_grid(kind: str, no_noise: None):
+    """The door as a black box: hostile neighbours, the noise taken away."""
+    form, rng = form_of(kind, 0.05), np.random.default_rng(5)
+    basis = Pivots.fit(Gaussian(0.8), np.linspace(-3, 3, 30)[:, None])
+    extreme = TARGETS[kind].encode(np.array(["-1", "3"] if kind == "ridge" else ["false", "true"], dtype=object))[0]
+    for n_rows in (1, 2, 25):
+        for x in (0.0, 2.9):
+            rows = np.column_stack([rng.uniform(-3, 3, n_rows), rng.choice(extreme, n_rows)])
+            neighbour = rows.copy()
+            rows[0], neighbour[0] = (x, extreme[0]), (x, extreme[1])
+            one, other = (
+                private_function([table], form, basis, GaussianNoise(1.0, 1e-6), target=1, n_rows=n_rows).noisy_sum
+                for table in (rows, neighbour)
+            )
+            assert 0 < np.linalg.norm((one - other).astype(float)) <= form.grid_sensitivity(basis) == 2 * GRID
+
+
+def test_a_flipped_row_of_an_svm_reaches_the_sensitivity_of_the_grid(no_noise: None):
+    form, basis = form_of("svm", 50.0), Pivots.fit(Gaussian(1.0), np.zeros((1, 1)))
+    sums = [
+        private_function([np.array([[0.0, y]])], form, basis, GaussianNoise(1.0, 1e-6), target=1, n_rows=1).noisy_sum
+        for y in (0.0, 1.0)
+    ]
+    assert abs(int(sums[0][0]) - int(sums[1][0])) > 2 * GRID * (1 - 2 * SLACK)
+
+
+@every_machine
+def test_what_the_solver_may_be_off_by_is_paid_for(kind: str):
+    form, basis = form_of(kind, 0.02), Pivots.fit(Gaussian(0.8), np.linspace(-3, 3, 40)[:, None])
+    plan = plan_machine(form, basis, 3000)
+    assert 0 < plan.error <= SLACK * form.machine_sensitivity(1.0, 3000)
+    paid = form.unit(basis, 3000) * 2 * GRID
+    assert form.machine_sensitivity(1.0, 3000) + plan.error <= paid
+
+
+def test_the_number_of_steps_knows_nothing_of_the_table():
+    form, basis = form_of("logistic"), Pivots.fit(Gaussian(0.8), np.linspace(-3, 3, 9)[:, None])
+    counts: list[list[float]] = [[], []]
+    for seed in (0, 1):
+        publish_function(
+            table_of("logistic", seed=seed), domain_of("logistic"), kind="logistic", target="y", regularisation=0.05,
+            progress=lambda what, share, told=counts[seed]: told.append(share), **BUDGET,
+        )  # fmt: skip
+    assert counts[0] == counts[1] and plan_machine(form, basis, 200).steps > 10
+
+
+# ---------------------------------------------------------------------- Propositions 7 and 8: privacy of values at points
+
+
+def test_values_at_points_are_as_private_as_is_said(no_noise: None):
+    """Values f(Z) + N(0, σ²K) of two neighbours have the exact δ of Gaussians at Mahalanobis distance ‖K^-½ v‖/σ."""
+    grid = pd.DataFrame({"x": np.linspace(-3, 3, 30)})
+    for kind in ("density", *MACHINES):
+        table = table_of(kind, 50)
+        neighbour = table.copy()
+        neighbour.loc[0] = [3.0, -1.0] if kind == "ridge" else [3.0, False]
+        table.loc[0] = [3.0, 3.0] if kind == "ridge" else [-3.0 if kind == "density" else 3.0, True]
+        target = None if kind == "density" else "y"
+        one, other = (
+            publish_function(
+                each, domain_of(kind), kind=kind, target=target, pivots=grid, kernel=Gaussian(0.5), **BUDGET
+            )
+            for each in (table, neighbour)
+        )
+        moved = one.pivot_values - other.pivot_values
+        distance = float(np.sqrt(moved @ np.linalg.solve(one.pivot_covariance, moved)))
+        attained = gaussian_delta(epsilon=1.0, noise_multiplier=1 / distance)
+        assert 0 < attained <= 1e-6
+        assert distance >= (0.9 if kind == "density" else 0.02) * one.statement.sensitivity / one.noise_scale
+
+
+def test_noise_on_values_at_pivots_has_the_covariance_of_the_process():
+    """Squares of standardised noise are χ², of single values together and of their sum, each to 10⁻⁴ (false alarms).
+
+    They are not where noise is 15 % larger, nor the sum's where noise is independent at the pivots.
+    """
+    table, draws, options = table_of("density", 100), 250, {"kind": "density", "kernel": Gaussian(1.0), **BUDGET}
+    first = publish_function(table, domain_of("density"), pivots=pd.DataFrame({"x": np.linspace(-3, 3, 8)}), **options)
+    rows, noise = [table[["x"]].to_numpy()], GaussianNoise(1.0, 1e-6)
+    released = [
+        first,
+        *(again(first, private_mean(rows, first.basis, noise, n_rows=100).noisy_sum) for _ in range(draws - 1)),
+    ]
+    exact = first.basis.kernel.gram(first.basis.points, rows[0]).mean(axis=1)
+    errors, covariance = np.array([each.pivot_values - exact for each in released]), first.pivot_covariance
+
+    def plausible(covariance: Array) -> tuple[bool, bool]:
+        alone = np.sum(errors * np.linalg.solve(covariance, errors.T).T)
+        together = np.sum(errors.sum(axis=1) ** 2) / covariance.sum()
+        found = [(alone, draws * len(covariance)), (together, draws)]
+        return tuple(bool(abs(chi2.cdf(total, size) - 0.5) < 0.49995) for total, size in found)  # type: ignore[return-value]
+
+    assert plausible(covariance) == (True, True)
+    assert not plausible(covariance / 1.15**2)[0]
+    assert not plausible(np.diag(np.diag(covariance)))[1]
+
+
+def again(function: ReleasedFunction, noisy_sum: Array) -> ReleasedFunction:
+    """The function with other noise."""
+    return function_of(
+        form=function.form, domain=function.domain, basis=function.basis, noisy_sum=noisy_sum,
+        statement=function.statement,
+    )  # fmt: skip
+
+
+def test_the_standard_error_between_pivots_is_that_of_the_noise(no_noise: None):
+    """Squares of standardised errors at points between the pivots are χ². False alarm 10⁻⁴."""
+    points, draws = pd.DataFrame({"x": [-1.234, 0.4321, 2.2]}), 500
+    options: Any = {"kind": "logistic", "target": "y", "kernel": Gaussian(1.0), "grid": 8, **BUDGET}
+    exact = publish_function(table_of("logistic", 60), domain_of("logistic"), **options)
+    scale = exact.noise_scale / exact.form.unit(exact.basis, 60)
+    rng = np.random.default_rng(8)  # the sampler itself is tested with the door
+    drawn = [
+        exact.noisy_sum + np.rint(scale * rng.standard_normal(exact.basis.dimension)).astype(int) for _ in range(draws)
+    ]
+    answers = [again(exact, each).evaluate(points) for each in drawn]
+    errors = np.array([each["value"] - exact.values(points) for each in answers])
+    np.testing.assert_allclose(answers[0]["standard_error"], np.sqrt(np.diag(exact.covariance(points))))
+    at_pivots = exact.evaluate(exact.pivots)["standard_error"]
+    np.testing.assert_allclose(at_pivots, np.sqrt(np.diag(exact.pivot_covariance)), rtol=1e-6)
+    total = np.sum(errors * np.linalg.solve(exact.covariance(points), errors.T).T)
+    low, high = chi2.ppf([5e-5, 1 - 5e-5], 3 * draws)
+    assert low < total < high
+    assert not low < total * 1.15**2 < high
+
+
+def test_what_no_pivot_shows_is_within_its_bound(no_noise: None):
+    points = pd.DataFrame({"x": np.linspace(-3, 3, 201)})
+    for table, grid in ((table_of("density", 40), 3), (table_of("density", 40), 12), (pd.DataFrame({"x": [1.5]}), 3)):
+        function = publish_function(
+            table, domain_of("density"), kind="density", kernel=Gaussian(0.4), grid=grid, **BUDGET
+        )
+        exact = function.basis.kernel.gram(points.to_numpy(), table[["x"]].to_numpy()).mean(axis=1)
+        answer = function.evaluate(points)
+        gap = np.abs(answer["value"] - exact)
+        assert (gap <= answer["unseen"] + 1e-6).all()
+    assert gap.max() > 0.99 * answer["unseen"].max()  # of one row half-way between two pivots
+
+
+def test_a_default_density_integrates_to_one_and_is_the_kernel_density_estimate(no_noise: None):
+    table, points = table_of("density", 300), pd.DataFrame({"x": np.linspace(-3, 3, 601)})
+    function = publish_function(table, domain_of("density"), kind="density", **BUDGET)
+    values = function.values(points)
+    assert np.trapezoid(values, points["x"]) == pytest.approx(1, abs=0.02)
+    width = 0.25 * 6 * 300**-0.2
+    exact = np.exp(-0.5 * ((points[["x"]].to_numpy() - table["x"].to_numpy()) / width) ** 2).mean(axis=1)
+    np.testing.assert_allclose(values, exact / (width * np.sqrt(2 * np.pi)), atol=0.002)
+
+
+# ---------------------------------------------------------------------- nothing depends on a private cell
+
+
+HOSTILE = [
+    ["nan", "inf", "-inf", "1e999", "", "x", "\x00", "999999999999", '"', "true"],
+    ["", "", "", "", "", "", "", "", "", ""],
+    ["3", "3", "3", "3", "3", "3", "3", "3", "3", "3"],
+]
+
+
+@pytest.mark.parametrize("kind", ["density", *MACHINES])
+@pytest.mark.parametrize("cells", HOSTILE)
+def test_no_cell_is_seen_from_outside(kind: str, cells: list[str], caplog: Any, capfd: Any):
+    with caplog.at_level(logging.DEBUG, logger="release_side"):
+        function = publish_function(
+            pd.DataFrame({"x": cells, "y": cells[::-1]}, dtype=str), domain_of(kind), kind=kind,
+            target=None if kind == "density" else "y", kernel=Gaussian(0.7), grid=9, **BUDGET,
+        )  # fmt: skip
+    assert np.isfinite(function.coordinates).all()
+    assert [each for each in caplog.messages if "ledger" not in each and "weak promise" not in each] == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_table_without_rows_is_refused_by_its_public_count():
+    with pytest.raises(PublishError, match="the table has no rows"):
+        publish_function(table_of("svm", 0), domain_of("svm"), kind="svm", target="y", **BUDGET)
+
+
+def test_targets_are_within_their_bounds_whatever_the_cells():
+    for kind in MACHINES:
+        form = form_of(kind)
+        targets = targets_of(form, np.array([np.nan, np.inf, -np.inf, 1e300, 0.0, 1.0, 3.0]))
+        assert (np.abs(targets) <= form.reach).all()
+        if kind != "ridge":
+            assert set(targets) == {-1.0, 1.0}
+
+
+def test_pieces_and_order_of_the_table_change_a_machine_by_no_more_than_rounding(no_noise: None):
+    form, basis = form_of("logistic"), Pivots.fit(Gaussian(0.8), np.linspace(-3, 3, 9)[:, None])
+    rows = domain_of("logistic").encode(table_of("logistic"))
+    whole, pieces, turned = (
+        private_function(each, form, basis, GaussianNoise(1.0, 1e-6), target=1, n_rows=200).noisy_sum
+        for each in ([rows], [rows[:7], rows[7:]], [rows[::-1]])
+    )
+    assert (whole == pieces).all()
+    assert np.abs(whole - turned).max() < SLACK * GRID
+
+
+def test_a_machine_that_cannot_be_bounded_is_refused_by_public_facts():
+    basis = Pivots.fit(Gaussian(0.8), np.linspace(-3, 3, 9)[:, None])
+    with pytest.raises(PublishError, match=r"more than 20000\. Publish a density"):
+        plan_machine(form_of("svm"), basis, 20_001)
+    with pytest.raises(PublishError, match=r"too small for 5000 rows in float64.* Raise it"):
+        plan_machine(form_of("ridge", 1e-9), basis, 5000)
+    with pytest.raises(PublishError, match=r"more than an hour.* Raise it"):
+        plan_machine(form_of("svm", 1e-3), basis, 20_000)
+    with pytest.raises(PublishError, match=r"steps on 2 rows would take more than an hour"):  # a step takes time
+        plan_machine(form_of("logistic", 1e-9), basis, 2)
+
+
+def test_a_regularisation_that_outweighs_the_loss_takes_one_step():
+    """(M − μ)/(M + μ) is 10⁻¹⁹ here, of which M − μ in floats would be 0, and the number of steps log 0."""
+    basis = Pivots.fit(1e-6 * Gaussian(0.8), np.linspace(-3, 3, 5)[:, None])
+    plan = plan_machine(form_of("logistic", 1e12), basis, 20)
+    assert plan.steps == 1 and plan.error <= SLACK * form_of("logistic", 1e12).machine_sensitivity(1e-3, 20)
+
+
+@dataclass(frozen=True)
+class Broken(Gaussian):
+    """Nowhere a number but at whole places: a row could make everything nothing."""
+
+    name: ClassVar[str] = "broken"
+
+    def gram(self, X: Array, Y: Array) -> Array:
+        return np.where((np.rint(X) != X).any(axis=1)[:, None], np.nan, super().gram(X, Y))
+
+
+@pytest.mark.parametrize("kind", ["density", "svm"])
+def test_a_kernel_that_no_file_can_name_is_refused_before_anything_is_counted(kind: str, tmp_path: Any):
+    target = None if kind == "density" else "y"
+    ledger = tmp_path / "ledger"
+    Ledger(ledger).init("t", 1.0, 1e-6)
+    with pytest.raises(
+        PublishError, match=r"no reader would take the kernel .*Broken.*: it is unknown to them.*Name a kernel"
+    ):
+        publish_function(
+            table_of(kind), domain_of(kind), kind=kind, target=target, kernel=Broken(1.0), grid=7, ledger=ledger,
+            table="t", **BUDGET,
+        )  # fmt: skip
+    assert Ledger(ledger).account("t").releases == ()
+
+
+# ---------------------------------------------------------------------- the flow
+
+
+@pytest.mark.parametrize("kind", ["density", *MACHINES])
+def test_a_function_is_counted_before_it_is_measured(kind: str, tmp_path: Any):
+    ledger = tmp_path / "ledger"
+    Ledger(ledger).init("t", 1.2, 1e-6)
+    target = None if kind == "density" else "y"
+    options: Any = {"kind": kind, "target": target, "ledger": ledger, "table": "t", **BUDGET}
+    publish_function(table_of(kind), domain_of(kind), output=tmp_path / "f.kme", **options)
+    (counted,) = Ledger(ledger).account("t").releases
+    assert (counted.spend.method, counted.spend.epsilon, counted.output) == (
+        f"function: {kind}",
+        1.0,
+        str(tmp_path / "f.kme"),
+    )
+    with pytest.raises(PublishError, match="does not fit"):
+        publish_function(table_of(kind), domain_of(kind), **options)
+    assert len(Ledger(ledger).account("t").releases) == 1
+
+
+def test_a_ledger_that_cannot_write_means_that_no_noise_is_drawn(tmp_path: Any, monkeypatch: pytest.MonkeyPatch):
+    drawn = []
+    monkeypatch.setattr(GaussianNoise, "add_to", lambda self, exact, *, sensitivity: drawn.append(1))
+
+    def broken(self: Any, table: str, spend: Any) -> int:
+        raise PublishError("the disk is full")
+
+    monkeypatch.setattr(Ledger, "record", broken)
+    Ledger(tmp_path / "l").init("t", 2.0, 1e-4)
+    with pytest.raises(PublishError, match="the disk is full"):
+        publish_function(
+            table_of("svm"), domain_of("svm"), kind="svm", target="y", ledger=tmp_path / "l", table="t", **BUDGET
+        )
+    assert drawn == []
+
+
+def test_a_rehearsal_is_stamped_and_repeats_itself():
+    one, other = (
+        publish_function(table_of("svm"), domain_of("svm"), kind="svm", target="y", rehearsal=7, **BUDGET)
+        for _ in range(2)
+    )
+    assert one.is_rehearsal and "NOT PRIVATE" in repr(one)
+    np.testing.assert_array_equal(one.noisy_sum, other.noisy_sum)
+
+
+def test_two_releases_have_different_noise():
+    one, other = (
+        publish_function(table_of("svm"), domain_of("svm"), kind="svm", target="y", **BUDGET) for _ in range(2)
+    )
+    assert (one.noisy_sum != other.noisy_sum).all()
+
+
+def test_noise_is_calibrated_as_the_budget_says():
+    function = publish_function(table_of("svm"), domain_of("svm"), kind="svm", target="y", **BUDGET)
+    promise = function.statement
+    assert promise.noise_multiplier == pytest.approx(GaussianNoise(1.0, 1e-6).multiplier(), rel=1e-9)
+    assert promise.sensitivity == pytest.approx(1 / (200 * 200**-0.5) * (1 + SLACK))
+    classical = np.sqrt(2 * np.log(2 / 1e-6))  # of Hall et al., Proposition 3
+    assert promise.noise_multiplier < classical
+    assert gaussian_delta(epsilon=20.0, noise_multiplier=classical / 20) > 1e-6  # and false where ε is large
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "unknown kind": ({"kind": "lasso"}, r"kind must be one of density.*Name one"),
+    "no target": ({"kind": "svm"}, r"svm predicts a column, and no target is named: it is one of x, y.*Name it"),
+    "target of a density": ({"kind": "density", "target": "y"}, r"a density predicts no target\. Leave it out"),
+    "number for classes": ({"kind": "svm", "target": "x"}, r"parts two classes, and the target x has no levels"),
+    "classes for a number": ({"kind": "ridge", "target": "y"}, r"ridge predicts numbers on a linear scale.*Name another"),
+    "lambda 0": ({"kind": "svm", "target": "y", "regularisation": 0.0}, r"regularisation must be a number between.*got 0\.0"),
+    "lambda of a density": ({"kind": "density", "regularisation": 1.0, "kernel": Gaussian(1.0)}, "has no regularisation"),
+    "two places": ({"kind": "svm", "target": "y", "grid": 5, "pivots": pd.DataFrame({"x": [0.0]})}, "Pass one of them"),
+    "a grid of one": ({"kind": "svm", "target": "y", "grid": 1}, r"grid must be a whole number of at least 2, got 1"),
+    "a huge grid": ({"kind": "svm", "target": "y", "grid": 4000}, r"has 4,000 points, and readers allow 1000"),
+    "a density of levels": ({"kind": "density"}, r"a density is one of numbers, and y have levels"),
+    "laplace": ({"kind": "svm", "target": "y", "delta": 0}, r"delta = 0.*a Gaussian process, which cannot.*Pass a small delta"),
+    "private pivots": ({"kind": "svm", "target": "y", "pivots": "private"}, "the public points are the private table itself"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_choices_that_do_not_go_together_are_refused(name: str):
+    choices, message = WRONG[name]
+    table = table_of("svm")
+    if isinstance(choices.get("pivots"), str):
+        choices = choices | {"pivots": table}
+    with pytest.raises(PublishError, match=message):
+        publish_function(table, domain_of("svm"), **(BUDGET | choices))
+
+
+def test_a_table_of_every_kind_of_column_gives_a_function_of_them():
+    domain = Domain((
+        Integer(name="n", lower=0, upper=9, missing=True), Categorical(name="c", levels=("a", "b", "d")),
+        Date(name="day", lower="2020-01-01", upper="2021-01-01"), CLASS,
+    ))  # fmt: skip
+    frame = domain.decode(domain.draw(80, 1))
+    function = publish_function(frame, domain, kind="logistic", target="y", **BUDGET)
+    assert function.predict_proba(frame).shape == (80, 2) and function.basis.dimension > 20
+    with pytest.raises(PublishError, match=r'have levels or missing cells.*"table"'):
+        publish_function(frame, domain, kind="density", **BUDGET)
+    assert release_side.publish_function(frame, domain, kind="density", kernel="table", **BUDGET).kind == "density"
+
+
+# ---------------------------------------------------------------------- what is predicted
+
+
+@pytest.mark.parametrize("kind", ["logistic", "svm"])
+def test_a_released_classifier_predicts_as_scikit_learn_does(kind: str):
+    from sklearn.metrics import accuracy_score, log_loss
+
+    table = table_of(kind, 1500)
+    function = publish_function(table, domain_of(kind), kind=kind, target="y", epsilon=5.0, delta=1e-6)
+    classes = function.classes_
+    assert classes.tolist() == [False, True]
+    margins, predicted = function.decision_function(table), function.predict(table)
+    np.testing.assert_array_equal(predicted, classes[(margins > 0).astype(int)])
+    assert accuracy_score(table["y"], predicted) == function.score(table, table["y"]) > 0.65
+    if kind == "logistic":
+        chances = function.predict_proba(table)
+        np.testing.assert_allclose(chances.sum(axis=1), 1)
+        np.testing.assert_allclose(chances[:, 1], 1 / (1 + np.exp(-margins)))
+        assert log_loss(table["y"], chances, labels=classes) < 0.68
+    assert hasattr(function, "predict_proba") == (kind == "logistic")
+
+
+def test_levels_are_predicted_by_their_names():
+    domain = Domain((X, Categorical(name="y", levels=("well", "ill"))))
+    frame = pd.DataFrame({"x": np.linspace(-3, 3, 900), "y": np.where(np.linspace(-3, 3, 900) > 0, "ill", "well")})
+    function = publish_function(frame, domain, kind="svm", target="y", epsilon=5.0, delta=1e-6)
+    assert function.predict(pd.DataFrame({"x": [-2.0, 2.0]})).tolist() == ["well", "ill"]
+
+
+def test_ridge_predicts_within_the_bounds_and_around_their_middle(no_noise: None):
+    table = table_of("ridge", 400)
+    function = publish_function(table, domain_of("ridge"), kind="ridge", target="y", regularisation=1e-3, **BUDGET)
+    predicted = function.predict(table)
+    assert np.abs(predicted - table["y"]).mean() < 0.15
+    assert predicted.min() >= -1 and predicted.max() <= 3
+    far = publish_function(table, domain_of("ridge"), kind="ridge", target="y", regularisation=1e6, **BUDGET)
+    np.testing.assert_allclose(far.predict(table), 1.0, atol=1e-5)
+
+
+def test_coordinates_of_a_machine_are_its_values_at_the_pivots():
+    basis = Pivots.fit(Gaussian(0.8), np.linspace(-3, 3, 12)[:, None])
+    rows, weights = PLANE.draw(50, 1)[:, :1], np.random.default_rng(0).normal(size=50)
+    exact = basis.kernel.gram(basis.points, rows) @ weights
+    np.testing.assert_allclose(basis.function_values(machine_coordinates(weights, rows, basis)), exact, atol=1e-10)

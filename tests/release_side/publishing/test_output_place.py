@@ -1,0 +1,341 @@
+"""An output that cannot be written is refused before the ledger records a spend and before noise is drawn.
+
+Each case is a place where a release cannot appear, or where it would replace something. After the refusal the ledger has no
+release, no noise was drawn, no temporary file is left, and what was there is as it was.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import paths
+import pytest
+from click.testing import CliRunner
+
+import kmeanalyst as ka
+import release_side
+from kmeanalyst.releases.domain.columns import Integer
+from kmeanalyst.releases.domain.domain import Domain, domain_toml
+from kmeanalyst.releases.file import archive as atomic
+from release_side.budget.ledger import Ledger
+from release_side.choices.output_file import check_output
+from release_side.cli.main import main
+from release_side.door import mechanism
+from release_side.door.mechanism import PublishError
+
+DOMAIN = Domain((Integer(name="age", lower=0, upper=9),))
+FRAME = DOMAIN.decode(DOMAIN.draw(40, 1))
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
+
+pytestmark = pytest.mark.usefixtures("rough_representation")
+
+
+class Curator:
+    """A folder with a private table, a domain and a ledger with a budget; what is published there, and how."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.ledger = folder, Ledger(folder / "budget.ledger")
+        self.ledger.init("people", 50.0, 1e-4)
+        (folder / "rows").mkdir()
+        FRAME.to_csv(folder / "rows" / "private.csv", index=False)
+        (folder / "domain.toml").write_text(domain_toml(DOMAIN), encoding="utf-8")
+        self.private: str | Path = folder / "rows" / "private.csv"
+
+    def call(self, method: str, output: Any, **options: Any) -> Any:
+        """Publish by this method to this output."""
+        counted = {"ledger": self.ledger.path, "table": "people", "output": output, **options}
+        toml = self.folder / "domain.toml"
+        if method == "publish":
+            return release_side.publish(self.private, toml, points=4, features=8, **BUDGET, **counted)
+        if method == "exponential":
+            return release_side.publish(self.private, toml, method=method, epsilon=1.0, delta=0, points=2, **counted)
+        if method == "function":
+            return release_side.publish_function(self.private, toml, kind="density", grid=4, **BUDGET, **counted)
+        return release_side.extend_function(self.private, toml, self.folder / "first.kme", grid=9, **counted)
+
+    def ready_for(self, method: str) -> int:
+        """Publish what the method starts from; how much the ledger then has."""
+        if method == "extension":
+            self.call("function", self.folder / "first.kme")
+        return self.recorded()
+
+    def recorded(self) -> int:
+        """How many releases and extensions the ledger has."""
+        account = self.ledger.account("people")
+        return len(account.releases) + len(account.extensions)
+
+
+@pytest.fixture
+def curator(tmp_path: Path) -> Curator:
+    return Curator(tmp_path)
+
+
+@pytest.fixture
+def draws(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """One entry for each time that noise was drawn."""
+    from release_side.door import exponential_mechanism as small_database
+
+    seen: list[str] = []
+    for owner, name in ((mechanism.Noise, "add_to"), (small_database.ExponentialMechanism, "draw")):
+        honest: Callable[..., Any] = getattr(owner, name)
+
+        def counting(*facts: Any, honest: Callable[..., Any] = honest, **options: Any) -> Any:
+            seen.append("drawn")
+            return honest(*facts, **options)
+
+        monkeypatch.setattr(owner, name, counting)
+    return seen
+
+
+def contents(folder: Path) -> dict[str, bytes | str]:
+    """Every file below a folder but the ledger's; a link or special file by its kind."""
+    return {
+        str(path): os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else "no file"
+        for path in sorted(folder.rglob("*"))
+        if not path.name.startswith("budget.ledger")
+    }
+
+
+def existing(folder: Path) -> Path:
+    (folder / "old.kme").write_bytes(b"older")
+    return folder / "old.kme"
+
+
+def a_folder(folder: Path) -> Path:
+    (folder / "out.kme").mkdir()
+    return folder / "out.kme"
+
+
+def dangling_link(folder: Path) -> Path:
+    (folder / "out.kme").symlink_to(folder / "nowhere.kme")
+    return folder / "out.kme"
+
+
+def link_to_folder(folder: Path) -> Path:
+    (folder / "out.kme").symlink_to(folder / "rows")
+    return folder / "out.kme"
+
+
+def link_to_other(folder: Path) -> Path:
+    (folder / "out.kme").symlink_to(existing(folder))
+    return folder / "out.kme"
+
+
+def link_to_private(folder: Path) -> Path:
+    (folder / "out.kme").symlink_to(folder / "rows" / "private.csv")
+    return folder / "out.kme"
+
+
+def hard_link_to_private(folder: Path) -> Path:
+    (folder / "out.kme").hardlink_to(folder / "rows" / "private.csv")
+    return folder / "out.kme"
+
+
+def pipe(folder: Path) -> Path:
+    os.mkfifo(folder / "out.kme")
+    return folder / "out.kme"
+
+
+def a_socket(folder: Path) -> Path:
+    with socket.socket(socket.AF_UNIX) as opened:
+        here = Path.cwd()
+        os.chdir(folder)  # a socket's whole path may have a hundred characters
+        opened.bind("out.kme")
+        os.chdir(here)
+    return folder / "out.kme"
+
+
+def device(folder: Path) -> Path:
+    try:
+        os.mknod(folder / "out.kme", stat.S_IFCHR | 0o666, os.makedev(1, 3))  # as /dev/null
+    except PermissionError:
+        pytest.skip("makes a device, which needs rights")
+    return folder / "out.kme"
+
+
+def read_only(folder: Path) -> Path:
+    existing(folder).chmod(0o444)
+    return folder / "old.kme"
+
+
+def journal(folder: Path) -> Path:
+    return folder / "budget.ledger-journal"
+
+
+WITHOUT_FORCE: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "exists": (existing, r"old\.kme exists.*cannot be drawn again.*Name a new file, or pass --force \(in Python force=True\)"),
+}  # fmt: skip
+ALWAYS: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "empty": (lambda _: "", r"the output has no name.*Name a file"),
+    "trailing slash": (lambda folder: f"{folder}/out.kme/", r"names a folder, and a release is one file\. Name a file"),
+    "folder": (a_folder, r"is a folder.*Name a file within it"),
+    "the folder itself": (lambda folder: f"{folder}/rows/..", r"is a folder.*Name a file within it"),
+    "no folder": (lambda folder: folder / "none" / "out.kme", r"the folder .*none is not there or not writable.*Make it first"),
+    "a file as folder": (lambda folder: existing(folder) / "out.kme", r"the folder .* is not there or not writable"),
+    "name too long": (lambda folder: folder / ("a" * 240 + ".kme"), r"cannot be written.*too long.*Nothing is spent.*Name"),
+    "name far too long": (lambda folder: folder / ("a" * 3000 + ".kme"), r"cannot be written.*too long.*Nothing is spent"),
+    "null byte": (lambda folder: f"{folder}/a\0b.kme", r"cannot be written.*null.*Nothing is spent"),
+    "dangling link": (dangling_link, r"is a symbolic link.*Name a file that is no link"),
+    "link to a folder": (link_to_folder, r"is a (folder|symbolic link)"),
+    "link to another file": (link_to_other, r"is a symbolic link.*Name a file that is no link"),
+    "link to the private table": (link_to_private, r"is named as the release's file and as another.*Name a new file"),
+    "hard link to the private table": (hard_link_to_private, r"is named as the release's file and as another"),
+    "the ledger": (lambda folder: folder / "budget.ledger", r"is named as the release's file and as another"),
+    "the ledger's journal": (journal, r"is named as the release's file and as another .*-journal"),
+    "another spelling of the ledger": (lambda folder: folder / "rows" / ".." / "budget.ledger", r"and as another"),
+    "pipe": (pipe, r"is no ordinary file.*Name a new file"),
+    "socket": (a_socket, r"is no ordinary file"),
+    "device": (device, r"is no ordinary file"),
+    "read-only": (read_only, r"is read-only.*Name a new file"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["publish", "exponential", "function", "extension"])
+@pytest.mark.parametrize("case", [*WITHOUT_FORCE, *ALWAYS])
+def test_an_output_that_cannot_be_written_is_refused_before_anything_is_spent(case, method, curator, draws):
+    place, message = (WITHOUT_FORCE | ALWAYS)[case]
+    output = place(curator.folder)
+    spent = curator.ready_for(method)
+    before, drawn = contents(curator.folder), len(draws)
+    for force in (False, True) if case in ALWAYS else (False,):
+        with pytest.raises(PublishError, match=message if force or case != "read-only" else "old.kme exists"):
+            curator.call(method, output, force=force)
+    assert curator.recorded() == spent and len(draws) == drawn
+    assert contents(curator.folder) == before
+
+
+@pytest.mark.parametrize("method", ["publish", "exponential", "function", "extension"])
+def test_force_replaces_an_existing_file_and_is_counted(method, curator, draws):
+    """The power of the test above: it counts what is drawn and recorded."""
+    output, spent = existing(curator.folder), curator.ready_for(method)
+    drawn = len(draws)
+    curator.call(method, output, force=True)
+    assert curator.recorded() == spent + 1 and len(draws) > drawn
+    assert output.read_bytes() != b"older"
+
+
+@pytest.mark.parametrize("private", ["rows", "rows/*.csv", "rows/*"])
+def test_a_release_does_not_become_a_part_of_the_private_table(private, curator, draws):
+    """A folder or a glob is read again the next time; a .kme file in a folder of tables is not read."""
+    curator.private = str(curator.folder / private)
+    with pytest.raises(PublishError, match=r"would be read as a part of the private table.*Name a file elsewhere"):
+        curator.call("publish", curator.folder / "rows" / "release.csv")
+    assert curator.recorded() == 0 and draws == []
+    if private != "rows/*":
+        curator.call("publish", curator.folder / "rows" / "release.kme")
+        curator.call("publish", curator.folder / "release.csv")
+        assert curator.recorded() == 2
+
+
+def test_a_file_of_another_user_in_a_shared_folder_is_refused(curator, draws, monkeypatch):
+    """In a folder such as /tmp only its owner may replace a file, whoever may write to it."""
+    shared = curator.folder / "shared"
+    shared.mkdir()
+    output = existing(shared)
+    shared.chmod(0o1777)
+    output.chmod(0o666)
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    with pytest.raises(PublishError, match=r"belongs to another user.*Name a new file"):
+        curator.call("publish", output, force=True)
+    assert curator.recorded() == 0 and draws == [] and output.read_bytes() == b"older"
+
+
+def test_a_file_that_is_mounted_is_refused(curator, draws, monkeypatch):
+    """A container's file from outside: it can be written to, but nothing can take its place."""
+    output = existing(curator.folder)
+    monkeypatch.setattr(os.path, "ismount", lambda path: Path(path) == output)
+    with pytest.raises(PublishError, match=r"is no ordinary file.*mounted.*Name a new file"):
+        curator.call("publish", output, force=True)
+    assert curator.recorded() == 0 and draws == []
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from test_output_place import Curator
+curator = Curator(Path({folder!r}))
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+try:
+    curator.call("publish", Path({folder!r}) / "out.kme")
+except Exception as error:
+    print(type(error).__name__, error)
+print(curator.recorded())
+"""
+
+
+def test_a_disk_without_room_is_found_before_anything_is_spent(tmp_path):
+    """A limit on the size of files stands for a full disk: the ledger fits, a release of usual size does not."""
+    code = FULL.format(tests=str(paths.TESTS), folder=str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    told, recorded = done.stdout.splitlines()
+    assert told.startswith("PublishError") and "cannot be written" in told and "Nothing is spent" in told
+    assert recorded == "0" and not list(tmp_path.glob(".out.kme*"))
+
+
+def test_the_probe_takes_the_same_way_as_the_writing(tmp_path, monkeypatch):
+    """The temporary names are of one length, and the probe leaves nothing behind, even where it fails."""
+    names: list[str] = []
+    honest = atomic._create
+    monkeypatch.setattr(atomic, "_create", lambda path: (names.append(path.name), honest(path))[1])
+    atomic.check_place(tmp_path / "a.kme")
+    with atomic.written_whole(tmp_path / "a.kme") as temporary:
+        temporary.write_bytes(b"x")
+    assert len(names) == 2 and len(names[0]) == len(names[1]) and names[0] != names[1]
+    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match="No space left"):
+        atomic.check_place(tmp_path / "b.kme")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.kme"]
+
+
+def test_the_command_line_asks_for_force(curator):
+    output = existing(curator.folder)
+    words = [
+        "--domain", curator.folder / "domain.toml", "--epsilon", 1, "--delta", 1e-6, "--output", output,
+        "--ledger", curator.ledger.path, "--table", "people",
+    ]  # fmt: skip
+    for command in (["publish", curator.private, "--points", 4, "--features", 8],
+                    ["publish-function", curator.private, "--kind", "density", "--grid", 4]):  # fmt: skip
+        refused = CliRunner().invoke(main, [str(word) for word in (*command, *words)])
+        assert refused.exit_code == 1 and "old.kme exists" in refused.stderr and "--force" in refused.stderr
+    assert curator.recorded() == 0 and output.read_bytes() == b"older"
+    told = CliRunner().invoke(main, [str(word) for word in (*command, *words, "--force")])
+    assert told.exit_code == 0, told.stderr
+    assert curator.recorded() == 1 and ka.read_function(output).kind == "density"
+    again = ["extend-function", curator.private, output, "--grid", 9, *words[:2], *words[8:], "--output"]
+    (curator.folder / "further.kme").write_bytes(b"older")
+    further = [str(word) for word in (*again, curator.folder / "further.kme")]
+    refused = CliRunner().invoke(main, further)
+    assert refused.exit_code == 1 and "further.kme exists" in refused.stderr and curator.recorded() == 1
+    assert CliRunner().invoke(main, [*further, "--force"]).exit_code == 0 and curator.recorded() == 2
+
+
+def test_a_rehearsal_does_not_replace_a_release_unasked(curator):
+    output = curator.folder / "r.kme"
+    curator.call("publish", output)
+    before = output.read_bytes()
+    with pytest.raises(PublishError, match=r"r\.kme exists.*--force"):
+        release_side.publish(FRAME, DOMAIN, points=4, features=8, rehearsal=1, output=output, **BUDGET)
+    assert output.read_bytes() == before
+
+
+@pytest.mark.parametrize("ending", ["-journal", "-wal", "-shm"])
+def test_the_journal_of_the_file_that_a_linked_ledger_points_to_is_no_output(tmp_path: Path, ending: str):
+    """SQLite removes a file of this name when the ledger is written next, and a counted release with it."""
+    (tmp_path / "x").mkdir()
+    real = tmp_path / "real.ledger"
+    Ledger(real).init("people", 2.0, 1e-5)
+    link = tmp_path / "x" / "link.ledger"
+    link.symlink_to(real)
+    output = tmp_path / f"real.ledger{ending}"
+    with pytest.raises(PublishError, match="is named as the release's file and as another"):
+        check_output(output, private=pd.DataFrame(), ledger=link, others=(), force=True)

@@ -1,0 +1,524 @@
+"""What a budget would buy: that plans agree with publishing, need nothing private, and refuse what publish refuses."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+
+import release_side
+from kmeanalyst.kernels import Gaussian, KernelMean
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.columns import Categorical, Date, Integer, Real
+from kmeanalyst.releases.domain.domain import Domain, domain_toml
+from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
+from kmeanalyst.releases.file import FileRefused, read_release
+from kmeanalyst.releases.release import Release
+from kmeanalyst.representation.mixture import posterior
+from release_side.choices.options import checked_features, public_generator
+from release_side.cli.main import main
+from release_side.door.mechanism import PublishError
+from release_side.publishing import plan as planning
+from release_side.publishing import publish as publishing
+from release_side.publishing.plan import EPSILONS, StandIn, plan, rows_like, spread_rows
+
+SMALL: dict[str, Any] = {"points": 40, "features": 200}
+BUDGET: dict[str, Any] = {"rows": 2000, "delta": 1e-6, "epsilon": [1.0]}
+COLUMNS = [
+    "epsilon", "delta", "rho", "method", "points", "features", "noise_scale",
+    "rkhs_error", "sampling_error", "se_mean", "se_probability", "seconds", "file_bytes",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def domain() -> Domain:
+    return Domain((
+        Integer(name="age", lower=17, upper=90),
+        Real(name="wage", lower=1.0, upper=1000.0, scale="log", missing=True),
+        Categorical(name="city", levels=("Basel", "Genf", "O'Higgins")),
+    ))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def square() -> Domain:
+    return Domain(tuple(Real(name=name, lower=-6.0, upper=6.0) for name in ("x", "y")))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small stand-in, and a short posterior in plans and publications alike."""
+    monkeypatch.setattr(planning, "_STAND_IN_ROWS", (500, 1000))
+    monkeypatch.setattr(posterior, "_WARM_UP", 15)
+    monkeypatch.setattr(posterior, "_DRAWS", 30)
+    monkeypatch.setattr(posterior, "_FEWEST", 10)
+
+
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch) -> list[Release]:
+    """The releases that a plan makes and throws away."""
+    kept: list[Release] = []
+
+    def keep(*arguments: Any, **options: Any) -> Release:
+        kept.append(publishing.represented(*arguments, **options))
+        return kept[-1]
+
+    monkeypatch.setattr(planning, "represented", keep)
+    return kept
+
+
+# ---------------------------------------------------------------------- what is planned is what would be published
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        SMALL,
+        SMALL | {"noise": "laplace", "delta": 0.0},
+        SMALL | {"calibration": "zcdp", "weights": "bounded", "bound": 0.9},
+        {"method": "subspace", "points": 30, "kernel": "gaussian:lengthscale=2", "weights": "published"},
+        {"method": "subspace", "points": 30, "weights": "signed"},
+    ],
+    ids=["default", "laplace", "zcdp", "published", "signed"],
+)
+def test_a_plan_has_the_promise_noise_and_sizes_of_the_release(choices, square, tmp_path):
+    row = plan(square, **(BUDGET | choices)).iloc[0]
+    options = {"epsilon": 1.0, "delta": 1e-6} | choices
+    table = square.decode(square.draw(2000, 1))
+    release = release_side.publish(table, square, rehearsal=5, output=tmp_path / "r.kme", **options)
+    statement = release.statement
+    assert (row.epsilon, row.delta, row.rho) == (statement.epsilon, statement.delta, statement.rho)
+    assert (row.noise_scale, row.method, row.points) == (statement.noise_scale, release.method, len(release))
+    assert row.features == release.measurement.feature_map.dimension
+    assert row.file_bytes == pytest.approx((tmp_path / "r.kme").stat().st_size, abs=100)  # digits in the header
+
+
+def test_the_noise_that_is_simulated_has_the_scale_that_is_told(square, simulated):
+    plan(square, **BUDGET, points=20, features=4000)
+    measurement = simulated[0].measurement
+    truth = StandIn.of(square, simulated[0].kernel, measurement.feature_map, public=None, n_rows=2000)
+    deviation = (measurement.vector - truth.mean_feature).std()
+    assert deviation == pytest.approx(measurement.noise_scale, rel=0.06)  # 5 standard errors of 4000 draws
+
+
+def test_what_is_simulated_is_the_mean_of_a_table_of_that_many_rows(square, simulated):
+    plan(square, **(BUDGET | {"rows": 10**5}), **SMALL)
+    measurement = simulated[0].measurement
+    truth = StandIn.of(square, simulated[0].kernel, measurement.feature_map, public=None, n_rows=10**5)
+    np.testing.assert_allclose(measurement.vector, truth.mean_feature, atol=6 * measurement.noise_scale)
+    assert (measurement.n_rows, simulated[0].statement.n_rows) == (10**5, 10**5)
+
+
+def test_the_bound_holds_in_what_is_simulated(square, simulated):
+    plan(square, **BUDGET, **SMALL, weights="bounded", bound=0.5)
+    assert np.abs(simulated[0].weights).sum() <= 0.5 + 1e-9
+
+
+def test_the_error_of_a_mean_is_that_over_the_cells_that_are_not_missing(domain, simulated):
+    row = plan(Domain((domain["wage"],)), **BUDGET, **SMALL).iloc[0]
+    read = simulated[0].expectation(lambda frame: frame["wage"].fillna(1.0), where="not missing(wage)")
+    assert row.se_mean == pytest.approx(read.standard_error / 999)
+
+
+def test_the_rkhs_error_is_the_distance_of_the_release_from_the_stand_in_in_the_kernel_itself(domain, simulated):
+    row = plan(domain, **BUDGET, **SMALL).iloc[0]
+    release = simulated[0]
+    truth = StandIn.of(domain, release.kernel, release.measurement.feature_map, public=None, n_rows=2000)
+    expected = release.embedding.distance(KernelMean(release.kernel, truth.rows))
+    assert row.rkhs_error == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_sampling_error_of_two_far_points_is_the_root_of_half_over_n():
+    """μ = ½k(0, ·) + ½k(100, ·): k(x, x) = 1 and ‖μ‖² = ½."""
+    embedding = KernelMean(Gaussian(1.0), np.array([[0.0], [100.0]]))
+    truth = StandIn(embedding.points, embedding, embedding.squared_norm(), np.zeros(2))
+    assert truth.sampling_error(50) == pytest.approx(0.1)
+
+
+def test_the_standard_errors_are_those_the_analyst_reads(square, simulated):
+    row = plan(square, **BUDGET, **SMALL).iloc[0]
+    release = simulated[0]
+    assert row.se_mean == pytest.approx(np.median([release.mean(name).standard_error / 12 for name in "xy"]))
+    truth = StandIn.of(square, release.kernel, release.measurement.feature_map, public=None, n_rows=2000)
+    questions = [f"{name} > {np.median(truth.rows[:, j])!r}".replace("np.float64", "") for j, name in enumerate("xy")]
+    assert row.se_probability == pytest.approx(np.median([release.probability(q).standard_error for q in questions]))
+
+
+def test_a_question_to_levels_is_the_level_nearest_one_half():
+    column = Categorical(name="city", levels=("a", "b", "c"))
+    ask = planning._near_half(column, np.array([0, 1, 1, 2, 2, 2, 2, 2, 2.0]))
+    frame = pd.DataFrame({"city": ["a", "b", "c"]})
+    assert ask(frame).tolist() == [False, False, True]
+
+
+def test_without_a_column_of_numbers_the_error_of_a_mean_is_not_known(domain):
+    levels = Domain((domain["city"], Date(name="day", lower="2000-01-01", upper="2020-12-31", missing=True)))
+    row = plan(levels, **BUDGET, **SMALL).iloc[0]
+    assert np.isnan(row.se_mean) and 0 < row.se_probability < 1
+
+
+def test_every_column_kind_can_be_planned_with_missing_cells_atoms_and_logarithms(mixed_domain):
+    row = plan(mixed_domain, **BUDGET, **SMALL).iloc[0]
+    assert np.isfinite(row[["rkhs_error", "sampling_error", "se_mean", "se_probability"]].astype(float)).all()
+
+
+def test_seconds_grow_with_the_rows(square):
+    few, many = (plan(square, **(BUDGET | {"rows": n}), **SMALL).seconds[0] for n in (1000, 2**31))
+    assert many > 1000 * few / 40  # 2 million times the rows; the fit takes the same for both
+
+
+# ---------------------------------------------------------------------- how well it predicts
+
+
+def clusters(n: int, rng: np.random.Generator) -> pd.DataFrame:
+    centres = np.array([[-2.0, -1], [0, 2], [3, -1]])
+    return pd.DataFrame(centres[rng.integers(0, 3, n)] + rng.normal(size=(n, 2)), columns=["x", "y"])
+
+
+def workers(n: int, rng: np.random.Generator) -> pd.DataFrame:
+    age = rng.integers(20, 70, n)
+    wage = np.exp(rng.normal(3, 0.5, n) + age / 80)
+    wage[rng.random(n) < 0.2] = np.nan
+    return pd.DataFrame({"age": age, "wage": wage, "city": np.where(age > 40, "Basel", "Genf")})
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 2.0])
+@pytest.mark.parametrize(("space", "people", "kernel"), [
+    ("square", clusters, "gaussian:lengthscale=1.5"), ("domain", workers, "table"),
+])  # fmt: skip
+def test_a_real_error_is_within_about_a_factor_of_two_of_the_predicted(space, people, kernel, epsilon, request):
+    space, n = request.getfixturevalue(space), 5000
+    options: dict[str, Any] = {"delta": 1e-6, "kernel": kernel, "points": 200, "features": 1000}
+    predicted = plan(space, rows=n, epsilon=epsilon, **options).rkhs_error[0]
+    table = people(n, np.random.default_rng(3))
+    release = release_side.publish(table, space, epsilon=epsilon, rehearsal=9, **options)
+    real = release.embedding.distance(KernelMean(kernel_from_spec(kernel, space), space.encode(table)))
+    assert 0.4 < real / predicted < 1.5
+
+
+def test_more_budget_buys_less_noise_and_smaller_errors(square):
+    options: dict[str, Any] = {"rows": 20_000, "delta": 1e-6, "kernel": "gaussian:lengthscale=2"}
+    table = plan(square, epsilon=[0.05, 0.5, 5.0], points=100, features=400, **options)
+    for name in ("noise_scale", "rkhs_error"):  # an error bar may owe most to resolution, which noise does not decide
+        assert (np.diff(table[name]) < 0).all(), table[name]
+    assert table.sampling_error.nunique() == 1
+
+
+# ---------------------------------------------------------------------- public facts alone
+
+
+def test_a_plan_takes_no_private_table_and_a_grid_of_budgets_by_default(square):
+    assert not {"private", "ledger", "table", "output"} & set(inspect.signature(plan).parameters)
+    assert plan(square, rows=1000, delta=1e-6, **SMALL).epsilon.tolist() == list(EPSILONS)
+
+
+def test_a_plan_leaves_no_file_and_what_it_writes_meanwhile_no_reader_takes_for_a_release(
+    square, tmp_path, monkeypatch
+):
+    written: list[bytes] = []
+    write = Release.write
+
+    def record(release: Release, path: Path) -> None:
+        write(release, path)
+        written.append(Path(path).read_bytes())
+
+    monkeypatch.setattr(Release, "write", record)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    plan(square, **BUDGET, **SMALL)
+    assert list(tmp_path.iterdir()) == [] and len(written) == 1
+    (tmp_path / "kept.kme").write_bytes(written[0])
+    with pytest.raises(FileRefused, match="rehearsal"):
+        read_release(tmp_path / "kept.kme")
+
+
+def test_the_same_facts_give_the_same_plan(domain):
+    first, second = (plan(domain, **BUDGET, **SMALL).drop(columns="seconds") for _ in range(2))
+    pd.testing.assert_frame_equal(first, second)
+
+
+def test_the_features_and_the_stand_in_are_made_once_for_all_budgets(square, monkeypatch):
+    calls: list[str] = []
+    features, of = planning.checked_features, StandIn.of
+    monkeypatch.setattr(planning, "checked_features", lambda *a, **k: (calls.append("features"), features(*a, **k))[1])
+    monkeypatch.setattr(StandIn, "of", lambda *a, **k: (calls.append("stand-in"), of(*a, **k))[1])
+    assert len(plan(square, **(BUDGET | {"epsilon": [0.5, 1.0, 2.0]}), **SMALL)) == 3
+    assert calls == ["features", "stand-in"]
+
+
+def test_a_stand_in_lies_in_its_domain_reaches_far_in_it_and_keeps_declared_atoms_and_missing_cells():
+    domain = Domain((
+        Integer(name="age", lower=17, upper=90),
+        Real(name="gain", lower=0.0, upper=1e5, scale="log1p", atoms=(0,), missing=True),
+        Categorical(name="city", levels=("a", "b", "c"), missing=True),
+    ))  # fmt: skip
+    rows = spread_rows(domain, 4000, np.random.default_rng(1))
+    np.testing.assert_array_equal(domain.encode(domain.decode(rows)), rows)
+    age, gain, city = rows.T
+    assert age.max() - age.min() > 0.6 * (90 - 17)
+    assert np.mean(gain == 0) == pytest.approx(0.27, abs=0.05)  # 0.3 of the present, and few at the bound
+    assert np.mean(np.isnan(gain)) == pytest.approx(0.1, abs=0.03)
+    assert set(city[~np.isnan(city)]) == {0.0, 1.0, 2.0}
+
+
+def test_a_stand_in_like_public_rows_is_as_far_from_them_as_a_population_from_a_sample():
+    """The mean of M rows of deviation s is s/√M from its population's."""
+    rng = np.random.default_rng(2)
+    domain, public = Domain((Real(name="x", lower=-9.0, upper=9.0),)), rng.normal(size=(100, 1))
+    away = [rows_like(public, domain, Gaussian(0.1), 20_000, rng).mean() - public.mean() for _ in range(300)]
+    assert np.std(away) == pytest.approx(public.std() / 10, rel=0.2)
+
+
+def test_a_stand_in_like_public_rows_lies_in_the_domain_keeps_atoms_and_moves_other_numbers(mixed_domain):
+    public = mixed_domain.draw(200, 3)
+    gain = mixed_domain.position("capital.gain")
+    public[:100, gain] = 0.0
+    rows = rows_like(public, mixed_domain, kernel_from_spec(None, mixed_domain), 2000, np.random.default_rng(4))
+    np.testing.assert_array_equal(mixed_domain.encode(mixed_domain.decode(rows)), rows)
+    assert np.mean(rows[:, gain] == 0) == pytest.approx(0.5, abs=0.15)
+    present = rows[~np.isnan(rows[:, gain]) & (rows[:, gain] != 0), gain]
+    assert 0.1 < np.isin(present, public[:, gain]).mean() < 0.9  # atoms hold a cell; otherwise it moves
+
+
+def test_a_release_that_no_reader_would_take_is_refused_before_it_could_be_spent_on(square, monkeypatch):
+    def fail(*_: Any) -> None:
+        raise ValueError("no reader would take it. Mend it")
+
+    monkeypatch.setattr(Release, "write", fail)
+    with pytest.raises(PublishError, match=r"no reader would take it\. Mend it"):
+        plan(square, **BUDGET, **SMALL)
+
+
+def test_public_points_are_the_points_of_a_planned_subspace_and_make_its_stand_in(square):
+    public = square.decode(square.draw(60, public_generator("test", Gaussian(1.0), square, 0)) / 6 + 3)
+    options: dict[str, Any] = {"method": "subspace", "kernel": "gaussian:lengthscale=1", **BUDGET}
+    near, far = plan(square, public_points=public, **options), plan(square, points=60, **options)
+    assert near.points[0] == 60
+    assert near.rkhs_error[0] < far.rkhs_error[0] / 2  # a table near the points is easy
+
+
+# ---------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"epsilon": 0.0}, {"epsilon": -1.0}, {"epsilon": float("nan")}, {"epsilon": 1e-5, "delta": 1e-30, "rows": 2},
+        {"delta": 1.0}, {"delta": 0.0}, {"noise": "laplace"}, {"noise": "pink"}, {"calibration": "magic"},
+        {"method": "magic"}, {"weights": "magic"}, {"weights": "published"}, {"points": 1}, {"features": 9},
+        {"bound": 1.0}, {"method": "subspace", "features": 10}, {"kernel": "magic"},
+        {"points": 10**7}, {"features": 10**7},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_plan_refuses_what_publish_refuses_in_the_same_words(choices, square, monkeypatch):
+    """Before anything is simulated or spent."""
+    monkeypatch.setattr(planning, "represented", lambda *a, **k: pytest.fail("simulated"))
+    monkeypatch.setattr(publishing, "represented", lambda *a, **k: pytest.fail("published"))
+    options = {"epsilon": 1.0, "delta": 1e-6, "rows": 100} | choices
+    rows = options.pop("rows")
+    with pytest.raises(ValueError) as of_publish:
+        release_side.publish(square.decode(square.draw(rows, 1)), square, **options)
+    with pytest.raises(type(of_publish.value), match=re.escape(str(of_publish.value))):
+        plan(square, rows=rows, **options)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (0, "the table has no rows"), (-5, "the table has no rows"), (2**40, "more than exact 64-bit sums can hold"),
+        (1.5, "rows must be a whole number, got 1.5: .* Pass"), (True, "rows must be a whole number"),
+    ],
+)  # fmt: skip
+def test_rows_must_be_a_number_that_can_be_summed(rows, message, square):
+    with pytest.raises(PublishError, match=message):
+        plan(square, rows=rows, delta=1e-6)
+
+
+def test_a_plan_needs_a_budget(square):
+    with pytest.raises(PublishError, match=r"epsilon must name at least one budget, got none\. Pass"):
+        plan(square, rows=100, delta=1e-6, epsilon=[])
+
+
+def test_a_late_bad_epsilon_is_refused_before_the_first_is_simulated(square, monkeypatch):
+    monkeypatch.setattr(planning, "represented", lambda *a, **k: pytest.fail("simulated"))
+    with pytest.raises(PublishError, match="epsilon must be a positive number"):
+        plan(square, rows=100, delta=1e-6, epsilon=[1.0, -1.0])
+
+
+def test_noise_too_large_for_sums_is_refused_before_anything_is_simulated(square, monkeypatch):
+    monkeypatch.setattr(StandIn, "of", lambda *a, **k: pytest.fail("simulated"))
+    with pytest.raises(PublishError, match=r"epsilon = 1e-05 needs noise too large for 64-bit sums\. Raise"):
+        plan(square, rows=100, delta=0.0, noise="laplace", epsilon=[1.0, 1e-5], features=100_000)
+
+
+def test_a_weak_promise_is_told_as_publish_tells_it(square, caplog):
+    plan(square, **(BUDGET | {"epsilon": 20.0}), **SMALL)
+    assert (
+        "epsilon 20 is a weak promise: above 10 a release may tell single rows apart. publish refuses it" in caplog.text
+    )
+
+
+# ---------------------------------------------------------------------- the command
+
+
+@pytest.fixture
+def toml(domain, tmp_path) -> str:
+    path = tmp_path / "domain.toml"
+    path.write_text(domain_toml(domain), encoding="utf-8")
+    return str(path)
+
+
+def call(*arguments: str) -> Result:
+    result = CliRunner().invoke(main, ["plan", *arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+SOUND = ("--rows", "2000", "--delta", "1e-6", "--points", "20", "--features", "64")
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the command asks of plan, which is not made."""
+    seen: dict[str, Any] = {}
+
+    def record(domain: Domain, **choices: Any) -> None:
+        seen.update(choices)
+        raise OSError("enough seen")
+
+    monkeypatch.setattr(planning, "plan", record)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("words", "epsilons"),
+    [
+        ("--epsilon 0.1 1 10", [0.1, 1, 10]), ("--epsilon 0.1 --epsilon 1", [0.1, 1]), ("--epsilon 2", [2]),
+        ("--epsilon=0.1 1 --epsilon 3", [0.1, 1, 3]), ("--epsilon 0.1 -1 2", [0.1, -1, 2]), ("", list(EPSILONS)),
+        ("--epsilon -1", [-1]), ("--epsilon 0.5 1 --method subspace", [0.5, 1]),
+    ],
+)  # fmt: skip
+def test_epsilon_takes_one_value_several_or_none(words, epsilons, toml, asked):
+    assert call("--domain", toml, *SOUND, *words.split()).exit_code == 1
+    assert list(asked["epsilon"]) == epsilons
+
+
+def test_the_command_passes_every_choice_on(toml, asked):
+    options = {
+        "rows": 1234, "delta": 1e-7, "method": "subspace", "public_points": "p.csv", "points": 12, "features": 34,
+        "family": "hermite", "kernel": "margins", "target": "city", "weights": "signed", "bound": 1.5, "noise": "laplace",
+        "calibration": "zcdp",
+    }  # fmt: skip
+    words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    assert call("--domain", toml, *words, "--epsilon", "2").exit_code == 1
+    assert callable(asked["progress"])
+    assert asked == options | {"epsilon": (2.0,), "float32": False, "progress": asked["progress"]}
+    assert set(asked) | {"domain"} == set(inspect.signature(plan).parameters)
+
+
+def test_margins_are_planned_like_anything_else(domain):
+    wide, tight = plan(
+        domain, rows=2000, delta=1e-6, points=400, kernel="margins", target="city", epsilon=[0.1, 1.0]
+    ).rkhs_error
+    assert 0 < tight < wide
+
+
+def test_every_choice_of_publish_that_changes_what_a_release_is_worth_is_one_of_plan():
+    publish_options = {option.name for option in main.commands["publish"].params}
+    other = {"private", "output", "force", "ledger", "table", "uncounted", "weak", "rehearsal", "workers"}
+    other |= {"unit"}  # whose persons are what --rows then counts
+    assert {option.name for option in main.commands["plan"].params} == publish_options - other | {"rows"}
+
+
+def test_json_is_one_object_of_numbers_with_null_for_what_is_not_known(domain, tmp_path):
+    (tmp_path / "d.toml").write_text(domain_toml(Domain((domain["city"],))), encoding="utf-8")
+    result = call("--domain", str(tmp_path / "d.toml"), *SOUND, "--epsilon", "1", "2", "--json")
+    assert result.exit_code == 0 and result.stdout.count("\n") == 1
+    found = json.loads(result.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert (found["rows"], list(found)) == (2000, ["rows", "columns", "plans"])
+    assert [column["name"] for column in found["columns"]] == ["city"]
+    assert [p["epsilon"] for p in found["plans"]] == [1.0, 2.0]
+    for row in found["plans"]:
+        assert list(row) == COLUMNS
+        assert row["se_mean"] is None
+        assert all(isinstance(row[name], int | float) for name in COLUMNS if name not in ("method", "se_mean"))
+
+
+def test_in_words_a_plan_is_a_table_and_a_note_that_it_is_a_prediction(toml, domain):
+    result = call("--domain", toml, *SOUND, "--epsilon", "1")
+    assert result.exit_code == 0
+    head, line, facts = result.stdout.splitlines()
+    names = ["epsilon", "noise scale", "RKHS error", "sampling error", "± mean", "± probability", "seconds", "file"]
+    assert re.split(r"\s{2,}", head.strip()) == names
+    row = plan(domain, rows=2000, delta=1e-6, points=20, features=64, epsilon=1.0).iloc[0]
+    cells = re.split(r"\s{2,}", line.strip())
+    assert cells[:6] == ["1", f"{row.noise_scale:.3g}", *(f"{row[name]:.2g}" for name in COLUMNS[7:11])]
+    assert len(head) == len(line)
+    assert facts == "(2,000 rows, delta 1e-06, random-features, 20 points, 64 features)"
+    assert len(result.stderr.splitlines()) == 1 and "one of many possible" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "code"),
+    [
+        ("--rows 0", r"the table has no rows: .*\. Name", 1),
+        ("--epsilon -1", r"epsilon must be a positive .*, got -1\.0: .*\. Pass", 1),
+        ("--epsilon 1 0", r"epsilon must be a positive .*, got 0\.0: .*\. Pass", 1),
+        ("--delta 1", r"delta must be in \[0, 1\), got 1\.0: .*\. Pass", 1),
+        ("--features 9", r"features must be even, got 9: .*\. Add one", 1),
+        ("--kernel magic", r"unknown kernel 'magic'\. Write", 1),
+        ("--domain nowhere.toml", r"no domain file at nowhere\.toml\. Draft", 1),
+        ("--public-points nowhere.csv", r"no file at nowhere\.csv\. Check", 1),
+        ("--rows many", r"Invalid value for '--rows'", 2),
+        ("--epsilon 1 two", r"Invalid value for '--epsilon': 'two'", 2),
+        ("--method magic", r"Invalid value for '--method'", 2),
+        ("private.csv", r"unexpected extra argument", 2),
+    ],
+)
+def test_a_bad_call_ends_in_one_clear_error(words, message, code, toml, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = call("--domain", toml, *SOUND, *words.split())
+    assert (result.exit_code, result.stdout) == (code, "")
+    errors = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    assert len(errors) == 1 and re.search(message, errors[0]), result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["domain.toml"]
+
+
+@pytest.mark.parametrize("option", ["--rows", "--domain", "--delta"])
+def test_rows_domain_and_delta_must_be_named(option, toml):
+    words = ["--domain", toml, *SOUND]
+    place = words.index(option)
+    result = call(*words[:place], *words[place + 2 :])
+    assert result.exit_code == 2 and f"Missing option '{option}'" in result.stderr
+
+
+def test_progress_goes_to_its_end(square):
+    told: list[tuple[str, float]] = []
+    plan(square, **(BUDGET | {"epsilon": [1.0, 2.0]}), **SMALL, progress=lambda what, share: told.append((what, share)))
+    for what in ("making a stand-in", "simulating releases"):
+        shares = [share for said, share in told if said == what]
+        assert shares == sorted(shares) and shares[-1] == 1.0 and shares.count(1.0) == 1, shares
+
+
+def test_the_help_names_the_command():
+    assert isinstance(main.commands["plan"], click.Command)
+    assert "release-side plan --rows 100000" in call("--help").stdout
+
+
+def test_stand_ins_of_one_domain_are_alike_whatever_the_kernel(square):
+    def rows(kernel: str) -> Array:
+        chosen = kernel_from_spec(kernel, square)
+        features, _ = checked_features("random-features", chosen, square, None, 20, 64, "probability", n_rows=500)
+        return StandIn.of(square, chosen, features, public=None, n_rows=500).rows
+
+    np.testing.assert_array_equal(rows("gaussian:lengthscale=1"), rows("laplacian:lengthscale=2"))

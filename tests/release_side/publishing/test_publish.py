@@ -1,0 +1,720 @@
+"""From a private table to a release: what a row is, what is promised, and that nothing depends on a private value.
+
+Reading is tested on the exact integer sum (the noise replaced by none) and on the encoded rows themselves.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import zipfile
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import release_side
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date, DomainError, Integer, Ordinal, Real
+from kmeanalyst.releases.domain.domain import Domain, domain_toml
+from kmeanalyst.releases.file import read_release, validate_release
+from kmeanalyst.releases.measurement import feature_mean
+from kmeanalyst.releases.release import Release
+from release_side.choices.options import METHODS
+from release_side.door.mechanism import GaussianNoise, PublishError
+from release_side.private_rows import rows as rows_module
+from release_side.private_rows.rows import open_private
+from release_side.publishing.publish import publish
+
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
+SMALL: dict[str, dict[str, Any]] = {
+    "random-features": {"points": 20, "features": 100}, "subspace": {"points": 20},
+    "generator": {"points": 20, "features": 40, "target": "city"},
+}  # fmt: skip
+FIRST: dict[str, Any] = {"method": "subspace", **SMALL["subspace"], **BUDGET}
+
+pytestmark = pytest.mark.usefixtures("rough_representation")
+
+
+def case(method: str, *more: Any) -> Any:
+    """Parameters of a test; a generator needs PyTorch."""
+    skipped = method == "generator" and find_spec("torch") is None
+    return pytest.param(method, *more, marks=pytest.mark.skipif(skipped, reason="PyTorch is not installed"))
+
+
+every_method = pytest.mark.parametrize("method", list(map(case, METHODS)))
+
+
+@pytest.fixture(scope="module")
+def domain() -> Domain:
+    return Domain((
+        Integer(name="age", lower=17, upper=90, default=40),
+        Real(name="income", lower=1.0, upper=1e6, scale="log", missing=True),
+        Categorical(name="city", levels=("Zürich", "St. Gallen", "Basel, Stadt", "東京")),
+        Ordinal(name="school", levels=("none", "some", "degree"), missing=True),
+        Boolean(name="married"),
+        Date(name="joined", lower="1990-01-01", upper="2024-12-31"),
+    ))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def frame(domain: Domain) -> pd.DataFrame:
+    """300 rows, typed, missing cells among them."""
+    return domain.decode(domain.draw(300, np.random.default_rng(1)))
+
+
+@pytest.fixture
+def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exact sum is released as it is: for tests only."""
+    monkeypatch.setattr(GaussianNoise, "add_to", lambda self, exact, *, sensitivity: exact)
+
+
+def exact_sum(table: Any, domain: Domain) -> list[int]:
+    """What the door adds noise to, with the noise taken away (by the fixture no_noise)."""
+    release = publish(table, domain, points=5, features=64, **BUDGET)
+    assert release.measurement is not None
+    return release.measurement.noisy_sum.tolist()
+
+
+def encoded(table: Any, domain: Domain) -> Array:
+    """Encoded rows (n, d), with as many of them as were counted."""
+    opened = open_private(table)
+    rows = np.vstack(list(opened.encoded(domain)))
+    assert len(rows) == opened.count()
+    return rows
+
+
+def csv_text(frame: pd.DataFrame, **options: Any) -> str:
+    return frame.to_csv(index=False, **options)
+
+
+# ---------------------------------------------------------------------- one table, many containers
+
+
+def _csv(frame: pd.DataFrame, folder: Path) -> Path:
+    (folder / "t.csv").write_text(csv_text(frame), encoding="utf-8", newline="")
+    return folder / "t.csv"
+
+
+def _csv_gz(frame: pd.DataFrame, folder: Path) -> Path:
+    (folder / "t.CSV.GZ").write_bytes(gzip.compress(csv_text(frame).encode()))
+    return folder / "t.CSV.GZ"
+
+
+def _crlf(frame: pd.DataFrame, folder: Path) -> Path:
+    (folder / "t.csv").write_bytes(csv_text(frame, lineterminator="\r\n").encode())
+    return folder / "t.csv"
+
+
+def _bom(frame: pd.DataFrame, folder: Path) -> Path:
+    (folder / "t.csv").write_bytes(b"\xef\xbb\xbf" + csv_text(frame).encode())
+    return folder / "t.csv"
+
+
+def _bom_and_quotes(frame: pd.DataFrame, folder: Path) -> Path:
+    (folder / "t.csv").write_bytes(b"\xef\xbb\xbf" + csv_text(frame, quoting=csv.QUOTE_ALL).encode())
+    return folder / "t.csv"
+
+
+def _no_last_newline(frame: pd.DataFrame, folder: Path) -> Path:
+    (folder / "t.csv").write_bytes(csv_text(frame).encode().removesuffix(b"\n"))
+    return folder / "t.csv"
+
+
+def _parquet(frame: pd.DataFrame, folder: Path) -> Path:
+    frame.to_parquet(folder / "t.parquet")
+    return folder / "t.parquet"
+
+
+def _parts(frame: pd.DataFrame, folder: Path) -> Path:
+    """A folder of a CSV, a compressed one and a Parquet file, beside a file that is no table."""
+    parts = folder / "parts"
+    parts.mkdir()
+    _csv(frame[:100], parts)
+    (parts / "u.csv.gz").write_bytes(gzip.compress(csv_text(frame[100:150]).encode()))
+    frame[150:].to_parquet(parts / "v.parquet")
+    (parts / "README.txt").write_text("not a table")
+    return parts
+
+
+def _glob(frame: pd.DataFrame, folder: Path) -> str:
+    return f"{_parts(frame, folder)}/*.[cp]*"
+
+
+def _shuffled_columns(frame: pd.DataFrame, folder: Path) -> Path:
+    wider = frame.assign(extra="x", another=1.5)[["extra", *reversed(frame.columns), "another"]]
+    return _csv(wider, folder)
+
+
+def _shuffled_parquet(frame: pd.DataFrame, folder: Path) -> Path:
+    wider = frame.assign(extra="x", another=1.5)[["extra", *reversed(frame.columns), "another"]]
+    return _parquet(wider, folder)
+
+
+def _text_frame(frame: pd.DataFrame, folder: Path) -> pd.DataFrame:
+    return pd.read_csv(_csv(frame, folder), dtype=str, keep_default_na=False)
+
+
+def _object_frame(frame: pd.DataFrame, folder: Path) -> pd.DataFrame:
+    return frame.astype(object)
+
+
+CONTAINERS: list[Callable[[pd.DataFrame, Path], Any]] = [
+    _csv, _csv_gz, _crlf, _bom, _bom_and_quotes, _no_last_newline, _parquet, _parts, _glob, _shuffled_columns,
+    _shuffled_parquet, _text_frame, _object_frame,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("container", CONTAINERS, ids=[c.__name__.strip("_") for c in CONTAINERS])
+def test_the_exact_sum_is_the_same_whatever_holds_the_rows(container, domain, frame, tmp_path, no_noise):
+    assert exact_sum(container(frame, tmp_path), domain) == exact_sum(frame, domain)
+
+
+@pytest.mark.parametrize("name", ["age", "income", "city", "school", "married", "joined"])
+def test_the_exact_sum_sees_one_cell(name, domain, frame, no_noise):
+    """The power of the test above: a single cell of a single row moves the sum."""
+    column = domain[name]
+    other = next(
+        v for v in column.grid(9, np.random.default_rng(0)) if column.decode(np.array([v]))[0] != frame[name][7]
+    )
+    changed = frame.copy()
+    changed.loc[7, name] = column.decode(np.array([other]))[0]
+    assert exact_sum(changed, domain) != exact_sum(frame, domain)
+
+
+@pytest.mark.parametrize("piece", [1, 7, 299, 300])
+def test_the_exact_sum_is_the_same_in_pieces_of_any_size(piece, domain, frame, tmp_path, no_noise, monkeypatch):
+    whole = exact_sum(frame, domain)
+    monkeypatch.setattr(rows_module, "_PIECE", piece)
+    for container in (_csv, _parquet, _object_frame):
+        assert exact_sum(container(frame, tmp_path), domain) == whole
+
+
+# ---------------------------------------------------------------------- one line is one row
+
+LINES = [b"age,income,city", b"30,100.5,Basel", b"40,2000,Genf", b"50,,Bern"]
+
+
+def people() -> Domain:
+    return Domain((
+        Integer(name="age", lower=17, upper=90, default=77),
+        Real(name="income", lower=1, upper=1e6, missing=True),
+        Categorical(name="city", levels=("Basel", "Genf", "Bern", "Bern, Stadt"), default="Genf"),
+    ))  # fmt: skip
+
+
+def read_lines(lines: list[bytes], folder: Path, end: bytes = b"\n") -> Array:
+    (folder / "lines.csv").write_bytes(b"\n".join(lines) + end)
+    return encoded(folder / "lines.csv", people())
+
+
+def assert_only_the_second_row_is(row: list[float], line: bytes, folder: Path) -> None:
+    """A line in the second row's place means this, and its neighbours mean what they did."""
+    expected = read_lines(LINES, folder)
+    expected[1] = row
+    np.testing.assert_array_equal(read_lines([*LINES[:2], line, *LINES[3:]], folder), expected)
+
+
+def test_a_plain_table_is_read_as_it_stands(tmp_path):
+    expected = [[30, 100.5, 0], [40, 2000, 1], [50, np.nan, 2]]
+    np.testing.assert_array_equal(read_lines(LINES, tmp_path), expected)
+
+
+DEFAULTS = [77.0, np.nan, 1.0]  # what bad or absent cells become: income's default is missing
+
+
+@pytest.mark.parametrize(
+    ("line", "row"),
+    [
+        pytest.param(b'40,2000,"Genf', [40, 2000, 1], id="an unclosed quote in the last cell"),
+        pytest.param(b'40,"2000,Genf', [40, np.nan, 1], id="an unclosed quote takes the rest of its own line"),
+        pytest.param(b'"40,2000,Bern', DEFAULTS, id="an unclosed quote at the start"),
+        pytest.param(b'40,2000,"Bern, Stadt"', [40, 2000, 3], id="a quoted comma"),
+        pytest.param(b'"40","2000","Basel"', [40, 2000, 0], id="quoted cells"),
+        pytest.param(b'40,2000,"B""asel"', [40, 2000, 1], id="a doubled quote within quotes"),
+        pytest.param(b"", DEFAULTS, id="a blank line"),
+        pytest.param(b"\r", DEFAULTS, id="a blank line of another system"),
+        pytest.param(b"40", [40, np.nan, 1], id="absent cells"),
+        pytest.param(b"40,2000,Basel,7,8,9", [40, 2000, 0], id="superfluous cells"),
+        pytest.param(b"40,2000,Bas\xffel", [40, 2000, 1], id="an undecodable byte in a level"),
+        pytest.param(b"4\xff0,2000,Basel", [77, 2000, 0], id="an undecodable byte in a number"),
+        pytest.param(b'4\xfe0,"2000",Basel', [77, 2000, 0], id="an undecodable byte beside quotes"),
+        pytest.param(b"\xff no cell,2000,Basel", [77, 2000, 0], id="bytes like the mark of an absent cell"),
+        pytest.param(b"40\r,2000,Basel\r", [40, 2000, 0], id="a carriage return within the line"),
+        pytest.param(b"4\x000,2000,Basel", [77, 2000, 0], id="a NUL"),
+        pytest.param(b'4\x000,"2000",Basel', [77, 2000, 0], id="a NUL beside quotes"),
+        pytest.param(b"40,2000,\xe2\x80\xa8Basel", [40, 2000, 0], id="a line separator that is no newline"),
+        pytest.param(b"40,inf,Basel", [40, 1e6, 0], id="an infinite number"),
+        pytest.param(b"40," + b"9" * 200_000 + b",Basel", [40, 1e6, 0], id="a huge cell"),
+        pytest.param(b'40,"' + b"9" * 200_000 + b'",Basel', [40, np.nan, 0], id="a huge quoted cell"),
+        pytest.param(b"40,2000," + b"x" * 200_000, [40, 2000, 1], id="a huge text"),
+        pytest.param(b'40,2000,"' + b"x" * 200_000, [40, 2000, 1], id="a huge unclosed text"),
+        pytest.param(b'"' * 200_001, DEFAULTS, id="a line of quotes"),
+        pytest.param(b"," * 200_000, [77, np.nan, 1], id="a line of commas"),
+    ],
+)
+def test_a_line_changes_its_own_row_alone(line, row, tmp_path):
+    assert_only_the_second_row_is(row, line, tmp_path)
+
+
+def test_the_last_line_counts_with_and_without_a_newline(tmp_path):
+    with_newline = read_lines(LINES, tmp_path)
+    np.testing.assert_array_equal(read_lines(LINES, tmp_path, end=b""), with_newline)
+    assert len(read_lines(LINES, tmp_path, end=b"\n\n")) == 4  # a blank line is a row: no row is dropped
+
+
+def test_quotes_that_could_span_lines_swallow_no_rows(tmp_path):
+    """Read as ordinary CSV, these two quotes would make one cell of three rows."""
+    lines = [LINES[0], b'30,1,"Basel', b"40,2,Genf", b'50,3,Bern"']
+    assert len(pd.read_csv(io.BytesIO(b"\n".join(lines)))) == 1
+    np.testing.assert_array_equal(read_lines(lines, tmp_path), [[30, 1, 0], [40, 2, 1], [50, 3, 1]])
+
+
+# ---------------------------------------------------------------------- what publish returns
+
+WEIGHTS = {
+    "random-features": ["probability", "bounded", "signed"],
+    "subspace": ["probability", "bounded", "signed", "published"],
+    "generator": ["probability"],
+}
+CASES = [case(method, weights) for method in METHODS for weights in WEIGHTS[method]]
+
+
+def published(method: str, frame: pd.DataFrame, domain: Domain, **options: Any) -> Release:
+    return publish(frame, domain, method=method, **SMALL[method], **BUDGET, **options)
+
+
+@pytest.mark.parametrize(("method", "weights"), CASES)
+def test_every_method_and_weights_give_a_release_that_keeps_its_word(method, weights, domain, frame, tmp_path):
+    release = published(method, frame, domain, weights=weights)
+    statement, measurement = release.statement, release.measurement
+    assert statement is not None and measurement is not None
+    statement.check_arithmetic()
+    assert (statement.epsilon, statement.delta, statement.n_rows) == (1.0, 1e-6, 300)
+    assert (statement.neighbouring, statement.mechanism, statement.calibration) == (
+        "replace-one", "discrete gaussian", "analytic",
+    )  # fmt: skip
+    assert statement.noise_scale == measurement.noise_scale
+    assert statement.public_points == 0
+    assert set(statement.versions) >= {"python", "kmeanalyst", "numpy", "opendp", "dp-accounting"}
+    told = "; ".join(statement.taken_as_public)
+    for public in ("number of rows", "names of the columns", "bounds", "levels", "kernel", "lengthscales", "sizes"):
+        assert public in told
+    assert ("frequencies" in told) == (method != "subspace")
+    assert (release.method, release.weight_view, len(release)) == (method, weights, 20)
+
+    fitted = feature_mean(measurement.feature_map, release.encoded_points, release.weights)
+    assert release.fit_distance == pytest.approx(float(np.linalg.norm(fitted - measurement.vector)), rel=1e-9)
+    rows, notes = domain.encode_sample(release.to_frame().drop(columns="weight"))
+    assert notes == []  # nothing to clamp and no level unseen: the points are of the domain
+    np.testing.assert_array_equal(rows, release.encoded_points)
+
+    release.write(tmp_path / "a.kme")
+    assert validate_release(tmp_path / "a.kme") == []
+
+
+@every_method
+def test_probability_weights_are_probabilities(method, domain, frame):
+    weights = published(method, frame, domain).weights
+    assert weights.min() >= 0
+    assert weights.sum() == pytest.approx(1.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if "signed" in WEIGHTS[method]])
+@pytest.mark.parametrize(
+    ("weights", "bound", "limit"),
+    [("bounded", None, 1.0), ("bounded", 0.5, 0.5), ("signed", None, 2.0), ("signed", 0.25, 0.25)],
+)
+def test_bounded_and_signed_weights_keep_their_bound(method, weights, bound, limit, domain, frame):
+    release = published(method, frame, domain, weights=weights, bound=bound)
+    assert np.abs(release.weights).sum() <= limit * (1 + 1e-9)
+    assert np.abs(release.weights).sum() >= 0.2 * limit  # and are not all zero
+
+
+def test_published_weights_reproduce_the_measurement_and_are_not_confined(domain, frame):
+    """L⁻ᵀβ: the points' weighted features are the noisy mean itself, up to rounding."""
+    release = published("subspace", frame, domain, weights="published")
+    assert release.fit_distance == pytest.approx(0.0, abs=1e-9)
+    assert not release.is_probability
+
+
+def test_the_budget_sets_the_noise(domain, frame):
+    scales = [publish(frame, domain, **{**FIRST, "epsilon": e}).measurement.noise_scale for e in (0.1, 1.0, 10.0)]
+    assert scales[0] > 3 * scales[1] > 9 * scales[2]
+
+
+def test_the_domain_and_the_table_may_be_paths(domain, frame, tmp_path, no_noise):
+    (tmp_path / "domain.toml").write_text(domain_toml(domain), encoding="utf-8")
+    by_path = publish(_csv(frame, tmp_path), tmp_path / "domain.toml", **FIRST)
+    by_value = publish(frame, domain, **FIRST)
+    assert by_path.domain == by_value.domain
+    np.testing.assert_array_equal(by_path.measurement.noisy_sum, by_value.measurement.noisy_sum)
+
+
+def test_progress_is_told_in_shares_that_end_at_one(domain, frame):
+    told: list[tuple[str, float]] = []
+    publish(
+        frame, domain, **SMALL["random-features"], **BUDGET, progress=lambda what, share: told.append((what, share))
+    )
+    for what in ("reading rows", "placing points"):
+        shares = [share for name, share in told if name == what]
+        assert shares == sorted(shares) and shares[-1] == 1.0
+
+
+# ---------------------------------------------------------------------- public rows and public choices
+
+
+def test_public_rows_are_the_points_of_a_subspace_and_the_statement_counts_them(domain, frame, tmp_path):
+    public = frame[:30]
+    release = publish(frame, domain, method="subspace", public_points=public, **BUDGET)
+    np.testing.assert_array_equal(release.encoded_points, domain.encode(public))
+    assert release.statement.public_points == 30
+    assert any("30 rows given as public points" in told for told in release.statement.taken_as_public)
+    fewer = publish(frame, domain, method="subspace", public_points=_csv(public, tmp_path), points=12, **BUDGET)
+    np.testing.assert_array_equal(fewer.encoded_points, domain.encode(public[:12]))
+    assert fewer.statement.public_points == 12
+
+
+def test_public_rows_that_only_start_the_points_are_told_but_not_counted_as_points(domain, frame):
+    release = published("random-features", frame, domain, public_points=frame[:10])
+    assert len(release) == 20
+    assert release.statement.public_points == 0
+    assert any("given as public" in told for told in release.statement.taken_as_public)
+    without = published("random-features", frame, domain)
+    assert not any("given as public" in told for told in without.statement.taken_as_public)
+
+
+def test_public_rows_are_clamped_to_the_domain(domain, frame):
+    public = frame[:10].astype(object)
+    public.loc[0, ["age", "income", "city", "joined"]] = [200, 1e9, "Atlantis", "2200-01-01"]
+    release = publish(frame, domain, method="subspace", public_points=public, **BUDGET)
+    first = release.to_frame().loc[0]
+    assert (first["age"], first["city"], str(first["joined"])[:10]) == (90, "Zürich", "2024-12-31")
+    assert first["income"] == pytest.approx(1e6)
+
+
+def test_frequencies_come_from_the_domain_the_kernel_and_the_size_alone(domain, frame):
+    def frequencies(table: pd.DataFrame, of: Domain, **changes: Any) -> dict[str, Array]:
+        release = publish(table, of, **{**SMALL["random-features"], **BUDGET, **changes})
+        return release.measurement.feature_map.arrays()
+
+    def same(a: dict[str, Array], b: dict[str, Array]) -> bool:
+        return all(np.array_equal(a[name], b[name], equal_nan=True) for name in a)
+
+    first = frequencies(frame, domain)
+    assert same(first, frequencies(frame[::-1][:200], domain, epsilon=0.5, points=7))
+    wider = Domain((Integer(name="age", lower=17, upper=91, default=40), *domain.columns[1:]))
+    assert not same(first, frequencies(frame, wider))
+    renamed = Domain((Integer(name="years", lower=17, upper=90, default=40), *domain.columns[1:]))
+    assert not same(first, frequencies(frame.rename(columns={"age": "years"}), renamed))
+
+
+def test_drawn_points_and_kernels_come_from_the_domain_alone(domain, frame):
+    first, again = publish(frame, domain, **FIRST), publish(frame[:100], domain, **FIRST)
+    np.testing.assert_array_equal(first.encoded_points, again.encoded_points)
+    assert first.kernel == again.kernel
+    wider = Domain((Integer(name="age", lower=17, upper=150, default=40), *domain.columns[1:]))
+    other = publish(frame, wider, **FIRST)
+    assert other.kernel != first.kernel
+    assert not np.array_equal(other.encoded_points[:, 1:], first.encoded_points[:, 1:], equal_nan=True)
+
+
+@every_method
+def test_the_noise_is_fresh_for_every_publication(method, domain, frame):
+    sums = [published(method, frame, domain).measurement.noisy_sum for _ in range(2)]
+    assert (sums[0] != sums[1]).all()  # a tie of one coordinate has a chance below 1e-7
+
+
+# ---------------------------------------------------------------------- refusals, from public facts alone
+
+REFUSED = [
+    ({"method": "magic"}, r"method must be one of .*, got 'magic'\. Name one of these"),
+    ({"weights": "magic"}, r"weights must be one of .*, got 'magic'\. Name one of these"),
+    ({"weights": "published"}, r"Algorithm 1's: they need method \"subspace\"\. Name it, or other weights"),
+    ({"method": "subspace", "features": 100}, r"as many features as it has points\. Pass points, not features"),
+    ({"points": 1}, r"points must be a whole number of at least 2, got 1\. Leave it out for the default"),
+    ({"points": 20.0}, r"points must be a whole number of at least 2, got 20\.0\. Leave it out"),
+    ({"points": True}, r"points must be a whole number of at least 2, got True\. Leave it out"),
+    ({"features": 0}, r"features must be a whole number of at least 2, got 0\. Leave it out"),
+    ({"features": 101}, r"features must be even, got 101: cosine and sine come in pairs\. Add one"),
+    ({"features": 2 * 10**6}, r"2000000 features are more than the rounding argument covers .*\. Pass fewer"),
+    ({"bound": 1.0}, r"bound goes with bounded or signed weights: probability weights have none\. Leave it out"),
+    ({"weights": "bounded", "bound": 0.0}, r"bound must be a positive finite number, got 0\.0: it limits Σ\|w\|\. Pass"),
+    ({"weights": "signed", "bound": -1}, r"bound must be a positive finite number, got -1: it limits Σ\|w\|\. Pass"),
+    ({"weights": "signed", "bound": np.nan}, r"bound must be a positive finite number, got nan: it limits .*\. Pass"),
+    ({"epsilon": 0.0}, r"epsilon must be a positive .*, got 0\.0: the calibration is proven .*alone\. Pass"),
+    ({"delta": 1.0}, r"delta must be in \[0, 1\), got 1\.0: .* plus δ\. With δ of 1 or more this says nothing\. Pass"),
+    ({"delta": 0.0}, r"delta = 0 asks for .*, and Gaussian noise cannot give it\. Pass a small delta"),
+    ({"kernel": "gaussian:lengthscale=1"}, r"the gaussian kernel is for numbers, and .* have no distance\. Use"),
+    ({"kernel": "magic"}, r"unknown kernel 'magic'\. Write one of table"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("choice", "message"), REFUSED)
+def test_a_wrong_choice_is_refused_before_a_row_is_read(choice, message, domain, frame, monkeypatch):
+    def unread(*_: Any) -> None:
+        raise AssertionError("a row was read")
+
+    monkeypatch.setattr(rows_module._Frame, "_pieces", unread)
+    if choice != {"features": 2 * 10**6}:
+        with pytest.raises((PublishError, DomainError), match=message):
+            publish(frame, domain, **{**BUDGET, **choice})
+        return
+    monkeypatch.setattr("release_side.choices.options.RandomFourier.draw", lambda *_, dimension, **__: _Wide(dimension))
+    with pytest.raises(PublishError, match=message):
+        publish(frame, domain, **{**BUDGET, **choice})
+
+
+class _Wide:
+    """A feature map known by its size alone."""
+
+    def __init__(self, dimension: int) -> None:
+        self.dimension = dimension
+
+
+def _missing_column(folder: Path) -> Path:
+    (folder / "t.csv").write_text("age,city\n1,Basel\n")
+    return folder / "t.csv"
+
+
+def _empty(folder: Path) -> Path:
+    (folder / "t.csv").write_bytes(b"")
+    return folder / "t.csv"
+
+
+def _empty_gz(folder: Path) -> Path:
+    (folder / "t.csv.gz").write_bytes(gzip.compress(b""))
+    return folder / "t.csv.gz"
+
+
+def _header_only(folder: Path) -> Path:
+    (folder / "t.csv").write_bytes(LINES[0] + b"\n")
+    return folder / "t.csv"
+
+
+def _header_only_parquet(folder: Path) -> Path:
+    pd.DataFrame({"age": [1], "income": [1.0], "city": ["a"]})[:0].to_parquet(folder / "t.parquet")
+    return folder / "t.parquet"
+
+
+def _missing_file(folder: Path) -> Path:
+    return folder / "nowhere.csv"
+
+
+def _missing_glob(folder: Path) -> str:
+    return f"{folder}/*.csv"
+
+
+def _empty_folder(folder: Path) -> Path:
+    (folder / "notes.txt").write_text("no table")
+    return folder
+
+
+def _wrong_ending(folder: Path) -> Path:
+    (folder / "t.xlsx").write_bytes(b"PK")
+    return folder / "t.xlsx"
+
+
+def _not_parquet(folder: Path) -> Path:
+    (folder / "t.parquet").write_bytes(b"age,income,city\n1,2,Basel\n")
+    return folder / "t.parquet"
+
+
+def _not_gzip(folder: Path) -> Path:
+    (folder / "t.csv.gz").write_bytes(b"\n".join(LINES))
+    return folder / "t.csv.gz"
+
+
+def _cut_gzip(folder: Path) -> Path:
+    rows = b"".join(b"%d,%d,Basel\n" % (17 + i * i % 70, i * 7919 % 10007) for i in range(5000))
+    (folder / "t.csv.gz").write_bytes(gzip.compress(LINES[0] + b"\n" + rows)[:-40])
+    return folder / "t.csv.gz"
+
+
+def _repeated_column(folder: Path) -> Path:
+    (folder / "t.csv").write_text("age,income,city,age\n1,2,Basel,3\n")
+    return folder / "t.csv"
+
+
+def _a_part_lacks_a_column(folder: Path) -> Path:
+    (folder / "a.csv").write_bytes(b"\n".join(LINES))
+    (folder / "b.csv").write_text("age,income\n1,2\n")
+    return folder
+
+
+TABLES = [
+    (_missing_column, r'the private table lacks "income": .* every one is needed\. It has "age", "city"\. Add'),
+    (_empty, r"t\.csv is empty: it has no header line\. Name a table whose first line names its columns"),
+    (_empty_gz, r"t\.csv\.gz is empty: it has no header line\. Name a table"),
+    (_header_only, r"the table has no rows: nothing can be released\. Name a table with at least one row"),
+    (_header_only_parquet, r"the table has no rows: nothing can be released\. Name a table with at least one row"),
+    (_missing_file, r"no file at .*nowhere\.csv\. Check the path; a glob must match at least one file"),
+    (_missing_glob, r"no file at .*\*\.csv\. Check the path; a glob must match at least one file"),
+    (_empty_folder, r"holds no \.csv, \.csv\.gz or \.parquet file\. Name the folder that has them"),
+    (_wrong_ending, r"t\.xlsx is neither \.csv, \.csv\.gz nor \.parquet, so it is not read\. Convert it"),
+    (_not_parquet, r"t\.parquet is not a Parquet file\. Write the table again, or name another"),
+    (_not_gzip, r"t\.csv\.gz is cut off, damaged or no \.gz file, so its rows cannot be read\. Write it again"),
+    (_cut_gzip, r"t\.csv\.gz is cut off, damaged or no \.gz file, so its rows cannot be read\. Write it again"),
+    (_repeated_column, r'the private table has "age" more than once: which is meant cannot be told\. Rename or remove'),
+    (_a_part_lacks_a_column, r'the private table lacks "city": .* every one is needed\. .* Add the column'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("table", "message"), TABLES, ids=[make.__name__.strip("_") for make, _ in TABLES])
+def test_a_table_that_cannot_be_published_is_refused_with_its_mend(table, message, tmp_path):
+    with pytest.raises((PublishError, DomainError), match=message):
+        publish(table(tmp_path), people(), **FIRST)
+
+
+def test_public_rows_that_do_not_fit_are_refused(domain, frame, tmp_path):
+    for public, message in [
+        (frame.drop(columns="age")[:50], r'the file of public points lacks "age": .*\. Add the column'),
+        (frame, r"the public points are the private table itself: its rows would be in the release .*\. Name a file"),
+        (frame[:0], r"the file of public points has no rows\. Name one that has, or leave it out"),
+        (tmp_path / "nowhere.csv", r"no file at .*nowhere\.csv\. Check the path"),
+    ]:
+        with pytest.raises((PublishError, DomainError), match=message):
+            publish(frame, domain, public_points=public, **BUDGET)
+
+
+# ---------------------------------------------------------------------- nothing depends on a private value
+
+SECRET = "Sécret-4711"
+HOSTILE_TEXTS = ["", " ", "NaN", "inf", "-inf", "1e308", "-1e999", "9" * 5000, "1_000", "٣", "😀", "\x00", "null", "<NA>",
+                 "2024-02-30", "99999-01-01", "0000-00-00", '"', "''", "=1+1", "'; DROP TABLE", "\u202e", SECRET]  # fmt: skip
+HOSTILE_CELLS = [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, 10**400, None, pd.NA, pd.NaT, [], [1, [2]], {}, {"a": 1},
+                 set(), b"bytes", object(), 1 + 2j, np.array([1, 2]), np.array(3.0), True, np.float16(1), "\ud800", SECRET,
+                 pd.Timestamp("1700-01-01"), np.datetime64("NaT", "s"), pd.Timedelta(days=3),
+                 np.timedelta64(3, "D"), np.longdouble("1e4000"), len]  # fmt: skip
+
+
+def one_of_each_kind() -> Domain:
+    columns: list[Column] = [
+        Real(name="real", lower=-1, upper=1), Real(name="log", lower=1, upper=1e6, scale="log", missing=True),
+        Integer(name="integer", lower=0, upper=99), Categorical(name="city", levels=("Basel", "Genf")),
+        Ordinal(name="school", levels=("none", "some"), missing=True), Boolean(name="married"),
+        Date(name="joined", lower="2000-01-01", upper="2020-12-31"),
+    ]  # fmt: skip
+    return Domain(tuple(columns))
+
+
+def hostile_frame(cells: list[Any]) -> pd.DataFrame:
+    """Every cell in every column, and fifty ordinary rows around them."""
+    domain = one_of_each_kind()
+    ordinary = domain.decode(domain.draw(50, 0)).astype(object)
+    hostile = pd.DataFrame({name: pd.Series(cells, dtype=object) for name in domain.names})
+    return pd.concat([ordinary, hostile], ignore_index=True)
+
+
+def _as_csv(folder: Path) -> Path:
+    lines = [",".join([text.replace("\n", " ")] * 7).encode() for text in HOSTILE_TEXTS]
+    names = ",".join(one_of_each_kind().names).encode()
+    (folder / "h.csv").write_bytes(b"\n".join([names, *lines, b"\xff\xfe,\xc3", b'"', b"", bytes(range(14, 256))]))
+    return folder / "h.csv"
+
+
+def _as_parquet(folder: Path) -> Path:
+    """Types that are not the domain's, days beyond the calendar, and text that is no UTF-8."""
+    broken = pa.StringArray.from_buffers(
+        3, pa.py_buffer(np.array([0, 2, 4, 5], np.int32)), pa.py_buffer(b"\xff\xfe\xc3\x28a")
+    )
+    columns = {
+        "real": pa.array([1e308, None, np.inf], pa.float64()),
+        "log": pa.array([2**62, None, -(2**62)], pa.duration("s")),
+        "integer": pa.array([2**64 - 1, None, 0], pa.uint64()),
+        "city": broken,
+        "school": pa.array([[1], None, []], pa.list_(pa.int8())),
+        "married": pa.array([{"a": 1}, None, {"a": 2}]),
+        "joined": pa.array([2**31 - 1, None, -(2**31)], pa.date32()),
+    }
+    pq.write_table(pa.table(columns), folder / "h.parquet")
+    return folder / "h.parquet"
+
+
+def _as_wild_timestamps(folder: Path) -> Path:
+    wild = [2**62, None, -(2**62)]
+    columns = dict.fromkeys(one_of_each_kind().names, pa.array(wild, pa.timestamp("us", tz="Europe/Berlin")))
+    pq.write_table(pa.table(columns), folder / "h.parquet")
+    return folder / "h.parquet"
+
+
+HOSTILE_TABLES: list[Callable[[Path], Any]] = [
+    _as_csv, _as_parquet, _as_wild_timestamps,
+    lambda folder: hostile_frame(HOSTILE_TEXTS), lambda folder: hostile_frame(HOSTILE_CELLS),
+]  # fmt: skip
+
+
+@every_method
+@pytest.mark.parametrize("table", HOSTILE_TABLES, ids=["csv", "parquet", "timestamps", "texts", "objects"])
+def test_no_cell_raises_warns_or_prints(method, table, tmp_path, capfd, caplog):
+    """Warnings are errors here (pyproject.toml)."""
+    release = publish(table(tmp_path), one_of_each_kind(), method=method, **{**SMALL[method], "target": None}, **BUDGET)
+    release.write(tmp_path / "h.kme")
+    assert np.isfinite(release.weights).all()
+    assert np.isfinite(release.measurement.vector).all()
+    assert capfd.readouterr() == ("", "")
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("cell", HOSTILE_CELLS, ids=lambda cell: f"{type(cell).__name__} {cell!r:.20}")
+def test_one_hostile_cell_changes_its_own_row_alone(cell):
+    """The cell's row is of the domain, and the others are what they were."""
+    domain = one_of_each_kind()
+    rows = encoded(hostile_frame([cell]), domain)
+    np.testing.assert_array_equal(rows[:50], encoded(hostile_frame([]), domain))
+    _, notes = domain.encode_sample(domain.decode(rows))
+    assert [note for note in notes if "became its default" in note] == []
+
+
+def contents(path: Path) -> str:
+    """All that a file says: its bytes, its header and its points, decompressed."""
+    with zipfile.ZipFile(path) as archive:
+        raw = path.read_bytes().decode("latin-1") + archive.read("release.json").decode()
+        points = pq.read_table(io.BytesIO(archive.read("points.parquet")))
+    return raw + repr(points.to_pydict()) + repr(points.schema)
+
+
+@every_method
+def test_a_secret_in_a_cell_leaves_no_trace(method, domain, frame, tmp_path, capfd):
+    """In a column of levels, of numbers, and in one that the domain does not have."""
+    secret = frame.astype(object).assign(diary=SECRET)
+    secret.loc[3, ["city", "school"]] = SECRET
+    secret.loc[4, ["age", "income", "joined"]] = SECRET
+    release = publish(_csv(secret, tmp_path), domain, method=method, **SMALL[method], **BUDGET)
+    release.write(tmp_path / "s.kme")
+    back = read_release(tmp_path / "s.kme")
+    seen = contents(tmp_path / "s.kme") + repr(back) + back._repr_html_() + "".join(capfd.readouterr())
+    for trace in (SECRET, SECRET.encode().decode("latin-1"), "cret-4711", "diary"):
+        assert trace not in seen
+    assert "Gallen" in seen  # what is public is there, so a trace would be seen
+
+
+@pytest.mark.parametrize("table", [f"{SECRET},1,2\n3,4,5\n", f"age,income,city\r41,1,{SECRET}\r42,2,Basel"])
+def test_a_first_line_that_may_be_a_row_is_not_shown(table, tmp_path):
+    """A table without a header, and one whose lines a reader of newlines sees as one."""
+    (tmp_path / "t.csv").write_text(table, encoding="utf-8", newline="")
+    with pytest.raises(PublishError) as caught:
+        publish(tmp_path / "t.csv", people(), **FIRST)
+    message = str(caught.value)
+    assert "cret-4711" not in message
+    assert any(
+        all(part in message for part in parts)
+        for parts in [
+            ("names no column of the domain", "so it may be a row", "Give the table a first line"),
+            ("carriage returns alone", "so that it is one long line", "Write it again with newlines"),
+        ]
+    )
+
+
+def test_the_public_names_of_the_package_are_there():
+    for name in release_side.__all__:
+        assert getattr(release_side, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'magic'"):
+        release_side.magic  # noqa: B018

@@ -1,0 +1,318 @@
+"""Publishing with a ledger: what is recorded, what is refused, and when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from kmeanalyst.kernels import Gaussian, Sum
+from kmeanalyst.releases.domain.columns import Categorical, Integer
+from kmeanalyst.releases.domain.domain import Domain, domain_toml
+from kmeanalyst.releases.file import read_release
+from kmeanalyst.releases.file.limits import USUAL
+from release_side.budget.ledger import Ledger, RecordedRelease
+from release_side.cli.main import main
+from release_side.door.mechanism import GaussianNoise, PublishError
+from release_side.publishing import publish as publishing
+from release_side.publishing.publish import publish
+
+DOMAIN = Domain((Integer(name="age", lower=17, upper=90), Categorical(name="city", levels=("A", "B", "C"))))
+FRAME = DOMAIN.decode(DOMAIN.draw(80, 1))
+SMALL: dict[str, Any] = {"points": 10, "features": 40}
+ONE: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, **SMALL}
+
+pytestmark = pytest.mark.usefixtures("rough_representation")
+
+
+@pytest.fixture
+def counted(tmp_path: Path) -> dict[str, Any]:
+    """The choices that count a release of the table "people" in a ledger, which refuses none."""
+    Ledger(tmp_path / "ledger").init("people", unlimited=True)
+    return {"ledger": tmp_path / "ledger", "table": "people"}
+
+
+def recorded(counted: dict[str, Any]) -> tuple[RecordedRelease, ...]:
+    accounts = {account.name: account for account in Ledger(counted["ledger"]).accounts()}
+    return accounts[counted["table"]].releases
+
+
+class _Unread(pd.DataFrame):
+    """A table whose rows may not be read."""
+
+    def set_axis(self, *facts: Any, **options: Any) -> Any:
+        raise AssertionError("a row was read")
+
+
+def test_the_table_that_may_not_be_read_tells_when_it_is():
+    with pytest.raises(AssertionError, match="a row was read"):
+        publish(_Unread(FRAME), DOMAIN, **ONE)
+
+
+def test_the_ledger_has_what_the_statement_has(counted, tmp_path):
+    output = tmp_path / "r.kme"
+    Ledger(counted["ledger"]).init("people", 9.0, 1e-4)
+    for choice in ({}, {"noise": "laplace", "delta": 0}, {"calibration": "zcdp"}):
+        release = publish(FRAME, DOMAIN, **(ONE | choice), **counted, output=output, force=True)
+        promise, found = release.statement, recorded(counted)[-1]
+        assert promise is not None and found.output == str(output)
+        for name in ("epsilon", "delta", "mechanism", "calibration", "n_rows"):
+            assert getattr(found.spend, name) == getattr(promise, name)
+        assert found.spend.noise_multiplier == pytest.approx(promise.noise_multiplier, rel=1e-12)
+        assert found.spend.method == release.method
+    assert len(recorded(counted)) == 3
+    np.testing.assert_array_equal(read_release(output).weights, release.weights)
+
+
+def test_a_release_that_was_not_written_counts_and_is_told_apart(counted):
+    publish(FRAME, DOMAIN, **ONE, **counted)
+    assert [release.output for release in recorded(counted)] == [None]
+
+
+def test_what_goes_over_the_budget_is_refused_before_a_row_is_read_with_what_is_left(counted, tmp_path):
+    Ledger(counted["ledger"]).init("people", 1.5, 1e-6)
+    publish(FRAME, DOMAIN, **ONE, **counted)
+    with pytest.raises(
+        PublishError, match=r"budget of epsilon 1\.5, .*spent epsilon 1.*of epsilon up to (1\.0\d+|0\.\d+)"
+    ):
+        publish(_Unread(FRAME), DOMAIN, **(ONE | {"epsilon": 1.3}), **counted, output=tmp_path / "r.kme")
+    assert len(recorded(counted)) == 1 and not (tmp_path / "r.kme").exists()
+    publish(FRAME, DOMAIN, **(ONE | {"epsilon": 0.9}), **counted)  # Gaussians add up by their squares
+    assert len(recorded(counted)) == 2
+
+
+def test_a_budget_that_another_process_spends_meanwhile_is_not_overspent(counted, monkeypatch):
+    """Both pass the early check; the one that comes second to the noise draws none."""
+    book = Ledger(counted["ledger"])
+    book.init("people", 1.0, 1e-6)
+    honest, drawn = publishing.private_mean, []
+
+    def late(*facts: Any, **options: Any) -> Any:
+        if not drawn:
+            drawn.append("first")
+            publish(FRAME, DOMAIN, **ONE, **counted)
+        return honest(*facts, **options)
+
+    monkeypatch.setattr(publishing, "private_mean", late)
+    noise = GaussianNoise.add_to
+    monkeypatch.setattr(GaussianNoise, "add_to", lambda *a, **k: (drawn.append("noise"), noise(*a, **k))[1])
+    with pytest.raises(PublishError, match="does not fit"):
+        publish(FRAME, DOMAIN, **ONE, **counted)
+    assert drawn == ["first", "noise"] and len(recorded(counted)) == 1
+
+
+def test_noise_that_is_refused_spends_nothing(counted):
+    with pytest.raises(PublishError, match="noise too large"):
+        publish(FRAME, DOMAIN, epsilon=1e-5, delta=0, noise="laplace", points=10, features=800_000, **counted)
+    assert recorded(counted) == ()
+
+
+@pytest.mark.parametrize("given", ["ledger", "table"])
+def test_a_ledger_and_a_table_go_together(given, counted):
+    with pytest.raises(PublishError, match=r"ledger and table go together.*names of tables\. Pass both, or neither"):
+        publish(FRAME, DOMAIN, **ONE, **{given: counted[given]})
+
+
+def test_a_rehearsal_is_not_counted(counted):
+    with pytest.raises(
+        PublishError, match=r"a rehearsal protects nobody, so a ledger has nothing to count\. Leave out"
+    ):
+        publish(FRAME, DOMAIN, **ONE, **counted, rehearsal=1)
+    assert recorded(counted) == ()
+
+
+def test_a_file_that_cannot_appear_is_refused_before_anything_is_spent(counted, tmp_path):
+    with pytest.raises(PublishError, match=r"the folder .* is not there or not writable.*Make it first"):
+        publish(_Unread(FRAME), DOMAIN, **ONE, **counted, output=tmp_path / "nowhere" / "r.kme")
+    assert recorded(counted) == ()
+
+
+def test_a_file_that_does_not_appear_after_the_draw_is_told_and_counts(counted, tmp_path, monkeypatch):
+    """What the check before the spend cannot foresee: here the name cannot be taken at the end."""
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("device is gone")))
+    with pytest.raises(
+        PublishError, match=r"was not written: device is gone.*had been drawn: count this release as spent"
+    ):
+        publish(FRAME, DOMAIN, **ONE, **counted, output=tmp_path / "r.kme")
+    assert [release.output for release in recorded(counted)] == [None]
+
+
+# ---------------------------------------------------------------- what a fresh adversarial reading found
+
+
+@pytest.mark.parametrize("other", ["ledger", "private", "domain", "public", "folder", "glob", "link"])
+def test_a_release_takes_no_other_files_place(other, counted, tmp_path):
+    """Named as --output, the ledger or the private table itself would be gone."""
+    Ledger(counted["ledger"]).init("people", 5.0, 1e-6)
+    private, toml, public = tmp_path / "rows" / "p.csv", tmp_path / "d.toml", tmp_path / "q.csv"
+    private.parent.mkdir()
+    for path in (private, public):
+        FRAME.to_csv(path, index=False)
+    toml.write_text(domain_toml(DOMAIN), encoding="utf-8")
+    (tmp_path / "link.kme").symlink_to(private)
+    places = {
+        "ledger": counted["ledger"], "private": private, "domain": toml, "public": public, "folder": private, "glob": private,
+        "link": tmp_path / "link.kme",
+    }  # fmt: skip
+    named = {"folder": private.parent, "glob": f"{private.parent}/*.csv"}.get(other, private)
+    before = places[other].read_bytes()
+    with pytest.raises(
+        PublishError, match=r"the release's file and as another \(.*which it would replace\. Name a new"
+    ):
+        publish(
+            named, toml, **ONE, **counted, public_points=public,
+            output=places[other],
+        )  # fmt: skip
+    assert places[other].read_bytes() == before
+    assert Ledger(counted["ledger"]).account("people").releases == ()
+
+
+def test_a_ledger_of_two_names_is_refused(counted, tmp_path):
+    """Each name would have a journal of its own: after a crash one could undo what the other had recorded."""
+    Ledger(counted["ledger"]).init("people", 5.0, 1e-6)
+    (tmp_path / "second").hardlink_to(counted["ledger"])
+    for name in ("ledger", "second"):
+        with pytest.raises(
+            PublishError, match=r"has a second name \(a hard link\).*Remove the other name, or link it sym"
+        ):
+            publish(FRAME, DOMAIN, **ONE, ledger=tmp_path / name, table="people")
+
+
+def test_whatever_fails_after_the_draw_says_that_it_counts(counted, monkeypatch):
+    def fails(*facts: Any, **options: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(publishing, "represent", fails)
+    with pytest.raises(MemoryError) as caught:
+        publish(FRAME, DOMAIN, **ONE, **counted)
+    assert caught.value.__notes__ == ["The noise had been drawn: count this release as spent."]
+    monkeypatch.setattr(publishing, "private_mean", fails)
+    with pytest.raises(MemoryError) as caught:
+        publish(FRAME, DOMAIN, **ONE, **counted)
+    assert not hasattr(caught.value, "__notes__")
+
+
+def test_a_ledger_that_is_lost_after_the_draw_does_not_hide_that_the_file_is_there(
+    counted, tmp_path, monkeypatch, caplog
+):
+    def busy(*facts: Any) -> None:
+        raise PublishError("the ledger was in use. Nothing was recorded. Try again.")
+
+    monkeypatch.setattr(Ledger, "published", busy)
+    publish(FRAME, DOMAIN, **ONE, **counted, output=tmp_path / "r.kme")
+    assert "is written and counted as spent; the ledger could not note its name" in caplog.text
+    assert (tmp_path / "r.kme").exists() and len(recorded(counted)) == 1
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        (
+            {"points": 300_000},
+            r"would have 300,000 points, and readers allow 250,000\. Pass fewer points",
+        ),
+        (
+            {"kernel": Sum((Gaussian(1.0),) * 60_000)},
+            r"steps to make the kernel's matrix.*100,000\. Choose a simpler kernel",
+        ),
+    ],
+)
+def test_what_no_reader_would_take_is_refused_before_anything_is_spent(choice, message, counted):
+    domain = Domain((Integer(name="age", lower=17, upper=90), Integer(name="more", lower=0, upper=9)))
+    frame = _Unread(domain.decode(domain.draw(20, 1)))
+    with pytest.raises(PublishError, match=message):
+        publish(frame, domain, **(ONE | choice), **counted)
+    assert recorded(counted) == ()
+
+
+@pytest.mark.parametrize(
+    ("limit", "choice", "message"),
+    [
+        (
+            "basis_points",
+            {"method": "subspace"},
+            "basis points of the subspace, and readers allow 3. Pass fewer points",
+        ),
+        (
+            "basis_work",
+            {"method": "subspace"},
+            "steps to make the subspace, and readers allow 3. Pass fewer points",
+        ),
+        ("columns", {"features": 40}, "2 columns, and readers allow 1. Publish fewer columns"),
+        ("MOST_BYTES", {"features": 40}, "bytes, and readers allow 3. Pass fewer features"),
+    ],
+)
+def test_each_limit_of_readers_is_kept_by_the_publisher(limit, choice, message, counted, monkeypatch):
+    if limit == "MOST_BYTES":
+        monkeypatch.setattr("release_side.choices.options.MOST_BYTES", 3)
+    else:
+        lower = replace(USUAL, **{limit: 1 if limit == "columns" else 3})
+        monkeypatch.setattr("release_side.choices.options.USUAL", lower)
+    with pytest.raises(PublishError, match=message):
+        publish(_Unread(FRAME), DOMAIN, epsilon=1.0, delta=1e-6, points=10, **choice, **counted)
+    assert recorded(counted) == ()
+
+
+def test_names_that_differ_only_in_spelling_are_one_table(counted):
+    Ledger(counted["ledger"]).init("people é", 1.0, 1e-6)
+    for name in ("people e\u0301", "ｐｅｏｐｌｅ é"):
+        assert Ledger(counted["ledger"]).account(name).epsilon == 1.0
+
+
+# ---------------------------------------------------------------- the command line
+
+
+def call(*words: object) -> Any:
+    result = CliRunner().invoke(main, [str(word) for word in words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def test_the_command_line_keeps_the_budget(tmp_path, monkeypatch):
+    private, toml, book, output = (tmp_path / name for name in ("p.csv", "d.toml", "b.ledger", "o.kme"))
+    FRAME.to_csv(private, index=False)
+    toml.write_text(domain_toml(DOMAIN), encoding="utf-8")
+    assert call("ledger", "init", book, "--table", "people", "--epsilon", 1, "--delta", 1e-6).exit_code == 0
+    words = ("publish", private, "--domain", toml, "--epsilon", 1, "--delta", 1e-6, "--points", 10, "--features", 40)
+    counted = ("--ledger", book, "--table", "people", "--output", output)
+    first = call(*words, *counted)
+    assert first.exit_code == 0
+    assert (
+        f"counted in {book} as a release of table people, which has spent epsilon 1 of 1 at delta 1e-06" in first.stderr
+    )
+    output.unlink()
+    second = call(*words, *counted)
+    assert second.exit_code == 1 and not output.exists()
+    assert (
+        "has a budget of epsilon 1" in second.stderr
+        and "no Gaussian release fits: use what is published" in second.stderr
+    )
+    slip = call(*words, "--ledger", book, "--table", "poeple", "--output", output)  # of the pen
+    assert slip.exit_code == 1 and "use 'people'" in slip.stderr and not output.exists()
+    Ledger(book).init("clinics", unlimited=True)
+    other = call(*words, "--ledger", book, "--table", "clinics", "--output", output)
+    assert "as a release of table clinics, which is unlimited and has spent epsilon 1 at" in other.stderr
+    monkeypatch.setattr(publishing, "represent", lambda *facts, **options: 1 / 0)
+    failed = call(*words, "--ledger", book, "--table", "clinics", "--output", output, "--force")
+    assert failed.exit_code == 1 and "details are withheld" in failed.stderr
+    assert failed.stderr.endswith("The noise had been drawn: count this release as spent.\n")
+    shown = call("ledger", "show", book)
+    assert str(output) in shown.stdout and "people" in shown.stdout
+
+
+def test_a_rehearsal_on_the_command_line_is_stamped(tmp_path):
+    private, toml, output = (tmp_path / name for name in ("p.csv", "d.toml", "o.kme"))
+    FRAME.to_csv(private, index=False)
+    toml.write_text(domain_toml(DOMAIN), encoding="utf-8")
+    words = ("publish", private, "--domain", toml, "--epsilon", 1, "--delta", 1e-6, "--points", 10, "--features", 40)
+    result = call(*words, "--rehearsal", 3, "--output", output)
+    assert result.exit_code == 0 and "NOT PRIVATE" in result.stdout
+    first = output.read_bytes()
+    assert call(*words, "--rehearsal", 3, "--output", output, "--workers", 1, "--force").exit_code == 0
+    assert output.read_bytes() == first

@@ -1,0 +1,288 @@
+"""Algorithm 1 with public strings as points, end to end: a table with a column of strings is published, read, asked, tested."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from file_points_cases import edited_points, first
+from file_tools import SCHEMA_TEST, Members, forged, members_of, refused, same, setting
+from scipy.stats import binom
+
+import kmeanalyst as ka
+import release_side
+from kmeanalyst.kernels import KernelMean
+from kmeanalyst.releases.domain.columns import Categorical, Real
+from kmeanalyst.releases.domain.domain import Domain, domain_toml
+from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.expressions import ExpressionError
+from kmeanalyst.releases.file import read_release, validate_release
+from kmeanalyst.releases.file.measurement import check_readable_map
+from release_side.cli.main import main
+from release_side.door.mechanism import PublishError
+
+DOMAIN = Domain((
+    Text(name="code", length=24, alphabet="ACGT", missing=True), Categorical(name="lab", levels=("basel", "bern")),
+    Real(name="mass", lower=0, upper=10),
+))  # fmt: skip
+PROMISE: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "method": "subspace"}
+LETTERS = {False: [0.4, 0.1, 0.1, 0.4], True: [0.15, 0.35, 0.35, 0.15]}
+
+
+def rows(n: int, seed: int, rich: float = 0.3) -> pd.DataFrame:
+    """Rows of made-up sequences: a share `rich` of them has more G and C than A and T; the other columns are alike."""
+    rng = np.random.default_rng(seed)
+    codes = [
+        "".join(rng.choice(list("ACGT"), rng.integers(8, 25), p=LETTERS[bool(kind)])) for kind in rng.random(n) < rich
+    ]
+    codes = [code if there else "" for code, there in zip(codes, rng.random(n) < 0.95, strict=True)]
+    return pd.DataFrame(
+        {"code": codes, "lab": rng.choice(["basel", "bern"], n), "mass": rng.gamma(4, 1, n).clip(0, 10)}
+    )
+
+
+TABLE, PUBLIC = rows(4000, 1), rows(150, 2, rich=0.5)
+
+
+@pytest.fixture(scope="module")
+def release() -> ka.Release:
+    return release_side.publish(TABLE, DOMAIN, public_points=PUBLIC, **PROMISE)
+
+
+@pytest.fixture(scope="module")
+def path(release, tmp_path_factory):
+    path = tmp_path_factory.mktemp("strings") / "strings.kme"
+    release.write(path)
+    return path
+
+
+# ---------------------------------------------------------------- the release
+
+
+def test_the_release_is_nearer_to_the_private_table_than_the_public_rows_it_is_made_of(release):
+    """Balog et al. 2018, Algorithm 1: the RKHS distance to the embedding of all private rows."""
+    table = KernelMean(release.kernel, DOMAIN.encode(TABLE))
+    public = KernelMean(release.kernel, DOMAIN.encode(PUBLIC))
+    assert release.embedding.distance(table) < 0.45 * public.distance(table)
+
+
+def test_a_release_of_strings_read_back_is_the_release_written(release, path):
+    back = read_release(path)
+    same(release, back)
+    assert list(back.to_frame()["code"].fillna("")) == list(PUBLIC["code"])  # public strings, to the letter
+    assert validate_release(path) == [] and SCHEMA_TEST.is_valid(json.loads(members_of(path)["release.json"]))
+    back.write(path.with_name("again.kme"))
+    assert path.read_bytes() == path.with_name("again.kme").read_bytes()
+
+
+def test_one_private_string_moves_the_mean_by_no_more_than_the_sensitivity(release):
+    """Whatever the strings: the hostile ones of a person who has the table's format in hand."""
+    hostile = ["", "A" * 10_000, "\x1b[2J", "ACGT" * 6, "\ud800", "?", "é", "CG" * 12]
+    others = DOMAIN.encode({"code": hostile, "lab": ["bern"] * 8, "mass": [3.0] * 8})
+    features = release.measurement.feature_map(others)
+    gaps = np.linalg.norm(features[:, None] - features[None], axis=2)
+    assert gaps.max() <= release.statement.sensitivity * len(TABLE) and gaps.max() > 0.3
+
+
+def test_the_whole_road_by_the_command_line(tmp_path):
+    TABLE.to_csv(tmp_path / "table.csv", index=False)
+    PUBLIC.to_csv(tmp_path / "public.csv", index=False)
+    (tmp_path / "domain.toml").write_text(domain_toml(DOMAIN), encoding="utf-8")
+    words = f"publish {tmp_path}/table.csv --domain {tmp_path}/domain.toml --epsilon 1 --delta 1e-6 --uncounted"
+    told = CliRunner().invoke(main, [*words.split(), "--output", f"{tmp_path}/r.kme"])
+    assert told.exit_code == 1 and 'Use method "subspace" with public points' in told.output
+    words += (
+        f" --method subspace --public-points {tmp_path}/public.csv --kernel table:length=2 --output {tmp_path}/r.kme"
+    )
+    told = CliRunner().invoke(main, words.split())
+    assert told.exit_code == 0, told.output
+    back = read_release(tmp_path / "r.kme")
+    assert back.kernel.kernels[0].length == 2 and not back.kernel.kernels[0].blended
+    assert list(back.to_frame()["code"].fillna("")) == list(PUBLIC["code"])
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"method": "random-features"}, "the method random-features draws or moves points"),
+        ({"method": "random-features", "target": "lab"}, "draws or moves points|not for strings"),
+        ({"public_points": None}, "strings drawn at random would be like none in the table"),
+        ({"kernel": "gaussian:lengthscale=1"}, "the gaussian kernel is not for strings"),
+        ({"kernel": "margins"}, "the margins kernel is not for strings"),
+    ],
+)
+def test_what_strings_have_no_part_in_is_refused_before_the_table_is_opened(options, told, monkeypatch):
+    monkeypatch.setattr(
+        "release_side.publishing.publish.open_private", lambda table: pytest.fail("the table was opened")
+    )
+    with pytest.raises((PublishError, ka.DomainError), match=told):
+        release_side.publish(TABLE, DOMAIN, **(PROMISE | {"public_points": PUBLIC} | options))
+
+
+def test_a_plan_for_strings_needs_no_table_and_has_every_figure():
+    found = release_side.plan(DOMAIN, rows=2000, delta=1e-6, epsilon=1.0, method="subspace", public_points=PUBLIC)
+    assert found[["rkhs_error", "se_mean", "se_probability"]].notna().all(axis=None)
+    with pytest.raises(PublishError, match="Name public points"):
+        release_side.plan(DOMAIN, rows=2000, delta=1e-6, epsilon=1.0, method="subspace")
+
+
+# ---------------------------------------------------------------- tests
+
+
+def test_mmd_test_of_release_and_sample_keeps_its_level_and_finds_another_composition(release):
+    """24 samples of the same population, 5 of one with more G and C; a true level of 5 % passes all but once in 1000."""
+    alike = [ka.mmd_test(release, rows(300, 100 + i)).pvalue for i in range(24)]
+    assert sum(p < 0.05 for p in alike) <= binom.ppf(0.999, 24, 0.05)
+    assert max(ka.mmd_test(release, rows(300, 200 + i, rich=0.6)).pvalue for i in range(5)) < 0.05
+
+
+def test_mmd_test_of_two_plain_samples_with_strings_keeps_its_level_and_finds_another_composition():
+    """The exact permutation test, 20 pairs of alike samples; the strings alone tell the others apart."""
+
+    def pvalue(i: int, rich: float) -> float:
+        a, b = rows(100, 300 + i), rows(100, 400 + i, rich)
+        result = ka.mmd_test(a, b, permutations=199, rng=i)
+        assert "code (text)" in " ".join(result.notes)
+        return result.pvalue
+
+    assert sum(pvalue(i, 0.3) < 0.05 for i in range(20)) <= binom.ppf(0.999, 20, 0.05)
+    assert max(pvalue(i, 1.0) for i in range(3)) < 0.01
+
+
+def test_compare_names_the_column_of_strings_and_says_what_it_cannot_tell(release):
+    found = ka.compare(release, rows(600, 7, rich=0.8))
+    assert found.columns.index[0] == "code" and found.columns["differs"].iloc[0]
+    assert any("strings have neither means nor levels" in note for note in found.notes)
+    told = found.differences["column"].tolist()
+    assert "mass" in told and told.count("code") == 1  # its missing cells alone
+
+
+# ---------------------------------------------------------------- questions
+
+
+def test_how_often_a_released_string_occurs_is_answered_with_an_error(release):
+    code = release.to_frame()["code"].dropna().iloc[0]
+    found = release.probability(f"code == '{code}'")
+    weights = release.weights[(release.to_frame()["code"] == code).to_numpy()]
+    assert found.value == pytest.approx(weights.sum()) and found.standard_error > 0
+    assert release.probability(f"code != '{code}' and not missing(code)").standard_error > 0
+    assert release.probability(f"code in ['{code}', 'ACGT']").value == pytest.approx(found.value)
+    assert release.probability("missing(code)").value == pytest.approx(0.05, abs=0.03)
+    assert release.mean("mass", where=f"code != '{code}'").value == pytest.approx(4, abs=0.3)
+
+
+@pytest.mark.parametrize(
+    ("ask", "told"),
+    [
+        (lambda r: r.probability("code == 'ACGTACGTAC'"), "no row that the release knows of tells"),
+        (lambda r: r.probability("code == 'xyz'"), "code has no text 'xyz'"),
+        (lambda r: r.probability("code == ''"), "For a missing cell write missing"),
+        (lambda r: r.probability("code == 3"), "3 is a number: they share no scale"),
+        (lambda r: r.probability("code < 'AC'"), "which have no order here"),
+        (lambda r: r.probability("code == lab"), "share no scale"),
+        (lambda r: r.probability("code"), "a column of texts, and a condition|a number is needed"),
+        (lambda r: r.mean("code"), "code is a column of texts, and a number is needed here"),
+        (lambda r: r.quantile("code", 0.5), "code is a column of texts, and a number is needed here"),
+        (lambda r: r.histogram("code"), "a column of texts, of which there are too many"),
+        (lambda r: r.groupby("code").mean("mass"), "a column of texts, of which there are too many"),
+        (lambda r: r["code"], "a column of texts, which nothing can be calculated with"),
+        (lambda r: r.to_sklearn("lab", columns=["code"]), "a column of texts, which no feature is made of"),
+        (lambda r: r.to_sklearn("code"), "a classifier needs classes"),
+    ],
+)
+def test_questions_that_strings_do_not_answer_are_refused_with_the_mend(ask: Callable[[Any], Any], told, release):
+    with pytest.raises((ExpressionError, ValueError), match=told):
+        ask(release)
+
+
+def test_what_is_left_of_a_release_with_strings_works(release, tmp_path):
+    assert release.to_sklearn("lab").X.columns.tolist() == ["mass"]
+    assert release.points["code"].dtype.kind == "U" and "" in release.points["code"].to_numpy()
+    release.to_netcdf(tmp_path / "out.nc")
+    assert len(release.thin(30)) == 30 and len(release.resample(7)) == 7
+    assert 0 <= ka.independence_test(release, "code", "mass").pvalue <= 1
+    told = release.transform({"known": f"code == '{release.to_frame()['code'].dropna().iloc[0]}'"})
+    assert told.mean("known").value >= 0
+
+
+# ---------------------------------------------------------------- files of strangers
+
+
+def basis(edit: Callable[[np.ndarray], None]) -> Callable[[dict[str, Any], Members], None]:
+    def forge(header: dict[str, Any], members: Members) -> None:
+        array = np.lib.format.read_array(io.BytesIO(members["measurement/points.npy"]))
+        edit(array)
+        out = io.BytesIO()
+        np.lib.format.write_array(out, np.ascontiguousarray(array), version=(1, 0))
+        members["measurement/points.npy"] = out.getvalue()
+
+    return forge
+
+
+def number(place: int, value: float) -> Callable[[np.ndarray], None]:
+    return lambda array: array.__setitem__((int(np.flatnonzero(~np.isnan(array[:, 0]))[0]), place), value)
+
+
+def field(*keys: Any, to: Any) -> Callable[[dict[str, Any], Members], None]:
+    return lambda header, members: setting(*keys, to=to)(header)
+
+
+LAST = 3  # the second number of a code stands after the three columns
+SPECTRUM = ("kernel", "kernels", 0)
+FORGED: dict[str, tuple[Callable[[dict[str, Any], Members], None], str]] = {
+    "a foreign letter": (edited_points(first("code", "AXA", pa.string())), "no string of its alphabet and length"),
+    "a string too long": (edited_points(first("code", "A" * 25, pa.string())), "no string of its alphabet and length"),
+    "a control character": (edited_points(first("code", "A\x1b[2J", pa.string())), "no string of its alphabet"),
+    "an empty string": (edited_points(first("code", "", pa.string())), "an empty string is no value of it"),
+    "strings where there are numbers": (
+        lambda h, m: h["columns"].__setitem__(2, {"name": "mass", "kind": "text", "length": 3, "alphabet": "a", "unknown": "?"}),
+        "mass",
+    ),
+    "no length": (lambda h, m: h["columns"][0].pop("length"), "Add length"),
+    "a length of text": (field("columns", 0, "length", to="24"), "length must be a whole number"),
+    "an endless length": (field("columns", 0, "length", to=10**9), "length must be a whole number"),
+    "another alphabet": (field("columns", 0, "alphabet", to="ACGTU"), "no text column has such"),
+    "a letter twice": (field("columns", 0, "alphabet", to="ACGTA"), "distinct characters"),
+    "an escape in the alphabet": (field("columns", 0, "alphabet", to="ACG\x1b"), "a control character"),
+    "an unknown of two": (field("columns", 0, "unknown", to="??"), "distinct|one character"),
+    "levels beside letters": (field("columns", 0, "levels", to=["A"]), "unknown here: levels"),
+    "a spectrum of numbers": (field(*SPECTRUM, "length", to=2.5), "length must be a whole number"),
+    "a spectrum of other symbols": (field(*SPECTRUM, "symbols", to=9), "no text column has such"),
+    "a spectrum of more numbers": (field(*SPECTRUM, "numbers", to=3), "does not make sense"),
+    "a spectrum on a number": (field("kernel", "kernels", 2, to={"name": "string-spectrum", "length": 2, "symbols": 5,
+                                                                 "numbers": 1, "blended": False}), "no text column has such"),
+    "a spectrum that says nothing": (field(*SPECTRUM, "blended", to="no"), "blended must be true or false"),
+    "a string that is no whole number": (basis(number(0, 2.5)), "no strings of the domain"),
+    "a string of too large a number": (basis(number(0, 2.0**60)), "no strings of the domain"),
+    "a string of a negative number": (basis(number(0, -1.0)), "no strings of the domain"),
+    "an infinite string": (basis(number(LAST, np.inf)), "no strings of the domain"),
+    "half a missing string": (basis(number(LAST, np.nan)), "no strings of the domain"),
+    "letters after the end": (basis(lambda a: number(0, 0.0)(a)), "no strings of the domain"),
+    "a basis without the rest of the strings": (
+        lambda h, m: (basis(lambda a: None)(h, m), h["measurement"]["feature_map"]["arrays"].update(points=[149, 3])),
+        "npy|points of 4 columns|should hold",
+    ),
+    "random features of strings": (field("measurement", "feature_map", "name", to="random-fourier"), "no random Fourier"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FORGED)
+def test_a_forged_file_with_strings_is_refused(case, path, tmp_path):
+    edit, why = FORGED[case]
+    refused(forged(path, edit), tmp_path, "", why)
+
+
+def test_the_same_forger_without_a_forgery_is_read(path, tmp_path):
+    (tmp_path / "sound.kme").write_bytes(forged(path, basis(lambda array: None)))
+    same(read_release(tmp_path / "sound.kme"), read_release(path))
+
+
+def test_what_is_published_is_what_readers_take(release):
+    check_readable_map(release.measurement.feature_map, DOMAIN)

@@ -1,0 +1,641 @@
+"""Room 2's frame: a cell is read as text, by itself, clamped to public bounds, and never raises by its value."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from contracts import COLUMNS, TEXTS, named
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kmeanalyst.releases.domain.cells import text_of
+from kmeanalyst.releases.domain.columns import (
+    CLAMPED,
+    KEPT,
+    REPLACED,
+    Boolean,
+    Categorical,
+    Column,
+    Date,
+    DomainError,
+    Integer,
+    Number,
+    Ordinal,
+    Real,
+)
+from kmeanalyst.releases.domain.domain import KINDS, Domain, column_from_dict, domain_toml, read_domain
+from kmeanalyst.releases.domain.draft import draft_domain
+from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+from kmeanalyst.releases.texts import flaw_of, spacing_flaw_of
+
+every_column = pytest.mark.parametrize("column", **named(COLUMNS))
+
+
+def test_each_kind_is_in_the_contract_list():
+    assert {column.kind for column in (*COLUMNS, *TEXTS)} == set(KINDS)
+
+
+def bits(values) -> np.ndarray:
+    return np.ascontiguousarray(values, dtype=np.float64).view(np.int64)
+
+
+@pytest.mark.parametrize("column", [c for c in COLUMNS if isinstance(c, Number)], ids=lambda column: column.name)
+def test_a_range_holds_a_value_of_the_column_or_none(column: Number):
+    """Against all whole numbers near its ends; a range of real numbers is never empty."""
+    rng = np.random.default_rng(0)
+    low, high = column.ends
+    starts = np.concatenate([rng.uniform(low, high, 300), low + (high - low) * rng.random(300) ** 8])
+    below, above = starts, starts + (high - low) * 10 ** rng.uniform(-7, -1, 600)
+    held = column.holds(below, above)
+    if column.kind in ("real", "cyclic"):
+        assert held.all()
+        return
+    natural = {"linear": lambda v: v, "log": np.exp, "log1p": np.expm1}[column.scale]
+    near = np.rint(natural(below))[:, None] + np.arange(-2, 4)
+    with np.errstate(divide="ignore", invalid="ignore"):  # below the bounds
+        codes = column._scaled(near)
+    fewer = above < codes[:, -1]
+    inside = ((codes >= below[:, None]) & (codes < above[:, None])).any(axis=1)
+    np.testing.assert_array_equal(held[fewer], inside[fewer])
+    assert held[~fewer].all() and 0 < held[fewer].mean() < 1
+
+
+def good_text(column: Column) -> st.SearchStrategy[str]:
+    """Texts of cells that the column allows, the empty one where missing is declared."""
+    if isinstance(column, Boolean):
+        present = st.sampled_from(["true", "False", "yes", "n", "T", "0", "1", "No"])
+    elif isinstance(column, Categorical):
+        present = st.sampled_from(column.levels)
+    elif isinstance(column, Date):
+        low, high = (datetime.date.fromisoformat(v) for v in (column.lower, column.upper))
+        present = st.dates(low, high).map(str)
+    elif isinstance(column, Integer):
+        present = st.integers(column.lower, column.upper).map(str)
+    else:
+        present = st.floats(column.lower, column.upper, exclude_max=column.kind == "cyclic").map(repr)
+    return present | st.just("") if column.missing else present
+
+
+ANY_CELL = st.one_of(
+    st.text(max_size=12), st.floats(), st.integers(), st.booleans(), st.none(), st.dates(), st.datetimes(),
+    st.binary(max_size=3), st.just(pd.NA), st.just(pd.NaT), st.just(np.float32(0.1)), st.just(np.datetime64("NaT", "s")),
+    st.just(np.datetime64("2012-03-04T05:06")), st.just([]), st.just({}), st.just((1, 2)), st.just(object()),
+    st.just(10**400),
+    st.decimals(), st.sampled_from(["inf", "-inf", "nan", "NaN", "1e999", "-0.0", "1_000", " 5 ", "\ud800", "٣"]),
+    st.sampled_from(["2020-02-30", "2020-1-1", "20200101", "0000-00-00", "9999-12-31", "2020-W01-1", "2012-3-4"]),
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------- encode, decode
+
+
+@every_column
+@given(data=st.data())
+def test_a_decoded_code_encodes_to_the_same_bits(column: Column, data):
+    """Whatever the cells were: what decode writes, encode reads back exactly, in every scale."""
+    cells = data.draw(st.lists(good_text(column) | ANY_CELL, min_size=1, max_size=8))
+    codes, _ = column.encode(cells)
+    np.testing.assert_array_equal(bits(column.encode(column.decode(codes))[0]), bits(codes))
+
+
+@every_column
+@given(seed=st.integers(0, 2**32))
+def test_drawn_and_grid_values_encode_to_the_same_bits(column: Column, seed):
+    rng = np.random.default_rng(seed)
+    for codes in (column.draw(50, rng), column.grid(96, rng), column.with_missing(column.grid(7, rng))):
+        np.testing.assert_array_equal(bits(column.encode(column.decode(codes))[0]), bits(codes))
+
+
+@pytest.mark.parametrize("scale", ["log", "log1p"])
+def test_logarithms_round_to_codes_that_stay(scale: str):
+    column = Real(name="x", lower=1e-9, upper=1e9, scale=scale)
+    values = np.concatenate(
+        [np.geomspace(1e-9, 1e9, 20_000), 1 + np.linspace(-1e-6, 1e-6, 20_000), np.linspace(0.1, 40, 20_000)]
+    )
+    codes = column.encode(values)[0]
+    np.testing.assert_array_equal(bits(column.encode(column.decode(codes))[0]), bits(codes))
+    np.testing.assert_allclose(column.decode(codes), values, rtol=1e-14)
+
+
+@every_column
+@given(data=st.data())
+def test_decoding_gives_the_cells_back_in_natural_units(column: Column, data):
+    text = data.draw(good_text(column))
+    decoded = column.decode(column.encode([text])[0])
+    (value,) = decoded
+    assert decoded.name == column.name
+    if text == "":
+        assert pd.isna(value)
+    elif isinstance(column, Boolean):
+        assert bool(value) == (text.lower() in ("true", "t", "yes", "y", "1"))
+    elif isinstance(column, Categorical):
+        assert value == text
+    elif isinstance(column, Date):
+        assert str(value.date()) == text
+    else:
+        assert float(value) == pytest.approx(float(text), rel=1e-12, abs=1e-12)
+
+
+@every_column
+@given(cells=st.lists(ANY_CELL, max_size=6))
+def test_no_cell_raises_or_warns_and_every_code_is_of_the_column(column: Column, cells):
+    codes, status = column.encode(cells)
+    assert codes.dtype == np.float64 and codes.shape == status.shape == (len(cells),)
+    if not column.missing:
+        assert not np.isnan(codes).any()
+    present = codes[~np.isnan(codes)]
+    low, high = column.bounds if hasattr(column, "bounds") else (0, len(column.levels) - 1)
+    assert ((low <= present) & (present <= high)).all()
+    assert not (np.signbit(present) & (present == 0)).any()  # 0.0 and -0.0 would be two codes for one value
+
+
+@every_column
+def test_a_bad_cell_becomes_the_default_silently(column: Column):
+    codes, status = column.encode(["no such thing", b"bytes", object(), []])
+    expected = column.default_code
+    np.testing.assert_array_equal(bits(codes), bits([expected] * 4))
+    assert set(status) == {REPLACED}
+    if column.default is not None:
+        assert expected == column.encode([column.default])[0][0]
+    elif column.missing:
+        assert np.isnan(expected)
+    else:
+        lowest = column.bounds[0] if hasattr(column, "bounds") else 0.0
+        assert expected == lowest
+
+
+@every_column
+def test_a_missing_cell_is_a_value_where_declared_and_else_the_default(column: Column):
+    codes, status = column.encode(["", None, np.nan, pd.NA, pd.NaT, np.datetime64("NaT", "s")])
+    expected = np.nan if column.missing else column.default_code
+    np.testing.assert_array_equal(bits(codes), bits([expected] * 6))
+    assert set(status) == {KEPT if column.missing else REPLACED}
+
+
+def test_values_out_of_bounds_and_infinities_are_clamped():
+    """Bounds -2.5 and 1000."""
+    column = COLUMNS[0]
+    codes, status = column.encode(["-3", "inf", -np.inf, 1e308, "1e999", 10**400, -2.5, 1000])
+    np.testing.assert_array_equal(codes, [-2.5, 1000, -2.5, 1000, 1000, 1000, -2.5, 1000])
+    np.testing.assert_array_equal(status, [CLAMPED] * 6 + [KEPT] * 2)
+    typed, status = column.encode(np.array([np.inf, -np.inf, 1e308, 5.0]))
+    np.testing.assert_array_equal(typed, [1000, -2.5, 1000, 5])
+    np.testing.assert_array_equal(status, [CLAMPED] * 3 + [KEPT])
+    date = Date(name="d", lower="2000-01-01", upper="2000-01-03")
+    np.testing.assert_array_equal(date.encode(["1999-12-31", "2000-01-02", "2999-01-01"])[0], [10957, 10958, 10959])
+
+
+def test_whole_columns_round_and_stay_within_fractional_bounds():
+    column = Integer(name="i", lower=0.5, upper=3.5)
+    codes, status = column.encode(["0", "0.9", "2.4", "2.6", "9", "-0.3"])
+    np.testing.assert_array_equal(codes, [1, 1, 2, 3, 3, 1])
+    np.testing.assert_array_equal(status, [CLAMPED, KEPT, KEPT, KEPT, CLAMPED, CLAMPED])
+
+
+def test_levels_dates_and_words_are_encoded_as_their_text_says():
+    assert Categorical(name="c", levels=("a", "13")).encode(["13", 13, 13.0, " a "])[0].tolist() == [1, 1, 1, 0]
+    assert Categorical(name="c", levels=("NA", "b")).encode(["NA", "b"])[0].tolist() == [0, 1]
+    assert Boolean(name="b").encode(["Yes", "N", True, np.True_, 1, 0.0, "TRUE"])[0].tolist() == [1, 0, 1, 1, 1, 0, 1]
+    day = datetime.date(1970, 1, 11)
+    cells = [
+        day,
+        "1970-01-11",
+        "1970-01-11 23:59:59",
+        datetime.datetime(1970, 1, 11, 5),
+        pd.Timestamp(day),
+        np.datetime64(day),
+    ]
+    assert Date(name="d", lower="1970-01-01", upper="1980-01-01").encode(cells)[0].tolist() == [10] * 6
+
+
+# ---------------------------------------------------------------- typed and written cells agree
+
+
+@pytest.mark.parametrize("column", [c for c in COLUMNS if isinstance(c, Real | Integer)], ids=lambda c: c.name)
+@given(values=st.lists(st.floats(width=64), min_size=1, max_size=6))
+def test_numbers_mean_the_same_as_text_as_objects_and_as_arrays(column: Column, values):
+    typed = bits(column.encode(np.array(values))[0])
+    for cells in (
+        values, [repr(v) if v == v else "" for v in values], np.array(values, dtype=object), pd.Series(values),
+        pd.Series(values, dtype="Float64"), pd.Series(values, dtype=object), pd.Series(values).astype("category"),
+        [decimal.Decimal(v) for v in values],
+    ):  # fmt: skip
+        np.testing.assert_array_equal(bits(column.encode(cells)[0]), typed)
+
+
+@every_column
+@given(data=st.data())
+def test_text_means_the_same_in_every_container(column: Column, data):
+    texts = data.draw(st.lists(good_text(column), min_size=1, max_size=6))
+    expected = bits(column.encode(texts)[0])
+    for cells in (
+        np.array(texts, dtype=object), np.array(texts), pd.Series(texts), pd.Series(texts, dtype=object),
+        pd.Series(texts).astype("category"), pd.Series([*texts, 7], dtype=object)[:-1], tuple(texts),
+    ):  # fmt: skip
+        np.testing.assert_array_equal(bits(column.encode(cells)[0]), expected)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["int8", "uint16", "int64", "float32", "float64", "Int64", "Float32", "bool", "boolean", "category", "object"],
+)
+def test_zero_and_one_mean_the_same_in_every_dtype(dtype: str):
+    cells = pd.Series([1, 0, 1]).astype(dtype)
+    assert Boolean(name="b").encode(cells)[0].tolist() == [1, 0, 1]
+    if dtype not in ("bool", "boolean"):
+        assert Integer(name="i", lower=-5, upper=5).encode(cells)[0].tolist() == [1, 0, 1]
+        assert Categorical(name="c", levels=("0", "1")).encode(cells)[0].tolist() == [1, 0, 1]
+
+
+def test_a_number_wider_than_float64_is_clamped_without_a_warning():
+    assert Real(name="r", lower=0, upper=1).encode(np.array([np.longdouble("1e4000"), np.longdouble("0.5")]))[
+        0
+    ].tolist() == [1, 0.5]
+
+
+def test_dates_mean_the_same_in_every_dtype():
+    column = Date(name="d", lower="1999-01-01", upper="2031-01-01", missing=True)
+    texts = ["2020-02-29", "", "1999-01-01"]
+    expected = bits(column.encode(texts)[0])
+    stamps = np.array(["2020-02-29", "NaT", "1999-01-01"], dtype="datetime64[D]")
+    for cells in (
+        stamps,
+        stamps.astype("datetime64[ns]"),
+        pd.Series(stamps),
+        pd.to_datetime(pd.Series(texts)).dt.tz_localize("UTC"),
+    ):
+        np.testing.assert_array_equal(bits(column.encode(cells)[0]), expected)
+
+
+# ---------------------------------------------------------------- a cell means what it means, whatever stands beside it
+
+
+@every_column
+@given(data=st.data())
+def test_other_cells_never_change_what_a_cell_means(column: Column, data):
+    cell = data.draw(good_text(column) | ANY_CELL)
+    others = data.draw(st.lists(good_text(column) | ANY_CELL, max_size=6))
+    place = data.draw(st.integers(0, len(others)))
+    alone = bits(column.encode([cell])[0])
+    among = bits(column.encode([*others[:place], cell, *others[place:]])[0])
+    assert among[place] == alone[0]
+    reverse = bits(column.encode([*others[::-1], cell])[0])
+    assert reverse[-1] == alone[0]
+
+
+@every_column
+def test_a_large_column_encodes_cell_by_cell(column: Column):
+    """Vectorised logarithms too: thousands of cells at once, permuted, and one by one."""
+    rng = np.random.default_rng(0)
+    cells = column.decode(column.draw(4000, rng))
+    whole = bits(column.encode(cells)[0])
+    order = rng.permutation(len(cells))
+    np.testing.assert_array_equal(bits(column.encode(cells.iloc[order])[0]), whole[order])
+    for i in range(0, 4000, 97):
+        np.testing.assert_array_equal(bits(column.encode(cells.iloc[i : i + 1])[0]), whole[i : i + 1])
+
+
+def test_a_neighbour_that_changes_the_dtype_changes_nothing():
+    column = Integer(name="i", lower=0, upper=2**40)
+    for neighbour in (1, 1.5, np.nan, "x", None, True):
+        frame = pd.DataFrame({"i": [2**40 - 1, neighbour]})
+        assert column.encode(frame["i"])[0][0] == 2**40 - 1
+
+
+# ---------------------------------------------------------------- domains
+
+
+def mixed_domain() -> Domain:
+    return Domain(tuple(COLUMNS))
+
+
+def test_a_domain_encodes_and_decodes_its_columns_in_order():
+    domain = mixed_domain()
+    rows = domain.draw(200, 0)
+    frame = domain.decode(rows)
+    assert list(frame) == list(domain.names)
+    np.testing.assert_array_equal(bits(domain.encode(frame[frame.columns[::-1]])), bits(rows))
+    np.testing.assert_array_equal(bits(domain.encode({name: list(frame[name]) for name in frame})), bits(rows))
+    assert domain.encode(frame.iloc[:0]).shape == (0, len(domain))
+
+
+def test_draws_cover_the_domain_and_miss_only_where_declared():
+    domain = mixed_domain()
+    rows = domain.draw(2000, 0)
+    missing = np.isnan(rows).any(axis=0)
+    assert np.flatnonzero(missing).tolist() == domain.missing_columns
+    for j, column in enumerate(domain.columns):
+        low, high = column.bounds if hasattr(column, "bounds") else (0, len(column.levels) - 1)
+        assert np.nanmin(rows[:, j]) <= low + 0.02 * (high - low) and np.nanmax(rows[:, j]) >= high - 0.02 * (
+            high - low
+        )
+
+
+def test_grids_hold_all_of_a_small_column_and_the_public_values_of_a_large_one():
+    rng = np.random.default_rng(0)
+    assert Integer(name="i", lower=3, upper=9).grid(20, rng).tolist() == [3, 4, 5, 6, 7, 8, 9]
+    assert Categorical(name="c", levels=("a", "b", "c")).grid(20, rng).tolist() == [0, 1, 2]
+    assert len(Categorical(name="c", levels=tuple(map(str, range(50)))).grid(20, rng)) == 20
+    column = Real(name="r", lower=0, upper=100, edges=(10.5,), atoms=(0, 33.3))
+    assert set(column.grid(20, rng)) >= {0, 10.5, 33.3}
+
+
+def test_a_sample_is_encoded_with_notes_and_a_private_table_without():
+    domain = Domain((Integer(name="age", lower=0, upper=99), Categorical(name="sex", levels=("F", "M"))))
+    frame = pd.DataFrame({"age": [5, 200, 300], "more": 0, "sex": ["F", "X", "M"]})
+    rows, notes = domain.encode_sample(frame)
+    np.testing.assert_array_equal(rows, domain.encode(frame))
+    assert notes == [
+        'ignored columns the release does not have: "more"',
+        "age: 2 of 3 values were outside the bounds and were clamped",
+        "sex: 1 of 3 cells had no value of the domain and became its default",
+    ]
+    assert domain.encode_sample(frame.iloc[:1, [0, 2]])[1] == []
+
+
+def test_a_column_is_found_by_its_name():
+    domain = mixed_domain()
+    assert domain["integer"] is domain.columns[domain.position("integer")]
+    with pytest.raises(KeyError, match="no column 'nothing'; the columns are real"):
+        domain["nothing"]
+
+
+def test_an_absent_or_repeated_column_is_an_error_and_never_a_cell():
+    domain = Domain((Integer(name="age", lower=0, upper=99),))
+    with pytest.raises(DomainError, match=r'the table lacks "age".*every one is needed.*It has "b"\. Add the column'):
+        domain.encode({"b": [1]})
+    with pytest.raises(DomainError, match=r'the sample lacks "age"'):
+        domain.encode_sample(pd.DataFrame({"b": [1]}))
+    with pytest.raises(DomainError, match=r'has "age" more than once.*Rename or remove one'):
+        domain.encode(pd.DataFrame([[1, 2]], columns=["age", "age"]))
+
+
+def test_a_domain_of_numbers_just_holds_its_rows():
+    rows = np.array([[0.0, 5.0], [2.0, 5.0]])
+    domain = Domain.of_numbers(rows, names=["a", "b"])
+    assert [column.bounds for column in domain.columns] == [(0, 2), (5, 6)]
+    np.testing.assert_array_equal(domain.encode(domain.decode(rows)), rows)
+
+
+@every_column
+def test_the_default_kernel_fits_every_kind(column: Column):
+    kernel = table_kernel(Domain((column,)))
+    rows = Domain((column,)).draw(20, 0)
+    K = kernel.gram(rows, rows)
+    assert kernel.bound == 1 and np.linalg.eigvalsh(K).min() >= -1e-9 * len(rows)
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_a_domain_read_back_is_the_domain_written(tmp_path: Path):
+    domain = mixed_domain()
+    path = tmp_path / "domain.toml"
+    path.write_text(domain_toml(domain, {"real": ["a comment", 'with "quotes"']}), encoding="utf-8")
+    assert read_domain(path) == domain
+    assert "# a comment" in path.read_text(encoding="utf-8")
+    assert Domain.from_dict(domain.to_dict()) == domain
+
+
+with_a_shape = st.characters(codec="utf-8", exclude_categories=["Cc", "Cf", "Cn", "Co", "Zl", "Zp"])
+shown_text = st.text(with_a_shape, min_size=1, max_size=5).filter(
+    lambda text: not (flaw_of(text) or spacing_flaw_of(text))
+)
+
+
+@given(levels=st.lists(shown_text, min_size=1, max_size=4, unique=True))
+def test_any_text_that_may_be_shown_can_be_a_level_in_a_domain_file(levels, tmp_path_factory):
+    domain = Domain((Categorical(name=levels[0] if levels[0] != "weight" else "w", levels=tuple(levels)),))
+    path = tmp_path_factory.mktemp("domain") / "domain.toml"
+    path.write_text(domain_toml(domain), encoding="utf-8", newline="")
+    assert read_domain(path) == domain
+
+
+def test_numpy_numbers_are_written_as_plain_ones(tmp_path: Path):
+    domain = Domain(
+        (Real(name="r", lower=np.float32(0.5), upper=np.int64(4), atoms=(np.float64(1),), default=np.float64(2)),)
+    )
+    path = tmp_path / "domain.toml"
+    path.write_text(domain_toml(domain))
+    assert read_domain(path) == domain
+
+
+def test_dates_and_numbers_written_in_toml_are_read_as_cells(tmp_path: Path):
+    path = tmp_path / "domain.toml"
+    path.write_text(
+        '[[column]]\nname = "d"\nkind = "date"\nlower = 2000-01-01\nupper = 2001-01-01\nedges = [2000-06-01]\n'
+        '[[column]]\nname = "c"\nkind = "categorical"\nlevels = [1, 2.0, true]\n'
+    )
+    date, levels = read_domain(path).columns
+    assert (date.lower, date.edges, levels.levels) == ("2000-01-01", ("2000-06-01",), ("1", "2", "True"))
+
+
+def test_a_file_that_is_no_domain_is_refused_with_its_mend(tmp_path: Path):
+    with pytest.raises(DomainError, match=r"no domain file at .*Draft one from a public sample"):
+        read_domain(tmp_path / "absent.toml")
+    path = tmp_path / "domain.toml"
+    for content, message in [
+        (b"a = ", r"is not TOML: .*Mend that line"),
+        (b"\xff", r"could not be read as text: .*Name a TOML file"),
+        (b"colum = 1", r"unknown entries \['colum'\]: a domain file has .* tables only\. Remove"),
+        (b"", r"needs at least one column, got none\. Describe"),
+        (b"column = 5", r"a domain is a list of columns"),
+        (b'column = ["a"]', r"a column must be a table"),
+    ]:
+        path.write_bytes(content)
+        with pytest.raises(DomainError, match=message):
+            read_domain(path)
+
+
+# ---------------------------------------------------------------- every check, tripped
+
+
+def of(**table):
+    return lambda: column_from_dict({"name": "x", **table})
+
+
+TRIPPED = [
+    (lambda: Real(name="", lower=0, upper=1), r"a column needs a name, got ''\. Write the name"),
+    (lambda: Real(name=3, lower=0, upper=1), r"a column needs a name, got 3"),
+    (lambda: Real(name="weight", lower=0, upper=1), r'named "weight" is refused: .*Rename yours'),
+    (of(kind="real", lower=0, upper=1, missing="no"), r"column x: missing must be true or false, got 'no'"),
+    (of(kind="real", lower=1, upper=1), r"column x: lower must be below upper, got 1 and 1"),
+    (of(kind="real", lower="a", upper=1), r"column x: lower must be a finite real value, got 'a'"),
+    (of(kind="real", lower=0, upper=float("inf")), r"column x: upper must be a finite real value, got inf"),
+    (of(kind="real", lower=0, upper=float("nan")), r"column x: upper must be a finite real value, got nan"),
+    (of(kind="real", lower=0, upper=1, scale="sqrt"), r'scale must be "linear", "log" or "log1p", got \'sqrt\''),
+    (of(kind="real", lower=0, upper=1, scale="log"), r"needs lower > 0, got 0: the logarithm is.*Raise lower"),
+    (of(kind="real", lower=-1, upper=1, scale="log1p"), r"needs lower > -1, got -1"),
+    (of(kind="real", lower=0, upper=1, edges=[2]), r"edges must lie within the bounds, got 2"),
+    (of(kind="real", lower=0, upper=1, atoms=[-1]), r"atoms must lie within the bounds, got -1"),
+    (of(kind="real", lower=0, upper=1, atoms=5), r"atoms must be a list, got 5\. Write it in brackets"),
+    (of(kind="real", lower=0, upper=1, default=2), r"default 2 is not a value of the column, and every.*Name a value"),
+    (of(kind="real", lower=0, upper=1, default=""), r"default '' is not a value of the column"),
+    (of(kind="integer", lower=0.2, upper=0.8), r"must hold a whole number.*got 0\.2 and 0\.8.*Move the bounds"),
+    (of(kind="integer", lower=0, upper=10**19), r"stay within ±2\^53.*not exact.*use kind real"),
+    (of(kind="integer", lower=0, upper=5, default="x"), r"default 'x' is not a value"),
+    (of(kind="date", lower="2000-01-01", upper="2000-13-01"), r"upper must be a finite date value, got '2000-13-01'"),
+    (of(kind="date", lower="2000-01-01", upper="2001-01-01", scale="log"), r"a date has no logarithm\. Remove scale"),
+    (of(kind="categorical", levels=[]), r"levels must be distinct texts, at least one.*List each level once"),
+    (of(kind="categorical", levels=["a", ""]), r"levels must be distinct texts.*none empty"),
+    (of(kind="categorical", levels=[1, "1"]), r"levels must be distinct texts"),
+    (of(kind="categorical", levels=[["a"]]), r"levels must be distinct texts"),
+    (of(kind="categorical", levels="abc"), r"levels must be a list, got 'abc'\. Write it in brackets"),
+    (of(kind="categorical", levels=["a"], default="b"), r"default 'b' is not a value of the column"),
+    (of(kind="boolean", levels=["no", "yes"]), r"a boolean has no levels of its own\. Remove levels"),
+    (of(kind="complex"), r"column x: kind must be one of real, integer.*got 'complex'"),
+    (of(kind=[]), r"column x: kind must be one of .*got \[\]"),
+    (of(), r"column x: kind must be one of .*got None"),
+    (of(kind="real", upper=1), r"a real column has .*Add lower"),
+    (of(kind="categorical"), r"a categorical column has .*Add levels"),
+    (lambda: column_from_dict({"kind": "boolean"}), r"a boolean column has .*Add name"),
+    (of(kind="real", lower=0, upper=1, colour="red"), r"unknown here: colour"),
+    (lambda: column_from_dict(["real"]), r"a column must be a table of name, kind"),
+    (lambda: Domain(()), r"needs at least one column, got none\. Describe the table's columns"),
+    (lambda: Domain((Boolean(name="a"), Boolean(name="a"))), r"must be distinct, got \['a', 'a'\]\. Rename"),
+    (lambda: Domain.from_dict("abc"), r"a domain is a list of columns"),
+]  # fmt: skip
+
+
+SHOWN: list[Callable[[str], Column]] = [
+    lambda text: Real(name=text, lower=0, upper=1),
+    lambda text: Categorical(name="x", levels=("a", text)),
+    lambda text: Ordinal(name="x", levels=("a", text), missing=True),
+    lambda text: Date(name="x", lower="2000-01-01" + text, upper="2001-01-01"),
+    lambda text: Date(name="x", lower="2000-01-01", upper="2001-01-01", default="2000-06-01" + text),
+    lambda text: Date(name="x", lower="2000-01-01", upper="2001-01-01", edges=["2000-06-01" + text]),
+]
+
+
+@pytest.mark.parametrize("make", SHOWN)
+@pytest.mark.parametrize("char", ["\0", "\t", "\n", "\x1b", "\x1f", "\x7f", "\x80", "\x9b"])
+def test_a_text_that_people_are_shown_has_no_control_character(make, char):
+    """Real names and levels, in any script, are free of them; ESC and CSI (9b) begin a terminal's commands."""
+    if make in SHOWN[:3]:  # a day has no room for other text
+        make("a ~\xa0\xe9東\U0001f600")
+    with pytest.raises(DomainError) as caught:
+        make(f"a{char}[2J")
+    what, why, mend = (
+        "has a control character (U+",
+        "could change or hide what else is shown",
+        "Remove it, here",
+    )
+    assert all(part in str(caught.value) for part in (what, why, mend))
+    assert str(caught.value).isprintable()
+
+
+def test_a_cell_with_a_control_character_is_a_bad_cell_and_no_error():
+    encoded, status = Categorical(name="x", levels=("a", "b")).encode(["b", "b\x1b[2J", "\x1b"])
+    assert encoded.tolist() == [1.0, 0.0, 0.0]
+    assert status.tolist() == [KEPT, REPLACED, REPLACED]
+
+
+@pytest.mark.parametrize(("attempt", "message"), TRIPPED)
+def test_a_wrong_domain_is_refused_with_what_why_and_mend(attempt, message):
+    with pytest.raises(DomainError, match=message):
+        attempt()
+
+
+# ---------------------------------------------------------------- drafts
+
+
+def sample() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    n = 400
+    return pd.DataFrame({
+        "age": rng.integers(17, 91, n),
+        "height": rng.normal(170, 10, n).round(1),
+        "gain": np.where(rng.random(n) < 0.9, 0, rng.integers(1, 100_000, n)),
+        "income": np.exp(rng.normal(9, 1.2, n)),
+        "city": rng.choice(["Bern", "Zürich", "Genève"], n),
+        "flag": rng.choice(["yes", "no"], n),
+        "code": rng.integers(0, 2, n),
+        "day": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 365, n), unit="D"),
+        "sparse": np.where(rng.random(n) < 0.5, np.nan, rng.integers(0, 9, n)),
+        "dirty": np.where(rng.random(n) < 0.1, "unknown", rng.integers(0, 1000, n).astype(str)),
+    })  # fmt: skip
+
+
+def test_a_draft_guesses_kinds_scales_atoms_and_missing():
+    draft = draft_domain(sample())
+    kinds = {column.name: column.kind for column in draft.domain.columns}
+    assert kinds == {
+        "age": "integer", "height": "real", "gain": "integer", "income": "real", "city": "categorical",
+        "flag": "boolean", "code": "boolean", "day": "date", "sparse": "integer", "dirty": "integer",
+    }  # fmt: skip
+    assert draft.domain["city"].levels == ("Bern", "Genève", "Zürich")
+    assert draft.domain["gain"].atoms == (0,)
+    assert draft.domain["income"].scale == "log" and draft.domain["income"].lower > 0
+    assert [column.name for column in draft.domain.columns if column.missing] == ["sparse", "dirty"]
+    said = {name: " ".join(lines) for name, lines in draft.notes.items()}
+    assert "CHECK missing" in said["sparse"] and "not numbers (such as 'unknown')" in said["dirty"]
+    assert "CHECK bounds: the sample runs from" in said["age"] and "CHECK scale: log" in said["income"]
+    assert "CHECK levels" in said["city"] and "CHECK bounds" in said["day"] and said["flag"] == ""
+
+
+def test_a_draft_leaves_room_beyond_the_extremes():
+    frame = sample()
+    domain = draft_domain(frame).domain
+    for name in ("age", "height", "income", "gain"):
+        low, high, column = frame[name].min(), frame[name].max(), domain[name]
+        assert column.upper >= high + 0.09 * (high - low)
+        assert column.lower < low or column.lower == low == 0
+    assert domain["day"].lower < "2020-01-01" and domain["day"].upper > "2020-12-30"
+    _, notes = domain.encode_sample(frame)
+    assert len(notes) == 1 and notes[0].startswith("dirty: ") and "had no value of the domain" in notes[0]
+
+
+@given(values=st.lists(st.floats(-1e89, 1e89).map(lambda v: 0.0 if abs(v) < 1e-300 else v), min_size=3, max_size=60))
+def test_any_sample_of_numbers_gives_a_domain_that_holds_it(values):
+    frame = pd.DataFrame({"x": [2.5, *values]})
+    domain = draft_domain(frame).domain
+    assert domain.encode_sample(frame)[1] == []
+    assert Domain.from_dict(domain.to_dict()) == domain
+
+
+def test_a_draft_is_written_with_its_notes_and_read_back(tmp_path: Path):
+    draft = draft_domain(sample())
+    path = tmp_path / "domain.toml"
+    path.write_text(domain_toml(draft.domain, draft.notes), encoding="utf-8")
+    assert read_domain(path) == draft.domain
+    assert "# CHECK bounds" in path.read_text(encoding="utf-8")
+
+
+def test_constant_huge_and_tiny_columns_can_be_drafted():
+    assert draft_domain(pd.DataFrame({"x": [5, 5]})).domain["x"].kind == "integer"
+    assert draft_domain(pd.DataFrame({"x": [1e20, 2e20, 3e20]})).domain["x"].kind == "real"
+    tiny = np.append(10.0 ** np.random.default_rng(0).uniform(-2, 5, 500), 1e-13)
+    assert 0 < draft_domain(pd.DataFrame({"x": tiny})).domain["x"].lower < 1e-13
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (pd.DataFrame({"a": []}), r"no rows or no columns, so it suggests nothing\. Name a file with both"),
+        (pd.DataFrame(index=range(3)), r"no rows or no columns"),
+        (pd.DataFrame({"a": [None, None]}), r"column a is empty in the whole sample.*Remove it or fill it"),
+        (
+            pd.DataFrame({"a": [f"person {i}" for i in range(300)]}),
+            r"300 different texts in 300 rows: it looks like a name",
+        ),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), r"names must be distinct|more than once"),
+        (pd.DataFrame({"weight": [1, 2]}), r'named "weight" is refused'),
+    ],
+)
+def test_a_sample_that_suggests_no_domain_is_refused(frame, message):
+    with pytest.raises(DomainError, match=message):
+        draft_domain(frame)
+
+
+def test_the_text_of_a_cell_is_the_same_whatever_type_it_has():
+    assert [text_of(cell) for cell in (13, 13.0, np.int8(13), np.float32(13), decimal.Decimal("13.0"))] == ["13"] * 5
+    assert [text_of(cell) for cell in (None, np.nan, pd.NA, pd.NaT, decimal.Decimal("sNaN"), "")] == [""] * 6
+    assert [text_of(cell) for cell in (0.1, -0.0, True, np.False_, 1e300)] == ["0.1", "0", "True", "False", "1e+300"]
+    assert text_of(b"a") is None and text_of([1]) is None
+    assert Ordinal(name="o", levels=(1, 2.0, "x")).levels == ("1", "2", "x")

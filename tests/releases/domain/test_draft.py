@@ -1,0 +1,299 @@
+"""What `draft-domain` makes of samples as they are: constants, bad dates, codes, identifiers, rare levels.
+
+Whatever is drafted is a valid domain file, and a table can be published with it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import Phase, assume, given, settings
+from hypothesis import strategies as st
+
+from kmeanalyst.releases.domain.columns import DomainError
+from kmeanalyst.releases.domain.domain import Domain, domain_toml, read_domain
+from kmeanalyst.releases.domain.draft import Draft
+from kmeanalyst.releases.texts import flaw_of, spacing_flaw_of
+from release_side import draft_domain, publish
+
+RNG = np.random.default_rng(0)
+
+
+def draft(cells: Any, **options: Any) -> Draft:
+    return draft_domain(pd.DataFrame({"x": cells}), this_sample_is_public=True, **options)
+
+
+def column(cells: Any, **options: Any) -> Any:
+    return draft(cells, **options).domain["x"]
+
+
+def notes(cells: Any, **options: Any) -> str:
+    return "\n".join(draft(cells, **options).notes["x"])
+
+
+def accepted(drafted: Draft, rows: pd.DataFrame, folder: Path) -> Domain:
+    """The domain as its file has it; a table is published with it first."""
+    path = folder / "domain.toml"
+    path.write_text(domain_toml(drafted.domain, drafted.notes), encoding="utf-8")
+    publish(rows, path, epsilon=1, delta=1e-6, method="subspace", points=4, rehearsal=1)
+    return read_domain(path)
+
+
+# ---------------------------------------------------------------------- the curator's word
+
+
+@pytest.mark.parametrize("word", [{}, {"this_sample_is_public": False}, {"this_sample_is_public": "no"}])
+def test_a_sample_that_is_not_declared_public_is_refused(word):
+    with pytest.raises(
+        DomainError, match=r"from a public sample only: .* no noise covers them\. .* say this_sample_is_pu"
+    ):
+        draft_domain(pd.DataFrame({"x": [1, 2]}), **word)
+
+
+@pytest.mark.parametrize("table", [
+    'sample = "x"', "[sample]\nsha256 = 3", '[[sample]]\nsha256 = "ab"\nbytes = 3',
+    f'[[sample]]\nsha256 = "{"A" * 64}"\nbytes = 3', f'[[sample]]\nsha256 = "{"a" * 64}"',
+    f'[[sample]]\nsha256 = "{"a" * 64}"\nbytes = -1', f'[[sample]]\nsha256 = "{"a" * 64}"\nrows = true',
+    f'[[sample]]\nsha256 = "{"a" * 64}"\nbytes = 1\nrows = 1', f'[[sample]]\nsha256 = "{"a" * 64}"\nbytes = 1\npath = "x"',
+])  # fmt: skip
+def test_a_digest_that_was_damaged_is_refused_and_not_passed_over(table, tmp_path):
+    (tmp_path / "d.toml").write_text(f'{table}\n[[column]]\nname = "x"\nkind = "boolean"\n')
+    with pytest.raises(DomainError, match=r"a \[\[sample\]\] table must hold sha256 .*\. Restore it"):
+        read_domain(tmp_path / "d.toml")
+
+
+def test_a_draft_holds_a_digest_for_each_file_of_its_sample(tmp_path):
+    for name, n in (("a", 3), ("b", 4)):
+        (tmp_path / "s.parquet").mkdir(exist_ok=True)
+        pd.DataFrame({"x": range(n)}).to_parquet(tmp_path / "s.parquet" / f"{name}.parquet")
+    drafted = draft_domain(tmp_path / "s.parquet", this_sample_is_public=True)
+    assert len(drafted.domain.samples) == 2
+    (tmp_path / "d.toml").write_text(domain_toml(drafted.domain, drafted.notes))
+    assert read_domain(tmp_path / "d.toml").samples == drafted.domain.samples
+
+
+# ---------------------------------------------------------------------- constants
+
+
+@pytest.mark.parametrize(("cells", "kind", "lower", "upper"), [
+    ([0] * 5, "integer", 0, 1), ([5] * 5, "integer", 4, 6), ([-5] * 5, "integer", -6, -4), ([999] * 5, "integer", 890, 1100),
+    ([0.25] * 5, "real", 0.22, 0.28), ([2**53] * 5, "real", None, None), (["0.0"] * 5, "integer", 0, 1),
+    (["2020-02-29"] * 5, "date", "2020-02-28", "2020-03-01"), (["9999-12-31"] * 5, "date", "9999-12-30", "9999-12-31"),
+    (["0001-01-01"] * 5, "date", "0001-01-01", "0001-01-02"),
+])  # fmt: skip
+def test_a_constant_column_is_drafted_with_room_and_a_check(cells, kind, lower, upper, tmp_path):
+    drafted = draft(cells)
+    own = drafted.domain["x"]
+    assert own.kind == kind and "CHECK constant: every cell of the sample that has a value is " in notes(cells)
+    assert lower is None or (own.lower, own.upper) == (lower, upper)
+    assert own.encode(cells)[1].max() == 0  # kept, not clamped
+    assert accepted(drafted, pd.DataFrame({"x": [*cells, "77"]}), tmp_path) == drafted.domain
+
+
+@pytest.mark.parametrize(
+    ("cell", "kind"), [("CH", "categorical"), ("yes", "boolean"), ("FALSE", "boolean"), ("f", "categorical")]
+)
+def test_a_constant_text_is_drafted_with_a_check(cell, kind, tmp_path):
+    drafted = draft([cell] * 30)
+    assert drafted.domain[
+        "x"
+    ].kind == kind and f"CHECK constant: every cell of the sample that has a value is {cell!r}" in notes([cell] * 30)
+    assert accepted(drafted, pd.DataFrame({"x": [cell, "", "other"] * 9}), tmp_path) == drafted.domain
+
+
+def test_a_number_that_is_too_large_for_a_kernel_counts_as_a_bad_cell(tmp_path):
+    cells = [*range(10), 1e250, -1e95, "inf"] * 2
+    drafted = draft(cells)
+    assert (
+        drafted.domain["x"].missing
+        and drafted.domain["x"].upper < 100
+        and "CHECK 6 cells were not numbers" in notes(cells)
+    )
+    assert accepted(drafted, pd.DataFrame({"x": [*cells, 3]}), tmp_path) == drafted.domain
+
+
+def test_every_column_that_suggests_nothing_is_named_at_once():
+    frame = pd.DataFrame(
+        {"a": [None] * 300, "b": range(300), "c": [f"person {i}" for i in range(300)], "d": [""] * 300}
+    )
+    with pytest.raises(DomainError) as caught:
+        draft_domain(frame, this_sample_is_public=True)
+    assert [name in str(caught.value) for name in ("column a is", "column b", "column c has 300", "column d is")] == [
+        True, False, True, True,
+    ]  # fmt: skip
+    many = pd.DataFrame({f"c{i}": [None] for i in range(40)})
+    with pytest.raises(DomainError, match=r"c9 is empty.* 30 further columns cannot be drafted either\.$"):
+        draft_domain(many, this_sample_is_public=True)
+
+
+# ---------------------------------------------------------------------- dates with bad cells
+
+
+def test_a_few_bad_cells_leave_a_column_of_dates_one_of_dates(tmp_path):
+    days = [f"2020-01-{day:02d}" for day in range(1, 29)] * 2
+    cells = [*days, "unknown", "31.12.2020", "2020-02-30", "unknown"]
+    drafted = draft(cells)
+    assert drafted.domain["x"].kind == "date" and drafted.domain["x"].missing
+    assert "CHECK 4 cells were not dates (such as 'unknown'); they count as missing" in notes(cells)
+    assert not column(days).missing
+    assert accepted(drafted, pd.DataFrame({"x": cells}), tmp_path) == drafted.domain
+
+
+def test_a_column_with_as_many_bad_cells_as_dates_is_one_of_levels():
+    assert column(["2020-01-01", "unknown"] * 20).kind == "categorical"
+
+
+# ---------------------------------------------------------------------- identifiers and codes
+
+
+@pytest.mark.parametrize("cells", [
+    range(1000, 1030), range(5), [3, 1, 2, 5, 4], RNG.choice(10**9, 300, replace=False), [f"P{i:03d}" for i in range(40)],
+    [str(uuid.UUID(int=i)) for i in range(4)], [str(uuid.UUID(int=i)) for i in range(4)] * 30,
+])  # fmt: skip
+def test_a_column_that_tells_rows_apart_is_asked_about(cells):
+    assert "CHECK identifier" in notes(list(cells))
+
+
+@pytest.mark.parametrize("cells", [
+    RNG.normal(size=300), RNG.integers(17, 90, 300), RNG.choice(["a", "b"], 300), RNG.choice(1000, 1000), [4, 9, 17],
+    list(range(100)) * 2, pd.Timestamp("2020-01-01") + pd.to_timedelta(RNG.integers(0, 365, 300), unit="D"),
+])  # fmt: skip
+def test_a_column_that_rows_share_values_of_is_not(cells):
+    assert "CHECK identifier" not in notes(list(cells))
+
+
+AGES = [int(age) for age in RNG.integers(17, 81, 500)]
+
+
+@pytest.mark.parametrize(("cells", "found"), [
+    ([*AGES, 999, 999], "999 (2 times)"), ([*AGES, *[99] * 7], "99 (7 times)"), ([*AGES, *[9999] * 3], "9999 (3 times)"),
+    ([*AGES, *[-9] * 4], "-9 (4 times)"), ([*AGES, *[-9] * 4, *[999] * 2], "-9 (4 times), 999 (2 times)"),
+    ([*AGES, *[997] * 2, *[998] * 3, *[999] * 4], "997 (2 times), 998 (3 times), 999 (4 times)"),
+    ([0, 1, 2, 3] * 9 + [-1] * 2, "-1 (2 times)"), ([*AGES, *[12345] * 2], "12345 (2 times)"),
+    ([f"{age}.5" for age in AGES] + ["-9.0"] * 2, "-9 (2 times)"),
+    ([f"20{n % 20:02d}-01-01" for n in range(60)] + ["9999-12-31"] * 3, "9999-12-31 (3 times)"),
+    ([f"20{n % 20:02d}-01-01" for n in range(60)] + ["1900-01-01"] * 3, "1900-01-01 (3 times)"),
+])  # fmt: skip
+def test_a_repeated_value_that_stands_apart_is_asked_about(cells, found):
+    assert f"CHECK codes: {found}, far from all other values: " in notes(cells)
+
+
+@pytest.mark.parametrize("cells", [
+    AGES, [*AGES, 999], RNG.normal(size=500), np.exp(RNG.normal(9, 1.2, 500)).round(), [0, 1] * 20, [0, 5] * 20, range(100),
+    [1, 2, 3, 4, 5] * 20, [-1, 0, 1] * 20, list(range(-9, 10)) * 3, np.where(RNG.random(500) < 0.9, 0, RNG.integers(1, 9999, 500)),
+])  # fmt: skip
+def test_ordinary_extremes_are_not(cells):
+    assert "CHECK codes" not in notes(list(cells))
+
+
+# ---------------------------------------------------------------------- rare levels
+
+CITIES = ["Bern"] * 30 + ["Basel"] * 10 + ["Genf"] * 9 + ["Chur"]
+
+
+def test_levels_seen_fewer_than_ten_times_are_asked_about():
+    assert column(CITIES).levels == ("Basel", "Bern", "Chur", "Genf")
+    assert "CHECK rare levels: 'Chur', 'Genf' seen fewer than 10 times: is each level itself public" in notes(CITIES)
+    assert "rare" not in notes(["Bern"] * 10 + ["Basel"] * 10)
+    many = [f"city {n:02d}" for n in range(30)] * 2
+    assert "'city 05' and 24 more seen fewer than 10 times" in notes(many)
+
+
+def test_rare_levels_are_collapsed_into_one_that_is_the_default():
+    own = column(CITIES, collapse_rare=True)
+    assert own.levels == ("Basel", "Bern", "other") and own.default == "other"
+    assert own.decode(own.encode(["Bern", "Genf", "Chur", "Nowhere", ""])[0]).tolist() == ["Bern", *["other"] * 4]
+    said = notes(CITIES, collapse_rare=True)
+    assert "CHECK collapsed: 2 levels seen fewer than 10 times became 'other', which is the default" in said
+    assert "Genf" not in said and "a level it lacks becomes 'other' on the private side" in said
+
+
+def test_without_collapsing_an_unseen_level_becomes_the_first_and_the_draft_says_so():
+    own = column(CITIES)
+    assert own.decode(own.encode(["Nowhere"])[0]).tolist() == ["Basel"]
+    assert "a level it lacks becomes the default (the first) on the private side" in notes(CITIES)
+
+
+def test_a_missing_cell_stays_missing_and_an_unseen_level_becomes_other():
+    own = column([*CITIES, None], collapse_rare=True)
+    assert own.missing and np.isnan(own.encode([None])[0][0]) and own.encode(["Nowhere"])[0][0] == 2
+
+
+@pytest.mark.parametrize(("frequent", "name"), [
+    (["other"], "other_2"), (["Other "], "other_2"), (["OTHER", "other_2"], "other_3"), (["others"], "other"),
+])  # fmt: skip
+def test_the_level_of_the_rest_has_a_free_name(frequent, name):
+    own = column([*frequent * 10, "rare"], collapse_rare=True)
+    assert own.levels == (*sorted(level.strip() for level in frequent), name) and own.default == name
+
+
+def test_a_rare_level_that_is_called_other_goes_into_other():
+    own = column(["Bern"] * 10 + ["other"], collapse_rare=True)
+    assert own.levels == ("Bern", "other") and own.encode(["other"])[0][0] == 1
+
+
+def test_nothing_is_collapsed_where_every_level_is_frequent_or_levels_are_public_by_kind():
+    assert column(["Bern", "Basel"] * 10, collapse_rare=True) == column(["Bern", "Basel"] * 10)
+    assert column(["yes", "no"], collapse_rare=True).levels == ("False", "True")
+
+
+def test_a_sample_of_rare_levels_alone_becomes_one_level(tmp_path):
+    drafted = draft(["a", "b", "c"] * 3, collapse_rare=True)
+    assert drafted.domain["x"].levels == ("other",) and "CHECK constant" in notes(
+        ["a", "b", "c"] * 3, collapse_rare=True
+    )
+    assert accepted(drafted, pd.DataFrame({"x": ["a", "q"] * 9}), tmp_path) == drafted.domain
+
+
+def test_many_levels_can_be_drafted_where_the_rare_ones_are_collapsed():
+    cells = ["Bern"] * 50 + [f"village {n}" for n in range(300)]
+    with pytest.raises(DomainError, match=r"301 different texts in 350 rows"):
+        draft(cells)
+    assert column(cells, collapse_rare=True).levels == ("Bern", "other")
+    with pytest.raises(DomainError, match=r"300 different texts"):
+        draft(cells[50:], collapse_rare=True)
+
+
+# ---------------------------------------------------------------------- whatever the sample
+
+_TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FFF), min_size=1, max_size=8).filter(
+    lambda text: text.strip() and not (flaw_of(text) or spacing_flaw_of(text.strip()))
+)
+_NUMBER = st.one_of(
+    st.integers(-(2**60), 2**60), st.sampled_from([0, 1, -9, 99, 999, 1e300, -1e300, 1e-300, 5e-324, float("inf")]),
+    st.floats(allow_nan=False),
+)  # fmt: skip
+_DATE = st.dates().map(str)
+_CELLS = st.one_of(
+    *(st.lists(kind, min_size=1, max_size=4) for kind in (_TEXT, _NUMBER, _DATE, st.booleans())),  # few: constants, levels
+    *(st.lists(kind, min_size=12, max_size=30) for kind in (_TEXT, _NUMBER, _DATE)),
+    st.lists(st.one_of(_DATE, _TEXT), min_size=5, max_size=30),
+    st.lists(st.one_of(_NUMBER, _TEXT, st.none()), min_size=5, max_size=30),
+)  # fmt: skip
+
+
+@st.composite
+def messy_samples(draw: st.DrawFn) -> pd.DataFrame:
+    """Columns of constants, bad dates, rare levels, codes and missing cells, as many rows in each."""
+    columns, n = draw(st.lists(_CELLS, min_size=1, max_size=4)), draw(st.integers(1, 40))
+    holes = draw(st.sets(st.integers(0, 39), max_size=10))
+    cells = {f"c{j}": [None if i in holes else own[i % len(own)] for i in range(n)] for j, own in enumerate(columns)}
+    return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in cells.items()})
+
+
+@given(sample=messy_samples(), private=messy_samples(), collapse=st.booleans())
+@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # shrinking is slow
+def test_whatever_is_drafted_can_be_read_and_published(sample, private, collapse):
+    assume(all(sample[name].notna().any() for name in sample))
+    drafted = draft_domain(sample, this_sample_is_public=True, collapse_rare=collapse)
+    rows = pd.concat([private.reindex(columns=sample.columns), sample.iloc[:5]], ignore_index=True)
+    with tempfile.TemporaryDirectory() as folder:
+        domain = accepted(drafted, rows, Path(folder))
+    assert domain == drafted.domain and domain.samples == drafted.domain.samples
+    assert not any("\n" in note or not note.isprintable() for own in drafted.notes.values() for note in own)

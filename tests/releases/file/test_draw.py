@@ -1,0 +1,188 @@
+"""Files of the exponential mechanism made to promise what they do not keep: each is refused, or found by `validate`."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from file_tools import SCHEMA_TEST, Members, forged, refused, setting
+
+from kmeanalyst.releases.domain.columns import Categorical, Integer
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.file import read_release, validate_release
+from kmeanalyst.releases.statement import PrivacyStatement, StatementError
+from release_side import publish
+
+DOMAIN = Domain((Integer(name="age", lower=0, upper=4), Categorical(name="city", levels=("Basel", "Genf"))))
+CORRECT = "Do not rely on it; ask its maker for a correct file."
+Edit = Callable[[dict[str, Any]], None]
+
+
+@pytest.fixture(scope="module")
+def drawn_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("drawn") / "a.kme"
+    table = DOMAIN.decode(DOMAIN.draw(100, np.random.default_rng(0)))
+    publish(table, DOMAIN, epsilon=1.0, delta=0.0, method="exponential", points=3, output=path)
+    return path
+
+
+def scaling(name: str, by: float) -> Edit:
+    def edit(header: dict[str, Any]) -> None:
+        header["statement"][name] *= by
+
+    return edit
+
+
+def dropping(name: str) -> Edit:
+    return lambda header: header["statement"].pop(name)
+
+
+def all_of(*edits: Edit) -> Edit:
+    def edit(header: dict[str, Any]) -> None:
+        for each in edits:
+            each(header)
+
+    return edit
+
+
+def as_noise(law: str) -> Edit:
+    """The mechanism renamed to one with noise, its fields too."""
+
+    def edit(header: dict[str, Any]) -> None:
+        statement = header["statement"]
+        statement.pop("n_databases")
+        statement |= {"mechanism": law, "noise_scale": statement.pop("score_scale")}
+
+    return edit
+
+
+PROMISE = "the privacy statement"
+# name → edit, what, why, whether the schema refuses it too
+FORGED: dict[str, tuple[Edit, str, str, bool]] = {
+    "a better epsilon": (scaling("epsilon", 0.9), PROMISE, "claim is better than the arithmetic", False),
+    "a smaller scale": (scaling("score_scale", 0.9), PROMISE, "claim is better than the arithmetic", False),
+    "another rho": (scaling("rho", 0.5), PROMISE, "the file claims ρ", False),
+    "an epsilon that is true": (setting("statement", "epsilon", to=True), "statement", "epsilon must be a positive", True),
+    "a scale of zero": (setting("statement", "score_scale", to=0), PROMISE, "score_scale must be a positive finite", True),
+    "a scale that is a text": (setting("statement", "score_scale", to="1"), PROMISE, "score_scale must be", True),
+    "a scale below all numbers": (setting("statement", "score_scale", to=5e-324), PROMISE, "better than|make sense", False),
+    "a scale of null": (setting("statement", "score_scale", to=None), PROMISE, "score_scale must be", True),
+    "noise beside the draw": (setting("statement", "noise_scale", to=1.0), PROMISE, "unknown fields", True),
+    "no scale": (dropping("score_scale"), PROMISE, "not complete", True),
+    "no number of databases": (dropping("n_databases"), PROMISE, "not complete", True),
+    "no databases": (setting("statement", "n_databases", to=0), PROMISE, "n_databases must be a whole number", True),
+    "too many databases": (setting("statement", "n_databases", to=2_000_001), PROMISE, "cannot be scored", True),
+    "databases that are true": (setting("statement", "n_databases", to=True), PROMISE, "n_databases must be", True),
+    "databases that are a float": (setting("statement", "n_databases", to=220.5), PROMISE, "n_databases must be", True),
+    "another calibration": (setting("statement", "calibration", to="zcdp"), PROMISE, "calibration must be one of", True),
+    "a mechanism of nobody": (
+        setting("statement", "mechanism", to="exponential"), "measurement and statement", "promise about nothing", True,
+    ),
+    "a mechanism that is a list": (
+        setting("statement", "mechanism", to=["exponential over multisets"]), "measurement and", "about nothing", True,
+    ),
+    "Laplace noise without a measurement": (
+        as_noise("discrete laplace"), "measurement and statement", "a promise about nothing", True,
+    ),
+    "a distance from no measurement": (
+        setting("fit_distance", to=0.1), "fit_distance", "there is no measurement that the points", True,
+    ),
+    "a measurement of nothing": (
+        setting("measurement", to={}), "measurement and statement", "a promise about nothing", True,
+    ),
+}  # fmt: skip
+WRONG_SENSITIVITY: dict[str, Edit] = {
+    "a smaller sensitivity": all_of(scaling("sensitivity", 0.5), scaling("score_scale", 0.5)),
+    "a larger sensitivity": all_of(scaling("sensitivity", 2), scaling("score_scale", 2)),
+    "more rows": scaling("n_rows", 2),
+    "another kernel": setting("kernel", to={"name": "gaussian", "lengthscale": 9.0}),
+    "a wider domain": setting("columns", 0, "upper", to=5),
+}
+
+
+@pytest.mark.parametrize("case", FORGED)
+def test_a_forged_promise_of_a_draw_is_refused(case, drawn_path, tmp_path):
+    edit, what, why, by_schema = FORGED[case]
+    data = forged(drawn_path, lambda header, members: edit(header))
+    refused(data, tmp_path, what, why, mend="")
+    with zipfile.ZipFile(tmp_path / "strange.kme") as archive:
+        assert SCHEMA_TEST.is_valid(json.loads(archive.read("release.json"))) != by_schema
+
+
+@pytest.mark.parametrize("case", WRONG_SENSITIVITY)
+def test_a_sensitivity_that_kernel_domain_and_rows_do_not_give_is_refused(case, drawn_path, tmp_path):
+    data = forged(drawn_path, lambda header, members: WRONG_SENSITIVITY[case](header))
+    what = "claims sensitivity|the kernel" if case == "another kernel" else "claims sensitivity"
+    refused(data, tmp_path, what, r"the kernel and the domain give 0\.\d+, and the promise rests on it", CORRECT)
+
+
+def test_a_rehearsal_that_hides_is_still_a_rehearsal(drawn_path, tmp_path):
+    law = "rehearsal of exponential over multisets"
+    data = forged(drawn_path, lambda header, members: setting("statement", "mechanism", to=law)(header))
+    refused(data, tmp_path, "stamped NOT PRIVATE", "a seed gives back", "--allow-rehearsal")
+    assert read_release(tmp_path / "strange.kme", allow_rehearsal=True).is_rehearsal
+
+
+def test_a_number_of_databases_that_no_size_makes_is_found(drawn_path, tmp_path):
+    path = tmp_path / "b.kme"
+    path.write_bytes(forged(drawn_path, lambda header, members: setting("statement", "n_databases", to=219)(header)))
+    assert validate_release(drawn_path) == []
+    (finding,) = validate_release(path)
+    assert "219 is not the number of databases of any size of the domain's 10 rows" in finding
+
+
+def test_rows_that_are_not_of_equal_weight_are_still_read(drawn_path):
+    """Thinning and reweighting are post-processing: the promise does not depend on the weights."""
+    release = read_release(drawn_path)
+    assert release.thin(2).statement == release.statement
+
+
+def test_a_draw_of_a_domain_that_cannot_be_listed_rests_on_the_bound_of_the_kernel(drawn_path, tmp_path):
+    """Claimed for every row, and 5,000 of them: not drawn so, but the sensitivity √2/N is right."""
+
+    def edit(header: dict[str, Any], members: Members) -> None:
+        header["columns"][0]["upper"] = 5000
+        header["kernel"] = {"name": "product", "factors": [
+            {"name": "on-columns", "kernel": {"name": "gaussian", "lengthscale": 1.0}, "on": [0]},
+            {"name": "on-columns", "kernel": {"name": "indicator", "levels": 2}, "on": [1]},
+        ]}  # fmt: skip
+        header["statement"] |= {"sensitivity": 2**0.5 / 100, "score_scale": 2 * 2**0.5 / 100}
+
+    path = tmp_path / "c.kme"
+    path.write_bytes(forged(drawn_path, edit))
+    (finding,) = validate_release(path)
+    assert "too many to list" in finding
+
+
+GOOD = {
+    "epsilon": 1.0, "delta": 0.0, "neighbouring": "replace-one", "mechanism": "exponential over multisets",
+    "sensitivity": 0.01, "score_scale": 0.02, "n_databases": 6, "calibration": "pure", "rho": 0.125, "n_rows": 9,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"noise_scale": 1.0}, r"noise_scale goes with another mechanism than .*\. Leave it out"),
+        ({"mechanism": "discrete laplace"}, r"score_scale goes with another mechanism.*Leave it out"),
+        (
+            {"mechanism": "discrete laplace", "score_scale": None},
+            r"n_databases goes with another mechanism.*Leave it out",
+        ),
+        (
+            {"mechanism": "discrete laplace", "score_scale": None, "n_databases": None},
+            r"noise_scale must be a positive",
+        ),
+        ({"score_scale": float("inf")}, r"score_scale must be a positive finite number, got inf"),
+        ({"n_databases": None}, r"n_databases must be a whole number from 1 to 2000000, got None"),
+    ],
+)
+def test_a_statement_has_the_scale_of_its_mechanism_and_no_other(change, message):
+    PrivacyStatement(**GOOD).check_arithmetic()
+    with pytest.raises(StatementError, match=message):
+        PrivacyStatement(**GOOD | change)

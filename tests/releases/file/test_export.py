@@ -1,0 +1,265 @@
+"""Exports: what other programs read is what the release holds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray
+from click.testing import CliRunner
+from file_tools import changed
+
+from kmeanalyst.cli.main import main
+from kmeanalyst.kernels import Gaussian
+from kmeanalyst.releases.domain.columns import Categorical, Integer, Real
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.file import read_release
+from kmeanalyst.releases.file.archive import written_whole
+from kmeanalyst.releases.file.export import export, without_formulas, write_netcdf
+from kmeanalyst.releases.release import Release
+
+
+def opened(path: Path) -> xarray.Dataset:
+    with xarray.open_dataset(path, engine="scipy") as dataset:
+        return dataset.load()
+
+
+def test_csv_has_the_cells_and_weights_to_the_last_digit(mixed_release, tmp_path):
+    export(mixed_release, tmp_path / "a.csv")
+    text = pd.read_csv(tmp_path / "a.csv", dtype=str, keep_default_na=False)
+    frame = mixed_release.to_frame()
+    assert list(text) == list(frame)
+    assert text["weight"].astype(float).tolist() == frame["weight"].tolist()
+    assert text["income"].astype(float).tolist() == frame["income"].tolist()
+    assert text["city"].tolist() == frame["city"].tolist()
+    assert text["joined"].tolist() == frame["joined"].dt.strftime("%Y-%m-%d").tolist()
+    for name in ("children", "capital.gain", "school", "insured", "left"):
+        assert (text[name] == "").tolist() == frame[name].isna().tolist()
+    encoded = mixed_release.domain.encode(text)  # the domain reads its own export
+    np.testing.assert_array_equal(encoded, mixed_release.encoded_points)
+
+
+def test_parquet_has_the_frame(mixed_release, tmp_path):
+    export(mixed_release, tmp_path / "a.PARQUET")
+    back = pd.read_parquet(tmp_path / "a.PARQUET")
+    np.testing.assert_array_equal(mixed_release.domain.encode(back), mixed_release.encoded_points)
+    assert back["weight"].tolist() == mixed_release.weights.tolist()
+
+
+def test_netcdf_has_points_and_weights_as_netcdf_can_hold_them(mixed_release, tmp_path):
+    write_netcdf(mixed_release, tmp_path / "a.nc")
+    assert (tmp_path / "a.nc").read_bytes()[:3] == b"CDF"
+    dataset, frame = opened(tmp_path / "a.nc"), mixed_release.to_frame()
+    assert set(dataset.variables) == set(frame)
+    assert dataset["age"].dtype == np.int32
+    assert dataset["married"].dtype == np.int8
+    assert dataset["weight"].values.tolist() == frame["weight"].tolist()
+    assert dataset["age"].values.tolist() == frame["age"].tolist()
+    assert dataset["city"].values.tolist() == frame["city"].tolist()
+    assert dataset["school"].values.tolist() == frame["school"].astype(object).fillna("").tolist()
+    assert dataset["married"].values.astype(bool).tolist() == frame["married"].tolist()
+    for name in ("children", "capital.gain", "insured"):
+        expected = frame[name].to_numpy(dtype=float, na_value=np.nan)
+        np.testing.assert_array_equal(dataset[name].values, expected)
+    for name in ("joined", "left"):
+        np.testing.assert_array_equal(dataset[name].values.astype("datetime64[D]"), frame[name].to_numpy())
+
+
+def test_to_netcdf_and_export_write_the_same_bytes(numeric_release, tmp_path):
+    numeric_release.to_netcdf(tmp_path / "a.nc")
+    export(numeric_release, tmp_path / "b.nc")
+    assert (tmp_path / "a.nc").read_bytes() == (tmp_path / "b.nc").read_bytes()
+
+
+def test_whole_numbers_beyond_32_bits_become_floats_and_odd_names_are_mended(tmp_path):
+    domain = Domain(
+        (
+            Integer(name="n", lower=-(2**40), upper=2**40),
+            Real(name="a/b", lower=0, upper=1),
+            Real(name="a_b", lower=0, upper=1),
+            Real(name="1st", lower=0, upper=1),
+            Real(name="point", lower=0, upper=1),
+            Real(name="größe", lower=0, upper=1),
+        )
+    )
+    points = domain.decode(domain.draw(5, 0))
+    release = Release(
+        points=points, weights=np.full(5, 0.2), measurement=None, kernel=Gaussian(1.0), domain=domain, statement=None
+    )
+    write_netcdf(release, tmp_path / "a.nc")
+    dataset = opened(tmp_path / "a.nc")
+    names = {dataset[name].attrs["long_name"]: name for name in dataset.variables}
+    assert names == {
+        "n": "n", "a/b": "a_b", "a_b": "a_b_", "1st": "_1st", "point": "point_", "größe": "gr__e", "weight": "weight",
+    }  # fmt: skip
+    assert dataset["n"].dtype == np.float64
+    for column, name in names.items():
+        assert dataset[name].values.tolist() == release.to_frame()[column].tolist()
+
+
+def read_exactly(path):
+    """Numbers as Python reads them: older pandas rounds in the last place."""
+    return pd.read_csv(path, dtype=str).astype(float)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet", ".nc"])
+def test_a_resampled_view_has_rows_of_equal_weight(ending, numeric_release, tmp_path):
+    export(numeric_release, tmp_path / f"a{ending}", view="resampled", rows=17, rng=3)
+    reader = {".csv": read_exactly, ".parquet": pd.read_parquet, ".nc": lambda path: opened(path).to_dataframe()}[
+        ending
+    ]
+    back = reader(tmp_path / f"a{ending}")
+    expected = numeric_release.to_frame("resampled", rows=17, rng=3)
+    np.testing.assert_array_equal(back.to_numpy(), expected.to_numpy())
+
+
+def test_the_probability_view_is_exported_as_such(numeric_release, tmp_path):
+    assert numeric_release.weights.min() < 0
+    export(numeric_release, tmp_path / "a.csv", view="probability")
+    weights = pd.read_csv(tmp_path / "a.csv")["weight"]
+    assert weights.min() >= 0
+    assert weights.sum() == pytest.approx(1.0, abs=1e-12)
+
+
+def test_an_unknown_ending_says_which_are_known(numeric_release, tmp_path):
+    with pytest.raises(ValueError, match=r"to .*a\.xlsx: the ending .* \.csv, \.parquet, \.nc are known\. Name"):
+        export(numeric_release, tmp_path / "a.xlsx")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet", ".nc"])
+def test_an_export_appears_whole_or_not_at_all(ending, numeric_release, tmp_path, monkeypatch):
+    path = tmp_path / f"a{ending}"
+    path.write_bytes(b"older")
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="disk full"):
+        patch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
+        export(numeric_release, path)
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+    assert path.read_bytes() == b"older"
+
+
+def test_a_reader_never_sees_half_a_file(tmp_path):
+    path = tmp_path / "a.txt"
+    with pytest.raises(KeyboardInterrupt), written_whole(path) as temporary:
+        temporary.write_text("half")
+        assert temporary.parent == tmp_path
+        assert not path.exists()
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+    with written_whole(path) as temporary:
+        temporary.write_text("whole")
+    assert path.read_text() == "whole"
+    assert path.stat().st_mode & 0o777 == _ordinary_mode(tmp_path)
+
+
+def _ordinary_mode(folder: Path) -> int:
+    other = folder / "other"
+    other.write_text("")
+    return other.stat().st_mode & 0o777
+
+
+# ---------------------------------------------------------------- formulas
+
+
+FORMULAS = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", '"=1+1', "'=1+1", "＝1+1", "=cmd|'/C calc'!A0"]
+PLAIN = ["<=50K", "a=b", "-5", "+3.5e2", "- x", "x", "'quoted'", "1-2"]
+
+
+def with_levels(levels: list[str], name: str = "level") -> Release:
+    domain = Domain((Categorical(name=name, levels=tuple(levels)), Integer(name="n", lower=-9, upper=9)))
+    points = pd.DataFrame({name: levels, "n": range(-2, len(levels) - 2)})
+    return Release(
+        points=points, weights=np.ones(len(levels)), measurement=None, kernel=Gaussian(1.0), domain=domain, statement=None
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("formula", FORMULAS, ids=ascii)
+def test_a_csv_has_no_text_that_a_spreadsheet_would_run_unless_it_is_asked_for(formula, tmp_path):
+    release = with_levels([formula, "x", "y"])
+    assert export(release, tmp_path / "a.csv") == 1
+    back = pd.read_csv(tmp_path / "a.csv")
+    assert back["level"].tolist() == ["'" + formula, "x", "y"] and back["n"].tolist() == [-2, -1, 0]
+    assert export(release, tmp_path / "a.csv", keep_formulas=True) == 0
+    assert pd.read_csv(tmp_path / "a.csv")["level"].tolist() == [formula, "x", "y"]
+    for name in ("a.parquet", "a.nc"):
+        assert export(release, tmp_path / name) == 0
+    assert pd.read_parquet(tmp_path / "a.parquet")["level"].tolist() == [formula, "x", "y"]
+    release.write(tmp_path / "a.kme")
+    assert read_release(tmp_path / "a.kme").to_frame()["level"].tolist() == [formula, "x", "y"]
+
+
+@pytest.mark.parametrize("formula", [*FORMULAS, " =1+1", "\u00a0=1+1"], ids=ascii)
+def test_a_text_of_any_column_is_defused_spaces_before_it_or_not(formula):
+    """Texts of a text column may begin with spaces, which names and levels may not."""
+    defused, count = without_formulas(pd.DataFrame({"text": [formula, "x", "- "]}))
+    assert defused["text"].tolist() == ["'" + formula, "x", "'- "] and count == 2
+
+
+def test_texts_that_no_spreadsheet_runs_and_numbers_are_left_alone(tmp_path):
+    assert export(with_levels(PLAIN), tmp_path / "a.csv") == 1  # "- x", which is no number
+    back = pd.read_csv(tmp_path / "a.csv", dtype=str, keep_default_na=False)
+    assert back["level"].tolist() == [("'" if text == "- x" else "") + text for text in PLAIN]
+
+
+def test_a_column_whose_name_is_a_formula_is_defused_too(tmp_path):
+    assert export(with_levels(["x", "y"], name="=1+1"), tmp_path / "a.csv") == 1
+    assert list(pd.read_csv(tmp_path / "a.csv")) == ["'=1+1", "n", "weight"]
+
+
+# ---------------------------------------------------------------- rehearsals
+
+
+def rehearsed(release: Release) -> Release:
+    statement = replace(release.statement, mechanism="rehearsal of " + release.statement.mechanism)
+    measurement = replace(release.measurement, noise_law=statement.mechanism)
+    return changed(release, statement=statement, measurement=measurement)
+
+
+def test_every_export_of_a_rehearsal_says_so_in_each_row_and_in_its_metadata(mixed_release, tmp_path):
+    stamped = rehearsed(mixed_release)
+    assert stamped.is_rehearsal
+    for name, view in (("a.csv", "signed"), ("a.parquet", "probability"), ("b.csv", "resampled"), ("a.nc", "signed")):
+        export(stamped, tmp_path / name, view=view)
+    stamped.to_netcdf(tmp_path / "b.nc")
+    for frame in (
+        pd.read_csv(tmp_path / "a.csv"),
+        pd.read_csv(tmp_path / "b.csv"),
+        pd.read_parquet(tmp_path / "a.parquet"),
+    ):
+        assert (frame["NOT_PRIVATE"] == "rehearsal").all()
+        assert stamped.domain.encode(frame).shape == (60, 10)
+    assert pd.read_parquet(tmp_path / "a.parquet").attrs["privacy"].startswith("NOT PRIVATE: a rehearsal")
+    for name in ("a.nc", "b.nc"):
+        dataset = opened(tmp_path / name)
+        assert (
+            dataset.attrs["privacy"].startswith("NOT PRIVATE") and (dataset["NOT_PRIVATE"].values == "rehearsal").all()
+        )
+    export(mixed_release, tmp_path / "c.csv")
+    assert "NOT_PRIVATE" not in pd.read_csv(tmp_path / "c.csv")
+
+
+def test_what_is_made_of_a_rehearsal_is_one(mixed_release, tmp_path):
+    stamped = rehearsed(mixed_release)
+    made = {"thin": stamped.thin(5), "transform": stamped.transform({"twice": "age * 2"})}
+    for name, release in made.items():
+        release.write(tmp_path / f"{name}.kme")
+        with pytest.raises(ValueError, match="NOT PRIVATE"):
+            read_release(tmp_path / f"{name}.kme")
+        assert read_release(tmp_path / f"{name}.kme", allow_rehearsal=True).is_rehearsal
+
+
+def test_the_command_says_how_many_cells_it_defused_and_how_to_leave_them(tmp_path):
+    with_levels(["=1+1", "@x", "y"]).write(tmp_path / "a.kme")
+    arguments = ["export", str(tmp_path / "a.kme"), str(tmp_path / "a.csv")]
+    told = CliRunner().invoke(main, [*arguments, "--json"])
+    assert "note: 2 text cells begin like a formula" in told.stderr and "--keep-formulas leaves them" in told.stderr
+    assert json.loads(told.stdout) | {"output": ""} == {
+        "output": "", "view": "signed", "rows": 3, "defused_cells": 2, "rehearsal": False,
+    }  # fmt: skip
+    kept = CliRunner().invoke(main, [*arguments, "--keep-formulas"])
+    assert kept.exit_code == 0 and "formula" not in kept.stderr
+    assert pd.read_csv(tmp_path / "a.csv")["level"].tolist() == ["=1+1", "@x", "y"]

@@ -1,0 +1,427 @@
+"""Releases of each family of features, through the door: published, written, read, asked; and their forged files."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from file_tools import SCHEMA_TEST, Members, forged, members_of, narrow, refused, same
+
+import kmeanalyst as ka
+import release_side
+from kmeanalyst.kernels import ExponentialDot, KernelMean, Matern, Polynomial, RationalQuadratic
+from kmeanalyst.kernels.features.base import CellFeatures
+from kmeanalyst.releases.domain.columns import Categorical, DomainError, Integer, Real
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
+from kmeanalyst.releases.file import measurement as measurement_module
+from kmeanalyst.releases.file import validate_release
+from kmeanalyst.releases.measurement import GRID, SHRINK
+from kmeanalyst.releases.release import Release
+from kmeanalyst.representation.mixture import denoise, mixture, posterior
+from kmeanalyst.representation.points import pool_search as searched_points
+from kmeanalyst.representation.points import reduced_set
+from release_side.door.mechanism import PublishError
+
+DOMAIN = Domain((Real(name="x", lower=-3, upper=3), Integer(name="n", lower=0, upper=20, missing=True)))
+LEVELS = Domain((Real(name="x", lower=-3, upper=3), Categorical(name="c", levels=("a", "b"))))
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
+PURE: dict[str, Any] = {"epsilon": 1.0, "delta": 0.0, "noise": "laplace"}
+FOURIER = {
+    "matern": (None, "matern:nu=1.5,lengthscale=2"), "rational quadratic": (None, "rational-quadratic:alpha=1,lengthscale=2"),
+    "orthogonal": ("orthogonal", "gaussian:lengthscale=2"), "quasi-random": ("quasi-random", "table"),
+}  # fmt: skip
+SEARCHED = {
+    "binning": ("binning", "laplacian:lengthscale=3"), "hermite": ("hermite", "gaussian:lengthscale=4"),
+    "polynomial": (None, "polynomial:degree=2,offset=1"), "exponential": ("maclaurin", "exponential-dot:rate=1.5"),
+}  # fmt: skip
+WAYS = FOURIER | SEARCHED
+MAPS = {
+    "binning": "random-binning", "hermite": "hermite", "polynomial": "random-maclaurin", "exponential": "random-maclaurin",
+}  # fmt: skip
+
+
+def table(n: int = 3000, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    group = rng.integers(0, 2, n)
+    x = np.clip(rng.normal(2 * group - 1, 0.5), -3, 3).round(3).astype(str)
+    number = np.clip(rng.poisson(4 + 6 * group), 0, 20).astype(str)
+    return pd.DataFrame({"x": x, "n": np.where(rng.random(n) < 0.1, "", number)})
+
+
+def published(name: str, budget: dict[str, Any] = BUDGET, **choices: Any) -> Release:
+    family, kernel = WAYS[name]
+    sizes = {"points": 60, "features": 300} | choices
+    return release_side.publish(table(), DOMAIN, family=family, kernel=kernel, **sizes, **budget)
+
+
+@pytest.fixture(autouse=True)
+def quick_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few candidates: enough for two columns."""
+    monkeypatch.setattr(searched_points, "_MOST", 600)
+
+
+@pytest.fixture(scope="module")
+def releases() -> dict[str, Release]:
+    with pytest.MonkeyPatch.context() as patch:
+        _rough(patch)
+        return {name: published(name) for name in WAYS}
+
+
+def _rough(patch: pytest.MonkeyPatch) -> None:
+    """Points in a moment, where their quality is not the question."""
+    for module, name, value in (
+        (posterior, "_WARM_UP", 2), (posterior, "_DRAWS", 2), (denoise, "_SKETCH_POINTS", 20), (denoise, "_DRAWS", 50),
+        (mixture, "_PLACES", 200), (mixture, "_TRIES", 1), (mixture, "_SETTLED", 1), (mixture, "_FIRST_FIT", 5),
+        (mixture, "_REFIT", 5), (mixture, "_LAST_FIT", 5), (reduced_set, "_MOST_ROUNDS", 5),
+        (searched_points, "_MOST", 600),
+    ):  # fmt: skip
+        patch.setattr(module, name, value)
+
+
+# ---------------------------------------------------------------- the whole road
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_release_of_each_family_read_back_is_the_release_written(name: str, releases, tmp_path: Path):
+    releases[name].write(tmp_path / "a.kme")
+    same(releases[name], ka.read_release(tmp_path / "a.kme"))
+    SCHEMA_TEST.validate(json.loads(members_of(tmp_path / "a.kme")["release.json"]))
+    assert validate_release(tmp_path / "a.kme") == []
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_two_releases_of_one_family_share_their_features(name: str, releases, rough_representation):
+    """The seed is public: kernel, domain and size name the map."""
+    again = published(name, {"epsilon": 0.3, "delta": 1e-6})
+    one, other = releases[name].measurement, again.measurement
+    assert one is not None and other is not None
+    for array, twin in zip(one.feature_map.arrays().values(), other.feature_map.arrays().values(), strict=True):
+        np.testing.assert_array_equal(array, twin)
+    assert (one.noisy_sum != other.noisy_sum).any()
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_the_statement_says_which_features_were_public_and_claims_their_diameter(name: str, releases):
+    statement, measurement = releases[name].statement, releases[name].measurement
+    assert statement is not None and measurement is not None
+    assert measurement.feature_map.name == MAPS[name]
+    said = {"random-binning": "the grids", "random-maclaurin": "the degrees", "hermite": "the Hermite functions"}
+    assert any(said[measurement.feature_map.name] in fact for fact in statement.taken_as_public)
+    factor = 2**0.5 if name == "binning" else 2.0
+    assert statement.sensitivity * 3000 == pytest.approx(factor * measurement.feature_map.norm_bound, rel=2e-6)
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+@pytest.mark.parametrize("budget", [BUDGET, PURE], ids=["gaussian", "laplace"])
+def test_searched_points_are_nearer_to_the_table_than_the_noise_is(name: str, budget):
+    """The constraint to probability weights keeps most of the noise out; equal mass on the domain would be far."""
+    release = published(name, budget)
+    measurement = release.measurement
+    assert measurement is not None and release.weights.min() >= 0
+    assert release.weights.sum() == pytest.approx(1)
+    rows, feature_map = DOMAIN.encode(table()), measurement.feature_map
+    truth = feature_map.mean(rows, np.full(len(rows), 1 / len(rows)))
+    error = np.linalg.norm(feature_map.mean(release.encoded_points, release.weights) - truth)
+    noise = np.linalg.norm(measurement.vector - truth)
+    uniform = DOMAIN.draw(2000, 0)
+    assert error < 0.8 * noise
+    if budget is BUDGET:
+        assert error < 0.5 * np.linalg.norm(feature_map.mean(uniform, np.full(2000, 1 / 2000)) - truth)
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_an_analyst_can_test_and_ask_a_release_of_each_family(name: str, releases):
+    release = releases[name]
+    like, unlike = (table(300, seed=1).replace("", np.nan).astype(float) for _ in range(2))
+    unlike["x"] = (unlike["x"] + 1.5).clip(-3, 3)
+    same_law, other_law = ka.mmd_test(release, like), ka.mmd_test(release, unlike)
+    assert same_law.noise_aware and same_law.pvalue > 1e-4 > other_law.pvalue
+    assert ka.mmd(release, like) < ka.mmd(release, unlike)
+    estimate = release.mean("x")
+    assert np.isfinite([estimate.value, estimate.standard_error]).all()
+
+
+@pytest.mark.parametrize("weights", ["bounded", "signed", "uniform"])
+@pytest.mark.parametrize("name", ["binning", "polynomial"])
+def test_every_kind_of_weights_can_be_had_on_searched_points(name: str, weights: str):
+    release = published(name, weights=weights)
+    total = np.abs(release.weights).sum()
+    assert total <= {"bounded": 1, "signed": 2, "uniform": 1}[weights] * (1 + 1e-9)
+    if weights == "uniform":
+        np.testing.assert_array_equal(release.weights, 1 / 60)
+
+
+def test_public_rows_join_the_search_and_float32_points_are_single_precision():
+    numbers = table(200, seed=5).replace("", np.nan).astype(float)
+    release = published("binning", public_points=numbers, float32=True)
+    x = release.to_frame()["x"].to_numpy()
+    np.testing.assert_array_equal(x, x.astype(np.float32))
+    assert release.statement is not None
+    assert any("given as public" in fact for fact in release.statement.taken_as_public)
+
+
+def test_more_points_than_candidates_are_filled_up(monkeypatch):
+    monkeypatch.setattr(searched_points, "_FEWEST", 50)
+    monkeypatch.setattr(searched_points, "_MOST", 50)
+    assert len(published("binning", points=80)) == 80
+
+
+@pytest.mark.parametrize("kernel", ["matern:nu=0.5,lengthscale=2", "polynomial:degree=3", "exponential-dot"])
+def test_a_subspace_can_be_of_the_new_kernels(kernel: str, tmp_path: Path):
+    release = release_side.publish(table(), DOMAIN, method="subspace", kernel=kernel, points=40, **BUDGET)
+    release.write(tmp_path / "a.kme")
+    same(release, ka.read_release(tmp_path / "a.kme"))
+    rows = DOMAIN.encode(table())
+    embedding = KernelMean(release.kernel, release.encoded_points, release.weights)
+    assert embedding.distance(KernelMean(release.kernel, rows)) < 0.2 * release.kernel.bound
+
+
+def test_the_plan_takes_a_family():
+    plan = release_side.plan(
+        DOMAIN, rows=3000, epsilon=[1.0], delta=1e-6, kernel="laplacian:lengthscale=3", family="binning", features=200,
+        points=40,
+    )  # fmt: skip
+    assert 100 < plan["features"].item() <= 200
+
+
+PURE_WAYS: dict[str, dict[str, Any]] = {
+    **{name: {"family": family, "kernel": kernel, "features": 40} for name, (family, kernel) in WAYS.items()},
+    "subspace": {"method": "subspace"}, "published": {"method": "subspace", "weights": "published"},
+    "margins": {"kernel": "margins"}, "table": {"features": 40},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PURE_WAYS)
+def test_every_method_and_family_can_give_pure_differential_privacy(name: str, tmp_path: Path, rough_representation):
+    """δ = 0: the scale is Δ₁/ε with Δ₁ = ⌈√F·(D/B)·GRID⌉, of cells 2 Σ heights, and the reader's own arithmetic agrees."""
+    release = release_side.publish(table(500), DOMAIN, points=30, **PURE_WAYS[name], **PURE)
+    release.write(tmp_path / "a.kme")
+    back = ka.read_release(tmp_path / "a.kme")
+    statement, measurement = back.statement, back.measurement
+    assert statement is not None and measurement is not None
+    assert (statement.delta, statement.calibration) == (0.0, "pure")
+    ratio = measurement.feature_map.diameter / measurement.feature_map.norm_bound
+    whole = math.ceil(math.sqrt(measurement.feature_map.dimension) * ratio * GRID)
+    if isinstance(measurement.feature_map, CellFeatures):
+        height_of_each = GRID * SHRINK / measurement.feature_map.norm_bound * measurement.feature_map.heights
+        whole = 2 * int(np.rint(height_of_each).sum())
+    unit = measurement.feature_map.norm_bound / (GRID * SHRINK * 500)
+    assert statement.sensitivity == pytest.approx(whole * unit, rel=1e-9)
+    assert statement.noise_scale == pytest.approx(math.sqrt(2) * whole * unit / statement.epsilon, rel=1e-9)
+
+
+# ---------------------------------------------------------------- what users type
+
+
+def test_kernels_are_read_from_text():
+    bounds = ((-3.0, 0.0), (3.0, 20.0))
+    for text, kernel in (
+        ("matern:nu=2.5,lengthscale=3", Matern(2.5, 3.0)),
+        ("rational-quadratic:alpha=0.5,lengthscale=3", RationalQuadratic(0.5, 3.0)),
+        ("polynomial", Polynomial(2, 1.0, *bounds)),
+        ("polynomial:degree=3,offset=0.5", Polynomial(3, 0.5, *bounds)),
+        ("exponential-dot:rate=2", ExponentialDot(2.0, *bounds)),
+    ):
+        assert kernel_from_spec(text, DOMAIN) == kernel
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "matern:nu=1,lengthscale=2",
+            r"kernel 'matern:nu=1,lengthscale=2': nu must be one of 0\.5, 1\.5.*Pass e\.g\. 1\.5",
+        ),
+        ("matern:lengthscale=2", r"matern takes nu=1\.5,lengthscale=1\.0\. Write"),
+        ("matern:nu=1.5,lengthscale=nan", r"lengthscale must be a positive finite number"),
+        ("rational-quadratic:alpha=0,lengthscale=1", r"alpha must be between"),
+        ("polynomial:degree=2.5", r"degree must be a whole number from 1 to 20, got 2\.5"),
+        ("polynomial:degree=inf", r"degree must be a whole number"),
+        ("polynomial:degree=nan", r"degree must be a whole number"),
+        ("polynomial:offset=-1", r"offset must be between 0 and 1000"),
+        ("polynomial:lower=3", r"polynomial takes degree=2,offset=1\.0\. Write"),
+        ("exponential-dot:rate=0", r"rate must be between"),
+        ("gaussian", r"gaussian takes lengthscale=1\.0\. Write \"gaussian:lengthscale=1\.0\""),
+    ],
+)
+def test_a_wrong_text_is_refused_with_the_mend(text: str, message: str):
+    with pytest.raises(DomainError, match=message):
+        kernel_from_spec(text, DOMAIN)
+    with pytest.raises(DomainError, match=r"is for numbers, and c have levels"):
+        kernel_from_spec(text, LEVELS)
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"family": "wavelets"}, r"family must be one of fourier, orthogonal.*got 'wavelets'\. Name one"),
+        (
+            {"family": "binning", "method": "subspace"},
+            r"is of the method \"random-features\", and subspace has its own",
+        ),
+        ({"family": "binning"}, r"softened-product has no random binning features.*Use a kernel such as laplacian"),
+        ({"family": "binning", "kernel": "margins"}, r"margins have features of their own\. Leave family out"),
+        ({"family": "hermite"}, r"of the gaussian kernel, got 'softened-product'"),
+        ({"family": "maclaurin"}, r"of dot-product kernels, got 'softened-product'"),
+        ({"family": "orthogonal"}, r"orthogonal frequencies need a kernel of Euclidean distance"),
+        ({"family": "fourier", "kernel": "polynomial"}, r"polynomial has no random Fourier features"),
+        ({"family": "orthogonal", "features": 7}, r"features must be even, got 7"),
+    ],
+)
+def test_a_family_that_does_not_go_with_the_rest_is_refused_before_anything_is_spent(choices, message, tmp_path):
+    with pytest.raises(PublishError, match=message):
+        release_side.publish(table(50), DOMAIN, **BUDGET, **choices)
+
+
+def test_features_of_numbers_are_refused_on_levels():
+    frame = pd.DataFrame({"x": ["0", "1"], "c": ["a", "b"]})
+    for family, kernel in (("binning", ka.kernels.Laplacian(1.0)), ("hermite", ka.kernels.Gaussian(1.0))):
+        with pytest.raises(PublishError, match=r"of numbers, and c have levels\. Choose another family"):
+            release_side.publish(frame, LEVELS, family=family, kernel=kernel, **BUDGET)
+
+
+# ---------------------------------------------------------------- forged files
+
+Edit = Callable[[dict[str, Any], Members], None]
+
+
+def array_of(members: Members, name: str) -> np.ndarray:
+    return np.load(io.BytesIO(members[f"measurement/{name}.npy"]), allow_pickle=False)
+
+
+def array(name: str, make: Callable[[np.ndarray], np.ndarray]) -> Edit:
+    def edit(header: dict[str, Any], members: Members) -> None:
+        made, out = make(array_of(members, name)), io.BytesIO()
+        np.lib.format.write_array(out, np.ascontiguousarray(made), version=(1, 0))
+        members[f"measurement/{name}.npy"] = out.getvalue()
+        header["measurement"]["feature_map"]["arrays"][name] = list(made.shape)
+
+    return edit
+
+
+def first(value: float) -> Callable[[np.ndarray], np.ndarray]:
+    def make(values: np.ndarray) -> np.ndarray:
+        values = values.copy()
+        values.flat[0] = value
+        return values
+
+    return make
+
+
+def without(name: str) -> Edit:
+    def edit(header: dict[str, Any], members: Members) -> None:
+        del header["measurement"]["feature_map"]["arrays"][name], members[f"measurement/{name}.npy"]
+
+    return edit
+
+
+def told(*keys: Any, to: Any) -> Edit:
+    def edit(header: dict[str, Any], members: Members) -> None:
+        for key in keys[:-1]:
+            header = header[key]
+        header[keys[-1]] = to
+
+    return edit
+
+
+def twice(values: np.ndarray) -> np.ndarray:
+    values = values.copy()
+    values[:, 1] = values[:, 0]
+    return values
+
+
+def sharper(header: dict[str, Any], members: Members) -> None:
+    """√2 instead of 2, with the better ρ and ε that this would mean."""
+    header["statement"]["sensitivity"] /= 2**0.5
+    header["statement"]["rho"] /= 2
+
+
+MAP = ("measurement", "feature_map")
+FORGED: dict[str, tuple[str, Edit, str, str]] = {
+    "no widths": ("binning", without("widths"), "field arrays", "random-binning features have widths, shifts"),
+    "a width of zero": ("binning", array("widths", first(0.0)), "feature_map", "positive finite widths"),
+    "a width of NaN": ("binning", array("widths", first(np.nan)), "feature_map", "positive finite widths"),
+    "a shift of infinity": ("binning", array("shifts", first(np.inf)), "feature_map", "finite shifts"),
+    "half a cell": ("binning", array("cells", first(2.5)), "feature_map", "from 1 to 2\\^24 cells"),
+    "cells without end": ("binning", array("cells", first(1e15)), "feature_map", "from 1 to 2\\^24 cells"),
+    "more cells than the sum has": ("binning", array("cells", lambda c: c + 1), "field dimension", "the arrays make"),
+    "cells of two axes": ("binning", array("cells", lambda c: c[None]), "feature_map", "of one shape"),
+    "a stride that wraps": ("binning", array("strides", first(2.0**40)), "feature_map", "below 2\\^31 − 1"),
+    "bins beyond counting": ("binning", array("missing", first(2.0**40)), "feature_map", "from 1 to 2\\^30 bins"),
+    "a column less": ("binning", array("widths", lambda a: a[:1]), "field arrays", "of 2 columns, and nothing else"),
+    "binning called Fourier": ("binning", told(*MAP, "name", to="random-fourier"), "field arrays", "have linear"),
+    "binning called Hermite": ("binning", told(*MAP, "name", to="hermite"), "field arrays", "have axes, degrees"),
+    "binning called margins": ("binning", told(*MAP, "name", to="margins"), "field arrays", "margins are features"),
+    "a degree more": ("polynomial", array("degrees", lambda a: a + 1), "feature_map", "these features need"),
+    "half a degree": ("polynomial", array("degrees", first(0.5)), "feature_map", "degrees must be"),
+    "degrees without end": ("polynomial", array("degrees", first(1e300)), "feature_map", "degrees must be"),
+    "a degree of NaN": ("polynomial", array("degrees", first(np.nan)), "feature_map", "degrees must be"),
+    "a long projection": ("polynomial", array("projections", first(1.5)), "feature_map", "norm at most 1"),
+    "a NaN projection": ("polynomial", array("projections", first(np.nan)), "feature_map", "norm at most 1"),
+    "a sign of two": ("polynomial", array("signs", first(2.0)), "feature_map", "signs ±1"),
+    "no signs": ("polynomial", without("signs"), "field arrays", "random-maclaurin features have degrees"),
+    "another kernel for products": (
+        "polynomial", told("kernel", to={"name": "gaussian", "lengthscale": 1.0}), "field name", "is no dot product",
+    ),
+    "a polynomial of other columns": (
+        "polynomial", told("kernel", "lower", to=[-3.0]), "the kernel", "as many finite numbers each",
+    ),
+    "a polynomial of degree 99": ("polynomial", told("kernel", "degree", to=99), "the kernel", "from 1 to 20"),
+    "a polynomial of another bound": ("polynomial", told("kernel", "offset", to=0.5), "grid_noise_scale", "one of the two"),
+    "an index twice": ("hermite", array("degrees", twice), "feature_map", "occurs twice"),
+    "half an index": ("hermite", array("degrees", first(0.5)), "feature_map", "degrees must be whole numbers"),
+    "an index without end": ("hermite", array("degrees", first(1e9)), "feature_map", "degrees must be whole numbers"),
+    "ρ of one": ("hermite", array("axes", lambda a: np.ones_like(a)), "feature_map", "ρ between"),
+    "a centre nowhere": ("hermite", array("axes", first(np.nan)), "feature_map", "centres must be finite"),
+    "axes of other columns": ("hermite", array("axes", lambda a: a[:, :1]), "feature_map", "need axes"),
+    "another kernel for Hermite": (
+        "hermite", told("kernel", to={"name": "laplacian", "lengthscale": 1.0}), "field name", "is not gaussian",
+    ),
+    "a Matérn kernel of no such smoothness": ("matern", told("kernel", "nu", to=1.0), "the kernel", "nu must be one of"),
+    "a family from the future": ("binning", told(*MAP, "name", to="wavelets"), "feature_map, field name", "must be one of"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FORGED)
+def test_a_forged_family_is_refused(case: str, releases, tmp_path: Path):
+    name, edit, what, why = FORGED[case]
+    releases[name].write(tmp_path / "a.kme")
+    refused(forged(tmp_path / "a.kme", edit), tmp_path, what, why)
+
+
+def test_hermite_features_cannot_claim_the_diameter_of_binning(releases, tmp_path: Path):
+    releases["hermite"].write(tmp_path / "a.kme")
+    why = "the measurement has another"
+    refused(
+        forged(tmp_path / "a.kme", sharper), tmp_path, "claims sensitivity", why, "ask its maker for a correct file"
+    )
+
+
+def test_grids_of_more_cells_than_any_release_has_are_refused(releases, tmp_path: Path, monkeypatch):
+    releases["binning"].write(tmp_path / "a.kme")
+    narrow(monkeypatch, features=100)
+    refused((tmp_path / "a.kme").read_bytes(), tmp_path, "its grids have", "at most 100 are read")
+
+
+def test_families_on_levels_are_refused(releases):
+    for name in ("binning", "hermite"):
+        measurement = releases[name].measurement
+        assert measurement is not None
+        build = measurement_module._FEATURE_MAPS[measurement.feature_map.name]
+        with pytest.raises(ValueError, match=r"features are of numbers, and .*have levels"):
+            build(releases[name].kernel, LEVELS, measurement.feature_map.arrays())
+
+
+def test_projections_whose_squares_overflow_are_refused_without_a_warning(releases, tmp_path: Path):
+    """Found by fuzz.py: the square of 1e300 warned, which ends a program that makes warnings errors."""
+    releases["polynomial"].write(tmp_path / "a.kme")
+    data = forged(tmp_path / "a.kme", array("projections", lambda projections: projections * 1e300))
+    refused(data, tmp_path, "feature_map", "projections must be of norm at most 1")

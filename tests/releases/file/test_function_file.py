@@ -1,0 +1,330 @@
+"""The .kme file of a released function: what is written is read, and whatever was forged is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pandas as pd
+import paths
+import pytest
+from file_tools import AGAIN, SCHEMA, Members, forged, members_of, setting
+from referencing import Registry, Resource
+
+import release_side
+from kmeanalyst.kernels import Gaussian
+from kmeanalyst.releases.domain.columns import Boolean, Real
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.file import FileRefused, read_function, read_release, validate_release
+from kmeanalyst.releases.function import ReleasedFunction
+
+HERE = paths.TESTS
+FUNCTION_SCHEMA = json.loads((HERE.parent / "kmeanalyst/releases/schema_function_v1.json").read_text(encoding="utf-8"))
+REGISTRY = Registry().with_resource(SCHEMA["$id"], Resource.from_contents(SCHEMA))
+SCHEMA_TEST = jsonschema.Draft202012Validator(FUNCTION_SCHEMA, registry=REGISTRY)
+GOLDEN = HERE / "golden" / "function_v1"
+X = Real(name="x", lower=-3.0, upper=3.0)
+PLANE = Domain((X, Real(name="z", lower=0.0, upper=1.0, missing=True), Boolean(name="y")))
+
+
+def published(kind: str, **more: Any) -> ReleasedFunction:
+    frame = PLANE.decode(PLANE.draw(60, 3))
+    target = {"density": None, "ridge": "x"}.get(kind, "y")
+    domain = Domain((X,)) if kind == "density" else PLANE
+    options = {"epsilon": 1.0, "delta": 1e-6, "kind": kind, "target": target} | more
+    return release_side.publish_function(frame, domain, **options)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of each kind."""
+    place = tmp_path_factory.mktemp("functions")
+    for kind in ("density", "ridge", "logistic", "svm"):
+        published(kind).write(place / f"{kind}.kme")
+    return place
+
+
+def same(one: ReleasedFunction, other: ReleasedFunction) -> None:
+    assert (one.form, one.domain, one.statement, one.basis.kernel) == (
+        other.form, other.domain, other.statement, other.basis.kernel,
+    )  # fmt: skip
+    assert type(one) is type(other)
+    assert one.noisy_sum.tobytes() == other.noisy_sum.tobytes()
+    assert one.basis.points.tobytes() == other.basis.points.tobytes()
+
+
+@pytest.mark.parametrize("kind", ["density", "ridge", "logistic", "svm"])
+@pytest.mark.parametrize("calibration", ["analytic", "zcdp"])
+def test_a_function_read_back_is_the_function_written(kind: str, calibration: str, tmp_path: Path):
+    function = published(kind, calibration=calibration)
+    function.write(tmp_path / "f.kme")
+    read = read_function(tmp_path / "f.kme")
+    same(function, read)
+    table = PLANE.decode(PLANE.draw(20, 5))
+    pd.testing.assert_frame_equal(function.evaluate(table), read.evaluate(table), check_exact=True)
+    read.write(tmp_path / "g.kme")
+    assert (tmp_path / "f.kme").read_bytes() == (tmp_path / "g.kme").read_bytes()
+    assert validate_release(tmp_path / "f.kme") == []
+    SCHEMA_TEST.validate(json.loads(members_of(tmp_path / "f.kme")["release.json"]))
+
+
+def test_neither_reader_takes_the_others_file(folder: Path, mixed_path: Path):
+    with pytest.raises(FileRefused, match=r"holds a function of a table: it has no weighted points.*read_function"):
+        read_release(folder / "svm.kme")
+    with pytest.raises(
+        FileRefused, match=r"holds weighted points: it is no function.*Read it with kmeanalyst\.read_release"
+    ):
+        read_function(mixed_path)
+    assert not jsonschema.Draft202012Validator(SCHEMA).is_valid(
+        json.loads(members_of(folder / "svm.kme")["release.json"])
+    )
+
+
+def test_a_rehearsal_is_refused_unless_asked_for(tmp_path: Path):
+    function = published("svm", rehearsal=1)
+    function.write(tmp_path / "f.kme")
+    with pytest.raises(FileRefused, match=r"stamped NOT PRIVATE: it is a rehearsal.*say --allow-rehearsal"):
+        read_function(tmp_path / "f.kme")
+    assert len(validate_release(tmp_path / "f.kme")) == 1
+    same(function, read_function(tmp_path / "f.kme", allow_rehearsal=True))
+
+
+def test_a_function_whose_promise_is_too_good_is_not_written(tmp_path: Path):
+    from dataclasses import replace
+
+    function = published("svm")
+    function.statement = replace(function.statement, epsilon=0.5)
+    with pytest.raises(ValueError, match=r"cannot be written, because no reader would take it.*claims δ"):
+        function.write(tmp_path / "f.kme")
+    assert not (tmp_path / "f.kme").exists()
+
+
+# ---------------------------------------------------------------------- forgeries
+
+Edit = Callable[[dict[str, Any], Members], None]
+
+
+def field(*keys: Any, to: Any) -> Edit:
+    edit = setting(*keys, to=to)
+    return lambda header, members: edit(header)
+
+
+def scaled(factor: float, *places: tuple[str, str]) -> Edit:
+    """Numbers of the header multiplied, all of them alike."""
+
+    def edit(header: dict[str, Any], members: Members) -> None:
+        for table, name in places:
+            header[table][name] *= factor
+
+    return edit
+
+
+def both(*edits: Edit) -> Edit:
+    def edit(header: dict[str, Any], members: Members) -> None:
+        for each in edits:
+            each(header, members)
+
+    return edit
+
+
+def array(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Edit:
+    def edit(header: dict[str, Any], members: Members) -> None:
+        out = io.BytesIO()
+        changed = change(np.load(io.BytesIO(members[name])))
+        np.lib.format.write_array(out, changed, version=(1, 0))
+        members[name] = out.getvalue()
+
+    return edit
+
+
+def dropped(*keys: str) -> Edit:
+    def edit(header: dict[str, Any], members: Members) -> None:
+        for key in keys[:-1]:
+            header = header[key]
+        del header[keys[-1]]
+
+    return edit
+
+
+def without(name: str) -> Edit:
+    return lambda header, members: members.pop(name) and None
+
+
+def crowded(header: dict[str, Any], members: Members) -> None:
+    """Pivots so close that their coordinates cannot be trusted."""
+    array(PIVOTS, lambda points: np.linspace(0, 1e-4, points.size).reshape(points.shape))(header, members)
+
+
+NOISES = [("measurement", "noise_scale"), ("measurement", "grid_noise_scale"), ("statement", "noise_scale")]
+PIVOTS, SUM = "measurement/points.npy", "measurement/noisy_sum.npy"
+FIELD, SENSELESS = r"release\.json, field ", "it does not make sense"
+BOOLEAN = {"name": "y", "kind": "boolean"}
+FORGERIES: dict[str, tuple[str, Edit, str, str]] = {
+    "another major": ("svm", field("schema_major", to=2), "the file is format 2", "nothing was read"),
+    "a field more": ("svm", field("remark", to=1), r"release\.json", r"unknown fields \['remark'\]"),
+    "no statement": ("svm", dropped("statement"), r"release\.json", r"missing fields \['statement'\]"),
+    "no function": ("svm", field("function", to=None), FIELD + "function", "it must be a table"),
+    "points as well": ("svm", lambda h, m: m.update({"points.parquet": b"x"}), "the members differ", "declared"),
+    "an array more": ("svm", lambda h, m: m.update({"measurement/linear.npy": b"x"}), "the members differ", "linear"),
+    "no pivots": ("svm", without(PIVOTS), "the members differ", "needed"),
+    "no coordinates": ("svm", without(SUM), "the archive lacks", "it is not a release"),
+    "an unknown kind": ("svm", field("function", "kind", to="lasso"), "function, field kind", "one of density, ridge"),
+    "a kind it is not": ("svm", field("function", "kind", to="density"), "the function", "predicts no target"),
+    "density of a target": ("density", field("function", "target", to=BOOLEAN), "the function", "predicts no target"),
+    "no lambda": ("svm", field("function", "regularisation", to=None), "the function", "regularisation must be a number"),
+    "lambda of text": ("svm", field("function", "regularisation", to="1"), "field regularisation", "must be null or a pos"),
+    "negative lambda": ("svm", field("function", "regularisation", to=-1.0), "field regularisation", "got -1.0"),
+    "lambda too large": ("svm", field("function", "regularisation", to=1e13), "the function", "between 1e-12 and 1e12"),
+    "a larger lambda": (
+        "svm", field("function", "regularisation", to=1.0), "grid_noise_scale", "one of the two is wrong",
+    ),
+    "a larger lambda throughout": (
+        "svm", both(scaled(10, ("function", "regularisation")), scaled(10, ("measurement", "grid_noise_scale"))),
+        "claims sensitivity", "the promise is not about these numbers",
+    ),
+    "a target within": ("svm", field("function", "target", to={**BOOLEAN, "name": "x"}), "the function", "cannot look at it"),
+    "a target of nothing": ("svm", field("function", "target", to={}), "the function", SENSELESS),
+    "a target of numbers": ("svm", field("function", "target", to=X.to_dict() | {"name": "y"}), "the function", "no levels"),
+    "a target that may be missing": (
+        "svm", field("function", "target", to=BOOLEAN | {"missing": True}), "the function", "may be missing",
+    ),
+    "a target written otherwise": (
+        "svm", field("function", "target", to=BOOLEAN | {"missing": False}), "the function", "not written as a column is",
+    ),
+    "bounds of a target wider": (
+        "ridge", field("function", "target", "upper", to=300.0), "grid_noise_scale", "one of the two is wrong",
+    ),
+    "less noise": ("svm", scaled(0.9, *NOISES), "the privacy statement", "claims δ"),
+    "less noise in the measurement": ("svm", scaled(0.9, *NOISES[:2]), "the privacy statement claims noise_scale", "another"),
+    "less noise in steps": ("svm", scaled(0.9, NOISES[1]), "grid_noise_scale", "one of the two is wrong"),
+    "less noise of a density": ("density", scaled(0.9, *NOISES), "the privacy statement", "claims δ"),
+    "a smaller sensitivity": ("svm", scaled(0.5, ("statement", "sensitivity")), "the privacy statement", "ρ"),
+    "a better epsilon": ("density", field("statement", "epsilon", to=0.1), "the privacy statement", "claims δ"),
+    "other rows": ("density", field("statement", "n_rows", to=61), "the privacy statement claims n_rows 61", "another"),
+    "more rows": (
+        "svm", both(field("statement", "n_rows", to=600), field("measurement", "n_rows", to=600)),
+        "grid_noise_scale", "one of the two is wrong",
+    ),
+    "laplace": ("svm", field("measurement", "noise_law", to="discrete laplace"), "field noise_law", "one of discrete gaussian"),
+    "a kernel with wider steps": ("density", field("kernel", "factor", to=9.0), "grid_noise_scale", "one of the two"),
+    "a kernel of nothing": ("svm", field("kernel", to={"name": "nothing"}), "the kernel", "unknown kernel"),
+    "an unbounded lengthscale": ("density", field("kernel", "kernel", "lengthscale", to=0), "the kernel", "positive"),
+    "more pivots than there are": ("svm", field("measurement", "n_pivots", to=5), "points.npy", "should hold <f8"),
+    "a million pivots": ("svm", field("measurement", "n_pivots", to=10**6), "the function has 1000000 pivots", "at most 1000"),
+    "pivots outside": ("density", array(PIVOTS, lambda p: p + 100), "column x", "outside the domain"),
+    "pivots of nothing": ("density", array(PIVOTS, lambda p: p * np.nan), "column x", "outside the domain"),
+    "pivots at one place": ("density", array(PIVOTS, np.zeros_like), "the pivots", "not linearly independent"),
+    "pivots too close": ("density", crowded, "the pivots", "not linearly independent|stretch distances"),
+    "coordinates of floats": ("svm", array(SUM, lambda s: s.astype(float)), "noisy_sum.npy", "should hold <i8"),
+    "fewer coordinates": ("svm", array(SUM, lambda s: s[:-1]), "noisy_sum.npy", "should hold <i8"),
+    "columns twice": ("svm", lambda h, m: h["columns"].append(h["columns"][0]), "the columns", "must be distinct"),
+    "no columns": ("svm", field("columns", to=[]), "field columns", "at least one entry"),
+}  # fmt: skip
+
+
+def refused(data: bytes, place: Path, what: str, why: str) -> None:
+    path = place / "strange.kme"
+    path.write_bytes(data)
+    with pytest.raises(FileRefused, match=f"(?s){what}.*{why}") as caught:
+        read_function(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert validate_release(path) != []
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forged_function_is_refused(name: str, folder: Path, tmp_path: Path):
+    kind, edit, what, why = FORGERIES[name]
+    refused(forged(folder / f"{kind}.kme", edit), tmp_path, what, why)
+
+
+@pytest.mark.parametrize("kind", ["density", "svm"])
+def test_checksums_are_held_against_the_members(kind: str, folder: Path, tmp_path: Path):
+    data = forged(folder / f"{kind}.kme", array(SUM, lambda s: s + 1), resealed=False)
+    refused(data, tmp_path, r"noisy_sum\.npy does not have the declared SHA-256", AGAIN)
+
+
+def test_a_newer_minor_version_may_say_more(folder: Path, tmp_path: Path):
+    def edit(header: dict[str, Any], members: Members) -> None:
+        header["schema_minor"], header["remark"] = 3, [1]
+
+    (tmp_path / "f.kme").write_bytes(forged(folder / "svm.kme", edit))
+    same(read_function(tmp_path / "f.kme"), read_function(folder / "svm.kme"))
+
+
+def test_what_the_reader_refuses_of_the_headers_shape_the_schema_refuses_too(folder: Path):
+    for name in ("another major", "a field more", "no statement", "no function", "an unknown kind", "a kind it is not",
+                 "density of a target", "no lambda", "lambda of text", "negative lambda", "lambda too large", "laplace",
+                 "a million pivots", "no columns", "a target of nothing"):  # fmt: skip
+        kind, edit, *_ = FORGERIES[name]
+        members = members_of(folder / f"{kind}.kme")
+        header = json.loads(members["release.json"])
+        assert SCHEMA_TEST.is_valid(header)
+        edit(header, members)
+        assert not SCHEMA_TEST.is_valid(header), name
+
+
+def test_damaged_files_are_refused_or_sound_and_nothing_else(folder: Path, tmp_path: Path):
+    """Flipped bits, cut ends, and edited members sealed again: 600 of them."""
+    from damaged_files import members_of as parts_of
+    from damaged_files import sealed
+
+    rng, path = np.random.default_rng(21), tmp_path / "f.kme"
+    wholes = [(folder / f"{kind}.kme").read_bytes() for kind in ("density", "logistic")]
+    parts, read = [parts_of(whole) | {"points.parquet": b""} for whole in wholes], 0
+    for each in parts:
+        del each["points.parquet"]
+    for i in range(600):
+        whole = bytearray(wholes[i % 2])
+        if i % 3 == 0:
+            whole[int(rng.integers(len(whole)))] ^= 1 << int(rng.integers(8))
+        elif i % 3 == 1:
+            del whole[int(rng.integers(len(whole))) :]
+        else:
+            whole = bytearray(edited_and_sealed(parts[i % 2], rng, sealed))
+        path.write_bytes(whole)
+        try:
+            function = read_function(path, allow_rehearsal=True)
+        except FileRefused:
+            continue
+        read += 1
+        function.statement.check_arithmetic()
+        assert np.isfinite(function.coordinates).all() and math.isfinite(function.noise_scale)
+    assert 2 < read < 300  # noise that was altered and sealed again cannot be told from noise
+
+
+def edited_and_sealed(members: dict[str, bytes], rng: np.random.Generator, seal: Any) -> bytes:
+    """A member edited and every checksum made good; the helper also names the points, which a function has not."""
+    while True:
+        try:
+            return seal(members, rng)
+        except KeyError:
+            continue
+
+
+# ---------------------------------------------------------------------- files read for ever
+
+
+def test_a_function_of_format_1_reads_as_on_the_day_it_was_written():
+    expected = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))
+    assert {path.stem for path in GOLDEN.glob("*.kme")} == set(expected) == {"density", "ridge", "logistic", "svm"}
+    for name, told in expected.items():
+        path = GOLDEN / f"{name}.kme"
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == told["sha256"], "a golden file was changed"
+        assert validate_release(path) == []
+        function = read_function(path)
+        assert function.statement.to_dict() == told["statement"]
+        answer = function.evaluate(pd.DataFrame(told["table"]))
+        for column, values in told["answer"].items():
+            np.testing.assert_allclose(answer[column], values, atol=1e-6 * (1 + np.abs(values).max()), err_msg=column)
+
+
+def test_a_fitted_kernel_is_a_value_that_files_keep():
+    assert read_function(GOLDEN / "density.kme").basis.kernel.factor > 0  # type: ignore[attr-defined]
+    assert published("svm", kernel="gaussian:lengthscale=0.5").basis.kernel == Gaussian(0.5)

@@ -1,0 +1,170 @@
+"""The .kme file: what is written is read back, as FORMAT.md says, and appears whole or not at all."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from file_tools import SCHEMA_TEST, Members, changed, declared, forged, members_of, same
+
+from kmeanalyst.kernels import Gaussian
+from kmeanalyst.releases.file import read_release, write_release
+from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement
+from kmeanalyst.releases.release import Release
+
+
+def test_a_release_read_back_is_the_release_written(release, tmp_path):
+    release.write(tmp_path / "a.kme")
+    same(release, read_release(tmp_path / "a.kme"))
+    same(release, read_release(str(tmp_path / "a.kme")))
+
+
+def test_the_mixed_release_has_every_kind_of_cell(mixed_release):
+    frame = mixed_release.to_frame()
+    assert {str(dtype) for dtype in frame.dtypes} == {
+        "int64", "Int64", "float64", "category", "bool", "boolean", "datetime64[s]",
+    }  # fmt: skip
+    with_missing = [column.name for column in mixed_release.domain.columns if column.missing]
+    assert [name for name in frame if frame[name].isna().any()] == with_missing
+
+
+def test_the_same_release_gives_the_same_bytes(release, tmp_path):
+    write_release(release, tmp_path / "a.kme")
+    write_release(release, tmp_path / "b.kme")
+    write_release(read_release(tmp_path / "a.kme"), tmp_path / "c.kme")
+    first = (tmp_path / "a.kme").read_bytes()
+    assert (tmp_path / "b.kme").read_bytes() == first
+    assert (tmp_path / "c.kme").read_bytes() == first
+
+
+def test_a_file_holds_stored_members_and_a_canonical_header(release, tmp_path):
+    write_release(release, tmp_path / "a.kme")
+    with zipfile.ZipFile(tmp_path / "a.kme") as archive:
+        assert {info.compress_type for info in archive.infolist()} == {zipfile.ZIP_STORED}
+        assert archive.namelist()[0] == "release.json"
+    members = members_of(tmp_path / "a.kme")
+    header = json.loads(members["release.json"])
+    assert header["members"] == declared(members)
+    canonical = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert members["release.json"].decode() == canonical
+
+
+def test_the_header_obeys_the_schema(release, tmp_path):
+    write_release(release, tmp_path / "a.kme")
+    SCHEMA_TEST.validate(json.loads(members_of(tmp_path / "a.kme")["release.json"]))
+
+
+def test_the_vector_is_the_noisy_sum_times_the_published_factor(mixed_path, mixed_release):
+    """FORMAT.md §4, with nothing but a zip and an npy reader."""
+    members = members_of(mixed_path)
+    noisy_sum = np.load(io.BytesIO(members["measurement/noisy_sum.npy"]), allow_pickle=False)
+    told = json.loads(members["release.json"])["measurement"]
+    unit = 1.0 / (GRID * SHRINK * told["n_rows"])
+    np.testing.assert_allclose(noisy_sum * unit, mixed_release.measurement.vector, rtol=1e-15)
+    assert told["grid_noise_scale"] * unit == pytest.approx(told["noise_scale"], rel=1e-15)
+
+
+def test_features_follow_from_the_arrays_as_the_format_says(mixed_path, mixed_release):
+    """FORMAT.md §4: phases and features of random-fourier, computed from the file's members alone."""
+    members = members_of(mixed_path)
+    arrays = {
+        name.split("/")[1][:-4]: np.load(io.BytesIO(data), allow_pickle=False)
+        for name, data in members.items()
+        if name.endswith(".npy")
+    }
+    x = mixed_release.encoded_points
+    phases = np.nan_to_num(x) @ arrays["linear"]
+    for name, table in arrays.items():
+        if name.startswith("table_"):
+            codes = x[:, int(name[6:])]
+            lost = np.isnan(codes)
+            place = np.where(lost, len(table) - 1, codes).astype(int) if len(table) > 1 else np.zeros(len(x), int)
+            phases += table[place] * (1.0 if len(table) > 1 else lost[:, None])
+    features = np.hstack([np.cos(phases), np.sin(phases)]) / np.sqrt(arrays["linear"].shape[1])
+    np.testing.assert_allclose(features, mixed_release.measurement.feature_map(x), atol=1e-12)
+
+
+def test_points_are_plain_parquet_that_pandas_reads(mixed_path, mixed_release):
+    table = pq.read_table(io.BytesIO(members_of(mixed_path)["points.parquet"]))
+    kinds = ["int64", "int64", "double", "double", "string", "string", "bool", "bool", "date32[day]", "date32[day]"]
+    assert [str(kind) for kind in table.schema.types] == [*kinds, "double"]
+    assert table.column_names == [*mixed_release.domain.names, "weight"]
+    with_nulls = [name for name in table.column_names if table[name].null_count]
+    assert with_nulls == ["children", "capital.gain", "school", "insured", "left"]
+    assert table["city"].to_pylist() == mixed_release.to_frame()["city"].astype(object).tolist()
+
+
+def test_a_file_of_a_later_minor_version_is_read(mixed_path, mixed_release):
+    def later(header: dict[str, Any], members: Members) -> None:
+        header["schema_minor"], header["remark"] = 7, {"any": ["thing"]}
+
+    mixed_path.write_bytes(forged(mixed_path, later))
+    same(mixed_release, read_release(mixed_path))
+
+
+def test_whole_numbers_beyond_32_bits_and_negative_zero_come_back(tmp_path):
+    from kmeanalyst.releases.domain.columns import Integer, Real
+    from kmeanalyst.releases.domain.domain import Domain
+
+    domain = Domain((Integer(name="n", lower=-(2**40), upper=2**52, missing=True), Real(name="x", lower=-1, upper=1)))
+    points = pd.DataFrame({"n": pd.array([-(2**40), 2**52, None], dtype="Int64"), "x": [-0.0, 5e-324, -1.0]})
+    release = Release(
+        points=points, weights=np.array([1e-300, -1e300, 0.1]), measurement=None, kernel=Gaussian(1.0), domain=domain,
+        statement=None,
+    )  # fmt: skip
+    write_release(release, tmp_path / "a.kme")
+    same(release, read_release(tmp_path / "a.kme"))
+
+
+# ---------------------------------------------------------------------- whole or not at all
+
+
+def test_a_write_that_fails_leaves_the_older_file_and_no_other(numeric_release, tmp_path, monkeypatch):
+    path = tmp_path / "a.kme"
+    path.write_bytes(b"older")
+
+    def failing(*_: Any) -> None:
+        raise OSError("disk full")
+
+    for broken in ("os.replace", "os.fsync", "pathlib.Path.write_bytes"):
+        with monkeypatch.context() as patch, pytest.raises(OSError, match="disk full"):
+            patch.setattr(broken, failing)
+            write_release(numeric_release, path)
+        assert [p.name for p in tmp_path.iterdir()] == ["a.kme"]
+        assert path.read_bytes() == b"older"
+    write_release(numeric_release, path)
+    assert [p.name for p in tmp_path.iterdir()] == ["a.kme"]
+    same(numeric_release, read_release(path))
+
+
+def test_a_folder_that_is_not_there_is_named(numeric_release, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no folder .*absent, so nothing was written\. Create it first"):
+        write_release(numeric_release, tmp_path / "absent" / "a.kme")
+    with pytest.raises(IsADirectoryError, match=r"is a folder: a file cannot take its place\. Name a file within it"):
+        write_release(numeric_release, tmp_path)
+
+
+def test_what_its_reader_would_refuse_is_not_written(numeric_release, mixed_release, tmp_path):
+    one = numeric_release.measurement
+    moved = Measurement(
+        vector=one.vector + 1, noise_scale=one.noise_scale, noise_law=one.noise_law, n_rows=one.n_rows,
+        feature_map=one.feature_map, noisy_sum=one.noisy_sum,
+    )  # fmt: skip
+    frame = mixed_release.to_frame()
+    wrong = [
+        (changed(numeric_release, weight_view="odd"), r"no reader would take it: .*weight_view: it must be one of"),
+        (changed(numeric_release, kernel=Gaussian(2.0)), r"another kernel than its own.*Build the release with"),
+        (changed(numeric_release, measurement=moved), r"not the reading of its noisy sum.*Build it with"),
+        (changed(mixed_release, points=frame.assign(age=41.5)), r"column age are not integer values.*Domain\.decode"),
+        (changed(mixed_release, points=frame.assign(age=5)), r"no reader would take it: .*column age: .*outside"),
+    ]
+    for release, message in wrong:
+        with pytest.raises(ValueError, match=f"cannot be written.*{message}"):
+            write_release(release, tmp_path / "a.kme")
+        assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,366 @@
+"""The Release: what it shows of itself, its points in several forms, and what it refuses to be."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from kmeanalyst.kernels import Gaussian
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.columns import Categorical, DomainError, Integer, Real
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.release import Release, from_frame
+
+RELEASES = ["mixed_release", "numeric_release", "levels_release", "foreign_release"]
+
+
+@pytest.fixture(params=RELEASES)
+def release(request: pytest.FixtureRequest) -> Release:
+    return request.getfixturevalue(request.param)
+
+
+def weighted(weights: Any, **changes: Any) -> Release:
+    """A release of points 0, 1, 2, ... with these weights and no measurement."""
+    domain = Domain((Integer(name="x", lower=0, upper=99),))
+    fields: dict[str, Any] = {
+        "points": pd.DataFrame({"x": np.arange(len(weights))}), "weights": weights, "measurement": None,
+        "kernel": Gaussian(1.0), "domain": domain, "statement": None,
+    }  # fmt: skip
+    return Release(**fields | changes)
+
+
+# ---------------------------------------------------------------------- looks
+
+
+def test_a_release_shows_rows_promise_mechanism_noise_and_weights(mixed_release):
+    shown = repr(mixed_release)
+    promise, measurement = mixed_release.statement, mixed_release.measurement
+    total = measurement.noise_scale * np.sqrt(200)
+    for line in (
+        r"table +2,000 private rows",
+        rf"privacy +ε = 1, δ = 1e-06 \(neighbours: replace-one; ρ = {promise.rho:.3g}\)",
+        rf"mechanism +discrete gaussian, sensitivity {promise.sensitivity:.3g}, analytic calibration",
+        rf"noise +{promise.noise_scale:.3g} on each of 200 features \(total {total:.3g}, kernel scale 1\)",
+        r"points +60 weighted rows × 10 columns \(random-features, probability weights\)",
+        r"weights +Σw = 1, Σ\|w\| = 1, 0% negative",
+        r"columns +10",
+        r" age +integer 17 to 90",
+        r" income +real 1\.0 to 1000000\.0 \(log scale\)",
+        r' city +categorical Zürich, St\. Gallen, 東京, "quoted, text"',
+        r" left +date 1950-01-01 to 2024-12-31, may be missing",
+    ):
+        assert re.search(f"^ +{line}$", shown, re.MULTILINE), line
+
+
+def test_a_release_shows_signed_weights_as_they_are():
+    """Weights 2, −1, 0.5, −0.25: the sum is 1.25, the sum of absolutes 3.75, and half are negative."""
+    assert "Σw = 1.25, Σ|w| = 3.75, 50% negative" in repr(weighted([2.0, -1.0, 0.5, -0.25]))
+
+
+def test_a_release_without_a_measurement_promises_nothing(foreign_release):
+    shown = repr(foreign_release) + foreign_release._repr_html_()
+    assert shown.count("none known: weighted points without a measurement") == 2
+    for word in ("ε", "δ", "mechanism", "private rows"):
+        assert word not in shown
+
+
+def test_public_points_are_shown(mixed_release):
+    from dataclasses import replace
+
+    statement = replace(mixed_release.statement, public_points=12)
+    release = Release(
+        points=mixed_release.to_frame(), weights=mixed_release.weights, measurement=mixed_release.measurement,
+        kernel=mixed_release.kernel, domain=mixed_release.domain, statement=statement,
+    )  # fmt: skip
+    assert "2,000 private rows, 12 of the points given as public rows" in repr(release)
+
+
+def test_html_shows_what_the_text_shows(release):
+    shown = html.unescape(release._repr_html_())
+    for label, text in release.summary().items():
+        assert f">{label}</th>" in shown and f">{text}</td>" in shown
+    for column in release.domain.columns:
+        assert f">{column.name}</th>" in shown and f">{column.describe()}</td>" in shown
+    assert f"<summary>{len(release.domain)} columns</summary>" in shown
+
+
+def test_html_escapes_names_and_levels():
+    """A file from a stranger must not bring a script into a notebook."""
+    evil = "<script>alert(\"1\")</script> & 'x' two spaces"
+    domain = Domain((Categorical(name=evil, levels=("<img src=x onerror=alert(1)>", "b")),))
+    release = weighted([1.0], points=pd.DataFrame({evil: ["b"]}), domain=domain, weight_view="<i>")
+    shown = release._repr_html_()
+    tags = set(re.findall(r"</?(\w+)", shown))
+    assert tags == {"div", "strong", "table", "tr", "th", "td", "details", "summary"}
+    assert "&lt;script&gt;" in shown and "&lt;img" in shown and "&quot;" in shown and "&lt;i&gt;" in shown
+    assert f">{evil}</th>" in html.unescape(shown)  # whole
+    assert evil in repr(release)
+
+
+# ---------------------------------------------------------------------- the points, in several forms
+
+
+def test_the_signed_view_is_what_was_released(release):
+    frame = release.to_frame()
+    assert list(frame) == [*release.domain.names, "weight"]
+    assert frame["weight"].to_numpy().tobytes() == release.weights.tobytes()
+    np.testing.assert_array_equal(release.domain.encode(frame), release.encoded_points)
+    assert len(frame) == len(release)
+
+
+def test_the_probability_view_has_the_same_points_with_probabilities(release):
+    frame = release.to_frame("probability")
+    pd.testing.assert_frame_equal(frame.drop(columns="weight"), release.to_frame().drop(columns="weight"))
+    assert frame["weight"].min() >= 0
+    assert frame["weight"].sum() == pytest.approx(1.0, abs=1e-9)
+    if release.is_probability:
+        assert frame["weight"].tolist() == release.weights.tolist()
+
+
+def test_the_probability_view_is_the_nearest_one():
+    """Points far apart: the kernel is the identity, and the nearest probabilities are the Euclidean ones.
+
+    Weights (0.5, 0.8, −1) project to (0.35, 0.65, 0).
+    """
+    domain = Domain((Integer(name="x", lower=0, upper=9999),))
+    points = pd.DataFrame({"x": [0, 1000, 2000]})
+    release = weighted([0.5, 0.8, -1.0], domain=domain, points=points)
+    np.testing.assert_allclose(release.view_weights("probability"), [0.35, 0.65, 0.0], atol=1e-6)
+
+
+def test_the_resampled_view_has_rows_of_equal_weight(release):
+    frame = release.to_frame("resampled", rows=40, rng=0)
+    assert len(frame) == 40
+    assert frame["weight"].tolist() == [1 / 40] * 40
+    pd.testing.assert_frame_equal(frame.drop(columns="weight"), release.resample(40, rng=0))
+    assert len(release.to_frame("resampled", rng=0)) == len(release)
+
+
+@pytest.mark.parametrize("n", [1, 7, 60, 1000])
+def test_a_point_is_drawn_np_times_rounded_down_or_up(n):
+    """Systematic resampling: no count is off by one or more. Plain draws with replacement would be, nearly always."""
+    rng = np.random.default_rng(4)
+    p = rng.dirichlet(np.full(50, 0.3))
+    p[7] = 0.0
+    release = weighted(p / p.sum())
+    for seed in range(5):
+        counts = np.bincount(release.resample(n, rng=seed)["x"], minlength=50)
+        assert_systematic(counts, n * release.weights)
+        assert counts[7] == 0
+    if n == 1000:
+        with pytest.raises(AssertionError):
+            assert_systematic(rng.multinomial(n, release.weights), n * release.weights)
+
+
+def assert_systematic(counts: Array, expected: Array) -> None:
+    assert (counts >= np.floor(expected - 1e-9)).all() and (counts <= np.ceil(expected + 1e-9)).all()
+
+
+def test_resampled_rows_come_in_no_order_and_repeat_with_a_seed():
+    release = weighted(np.full(50, 0.02))
+    rows = release.resample(200, rng=1)["x"].tolist()
+    assert rows != sorted(rows)
+    assert rows == release.resample(200, rng=np.random.default_rng(1))["x"].tolist()
+    assert rows != release.resample(200)["x"].tolist()
+
+
+def test_the_dataset_has_natural_units_and_levels(mixed_release):
+    points, frame = mixed_release.points, mixed_release.to_frame()
+    assert list(points) == list(mixed_release.domain.names)
+    assert points.sizes == {"point": 60}
+    assert points["age"].values.dtype == np.int64 and points["married"].values.dtype == np.bool_
+    assert points["age"].values.tolist() == frame["age"].tolist()
+    assert points["city"].values.tolist() == frame["city"].astype(str).tolist()
+    assert points["school"].values.tolist() == frame["school"].astype(object).fillna("").tolist()
+    assert points["left"].values.dtype.kind == "M"
+    for name in ("children", "capital.gain", "insured"):
+        assert np.isnan(points[name].values).tolist() == frame[name].isna().tolist()
+        assert np.isnan(points[name].values).any()  # a missing cell is among them
+    assert np.isnat(points["left"].values).tolist() == frame["left"].isna().tolist()
+
+
+def test_to_xarray_adds_the_weights(release):
+    dataset = release.to_xarray()
+    assert list(dataset) == [*release.domain.names, "weight"]
+    assert dataset["weight"].dims == ("point",)
+    assert dataset["weight"].values.tolist() == release.weights.tolist()
+
+
+def test_nothing_that_is_handed_out_can_change_the_release(release):
+    before = release.to_frame()
+    for array in (release.weights, release.encoded_points, *(v.values for v in release.points.values())):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = array[1]
+    points = release.points
+    points["mine"] = ("point", np.zeros(len(release)))
+    del points[release.domain.names[0]]
+    assert list(release.points) == list(release.domain.names)
+    frame = release.to_frame()
+    frame.loc[:, "weight"] = 7.0
+    frame[release.domain.names[0]] = frame[release.domain.names[0]].iloc[0]
+    release.to_xarray()["weight"][:] = 7.0
+    pd.testing.assert_frame_equal(release.to_frame(), before)
+
+
+def test_the_callers_own_arrays_stay_the_callers():
+    weights, points = np.array([0.25, 0.75]), pd.DataFrame({"x": [3, 4]}, index=[9, 8])
+    release = weighted(weights, points=points)
+    weights[0], points.loc[9, "x"] = 7.0, 5
+    assert release.weights.tolist() == [0.25, 0.75]
+    assert release.to_frame()["x"].tolist() == [3, 4]
+    assert release.to_frame().index.tolist() == [0, 1]
+    assert weights.flags.writeable
+
+
+def test_the_embedding_has_the_weights_as_released(numeric_release):
+    embedding = numeric_release.embedding
+    at = numeric_release.encoded_points[:3]
+    gram = numeric_release.kernel.gram(at, numeric_release.encoded_points)
+    np.testing.assert_allclose(embedding.evaluate(at), gram @ numeric_release.weights, rtol=1e-12)
+
+
+# ---------------------------------------------------------------------- weighted data from elsewhere
+
+
+def foreign_frame() -> pd.DataFrame:
+    rng = np.random.default_rng(2)
+    return pd.DataFrame({"age": rng.integers(20, 60, 30), "city": rng.choice(["A", "B"], 30), "w": rng.normal(size=30)})
+
+
+def test_signed_weights_from_elsewhere_are_kept_as_they_are():
+    frame = foreign_frame()
+    release = from_frame(frame, weight="w")
+    assert release.weights.tolist() == frame["w"].tolist()
+    assert (release.weights < 0).any() and release.weights.sum() != pytest.approx(1.0)
+    assert (release.measurement, release.statement, release.fit_distance) == (None, None, None)
+    assert (release.method, release.weight_view) == ("foreign", "given")
+    assert release.to_frame()["age"].tolist() == frame["age"].tolist()
+    assert release.to_frame()["city"].tolist() == frame["city"].tolist()
+
+
+def test_the_drafted_domain_holds_the_frame_and_a_given_one_is_used():
+    frame = foreign_frame()
+    drafted = from_frame(frame, weight="w").domain
+    assert drafted.names == ("age", "city")
+    assert drafted["age"].lower <= frame["age"].min() and drafted["age"].upper >= frame["age"].max()
+    domain = Domain((Integer(name="age", lower=0, upper=50), Categorical(name="city", levels=("B", "A"))))
+    release = from_frame(frame, weight="w", domain=domain)
+    assert release.domain == domain
+    assert release.to_frame()["age"].tolist() == frame["age"].clip(upper=50).tolist()
+
+
+def test_a_kernel_from_elsewhere_may_be_a_value_or_its_text():
+    frame = foreign_frame().drop(columns="city")
+    by_text = from_frame(frame, weight="w", kernel="gaussian:lengthscale=2.5")
+    assert by_text.kernel == from_frame(frame, weight="w", kernel=Gaussian(2.5)).kernel == Gaussian(2.5)
+    assert from_frame(frame.rename(columns={"w": "weight"})).kernel != Gaussian(2.5)
+
+
+def test_weighted_text_is_read_as_the_domain_reads_it():
+    """A frame as a CSV reader leaves it, all text."""
+    frame = foreign_frame()
+    release = from_frame(frame.astype(str), weight="w")
+    assert release.weights.tolist() == frame["w"].tolist()
+    assert release.to_frame()["age"].tolist() == frame["age"].tolist()
+
+
+# ---------------------------------------------------------------------- refusals
+
+
+TWO = Domain((Real(name="x", lower=0, upper=1), Real(name="y", lower=0, upper=1)))
+REFUSALS = [
+    (
+        "no points",
+        lambda: weighted([]),
+        r"needs one weight for each of its points, got 0 points .*\. Pass at least one point",
+    ),
+    (
+        "too many weights",
+        lambda: weighted([1.0, 2.0], points=pd.DataFrame({"x": [1]})),
+        r"needs one weight for each .* got 1 points and weights of shape \(2,\)\. Pass",
+    ),
+    ("a table of weights", lambda: weighted([[1.0]]), r"needs one weight for each .* shape \(1, 1\)\. Pass"),
+    (
+        "an undefined weight",
+        lambda: weighted([1.0, np.nan]),
+        r"weights must be finite: .* means nothing\. Remove those points",
+    ),
+    (
+        "an infinite weight",
+        lambda: weighted([1.0, -np.inf]),
+        r"weights must be finite: .* means nothing\. Remove those points",
+    ),
+    (
+        "a missing column",
+        lambda: weighted([1.0], domain=TWO),
+        r'the frame of points lacks "y": .* every one is needed\. .* Add the column',
+    ),
+    (
+        "weights of resampled rows",
+        lambda: weighted([1.0]).view_weights("resampled"),
+        r"here, got 'resampled': resampled rows have no weights of their own",
+    ),
+    ("an unknown view", lambda: weighted([1.0]).to_frame("magic"), r"view must be .* here, got 'magic'"),
+    (
+        "rows of a view",
+        lambda: weighted([1.0]).to_frame("probability", rows=5),
+        r'rows goes with view="resampled": the probability view has the 1 released points',
+    ),
+    ("no rows", lambda: weighted([1.0]).to_frame("resampled", rows=0), r"n must be at least 1, got 0: name how many"),
+    ("negative rows", lambda: weighted([1.0]).resample(-1), r"n must be at least 1, got -1: name how many"),
+    (
+        "no weight column",
+        lambda: from_frame(foreign_frame()),
+        r"no weight column 'weight'; the columns are .*'w'\]\. Name the one with the weights",
+    ),
+    (
+        "weights alone",
+        lambda: from_frame(foreign_frame()[["w"]], weight="w"),
+        r"no rows or no columns, so it suggests nothing\. Name",
+    ),
+    (
+        "weights that are none",
+        lambda: from_frame(foreign_frame().assign(w=np.nan), weight="w"),
+        r"weights must be finite: .*\. Remove those points",
+    ),
+    (
+        "a frame of other columns",
+        lambda: from_frame(foreign_frame(), weight="w", domain=TWO),
+        r'lacks "x", "y": .*\. Add the column',
+    ),
+    (
+        "a kernel that does not fit",
+        lambda: from_frame(foreign_frame(), weight="w", kernel="laplacian:lengthscale=1"),
+        r"is for numbers, and city have levels, which have no distance\. Use",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), [c[1:] for c in REFUSALS], ids=[c[0] for c in REFUSALS])
+def test_what_cannot_be_is_refused_with_its_mend(make, message):
+    with pytest.raises((ValueError, DomainError), match=message):
+        make()
+
+
+def test_a_measurement_and_its_promise_belong_together(mixed_release):
+    fields: dict[str, Any] = {
+        "points": mixed_release.to_frame(), "weights": mixed_release.weights, "kernel": mixed_release.kernel,
+        "domain": mixed_release.domain,
+    }  # fmt: skip
+    both = {"measurement": mixed_release.measurement, "statement": mixed_release.statement}
+    Release(**fields, **both)
+    for lacking in both:
+        (have,) = both.keys() - {lacking}
+        message = rf"has a {have} and no {lacking}: .* a promise is about a measurement\. Pass both, or neither"
+        with pytest.raises(ValueError, match=message):
+            Release(**fields, **(both | {lacking: None}))
+
+
+def test_a_domain_encodes_the_points_of_a_release_as_it_does_the_frame_they_came_from(release):
+    frame = release.to_frame("signed")
+    np.testing.assert_array_equal(release.domain.encode(release.points), release.domain.encode(frame))

@@ -1,0 +1,373 @@
+"""Derived columns: names for expressions, whose answers are those of the expressions, and which travel in files."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from file_tools import SCHEMA_TEST, members_of, same
+
+import kmeanalyst as ka
+from kmeanalyst.cli.main import main
+from kmeanalyst.inference.compare.independence import independence_test
+from kmeanalyst.kernels import Gaussian
+from kmeanalyst.releases.derived import named_expression
+from kmeanalyst.releases.domain.columns import Boolean, Integer, Real
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.expressions import parse
+from kmeanalyst.releases.file import read_release, validate_release, write_release
+from kmeanalyst.releases.release import Release, from_frame
+
+NEW = {
+    "per head": "income / (age - 10)",
+    "older": "age > 40 and city in ['Zürich', 'St. Gallen']",
+    "kids": "2 * children + 1",
+    "share": "log(`per head`) - where(missing(kids), 0, kids)",
+    "since": "year(joined) - 1900",
+}
+
+
+@pytest.fixture(scope="module")
+def transformed(mixed_release: Release) -> Release:
+    return mixed_release.transform(NEW)
+
+
+# ---------------------------------------------------------------- what a derived column is
+
+
+def test_a_derived_cell_is_its_expression_by_hand():
+    frame = pd.DataFrame({"mass": [50.0, 80.0], "height": [1.0, 2.0], "weight": [0.5, 0.5]})
+    made = from_frame(frame, kernel=Gaussian(1.0)).transform({"bmi": "mass / height**2", "heavy": "bmi > 25"})
+    assert made.to_frame()["bmi"].tolist() == [50.0, 20.0]
+    assert made.to_frame()["heavy"].tolist() == [True, False]
+    assert made.mean("bmi").value == 35.0
+    assert made.points["bmi"].attrs == {"expression": "mass / height**2"}
+    assert list(made.points) == ["mass", "height", "bmi", "heavy"]
+
+
+@pytest.mark.parametrize(
+    ("question", "same_question"),
+    [
+        ("`per head`", "income / (age - 10)"),
+        ("older", "age > 40 and city in ['Zürich', 'St. Gallen']"),
+        ("since ** 2", "(year(joined) - 1900) ** 2"),
+        ("where(missing(kids), -1, kids)", "where(missing(children), -1, 2 * children + 1)"),
+        ("`per head` > 100 and not older", "income / (age - 10) > 100 and not (age > 40 and city in ['Zürich', 'St. Gallen'])"),
+    ],
+)  # fmt: skip
+def test_a_question_about_derived_columns_is_one_about_their_expressions(
+    mixed_release, transformed, question, same_question
+):
+    found, wanted = transformed.expectation(question), mixed_release.expectation(same_question)
+    assert found.value == wanted.value
+    assert found.parts == wanted.parts and found.standard_error > 0
+    np.testing.assert_array_equal(found.terms[0][1], wanted.terms[0][1])
+    assert found.interval(kind="robust") == wanted.interval(kind="robust")
+
+
+def test_the_rows_of_the_population_are_derived_too_and_not_clamped(mixed_release, transformed):
+    """The error needs values at rows that are no released points; bounds may be those of the points alone."""
+    frame = transformed.expectation("older").terms[0][0].frame
+    assert len(frame) > len(transformed)
+    np.testing.assert_array_equal(frame["per head"], frame["income"] / (frame["age"] - 10))
+
+
+def test_columns_given_by_conditions_tables_quantiles_and_models_know_derived_columns(mixed_release, transformed):
+    assert transformed.quantile("since", 0.5).value == mixed_release.quantile("year(joined) - 1900", 0.5).value
+    assert transformed.groupby("older").mean("age").loc["True", "value"] == pytest.approx(
+        mixed_release.mean("age", where=NEW["older"]).value
+    )
+    assert transformed.histogram("per head")["probability"].sum() == pytest.approx(1.0)
+    fitted = transformed.regression("since", ["older", "age"])
+    assert fitted.names == ("intercept", "older == 'True'", "age")
+    assert "since" in transformed.cov().names
+    assert "per head" in transformed.resample(10, rng=0).columns
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "low", "high"),
+    [
+        ("2 * age - 10", "integer", 24, 170),
+        ("age / 10", "real", 1.7, 9.0),
+        ("abs(age - 50)", "integer", 0, 40),
+        ("(age - 50) ** 2", "integer", 0, 1600),
+        ("sqrt(age)", "real", 17**0.5, 90**0.5),
+        ("age % 7", "integer", 0, 7),
+        ("month(joined) + (age > 30)", "integer", 1, 13),
+        ("round(age / 10)", "integer", 2, 9),
+        ("min(age, 40)", "integer", 17, 40),
+        ("where(age > 50, 1, 0.5)", "real", 0.5, 1),
+        ("7", "integer", 7, 8),
+    ],
+)
+def test_kind_and_bounds_follow_from_the_public_domain(mixed_release, text, kind, low, high):
+    column = mixed_release.transform({"new": text}).columns["new"]
+    assert (column.kind, column.missing) == (kind, False)
+    assert column.lower == pytest.approx(low, rel=1e-12) and column.upper == pytest.approx(high, rel=1e-12)
+    drawn = mixed_release.domain.decode(mixed_release.domain.draw(2000, 0))
+    values = parse(text).evaluate(drawn, mixed_release.domain)
+    assert column.lower <= values.min() and values.max() <= column.upper
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1 / (age - 16.5)", "age ** (children - 3)", "log(age - 16.999)", "-age % 13", "exp(-age)", "floor(-age / 7)",
+     "max(age, 3 * children)", "(age - 40) ** 3", "log1p(age) * (children - 5)", "where(children > 2, age, -age)"],
+)  # fmt: skip
+def test_interval_arithmetic_holds_every_value_of_the_domain(mixed_domain, text):
+    extent = parse(text).extent(mixed_domain)
+    frame = mixed_domain.decode(mixed_domain.draw(20_000, 1))
+    values = parse(text).evaluate(frame, mixed_domain)
+    values = values[~np.isnan(values)]
+    assert extent.bounded
+    assert extent.low <= values.min() and values.max() <= extent.high
+    assert not extent.whole or (values == np.rint(values)).all()
+
+
+@pytest.mark.parametrize(
+    "text", ["1 / (age - 20)", "log(age - 17)", "(age - 20) ** 0.5", "age % (age - 30)", "sqrt(age - 18)"]
+)
+def test_what_may_be_infinite_or_undefined_has_no_extent(mixed_domain, text):
+    assert parse(text).check(mixed_domain) == "number"
+    assert not parse(text).extent(mixed_domain).bounded
+
+
+def test_where_the_domain_bounds_nothing_the_released_values_do():
+    """mass / height² lies in [0, 30 000] by the domain, in [20, 30] at the points: a tenth of that range on either side."""
+    domain = Domain((Real(name="mass", lower=0, upper=300), Real(name="height", lower=0.1, upper=3)))
+    frame = pd.DataFrame({"mass": [80.0, 120.0], "height": [2.0, 2.0], "weight": [0.5, 0.5]})
+    made = from_frame(frame, kernel=Gaussian(1.0), domain=domain).transform(
+        {"bmi": "mass / height**2", "unbounded": "mass / (height - 1)", "product": "mass * height"}
+    )
+    bounds = {name: (made.columns[name].lower, made.columns[name].upper) for name in ("bmi", "unbounded", "product")}
+    assert bounds == {"bmi": (19.0, 31.0), "unbounded": (76.0, 124.0), "product": (0.0, 900.0)}
+
+
+def test_a_missing_cell_makes_a_missing_cell_unless_the_expression_says_otherwise(mixed_release, transformed):
+    kids, children = transformed.to_frame()["kids"], mixed_release.to_frame()["children"]
+    assert (kids.isna() == children.isna()).all() and kids.isna().any()
+    assert str(kids.dtype) == "Int64" and transformed.columns["kids"].missing
+    filled = mixed_release.transform(
+        {"n": "where(missing(children), 0, children)", "m": "where(not missing(children), children, 0)"}
+    )
+    assert not filled.columns["n"].missing and not filled.columns["m"].missing
+    assert filled.to_frame()["n"].tolist() == children.fillna(0).tolist() == filled.to_frame()["m"].tolist()
+    assert transformed.columns["older"] == Boolean(name="older")
+
+
+def test_a_transform_of_a_transform_is_one_of_both(mixed_release, transformed):
+    names = list(NEW)
+    twice = mixed_release.transform({n: NEW[n] for n in names[:3]}).transform({n: NEW[n] for n in names[3:]})
+    same(twice, transformed)
+    assert twice.derived == transformed.derived
+    assert [one.uses for one in twice.derived][3] == ("per head", "kids")
+
+
+# ---------------------------------------------------------------- what stays as it was
+
+
+def test_measurement_promise_and_kernel_are_untouched(mixed_release, transformed):
+    assert transformed.statement is mixed_release.statement
+    assert transformed.measurement is mixed_release.measurement
+    assert transformed.domain == mixed_release.domain
+    np.testing.assert_array_equal(transformed.encoded_points, mixed_release.encoded_points)
+    assert "computed from the other columns (post-processing: the promise is unchanged)" in repr(transformed)
+    assert "= income / (age - 10)" in repr(transformed) and "derived" not in repr(mixed_release)
+
+
+def test_tests_look_at_the_measured_columns_and_say_so(mixed_release, transformed, mixed_domain):
+    sample = mixed_domain.decode(mixed_domain.draw(80, 4)).assign(older=True, other=1)
+    found, wanted = ka.mmd_test(transformed, sample), ka.mmd_test(mixed_release, sample.drop(columns="older"))
+    assert (found.statistic, found.pvalue, found.mmd_squared) == (wanted.statistic, wanted.pvalue, wanted.mmd_squared)
+    left_out = (
+        "derived columns were left out, as they follow from the measured ones: per head, older, kids, share, since"
+    )
+    assert left_out in found.notes and left_out not in wanted.notes
+    assert 'ignored columns the release does not have: "other"' in found.notes
+    assert left_out in ka.compare(transformed, sample).notes
+    assert left_out in independence_test(transformed, "age", "city").notes
+
+
+def test_two_releases_are_tested_along_measured_columns(numeric_release):
+    made = numeric_release.transform({"r": "sqrt(x**2 + y**2)"})
+    assert ka.mmd(made, numeric_release) == pytest.approx(0.0, abs=1e-7)
+
+
+def test_thinning_keeps_derived_columns(transformed):
+    small = transformed.thin(20)
+    assert small.derived == transformed.derived and len(small) == 20
+    frame = small.to_frame()
+    np.testing.assert_array_equal(frame["per head"], frame["income"] / (frame["age"] - 10))
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("expressions", "message"),
+    [
+        ({}, r"needs a name and an expression.*got \{\}.*Write \{\"bmi\""),
+        ("a = b", r"needs a name and an expression.*Write"),
+        ({"age": "2 * age"}, r"a column age already.*could not be told.*Name the new one otherwise"),
+        ({"new": "age", "new ": "agee"}, r"no column agee.*Did you mean age"),
+        ({"weight": "age"}, r"column named \"weight\" is refused.*Rename yours"),
+        ({"new": "city"}, r"city is a column of levels, and a number is needed"),
+        ({"new": "age +"}, r"expected .* got the end"),
+        ({"new": lambda frame: frame}, r"an expression must be text, got function\. Write it in quotes"),
+        (
+            {"new": "1 / (age - age)"},
+            r"new = 1 / \(age - age\) is infinite or undefined at 60 of 60 points.*where\(age > 0",
+        ),
+        ({"new": "log(0 - age)"}, r"is infinite or undefined at 60 of 60.*logarithm.*Say what it is there"),
+        ({"new": "children * log(0 - age)"}, r"is infinite or undefined at \d\d of 60.*missing"),
+        ({"new": "age\n+ 1"}, r"has a control character \(U\+000A\).*Write the expression on one line"),
+        ({"a\x1b": "age"}, r"has a control character \(U\+001B\)"),
+    ],
+)
+def test_what_cannot_be_a_column_says_why_and_what_to_do(mixed_release, expressions, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        mixed_release.transform(expressions)
+
+
+def test_a_release_is_not_built_around_a_false_derived_column(numeric_release):
+    from kmeanalyst.releases.derived import Derived
+
+    def with_column(column) -> Release:
+        return Release(
+            points=numeric_release.to_frame(), weights=numeric_release.weights, measurement=None, statement=None,
+            kernel=numeric_release.kernel, domain=numeric_release.domain,
+            derived=[Derived(column=column, expression="round(x) + 5")],
+        )  # fmt: skip
+
+    assert with_column(Integer(name="n", lower=1, upper=9)).columns["n"].upper == 9
+    for column in (
+        Real(name="n", lower=1, upper=9),
+        Boolean(name="n"),
+        Integer(name="n", lower=1, upper=9, missing=True),
+    ):
+        with pytest.raises(
+            ValueError, match=r"column n is said to be .*expression gives integer.*Derive it with transform"
+        ):
+            with_column(column)
+    with pytest.raises(ValueError, match=r"n is said to lie within 5 and 6, and .* gives .*Derive it with transform"):
+        with_column(Integer(name="n", lower=5, upper=6))
+
+
+# ---------------------------------------------------------------- files and the command line
+
+
+def test_a_transformed_release_read_back_is_the_one_written(mixed_release, transformed, tmp_path):
+    write_release(transformed, tmp_path / "a.kme")
+    again = read_release(tmp_path / "a.kme")
+    same(transformed, again)
+    assert again.derived == transformed.derived
+    assert validate_release(tmp_path / "a.kme") == []
+    write_release(again, tmp_path / "b.kme")
+    assert (tmp_path / "a.kme").read_bytes() == (tmp_path / "b.kme").read_bytes()
+    header = json.loads(members_of(tmp_path / "a.kme")["release.json"])
+    SCHEMA_TEST.validate(header)
+    assert header["schema_minor"] == 1
+    assert header["derived"][1]["expression"] == NEW["older"] and header["derived"][1]["uses"] == ["age", "city"]
+    write_release(mixed_release, tmp_path / "plain.kme")
+    plain = json.loads(members_of(tmp_path / "plain.kme")["release.json"])
+    assert plain["schema_minor"] == 0 and "derived" not in plain
+
+
+def test_expressions_with_and_without_names():
+    assert named_expression(" bmi=mass / height**2") == ("bmi", "mass / height**2")
+    assert named_expression("`a = b` = x") == ("a = b", "x")
+    assert named_expression("hours-per-day = `hours-per-week` / 7") == ("hours-per-day", "`hours-per-week` / 7")
+    assert named_expression("x == 3") == ("x_is_3", "x == 3")
+    assert named_expression("x <= 3") == ("x_at_most_3", "x <= 3")
+    assert named_expression("city in ['a=b']") == ("city_in_a_b", "city in ['a=b']")
+    assert named_expression("city == 'a = b'")[1] == "city == 'a = b'"
+
+
+@pytest.fixture
+def path(numeric_release: Release, tmp_path) -> str:
+    write_release(numeric_release, tmp_path / "in.kme")
+    return str(tmp_path / "in.kme")
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(main, ["transform", *arguments])
+
+
+def test_the_command_writes_what_the_method_gives(numeric_release, path, tmp_path):
+    out = str(tmp_path / "out.kme")
+    done = run(path, "r = sqrt(x**2 + y**2)", "far=r > 2", "x * y", "--output", out, "--json")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert [one["column"]["name"] for one in told["derived"]] == ["r", "far", "x_times_y"]
+    assert (told["output"], told["epsilon"], told["n_points"]) == (out, 1.0, len(numeric_release))
+    assert "the promise is unchanged (post-processing)" in done.stderr
+    same(read_release(out), numeric_release.transform({"r": "sqrt(x**2 + y**2)", "far": "r > 2", "x_times_y": "x * y"}))
+    asked = CliRunner().invoke(main, ["info", out, "--json"])
+    assert json.loads(asked.stdout)["derived"] == told["derived"]
+    asked = CliRunner().invoke(main, ["expect", out, "r", "--json"])
+    assert json.loads(asked.stdout)["estimates"][0]["value"] == numeric_release.expectation("sqrt(x**2 + y**2)").value
+    again = run(out, "log(r + 1)", "--name", "small", "--output", str(tmp_path / "twice.kme"))
+    assert again.exit_code == 0 and again.stdout == ""
+    assert [one.column.name for one in read_release(tmp_path / "twice.kme").derived] == [
+        "r",
+        "far",
+        "x_times_y",
+        "small",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["r = xx + 1", "--output", "OUT"], 1, "no column xx"),
+        (["1 / (x - x)", "--output", "OUT"], 1, "infinite or undefined"),
+        (["a = x", "a = y", "--output", "OUT"], 1, "two new columns would be named a"),
+        (["a = x", "--name", "b", "--output", "OUT"], 1, "has two names, b and a"),
+        (["x + 1", "y + 1", "--name", "b", "--output", "OUT"], 2, "--name is for one expression"),
+        (["a = x"], 2, "--output"),
+        (["--output", "OUT"], 2, "EXPRESSION"),
+    ],
+)
+def test_the_command_says_what_is_wrong_and_writes_nothing(path, tmp_path, arguments, code, message):
+    out = tmp_path / "out.kme"
+    done = run(path, *[str(out) if argument == "OUT" else argument for argument in arguments])
+    assert done.exit_code == code and message in done.output
+    assert not out.exists()
+
+
+def test_a_column_that_is_missing_everywhere_still_has_bounds():
+    frame = pd.DataFrame({"x": [np.nan, np.nan], "weight": [0.5, 0.5]})
+    made = from_frame(
+        frame, kernel=Gaussian(1.0), domain=Domain((Real(name="x", lower=0, upper=1, missing=True),))
+    ).transform({"y": "1 / x"})
+    assert made.to_frame()["y"].isna().all() and made.columns["y"].missing
+
+
+def test_a_hundred_columns_stand_beside_the_others_in_one_frame(mixed_release):
+    """Each after the other would leave a frame in pieces, of which pandas warns, and copy the whole of it each time."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        release = mixed_release.transform({f"d{i}": f"d{i - 1} + 0.5" if i else "age" for i in range(100)})
+        frame = release.to_frame()
+        decoded = release.decode(release.encoded_points)
+    assert (frame["d99"] == frame["age"] + 49.5).all()
+    assert (decoded["d99"] == frame["d99"]).all()
+
+
+def test_powers_beyond_exact_whole_numbers_have_room_for_the_rounding_of_other_machines(mixed_domain):
+    """17 to 90: 90³ is exact everywhere, 90²⁰ is as this machine's pow rounds it, and a file is read on others."""
+    extent = parse("age ** 20").extent(mixed_domain)
+    assert extent.low < 17.0**20 and extent.high > 90.0**20 and extent.whole
+    assert extent.high == pytest.approx(90.0**20, rel=1e-14)
+    exact = parse("age ** 3").extent(mixed_domain)
+    assert (exact.low, exact.high, exact.whole) == (17.0**3, 90.0**3, True)
+
+
+def test_the_mend_for_a_quotient_names_the_divisor_that_is_zero():
+    release = from_frame(pd.DataFrame({"pay": [1.0, 2.0, 3.0], "hours": [0.0, 1.0, 2.0], "weight": [0.5, 0.25, 0.25]}))
+    with pytest.raises(ValueError, match=r"infinite or undefined at 1 of 3 points.*where\(hours > 0, \.\.\., 0\)"):
+        release.transform({"rate": "pay / hours"})

@@ -1,0 +1,363 @@
+"""Room 3: a noisy mean is brought near the table's, and points and weights carry what it comes down to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import cycle
+
+import numpy as np
+import pytest
+from representation_cases import PEOPLE, measured, people, simulated
+
+from kmeanalyst.kernels import Gaussian
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.releases.domain.columns import Boolean, Categorical, Integer, Real
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.measurement import Measurement, feature_mean
+from kmeanalyst.representation import represent
+from kmeanalyst.representation.mixture import denoise, posterior
+from kmeanalyst.representation.mixture.denoise import Denoised, denoised
+from kmeanalyst.representation.mixture.mixture import Mixture, MixtureFit
+from kmeanalyst.representation.points.reduced_set import reduced_set
+
+PLANE = Domain((Real(name="x", lower=-6, upper=6), Real(name="y", lower=-6, upper=6)))
+FEATURES = RandomFourier.draw(Gaussian(1.0), n_columns=2, dimension=200, rng=7)
+
+
+def population(n: int, rng: np.random.Generator) -> Array:
+    """Three clusters in the plane."""
+    kind = rng.choice(3, n, p=[0.5, 0.3, 0.2])
+    means, sds = np.array([[-2.0, 0], [2, 2], [1, -3]]), np.array([0.7, 0.5, 0.9])
+    return PLANE.encode(PLANE.decode(means[kind] + sds[kind, None] * rng.standard_normal((n, 2))))
+
+
+ROWS = population(10_000, np.random.default_rng(11))
+TRUTH = feature_mean(FEATURES, ROWS)
+
+
+def noisy(noise_scale: float, *, seed: int = 100) -> Measurement:
+    return measured(FEATURES, ROWS, noise_scale=noise_scale, seed=seed)
+
+
+def error(mean: Array) -> float:
+    return float(np.linalg.norm(mean - TRUTH))
+
+
+@dataclass(frozen=True)
+class Case:
+    measurement: Measurement
+    estimate: Denoised
+    told: list[tuple[str, float]]
+
+
+@pytest.fixture(scope="module", params=[0.01, 0.05])
+def case(request) -> Case:
+    """A measurement whose noise is 0.14 or 0.71 altogether, and its estimate."""
+    measurement, told = noisy(request.param), []
+    estimate = denoised(measurement, PLANE, rng=0, progress=lambda what, share: told.append((what, share)))
+    return Case(measurement, estimate, told)
+
+
+# ---------------------------------------------------------------- the estimate
+
+
+@pytest.mark.parametrize("noise_scale", [0.01, 0.05])
+def test_the_estimate_is_far_nearer_than_the_measurement_and_nearer_than_the_sketch(noise_scale: float):
+    """√200 coordinates carry noise into the measurement, a few dozen parameters into the estimate.
+
+    Over four draws of the noise the ratio to the sketch is .65 to .73 at the small noise, .82 to .86 at the large.
+    """
+    errors = []
+    for seed in range(100, 104):
+        measurement = noisy(noise_scale, seed=seed)
+        points, weights = reduced_set(FEATURES, measurement.vector, PLANE, n_points=300, enough=noise_scale, rng=0)
+        estimate = denoised(measurement, PLANE, rng=0)
+        errors.append([error(v) for v in (estimate.mean, measurement.vector, feature_mean(FEATURES, points, weights))])
+    ours, measured_, sketched = np.sqrt(np.mean(np.square(errors), axis=0))
+    assert ours < 0.4 * measured_
+    assert ours < 0.95 * sketched
+
+
+def test_the_doubt_is_the_error_to_expect(case: Case):
+    assert 0.3 * case.estimate.doubt < error(case.estimate.mean) < 2 * case.estimate.doubt
+
+
+def test_the_mixture_is_what_the_mean_is_made_of(case: Case):
+    """Rows drawn from it have the estimated mean, as near as 4096 even draws come to 24 pooled mixtures."""
+    drawn = feature_mean(FEATURES, case.estimate.mixture.draw(4096, np.random.default_rng(0)))
+    assert np.linalg.norm(drawn - case.estimate.mean) < 0.7 * case.estimate.doubt + 0.01
+
+
+def test_every_stage_reports_its_share_in_order(case: Case):
+    stages = list(dict.fromkeys(what for what, _ in case.told))
+    assert stages == ["sketching", "finding clusters", "weighing clusters"]
+    shares = [share for _, share in case.told]
+    assert shares == sorted(shares) and shares[0] >= 0 and shares[-1] == 1.0
+
+
+def test_a_mean_within_noise_is_explained_and_one_beyond_it_is_not():
+    """‖y − mean‖² has mean Fτ² and standard deviation τ²√(2F); the limit is three of them, passed once in 300 draws.
+
+    A shift of 4τ·(2F)^¼ adds 16τ²√(2F), of which three are allowed: never within.
+    """
+    within, beyond = 0, 0
+    for seed in range(40):
+        measurement = noisy(0.02, seed=200 + seed)
+        shift = np.zeros(len(TRUTH))
+        shift[seed] = 4 * 0.02 * (2 * len(TRUTH)) ** 0.25
+        within += denoise._explained(measurement, TRUTH)
+        beyond += denoise._explained(measurement, TRUTH + shift)
+    assert within >= 38 and beyond == 0
+
+
+@pytest.fixture
+def one_component_only(monkeypatch):
+    """The search finds one component around everything, and nothing is averaged."""
+
+    def fit_one(search: MixtureFit, *, points: Array, weights: Array, rng, progress) -> Mixture:
+        weights = weights / weights.sum()
+        return search.fitted(search.around(points, weights, np.zeros(len(points), dtype=int)), 50)
+
+    monkeypatch.setattr(denoise, "fit_mixture", fit_one)
+    monkeypatch.setattr(denoise, "draw_posterior", lambda *args, **options: None)
+    monkeypatch.setattr(denoise, "_SKETCH_POINTS", 60)
+
+
+def test_what_the_mixture_cannot_say_the_wiener_step_adds(one_component_only, monkeypatch):
+    """Three clusters by one component: the error falls below a fifth, to that of the measurement or less."""
+    measurement = noisy(0.002)
+    mended = denoised(measurement, PLANE, rng=0)
+    monkeypatch.setattr(denoise, "_explained", lambda measurement, mean: True)
+    bare = denoised(measurement, PLANE, rng=0)
+    assert error(bare.mean) > 0.2
+    assert error(mended.mean) < 0.2 * error(bare.mean)
+    assert error(mended.mean) < 1.05 * error(measurement.vector)
+    assert mended.doubt > bare.doubt
+    assert 0.3 * mended.doubt < error(mended.mean) < 2 * mended.doubt
+
+
+def test_the_wiener_step_stays_where_it_is_when_noise_explains_the_residual():
+    """From the true mean, a step of evidence: no more than a third of the noise gets in."""
+    steps = []
+    for seed in range(5):
+        measurement = noisy(0.02, seed=300 + seed)
+        mean, doubt = denoise._wiener_step(measurement, TRUTH, ROWS[:400])
+        steps.append(error(mean))
+        assert doubt <= 0.02 * np.sqrt(len(TRUTH))
+    assert np.mean(steps) < 0.02 * np.sqrt(len(TRUTH)) / 3
+
+
+def test_the_wiener_step_has_nowhere_to_go_along_rows_that_are_all_the_same():
+    mean, doubt = denoise._wiener_step(noisy(0.02), TRUTH, np.repeat(ROWS[:1], 20, axis=0))
+    np.testing.assert_allclose(mean, TRUTH, atol=1e-6)
+    assert doubt == pytest.approx(0, abs=1e-6)
+
+
+# ---------------------------------------------------------------- public rows
+
+
+def with_and_without(estimate: Denoised, measurement: Measurement, public: Array) -> tuple[float, float, float]:
+    both = denoise._with_public(estimate, measurement, public)
+    return error(both.mean), error(estimate.mean), both.public
+
+
+@pytest.mark.parametrize("n_public", [1, 30, 300])
+@pytest.mark.parametrize("shift", [0.0, 0.3, 1.5])
+def test_public_rows_help_where_they_know_more_and_never_hurt(case: Case, n_public: int, shift: float):
+    """At the larger noise 300 rows of the same population take a tenth or more off the error.
+
+    Rows 1.5 lengthscales off, or few, cost no more than a tenth of it.
+    """
+    rng = np.random.default_rng(12)
+    errors = []
+    for _ in range(4):
+        public = population(n_public, rng) + shift
+        after, before, share = with_and_without(case.estimate, case.measurement, public)
+        assert 0 <= share <= 1
+        errors.append((after, before))
+    after, before = np.sqrt(np.mean(np.square(errors), axis=0))
+    assert after < 1.2 * before
+    if n_public == 300 and shift == 0 and case.measurement.noise_scale > 0.02:
+        assert after < 0.9 * before
+
+
+def test_public_rows_go_through_the_whole_of_it():
+    public = population(200, np.random.default_rng(13))
+    estimate = denoised(noisy(0.1), PLANE, public=public, rng=0)
+    assert estimate.public > 0.3
+    assert error(estimate.mean) < 0.2 * error(noisy(0.1).vector)
+
+
+# ---------------------------------------------------------------- points and weights
+
+
+@pytest.fixture
+def known(case: Case, monkeypatch) -> Case:
+    """The case, whose estimate is not worked out again."""
+    monkeypatch.setattr(represent, "denoised", lambda *args, **options: case.estimate)
+    return case
+
+
+def fit(case: Case, **options) -> tuple[Array, Array]:
+    return represent.represent(case.measurement, PLANE, rng=0, **options)
+
+
+VIEWS = pytest.mark.parametrize(
+    ("view", "bound"), [("probability", None), ("bounded", None), ("bounded", 0.5), ("signed", None), ("uniform", None)]
+)
+
+
+@VIEWS
+@pytest.mark.parametrize("n_points", [3, 400])
+def test_every_view_stays_in_the_set_it_is_named_after(known: Case, view: str, bound: float | None, n_points: int):
+    points, weights = fit(known, n_points=n_points, view=view, bound=bound)
+    assert points.shape == (n_points, 2) and weights.shape == (n_points,)
+    np.testing.assert_array_equal(PLANE.encode(PLANE.decode(points)), points)
+    if view == "uniform":
+        np.testing.assert_array_equal(weights, np.full(n_points, 1 / n_points))
+    elif view == "probability":
+        assert weights.min() >= 0 and weights.sum() == pytest.approx(1, abs=1e-9)
+    else:
+        assert np.abs(weights).sum() <= (bound or {"bounded": 1.0, "signed": 2.0}[view]) + 1e-9
+
+
+@pytest.mark.parametrize("view", ["probability", "bounded", "signed", "uniform"])
+def test_points_and_weights_add_little_to_the_doubt(known: Case, view: str):
+    """Enough points carry the estimated mean to a third of the doubt in it."""
+    points, weights = fit(known, n_points=400, view=view)
+    distance = np.linalg.norm(feature_mean(FEATURES, points, weights) - known.estimate.mean)
+    assert distance < 0.35 * known.estimate.doubt
+
+
+def test_weights_are_even_where_noise_allows_it(known: Case):
+    """No more uneven than the noise asks: the effective sample size is near M."""
+    _, weights = fit(known, n_points=400)
+    assert 1 / (weights**2).sum() > (0.9 if known.measurement.noise_scale > 0.02 else 0.7) * 400
+
+
+def test_few_points_are_moved_to_where_they_do_most(known: Case):
+    """Three points for three clusters: nearer than the three that the mixture gave, with weights of their own."""
+    start = represent._starting_points(known.estimate, None, 3, np.random.default_rng(0))
+    drawn = represent.weights_towards(known.estimate, "probability", start, known.measurement, None)
+    points, weights = fit(known, n_points=3)
+    moved, unmoved = (
+        np.linalg.norm(feature_mean(FEATURES, p, w) - known.estimate.mean)
+        for p, w in ((points, weights), (start, drawn))
+    )
+    assert moved < 0.9 * unmoved
+
+
+@pytest.mark.parametrize("n_points", [4, 300])
+@pytest.mark.parametrize("view", ["probability", "uniform"])
+def test_single_precision_is_part_of_the_fit(known: Case, n_points: int, view: str):
+    """Points are single precision numbers in natural units, and weights are fitted to them as they are."""
+    points, weights = fit(known, n_points=n_points, view=view, float32=True)
+    natural = PLANE.decode(points).to_numpy()
+    np.testing.assert_array_equal(natural, natural.astype(np.float32))
+    again = represent.weights_towards(known.estimate, view, points, known.measurement, None)
+    np.testing.assert_array_equal(weights, again)
+    double, theirs = fit(known, n_points=n_points, view=view)
+    assert not np.array_equal(points, double)
+    ours, other = (
+        np.linalg.norm(feature_mean(FEATURES, p, w) - known.estimate.mean)
+        for p, w in ((points, weights), (double, theirs))
+    )
+    assert ours <= other + 0.02 * known.estimate.doubt
+
+
+def test_public_rows_are_among_the_points_as_many_as_they_are_worth(known: Case):
+    """The first count of them at most, and all of those there are if they are fewer."""
+    rng = np.random.default_rng(0)
+    public = population(30, rng)
+    worth = Denoised(known.estimate.mean, known.estimate.doubt, known.estimate.mixture, 0.25)
+    for n_points, count in ((40, 10), (400, 30)):
+        points = represent._starting_points(worth, public, n_points, rng)
+        assert points.shape == (n_points, 2)
+        given = {row.tobytes() for row in public}
+        assert sum(row.tobytes() in given for row in points) == count
+
+
+def test_unknown_weights_are_refused_before_any_work():
+    with pytest.raises(ValueError, match=r"weights must be probability, .* or uniform, got 'best'\. Name one"):
+        represent.represent(noisy(0.01), PLANE, n_points=5, view="best")
+
+
+# ---------------------------------------------------------------- the whole of it, on small and hostile measurements
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Fewer points and trajectories, for tests of what does not depend on their number."""
+    monkeypatch.setattr(denoise, "_SKETCH_POINTS", 40)
+    monkeypatch.setattr(denoise, "_DRAWS", 200)
+    monkeypatch.setattr(posterior, "_WARM_UP", 8)
+    monkeypatch.setattr(posterior, "_DRAWS", 30)
+    monkeypatch.setattr(posterior, "_FEWEST", 1)
+
+
+def test_the_answer_depends_on_the_seed_alone(short):
+    measurement = noisy(0.1)
+    one, two, other = (represent.represent(measurement, PLANE, n_points=20, rng=seed) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(one[0], two[0])
+    np.testing.assert_array_equal(one[1], two[1])
+    assert not np.array_equal(one[0], other[0])
+
+
+@pytest.mark.parametrize("n_points", [3, 60])
+def test_progress_goes_from_0_to_1_once_whether_points_are_moved_or_not(n_points: int, short):
+    told: list[tuple[str, float]] = []
+    represent.represent(
+        noisy(0.01), PLANE, n_points=n_points, rng=0, progress=lambda what, share: told.append((what, share))
+    )  # fmt: skip
+    assert list(dict.fromkeys(what for what, _ in told))[-1] == "placing points"
+    shares = [share for _, share in told]
+    assert shares == sorted(shares) and shares[0] >= 0 and shares[-1] == 1.0
+
+
+ONE_LEVEL = Domain((Categorical(name="c", levels=("a",)),))
+MAYBE = Domain((Real(name="r", lower=0, upper=1, missing=True), Integer(name="i", lower=0, upper=1000, missing=True)))
+HOSTILE: dict[str, tuple[Domain, Array, float, int, int]] = {  # domain, rows, noise, dimension, points
+    "huge noise": (PEOPLE, PEOPLE.encode(people(50, np.random.default_rng(1))), 1e4, 60, 5),
+    "two rows": (PLANE, ROWS[:2], 0.05, 40, 4),
+    "one level": (ONE_LEVEL, np.zeros((5, 1)), 0.1, 20, 3),
+    "one level, two features": (ONE_LEVEL, np.zeros((5, 1)), 1e-6, 2, 1),
+    "one boolean": (Domain((Boolean(name="b"),)), np.array([[0.0], [1], [1]]), 0.1, 20, 5),
+    "one integer, huge noise": (Domain((Integer(name="i", lower=0, upper=9),)), np.ones((9, 1)), 1e3, 2, 2),
+    "two features": (PEOPLE, PEOPLE.encode(people(50, np.random.default_rng(2))), 0.05, 2, 5),
+    "one point": (PLANE, ROWS[:500], 0.05, 40, 1),
+    "all missing": (MAYBE, np.full((50, 2), np.nan), 0.02, 60, 6),
+    "a constant": (Domain((Real(name="r", lower=-2.5, upper=1e3),)), np.full((50, 1), 7.0), 0.01, 60, 6),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "view"), list(zip(HOSTILE, cycle(["probability", "signed", "uniform"]), strict=False))
+)
+def test_hostile_measurements_give_finite_weights_on_points_of_the_domain(short, name: str, view: str):
+    """No warning, no NaN but for missing cells, and the progress of every stage ends at one."""
+    domain, rows, noise_scale, dimension, n_points = HOSTILE[name]
+    measurement, ends = simulated(domain, rows, noise_scale=noise_scale, dimension=dimension), {}
+    points, weights = represent.represent(
+        measurement,
+        domain,
+        n_points=n_points,
+        view=view,
+        rng=0,
+        progress=lambda what, share: ends.update({what: share}),
+    )
+    assert points.shape == (n_points, len(domain)) and np.isfinite(weights).all()
+    np.testing.assert_array_equal(domain.encode(domain.decode(points)), points)
+    assert set(np.flatnonzero(np.isnan(points).any(axis=0))) <= set(domain.missing_columns)
+    assert ends["placing points"] == 1.0
+
+
+def test_a_table_of_one_value_is_found(short):
+    """One level or a single number: the points' mean is nearer than the noise on it."""
+    for name in ("one level", "a constant"):
+        domain, rows, noise_scale, dimension, _ = HOSTILE[name]
+        measurement = simulated(domain, rows, noise_scale=noise_scale, dimension=dimension)
+        points, weights = represent.represent(measurement, domain, n_points=6, rng=0)
+        features = measurement.feature_map
+        distance = np.linalg.norm(feature_mean(features, points, weights) - feature_mean(features, rows))
+        assert distance < 0.6 * noise_scale * np.sqrt(dimension)

@@ -1,0 +1,488 @@
+"""The method generator: features of soft rows in PyTorch, class shares, rows, and what is refused before the door."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from composed_features_cases import CELL, LABELLED, PEOPLE, drawn
+from file_tools import SCHEMA_TEST, members_of
+
+import kmeanalyst as ka
+import release_side
+from kmeanalyst.kernels import Gaussian, Indicator, Kernel, Margins, OnColumns, Product, Scaled, SoftenedProduct, Sum
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features.composed import Concatenation, TensorProduct
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.releases.domain.columns import Categorical, DomainError, Integer, Real
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import (
+    generator_kernel,
+    kernel_from_spec,
+    margin_kernel,
+    table_kernel,
+)
+from kmeanalyst.releases.file.limits import USUAL
+from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.representation.generator import generator
+from kmeanalyst.representation.generator.generator import check_kernel, class_shares, generated_rows, label_of
+from kmeanalyst.representation.generator.soft_rows import Choices, SoftRows, choices_of, edges_of, expected_features
+from release_side.choices import options as choices
+from release_side.door.mechanism import GaussianNoise, PublishError
+from release_side.publishing import publish as publishing
+from release_side.publishing.plan import plan
+
+SMALL: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "method": "generator", "features": 60}
+
+
+def quick(monkeypatch: pytest.MonkeyPatch, *, steps: int = 3) -> None:
+    for name, value in (("_STEPS", steps), ("_BATCH", 100), ("_WIDTH", 32)):
+        monkeypatch.setattr(generator, name, value)
+
+
+def never(*arguments: Any, **options: Any) -> None:
+    raise AssertionError("the door was opened")
+
+
+def frame(n: int, seed: int = 0) -> pd.DataFrame:
+    """x tells who is rich, a third of n is 0, and some x are missing."""
+    rng = np.random.default_rng(seed)
+    rich = rng.random(n) < 0.2
+    x = np.clip(rng.normal(np.where(rich, 1.2, -0.5), 0.3), -2, 2).round(3).astype(str)
+    return pd.DataFrame({
+        "x": np.where(rng.random(n) < 0.1, "", x), "n": np.where(rng.random(n) < 1 / 3, 0, rng.integers(1, 10, n)).astype(str),
+        "city": rng.choice(["Basel", "Genf", "Zug"], n, p=[0.6, 0.3, 0.1]), "rich": np.where(rich, "yes", "no"),
+    })  # fmt: skip
+
+
+# ---------------------------------------------------------------- soft rows
+
+KERNELS: dict[str, tuple[Kernel, Domain]] = {
+    "labelled": (LABELLED, PEOPLE),
+    "default": (generator_kernel(PEOPLE, "rich"), PEOPLE),
+    "default without label": (generator_kernel(PEOPLE), PEOPLE),
+    "table": (table_kernel(PEOPLE), PEOPLE),
+    "margins": (margin_kernel(PEOPLE, "rich", finer=False), PEOPLE),
+    "margins of pairs": (margin_kernel(PEOPLE, finer=False), PEOPLE),
+    "pairs in a product": (
+        Product((OnColumns(CELL, (3,)), OnColumns(margin_kernel(Domain(PEOPLE.columns[:3]), finer=False), (0, 1, 2)))), PEOPLE,
+    ),
+}  # fmt: skip
+
+
+def soft(chances: list[Array], numbers: Array) -> SoftRows:
+    torch = pytest.importorskip("torch")
+    return SoftRows([torch.tensor(c) for c in chances], torch.tensor(numbers))
+
+
+def with_values(columns: tuple[Choices, ...], most: int) -> tuple[Choices, ...]:
+    """Choices whose ranges have that many values at most, so that all combinations can be listed."""
+    return tuple(Choices(c.column, tuple(v[:most] for v in c.values), c.ranges, c.free) for c in columns)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_rows_that_are_certain_have_the_features_of_the_numpy_map(name: str):
+    """In float64, to 1e-10: one cell of chance one in each column, numbers where they are."""
+    torch = pytest.importorskip("torch")
+    kernel, domain = KERNELS[name]
+    features, rng = drawn(kernel, domain), np.random.default_rng(0)
+    columns = with_values(choices_of(kernel, domain), 1)
+    picked = [rng.integers(0, len(each), 50) for each in columns]
+    numbers = rng.uniform(-1, 1, (50, len(domain)))
+    rows = np.column_stack([
+        [
+            each.centre + each.radius * number if each.free and i == 0 else each.values[i][0]
+            for i, number in zip(at, own, strict=True)
+        ]
+        for each, at, own in zip(columns, picked, numbers.T, strict=True)
+    ])  # fmt: skip
+    given = soft([np.eye(len(each))[at] for each, at in zip(columns, picked, strict=True)], numbers)
+    found = expected_features(features, columns, dtype=torch.float64)
+    np.testing.assert_allclose(found.rows(given).numpy(), features(rows), atol=1e-10)
+    weights = rng.random(50)
+    np.testing.assert_allclose(
+        found.mean(given, torch.tensor(weights)).numpy(), weights @ found.rows(given).numpy(), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_features_of_soft_rows_are_the_mean_over_all_rows_that_they_may_become(name: str):
+    """Every combination of choices and of the values that stand for them, weighted by its chance."""
+    torch = pytest.importorskip("torch")
+    kernel, domain = KERNELS[name]
+    features, rng = drawn(kernel, domain), np.random.default_rng(1)
+    columns = with_values(choices_of(kernel, domain), 2)
+    chances = [rng.dirichlet(np.ones(len(each)), 2) for each in columns]
+    numbers = rng.uniform(-1, 1, (2, len(domain)))
+    for b in range(2):
+        cells = []
+        for j, each in enumerate(columns):
+            own = [
+                (each.centre + each.radius * numbers[b, j] if each.free and i == 0 else value, chances[j][b, i] / len(v))
+                for i, v in enumerate(each.values) for value in v
+            ]  # fmt: skip
+            cells.append(own)
+        rows = np.array([[value for value, _ in row] for row in product(*cells)])
+        weights = np.array([np.prod([chance for _, chance in row]) for row in product(*cells)])
+        assert weights.sum() == pytest.approx(1.0)
+        found = expected_features(features, columns, dtype=torch.float64).rows(soft(chances, numbers))
+        np.testing.assert_allclose(found.numpy()[b], weights @ features(rows), atol=1e-10)
+
+
+def test_ranges_that_margins_cut_are_choices_and_other_numbers_are_free():
+    cut = choices_of(generator_kernel(PEOPLE, "rich"), PEOPLE)
+    assert [len(each) for each in cut] == [12 + 1, 10 + 1, 3, 2] and not any(each.free for each in cut)
+    free = choices_of(Gaussian(1.0), PEOPLE)
+    assert [len(each) for each in free] == [1 + 1, 1 + 1, 3, 2]
+    assert [each.free for each in free] == [True, True, False, False]
+    gain = Domain((Real(name="gain", lower=0, upper=64, atoms=(5.25,), edges=(16, 32)), PEOPLE["city"]))
+    in_ranges, special = np.split(np.concatenate(choices_of(generator_kernel(gain), gain)[0].values), [-1])
+    assert special == 5.25 and 5.25 not in in_ranges and in_ranges.min() >= 0 and in_ranges.max() <= 64
+    rng = np.random.default_rng(0)
+    for each in (*cut, *free):
+        rows = each.drawn(rng.integers(0, len(each), 500), rng.uniform(-1, 1, 500), rng)
+        encoded = PEOPLE[each.column.name].encode(PEOPLE[each.column.name].decode(rows))[0]
+        np.testing.assert_array_equal(encoded, rows)  # values of the column, on its steps and within its bounds
+
+
+def test_edges_are_those_of_all_margins_that_look_at_a_column():
+    first, second = (
+        Margins(((0.5,), ()), ((), ()), (False,) * 2, (1.0, 0, 0, 0, 0, 0)),
+        Margins(((1.5,),), ((),), (False,), (1.0, 0, 0, 0, 0, 0)),
+    )
+    found = edges_of(Sum((OnColumns(first, (2, 0)), Scaled(2.0, OnColumns(second, (2,))), Gaussian(1.0))), (0, 1, 2))
+    assert {j: edges.tolist() for j, edges in found.items()} == {2: [0.5, 1.5], 0: []}
+
+
+def test_a_subspace_has_no_expected_features():
+    pytest.importorskip("torch")
+    features = Nystroem.fit(Gaussian(1.0), np.array([[0.0, 0, 0, 0], [1, 1, 1, 1]]))
+    with pytest.raises(
+        ValueError, match=r"nystroem features have no expectation in closed form here. Use random Fourier"
+    ):
+        expected_features(features, choices_of(Gaussian(1.0), PEOPLE))
+
+
+# ---------------------------------------------------------------- the kernel, from the domain alone
+
+
+def test_the_default_kernel_has_a_bound_of_one_and_shares_of_it():
+    for target in (None, "rich", "city"):
+        kernel = generator_kernel(PEOPLE, target)
+        assert kernel.bound == pytest.approx(1.0, rel=1e-12)
+        rows = PEOPLE.draw(30, 0)
+        np.testing.assert_allclose(kernel.diagonal(rows), 1.0, rtol=1e-12)
+        assert label_of(kernel) == (None if target is None else PEOPLE.position(target))
+    numbers = Domain(
+        (Real(name="a", lower=0, upper=1), Real(name="b", lower=0, upper=10), Real(name="c", lower=-5, upper=5))
+    )
+    wide = Domain(tuple(Real(name=f"x{j}", lower=0, upper=2) for j in range(101)))
+    kernel = generator_kernel(wide)  # one Gaussian for columns of one range; no ranges of so many
+    assert isinstance(kernel, OnColumns) and kernel.kernel == Gaussian(float(2 * np.sqrt(101 / 6)))
+    assert isinstance(generator_kernel(numbers), Sum)
+    levels = Domain((Categorical(name="a", levels=("x", "y")),))
+    assert isinstance(generator_kernel(levels, "a"), OnColumns)  # a label alone is crossed with nothing
+
+
+def test_rows_spread_over_the_bounds_are_a_lengthscale_apart():
+    """What the lengthscale is taken from: E‖x − x'‖² = Σ range²/6 for even numbers."""
+    domain = Domain(tuple(Real(name=f"x{j}", lower=0, upper=2) for j in range(101)))
+    rows = domain.draw(400, 0)
+    apart = np.sqrt(((rows[:200] - rows[200:]) ** 2).sum(axis=1)).mean()
+    kernel = generator_kernel(domain)
+    assert apart == pytest.approx(kernel.kernel.lengthscale, rel=0.02)  # type: ignore[attr-defined]
+
+
+def test_a_spec_is_read_with_its_target():
+    assert kernel_from_spec("generator", PEOPLE, "rich") == generator_kernel(PEOPLE, "rich")
+    with pytest.raises(DomainError, match=r"no column 'wealth'. Name one of"):
+        kernel_from_spec("generator", PEOPLE, "wealth")
+    with pytest.raises(DomainError, match="no column 'wealth'"):
+        kernel_from_spec("generator", Domain((PEOPLE["city"],)), "wealth")
+
+
+# ---------------------------------------------------------------- the label's shares
+
+
+def measured(kernel: Kernel, rows: Array, *, noise: float = 1e-9, seed: int = 0) -> Measurement:
+    features = drawn(kernel, PEOPLE)
+    vector = features.mean(rows, np.full(len(rows), 1 / len(rows)))
+    vector = vector + noise * np.random.default_rng(seed).standard_normal(len(vector))
+    return Measurement(
+        vector=vector, noise_scale=noise, noise_law="discrete gaussian", n_rows=len(rows), feature_map=features,
+        noisy_sum=np.zeros(len(vector), dtype=np.int64),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kernel", [generator_kernel(PEOPLE, "city"), margin_kernel(PEOPLE, "city", finer=False)], ids=["own", "margins"]
+)
+def test_shares_of_classes_are_read_off_the_measurement(kernel: Kernel):
+    rows = PEOPLE.encode(frame(500))
+    truth = np.bincount(rows[:, 2].astype(int)) / 500
+    np.testing.assert_allclose(class_shares(measured(kernel, rows), 2, 3), truth, atol=1e-6)
+    noisy = class_shares(measured(kernel, rows, noise=0.1), 2, 3)  # still chances
+    assert noisy.min() >= 0 and noisy.sum() == pytest.approx(1.0) and not np.allclose(noisy, truth, atol=0.02)
+
+
+def test_shares_are_found_wherever_the_labels_own_table_stands():
+    own = OnColumns(Sum((Scaled(0.5, Margins(((),), ((),), (False,), (1.0, 0, 0, 0, 0, 0))), Scaled(0.25, CELL))), (3,))
+    kernel = Sum((Scaled(0.5, OnColumns(Gaussian(1.0), (0, 1))), OnColumns(CELL, (2,)), own))
+    rows = PEOPLE.encode(frame(500))
+    shares = class_shares(measured(kernel, rows), 3, 2)
+    np.testing.assert_allclose(shares, np.bincount(rows[:, 3].astype(int)) / 500, atol=1e-6)
+
+
+def test_classes_that_nothing_measures_are_even():
+    kernel = Product((OnColumns(CELL, (3,)), OnColumns(Gaussian(1.0), (0, 1))))
+    np.testing.assert_array_equal(class_shares(measured(kernel, PEOPLE.encode(frame(50))), 3, 2), [0.5, 0.5])
+
+
+def test_the_label_is_what_all_else_is_crossed_with():
+    assert label_of(LABELLED) == 3
+    assert label_of(margin_kernel(PEOPLE, "city")) == 2 and label_of(margin_kernel(PEOPLE)) is None
+    assert label_of(table_kernel(PEOPLE)) is None and label_of(Gaussian(1.0) * Gaussian(2.0)) is None
+    assert (
+        label_of(OnColumns(Scaled(2.0, Product((OnColumns(CELL, (1,)), OnColumns(Gaussian(1.0), (0,))))), (0, 3))) == 3
+    )
+
+
+@pytest.mark.parametrize(
+    ("inner", "deep", "why"),
+    [
+        (OnColumns(Gaussian(1.0), (9,)), 1, "index|column"),
+        (OnColumns(Gaussian(1.0), (0,)), 9, "nest"),
+        (OnColumns(Indicator(2), (2,)), 1, "rows|levels"),
+    ],
+    ids=["no such column", "too deep", "other levels"],
+)
+def test_a_kernel_that_no_reader_would_take_is_refused_before_anything_is_spent(
+    inner: Kernel, deep: int, why: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(choices, "check_torch", lambda: None)
+    monkeypatch.setattr(publishing, "private_mean", never)
+    kernel: Kernel = Sum((OnColumns(CELL, (3,)), inner))
+    for _ in range(deep):
+        kernel = Scaled(1.0, kernel)
+    with pytest.raises(PublishError, match=why):
+        release_side.publish(
+            PEOPLE.decode(PEOPLE.draw(50, 0)), PEOPLE, epsilon=1.0, delta=1e-6, method="generator", kernel=kernel
+        )
+
+
+def test_a_factor_that_is_no_margins_of_one_column_is_no_label():
+    label, number = OnColumns(CELL, (3,)), OnColumns(Gaussian(1.0), (0,))
+    assert label_of(Product((number, label))) == 3 == label_of(Product((label, number)))
+
+
+def test_finer_tables_are_refused_and_left_out_of_the_kernel_of_the_domain(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(choices, "check_torch", lambda: None)
+    monkeypatch.setattr(publishing, "private_mean", never)
+    frame = PEOPLE.decode(PEOPLE.draw(50, 0))
+    with pytest.raises(PublishError, match=r"finer tables of margins look within them.*share 0"):
+        release_side.publish(
+            frame, PEOPLE, epsilon=1.0, delta=1e-6, method="generator", kernel=margin_kernel(PEOPLE), points=10
+        )
+    noise = GaussianNoise(1.0, 1e-6)
+    for spec in (None, "margins"):
+        spec = choices.spec_for("generator", spec, PEOPLE, "rich")
+        kernel = choices.kernel_for("generator", spec, PEOPLE, "rich", noise, 1000)
+        check_kernel(kernel, len(PEOPLE))
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Product((OnColumns(CELL, (3,)), Gaussian(1.0))),
+        Sum((Gaussian(1.0), Scaled(2.0, Product((OnColumns(CELL, (3,)), OnColumns(Gaussian(1.0), (0, 3))))))),
+        Product((CELL, CELL)),
+    ],
+)
+def test_a_product_whose_factors_share_a_column_is_refused(kernel: Kernel, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(choices, "check_torch", lambda: None)
+    monkeypatch.setattr(publishing, "private_mean", never)
+    with pytest.raises(ValueError, match=r"must look at different columns.*Place each on columns of its own"):
+        check_kernel(kernel, len(PEOPLE))
+    with pytest.raises(PublishError, match="different columns"):
+        release_side.publish(frame(20), PEOPLE, **(SMALL | {"kernel": kernel}))
+
+
+# ---------------------------------------------------------------- publishing
+
+
+def test_without_torch_it_is_refused_before_a_row_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """What, why and mend; no ledger is written and nothing is spent."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setattr(publishing, "private_mean", never)
+    monkeypatch.setattr(publishing, "open_private", never)
+    message = (
+        r"trains a network with PyTorch, which is not installed\. Install it with pip install 'kmeanalyst\[generator\]'"
+    )
+    with pytest.raises(PublishError, match=message):
+        release_side.publish(frame(20), PEOPLE, **SMALL, ledger=tmp_path / "ledger", table="people")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(PublishError, match=message):
+        plan(PEOPLE, rows=100, **(SMALL | {"epsilon": [1.0]}))
+
+
+def test_torch_is_imported_by_nothing_else(monkeypatch: pytest.MonkeyPatch):
+    """Kernels, features, shares of classes and choices need none of it."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    kernel = generator_kernel(PEOPLE, "rich")
+    rows = PEOPLE.encode(frame(50))
+    assert class_shares(measured(kernel, rows), 3, 2).sum() == pytest.approx(1.0)
+    features, _ = choices.checked_features("generator", kernel, PEOPLE, None, 10, 40, "probability", n_rows=50)
+    assert isinstance(features, Concatenation) and isinstance(features.maps[1], TensorProduct)
+    assert len(choices_of(kernel, PEOPLE)) == 4
+    with pytest.raises(ImportError, match="pip install"):
+        generated_rows(measured(kernel, rows), PEOPLE, n_points=5)
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"public_points": frame(5)}, "has no use for public points. Leave them out"),
+    ({"weights": "signed"}, "have equal weights, and signed weights are not. Leave|equal weights, and signed weights"),
+    ({"weights": "bounded", "bound": 1.0}, "equal weights, and bounded weights are not equal. Leave weights out"),
+    ({"features": 61}, "features must be even"),
+    ({"kernel": "margins", "target": "rich"}, "no random part: its features are cells.*Leave features out"),
+    ({"target": "wealth"}, "no column 'wealth'"),
+    ({"kernel": "table", "target": "rich"}, 'kernel "margins" or the method "generator"'),
+    ({"kernel": SoftenedProduct((CELL,) * 4, 0.5)}, "no random Fourier features: it is not"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED)
+def test_choices_that_mean_nothing_for_a_generator_are_refused_before_the_door(
+    options: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(choices, "check_torch", lambda: None)
+    monkeypatch.setattr(publishing, "private_mean", never)
+    with pytest.raises((PublishError, DomainError), match=message):
+        release_side.publish(frame(50), PEOPLE, **(SMALL | options))
+
+
+def test_other_methods_refuse_a_kernel_of_margins_and_other_parts():
+    with pytest.raises(PublishError, match=r"points cannot be placed for it. Choose the method generator or subspace"):
+        release_side.publish(frame(50), PEOPLE, epsilon=1.0, delta=1e-6, kernel="generator")
+
+
+@pytest.mark.parametrize("target", [None, "rich"])
+def test_a_release_is_read_back_with_its_measurement(
+    target: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("torch")
+    quick(monkeypatch)
+    told: list[tuple[str, float]] = []
+    written = release_side.publish(
+        frame(1500), PEOPLE, **SMALL, target=target, output=tmp_path / "r.kme",
+        progress=lambda what, share: told.append((what, share)),
+    )  # fmt: skip
+    release = ka.read_release(tmp_path / "r.kme")
+    SCHEMA_TEST.validate(json.loads(members_of(tmp_path / "r.kme")["release.json"]))
+    assert release.kernel == written.kernel == generator_kernel(PEOPLE, target)
+    np.testing.assert_array_equal(release.measurement.vector, written.measurement.vector)  # type: ignore[union-attr]
+    assert (release.method, release.weight_view, len(release)) == ("generator", "probability", 1500)
+    np.testing.assert_array_equal(release.weights, 1 / 1500)
+    assert "the frequencies, drawn from a public seed" in release.statement.taken_as_public  # type: ignore[union-attr]
+    shares = [share for what, share in told if what == "training a generator"]
+    assert shares == sorted(shares) and shares[-1] == 1.0
+    assert ka.mmd_test(release, frame(200, 1)).noise_aware
+    assert release.probability("rich == 'yes'").standard_error > 0
+
+
+def test_features_count_the_random_part_before_it_is_crossed_with_the_label():
+    features, _ = choices.checked_features(
+        "generator", generator_kernel(PEOPLE, "rich"), PEOPLE, None, 10, 60, "probability", n_rows=50
+    )
+    cells = 13 + 11 + 3
+    assert features.dimension == 2 + 2 * (60 + cells)
+
+
+def test_the_same_measurement_gives_the_same_rows_whatever_was_drawn_before(monkeypatch: pytest.MonkeyPatch):
+    torch = pytest.importorskip("torch")
+    quick(monkeypatch)
+    measurement = measured(generator_kernel(PEOPLE, "rich"), PEOPLE.encode(frame(300)))
+    torch.manual_seed(1)
+    before = torch.random.get_rng_state()
+    first = generated_rows(measurement, PEOPLE, n_points=40)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    torch.randn(7)
+    np.testing.assert_array_equal(generated_rows(measurement, PEOPLE, n_points=40), first)
+
+
+def test_without_privacy_a_generator_learns_what_is_measured(monkeypatch: pytest.MonkeyPatch):
+    """Hardly any noise: shares of classes, levels, atoms and missing cells, and what the label says of x."""
+    pytest.importorskip("torch")
+    monkeypatch.setattr(generator, "_STEPS", 500)
+    private = frame(3000)
+    rows = generated_rows(measured(generator_kernel(PEOPLE, "rich"), PEOPLE.encode(private)), PEOPLE, n_points=3000)
+    made = PEOPLE.decode(rows)
+    rich, truly = made["rich"] == "yes", private["rich"] == "yes"
+    assert abs(rich.mean() - truly.mean()) < 0.001
+    assert abs((made["n"] == 0).mean() - (private["n"] == "0").mean()) < 0.03
+    assert abs(made["x"].isna().mean() - (private["x"] == "").mean()) < 0.03
+    for city in ("Basel", "Genf", "Zug"):
+        assert abs((made["city"] == city).mean() - (private["city"] == city).mean()) < 0.03
+    x = pd.to_numeric(private["x"])
+    for one, other in ((rich, truly), (~rich, ~truly)):
+        assert abs(made["x"][one].mean() - x[other].mean()) < 0.1
+        assert abs(made["x"][one].std() - x[other].std()) < 0.2  # ranges are a third wide; even rows have 1.2
+
+
+@pytest.mark.parametrize("make", [table_kernel, lambda domain: Gaussian(1.5)], ids=["table", "numbers"])
+def test_free_numbers_are_learned_too(make: Callable[[Domain], Kernel], monkeypatch: pytest.MonkeyPatch):
+    """Numbers that no margins cut: a squashed output, an atom and missing cells beside it."""
+    pytest.importorskip("torch")
+    monkeypatch.setattr(generator, "_STEPS", 500)
+    domain = Domain((Real(name="x", lower=-2.0, upper=2.0, missing=True), Real(name="z", lower=0, upper=4, atoms=(0,))))
+    rng = np.random.default_rng(0)
+    x = np.where(rng.random(2000) < 0.2, np.nan, np.clip(rng.normal(0.5, 0.4, 2000), -2, 2))
+    z = np.where(rng.random(2000) < 0.5, 0.0, np.clip(2 + np.nan_to_num(x), 0, 4))
+    kernel, rows = make(domain), np.column_stack([x, z])
+    features = RandomFourier.draw(kernel, n_columns=2, dimension=200, missing_columns=[0], rng=0)
+    vector = features(rows).mean(axis=0)
+    measurement = Measurement(
+        vector=vector, noise_scale=1e-6, noise_law="discrete gaussian", n_rows=2000, feature_map=features,
+        noisy_sum=np.zeros(200, dtype=np.int64),
+    )  # fmt: skip
+    made = generated_rows(measurement, domain, n_points=2000)
+    assert np.linalg.norm(features(made).mean(axis=0) - vector) < 0.05
+    assert abs(np.isnan(made[:, 0]).mean() - 0.2) < 0.05 and abs(np.nanmean(made[:, 0]) - 0.5) < 0.1
+
+
+def test_uniform_weights_and_float32_are_understood(monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("torch")
+    quick(monkeypatch)
+    release = release_side.publish(frame(50), PEOPLE, **SMALL, weights="uniform", float32=True, points=30)
+    x = release.points["x"].to_numpy()
+    np.testing.assert_array_equal(x, x.astype(np.float32))
+    assert len(release) == 30
+
+
+def test_a_generator_is_planned_like_anything_else(monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("torch")
+    quick(monkeypatch)
+    table = plan(
+        PEOPLE, rows=1000, delta=1e-6, method="generator", features=60, target="rich", points=50, epsilon=[1.0]
+    )
+    assert table["method"].tolist() == ["generator"] and table["rkhs_error"][0] > 0
+
+
+def test_default_rows_are_as_many_as_readers_allow_of_a_wide_table():
+    wide = Domain(tuple(Integer(name=f"p{j}", lower=0, upper=255) for j in range(784)))
+    features, _ = choices.checked_features(
+        "generator", generator_kernel(wide), wide, None, None, 20, "probability", n_rows=60_000
+    )
+    measurement = Measurement(
+        vector=np.zeros(20), noise_scale=1.0, noise_law="discrete gaussian", n_rows=60_000, feature_map=features,
+        noisy_sum=np.zeros(20, dtype=np.int64),
+    )  # fmt: skip
+    assert choices.default_points(measurement, "generator", wide) == USUAL.cells // 785
+    assert choices.default_points(measurement, "generator", PEOPLE) == 50_000

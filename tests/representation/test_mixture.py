@@ -1,0 +1,255 @@
+"""Room 3: laws of columns and mixtures of them. Means of features in closed form, and the search for a mixture."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from contracts import COLUMNS
+from mixture_cases import PLANE, PLANTED, TOGETHER, planted, search_in, some_mixture
+from scipy.special import softmax
+
+from kmeanalyst.kernels import Gaussian, Indicator, OnColumns, Product
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date, Integer, Ordinal, Real
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.representation.mixture.component_laws import Chances, NormalOrSpecial, Normals
+from kmeanalyst.representation.mixture.mixture import Mixture, MixtureFit, fit_mixture, mean_phasors, square
+from kmeanalyst.representation.points.reduced_set import reduced_set
+
+# every kind of column, with a law whose rounding and clipping are far below its lengthscale
+KINDS: dict[str, tuple[tuple[Column, ...], type]] = {
+    "real": ((Real(name="x", lower=-50, upper=50),), Normals),
+    "reals and a date": (
+        (Real(name="x", lower=-50, upper=50), Date(name="d", lower="1900-01-01", upper="2100-01-01")), Normals,
+    ),
+    "integer": ((Integer(name="x", lower=0, upper=10**5),), Normals),
+    "log scale": ((Real(name="x", lower=1e-3, upper=1e6, scale="log"),), Normals),
+    "real, missing": ((Real(name="x", lower=-50, upper=50, missing=True),), NormalOrSpecial),
+    "atoms": ((Real(name="x", lower=0, upper=1e6, scale="log1p", atoms=(0, 50)),), NormalOrSpecial),
+    "atoms, missing": ((Real(name="x", lower=-50, upper=50, atoms=(-7.5,), missing=True),), NormalOrSpecial),
+    "date, missing": ((Date(name="x", lower="1900-01-01", upper="2100-01-01", missing=True),), NormalOrSpecial),
+    "few integers": ((Integer(name="x", lower=-2, upper=3),), Chances),
+    "few integers, missing": ((Integer(name="x", lower=1, upper=5, missing=True),), Chances),
+    "few days": ((Date(name="x", lower="2020-02-27", upper="2020-03-02"),), Chances),
+    "levels": ((Categorical(name="x", levels=("a", "b", "c")),), Chances),
+    "levels, missing": ((Categorical(name="x", levels=("a", "b"), missing=True),), Chances),
+    "ordinal, missing": ((Ordinal(name="x", levels=("low", "middle", "high", "top"), missing=True),), Chances),
+    "boolean": ((Boolean(name="x"),), Chances),
+}  # fmt: skip
+EVERY_KIND = pytest.mark.parametrize("name", KINDS)
+
+
+# ---------------------------------------------------------------- laws of columns
+
+
+@EVERY_KIND
+def test_every_kind_of_column_has_its_law(name: str):
+    columns, law = KINDS[name]
+    (found,) = search_in(Domain(columns)).laws
+    assert type(found) is law and found.n_columns == len(columns)
+    assert found.width == len(found.bounds) == len(found.prior) >= found.free
+
+
+@EVERY_KIND
+def test_the_characteristic_function_is_the_mean_phasor_of_draws(name: str):
+    """40 000 independent draws of each of 3 components: within 5 standard errors (1/√n at most), on 60 frequencies."""
+    domain, n = Domain(KINDS[name][0]), 40_000
+    search = search_in(domain)
+    mixture, (law,) = some_mixture(search, 3), search.laws
+    exact = mean_phasors(mixture, 60)
+    for k in range(3):
+        uniforms = np.random.default_rng(k).random((n, 2, law.n_columns))
+        columns, values = law.draw(np.repeat(mixture.parameters[[k]], n, axis=0), uniforms)
+        assert columns == list(range(len(domain)))
+        drawn = np.exp(1j * search.features.phases(values)).mean(axis=0)
+        assert np.abs(drawn - exact[k]).max() < 5 / np.sqrt(n)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_mixture_of_all_kinds_draws_what_its_mean_phasor_says(seed: int):
+    """Columns are independent within a component, dependent across: even draws meet the mean of the product."""
+    search = search_in(TOGETHER)
+    mixture, n = some_mixture(search, 4, seed), 16_384
+    drawn = np.exp(1j * search.features.phases(mixture.draw(n, np.random.default_rng(seed)))).mean(axis=0)
+    assert np.abs(drawn - mixture.weights @ mean_phasors(mixture, 60)).max() < 5 / np.sqrt(n)
+
+
+@pytest.mark.parametrize("held", [0.0, 0.25])
+@pytest.mark.parametrize("name", [*KINDS, "together"])
+def test_slopes_are_those_of_the_mean_squared_residual(name: str, held: float):
+    """Central differences in every weight and parameter, within a thousandth of the largest slope of their kind."""
+    search = search_in(TOGETHER if name == "together" else Domain(KINDS[name][0]))
+    mixture = some_mixture(search, 3)
+    beside = np.full(60, held, dtype=np.complex64)
+
+    def objective(weights: Array, parameters: Array) -> float:
+        phasors = mean_phasors(Mixture(search.laws, len(search.domain), weights, parameters), 60).astype(complex)
+        return square(beside + weights @ phasors - search.target)
+
+    residual, *exact = search.slopes(mixture.weights, mixture.parameters, held=beside)
+    assert square(residual) == pytest.approx(objective(mixture.weights, mixture.parameters), rel=1e-4)
+    arrays = (mixture.weights, mixture.parameters)
+    for which, slopes in enumerate(exact):
+        numerical = np.empty(slopes.shape)
+        for place in np.ndindex(slopes.shape):
+            ends = []
+            for step in (5e-3, -5e-3):
+                moved = [array.copy() for array in arrays]
+                moved[which][place] += step
+                ends.append(objective(*moved))
+            numerical[place] = (ends[0] - ends[1]) / 1e-2
+        np.testing.assert_allclose(slopes, numerical, atol=2e-3 * np.abs(numerical).max())
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.name)
+def test_draws_stay_in_the_domain_and_encode_to_themselves(column: Column):
+    """Wherever in their bounds the parameters are; with missing cells where they are declared, and only there."""
+    domain = Domain((column, Real(name="beside", lower=0.1, upper=0.3)))
+    search, rng = search_in(domain), np.random.default_rng(0)
+    low, high = np.array([limit for law in search.laws for limit in law.bounds]).T
+    parameters = rng.uniform(low, high, (30, len(low)))
+    rows = Mixture(search.laws, 2, np.full(30, 1 / 30), parameters).draw(400, rng)
+    np.testing.assert_array_equal(domain.encode(domain.decode(rows)), rows)
+    assert np.isnan(rows).any(axis=0).tolist() == [column.missing, False]
+
+
+def test_values_of_few_are_never_outside_the_domain():
+    """A number that an indicator kernel sees as a code has the codes that lie within its bounds."""
+    domain = Domain((Real(name="x", lower=0, upper=1.5), Real(name="y", lower=0, upper=1)))
+    kernel = Product((OnColumns(Indicator(4), (0,)), OnColumns(Gaussian(0.3), (1,))))
+    features = RandomFourier.draw(kernel, n_columns=2, dimension=40, rng=0)
+    search = MixtureFit(features, domain, np.zeros(20, dtype=complex), 0.1)
+    rows = some_mixture(search, 3).draw(100, np.random.default_rng(0))
+    np.testing.assert_array_equal(domain.encode(domain.decode(rows)), rows)
+
+
+def test_a_column_that_no_frequency_sees_has_a_law_of_ordinary_size():
+    search = search_in(TOGETHER, pairs=1)
+    assert len(np.flatnonzero(search.features.linear.any(axis=1))) < 4
+    assert all(np.isfinite(law.bounds).all() and np.abs(law.bounds).max() < 1e6 for law in search.laws)
+    assert all(np.diff(law.bounds, axis=1).min() > 1e-3 for law in search.laws)
+
+
+# ---------------------------------------------------------------- a component around points
+
+
+def test_a_component_around_numbers_has_their_mean_and_spread():
+    """The variance is theirs, and a hundredth of a squared lengthscale, so that no component is a point."""
+    domain = Domain(KINDS["reals and a date"][0])
+    (law,) = search_in(domain).laws
+    rng = np.random.default_rng(0)
+    points, weights = domain.draw(50, rng), rng.dirichlet(np.ones(50))
+    found = law.around(points, weights)
+    mean = weights @ points
+    np.testing.assert_allclose(found[:2] * law.unit, mean)
+    np.testing.assert_allclose(np.exp(2 * found[2:]), weights @ (points - mean) ** 2 / law.unit**2 + 0.01)
+
+
+def test_a_component_around_levels_has_their_shares():
+    (law,) = search_in(Domain(KINDS["ordinal, missing"][0])).laws
+    points = np.array([[0.0], [2], [2], [np.nan]])
+    weights = np.array([0.1, 0.2, 0.3, 0.4])
+    chances = softmax(law.around(points, weights))
+    np.testing.assert_allclose(chances, (np.array([0.1, 0, 0.5, 0, 0.4]) + 0.02) / 1.1)
+
+
+def test_a_component_around_special_values_has_their_shares_and_the_mean_of_the_rest():
+    (law,) = search_in(Domain(KINDS["atoms, missing"][0])).laws
+    points = np.array([[-7.5], [np.nan], [1.0], [3.0]])
+    found = law.around(points, np.array([0.2, 0.3, 0.25, 0.25]))
+    assert found[0] * law.unit == pytest.approx(2.0)
+    assert np.exp(2 * found[1]) == pytest.approx(1 / law.unit**2 + 0.01)
+    np.testing.assert_allclose(softmax([0, *found[2:]]), np.array([0.51, 0.21, 0.31]) / 1.03)
+    none_ordinary = law.around(points[:2], np.array([0.5, 0.5]))
+    assert np.isfinite(none_ordinary).all()
+    np.testing.assert_allclose(softmax([0, *none_ordinary[2:]]), [0.01, 0.5, 0.5], atol=0.02)
+
+
+def test_components_around_labels_have_the_labels_shares():
+    search = search_in(TOGETHER)
+    points = TOGETHER.draw(20, 0)
+    found = search.around(points, np.full(20, 1 / 20), np.repeat([0, 1, 5], [4, 6, 10]))
+    np.testing.assert_allclose(found.weights, [0.2, 0.3, 0.5])
+
+
+# ---------------------------------------------------------------- the search
+
+
+def sketched(search: MixtureFit, n_points: int = 120) -> tuple[Array, Array]:
+    """The points and weights that the search starts from."""
+    vector = np.concatenate([search.target.real, search.target.imag]) / np.sqrt(len(search.target))
+    points, weights = reduced_set(
+        search.features, vector.astype(float), PLANE, n_points=n_points, enough=search.noise, rng=0
+    )
+    return points[weights > 0], weights[weights > 0]
+
+
+@pytest.fixture(scope="module")
+def found() -> tuple[MixtureFit, Array, Mixture, tuple[Array, Array]]:
+    """(search, truth, the mixture found, the sketch it started from) at a noise of 0.01·√300 altogether."""
+    search, truth = planted(0.01)
+    sketch = sketched(search)
+    mixture = fit_mixture(search, points=sketch[0], weights=sketch[1], rng=np.random.default_rng(0))
+    return search, truth, mixture, sketch
+
+
+def test_a_planted_mixture_is_recovered_from_noise(found):
+    """Three components with the planted weights, means and spreads."""
+    search, _, mixture, _ = found
+    shares, means, sds = PLANTED
+    assert len(mixture) == 3
+    order = np.argsort(-mixture.weights)
+    parameters = mixture.parameters[order] * np.tile(search.laws[0].unit, 2)
+    np.testing.assert_allclose(mixture.weights[order], shares, atol=0.06)
+    np.testing.assert_allclose(parameters[:, :2], means, atol=0.3)
+    spreads = np.exp(mixture.parameters[order, 2:]) * search.laws[0].unit
+    np.testing.assert_allclose(spreads, np.repeat(sds[:, None], 2, axis=1), atol=0.3)
+
+
+def test_its_error_is_that_of_its_few_parameters_and_far_below_the_sketchs(found):
+    """τ√(parameters) = 0.039 is what 15 free numbers let through; probability weights on free points let in more."""
+    search, truth, mixture, (points, weights) = found
+    error = np.sqrt(square(mixture.weights @ search.phasors(mixture) - truth))
+    sketch = np.sqrt(square(weights @ np.exp(1j * search.features.phases(points)) - truth))
+    assert error < 1.5 * 0.01 * np.sqrt(len(mixture) * search.free)
+    assert error < 0.6 * sketch
+
+
+def test_the_loss_of_a_mixture_is_its_squared_distance_to_the_target(found):
+    search, _, mixture, _ = found
+    assert mixture.loss == pytest.approx(square(mixture.weights @ search.phasors(mixture) - search.target), rel=1e-4)
+
+
+def test_large_noise_keeps_few_components():
+    """At τ = 0.2 a component costs 0.2²·21.6 = 0.86, and no embedding is farther than that from one component."""
+    search, _ = planted(0.2)
+    points, weights = sketched(search)
+    mixture = fit_mixture(search, points=points, weights=weights, rng=np.random.default_rng(0))
+    assert len(mixture) == 1
+
+
+def test_surplus_components_are_taken_out_and_lacking_ones_put_in(found):
+    search, _, mixture, _ = found
+    parameters = np.tile(mixture.parameters, (2, 1))
+    doubled = Mixture(mixture.laws, 2, np.tile(mixture.weights / 2, 2), parameters, mixture.loss)
+    assert search.criterion(doubled) - search.criterion(mixture) == pytest.approx(3 * search.charge)
+    assert len(search.pruned(doubled)) == 3
+    grown = search.grown(search.fitted(mixture.without(np.array([1])), 60), np.random.default_rng(0))
+    assert search.criterion(grown) < search.criterion(mixture) + search.charge
+
+
+@pytest.mark.parametrize("n_points", [1, 2, 3])
+def test_fewer_points_than_clusters_are_enough_to_start_from(n_points: int):
+    search, _ = planted(0.05, pairs=20)
+    rng, told = np.random.default_rng(0), []
+    points, weights = PLANE.draw(n_points, 0), np.full(n_points, 1 / n_points)
+    mixture = fit_mixture(search, points=points, weights=weights, rng=rng, progress=told.append)
+    assert np.isfinite(mixture.loss) and len(mixture) >= 1 and told[-1] == 1.0 and told == sorted(told)
+
+
+def test_points_that_coincide_are_no_obstacle():
+    search, _ = planted(0.05, pairs=20)
+    points = np.repeat(PLANE.draw(2, 0), 6, axis=0)
+    mixture = fit_mixture(search, points=points, weights=np.full(12, 1 / 12), rng=np.random.default_rng(0))
+    assert np.isfinite(mixture.loss)

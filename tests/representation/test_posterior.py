@@ -1,0 +1,163 @@
+"""Room 3: Hamiltonian Monte Carlo over mixtures draws from the posterior it claims, and knows its own error."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from mixture_cases import PLANE, TOGETHER, planted, search_in, some_mixture
+
+from kmeanalyst.kernels import Gaussian
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.releases.domain.columns import Real
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.representation.mixture import posterior
+from kmeanalyst.representation.mixture.mixture import Mixture, MixtureFit, mean_phasors, square
+from kmeanalyst.representation.mixture.posterior import _Chain, draw_posterior
+
+
+def one_component(noise: float) -> tuple[MixtureFit, Mixture]:
+    """One column between −3 and 3, one component: mean 0.8 and standard deviation 0.7, measured with noise."""
+    domain = Domain((Real(name="x", lower=-3, upper=3),))
+    features = RandomFourier.draw(Gaussian(1.0), n_columns=1, dimension=60, rng=0)
+    search = MixtureFit(features, domain, np.zeros(30, dtype=complex), noise)
+    truth = Mixture(search.laws, 1, np.ones(1), np.array([[0.8 / search.laws[0].unit[0], np.log(0.7)]]))
+    rng = np.random.default_rng(1000)
+    search.target = mean_phasors(truth, 30)[0] + (
+        noise * np.sqrt(30) * (rng.standard_normal(30) + 1j * rng.standard_normal(30))
+    ).astype(np.complex64)
+    return search, truth
+
+
+def trace(chain: _Chain, *, warm_up: int, count: int) -> Array:
+    """Places (count, dimension) of a chain after its step has settled."""
+    for _ in range(warm_up):
+        chain.advance(adapt=True)
+    places = []
+    for _ in range(count):
+        chain.advance(adapt=False)
+        places.append(chain.place.copy())
+    return np.array(places)
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.3])
+def test_one_component_is_drawn_from_the_posterior_that_numerical_integration_gives(noise: float):
+    """Means and standard deviations of (mean, log sd) on a fine grid, and by 2000 trajectories.
+
+    At the larger noise the posterior is skew and reaches the bounds of the mean, where trajectories are reflected.
+    Tolerance: a tenth of the standard deviation, 4.5 standard errors of 2000 independent draws.
+    """
+    search, truth = one_component(noise)
+    chain = _Chain(search, truth, np.random.default_rng(1))
+    bounds = search.laws[0].bounds
+    axes = [np.linspace(*limits, 160) for limits in bounds]
+    if noise < 0.1:  # nearly Gaussian: the grid covers 6 standard deviations of it
+        axes = [np.linspace(c - 0.3, c + 0.3, 80) for c in truth.parameters[0]]
+    energies = np.array([[chain._energy(np.array([0.0, m, s]))[0] for s in axes[1]] for m in axes[0]])
+    density = np.exp(energies.min() - energies)
+    density /= density.sum()
+    places = trace(chain, warm_up=100, count=2000)[:, 1:]
+    for j, axis in enumerate(axes):
+        margin = density.sum(axis=1 - j)
+        mean = margin @ axis
+        sd = np.sqrt(margin @ (axis - mean) ** 2)
+        assert abs(places[:, j].mean() - mean) < 0.1 * sd
+        assert places[:, j].std() == pytest.approx(sd, rel=0.1)
+        assert places[:, j].min() >= bounds[j][0] and places[:, j].max() <= bounds[j][1]
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.5])
+def test_the_energys_slope_is_its_slope(noise: float):
+    """Central differences in logits and parameters of every kind of column, within a thousandth of the largest."""
+    search = search_in(TOGETHER, noise=noise)
+    chain = _Chain(search, some_mixture(search, 3), np.random.default_rng(0))
+    _, slope = chain._energy(chain.place)
+    numerical = []
+    for i in range(len(slope)):
+        step = np.zeros(len(slope))
+        step[i] = 5e-3
+        numerical.append((chain._energy(chain.place + step)[0] - chain._energy(chain.place - step)[0]) / 1e-2)
+    for part in (slice(0, 3), slice(3, None)):
+        np.testing.assert_allclose(slope[part], np.array(numerical)[part], atol=3e-3 * np.abs(numerical).max())
+
+
+def test_logits_of_two_components_meet_the_virial_identity():
+    """E[(x − c)·∂U/∂x] = 1 for every coordinate of a density e^{−U} that vanishes at its ends, whatever c."""
+    search, truth = one_component(0.1)
+    pair = Mixture(
+        search.laws, 1, np.array([0.6, 0.4]), np.vstack([truth.parameters, truth.parameters + np.array([-1.0, 0.2])])
+    )
+    chain = _Chain(search, pair, np.random.default_rng(2))
+    places = trace(chain, warm_up=100, count=2500)
+    for i in range(2):
+        slopes = np.array([chain._energy(place)[1][i] for place in places])
+        assert np.mean((places[:, i] - places[:, i].mean()) * slopes) == pytest.approx(1.0, abs=0.2)
+
+
+def test_the_step_settles_where_three_quarters_of_trajectories_are_taken():
+    search, truth = one_component(0.05)
+    chain = _Chain(search, truth, np.random.default_rng(3))
+    places = trace(chain, warm_up=200, count=300)
+    taken = np.mean(np.abs(np.diff(places, axis=0)).max(axis=1) > 0)
+    assert 0.55 < taken < 0.95
+
+
+def start_for(search: MixtureFit) -> Mixture:
+    """A mixture near the planted one, settled against the target."""
+    points = np.array([[-2.0, 0], [2, 2], [1, -3]])
+    return search.fitted(search.around(points, np.array([0.5, 0.3, 0.2]), np.arange(3)), 200)
+
+
+def test_the_spread_of_the_draws_is_the_error_of_their_mean():
+    """Over 10 draws of noise, root mean square error over root mean square spread is between ½ and 2."""
+    errors, spreads = [], []
+    for seed in range(10):
+        search, truth = planted(0.03, pairs=50, seed=seed)
+        found = draw_posterior(search, start_for(search), np.random.default_rng(seed))
+        assert found is not None
+        errors.append(square(found.phasors - truth))
+        spreads.append(found.spread**2)
+    assert 0.5 < np.sqrt(np.mean(errors) / np.mean(spreads)) < 2
+
+
+def test_draws_depend_on_their_seed_alone_and_report_their_progress():
+    search, _ = planted(0.05, pairs=30)
+    start, told = start_for(search), []
+    one, two, other = (
+        draw_posterior(search, start, np.random.default_rng(seed), progress=told.append) for seed in (0, 0, 1)
+    )
+    assert one is not None and two is not None and other is not None
+    np.testing.assert_array_equal(one.phasors, two.phasors)
+    np.testing.assert_array_equal(one.pooled.parameters, two.pooled.parameters)
+    assert one.spread == two.spread and not np.array_equal(one.phasors, other.phasors)
+    first = told[: len(told) // 3]
+    assert first == sorted(first) and first[-1] == 1.0
+
+
+def test_the_pool_is_made_of_draws_and_carries_their_mean():
+    """24 draws of 170: their mean is within three standard errors, counted as if half of them were independent."""
+    search, _ = planted(0.05, pairs=30)
+    found = draw_posterior(search, start_for(search), np.random.default_rng(0))
+    assert found is not None and found.pooled.weights.sum() == pytest.approx(1)
+    assert len(found.pooled) == 24 * (3 + 4)  # of the mixture and of its surplus
+    pooled = found.pooled.weights @ mean_phasors(found.pooled, 30)
+    assert np.sqrt(square(pooled - found.phasors)) < 3 * found.spread / np.sqrt(12)
+    assert np.isfinite(found.pooled.draw(50, np.random.default_rng(0))).all()
+
+
+def test_what_would_take_too_long_is_not_begun(monkeypatch):
+    """More phasors than the work allows for 60 trajectories after the warm-up: None; just enough: an answer."""
+    search, _ = planted(0.05, pairs=30)
+    start = start_for(search)
+    for trajectories, begun in ((posterior._WARM_UP + 59, False), (posterior._WARM_UP + 61, True)):
+        monkeypatch.setattr(posterior, "_WORK", 7 * 30 * posterior._LEAPS * trajectories)
+        assert (draw_posterior(search, start, np.random.default_rng(0)) is not None) is begun
+
+
+def test_surplus_components_start_small_and_inside_the_domain():
+    search, _ = planted(0.05, pairs=30)
+    more = posterior._with_surplus(search, start_for(search), np.random.default_rng(0))
+    assert len(more) == 7 and more.weights.sum() == pytest.approx(1)
+    assert more.weights[3:].sum() == pytest.approx(posterior._SURPLUS_WEIGHT)
+    rows = more.draw(200, np.random.default_rng(0))
+    np.testing.assert_array_equal(PLANE.encode(PLANE.decode(rows)), rows)

@@ -1,0 +1,363 @@
+"""Thinning: fewer points for the same embedding, at a distance that is stated, whatever the kind of weights."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import combinations, combinations_with_replacement
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from contracts import KERNELS, named
+from file_tools import same
+from scipy.optimize import minimize
+
+import kmeanalyst
+from kmeanalyst.cli.main import main
+from kmeanalyst.kernels import Gaussian, KernelMean
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.file import read_release, validate_release
+from kmeanalyst.releases.measurement import feature_mean
+from kmeanalyst.representation.points import thinning
+from kmeanalyst.representation.points.thinning import THIN_WEIGHTS, mean_at_points, thin, thinned
+
+KINDS = pytest.mark.parametrize("kind", THIN_WEIGHTS)
+SIGNS = pytest.mark.parametrize("signed", [False, True], ids=["probability-release", "signed-release"])
+
+
+def cloud(n: int, *, signed: bool, seed: int = 0, d: int = 2) -> tuple[Array, Array]:
+    """Points and weights of sum one; a fifth of signed ones are negative."""
+    rng = np.random.default_rng(seed)
+    weights = rng.exponential(size=n) * (np.where(rng.random(n) < 0.2, -1, 1) if signed else 1)
+    return rng.normal(0, 2, (n, d)), weights / weights.sum()
+
+
+def distance(kernel, points: Array, weights: Array, indices: Array, chosen: Array) -> float:
+    """‖Σ v k − Σ w k‖ from one vector of differences over all the points."""
+    difference = -weights.copy()
+    np.add.at(difference, indices, chosen)
+    return float(np.sqrt(max(0.0, difference @ kernel.gram(points, points) @ difference)))
+
+
+def best_of_all_pairs(kernel, points: Array, weights: Array, kind: str) -> float:
+    """The least distance that two of the points can have, by trying each pair and, in it, all weights."""
+    G, target = kernel.gram(points, points), kernel.gram(points, points) @ weights
+    bound = max(1.0, np.abs(weights).sum())
+    found = []
+    for i, j in (combinations_with_replacement if kind == "uniform" else combinations)(range(len(points)), 2):
+        K, b = G[np.ix_([i, j], [i, j])], target[[i, j]]
+
+        def squared(v, K=K, b=b):
+            return v @ K @ v - 2 * b @ v + weights @ target
+
+        if kind == "uniform":
+            found.append(squared(np.array([0.5, 0.5])))
+        elif kind == "probability":  # a parabola on a line
+            share = np.clip((K[1, 1] - K[0, 1] + b[0] - b[1]) / (K[0, 0] + K[1, 1] - 2 * K[0, 1]), 0, 1)
+            found.append(squared(np.array([share, 1 - share])))
+        else:
+            ball = {"type": "ineq", "fun": lambda u: bound - u.sum()}
+            signs = np.array([[1, 0, -1, 0], [0, 1, 0, -1]])  # v = u⁺ − u⁻
+            fit = minimize(
+                lambda u, f=squared, s=signs: f(s @ u),
+                np.full(4, 0.1),
+                bounds=[(0, None)] * 4,
+                constraints=ball,
+                tol=1e-14,
+            )
+            found.append(fit.fun)
+    return float(np.sqrt(max(0.0, min(found))))
+
+
+# ---------------------------------------------------------------- what is found
+
+
+@KINDS
+@SIGNS
+@pytest.mark.parametrize("seed", range(6))
+def test_two_of_eight_points_are_the_best_of_all_pairs_or_near_them(kind, signed, seed):
+    """The search is local: it may end in a pair that no single exchange improves, at most a tenth further away."""
+    points, weights = cloud(8, signed=signed, seed=seed)
+    kernel = Gaussian(1.5)
+    best = best_of_all_pairs(kernel, points, weights, kind)
+    error = thinned(kernel, points, weights, 2, kind)[2]
+    assert best - 1e-6 <= error <= 1.1 * best
+
+
+@KINDS
+@SIGNS
+@pytest.mark.parametrize("case", **named(KERNELS))
+def test_the_stated_error_is_the_distance(kind, signed, case):
+    rng = np.random.default_rng(1)
+    points, weights = case.rows(rng, 60), cloud(60, signed=signed)[1]
+    for n in (1, 7, 40):
+        indices, chosen, error = thinned(case.kernel, points, weights, n, kind)
+        assert indices.shape == chosen.shape == (n,)
+        expected = distance(case.kernel, points, weights, indices, chosen)
+        assert error == pytest.approx(expected, rel=1e-6, abs=1e-7 * np.abs(weights).sum() * case.kernel.bound)
+
+
+@KINDS
+@SIGNS
+@pytest.mark.parametrize("n", [1, 2, 17, 59, 60])
+def test_weights_are_of_the_kind_asked_for(kind, signed, n):
+    points, weights = cloud(60, signed=signed)
+    indices, chosen, _ = thinned(Gaussian(1.0), points, weights, n, kind)
+    assert (np.diff(indices) >= 0).all() and indices[0] >= 0 and indices[-1] < 60
+    if kind == "uniform":
+        np.testing.assert_array_equal(chosen, 1 / n)
+        return
+    assert len(set(indices)) == n
+    if kind == "probability":
+        assert chosen.min() >= 0 and chosen.sum() == pytest.approx(1, abs=1e-12)
+    else:
+        assert np.abs(chosen).sum() <= max(1, np.abs(weights).sum()) * (1 + 1e-9)
+
+
+@SIGNS
+@pytest.mark.parametrize("n", [2, 5, 12, 40])
+def test_a_kind_with_more_freedom_is_never_further_away(signed, n):
+    points, weights = cloud(200, signed=signed)
+    errors = [thinned(Gaussian(1.0), points, weights, n, kind)[2] for kind in THIN_WEIGHTS]
+    assert errors[2] <= errors[1] + 1e-7 and errors[1] <= errors[0] + 1e-7
+
+
+@SIGNS
+def test_weights_are_the_best_on_their_points(signed):
+    """KKT of min ‖Σ v k − μ‖²: the slope is the same on all points of positive weight; zero inside the ball."""
+    points, weights = cloud(300, signed=signed)
+    kernel = Gaussian(1.0)
+    target = kernel.gram(points, points) @ weights
+    indices, chosen, _ = thinned(kernel, points, weights, 20, "probability")
+    slope = kernel.gram(points[indices], points[indices]) @ chosen - target[indices]
+    assert np.ptp(slope[chosen > 0]) < 1e-10
+    assert (slope >= slope[chosen > 0].min() - 1e-10).all()
+    indices, chosen, _ = thinned(kernel, points, weights * 3, 20, "signed")  # a bound of 3 or more does not bind
+    assert np.abs(chosen).sum() < 3 * np.abs(weights).sum() - 1e-3
+    np.testing.assert_allclose(kernel.gram(points[indices], points[indices]) @ chosen, 3 * target[indices], atol=1e-9)
+
+
+def test_a_bound_that_binds_is_reached_with_equal_slopes():
+    """A target of mass five, and signed weights that may have one: KKT on the surface of the ball."""
+    points, weights = cloud(200, signed=True)
+    kernel = Gaussian(1.0)
+    target = 5 * mean_at_points(kernel, points, weights)
+    support = thinning._Support(kernel, points, target, 5 * float(weights @ target), 1.0, 25)
+    support.grow(25)
+    slopes = kernel.gram(points[support.indices], points) @ np.eye(200)[support.indices].T @ support.weights
+    slopes = np.sign(support.weights) * (slopes - target[support.indices])
+    assert np.abs(support.weights).sum() == pytest.approx(1, rel=1e-9)
+    assert np.ptp(slopes) < 1e-9 and slopes.max() < -1e-3
+
+
+@SIGNS
+def test_thinned_points_are_far_nearer_than_drawn_ones(signed):
+    """A smooth kernel in two dimensions: 30 of 500 points, against 30 drawn by |w| with the signs of their weights."""
+    points, weights = cloud(500, signed=signed)
+    kernel = Gaussian(2.0)
+    total = np.abs(weights).sum()
+    rng = np.random.default_rng(2)
+    drawn = []
+    for _ in range(10):
+        places = rng.choice(500, 30, p=np.abs(weights) / total)
+        drawn.append(distance(kernel, points, weights, places, np.sign(weights[places]) * total / 30))
+    found = {kind: thinned(kernel, points, weights, 30, kind)[2] for kind in THIN_WEIGHTS}
+    assert found["uniform"] < np.mean(drawn) / 5
+    assert found["probability"] < np.mean(drawn) / 50
+
+
+def test_the_point_taken_away_is_the_one_that_is_missed_least():
+    """Inside the ball, where least squares has no bound: every other point would cost more."""
+    points, weights = cloud(100, signed=True)
+    target = mean_at_points(Gaussian(1.0), points, weights)
+    support = thinning._Support(Gaussian(1.0), points, target, float(weights @ target), 100.0, 12)
+    support.grow(12)
+    whole, costs, least = support.state, [], support.least_missed()
+    for place in range(12):
+        support.restore(whole)
+        support.drop(support.indices.index(whole[0][place]))
+        costs.append(support.squared_distance)
+    assert least == np.argmin(costs)
+
+
+@SIGNS
+@pytest.mark.parametrize("kind", ["probability", "signed"])
+def test_exchanges_bring_refitted_points_nearer(kind, signed, monkeypatch):
+    points, weights = cloud(300, signed=signed)
+    exchanged = thinned(Gaussian(1.0), points, weights, 15, kind)[2]
+    monkeypatch.setattr(thinning, "_PASSES", ())
+    assert exchanged < 0.98 * thinned(Gaussian(1.0), points, weights, 15, kind)[2]
+
+
+def test_no_exchange_of_one_point_improves_equal_weights():
+    points, weights = cloud(80, signed=True)
+    kernel = Gaussian(1.0)
+    indices, chosen, error = thinned(kernel, points, weights, 6, "uniform")
+    for place in range(6):
+        for other in range(80):
+            tried = indices.copy()
+            tried[place] = other
+            assert distance(kernel, points, weights, tried, chosen) >= error - 1e-9
+
+
+@KINDS
+def test_all_the_points_are_the_release_itself_where_its_weights_are_of_the_kind(kind):
+    points, weights = cloud(50, signed=kind == "signed")
+    weights = np.full(50, 1 / 50) if kind == "uniform" else weights
+    indices, chosen, error = thinned(Gaussian(1.0), points, weights, 50, kind)
+    np.testing.assert_array_equal(indices, np.arange(50))
+    np.testing.assert_array_equal(chosen, weights)
+    assert error == 0
+
+
+@KINDS
+@SIGNS
+def test_the_order_of_the_points_does_not_matter(kind, signed):
+    points, weights = cloud(120, signed=signed)
+    order = np.random.default_rng(4).permutation(120)
+    indices, chosen, error = thinned(Gaussian(1.0), points, weights, 12, kind)
+    moved, other, again = thinned(Gaussian(1.0), points[order], weights[order], 12, kind)
+    assert sorted(order[moved]) == sorted(indices)
+    np.testing.assert_allclose(other[np.argsort(order[moved])], chosen, atol=1e-8)
+    assert again == pytest.approx(error, rel=1e-6)
+
+
+@KINDS
+def test_twins_and_a_weight_of_zero_do_no_harm(kind):
+    """Every point three times, and weights that are all zero: singular Gram matrices."""
+    points, weights = cloud(20, signed=True)
+    tripled, shares = np.repeat(points, 3, axis=0), np.repeat(weights / 3, 3)
+    _, chosen, error = thinned(Gaussian(1.0), tripled, shares, 20, kind)
+    assert np.isfinite(chosen).all() and error <= 1.1 * thinned(Gaussian(1.0), points, weights, 19, kind)[2] + 1e-7
+    _, chosen, error = thinned(Gaussian(1.0), points, np.zeros(20), 5, kind)
+    assert np.isfinite(chosen).all() and (error == 0 if kind == "signed" else error > 0)
+
+
+def test_points_that_are_not_needed_have_weight_zero():
+    """Three of twenty points hold all the weight: eight are asked for, and three say it all."""
+    points = 20.0 * np.arange(20)[:, None]
+    weights = np.zeros(20)
+    weights[[3, 5, 11]] = [0.5, 0.3, 0.2]
+    indices, chosen, error = thinned(Gaussian(1.0), points, weights, 8, "probability")
+    assert len(set(indices)) == 8 and error < 1e-7
+    np.testing.assert_allclose(np.sort(chosen), [0] * 5 + [0.2, 0.3, 0.5], atol=1e-9)
+
+
+def test_the_mean_at_the_points_does_not_depend_on_the_blocks(monkeypatch):
+    points, weights = cloud(70, signed=True)
+    monkeypatch.setattr("kmeanalyst.kernels.embedding._BLOCK_ENTRIES", 900)
+    kernel = Gaussian(1.0)
+    np.testing.assert_allclose(
+        mean_at_points(kernel, points, weights), kernel.gram(points, points) @ weights, atol=1e-14
+    )
+
+
+@SIGNS
+def test_looking_at_a_part_of_the_points_costs_little_and_repeats_with_a_seed(signed, monkeypatch):
+    points, weights = cloud(400, signed=signed)
+    kernel = Gaussian(1.0)
+    whole = thinned(kernel, points, weights, 20, "probability")[2]
+    monkeypatch.setattr(thinning, "_LOOKED_AT", 100)
+    part = thinned(kernel, points, weights, 20, "probability", rng=3)
+    again = thinned(kernel, points, weights, 20, "probability", rng=3)
+    other = thinned(kernel, points, weights, 20, "probability", rng=4)
+    np.testing.assert_array_equal(part[0], again[0])
+    assert not np.array_equal(part[0], other[0])
+    assert part[2] == pytest.approx(distance(kernel, points, weights, part[0], part[1]), rel=1e-6)
+    assert part[2] < 2 * whole
+
+
+# ---------------------------------------------------------------- the release
+
+
+@KINDS
+def test_a_thinned_release_keeps_promise_measurement_kernel_and_domain(kind, release):
+    small = release.thin(9, weights=kind)
+    assert len(small) == 9
+    for name in ("measurement", "statement", "kernel", "domain", "method"):
+        assert getattr(small, name) is getattr(release, name) or getattr(small, name) == getattr(release, name)
+    rows = {row.tobytes() for row in release.encoded_points}
+    assert all(row.tobytes() in rows for row in small.encoded_points)
+    expected = KernelMean(release.kernel, small.encoded_points, small.weights).distance(release.embedding)
+    assert small.thinning_error == pytest.approx(expected, rel=1e-6, abs=1e-6 * np.abs(release.weights).sum())
+    assert f"thinned     at RKHS distance {small.thinning_error:.3g}" in repr(small)
+    assert release.thinning_error is None and "thinned" not in repr(release)
+    if release.measurement is None:
+        assert small.fit_distance is None
+    else:
+        mean = feature_mean(release.measurement.feature_map, small.encoded_points, small.weights)
+        assert small.fit_distance == pytest.approx(np.linalg.norm(mean - release.measurement.vector), rel=1e-12)
+
+
+@KINDS
+def test_a_thinned_release_is_read_back_and_every_claim_holds(kind, release, tmp_path):
+    small = thin(release, 9, weights=kind)
+    small.write(tmp_path / "small.kme")
+    same(read_release(tmp_path / "small.kme"), small)
+    assert validate_release(tmp_path / "small.kme") == []
+    assert small.weight_view == ("signed" if kind == "signed" else "probability")
+    assert kind == "signed" or small.is_probability
+
+
+def test_public_rows_are_counted_among_the_points_that_are_left(numeric_release, tmp_path):
+    """A file that claims more public rows than points is a finding."""
+    fields = ("measurement", "kernel", "domain", "method", "weights")
+    statement = replace(numeric_release.statement, public_points=30)
+    public = kmeanalyst.Release(
+        points=numeric_release.to_frame(), statement=statement, **{f: getattr(numeric_release, f) for f in fields}
+    )
+    small = public.thin(10)
+    first = {row.tobytes() for row in public.encoded_points[:30]}
+    assert small.statement.public_points == sum(row.tobytes() in first for row in small.encoded_points) < 10
+    assert replace(small.statement, public_points=30) == statement
+    small.write(tmp_path / "small.kme")
+    assert validate_release(tmp_path / "small.kme") == []
+
+
+def test_data_from_elsewhere_can_be_thinned():
+    points, weights = cloud(100, signed=True)
+    frame = pd.DataFrame(points, columns=["x", "y"]).assign(weight=weights)
+    release = kmeanalyst.from_frame(frame)
+    small = kmeanalyst.thin(release, 40, weights="signed")
+    assert (small.measurement, small.statement, small.fit_distance) == (None, None, None)
+    assert small.mean("x").value == pytest.approx(release.mean("x").value, abs=0.1)
+
+
+@pytest.mark.parametrize("n", [0, -1, 26, 2.0, True, "3", None, np.nan])
+def test_a_number_of_points_that_cannot_be_kept_is_refused(n, foreign_release):
+    with pytest.raises(
+        ValueError, match=r"n must be a whole number from 1 to 25, got .*: the thinned .* Pass how many"
+    ):
+        foreign_release.thin(n)
+
+
+def test_an_unknown_kind_of_weights_is_refused(foreign_release):
+    with pytest.raises(ValueError, match=r"must be probability, uniform or signed, got 'best': .* Name one"):
+        foreign_release.thin(3, weights="best")
+
+
+# ---------------------------------------------------------------- the command
+
+
+def test_the_command_writes_the_thinned_release_and_tells_its_distance(mixed_release, mixed_path: Path, tmp_path):
+    output = str(tmp_path / "small.kme")
+    result = CliRunner().invoke(
+        main, ["thin", str(mixed_path), "12", "--output", output, "--weights", "uniform", "--json"]
+    )
+    assert result.exit_code == 0, result.output
+    small = mixed_release.thin(12, weights="uniform")
+    assert json.loads(result.stdout) == {
+        "output": output, "n_points": 12, "weights": "uniform", "thinning_error": small.thinning_error,
+        "fit_distance": small.fit_distance, "rehearsal": False,
+    }  # fmt: skip
+    assert "12 of 60 points, at RKHS distance" in result.stderr
+    same(read_release(output), small)
+
+
+def test_the_command_refuses_more_points_than_there_are(mixed_path: Path, tmp_path):
+    result = CliRunner().invoke(main, ["thin", str(mixed_path), "61", "--output", str(tmp_path / "small.kme")])
+    assert result.exit_code == 1 and "n must be a whole number from 1 to 60" in result.stderr
+    assert not (tmp_path / "small.kme").exists()

@@ -1,0 +1,44 @@
+"""What tests of composed features share with others."""
+
+from __future__ import annotations
+
+from kmeanalyst.kernels import Gaussian, Kernel, Margins, OnColumns, Product, Scaled, Sum
+from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.composed import (
+    composed_features,
+)
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.releases.domain.columns import Categorical, Integer, Real
+from kmeanalyst.releases.domain.domain import Domain
+
+CELL = Margins(((0.5,),), ((),), (False,), (1.0, 0, 0, 0, 0, 0))
+
+
+PEOPLE = Domain((
+    Real(name="x", lower=-2.0, upper=2.0, missing=True), Integer(name="n", lower=0, upper=9, atoms=(0,)),
+    Categorical(name="city", levels=("Basel", "Genf", "Zug")), Categorical(name="rich", levels=("no", "yes")),
+))  # fmt: skip
+
+
+LABELLED = Sum((
+    Scaled(0.1, OnColumns(CELL, (3,))),
+    Product((
+        OnColumns(CELL, (3,)),
+        Sum((
+            Scaled(0.5, OnColumns(Gaussian(1.0), (0, 1))),
+            Scaled(0.4, OnColumns(Margins(((0.5, 1.5), ()), ((), (0.0,)), (False, False), (1.0, 0, 0, 0, 0, 0)), (2, 1))),
+        )),
+    )),
+))  # fmt: skip
+
+
+def drawn(kernel: Kernel, domain: Domain, dimension: int = 40) -> FeatureMap:
+    """Composed features whose random parts have `dimension` coordinates."""
+
+    def leaf(part: Kernel, columns: tuple[int, ...], place: str) -> FeatureMap:
+        missing = [i for i, j in enumerate(columns) if domain.columns[j].missing]
+        return RandomFourier.draw(
+            part, n_columns=len(columns), dimension=dimension, missing_columns=missing, rng=len(place)
+        )
+
+    return composed_features(kernel, tuple(range(len(domain))), leaf)

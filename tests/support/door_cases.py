@@ -1,0 +1,93 @@
+"""What tests of door share with others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import strategies as st
+
+from kmeanalyst.kernels import Gaussian, Kernel
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.releases.measurement import GRID
+from kmeanalyst.releases.statement import GAUSSIAN
+from release_side.door.private_mean import private_mean
+
+
+@dataclass
+class Recorder:
+    """A mechanism that adds nothing and remembers what it was asked for."""
+
+    name: str = GAUSSIAN
+    exact_sum: Array | None = None
+    sensitivity: float | None = None
+
+    def deviation(self, sensitivity: float) -> float:
+        return 1.0
+
+    def add_to(self, exact_sum: Array, *, sensitivity: float) -> Array:
+        self.exact_sum, self.sensitivity = exact_sum.copy(), sensitivity
+        return exact_sum
+
+
+def recorded(rows: Array, feature_map: FeatureMap, *, pieces: list[Array] | None = None) -> Recorder:
+    """What the mechanism is given for these rows."""
+    recorder = Recorder()
+    pieces = [rows] if pieces is None else pieces
+    private_mean(pieces, feature_map, recorder, n_rows=sum(map(len, pieces)))  # type: ignore[arg-type]
+    assert recorder.exact_sum is not None and recorder.exact_sum.dtype == np.int64
+    return recorder
+
+
+def squared_distance(a: Array, b: Array) -> int:
+    """‖a − b‖² in Python's integers."""
+    return sum((int(x) - int(y)) ** 2 for x, y in zip(a, b, strict=True))
+
+
+HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1e308, -0.0, 5e-324, 1e22, -1.0, 0.0, 2.0, 7.0, 2.0**63]
+
+
+UNUSED = Gaussian(1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Claimed(FeatureMap):
+    """A feature map that returns whatever it was given, and claims what it likes."""
+
+    features: Array
+    norm_bound: float = 1.0
+    nonnegative: bool = False
+    kernel: Kernel = UNUSED
+    name = "claimed"
+
+    def __call__(self, X: Array) -> Array:
+        return self.features[X[:, 0].astype(int)].copy()
+
+    @property
+    def dimension(self) -> int:
+        return self.features.shape[1]
+
+    @property
+    def all_rows(self) -> Array:
+        return np.arange(len(self.features), dtype=float)[:, None]
+
+    def arrays(self) -> dict[str, Array]:
+        return {}
+
+
+def assert_integers_fit(z: Array, *, nonnegative: bool = False) -> None:
+    """Whole numbers with Σz² ≤ GRID² in Python's integers, for each row."""
+    for row in z:
+        whole = [int(v) for v in row]
+        assert whole == list(row)
+        assert sum(v * v for v in whole) <= GRID**2
+        assert not nonnegative or min(whole) >= 0
+
+
+HUGE = st.sampled_from(
+    [np.nan, np.inf, -np.inf, 1e308, -1e308, 1e154, 1e160, 5e-324, -0.0, 2.0**30, 2.0**31, 2.0**63, 1.0, -1.0]
+)
+
+
+COORDINATE = st.floats(width=64) | HUGE | st.floats(-1, 1) | st.floats(0.999999, 1.000001)

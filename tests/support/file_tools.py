@@ -1,0 +1,119 @@
+"""Making, forging and comparing .kme files, for the tests of the file format."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import warnings
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pandas as pd
+import paths
+import pytest
+
+from kmeanalyst.releases.file import FileRefused, read_release
+from kmeanalyst.releases.file import limits as refusal
+from kmeanalyst.releases.release import Release
+
+HERE = paths.TESTS
+SCHEMA = json.loads((HERE.parent / "kmeanalyst/releases/schema_v1.json").read_text(encoding="utf-8"))
+SCHEMA_TEST = jsonschema.Draft202012Validator(SCHEMA)
+AGAIN = "Fetch the file again, or ask its maker for a sound one."
+LARGE = "If you trust its maker, read it with --large (in Python large=True), which takes longer and more memory."
+SENSELESS = r"it does not make sense"
+NO_ZIP = ("the file is not a whole zip archive", "truncated, padded, or no release at all")
+
+Members = dict[str, bytes]
+
+
+def members_of(path: Path) -> Members:
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def zipped(members: list[tuple[str | zipfile.ZipInfo, bytes]], compression: int = zipfile.ZIP_STORED) -> bytes:
+    out = io.BytesIO()
+    with warnings.catch_warnings(), zipfile.ZipFile(out, "w", compression) as archive:
+        warnings.simplefilter("ignore", UserWarning)  # of a name that occurs twice
+        for name, data in members:
+            archive.writestr(name, data)
+    return out.getvalue()
+
+
+def declared(members: Members) -> dict[str, dict[str, Any]]:
+    return {
+        name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        for name, data in members.items()
+        if name != "release.json"
+    }
+
+
+def forged(path: Path, edit: Callable[[dict[str, Any], Members], None], *, resealed: bool = True) -> bytes:
+    """The file at path with header and members edited, and checksums made good, as a forger would."""
+    members = members_of(path)
+    header = json.loads(members["release.json"])
+    edit(header, members)
+    if resealed:
+        header["members"] = declared(members)
+    members["release.json"] = json.dumps(header).encode()
+    return zipped(list(members.items()))
+
+
+def refused(data: bytes, folder: Path, what: str, why: str, mend: str = AGAIN) -> None:
+    """The bytes are refused with all three parts of the message, after the file's name."""
+    path = folder / "strange.kme"
+    path.write_bytes(data)
+    with pytest.raises(FileRefused) as caught:
+        read_release(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: "), message
+    assert re.search(what, message), message
+    assert re.search(why, message), message
+    assert mend in message or (mend == AGAIN and LARGE in message and "at most" in message), message
+
+
+def narrow(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:
+    """Hold files to lower limits than usual."""
+    monkeypatch.setattr(refusal, "USUAL", replace(refusal.USUAL, **limits))
+
+
+def setting(*keys: Any, to: Any) -> Callable[[dict[str, Any]], None]:
+    def edit(header: dict[str, Any]) -> None:
+        for key in keys[:-1]:
+            header = header[key]
+        header[keys[-1]] = to
+
+    return edit
+
+
+def same(a: Release, b: Release) -> None:
+    """Two releases are one and the same, to the last bit."""
+    pd.testing.assert_frame_equal(a.to_frame(), b.to_frame(), check_exact=True)
+    assert a.encoded_points.tobytes() == b.encoded_points.tobytes()
+    assert a.weights.tobytes() == b.weights.tobytes()
+    assert (a.domain, a.kernel, a.statement) == (b.domain, b.kernel, b.statement)
+    assert (a.method, a.weight_view, a.fit_distance) == (b.method, b.weight_view, b.fit_distance)
+    if a.measurement is None or b.measurement is None:
+        assert a.measurement is b.measurement
+        return
+    one, other = a.measurement, b.measurement
+    assert one.noisy_sum.dtype == other.noisy_sum.dtype == np.int64
+    assert one.noisy_sum.tobytes() == other.noisy_sum.tobytes()
+    assert one.vector.tobytes() == other.vector.tobytes()
+    assert (one.noise_scale, one.noise_law, one.n_rows) == (other.noise_scale, other.noise_law, other.n_rows)
+    assert type(one.feature_map) is type(other.feature_map)
+    assert one.feature_map(a.encoded_points).tobytes() == other.feature_map(b.encoded_points).tobytes()
+
+
+def changed(release: Release, **changes: Any) -> Release:
+    fields = ["weights", "measurement", "kernel", "domain", "statement", "method", "weight_view", "fit_distance"]
+    values = {name: getattr(release, name) for name in fields} | {"points": release.to_frame()}
+    return Release(**(values | changes))

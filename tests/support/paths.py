@@ -1,0 +1,9 @@
+"""Where tests find what is no module: golden files, programs that they start, the sources."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+SUPPORT = Path(__file__).resolve().parent
+TESTS = SUPPORT.parent
+ROOT = TESTS.parent

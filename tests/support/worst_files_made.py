@@ -1,0 +1,339 @@
+"""The files of worst_files.py: each is small, valid, and at a limit of the reader (`Limits` in refusal.py)."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from file_tools import declared, zipped
+
+from kmeanalyst.kernels import (
+    ExponentialDot,
+    Gaussian,
+    Indicator,
+    Kernel,
+    Laplacian,
+    Margins,
+    MultiScale,
+    Scaled,
+    StringSpectrum,
+    Sum,
+)
+from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.binning import RandomBinning
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.kernels.features.hermite import Hermite
+from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
+from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.kernels.features.pivots import Pivots
+from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.releases.derived import Derived
+from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Integer, Real
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.file.function import write_function
+from kmeanalyst.releases.file.header import FORMAT
+from kmeanalyst.releases.file.kernel import _MOST_WORK, MOST_ROWS, diameter_over, kernel_work, n_databases
+from kmeanalyst.releases.file.limits import USUAL
+from kmeanalyst.releases.file.points import arrow_type, cells_of_a_row, is_text
+from kmeanalyst.releases.file.writing import _measurement_header, canonical, npy_of, plain
+from kmeanalyst.releases.function import FunctionForm, function_of
+from kmeanalyst.releases.measurement import Measurement, grid_sensitivity
+from kmeanalyst.releases.statement import PrivacyStatement
+from release_side.door.mechanism import GaussianNoise
+
+ONE = Indicator(levels=2)
+
+
+def written(
+    path: Path,
+    columns: Sequence[Column],
+    n_points: int,
+    kernel: Kernel,
+    *,
+    cells: Sequence[Any] | None = None,
+    feature_map: FeatureMap | None = None,
+    statement: PrivacyStatement | None = None,
+    derived: Sequence[Derived] = (),
+    derived_cells: Sequence[Any] = (),
+    method: str = "foreign",
+    **parquet: Any,
+) -> None:
+    """A file of these points: the same cell in every row, unless `cells` has an array for each column."""
+    domain = Domain(tuple(columns))
+    of_each = [*(cells or [_cell(column) for column in columns]), *derived_cells]
+    every = [*columns, *(one.column for one in derived)]
+    arrays = [
+        cell if isinstance(cell, np.ndarray | pa.Array) else pa.repeat(pa.scalar(cell, arrow_type(column)), n_points)
+        for cell, column in zip(of_each, every, strict=True)
+    ]
+    table = pa.table([*map(pa.array, arrays), pa.repeat(1 / n_points, n_points)], [*(c.name for c in every), "weight"])
+    out, members = io.BytesIO(), {}
+    pq.write_table(table, out, **({"compression": "none", "store_schema": False, "write_statistics": False} | parquet))
+    members["points.parquet"] = out.getvalue()
+    measurement = None if feature_map is None else _measurement(feature_map)
+    if feature_map is not None and measurement is not None:
+        statement = _statement(measurement)
+        members["measurement/noisy_sum.npy"] = npy_of(measurement.noisy_sum, "<i8")
+        members |= {f"measurement/{name}.npy": npy_of(array, "<f8") for name, array in feature_map.arrays().items()}
+    header = {
+        "format": FORMAT, "schema_major": 1, "schema_minor": int(bool(derived)), "columns": domain.to_dict(),
+        "kernel": kernel.to_dict(), "method": method, "weight_view": "given", "n_points": n_points,
+        "fit_distance": None, "statement": None if statement is None else statement.to_dict(),
+        "measurement": None if measurement is None else _measurement_header(measurement), "versions": {},
+        "members": declared(members),
+    } | ({"derived": [one.to_dict() for one in derived]} if derived else {})  # fmt: skip
+    path.write_bytes(zipped([("release.json", canonical(plain(header))), *members.items()]))
+
+
+def _cell(column: Column) -> Any:
+    if isinstance(column, Text):
+        return (column.symbols * column.length)[: column.length]
+    return column.levels[0] if is_text(column) else False if isinstance(column, Boolean) else 0  # type: ignore[attr-defined]
+
+
+def _measurement(feature_map: FeatureMap) -> Measurement:
+    noise = GaussianNoise(1.0, 1e-6)
+    scale = noise.deviation(grid_sensitivity(feature_map, noise.name))
+    return Measurement.from_sum(
+        np.zeros(feature_map.dimension, dtype=np.int64), grid_scale=scale, n_rows=1000, feature_map=feature_map,
+        noise_law=noise.name,
+    )  # fmt: skip
+
+
+def _statement(measurement: Measurement) -> PrivacyStatement:
+    return PrivacyStatement(
+        epsilon=1.0, delta=1e-6, neighbouring="replace-one", mechanism=measurement.noise_law,
+        sensitivity=measurement.sensitivity, noise_scale=measurement.noise_scale, calibration="analytic",
+        rho=0.5 * (measurement.sensitivity / measurement.noise_scale) ** 2, n_rows=measurement.n_rows,
+    )  # fmt: skip
+
+
+def reals(d: int) -> list[Column]:
+    return [Real(name=f"x{j}", lower=0, upper=1) for j in range(d)]
+
+
+def spread(columns: Sequence[Column], n: int) -> list[Any]:
+    """Different cells in every row."""
+    frame = Domain(tuple(columns)).decode(Domain(tuple(columns)).draw(n, 0))
+    return [
+        pa.array(frame[column.name].astype(object) if is_text(column) else frame[column.name], arrow_type(column))
+        for column in columns
+    ]
+
+
+# ---------------------------------------------------------------------- points
+
+
+def long_texts(path: Path) -> None:
+    """Texts of a thousand characters; the file holds one of them."""
+    columns = [Text(name="t", length=1000, alphabet="a")]
+    written(path, columns, USUAL.cells // cells_of_a_row(Domain(tuple(columns))), Gaussian(1.0))
+
+
+def long_texts_that_differ(path: Path) -> None:
+    columns = [Text(name="t", length=1000, alphabet="ab")]
+    n = USUAL.cells // cells_of_a_row(Domain(tuple(columns)))
+    written(
+        path, columns, n, Gaussian(1.0), cells=[pa.array([bin(i)[2:].translate({48: "a", 49: "b"}) for i in range(n)])]
+    )
+
+
+def short_texts(path: Path) -> None:
+    columns = [Text(name=f"t{j}", length=8) for j in range((USUAL.cells // USUAL.points - 1) // 4)]
+    written(path, columns, USUAL.points, Gaussian(1.0))
+
+
+def levels_of_points(path: Path) -> None:
+    columns = [Categorical(name=f"c{j}", levels=("a", "b")) for j in range(USUAL.cells // USUAL.points - 1)]
+    written(path, columns, USUAL.points, Gaussian(1.0))
+
+
+def numbers(path: Path) -> None:
+    columns = [Integer(name=f"x{j}", lower=0, upper=1, missing=True) for j in range(USUAL.cells // USUAL.points - 1)]
+    written(path, columns, USUAL.points, Gaussian(1.0))
+
+
+def logarithms(path: Path) -> None:
+    columns = [Real(name=f"x{j}", lower=0, upper=1, scale="log1p") for j in range(USUAL.cells // USUAL.points - 1)]
+    written(path, columns, USUAL.points, Gaussian(1.0))
+
+
+def wide(path: Path) -> None:
+    columns = [Real(name=f"{j:0200}", lower=0, upper=1) for j in range(USUAL.columns)]
+    written(path, columns, USUAL.cells // (USUAL.columns + 1), Gaussian(1.0), write_batch_size=10_000)
+
+
+def pages(path: Path) -> None:
+    columns = reals(9)
+    written(path, columns, USUAL.pages // 10, Gaussian(1.0), use_dictionary=False, data_page_size=1, write_batch_size=1)
+
+
+# ---------------------------------------------------------------------- the header
+
+
+def levels(path: Path) -> None:
+    """As many levels as the header's bytes and marks allow."""
+    n = min(USUAL.header_marks, USUAL.header_bytes // 12) - 200
+    written(path, [Categorical(name="c", levels=tuple(f"{j:09}" for j in range(n)))], 100, Gaussian(1.0))
+
+
+def long_names(path: Path) -> None:
+    columns = [Categorical(name=f"{j:0200}", levels=(f"{j:0200}", "b")) for j in range(USUAL.columns)]
+    written(path, columns, 100, Gaussian(1.0))
+
+
+def many_kernels(path: Path) -> None:
+    """The kernel's own limit."""
+    written(path, reals(1), 100, Sum((MultiScale((1.0,) * 1000),) * 99))
+
+
+def atoms(path: Path) -> None:
+    n = USUAL.header_bytes // 22 - 1000
+    values = tuple(float(x) for x in np.linspace(0.001, 0.999, min(n, USUAL.header_marks - 100)))
+    written(path, [Real(name="x", lower=0, upper=1, atoms=values)], 100, Gaussian(1.0))
+
+
+def draw(path: Path) -> None:
+    """Every row of the domain, compared by as many passes of a kernel as are taken."""
+    columns = [Integer(name="x", lower=0, upper=MOST_ROWS - 1)]
+    kernel = MultiScale((1.0,) * (_MOST_WORK // MOST_ROWS**2 - 1))
+    delta = diameter_over(kernel, Domain(tuple(columns))) / 1000
+    statement = PrivacyStatement(
+        epsilon=1.0, delta=0.0, neighbouring="replace-one", mechanism="exponential over multisets", sensitivity=delta,
+        score_scale=2 * delta, calibration="pure", rho=0.125, n_rows=1000, n_databases=n_databases(MOST_ROWS, 1),
+    )  # fmt: skip
+    written(path, columns, 1, kernel, statement=statement)
+
+
+def derived_work(path: Path) -> None:
+    """Long divisions."""
+    columns, n = [Real(name="x", lower=1, upper=1e300)], 10_000
+    length = USUAL.derived_work // (n + 5000 + 200)
+    text = "x" + "%3" * (length // 52)
+    one = Derived(column=Real(name="y", lower=0.0, upper=3.0), expression=text[:9999])
+    cell = np.float64(1e300) % 3
+    written(path, columns, n, Gaussian(1.0), cells=[np.full(n, 1e300)], derived=[one], derived_cells=[np.full(n, cell)])
+
+
+def derived_columns(path: Path) -> None:
+    """A hundred expressions over the last of thousands of columns."""
+    columns, n = [Boolean(name=f"b{j}") for j in range(1000)], 100
+    room = USUAL.derived_work // (n + 5000 + 100 * 1100) // 100
+    text = " or ".join(["b999"] * max(1, room // 8))
+    derived = [Derived(column=Boolean(name=f"d{j}"), expression=text) for j in range(100)]
+    written(path, columns, n, Gaussian(1.0), derived=derived, derived_cells=[np.zeros(n, dtype=bool)] * 100)
+
+
+# ---------------------------------------------------------------------- measurements
+
+
+def subspace(path: Path) -> None:
+    n = USUAL.basis_points
+    columns = reals(1)
+    kernel = MultiScale((1e-6,) * (USUAL.basis_work // n**2 - 1))
+    points = np.linspace(0, 1, n)
+    written(path, columns, n, kernel, cells=[points], feature_map=Nystroem(kernel, points[:, None]), method="subspace")
+
+
+def subspace_of_strings(path: Path) -> None:
+    columns = [Text(name="t", length=100)]
+    kernel = StringSpectrum(length=3, symbols=len(columns[0].symbols), numbers=columns[0].width, blended=True)
+    n = min(USUAL.basis_points, int((USUAL.basis_work / kernel_work(kernel, columns[0].width)) ** 0.5))
+    rows = np.unique(Domain(tuple(columns)).draw(2 * n, 0), axis=0)[:n]
+    written(path, columns, n, kernel, cells=spread(columns, n), feature_map=Nystroem(kernel, rows))
+
+
+def _rows_for(per_row: float) -> int:
+    return int(min(USUAL.feature_work / per_row - 2000, USUAL.points))
+
+
+def random_features(path: Path) -> None:
+    columns, kernel = reals(4), Gaussian(1.0)
+    features = RandomFourier(kernel, np.ones((4, 4000)))
+    written(path, columns, _rows_for(4000 * 14), kernel, feature_map=features)
+
+
+def margins_of_columns(path: Path) -> None:
+    d = 300
+    kernel = Margins(((0.5,),) * d, ((),) * d, (False,) * d, (0.0, 0.0, 1.0, 0.0, 0.0, 0.0))
+    features = MarginFeatures(kernel)
+    written(
+        path, reals(d), min(_rows_for(6 * features.width + 10 * d), USUAL.cells // 301), kernel, feature_map=features
+    )
+
+
+def margins_of_many_columns(path: Path) -> None:
+    """So many tables that their counts are not recomputed."""
+    d = int((2 * USUAL.tables) ** 0.5)
+    kernel = Margins(((),) * d, ((),) * d, (False,) * d, (0.0, 0.0, 1.0, 0.0, 0.0, 0.0))
+    written(path, reals(d), 1000, kernel, feature_map=MarginFeatures(kernel))
+
+
+def margins_of_points(path: Path) -> None:
+    d = 19
+    kernel = Margins(((0.5,),) * d, ((),) * d, (False,) * d, (0.0, 0.0, 1.0, 0.0, 0.0, 0.0))
+    written(path, reals(d), USUAL.points, kernel, feature_map=MarginFeatures(kernel))
+
+
+def maclaurin(path: Path) -> None:
+    columns, kernel = reals(2), ExponentialDot(rate=1.0, lower=(0.0, 0.0), upper=(1.0, 1.0))
+    projections = np.zeros((50_000, 2))
+    features = RandomMaclaurin(kernel, np.full(50, 1000.0), projections, np.ones((2, 50)))
+    written(path, columns, _rows_for(2 * 100_000 + 50), kernel, feature_map=features)
+
+
+def hermite(path: Path) -> None:
+    kernel = Gaussian(1.0)
+    features = Hermite(kernel, np.array([[0.5], [0.5]]), np.array([[1000.0, 999.0]]))
+    written(path, reals(1), _rows_for(10_013), kernel, feature_map=features)
+
+
+def binning(path: Path) -> None:
+    kernel, ones = Laplacian(1.0), np.ones((2, 1000))
+    features = RandomBinning(kernel, ones, -ones, ones * 3, ones, np.full(1000, 4.0))
+    written(path, reals(2), _rows_for(15 * 2 * 1000), kernel, feature_map=features)
+
+
+def crossed_features(path: Path) -> None:
+    """A product of random features and margins: written out for every point."""
+    from kmeanalyst.kernels import OnColumns, Product
+    from kmeanalyst.kernels.features.composed import ColumnFeatures, TensorProduct
+
+    margins = OnColumns(Margins(((0.25, 0.5, 0.75),), ((),), (False,), (1.0, 0.0, 0.0, 0.0, 0.0, 0.0)), (0,))
+    rest = OnColumns(Scaled(0.5, Gaussian(1.0)), (1,))
+    product = Product((margins, rest))
+    frequencies = RandomFourier(rest, np.vstack([np.zeros(1000), np.ones(1000)]))
+    features = TensorProduct(product, (ColumnFeatures(margins, MarginFeatures(margins.kernel)), frequencies))
+    written(path, reals(2), _rows_for(9000 + 12_000), product, feature_map=features)
+
+
+def function(path: Path) -> None:
+    n = USUAL.pivots
+    kernel = MultiScale((1e-6,) * (USUAL.pivot_work // n**2 - 1))
+    domain, basis = Domain(tuple(reals(1))), Pivots(kernel, np.linspace(0, 1, n)[:, None])
+    form, noise = FunctionForm("density"), GaussianNoise(1.0, 1e-6)
+    steps, unit = form.grid_sensitivity(basis), form.unit(basis, 1000)
+    scale = noise.deviation(steps) * unit
+    statement = PrivacyStatement(
+        epsilon=1.0, delta=1e-6, neighbouring="replace-one", mechanism=noise.name, sensitivity=steps * unit,
+        noise_scale=scale, calibration="analytic", rho=0.5 * (steps * unit / scale) ** 2, n_rows=1000,
+    )  # fmt: skip
+    sums = np.zeros(n, dtype=np.int64)
+    write_function(function_of(form=form, domain=domain, basis=basis, noisy_sum=sums, statement=statement), path)
+
+
+FILES: dict[str, Callable[[Path], None]] = {
+    each.__name__: each
+    for each in (
+        long_texts, long_texts_that_differ, short_texts, levels_of_points, numbers, logarithms, wide, pages, levels,
+        long_names, many_kernels, atoms, draw, derived_work, derived_columns, subspace, subspace_of_strings,
+        random_features, margins_of_columns, margins_of_many_columns, margins_of_points, maclaurin, hermite, binning,
+        crossed_features, function,
+    )
+}  # fmt: skip
