@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from kmeanalyst.learning.training.refits import refit
     from kmeanalyst.learning.training.training import fit
     from kmeanalyst.learning.weights.weight_support import WeightSupport, weight_support
+    from kmeanalyst.release import Release, from_frame, read_release
     from kmeanalyst.releases.domain.columns import Boolean, Categorical, Date, Integer, Ordinal, Real
     from kmeanalyst.releases.domain.cyclic_column import Cyclic
     from kmeanalyst.releases.domain.domain import Domain, DomainError, read_domain
     from kmeanalyst.releases.domain.text_column import Text
-    from kmeanalyst.releases.file import FileRefused, read_function, read_release, validate_release
+    from kmeanalyst.releases.file import FileRefused, read_function, validate_release
     from kmeanalyst.releases.function import ReleasedFunction
-    from kmeanalyst.releases.release import Release, from_frame
     from kmeanalyst.releases.statement import PrivacyStatement
     from kmeanalyst.representation.points.thinning import thin
     from kmeanalyst.representation.shrinkage import shrunk_mean, shrunk_vector
@@ -69,11 +69,11 @@ _HOMES = {
     "read_domain": "kmeanalyst.releases.domain.domain",
     "FileRefused": "kmeanalyst.releases.file",
     "read_function": "kmeanalyst.releases.file",
-    "read_release": "kmeanalyst.releases.file",
+    "read_release": "kmeanalyst.release",
     "validate_release": "kmeanalyst.releases.file",
-    "Release": "kmeanalyst.releases.release",
+    "Release": "kmeanalyst.release",
     "ReleasedFunction": "kmeanalyst.releases.function",
-    "from_frame": "kmeanalyst.releases.release",
+    "from_frame": "kmeanalyst.release",
     "PrivacyStatement": "kmeanalyst.releases.statement",
     "ConditionalLaw": "kmeanalyst.inference.questions.conditional",
     "Estimate": "kmeanalyst.inference.two_sample.result",

@@ -17,8 +17,8 @@ from kmeanalyst.releases.domain.tables import table_blocks
 from kmeanalyst.releases.texts import one_line
 
 if TYPE_CHECKING:
+    from kmeanalyst.release import Release
     from kmeanalyst.releases.function import ReleasedFunction
-    from kmeanalyst.releases.release import Release
 
 release_argument = click.argument("release_path", metavar="FILE.kme", type=click.Path())
 _LARGE = "kmeanalyst.large"
@@ -52,7 +52,7 @@ def check_not_read(output: str, *sources: str | None) -> None:
 
 def opened_release(path: str, allow_rehearsal: bool) -> Release:
     """The release in a file, with a note where it is a rehearsal."""
-    from kmeanalyst.releases.file import read_release
+    from kmeanalyst.release import read_release
 
     release = read_release(path, allow_rehearsal=allow_rehearsal, large=reads_large())
     _note_if_rehearsed(path, release)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +17,7 @@ from kmeanalyst.releases.texts import one_line
 
 if TYPE_CHECKING:
     from kmeanalyst.inference.two_sample.result import TestResult
-    from kmeanalyst.releases.release import Release
+    from kmeanalyst.release import Release
 
 level_option = click.option(
     "--level",
@@ -347,7 +346,7 @@ def mmd_test_command(release_path: str, sample_path: str, level: float, allow_re
     """
     from kmeanalyst.cli.arguments import ToldRows
     from kmeanalyst.inference.two_sample.mmd_test import mmd_test
-    from kmeanalyst.releases.release import Release
+    from kmeanalyst.release import Release
 
     release = opened_release(release_path, allow_rehearsal)
     sample: Any = opened_release(sample_path, allow_rehearsal) if sample_path.endswith(".kme") else None
@@ -473,7 +472,9 @@ def export(
     check_not_read(output, release_path)
     release = opened_release(release_path, allow_rehearsal)
     with working("writing"):
-        defused = write_export(release, Path(output), view=view, rows=rows, rng=seed, keep_formulas=keep_formulas)
+        defused = write_export(
+            release, output, frame=release.to_frame(view, rows=rows, rng=seed), keep_formulas=keep_formulas
+        )
     if defused:
         note(
             f"{defused} text cells begin like a formula, which a spreadsheet would run, and have an apostrophe before them. "

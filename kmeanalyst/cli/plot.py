@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from kmeanalyst.releases.release import Release
+    from kmeanalyst.release import Release
 
 _OF_ONE = ("histogram", "density", "cdf")
 _LEVEL = click.FloatRange(0, 1, min_open=True, max_open=True)

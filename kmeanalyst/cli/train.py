@@ -15,7 +15,7 @@ from kmeanalyst.learning.scoring.evaluation import score
 from kmeanalyst.learning.training.model_file import check_name, untrusted_types, write_model
 from kmeanalyst.learning.training.pipeline import TrainedPipeline, TrainingReport
 from kmeanalyst.learning.training.training import fit
-from kmeanalyst.releases.release import Release, View
+from kmeanalyst.release import Release, View
 
 _DEFAULT = {"classification": "LogisticRegression", "regression": "Ridge"}
 _METRICS = {"classification": ("accuracy", "roc_auc", "log_loss"), "regression": ("r2", "root_mean_squared_error")}

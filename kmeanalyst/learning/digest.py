@@ -7,10 +7,10 @@ import hashlib
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import ReleaseData
 
 
-def digest(release: Release) -> str:
+def digest(release: ReleaseData) -> str:
     """SHA-256 (hexadecimal) of the weights, the encoded points and the measured vector, with their shapes.
 
     A release read back from its file, or with further derived columns, has the same; a thinned one has another.

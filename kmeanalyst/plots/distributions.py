@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from kmeanalyst.inference.questions import tables
+from kmeanalyst.inference.questions.expectation import expectations
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.plots.axes import Places, axis_label, cut, places_of, too_wordy
@@ -32,7 +34,7 @@ from kmeanalyst.plots.style import (
     whiskers,
 )
 from kmeanalyst.releases.domain.columns import Categorical, Column
-from kmeanalyst.releases.release import Question, Release, View
+from kmeanalyst.releases.release import Question, ReleaseData, View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +49,7 @@ _ASIDE = 0.25  # of a bar's width, from its middle to the mark of a sample
 
 
 def histogram(
-    release: Release,
+    release: ReleaseData,
     column: str,
     *,
     bins: int | Sequence[float] | None = None,
@@ -72,14 +74,14 @@ def histogram(
     >>> axes.figure.savefig("age.png")
     """
     kind = release.columns[column]
-    frame = release.histogram(column, bins=bins, where=where, view=view, level=level)
+    frame = tables.histogram(release, column, bins=bins, where=where, view=view, level=level)
     kept, left_out = cut(frame["probability"].to_numpy(), most if isinstance(kind, Categorical) else len(frame))
     frame, notes = frame.iloc[kept], [left_out] * bool(left_out)
     ax, places = bars(frame, kind, column, ax)
     if sample is not None:
         rows, counted = as_release(release, sample)
         asked = [group.condition for group in groups_of(release.columns, column, bins)]
-        shares = rows.expectations(asked, where=where, view="signed").to_frame(level)
+        shares = expectations(rows, asked, where=where, view="signed").to_frame(level)
         _marks(ax, places, shares.iloc[kept], len(rows))
         notes += [note for note in counted if note.startswith(f"{column}: ")]
     caption(

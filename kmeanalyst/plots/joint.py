@@ -17,7 +17,7 @@ from kmeanalyst.plots.distributions import bars_at
 from kmeanalyst.plots.style import GREY, axes_of, caption, given, luminance, percent, promises, stamp, without_formulas
 from kmeanalyst.releases.domain.columns import Categorical
 from kmeanalyst.releases.domain.text_column import Text
-from kmeanalyst.releases.release import Question, Release, View
+from kmeanalyst.releases.release import Question, ReleaseData, View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +33,7 @@ _USUAL_COLUMNS = 4
 
 
 def table(
-    release: Release,
+    release: ReleaseData,
     a: str,
     b: str,
     *,
@@ -141,7 +141,7 @@ def _write(ax: Axes, middles: Array, values: Array, halves: Array, drawn: PatchC
 
 
 def pairs(
-    release: Release,
+    release: ReleaseData,
     columns: Sequence[str] | None = None,
     *,
     where: Question | None = None,
@@ -192,7 +192,7 @@ def size_of_pairs(n_columns: int) -> tuple[float, float]:
     return _PANEL * n_columns, _PANEL * n_columns
 
 
-def check_pairs(release: Release, columns: Sequence[str] | None) -> list[str]:
+def check_pairs(release: ReleaseData, columns: Sequence[str] | None) -> list[str]:
     """The columns of a corner of pairs, those named or the usual ones; ValueError where they are too many or too few."""
     if columns is None:
         columns = [column.name for column in release.columns.columns if not isinstance(column, Text)][:_USUAL_COLUMNS]
@@ -213,7 +213,7 @@ def _diagonal(ax: Axes, people: Population, name: str, side: _Side, level: float
     ax.set_xlim(float(places.lefts.min()), float(places.rights.max()))
 
 
-def _outer_labels(ax: Axes, release: Release, names: Sequence[str], i: int, j: int, across: Places) -> None:
+def _outer_labels(ax: Axes, release: ReleaseData, names: Sequence[str], i: int, j: int, across: Places) -> None:
     """Names and ticks on the left and below; the diagonal has its own scale of probabilities."""
     if i == len(names) - 1:
         ax.set_xlabel(axis_label(release.columns[names[j]], names[j]))

@@ -14,10 +14,10 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.columns import Number
 from kmeanalyst.releases.domain.tables import read_table
 from kmeanalyst.releases.expressions import words
-from kmeanalyst.releases.release import Question, Release, View
+from kmeanalyst.releases.release import Question, ReleaseData, View
 
 
-def as_release(release: Release, sample: Any) -> tuple[Release, list[str]]:
+def as_release(release: ReleaseData, sample: Any) -> tuple[ReleaseData, list[str]]:
     """A sample's rows as points of equal weight, with the release's columns; and what became of its cells.
 
     sample   a DataFrame in natural units, or the path of a .csv or .parquet file.
@@ -29,7 +29,7 @@ def as_release(release: Release, sample: Any) -> tuple[Release, list[str]]:
             "or the path of a table."
         )
     encoded, counts = release.domain.encode_counted(table)
-    rows = Release(
+    rows = ReleaseData(
         points=release.domain.decode(encoded), weights=np.full(len(encoded), 1 / max(len(encoded), 1)), measurement=None,
         kernel=release.kernel, domain=release.domain, statement=None,
     )  # fmt: skip
@@ -62,7 +62,7 @@ class Numbers:
         return positive / positive.sum()
 
 
-def numbers_of(release: Release, name: str, *, where: Question | None, view: View | None) -> Numbers:
+def numbers_of(release: ReleaseData, name: str, *, where: Question | None, view: View | None) -> Numbers:
     """A column of numbers or dates under a view's weights; given that it is not missing, where it can be."""
     column = release.columns[name]
     if not isinstance(column, Number):

@@ -22,7 +22,7 @@ from kmeanalyst.plots.overlay import Numbers, as_release, numbers_of
 from kmeanalyst.plots.style import RELEASE, RULE, SAMPLE, Look, axes_of, caption, given, percent, plain, promises, stamp
 from kmeanalyst.releases.domain.columns import Date, Number
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
-from kmeanalyst.releases.release import Question, Release, View
+from kmeanalyst.releases.release import Question, ReleaseData, View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +33,7 @@ _BAND = 0.25  # opacity
 
 
 def density(
-    release: Release,
+    release: ReleaseData,
     column: str,
     *,
     bandwidth: float | None = None,
@@ -76,7 +76,7 @@ def density(
 
 
 def cdf(
-    release: Release,
+    release: ReleaseData,
     column: str,
     *,
     where: Question | None = None,
@@ -115,7 +115,7 @@ class _Curve:
     stepped    whether it is constant between places.
     """
 
-    release: Release
+    release: ReleaseData
     numbers: Numbers
     grid: Array
     functions: Callable[[Array], Array]

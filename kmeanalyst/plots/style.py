@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from kmeanalyst.releases.release import Release
+    from kmeanalyst.releases.release import ReleaseData
     from kmeanalyst.releases.statement import PrivacyStatement
 
 SIZE = (6.0, 3.7)  # of one drawing, inches
@@ -119,7 +119,7 @@ def promise(statement: PrivacyStatement | None) -> str:
     return f"{stamp}N = {statement.n_rows:,} {statement.counted} · ε = {statement.epsilon:g}, δ = {statement.delta:g}"
 
 
-def promises(releases: Sequence[Release], view: str) -> str:
+def promises(releases: Sequence[ReleaseData], view: str) -> str:
     """The promises of the releases a drawing is of, and the weights."""
     if len(releases) == 1:
         return f"{promise(releases[0].statement)} · {view} weights"

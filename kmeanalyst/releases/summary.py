@@ -11,14 +11,14 @@ from kmeanalyst.releases.texts import shortened
 
 if TYPE_CHECKING:
     from kmeanalyst.releases.measurement import Measurement
-    from kmeanalyst.releases.release import Release
+    from kmeanalyst.releases.release import ReleaseData
     from kmeanalyst.releases.statement import PrivacyStatement
 
 
 _WIDEST = 40  # characters that names are padded to: one long name makes no other line longer
 
 
-def summary(release: Release) -> dict[str, str]:
+def summary(release: ReleaseData) -> dict[str, str]:
     """What the release is, line by line: label → text."""
     weights = release.weights
     lines = {
@@ -57,7 +57,7 @@ def _table_text(promise: PrivacyStatement) -> str:
     return f"{promise.n_rows:,} private rows"
 
 
-def _noise(release: Release, measurement: Measurement) -> dict[str, str]:
+def _noise(release: ReleaseData, measurement: Measurement) -> dict[str, str]:
     dimension = measurement.feature_map.dimension
     return {
         "noise": f"{measurement.noise_scale:.3g} on each of {dimension:,} features "
@@ -65,7 +65,7 @@ def _noise(release: Release, measurement: Measurement) -> dict[str, str]:
     }
 
 
-def _draw(release: Release, promise: PrivacyStatement) -> dict[str, str]:
+def _draw(release: ReleaseData, promise: PrivacyStatement) -> dict[str, str]:
     """What is known of rows that the exponential mechanism drew: how much worse than the best they can be."""
     return {
         "draw": f"one of {promise.n_databases:,} databases, P ∝ exp(−distance/{promise.score_scale:.3g}): with chance 95 % "
@@ -73,7 +73,7 @@ def _draw(release: Release, promise: PrivacyStatement) -> dict[str, str]:
     }
 
 
-def text(release: Release) -> str:
+def text(release: ReleaseData) -> str:
     """A release for a terminal."""
     width = min(_WIDEST, max(len(name) for name in release.columns.names))
     columns = [f"  {shortened(name, 60):<{width}}  {extent}" for name, extent in _column_lines(release)]
@@ -81,7 +81,7 @@ def text(release: Release) -> str:
     return "\n".join(["kmeanalyst.Release", *lines, f"  columns     {len(columns)}", *[f"  {c}" for c in columns]])
 
 
-def html(release: Release) -> str:
+def html(release: ReleaseData) -> str:
     """A release for a notebook."""
 
     def table(rows: list[tuple[str, str]]) -> str:
@@ -97,7 +97,7 @@ def html(release: Release) -> str:
     )
 
 
-def _column_lines(release: Release) -> list[tuple[str, str]]:
+def _column_lines(release: ReleaseData) -> list[tuple[str, str]]:
     """For each column its name, and its kind with bounds or levels."""
     lines = [(column.name, column.describe()) for column in release.domain.columns]
     return lines + [(one.column.name, one.describe()) for one in release.derived]

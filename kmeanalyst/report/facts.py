@@ -26,7 +26,7 @@ from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Dat
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
-from kmeanalyst.releases.release import Release, View
+from kmeanalyst.releases.release import ReleaseData, View
 
 MOST_COLUMNS = 60  # on one page; others are named by `columns`
 MOST_PAIRED = 20  # columns that pairs are shown of
@@ -94,7 +94,7 @@ class ReleaseFacts:
     left_out  how many columns the page has no room for.
     """
 
-    release: Release
+    release: ReleaseData
     view: str
     columns: tuple[ColumnFacts, ...]
     pairs: tuple[Association, ...]
@@ -106,7 +106,7 @@ class ReleaseFacts:
 
 
 def facts_of(
-    release: Release,
+    release: ReleaseData,
     *,
     source: str | Path | None = None,
     columns: Sequence[str] | None = None,
@@ -143,7 +143,7 @@ def facts_of(
     )  # fmt: skip
 
 
-def _chosen(release: Release, columns: Sequence[str] | None) -> list[str]:
+def _chosen(release: ReleaseData, columns: Sequence[str] | None) -> list[str]:
     if columns is None:
         return list(release.columns.names[:MOST_COLUMNS])
     for name in columns:
@@ -158,7 +158,7 @@ def _chosen(release: Release, columns: Sequence[str] | None) -> list[str]:
 
 
 def _each(
-    release: Release, names: Sequence[str], people: Population, tell: Callable[[float], None]
+    release: ReleaseData, names: Sequence[str], people: Population, tell: Callable[[float], None]
 ) -> Iterator[ColumnFacts]:
     described = {one.column.name: one.describe() for one in release.derived}
     for k, name in enumerate(names, start=1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import PrivacyStatement, guarantee, is_pure, loss_above_epsilon
 
 _METHODS = {
@@ -17,7 +17,7 @@ _METHODS = {
 _NO_FACTOR = 20.0  # ε from which e^ε says nothing that people can picture
 
 
-def plain_words(release: Release) -> list[str]:
+def plain_words(release: ReleaseData) -> list[str]:
     """The promise as paragraphs."""
     promise = release.statement
     if promise is None:
@@ -90,7 +90,7 @@ def _of_everything(promise: PrivacyStatement) -> list[str]:
     ]
 
 
-def numbers(release: Release) -> list[tuple[str, str]]:
+def numbers(release: ReleaseData) -> list[tuple[str, str]]:
     """The promise and the release in numbers: label and text."""
     weights, promise = release.weights, release.statement
     lines = [] if promise is None else _of_promise(promise)

@@ -9,7 +9,7 @@ from pathlib import Path
 from kmeanalyst import __version__
 from kmeanalyst.inference.questions.association import LEAST_SHARE, MOST_GROUPS, Association
 from kmeanalyst.releases.file.archive import written_whole
-from kmeanalyst.releases.release import Release, View
+from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.releases.texts import shortened
 from kmeanalyst.report import guarantee as promises
 from kmeanalyst.report.assets import POLICY, SCRIPT, STYLE
@@ -34,7 +34,7 @@ _LEVEL = 80
 
 
 def write_report(
-    release: Release,
+    release: ReleaseData,
     path: str | Path,
     *,
     source: str | Path | None = None,

@@ -8,27 +8,31 @@ from such others, and spreads over them about as it does over releases of the ta
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.measurement import Measurement, feature_mean, mean_unit
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import is_pure
 from kmeanalyst.representation.generator.generator import generated_rows
 from kmeanalyst.representation.progress import Progress
 from kmeanalyst.representation.represent import represent
 from kmeanalyst.representation.weights.reweight import weights_for
+from kmeanalyst.representation.weights.views import view_weights
+
+R = TypeVar("R", bound=ReleaseData)
 
 
 def redrawn(
-    release: Release,
+    release: R,
     *,
     sampling: bool = False,
     rng: np.random.Generator | int | None = None,
     progress: Progress | None = None,
-) -> Release:
+) -> R:
     """A release of the same method and size, around a measurement drawn anew.
 
     sampling  whether the table is drawn anew too, N rows of the released points; otherwise the noise alone is.
@@ -47,14 +51,16 @@ def redrawn(
     rng = np.random.default_rng(rng)
     measurement = _drawn(release, release.measurement, sampling, rng)
     encoded, weights = _represented(release, measurement, rng, progress)
-    return Release(
-        points=release.domain.decode(encoded), weights=weights, measurement=measurement, kernel=release.kernel,
-        domain=release.domain, statement=release.statement, method=release.method, weight_view=release.weight_view,
-        derived=release.derived,
-    )  # fmt: skip
+    return release.replaced(
+        points=release.domain.decode(encoded),
+        weights=weights,
+        measurement=measurement,
+        fit_distance=None,
+        thinning_error=None,
+    )
 
 
-def _check_known(release: Release, sampling: bool) -> None:
+def _check_known(release: ReleaseData, sampling: bool) -> None:
     texts = ", ".join(column.name for column in release.domain.columns if isinstance(column, Text))
     if texts and release.method != "subspace":
         raise ValueError(
@@ -68,8 +74,8 @@ def _check_known(release: Release, sampling: bool) -> None:
         )
 
 
-def _drawn(release: Release, measurement: Measurement, sampling: bool, rng: np.random.Generator) -> Measurement:
-    p = release.view_weights("probability")
+def _drawn(release: ReleaseData, measurement: Measurement, sampling: bool, rng: np.random.Generator) -> Measurement:
+    p = view_weights(release, "probability")
     if sampling:
         p = rng.multinomial(measurement.n_rows, p / p.sum()) / measurement.n_rows
     noise = _noise(measurement, rng) * measurement.noise_scale
@@ -86,7 +92,7 @@ def _noise(measurement: Measurement, rng: np.random.Generator) -> Array:
 
 
 def _represented(
-    release: Release, measurement: Measurement, rng: np.random.Generator, progress: Progress | None
+    release: ReleaseData, measurement: Measurement, rng: np.random.Generator, progress: Progress | None
 ) -> tuple[Array, Array]:
     """Points (M, d), encoded, and weights (M,), made as the release's were."""
     n_points, view = len(release), release.weight_view

@@ -137,13 +137,15 @@ def _digest(head: str) -> str:
 
 
 def _head_in(path: str) -> str | None:
-    from kmeanalyst.releases.file import read_function, read_release
+    from kmeanalyst.releases.file.function import read_function
     from kmeanalyst.releases.file.limits import HoldsFunction
+    from kmeanalyst.releases.file.reading import read_release
+    from kmeanalyst.releases.release import ReleaseData
     from release_side.door.mechanism import PublishError
 
     try:
         try:
-            statement: Any = read_release(path, allow_rehearsal=True).statement
+            statement: Any = read_release(path, ReleaseData, allow_rehearsal=True).statement
         except HoldsFunction:
             statement = read_function(path, allow_rehearsal=True).statement
     except ValueError as error:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kmeanalyst.kernels import Kernel
+from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain, read_domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
 from kmeanalyst.releases.file.limits import USUAL
 from kmeanalyst.releases.file.points import cells_of_a_row
-from kmeanalyst.releases.release import Release
 from kmeanalyst.representation.progress import Progress
 from release_side.choices.options import (
     check_choices,

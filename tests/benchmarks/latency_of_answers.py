@@ -20,8 +20,8 @@ from coverage_of_intervals import TABLES
 from kmeanalyst.inference.estimate.population_fit import fit_population
 from kmeanalyst.kernels.embedding import in_threads, row_blocks
 from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
-from kmeanalyst.releases.release import Release
 from kmeanalyst.releases.statement import PrivacyStatement
 from release_side.door.mechanism import GaussianNoise
 from release_side.door.private_mean import private_mean

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kmeanalyst.cli.main import main
-from kmeanalyst.releases.release import Release
+from kmeanalyst.release import Release
 
 
 def call(*arguments: str) -> Result:

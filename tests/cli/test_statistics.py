@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 import kmeanalyst
 from kmeanalyst.cli.main import main
-from kmeanalyst.releases.file import read_release
+from kmeanalyst.release import read_release
 
 
 def call(*arguments: str) -> Result:

@@ -27,9 +27,10 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.certified import CertifiedNystroem, excess_of, has_close_images
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.features.pivots import STRETCH
+from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.columns import Real
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.file import read_release, validate_release
+from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.measurement import GRID, SHRINK, grid_sensitivity
 from release_side.choices.subspaces import better_basis, certified_basis
 from release_side.door.mechanism import GaussianNoise

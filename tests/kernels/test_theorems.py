@@ -25,9 +25,9 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.features.pivots import Pivots
+from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import feature_mean
-from kmeanalyst.releases.release import Release
 from release_side.door.mechanism import GaussianNoise, RehearsalNoise
 from release_side.door.private_mean import private_mean
 

@@ -18,11 +18,12 @@ from kmeanalyst.learning.column_law.number_law import Bins, RowFunctions, fit_nu
 from kmeanalyst.learning.rows.drawn_rows import _check_tails, drawn_rows, number_law
 from kmeanalyst.learning.rows.labels import measured_labels
 from kmeanalyst.learning.training.training import refitted
+from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.columns import Boolean, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.statement import PrivacyStatement
 
 N, NOISE = 20_000, 3e-4
@@ -191,7 +192,7 @@ def test_drawn_rows_do_not_hang_on_the_points_weights(release: Release):
     weights[:10] *= -1
     first = ka.fit(Ridge(), release, "cost").predict(UNSEEN)
     for other in (release_of(7 * weights), release_of(weights, extra=20)):
-        other.cache["fitted mixture"] = release.cache["fitted mixture"]  # of the same measurement, and some seconds
+        memo(other)["fitted mixture"] = memo(release)["fitted mixture"]  # of the same measurement, and some seconds
         model = ka.fit(Ridge(), other, "cost")
         assert (model.report.labels, model.report.view) == ("drawn", "probability")  # type: ignore[union-attr]
         np.testing.assert_array_equal(model.predict(UNSEEN), first)
@@ -233,7 +234,7 @@ def test_rows_that_cannot_be_drawn_are_refused_with_a_reason(release: Release):
 def test_a_refit_draws_from_its_own_measurement(release: Release):
     model = ka.fit(LinearRegression(), release, "cost")
     other = release_of(np.full(100, 0.01), noise=2 * NOISE)
-    other.cache["fitted mixture"] = release.cache["fitted mixture"]
+    memo(other)["fitted mixture"] = memo(release)["fitted mixture"]
     again = refitted(model, other)
     assert again.report.labels == "drawn"  # type: ignore[union-attr]
     assert 0 < np.abs(again.predict(UNSEEN) - model.predict(UNSEEN)).mean() < 1

@@ -17,8 +17,8 @@ from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.learning.digest import digest
 from kmeanalyst.learning.scoring.evaluation import score
 from kmeanalyst.learning.scoring.metrics import CLASSIFICATION, REGRESSION
-from kmeanalyst.releases.file import read_release, write_release
-from kmeanalyst.releases.release import Release
+from kmeanalyst.release import Release, read_release
+from kmeanalyst.releases.file import write_release
 
 
 @pytest.fixture(scope="module")

@@ -26,9 +26,9 @@ from kmeanalyst.learning.training import model_file
 from kmeanalyst.learning.training.model_file import read_model, write_model
 from kmeanalyst.learning.training.refits import Refits, refit
 from kmeanalyst.learning.training.training import fit
+from kmeanalyst.release import Release, from_frame
 from kmeanalyst.releases.domain.columns import Boolean, Categorical, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.release import Release, from_frame
 
 DOMAIN = Domain(
     (

@@ -21,11 +21,11 @@ from kmeanalyst import plots
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.plots.axes import places_of, ticks_of
 from kmeanalyst.plots.style import INK, LOOKS, luminance, new_figure, plain, save
+from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.columns import Categorical, Date, Integer, Real
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.text_column import Text
-from kmeanalyst.releases.release import Release
 from release_side.publishing.publish import publish
 
 LEVEL = 0.8

@@ -11,7 +11,8 @@ import paths
 import pytest
 from contracts import COLUMNS, TEXTS
 
-from kmeanalyst.releases.file import FileRefused, read_release, validate_release
+from kmeanalyst.release import read_release
+from kmeanalyst.releases.file import FileRefused, validate_release
 from kmeanalyst.releases.measurement import feature_mean
 
 FOLDER = paths.TESTS / "golden" / "v1"

@@ -20,14 +20,14 @@ from ledger_chain_cases import recomputed, replace_all
 import release_side
 from kmeanalyst.cli.main import main as kmeanalyst_main
 from kmeanalyst.cli.terminal import print_json
+from kmeanalyst.release import Release, read_release
 from kmeanalyst.releases.derived import Derived
 from kmeanalyst.releases.domain.columns import Categorical, DomainError, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.draft import draft_domain
 from kmeanalyst.releases.domain.text_column import Text
-from kmeanalyst.releases.file import read_function, read_release
+from kmeanalyst.releases.file import read_function
 from kmeanalyst.releases.file.header import FORMAT, FUNCTION_FORMAT
-from kmeanalyst.releases.release import Release
 from kmeanalyst.releases.statement import PrivacyStatement, StatementError
 from kmeanalyst.releases.texts import JOINERS, escaped, flaw_of, is_hidden, one_line, replaced
 from release_side.budget.ledger import Ledger

@@ -15,12 +15,12 @@ import kmeanalyst as ka
 from kmeanalyst.cli.main import main
 from kmeanalyst.inference.compare.independence import independence_test
 from kmeanalyst.kernels import Gaussian
+from kmeanalyst.release import Release, from_frame, read_release
 from kmeanalyst.releases.derived import named_expression
 from kmeanalyst.releases.domain.columns import Boolean, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.expressions import parse
-from kmeanalyst.releases.file import read_release, validate_release, write_release
-from kmeanalyst.releases.release import Release, from_frame
+from kmeanalyst.releases.file import validate_release, write_release
 
 NEW = {
     "per head": "income / (age - 10)",

@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 
 from kmeanalyst.kernels import KernelMean
+from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.columns import Categorical, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.file import read_release, validate_release
+from kmeanalyst.releases.file import validate_release
 from release_side.door.mechanism import PublishError
 from release_side.publishing.publish import publish
 

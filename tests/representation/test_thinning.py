@@ -19,7 +19,8 @@ import kmeanalyst
 from kmeanalyst.cli.main import main
 from kmeanalyst.kernels import Gaussian, KernelMean
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.file import read_release, validate_release
+from kmeanalyst.release import read_release
+from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.measurement import feature_mean
 from kmeanalyst.representation.points import thinning
 from kmeanalyst.representation.points.thinning import THIN_WEIGHTS, mean_at_points, thin, thinned

@@ -21,10 +21,10 @@ from pathlib import Path
 
 import numpy as np
 
+from kmeanalyst.release import Release
 from kmeanalyst.releases.file import FileRefused, write_release
 from kmeanalyst.releases.file.archive import members_in
 from kmeanalyst.releases.file.reading import release_of
-from kmeanalyst.releases.release import Release
 
 KINDS = ("flip", "sealed", "cut", "flip", "sealed")
 WORDS = [0, 1, 127, 128, 255]

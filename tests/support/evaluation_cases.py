@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels import Gaussian
+from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.columns import Boolean, Categorical, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.release import Release
 from kmeanalyst.representation.weights.reweight import weights_for
 
 DOMAIN = Domain(

@@ -19,9 +19,9 @@ import pandas as pd
 import paths
 import pytest
 
-from kmeanalyst.releases.file import FileRefused, read_release
+from kmeanalyst.release import Release, read_release
+from kmeanalyst.releases.file import FileRefused
 from kmeanalyst.releases.file import limits as refusal
-from kmeanalyst.releases.release import Release
 
 HERE = paths.TESTS
 SCHEMA = json.loads((HERE.parent / "kmeanalyst/releases/schema_v1.json").read_text(encoding="utf-8"))

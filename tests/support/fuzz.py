@@ -35,12 +35,13 @@ from file_tools import Members, declared, members_of, zipped
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
+from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date, DomainError, Integer, Ordinal, Real
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain, domain_toml, read_domain
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import ExpressionError, parse
-from kmeanalyst.releases.file import FileRefused, read_function, read_release, validate_release
+from kmeanalyst.releases.file import FileRefused, read_function, validate_release
 from kmeanalyst.releases.file.limits import HoldsFunction
 
 GOLDEN = paths.TESTS / "golden"

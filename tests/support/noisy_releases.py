@@ -8,10 +8,10 @@ from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.columns import Real
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.releases.release import Release
 from kmeanalyst.releases.statement import PrivacyStatement
 
 DOMAIN = Domain(tuple(Real(name=f"x{j}", lower=-5, upper=5) for j in range(2)))

@@ -31,10 +31,11 @@ from typing import Any
 import numpy as np
 
 import release_side
+from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.columns import Integer
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.file import archive as atomic
-from kmeanalyst.releases.file import read_release, validate_release, writing
+from kmeanalyst.releases.file import validate_release, writing
 from release_side.budget import composition, ledger
 from release_side.choices import output_file
 from release_side.door import mechanism

@@ -36,7 +36,8 @@ def measured(path: Path, reader: str, *, large: bool = False) -> dict[str, Any]:
     from click.testing import CliRunner
 
     from kmeanalyst.cli import main as cli
-    from kmeanalyst.releases.file import read_function, read_release, validate_release
+    from kmeanalyst.release import read_release
+    from kmeanalyst.releases.file import read_function, validate_release
     from kmeanalyst.releases.file.limits import FileRefused, HoldsFunction
 
     began, printed, outcome = time.process_time(), 0, "sound"

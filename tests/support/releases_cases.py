@@ -7,9 +7,9 @@ import pandas as pd
 
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.releases.release import Release
 from kmeanalyst.releases.statement import PrivacyStatement
 from kmeanalyst.representation.weights.reweight import weights_for
 from release_side.door.mechanism import GaussianNoise

@@ -24,7 +24,7 @@ from kmeanalyst.inference.two_sample.mmd_test import mmd_test
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.two_sample.samples import SampleRows
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.texts import shortened
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ class Comparison:
         return as_html(self)
 
 
-def compare(release: Release, sample: Any, *, level: float = 0.05) -> Comparison:
+def compare(release: ReleaseData, sample: Any, *, level: float = 0.05) -> Comparison:
     """Test whether a sample is from a release's population, and show where they differ.
 
     sample    DataFrame in natural units, or encoded rows (L, d); independent of the table's rows.

@@ -9,11 +9,13 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from kmeanalyst.inference.questions.expectation import expectation, probability
 from kmeanalyst.inference.two_sample.samples import SampleRows
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.columns import Categorical, Column, Date
 from kmeanalyst.releases.domain.text_column import Text
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.representation.weights.views import view_weights
 
 _MOST_LEVELS = 30  # of a column, those that the sample has most of
 
@@ -52,7 +54,7 @@ def natural(column: Column, encoded: Array) -> Array:
     return column.decode(encoded).to_numpy(dtype=float, na_value=np.nan)
 
 
-def standardised_differences(release: Release, sample: SampleRows) -> tuple[pd.DataFrame, list[str]]:
+def standardised_differences(release: ReleaseData, sample: SampleRows) -> tuple[pd.DataFrame, list[str]]:
     """Every mean, share of a level and share of missing cells on both sides, and notes: see Comparison.
 
     One pass over the sample. Standard errors of the release's values are those of Release.expectation.
@@ -76,7 +78,7 @@ def standardised_differences(release: Release, sample: SampleRows) -> tuple[pd.D
 _Line = tuple[str, str, float, float, float, float]
 
 
-def _lines_of(release: Release, column: Column, own: _Sums, notes: list[str]) -> Iterator[_Line]:
+def _lines_of(release: ReleaseData, column: Column, own: _Sums, notes: list[str]) -> Iterator[_Line]:
     if isinstance(column, Categorical):
         told = np.argsort(-own.counts, kind="stable")[:_MOST_LEVELS]
         if len(told) < len(own.counts):
@@ -98,20 +100,21 @@ def _condition(column: Column, holds: Callable[[Array], Array]) -> Callable[[pd.
 
 
 def _share(
-    release: Release, column: Column, what: str, condition: Callable[[pd.DataFrame], Array], share: float, n: int
+    release: ReleaseData, column: Column, what: str, condition: Callable[[pd.DataFrame], Array], share: float, n: int
 ) -> _Line:
     """Shares p, over √(p(1 − p)) at the mean of both."""
-    found = release.probability(condition)
+    found = probability(release, condition)
     middle = float(np.clip((found.value + share) / 2, 0, 1))
     error = np.hypot(found.standard_error, np.sqrt(share * (1 - share) / n))
     return (column.name, what, found.value, share, *_over(found.value - share, error, np.sqrt(middle * (1 - middle))))
 
 
-def _mean(release: Release, column: Column, own: _Sums, notes: list[str]) -> _Line:
+def _mean(release: ReleaseData, column: Column, own: _Sums, notes: list[str]) -> _Line:
     """Means of the numbers that are there, over the root of the mean of both variances."""
     n = own.n - own.missing
     try:
-        found = release.expectation(
+        found = expectation(
+            release,
             lambda frame: np.nan_to_num(natural(column, column.encode(frame[column.name])[0])),
             where=_condition(column, lambda x: ~np.isnan(x)) if column.missing else None,
         )
@@ -133,9 +136,9 @@ def _over(difference: float, error: float, spread: float) -> tuple[float, float]
     return float(difference / spread), float(error / spread)
 
 
-def _released_variance(release: Release, column: Column) -> float:
+def _released_variance(release: ReleaseData, column: Column) -> float:
     values = natural(column, release.encoded_points[:, release.domain.position(column.name)])
     known = ~np.isnan(values)
-    p = release.view_weights("probability")[known]
+    p = view_weights(release, "probability")[known]
     centred = values[known] - p @ values[known] / p.sum()
     return float(p @ centred**2 / p.sum())

@@ -31,7 +31,7 @@ from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import ReleaseData
 
 _BASIS_ROWS = 150  # drawn from the domain, and as many of the points, for weighted points without a measurement
 _REFERENCE_ROWS = 600  # mostly of the domain, and as many mostly of the columns of given rows
@@ -58,7 +58,7 @@ class Evidence:
         """τ², of the noise on each coordinate of y."""
         return float(sum(measurement.noise_scale**2 for measurement in self.measurements))
 
-    def directions(self, release: Release, rows: Array) -> Directions:
+    def directions(self, release: ReleaseData, rows: Array) -> Directions:
         """Directions of feature space: the leading ones of the test beside these rows, or all if there is no noise."""
         if self.measurements:
             return directions_of(release, self.measurements[0], rows)
@@ -66,7 +66,7 @@ class Evidence:
         return Directions(np.eye(size), np.ones(size))
 
 
-def evidence_of(release: Release) -> Evidence:
+def evidence_of(release: ReleaseData) -> Evidence:
     """What the release knows."""
     measurement = release.measurement
     if measurement is not None:

@@ -37,7 +37,8 @@ from kmeanalyst.kernels.embedding import centre_gram
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.releases.domain.draft import draft_domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.representation.weights.views import view_weights
 
 Names = str | int | Sequence[str] | Sequence[int]
 
@@ -150,7 +151,7 @@ _MOST_POINTS = 4000
 
 
 def independence_test(
-    data: Release | Any,
+    data: ReleaseData | Any,
     columns_a: Names,
     columns_b: Names,
     *,
@@ -173,7 +174,7 @@ def independence_test(
     >>> ka.independence_test(sample.head(200), "age", ["sex", "income"], rng=0).pvalue  # of rows of your own
     0.001
     """
-    if not isinstance(data, Release):
+    if not isinstance(data, ReleaseData):
         return hsic_permutation_test(data, columns_a, columns_b, permutations=permutations, rng=rng, kernel=kernel)
     if kernel is not None:
         raise ValueError("kernel goes with plain rows: a release has been measured with its own. Leave it out.")
@@ -191,8 +192,8 @@ class _Points:
     doubt   the relative variance by which the table may differ from them where the features do not look.
     """
 
-    def __init__(self, release: Release, evidence: Evidence) -> None:
-        p = release.view_weights("probability")
+    def __init__(self, release: ReleaseData, evidence: Evidence) -> None:
+        p = view_weights(release, "probability")
         kept = np.sort(np.argsort(-p, kind="stable")[:_MOST_POINTS])
         kept = kept[p[kept] > 0]
         self.rows, self.weights = release.encoded_points[kept], p[kept] / p[kept].sum()
@@ -217,7 +218,7 @@ class _Points:
         return (centred.T * self.weights) @ centred
 
 
-def _noise_aware_test(release: Release, sides: tuple[tuple[int, ...], tuple[int, ...]]) -> TestResult:
+def _noise_aware_test(release: ReleaseData, sides: tuple[tuple[int, ...], tuple[int, ...]]) -> TestResult:
     evidence = evidence_of(release)
     points = _Points(release, evidence)
     reader = Reader(evidence, reference_rows(evidence, points.rows, points.weights), points.doubt)

@@ -20,7 +20,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import PrivacyStatement
 
 _MOST_CANDIDATES = 2000  # of each side
@@ -99,7 +99,7 @@ def _distinct(f: Array, coordinates: Array) -> list[int]:
     return chosen
 
 
-def witness_of(release: Release, evidence: Evidence, sample: SampleRows, some: Array) -> Witness:
+def witness_of(release: ReleaseData, evidence: Evidence, sample: SampleRows, some: Array) -> Witness:
     """The witness of a release and a sample; one pass over the sample.
 
     some   rows of the sample.
@@ -122,7 +122,7 @@ def witness_of(release: Release, evidence: Evidence, sample: SampleRows, some: A
     )
 
 
-def telling_rows(witness: Witness, release: Release, some: Array) -> pd.DataFrame:
+def telling_rows(witness: Witness, release: ReleaseData, some: Array) -> pd.DataFrame:
     """The witness's table over released points and rows of the sample, some thousands of them at most."""
     points = release.encoded_points
     points = points[np.random.default_rng(0).permutation(len(points))[:_MOST_CANDIDATES]]

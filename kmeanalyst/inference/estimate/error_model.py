@@ -16,7 +16,9 @@ import pandas as pd
 
 from kmeanalyst.inference.estimate.population_fit import PopulationFit, fit_population
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.memo import memo
+from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.representation.weights.views import view_weights
 
 Parts = dict[str, Any]  # "privacy", "sampling", "resolution" → standard error, or None where it is not known
 
@@ -30,7 +32,7 @@ class ErrorModel(Protocol):
     """
 
     @property
-    def release(self) -> Release: ...
+    def release(self) -> ReleaseData: ...
 
     @property
     def frame(self) -> pd.DataFrame: ...
@@ -74,15 +76,15 @@ class ErrorModel(Protocol):
         ...
 
 
-def error_model(release: Release, weights: Array) -> ErrorModel:
+def error_model(release: ReleaseData, weights: Array) -> ErrorModel:
     """The error model of a release under the weights (M,) of a view, prepared once."""
     key = ("expectation", weights.tobytes())
-    if key not in release.cache:
-        release.cache[key] = _unmeasured(release) if release.measurement is None else _measured(release, weights)
-    return release.cache[key]
+    if key not in memo(release):
+        memo(release)[key] = _unmeasured(release) if release.measurement is None else _measured(release, weights)
+    return memo(release)[key]
 
 
-def _unmeasured(release: Release) -> UnmeasuredErrors:
+def _unmeasured(release: ReleaseData) -> UnmeasuredErrors:
     if release.statement is None:
         return UnmeasuredErrors(release)
     return UnmeasuredErrors(release, (
@@ -92,28 +94,28 @@ def _unmeasured(release: Release) -> UnmeasuredErrors:
     ))  # fmt: skip
 
 
-def fitted_model(release: Release) -> FittedErrors:
+def fitted_model(release: ReleaseData) -> FittedErrors:
     """The error model of the fitted population of a release, prepared once; ValueError where nothing was measured."""
     if release.measurement is None:
         raise ValueError(
             "there is no measurement, so no population can be fitted to it: these are weighted points from elsewhere, or rows "
             'that the exponential mechanism drew. Ask view="signed" or "probability".'
         )
-    if "fitted" not in release.cache:
+    if "fitted" not in memo(release):
         of, n = _measured(release, release.weights), len(release)
         frame = pd.concat([of.frame.iloc[n:], of.frame.iloc[:n]], ignore_index=True)
-        release.cache["fitted"] = FittedErrors(of, frame)
-    return release.cache["fitted"]
+        memo(release)["fitted"] = FittedErrors(of, frame)
+    return memo(release)["fitted"]
 
 
-def _measured(release: Release, weights: Array) -> MeasuredErrors:
+def _measured(release: ReleaseData, weights: Array) -> MeasuredErrors:
     assert release.measurement is not None
-    if "population fit" not in release.cache:
-        release.cache["population fit"] = fit_population(release, release.measurement)
-    fit = release.cache["population fit"]
-    if "rows to ask" not in release.cache:
-        release.cache["rows to ask"] = release.decode(np.vstack([release.encoded_points, fit.rows]))
-    return MeasuredErrors(release, release.cache["rows to ask"], weights, fit)
+    if "population fit" not in memo(release):
+        memo(release)["population fit"] = fit_population(release, release.measurement)
+    fit = memo(release)["population fit"]
+    if "rows to ask" not in memo(release):
+        memo(release)["rows to ask"] = release.decode(np.vstack([release.encoded_points, fit.rows]))
+    return MeasuredErrors(release, memo(release)["rows to ask"], weights, fit)
 
 
 class _Unbiased:
@@ -131,7 +133,7 @@ class _Unbiased:
 class MeasuredErrors(_Unbiased):
     """The errors of a release with a measurement under the weights of a view."""
 
-    release: Release
+    release: ReleaseData
     frame: pd.DataFrame  # points, then the rows of the fit
     weights: Array
     fit: PopulationFit
@@ -177,7 +179,7 @@ class FittedErrors(_Unbiased):
     notes: tuple[str, ...] = ()
 
     @property
-    def release(self) -> Release:
+    def release(self) -> ReleaseData:
         return self.of.release
 
     @property
@@ -209,24 +211,24 @@ class FittedErrors(_Unbiased):
 class UnmeasuredErrors(_Unbiased):
     """The errors of weighted points from elsewhere: these are taken for a sample's rows, and no more is known."""
 
-    release: Release
+    release: ReleaseData
     notes: tuple[str, ...] = (
         "no measurement: the privacy noise is unknown, and the sampling part takes the points for rows",
     )
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        return self.release.to_frame("signed").drop(columns="weight")
+        return self.release.frame
 
     def parts(self, influence: Array) -> Parts:
         """sampling √(Var h · Σp²), the variance at an effective number of rows of 1/Σp²."""
-        p = self.release.view_weights("probability")
+        p = view_weights(self.release, "probability")
         sampling = np.sqrt(_variance(p, influence.reshape(len(influence), -1)) * (p @ p))
         return {"privacy": None, "sampling": _shaped(sampling, influence), "resolution": None}
 
     def covariance(self, influence: Array) -> Parts:
         """As `parts` has it."""
-        p = self.release.view_weights("probability")
+        p = view_weights(self.release, "probability")
         centred = influence - p @ influence
         return {"privacy": None, "sampling": (p[:, None] * centred).T @ centred * (p @ p), "resolution": None}
 

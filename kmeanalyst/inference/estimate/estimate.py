@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from kmeanalyst.inference.estimate.error_model import ErrorModel
-    from kmeanalyst.releases.release import Release
+    from kmeanalyst.releases.release import ReleaseData
 
 Terms = tuple[tuple["ErrorModel", Array], ...]  # the influence function of an estimate on each release
 PARTS = ("privacy", "sampling", "resolution")
@@ -193,7 +193,7 @@ def largest_change(terms: Terms, level: float) -> float:
     return -sum(model.least_change(-influence, level) for model, influence in terms)
 
 
-def one_measurement(a: Release, b: Release) -> bool:
+def one_measurement(a: ReleaseData, b: ReleaseData) -> bool:
     """Whether two Release objects rest on one measurement, though they are two."""
     ours, theirs = a.measurement, b.measurement
     return ours is not None and theirs is not None and np.array_equal(ours.vector, theirs.vector)

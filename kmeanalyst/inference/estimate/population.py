@@ -28,7 +28,8 @@ from kmeanalyst.inference.estimate.estimate import PARTS, Estimate, Estimates, I
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.columns import Number
 from kmeanalyst.releases.expressions import parse, words
-from kmeanalyst.releases.release import Question, Release, View
+from kmeanalyst.releases.release import Question, ReleaseData, View
+from kmeanalyst.representation.weights.views import view_weights
 
 
 class Errors(Protocol):
@@ -167,7 +168,7 @@ class Population(GivenOrNot):
     condition  the condition as text; "" without one.
     """
 
-    release: Release
+    release: ReleaseData
     view: str
     where: tuple[Question, ...]
     model: ErrorModel
@@ -223,7 +224,7 @@ class Population(GivenOrNot):
         return infeasible_value(what, self.in_probability_view, value)
 
 
-def population(release: Release, *, where: Where = None, view: View | None = None) -> Population:
+def population(release: ReleaseData, *, where: Where = None, view: View | None = None) -> Population:
     """The population of a view, given conditions; ValueError where they have no chance.
 
     where   a condition, or several that must all hold.
@@ -327,7 +328,7 @@ def shown(question: Any, otherwise: str | None = None) -> str:
     return written if isinstance(written, str) else otherwise or str(getattr(question, "__name__", "function"))
 
 
-def _check_met(release: Release, question: Question, values: Array) -> None:
+def _check_met(release: ReleaseData, question: Question, values: Array) -> None:
     """ValueError where a text that the question names is at none of the rows: an error bar of 0 would be a false one."""
     if not isinstance(question, str) or np.ptp(values) > 0:  # NaN: undefined at some row, and said elsewhere
         return
@@ -338,7 +339,7 @@ def _check_met(release: Release, question: Question, values: Array) -> None:
         )
 
 
-def _evaluator(release: Release, question: Question) -> Callable[[pd.DataFrame], Array]:
+def _evaluator(release: ReleaseData, question: Question) -> Callable[[pd.DataFrame], Array]:
     """The question as a function of a frame, float64 (n,)."""
     if not isinstance(question, str) and not callable(question):
         raise TypeError(
@@ -366,7 +367,7 @@ def _a_column(question: Question) -> str:
     return words.written(columns[0]) if columns else "age"
 
 
-def _view(release: Release, view: View | None) -> tuple[Array, str, ErrorModel]:
+def _view(release: ReleaseData, view: View | None) -> tuple[Array, str, ErrorModel]:
     """Weights, the view's name, and the errors of its means."""
     if view == "resampled":
         raise ValueError(
@@ -376,5 +377,5 @@ def _view(release: Release, view: View | None) -> tuple[Array, str, ErrorModel]:
         fitted = fitted_model(release)
         return fitted.weights, view, fitted
     label = view or ("probability" if release.is_probability else "signed")
-    weights = release.view_weights(label)
+    weights = view_weights(release, label)
     return weights, label, error_model(release, weights)

@@ -43,7 +43,8 @@ from kmeanalyst.releases.domain.columns import Number
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.representation.weights.views import view_weights
 
 _LEADING = 80  # directions
 _INFEASIBLE = 2  # scipy's status
@@ -191,7 +192,7 @@ class PopulationFit:
         return a, h - self.coordinates @ a, self.replicates.T @ h - self.clouds @ h
 
 
-def fit_population(release: Release, measurement: Measurement) -> PopulationFit:
+def fit_population(release: ReleaseData, measurement: Measurement) -> PopulationFit:
     """The population fit of a release; deterministic, some seconds at most."""
     rng = np.random.default_rng(0)
     singles, reference = _singles(release, rng)
@@ -235,13 +236,13 @@ def fit_population(release: Release, measurement: Measurement) -> PopulationFit:
 # ---------------------------------------------------------------- rows
 
 
-def _singles(release: Release, rng: np.random.Generator) -> tuple[Array, Array]:
+def _singles(release: ReleaseData, rng: np.random.Generator) -> tuple[Array, Array]:
     """Rows (m, d) and the reference's mass (m,) on them; every row of the domain where that has few.
 
     Released points were fitted to the noise: a reference of nothing but them would leave the measurement nothing to
     say, and κ would vanish. Hence rows whose columns are mostly independent, far more blurred, and even draws.
     """
-    points, p = _on_atoms(release.domain, release.encoded_points), release.view_weights("probability")
+    points, p = _on_atoms(release.domain, release.encoded_points), view_weights(release, "probability")
     near = [
         _blurred(release.domain, _exchanged(release.domain, points, p, n, kept, rng), spread, rng)
         for n, kept, spread in zip((_SHARP, _BROAD), _KEPT, _SPREAD, strict=True)

@@ -29,7 +29,7 @@ from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Dat
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.meaning import days_of
-from kmeanalyst.releases.release import Release, View
+from kmeanalyst.releases.release import ReleaseData, View
 
 MOST_GROUPS = 8  # of levels: the rarest are taken together
 LEAST_SHARE = 0.02  # of a level that is told apart
@@ -74,7 +74,7 @@ class Association:
 
 
 def associations(
-    release: Release,
+    release: ReleaseData,
     columns: Sequence[str] | None = None,
     *,
     view: View | None = None,
@@ -113,7 +113,7 @@ def associations(
 class _Pairs:
     """The populations and groups that pairs share."""
 
-    def __init__(self, release: Release, view: View) -> None:
+    def __init__(self, release: ReleaseData, view: View) -> None:
         self.release = release
         self.view = view
         self._populations: dict[tuple[str, ...], Population] = {}

@@ -28,7 +28,8 @@ from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.columns import KEPT
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.release import Question, Release, View
+from kmeanalyst.releases.memo import memo
+from kmeanalyst.releases.release import Question, ReleaseData, View
 
 Given: TypeAlias = Mapping[str, Any] | pd.DataFrame
 
@@ -37,7 +38,7 @@ _ROUNDING = 1e-9
 
 
 def conditional_expectation(
-    release: Release,
+    release: ReleaseData,
     question: Question,
     *,
     given: Given,
@@ -100,7 +101,7 @@ def _notes(value: float, is_condition: bool, unknown: float) -> list[str]:
     return notes
 
 
-def given_rows(release: Release, given: Given) -> tuple[list[str], pd.DataFrame, bool]:
+def given_rows(release: ReleaseData, given: Given) -> tuple[list[str], pd.DataFrame, bool]:
     """Column names, rows (q, k) of their values, and whether several were asked for; ValueError if they are not of the domain."""
     table: dict[Any, Any] = dict(given)
     if not table:
@@ -154,12 +155,12 @@ def _shown(value: Any) -> str:
 # ---------------------------------------------------------------- a bias beside the errors
 
 
-def _with_bias(release: Release, model: ErrorModel) -> BiasedErrors:
+def _with_bias(release: ReleaseData, model: ErrorModel) -> BiasedErrors:
     """One for each error model, so that the estimates of a view can be calculated with."""
     key = ("with bias", model)
-    if key not in release.cache:
-        release.cache[key] = BiasedErrors(model)
-    return release.cache[key]
+    if key not in memo(release):
+        memo(release)[key] = BiasedErrors(model)
+    return memo(release)[key]
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +170,7 @@ class BiasedErrors:
     base: ErrorModel
 
     @property
-    def release(self) -> Release:
+    def release(self) -> ReleaseData:
         return self.base.release
 
     @property
@@ -212,7 +213,7 @@ def check_is_condition(smooth: Smoother, values: Array) -> None:
 
 
 def conditional_law(
-    release: Release,
+    release: ReleaseData,
     *,
     given: Given,
     where: Question | None = None,
@@ -267,7 +268,7 @@ class ConditionalLaw:
         0   93 -0.000137
         1   65  0.002926
         """
-        return self.smooth.people.release.to_frame().assign(weight=self.weights)
+        return self.smooth.people.release.frame.assign(weight=self.weights)
 
     def expectation(self, question: Question) -> Estimate:
         """E[question | given], with its error bar.

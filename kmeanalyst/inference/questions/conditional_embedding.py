@@ -39,7 +39,7 @@ from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, table_kernel
-from kmeanalyst.releases.release import Question, Release, View
+from kmeanalyst.releases.release import Question, ReleaseData, View
 
 _COARSEST = 8.0  # part of a column's range below which no dependence is looked for
 _RESIDUAL_OVER_SIGNAL = 1 / 3  # variances, assumed
@@ -47,7 +47,7 @@ _BASIS = 500  # points at most that functions are spanned by
 _SPAN = 1e-6  # squared distance to the span, at which a point adds nothing
 
 
-def public_regulariser(release: Release) -> float:
+def public_regulariser(release: ReleaseData) -> float:
     """λ = (1/N + 1/M)/3 + τ/(√3 B); without a measurement 1/3M alone, the points being taken for rows."""
     ratio, measurement = _RESIDUAL_OVER_SIGNAL, release.measurement
     if measurement is None:
@@ -135,7 +135,12 @@ class Smoother:
 
 
 def smoother(
-    release: Release, columns: Sequence[str], *, where: Question | None, view: View | None, kernel: Kernel | str | None
+    release: ReleaseData,
+    columns: Sequence[str],
+    *,
+    where: Question | None,
+    view: View | None,
+    kernel: Kernel | str | None,
 ) -> Smoother:
     """The regression on these columns; in the probability view, with a note, where the released weights allow none."""
     if view == "fitted":

@@ -25,13 +25,13 @@ from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.columns import Categorical
 from kmeanalyst.releases.expressions import words
-from kmeanalyst.releases.release import Question, Release, View
+from kmeanalyst.releases.release import Question, ReleaseData, View
 
 _ROUNDING = 1e-9
 
 
 def expectation(
-    release: Release, question: Question, *, where: Question | None = None, view: View | None = None
+    release: ReleaseData, question: Question, *, where: Question | None = None, view: View | None = None
 ) -> Estimate:
     """E[question], or E[question | where], under the population the table was drawn from.
 
@@ -46,20 +46,20 @@ def expectation(
 
 
 def expectations(
-    release: Release, questions: Sequence[Question], *, where: Question | None = None, view: View | None = None
+    release: ReleaseData, questions: Sequence[Question], *, where: Question | None = None, view: View | None = None
 ) -> Estimates:
     """E[question] for each of many questions, as `expectation` gives it: one solve for all their errors."""
     people = population(release, where=where, view=view)
     return estimates(people, [mean_of(people, question) for question in questions])
 
 
-def mean(release: Release, column: str, *, where: Question | None = None, view: View | None = None) -> Estimate:
+def mean(release: ReleaseData, column: str, *, where: Question | None = None, view: View | None = None) -> Estimate:
     """The mean of a column of numbers."""
     return expectation(release, words.column(column), where=where, view=view)
 
 
 def probability(
-    release: Release, condition: Question, *, where: Question | None = None, view: View | None = None
+    release: ReleaseData, condition: Question, *, where: Question | None = None, view: View | None = None
 ) -> Estimate:
     """The probability of a condition; ValueError if the question is not one."""
     people = population(release, where=where, view=view)
@@ -67,7 +67,7 @@ def probability(
 
 
 def ratio(
-    release: Release,
+    release: ReleaseData,
     numerator: Question,
     denominator: Question,
     *,
@@ -117,7 +117,7 @@ def _ratio_of(people: Population, numerator: Question, denominator: Question) ->
     return Statistic(value=value, influence=people.influence((above - value * below) / divisor), question=text)
 
 
-def conditions_by(release: Release, column: str, where: str | None = None) -> list[str]:
+def conditions_by(release: ReleaseData, column: str, where: str | None = None) -> list[str]:
     """One condition for each level of a column, joined with `where`: what a question is asked by."""
     kind = release.columns[column]
     if not isinstance(kind, Categorical):

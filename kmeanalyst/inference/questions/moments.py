@@ -20,7 +20,7 @@ from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.inference.estimate.population import Law, Population, Statistic, estimate, estimates, population, shown
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.columns import Boolean, Date, Number
-from kmeanalyst.releases.release import Question, Release, View
+from kmeanalyst.releases.release import Question, ReleaseData, View
 
 _ROUNDING = 1e-24  # of the largest square: a variance below is none
 
@@ -95,13 +95,13 @@ class MatrixEstimate:
         )
 
 
-def var(release: Release, column: Question, *, where: Question | None = None, view: View | None = None) -> Estimate:
+def var(release: ReleaseData, column: Question, *, where: Question | None = None, view: View | None = None) -> Estimate:
     """The variance of a column of numbers, or of an expression; negative under some signed weights, and told so."""
     people = population(release, where=where, view=view)
     return estimate(people, variance_of(people, column))
 
 
-def std(release: Release, column: Question, *, where: Question | None = None, view: View | None = None) -> Estimate:
+def std(release: ReleaseData, column: Question, *, where: Question | None = None, view: View | None = None) -> Estimate:
     """The standard deviation of a column of numbers, or of an expression.
 
     Edge cases   NaN where the variance is negative; an error of NaN where it is 0: a root has no first order there.
@@ -111,14 +111,22 @@ def std(release: Release, column: Question, *, where: Question | None = None, vi
 
 
 def cov(
-    release: Release, columns: Sequence[str] | None = None, *, where: Question | None = None, view: View | None = None
+    release: ReleaseData,
+    columns: Sequence[str] | None = None,
+    *,
+    where: Question | None = None,
+    view: View | None = None,
 ) -> MatrixEstimate:
     """Covariances of columns, or of expressions; of all numbers and booleans that cannot be missing by default."""
     return _matrix(release, columns, where, view, _covariance)
 
 
 def corr(
-    release: Release, columns: Sequence[str] | None = None, *, where: Question | None = None, view: View | None = None
+    release: ReleaseData,
+    columns: Sequence[str] | None = None,
+    *,
+    where: Question | None = None,
+    view: View | None = None,
 ) -> MatrixEstimate:
     """Pearson correlations of columns, or of expressions; see `cov`.
 
@@ -157,7 +165,7 @@ def deviation_of(people: Law, column: Any) -> Statistic:
 
 
 def _matrix(
-    release: Release,
+    release: ReleaseData,
     columns: Sequence[str] | None,
     where: Question | None,
     view: View | None,
@@ -168,7 +176,7 @@ def _matrix(
     return MatrixEstimate(names, estimates(people, entries(people, names)), notes)
 
 
-def _chosen(release: Release, columns: Sequence[str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _chosen(release: ReleaseData, columns: Sequence[str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names, and a note on what was left out."""
     if isinstance(columns, str) or (columns is not None and not len(columns)):
         raise ValueError(

@@ -18,13 +18,13 @@ from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, InverseC
 from kmeanalyst.inference.estimate.population import Law, Statistic, estimates, population, shown
 from kmeanalyst.inference.questions.expectation import statistic_of
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.release import Question, Release, View
+from kmeanalyst.releases.release import Question, ReleaseData, View
 
 _ROUNDING = 1e-12  # of the distribution function: 0.1 + 0.2 reaches 0.3
 
 
 def cdf(
-    release: Release,
+    release: ReleaseData,
     column: Question,
     x: float | Sequence[float],
     *,
@@ -51,7 +51,7 @@ def distribution_of(people: Law, column: Any, places: Array) -> list[Statistic]:
 
 
 def quantile(
-    release: Release,
+    release: ReleaseData,
     column: Question,
     q: float | Sequence[float],
     *,

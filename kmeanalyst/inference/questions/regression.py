@@ -18,7 +18,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.columns import Categorical
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
-from kmeanalyst.releases.release import Question, Release, View
+from kmeanalyst.releases.release import Question, ReleaseData, View
 
 _SINGULAR = 1e-11  # of the largest eigenvalue of A in units of its diagonal
 
@@ -74,7 +74,7 @@ class RegressionEstimate:
 
 
 def regression(
-    release: Release,
+    release: ReleaseData,
     target: Question,
     predictors: Sequence[str],
     *,

@@ -25,7 +25,7 @@ from kmeanalyst.inference.questions.quantiles import quantiles_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.columns import Categorical
 from kmeanalyst.releases.expressions.meaning import codes_of
-from kmeanalyst.releases.release import Question, Release, View
+from kmeanalyst.releases.release import Question, ReleaseData, View
 
 MOST_CELLS = 10_000  # of a table
 MOST_NUMBERS = 100_000_000  # cells × rows: an error bar needs to know each cell's condition at every row
@@ -33,7 +33,7 @@ MOST_WORK = 2**30  # characters of conditions × (rows + 5000), of groups that a
 
 
 def histogram(
-    release: Release,
+    release: ReleaseData,
     column: str,
     *,
     bins: int | Sequence[float] | None = None,
@@ -72,7 +72,7 @@ def histogram_frame(
 
 
 def table(
-    release: Release,
+    release: ReleaseData,
     a: str,
     b: str | None = None,
     *,
@@ -94,7 +94,7 @@ def table(
 
 
 def contingency(
-    release: Release,
+    release: ReleaseData,
     columns: Sequence[str],
     *,
     where: Question | None = None,
@@ -187,7 +187,7 @@ class GroupBy:
     >50K    44.530310        1.472425  41.644411  47.416209
     """
 
-    release: Release
+    release: ReleaseData
     column: str
     where: Question | None = None
     view: View | None = None

@@ -17,12 +17,12 @@ from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.draft import draft_domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import ReleaseData
 
 Sample = Any  # an array (n, d), a DataFrame, or a (points, weights) pair
 
 
-def mmd(a: Release | Sample, b: Release | Sample, kernel: Kernel | None = None) -> float:
+def mmd(a: ReleaseData | Sample, b: ReleaseData | Sample, kernel: Kernel | None = None) -> float:
     """Maximum mean discrepancy ‖Σ u_i k(x_i, ·) − Σ v_j k(y_j, ·)‖ of two weighted samples.
 
     a, b     releases (with their weights as released), (points, weights) pairs, or plain samples of rows.
@@ -38,7 +38,7 @@ def mmd(a: Release | Sample, b: Release | Sample, kernel: Kernel | None = None) 
 
 
 def mmd_squared(
-    a: Release | Sample, b: Release | Sample, kernel: Kernel | None = None, *, estimator: str = "biased"
+    a: ReleaseData | Sample, b: ReleaseData | Sample, kernel: Kernel | None = None, *, estimator: str = "biased"
 ) -> float:
     """Squared maximum mean discrepancy (Gretton et al. 2012, equations 3, 5 and lemma 6).
 
@@ -88,7 +88,7 @@ def _equal(weights: Array | None) -> bool:
 def embeddings(a: Any, b: Any, kernel: Kernel | None) -> tuple[KernelMean, KernelMean]:
     """Both sides as embeddings in one space."""
     refuse_variables(a, b)
-    releases = [side for side in (a, b) if isinstance(side, Release)]
+    releases = [side for side in (a, b) if isinstance(side, ReleaseData)]
     if kernel is None and len(releases) == 2 and not _same_space(*releases):
         raise ValueError(
             "the two releases have different kernels or domains, so their embeddings are in different spaces. "
@@ -103,13 +103,13 @@ def embeddings(a: Any, b: Any, kernel: Kernel | None) -> tuple[KernelMean, Kerne
     return KernelMean(kernel, x, u), KernelMean(kernel, y, v)
 
 
-def _same_space(a: Release, b: Release) -> bool:
+def _same_space(a: ReleaseData, b: ReleaseData) -> bool:
     return a.kernel == b.kernel and a.domain == b.domain
 
 
-def _beside_release(side: Any, release: Release) -> tuple[Array, Array | None]:
+def _beside_release(side: Any, release: ReleaseData) -> tuple[Array, Array | None]:
     """Encoded points and weights, rows with names by the release's domain."""
-    if isinstance(side, Release):
+    if isinstance(side, ReleaseData):
         return side.encoded_points, side.weights
     rows, weights = _points_and_weights(side)
     return release.domain.encode_sample(rows)[0] if isinstance(rows, pd.DataFrame) else as_rows(rows), weights

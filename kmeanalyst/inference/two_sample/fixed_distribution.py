@@ -19,14 +19,14 @@ from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_isf, 
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import centre_gram
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import ReleaseData
 
 _MOST_EIGEN_ROWS = 2000
 _LEVEL = 0.05
 _TOLD = "no measurement: the weighted points are tested as a fixed distribution, without any noise of their own"
 
 
-def fixed_against_sample(release: Release, sample_rows: SampleRows) -> TestResult:
+def fixed_against_sample(release: ReleaseData, sample_rows: SampleRows) -> TestResult:
     """A release without a measurement as a fixed distribution, against rows."""
     rows = np.vstack(list(sample_rows.blocks()))
     return result_about(

@@ -12,12 +12,12 @@ from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.two_sample.samples import SampleRows
 from kmeanalyst.inference.two_sample.two_releases import release_against_release
 from kmeanalyst.inference.variables.operators import refuse_variables
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import ReleaseData
 
 
 def mmd_test(
-    a: Release | Sample,
-    b: Release | Sample,
+    a: ReleaseData | Sample,
+    b: ReleaseData | Sample,
     *,
     kernel: KernelChoice = None,
     permutations: int = 999,
@@ -49,12 +49,12 @@ def mmd_test(
     0.103
     """
     refuse_variables(a, b)
-    if isinstance(b, Release) and not isinstance(a, Release):
+    if isinstance(b, ReleaseData) and not isinstance(a, ReleaseData):
         a, b = b, a
-    if not isinstance(a, Release):
+    if not isinstance(a, ReleaseData):
         return _without_release(a, b, kernel, permutations, rng, estimator)
     _check_beside_release(b, kernel, estimator)
-    if isinstance(b, Release):
+    if isinstance(b, ReleaseData):
         return release_against_release(a, b)
     sample = SampleRows(a, b)
     if a.measurement is None:
@@ -81,7 +81,7 @@ def _without_release(
     return permutation_test(a, b, kernel, permutations, rng, estimator)
 
 
-def _check_beside_release(other: Release | Sample, kernel: KernelChoice, estimator: str) -> None:
+def _check_beside_release(other: ReleaseData | Sample, kernel: KernelChoice, estimator: str) -> None:
     if kernel is not None:
         raise ValueError(
             "kernel goes with plain samples: a release is tested in the space it was measured in. Leave it out."

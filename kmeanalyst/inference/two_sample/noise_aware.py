@@ -28,8 +28,10 @@ from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features.base import FeatureMap, sum_of_squares
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.memo import memo
+from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import is_pure
+from kmeanalyst.representation.weights.views import view_weights
 
 _REFERENCE_ROWS = 1000
 _SAMPLE_ROWS = 400  # of a sample among the rows that directions are taken from
@@ -52,7 +54,7 @@ class Directions:
     variances: Array  # (K,)
 
 
-def directions_of(release: Release, measurement: Measurement, rows: Array | None = None) -> Directions:
+def directions_of(release: ReleaseData, measurement: Measurement, rows: Array | None = None) -> Directions:
     """Where populations of this domain, and one like the rows, have most of their variance.
 
     rows   some of a sample, encoded; None for directions of the domain alone, which are kept for later.
@@ -64,12 +66,12 @@ def directions_of(release: Release, measurement: Measurement, rows: Array | None
     """
     feature_map = measurement.feature_map
     if isinstance(feature_map, Nystroem) or rows is None:
-        if "directions" not in release.cache:
+        if "directions" not in memo(release):
             public = (
                 feature_map.points if isinstance(feature_map, Nystroem) else release.domain.draw(_REFERENCE_ROWS, 0)
             )
-            release.cache["directions"] = principal(feature_map, public[:: max(1, len(public) // _REFERENCE_ROWS)])
-        return release.cache["directions"]
+            memo(release)["directions"] = principal(feature_map, public[:: max(1, len(public) // _REFERENCE_ROWS)])
+        return memo(release)["directions"]
     some = rows[:: -(-len(rows) // _SAMPLE_ROWS)]
     drawn = release.domain.draw(_DRAWS_BESIDE + _SAMPLE_ROWS - len(some), 0)
     counted = np.repeat([_DRAWS_COUNT_AS / len(drawn), 1.0], [len(drawn), len(some)])
@@ -299,7 +301,7 @@ def size_of_difference(
     }
 
 
-def release_against_sample(release: Release, measurement: Measurement, sample: SampleRows) -> TestResult:
+def release_against_sample(release: ReleaseData, measurement: Measurement, sample: SampleRows) -> TestResult:
     """The test of a release with a measurement against rows."""
     some, places, blocks = sample.half_and_all(_SAMPLE_ROWS)
     along = directions_of(release, measurement, some)
@@ -323,7 +325,7 @@ def release_against_sample(release: Release, measurement: Measurement, sample: S
     )
 
 
-def squared_mean_norm(release: Release) -> float:
+def squared_mean_norm(release: ReleaseData) -> float:
     """Unbiased estimate of ‖E φ‖² from the measurement: noise and the diagonal taken off.
 
     E‖y‖² = ‖E φ‖² (1 − 1/N) + E‖φ‖²/N + Fτ². Random Fourier features and margins have one norm; for a subspace the mean
@@ -335,6 +337,6 @@ def squared_mean_norm(release: Release) -> float:
     mean_square = measurement.feature_map.norm_bound**2
     if isinstance(measurement.feature_map, Nystroem):
         features = measurement.feature_map(release.encoded_points)
-        mean_square = float(release.view_weights("probability") @ np.einsum("ij,ij->i", features, features))
+        mean_square = float(view_weights(release, "probability") @ np.einsum("ij,ij->i", features, features))
     without_noise = float(vector @ vector) - len(vector) * measurement.noise_scale**2
     return (n * without_noise - mean_square) / (n - 1) if n > 1 else without_noise

@@ -15,7 +15,7 @@ from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.kernels.base import Array, as_rows
 from kmeanalyst.releases.domain.domain import Domain, SampleCounts
 from kmeanalyst.releases.domain.tables import table_blocks
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import ReleaseData
 
 
 class SampleRows:
@@ -26,7 +26,7 @@ class SampleRows:
              through once, which is enough for the test of a release with a measurement.
     """
 
-    def __init__(self, release: Release, sample: Any) -> None:
+    def __init__(self, release: ReleaseData, sample: Any) -> None:
         self._counts: SampleCounts | None = None
         self._derived = [one.column.name for one in release.derived]
         frames, self._once = _frames_of(sample), isinstance(sample, Iterator)
@@ -164,7 +164,7 @@ OF_PERSONS = (
 )
 
 
-def result_about(release: Release, *, notes: Sequence[str] = (), **fields: Any) -> TestResult:
+def result_about(release: ReleaseData, *, notes: Sequence[str] = (), **fields: Any) -> TestResult:
     """A TestResult with what it says of a release filled in."""
     promise = release.statement
     if derived := ", ".join(one.column.name for one in release.derived):

@@ -30,14 +30,15 @@ from kmeanalyst.inference.two_sample.samples import result_about
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import centre_gram
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.representation.weights.views import view_frame, view_weights
 
 _EVEN_ROWS, _JUDGES = 600, 1500  # from each side
 _FUNCTIONS = 100
 _NO_PERSONS_SHARED = "the two tables are taken to share no persons"
 
 
-def release_against_release(a: Release, b: Release) -> TestResult:
+def release_against_release(a: ReleaseData, b: ReleaseData) -> TestResult:
     """The test of two releases with measurements, of one feature map or of different ones."""
     first, second = a.measurement, b.measurement
     if first is None or second is None:
@@ -56,7 +57,7 @@ def _same_map(first: Measurement, second: Measurement) -> bool:
     return ours.keys() == theirs.keys() and all(np.array_equal(ours[k], theirs[k], equal_nan=True) for k in ours)
 
 
-def _of_one_map(a: Release, b: Release, first: Measurement, second: Measurement) -> TestResult:
+def _of_one_map(a: ReleaseData, b: ReleaseData, first: Measurement, second: Measurement) -> TestResult:
     """Spread is read off the released points."""
     along, both = directions_of(a, first), [first, second]
     shrink = 1 / first.n_rows + 1 / second.n_rows
@@ -76,10 +77,10 @@ def _of_one_map(a: Release, b: Release, first: Measurement, second: Measurement)
     )
 
 
-def _released_spread(release: Release, directions: Directions) -> tuple[Array, float]:
+def _released_spread(release: ReleaseData, directions: Directions) -> tuple[Array, float]:
     """Covariance along the directions (K, K), and its trace in all of feature space."""
     assert release.measurement is not None
-    weights = release.view_weights("probability")
+    weights = view_weights(release, "probability")
     features = release.measurement.feature_map.compact(release.encoded_points)
     mean, squares = weights @ features, weights @ (features * features)
     return _covariance(features @ directions.vectors, weights), float(squares.sum() - mean @ mean)
@@ -97,7 +98,7 @@ class _SharedFunctions:
     variances: Array
 
 
-def _of_different_maps(a: Release, b: Release, first: Measurement, second: Measurement) -> TestResult:
+def _of_different_maps(a: ReleaseData, b: ReleaseData, first: Measurement, second: Measurement) -> TestResult:
     fitted, fresh = _reference(a, b)
     shared = _shared_functions(first, second, fitted)
     x, y = first.feature_map.compact(fresh.ours) @ shared.ours, second.feature_map.compact(fresh.theirs) @ shared.theirs
@@ -149,7 +150,7 @@ class _ReferenceRows:
     weights: Array
 
 
-def _reference(a: Release, b: Release) -> tuple[_ReferenceRows, _ReferenceRows]:
+def _reference(a: ReleaseData, b: ReleaseData) -> tuple[_ReferenceRows, _ReferenceRows]:
     """Rows to find functions on, even draws of both domains; and rows to judge them by, the released points.
 
     The points are the nearest there is to the populations. They were fitted to the noise, so that functions found on
@@ -164,7 +165,7 @@ def _reference(a: Release, b: Release) -> tuple[_ReferenceRows, _ReferenceRows]:
     drawn = [release.domain.decode(release.domain.draw(_EVEN_ROWS, seed)) for seed, release in enumerate((a, b))]
     released, weights = [], []
     for release in (a, b):
-        frame = release.to_frame("probability").sample(frac=1.0, random_state=0).iloc[:_JUDGES]
+        frame = view_frame(release, "probability").sample(frac=1.0, random_state=0).iloc[:_JUDGES]
         released.append(frame[list(a.domain.names)])
         weights.append(frame["weight"].to_numpy() + 1e-12)
         weights[-1] /= 2 * weights[-1].sum()
@@ -176,7 +177,7 @@ def _list(columns: list[tuple[str, str]]) -> str:
     return ", ".join(f"{name} ({kind})" for name, kind in columns)
 
 
-def _encoded(a: Release, b: Release, frame: pd.DataFrame, weights: Array | None = None) -> _ReferenceRows:
+def _encoded(a: ReleaseData, b: ReleaseData, frame: pd.DataFrame, weights: Array | None = None) -> _ReferenceRows:
     ours, theirs = (release.domain.encode_sample(frame)[0] for release in (a, b))
     return _ReferenceRows(ours, theirs, np.full(len(frame), 1 / len(frame)) if weights is None else weights)
 

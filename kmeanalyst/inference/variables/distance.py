@@ -23,7 +23,7 @@ from kmeanalyst.inference.variables.reduced_points import default_kernel, gather
 from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import ReleaseData
 
 if TYPE_CHECKING:
     from kmeanalyst.inference.variables.random_variable import RandomVariable
@@ -112,7 +112,7 @@ def test_against_sample(variable: RandomVariable, sample: Any, kernel: Kernel | 
     )
 
 
-def _about(releases: tuple[Release, ...], law: Law) -> dict[str, Any]:
+def _about(releases: tuple[ReleaseData, ...], law: Law) -> dict[str, Any]:
     """What a TestResult says of the releases: of one, its promise; of several, in a note."""
     promises = [release.statement for release in releases if release.statement is not None]
     notes = law.model.notes

@@ -22,7 +22,7 @@ from kmeanalyst.releases.domain.columns import Boolean, Categorical, Date
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.expressions.meaning import days_of
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import ReleaseData
 
 Kind = Literal["number", "condition", "levels"]
 
@@ -41,7 +41,7 @@ class Node:
 
     text: str
     kind: Kind
-    releases: tuple[Release, ...]
+    releases: tuple[ReleaseData, ...]
     function: Callable[..., Any] = field(repr=False)
     arguments: tuple[Any, ...] = field(default=(), repr=False)
     broadcasts: bool = True
@@ -63,7 +63,7 @@ class Node:
         return _Evaluation(self, {release: frame for release in self.releases}).on_frame(self)
 
 
-def column_node(release: Release, name: str) -> Node:
+def column_node(release: ReleaseData, name: str) -> Node:
     """A column of a release; days count from 1970-01-01, a boolean column is a condition (missing cells do not hold)."""
     if name not in release.columns.names:
         near = words.close(str(name), release.columns.names)
@@ -82,7 +82,7 @@ def column_node(release: Release, name: str) -> Node:
     return replace(expression_node(release, written), column=name, atomic=True)
 
 
-def expression_node(release: Release, text: str) -> Node:
+def expression_node(release: ReleaseData, text: str) -> Node:
     """An expression over the columns of one release, as `Release.expectation` reads it."""
     expression = parse(text)
     kind: Kind = expression.check(release.columns)
@@ -107,9 +107,9 @@ def applied(
     return Node(text, kind, releases, function, tuple(arguments), broadcasts, atomic)
 
 
-def joined(each: Any) -> tuple[Release, ...]:
+def joined(each: Any) -> tuple[ReleaseData, ...]:
     """All releases, each once, in order of first mention; ValueError where two cannot be independent."""
-    found: list[Release] = []
+    found: list[ReleaseData] = []
     for release in (release for releases in each for release in releases):
         if any(release is other for other in found):
             continue
@@ -137,8 +137,8 @@ class Places:
     axes   for each release, its axis.
     """
 
-    rows: dict[Release, Array]
-    axes: dict[Release, int]
+    rows: dict[ReleaseData, Array]
+    axes: dict[ReleaseData, int]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -146,14 +146,14 @@ class Places:
         lengths = {self.axes[release]: len(rows) for release, rows in self.rows.items()}
         return tuple(lengths[axis] for axis in sorted(lengths))
 
-    def laid(self, release: Release, values: Array) -> Array:
+    def laid(self, release: ReleaseData, values: Array) -> Array:
         """Values (n,) or (n, d) at all rows of a release's frame, at its rows here, along its axis."""
         axis, dimensions = self.axes[release], len(self.shape)
         shape = (*([1] * axis), -1, *([1] * (dimensions - axis - 1)))
         return values[self.rows[release]].reshape(shape + values.shape[1:])
 
 
-def values_at(node: Node, frames: dict[Release, pd.DataFrame], places: Sequence[Places]) -> Iterator[Array]:
+def values_at(node: Node, frames: dict[ReleaseData, pd.DataFrame], places: Sequence[Places]) -> Iterator[Array]:
     """The node's values (n,), or (n, d), at each of several places; what depends on one release alone is computed once."""
     evaluation = _Evaluation(node, frames)
     for some in places:
@@ -165,7 +165,7 @@ def values_at(node: Node, frames: dict[Release, pd.DataFrame], places: Sequence[
 class _Evaluation:
     """One walk through an expression: parts that occur several times are evaluated once."""
 
-    def __init__(self, root: Node, frames: dict[Release, pd.DataFrame]) -> None:
+    def __init__(self, root: Node, frames: dict[ReleaseData, pd.DataFrame]) -> None:
         self.frames = frames
         self.uses = Counter(node for parent in _every(root) for node in parent.nodes)
         self.known: dict[Node, Any] = {}

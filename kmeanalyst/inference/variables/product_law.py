@@ -33,7 +33,7 @@ from kmeanalyst.inference.variables.boundedness import total_mass
 from kmeanalyst.inference.variables.nodes import Node, Places, values_at
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
-from kmeanalyst.releases.release import Release, View
+from kmeanalyst.releases.release import ReleaseData, View
 
 MOST_COMBINATIONS = 4_000_000  # taken whole
 DRAWN = 1_000_000  # combinations, where there are more
@@ -185,7 +185,7 @@ class ProductLaw:
 
 
 def law_of(
-    releases: Sequence[Release], conditions: Sequence[Node] = (), view: View | None = None, *, beside: int = _BESIDE
+    releases: Sequence[ReleaseData], conditions: Sequence[Node] = (), view: View | None = None, *, beside: int = _BESIDE
 ) -> Law:
     """The law of one release, or the product of several, given conditions; ValueError where these have no chance.
 

@@ -89,7 +89,7 @@ def _tried(node: Node) -> Array:
 
 def _at_rows(node: Node, rows: Array) -> Array:
     """A node's values at these points of each release, one beside the other."""
-    frames = {release: release.to_frame().drop(columns="weight").iloc[rows] for release in node.releases}
+    frames = {release: release.frame.iloc[rows] for release in node.releases}
     if len(frames) == 1:
         return np.asarray(node(next(iter(frames.values()))))
     at = {release: np.arange(len(rows)) for release in frames}

@@ -36,7 +36,7 @@ from kmeanalyst.inference.variables.reduced_points import ReducedPoints, default
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.columns import Date
-from kmeanalyst.releases.release import Release, View
+from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.representation.points.thinning import ThinWeights
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class RandomVariable(VariableOperators):
         return tuple(node.text for node in self.nodes)
 
     @property
-    def releases(self) -> tuple[Release, ...]:
+    def releases(self) -> tuple[ReleaseData, ...]:
         """What it depends on, its conditions included.
 
         >>> release["age"].releases[0] is release
@@ -433,7 +433,7 @@ class RandomVariable(VariableOperators):
         return "".join(f"<div>{escape(_line(one))}</div>" for one in self)
 
 
-def variable_of(release: Release, columns: str | Sequence[str], view: View | None = None) -> RandomVariable:
+def variable_of(release: ReleaseData, columns: str | Sequence[str], view: View | None = None) -> RandomVariable:
     """A column of a release as a random variable, or several as its components."""
     names = list(columns) if isinstance(columns, Iterable) and not isinstance(columns, str) else [columns]
     if any(map(is_variable, names)):

@@ -38,7 +38,8 @@ from kmeanalyst.learning.digest import digest
 from kmeanalyst.releases.domain.columns import Categorical, Column, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.text_column import Text
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.representation.weights.views import view_weights
 
 Kind: TypeAlias = Literal["law", "kernel-mean"]
 KINDS: tuple[Kind, ...] = ("law", "kernel-mean")
@@ -48,7 +49,7 @@ _MISSING_IS_RARE = 1e-3
 EmbeddingModel: TypeAlias = "EmbeddingClassifier | EmbeddingRegressor | KernelMeanClassifier"
 
 
-def fit_embedding(release: Release, target: str, *, kind: Kind = "law") -> EmbeddingModel:
+def fit_embedding(release: ReleaseData, target: str, *, kind: Kind = "law") -> EmbeddingModel:
     """A fitted model of a column given all the others, from the release itself.
 
     target   a column of the domain: levels and booleans are classified, numbers are regressed.
@@ -74,7 +75,7 @@ class _FromRelease(BaseEstimator):
 
     target: str
 
-    def _prepare(self, release: Release, kind: type | tuple[type, ...], what: str) -> Column:
+    def _prepare(self, release: ReleaseData, kind: type | tuple[type, ...], what: str) -> Column:
         _check_release(release)
         _refuse_texts(release)
         column = _target_column(release, self.target, kind, what)
@@ -107,7 +108,7 @@ class _FromRelease(BaseEstimator):
 class _Levels(ClassifierMixin, _FromRelease):
     """What classifiers share: classes in the order of their names."""
 
-    def _prepare_levels(self, release: Release) -> None:
+    def _prepare_levels(self, release: ReleaseData) -> None:
         column = self._prepare(release, Categorical, "a column of levels, or a boolean")
         levels = column.decode(np.arange(len(column.levels), dtype=float)).to_numpy()  # type: ignore[attr-defined]
         self._codes = np.argsort(levels)
@@ -142,7 +143,7 @@ class EmbeddingClassifier(_Levels):
     def __init__(self, target: str) -> None:
         self.target = target
 
-    def fit(self, release: Release, y: None = None) -> EmbeddingClassifier:
+    def fit(self, release: ReleaseData, y: None = None) -> EmbeddingClassifier:
         """Fit to a release's measurement; y is not used.
 
         >>> from kmeanalyst.learning.embedding_models import EmbeddingClassifier
@@ -197,7 +198,7 @@ class EmbeddingRegressor(RegressorMixin, _FromRelease):
     def __init__(self, target: str) -> None:
         self.target = target
 
-    def fit(self, release: Release, y: None = None) -> EmbeddingRegressor:
+    def fit(self, release: ReleaseData, y: None = None) -> EmbeddingRegressor:
         """Fit to a release's measurement; y is not used.
 
         >>> from kmeanalyst.learning.embedding_models import EmbeddingRegressor
@@ -270,7 +271,7 @@ class KernelMeanClassifier(_Levels):
         self.target = target
         self.of = of
 
-    def fit(self, release: Release, y: None = None) -> KernelMeanClassifier:
+    def fit(self, release: ReleaseData, y: None = None) -> KernelMeanClassifier:
         """Keep what scores are computed from; y is not used.
 
         >>> from kmeanalyst.learning.embedding_models import KernelMeanClassifier
@@ -340,7 +341,7 @@ class KernelMeanClassifier(_Levels):
 
 
 def _check_release(release: Any) -> None:
-    if not isinstance(release, Release):
+    if not isinstance(release, ReleaseData):
         raise ValueError(
             f"a model from an embedding is fitted to a Release, got a {type(release).__name__}: rows and labels are what "
             "other models learn from. Pass the release itself."
@@ -352,7 +353,7 @@ def _check_release(release: Any) -> None:
         )
 
 
-def _refuse_texts(release: Release) -> None:
+def _refuse_texts(release: ReleaseData) -> None:
     if texts := [column.name for column in release.domain.columns if isinstance(column, Text)]:
         raise ValueError(
             f"{', '.join(texts)} is a column of texts beside which all else was measured, and models from an embedding know "
@@ -360,7 +361,7 @@ def _refuse_texts(release: Release) -> None:
         )
 
 
-def _target_column(release: Release, target: str, kind: type | tuple[type, ...], what: str) -> Column:
+def _target_column(release: ReleaseData, target: str, kind: type | tuple[type, ...], what: str) -> Column:
     if target not in release.domain.names:
         raise ValueError(
             f"target: there is no column {target!r:.80} in the measurement, which is of {', '.join(release.domain.names)}. "
@@ -379,15 +380,15 @@ def _target_column(release: Release, target: str, kind: type | tuple[type, ...],
     return column
 
 
-def _shares_of(release: Release, position: int, values: Array) -> Array:
+def _shares_of(release: ReleaseData, position: int, values: Array) -> Array:
     """Probability weight of the points with each of the target's values; a NaN is a missing cell."""
-    w, own = release.view_weights("probability"), release.encoded_points[:, position]
+    w, own = view_weights(release, "probability"), release.encoded_points[:, position]
     return np.array([w @ (np.isnan(own) if np.isnan(value) else own == value) for value in values])
 
 
-def _quantiles(release: Release, position: int) -> Array:
+def _quantiles(release: ReleaseData, position: int) -> Array:
     """At most _GRID values of the points' numbers, of equal probability each; distinct and increasing."""
-    w, own = release.view_weights("probability"), release.encoded_points[:, position]
+    w, own = view_weights(release, "probability"), release.encoded_points[:, position]
     known = np.isfinite(own)
     order = np.argsort(own[known])
     values, cumulative = own[known][order], np.cumsum(w[known][order])

@@ -34,7 +34,8 @@ from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.columns import Categorical, Number
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.representation.weights.views import view_weights
 
 MOST_POINTS = 2000  # of a dense feature map; of margins all
 _POINTS_AS_ROWS = 1 / 3
@@ -55,7 +56,7 @@ class Basis:
     and, but for margins, coordinates of a smooth kernel (`smoother.smooth_kernel`).
     """
 
-    def __init__(self, release: Release, target: str, X: Array, w: Array, centres: int) -> None:
+    def __init__(self, release: ReleaseData, target: str, X: Array, w: Array, centres: int) -> None:
         feature_map = release.measurement.feature_map  # type: ignore[union-attr]
         self._margins = feature_map.kernel if isinstance(feature_map, MarginFeatures) else None
         self._target = release.domain.position(target)
@@ -159,7 +160,7 @@ def _shares(psi: Array, law: Any) -> Array:
     return pi / pi.sum(axis=1, keepdims=True)
 
 
-def fit_measured_law(release: Release, target: str, values: Array, scores: Array, base: Array) -> MeasuredLaw:
+def fit_measured_law(release: ReleaseData, target: str, values: Array, scores: Array, base: Array) -> MeasuredLaw:
     """The law of a target given the other columns, fitted to the release's measurement; deterministic.
 
     values  (C,) encoded values of the target; a NaN stands for a missing cell.
@@ -184,9 +185,9 @@ def systematic(w: Array, n: int) -> Array:
     return np.minimum(np.searchsorted(cumulative / cumulative[-1], (np.arange(n) + 0.5) / n), len(w) - 1)
 
 
-def _points(release: Release, most: int | None) -> tuple[Array, Array]:
+def _points(release: ReleaseData, most: int | None) -> tuple[Array, Array]:
     """Points and probability weights of sum 1; `most` of equal weight where there are more."""
-    X, w = release.encoded_points, release.view_weights("probability")
+    X, w = release.encoded_points, view_weights(release, "probability")
     if most is not None and len(X) > most:
         return X[systematic(w, most)], np.full(most, 1 / most)
     return X[w > 0], w[w > 0] / w.sum()

@@ -27,7 +27,8 @@ from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.learning.column_law.number_law import Bins, NumberLaw, fit_number_law, rows_for
 from kmeanalyst.learning.rows.labels import why_not_measured
 from kmeanalyst.releases.domain.columns import Categorical, Column
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.memo import memo
+from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.mixture.denoise import denoised
 from kmeanalyst.representation.mixture.mixture import Mixture
 
@@ -51,7 +52,7 @@ class DrawnRows:
     cells: Array
 
 
-def why_not_drawn(release: Release, column: Column, task: str, predictors: tuple[str, ...]) -> str | None:
+def why_not_drawn(release: ReleaseData, column: Column, task: str, predictors: tuple[str, ...]) -> str | None:
     """Why rows cannot be drawn for a target; None where they can."""
     if task == "classification":
         return "they are for numbers, and classes have their law at the released points"
@@ -69,39 +70,39 @@ def why_not_drawn(release: Release, column: Column, task: str, predictors: tuple
     return None
 
 
-def drawn_rows(release: Release, column: Column) -> DrawnRows:
+def drawn_rows(release: ReleaseData, column: Column) -> DrawnRows:
     """Rows for learning a number from the other columns, the same each time; ValueError where its law cannot be fitted.
 
     They depend on the measurement alone, not on the released points or weights.
     """
     key = ("drawn rows", column.name)
-    if key not in release.cache:
-        release.cache[key] = _drawn(release, column)
-    found: DrawnRows = release.cache[key]
+    if key not in memo(release):
+        memo(release)[key] = _drawn(release, column)
+    found: DrawnRows = memo(release)[key]
     return found
 
 
-def number_law(release: Release, target: str) -> NumberLaw:
+def number_law(release: ReleaseData, target: str) -> NumberLaw:
     """The law of a number given the other columns, fitted once for a release; ValueError where it has too many numbers."""
     key = ("number law", target)
-    if key not in release.cache:
+    if key not in memo(release):
         assert release.measurement is not None
         position, features = release.domain.position(target), release.measurement.feature_map
         assert isinstance(features, RandomFourier)
         rows = _mixture(release).draw(_VALUES, np.random.default_rng(0))
         X = rows[: rows_for(features, position, _LAW_ROWS)]
         _check_tails(release.domain[target], rows[:, position])
-        release.cache[key] = fit_number_law(release.measurement, release.domain, position, X, rows[:, position])
-    found: NumberLaw = release.cache[key]
+        memo(release)[key] = fit_number_law(release.measurement, release.domain, position, X, rows[:, position])
+    found: NumberLaw = memo(release)[key]
     return found
 
 
-def _mixture(release: Release) -> Mixture:
+def _mixture(release: ReleaseData) -> Mixture:
     """The mixture behind the release's measurement, found once."""
-    if MIXTURE not in release.cache:
+    if MIXTURE not in memo(release):
         assert release.measurement is not None
-        release.cache[MIXTURE] = denoised(release.measurement, release.domain, rng=0).mixture
-    found: Mixture = release.cache[MIXTURE]
+        memo(release)[MIXTURE] = denoised(release.measurement, release.domain, rng=0).mixture
+    found: Mixture = memo(release)[MIXTURE]
     return found
 
 
@@ -117,7 +118,7 @@ def _check_tails(column: Any, values: Array) -> None:
         )
 
 
-def _drawn(release: Release, column: Column) -> DrawnRows:
+def _drawn(release: ReleaseData, column: Column) -> DrawnRows:
     law, rng = number_law(release, column.name), np.random.default_rng(1)
     rows = _mixture(release).draw(_ROWS, rng)
     values = _labels(law.bins, law.chances(rows), rng)

@@ -23,7 +23,8 @@ from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.learning.column_law.embedding_models import EmbeddingClassifier, EmbeddingRegressor, fit_embedding
 from kmeanalyst.releases.domain.columns import Categorical, Column, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.memo import memo
+from kmeanalyst.releases.release import ReleaseData
 
 Labels = Literal["drawn", "measured", "released"]
 LABELS: tuple[Labels, ...] = ("drawn", "measured", "released")
@@ -31,7 +32,7 @@ _NUMBERS = 8  # that stand for the law of a number at a point: its quantiles
 _NO_CHANCE = 1e-6
 
 
-def why_not_measured(release: Release, column: Column, task: str, predictors: tuple[str, ...]) -> str | None:
+def why_not_measured(release: ReleaseData, column: Column, task: str, predictors: tuple[str, ...]) -> str | None:
     """Why labels cannot come from the measurement; None where they can."""
     if release.measurement is None:
         return "there is no measurement"
@@ -49,7 +50,7 @@ def why_not_measured(release: Release, column: Column, task: str, predictors: tu
     return "columns are computed from others" if derived & set(predictors) else None
 
 
-def measured_labels(release: Release, column: Column, task: str, frame: pd.DataFrame) -> tuple[Array, Array, Array]:
+def measured_labels(release: ReleaseData, column: Column, task: str, frame: pd.DataFrame) -> tuple[Array, Array, Array]:
     """Labels that rows can have, as chances given their other columns.
 
     Returns  (places, cells, chances), each (m,): positions in the frame, in order, a label in natural units and levels, and
@@ -68,12 +69,12 @@ def measured_labels(release: Release, column: Column, task: str, frame: pd.DataF
     return places, cells.astype(float) if task == "regression" else cells, chances[places, levels]
 
 
-def law_of(release: Release, target: str) -> EmbeddingClassifier | EmbeddingRegressor:
+def law_of(release: ReleaseData, target: str) -> EmbeddingClassifier | EmbeddingRegressor:
     """The law of the target given the other columns, fitted once for a release; ValueError where it has too many numbers."""
     key = ("measured law", target)
-    if key not in release.cache:
-        release.cache[key] = fit_embedding(release, target)
-    found: Any = release.cache[key]
+    if key not in memo(release):
+        memo(release)[key] = fit_embedding(release, target)
+    found: Any = memo(release)[key]
     return found
 
 

@@ -24,7 +24,7 @@ from kmeanalyst.learning.rows.labels import LABELS, Labels, measured_labels, why
 from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date, Integer, Number
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
-from kmeanalyst.releases.release import Release, View
+from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.representation.weights.reweight import nearest_probability_weights
 
 TaskKind = Literal["classification", "regression"]
@@ -75,7 +75,7 @@ class TrainingData(NamedTuple):
     sample_weight: Array
 
 
-def target_of(release: Release, name: str, task: str | None = None) -> Target:
+def target_of(release: ReleaseData, name: str, task: str | None = None) -> Target:
     """The target of that name; ValueError where it is none for the task.
 
     task   "classification", "regression", or None: numbers and dates are regressed, all else is classified.
@@ -125,7 +125,7 @@ def _classes(column: Column) -> Array | None:
     return None
 
 
-def predictors_of(release: Release, target: str | None, columns: Sequence[str] | None = None) -> list[str]:
+def predictors_of(release: ReleaseData, target: str | None, columns: Sequence[str] | None = None) -> list[str]:
     """The columns to predict from: those named, or all but texts, the target and what it is computed from or that from it."""
     texts = {column.name for column in release.columns.columns if isinstance(column, Text)}
     if columns is None:
@@ -160,13 +160,13 @@ def predictors_of(release: Release, target: str | None, columns: Sequence[str] |
     return list(dict.fromkeys(columns))
 
 
-def _is_made_with(release: Release, name: str, other: str) -> bool:
+def _is_made_with(release: ReleaseData, name: str, other: str) -> bool:
     """Whether a column is computed from another, by way of further ones or not."""
     uses = next((one.uses for one in release.derived if one.column.name == name), ())
     return any(used == other or _is_made_with(release, used, other) for used in uses)
 
 
-def _made_of(release: Release, name: str) -> set[str]:
+def _made_of(release: ReleaseData, name: str) -> set[str]:
     """The measured columns that a column is computed from; itself, for a measured one."""
     derived = {one.column.name: one for one in release.derived}
     if name not in derived:
@@ -183,7 +183,7 @@ def check_option(name: str, value: Any, known: Sequence[str]) -> None:
 
 
 def encoder_of(
-    release: Release, columns: Sequence[str], *, levels: Levels = "onehot", missing: Missing = "mark"
+    release: ReleaseData, columns: Sequence[str], *, levels: Levels = "onehot", missing: Missing = "mark"
 ) -> DomainEncoder:
     """The encoder of those columns of a release; ValueError for unknown `levels` or `missing`."""
     check_option("levels", levels, LEVELS)
@@ -221,7 +221,7 @@ class TrainingRows:
 
 
 def training_rows(
-    release: Release,
+    release: ReleaseData,
     goal: Target | None,
     view: View,
     *,
@@ -271,7 +271,7 @@ def training_rows(
     return TrainingRows(frame[kept].reset_index(drop=True), cells, weights[kept] * worth, worth, labels, notes)
 
 
-def _of_drawn(release: Release, goal: Target, view: View, size: float | None, rng: Any) -> TrainingRows:
+def _of_drawn(release: ReleaseData, goal: Target, view: View, size: float | None, rng: Any) -> TrainingRows:
     """Rows drawn from the measurement; in the resampled view as many of them as asked for."""
     if view not in DRAWN_VIEWS:
         raise ValueError(
@@ -303,18 +303,18 @@ def _left_out(goal: Target, share: float) -> str:
     return f"rows that lack {words.written(goal.column.name)} were left out: {1 - share:.3g} of the population"
 
 
-def _weighted(release: Release, view: View) -> tuple[pd.DataFrame, Array]:
+def _weighted(release: ReleaseData, view: View) -> tuple[pd.DataFrame, Array]:
     """Rows of a view that is not drawn, and weights that sum to one."""
     if view == "fitted":
         model = fitted_model(release)
         weights = model.weights
         frame = model.frame.iloc[: len(weights)]
         return frame, np.where(weights > _NO_WEIGHT / len(weights), weights, 0.0)
-    frame = release.to_frame().drop(columns="weight")
+    frame = release.frame
     return frame, signed_weights(release) if view == "signed" else probability_weights(release)
 
 
-def signed_weights(release: Release) -> Array:
+def signed_weights(release: ReleaseData) -> Array:
     """The released weights relative to their sum, (M,); ValueError where that is 0.
 
     Where some are negative, a row that occurs several times has the sum of its weights at its first place, and 0 at the
@@ -336,7 +336,7 @@ def signed_weights(release: Release) -> Array:
     return _relative(merged)
 
 
-def probability_weights(release: Release) -> Array:
+def probability_weights(release: ReleaseData) -> Array:
     """The nearest probability weights to the released ones relative to their sum, (M,): 0 where these are 0."""
     weights = signed_weights(release)
     there = weights != 0
@@ -366,7 +366,7 @@ def effective_size(weights: Array) -> float:
 
 
 def to_sklearn(
-    release: Release,
+    release: ReleaseData,
     target: str,
     *,
     columns: Sequence[str] | None = None,

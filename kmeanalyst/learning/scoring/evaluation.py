@@ -30,7 +30,8 @@ from kmeanalyst.learning.scoring.sample_law import SampleLaw, sample_law
 from kmeanalyst.releases.domain.cells import text_of
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.expressions import words
-from kmeanalyst.releases.release import Question, Release, View
+from kmeanalyst.releases.memo import memo
+from kmeanalyst.releases.release import Question, ReleaseData, View
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +271,7 @@ def score(
 def question_of(model: Any, data: Any, *, target: str | None, positive: Any, where: Where, view: View | None) -> Asked:
     """A model and the data to ask it about; ValueError where they do not go together."""
     task = task_of(model, target, positive)
-    if not isinstance(data, Release):
+    if not isinstance(data, ReleaseData):
         return _of_sample(task, data, where, view)
     if task.target not in data.columns.names:
         raise ValueError(
@@ -326,23 +327,21 @@ def smooth_of(people: Population | SampleLaw, answers: Answers, metric: Metric) 
     return metric.of(Evidence(people.weights, answers))
 
 
-def _of_shares(release: Release) -> Release:
+def _of_shares(release: ReleaseData) -> ReleaseData:
     """A release from elsewhere with weights that sum to one, the same at each call: what they summed to is no population's,
     and the probability view is nearest to a measure of any size."""
     total = fsum(release.weights)
     if release.measurement is not None or total <= 0 or abs(total - 1) < _ROUNDING:
         return release
-    if "shares" not in release.cache:
-        release.cache["shares"] = Release(
-            points=release.to_frame().drop(columns="weight"), weights=release.weights / total, measurement=None,
-            kernel=release.kernel, domain=release.domain, statement=release.statement, method=release.method,
-            weight_view=release.weight_view, derived=release.derived,
-        )  # fmt: skip
-    found: Release = release.cache["shares"]
+    if "shares" not in memo(release):
+        memo(release)["shares"] = release.replaced(
+            weights=release.weights / total, fit_distance=None, thinning_error=None
+        )
+    found: ReleaseData = memo(release)["shares"]
     return found
 
 
-def _laws(release: Release, conditions: tuple[Question, ...], view: View | None) -> Callable[[bool], Population]:
+def _laws(release: ReleaseData, conditions: tuple[Question, ...], view: View | None) -> Callable[[bool], Population]:
     @cache
     def law(ranks: bool) -> Population:
         if ranks and view == "signed" and not release.is_probability:

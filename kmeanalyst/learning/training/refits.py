@@ -19,7 +19,7 @@ from kmeanalyst.learning.digest import digest
 from kmeanalyst.learning.scoring.evaluation import score
 from kmeanalyst.learning.training.pipeline import TrainedPipeline
 from kmeanalyst.learning.training.training import refitted
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.redraw import redrawn
 
 
@@ -96,7 +96,7 @@ class Refits:
 
 def refit(
     model: TrainedPipeline,
-    release: Release,
+    release: ReleaseData,
     *,
     redraws: int = 10,
     sampling: bool = False,

@@ -46,7 +46,7 @@ from kmeanalyst.learning.training.pipeline import TrainedPipeline, TrainingRepor
 from kmeanalyst.learning.weights.weight_support import WeightSupport, weight_support
 from kmeanalyst.releases.domain.columns import Categorical
 from kmeanalyst.releases.expressions import words
-from kmeanalyst.releases.release import Release, View
+from kmeanalyst.releases.release import ReleaseData, View
 
 
 def fit_with_weights(estimator: Any, X: Any, y: Array | None, weights: Array | None) -> Any:
@@ -134,7 +134,7 @@ _ROUNDING = 1e-9
 
 def fit(
     estimator: Any,
-    release: Release,
+    release: ReleaseData,
     target: str | None = None,
     *,
     columns: Sequence[str] | None = None,
@@ -188,7 +188,7 @@ def fit(
     return _pipeline(training, _learned_from(training, chosen, why, size, rng))
 
 
-def refitted(model: TrainedPipeline, release: Release) -> TrainedPipeline:
+def refitted(model: TrainedPipeline, release: ReleaseData) -> TrainedPipeline:
     """The same estimator trained on another release, with the choices that were made for this one."""
     assert model.report is not None
     known: Any = vars(model.report)
@@ -218,7 +218,7 @@ class Training:
     """
 
     estimator: Any
-    release: Release
+    release: ReleaseData
     goal: Target | None
     columns: tuple[str, ...]
     encoder: DomainEncoder
@@ -229,7 +229,7 @@ class Training:
     def of(
         cls,
         estimator: Any,
-        release: Release,
+        release: ReleaseData,
         target: str | None,
         columns: Sequence[str] | None,
         levels: Levels | None,
@@ -237,7 +237,7 @@ class Training:
         view: View | None,
     ) -> Training:
         """The task of an estimator on a release; ValueError where they do not go together."""
-        if not isinstance(release, Release):
+        if not isinstance(release, ReleaseData):
             raise TypeError(
                 f"a model is trained on a Release, got a {type(release).__name__}. Read one: kmeanalyst.read_release(path), or "
                 "make one of weighted rows: kmeanalyst.from_frame(frame)."
@@ -348,7 +348,7 @@ def _view_for(training: Training) -> tuple[View, str]:
     return "resampled", f"equal, on rows drawn from the probability view: {support.reason}"
 
 
-def _check_view(view: str, support: WeightSupport, release: Release) -> None:
+def _check_view(view: str, support: WeightSupport, release: ReleaseData) -> None:
     """ValueError where the view asked for would give another model than the weights say."""
     negative = view == "signed" and bool((signed_weights(release) < 0).any())
     if negative and support != "exact":
@@ -360,7 +360,7 @@ def _check_view(view: str, support: WeightSupport, release: Release) -> None:
         raise ValueError(f'weights would give a wrong model: {support.reason}. Take view="resampled", or leave it out.')
 
 
-def _goal(estimator: Any, release: Release, target: str | None) -> Target | None:
+def _goal(estimator: Any, release: ReleaseData, target: str | None) -> Target | None:
     if target is not None:
         if is_clusterer(estimator) or is_outlier_detector(estimator):
             raise ValueError(
@@ -378,7 +378,7 @@ def _goal(estimator: Any, release: Release, target: str | None) -> Target | None
 
 
 def _labels(
-    release: Release, goal: Target | None, columns: tuple[str, ...], asked: Labels | None, view: View | None
+    release: ReleaseData, goal: Target | None, columns: tuple[str, ...], asked: Labels | None, view: View | None
 ) -> Labels:
     """Where labels come from: as asked, or from the measurement where that can tell them; ValueError where it cannot and should."""
     if asked is not None:
@@ -394,13 +394,13 @@ def _labels(
     return "released"
 
 
-def _preferred(release: Release, goal: Target, view: View | None) -> tuple[Labels, ...]:
+def _preferred(release: ReleaseData, goal: Target, view: View | None) -> tuple[Labels, ...]:
     """What is tried where nothing is asked for, the best first; a view of the points is not answered with other rows."""
     drawn: tuple[Labels, ...] = ("drawn",) if view in (None, "resampled") else ()
     return drawn if goal.task == "regression" and len(release) > MOST_POINTS else (*drawn, "measured")
 
 
-def _why_not_these(labels: Labels, release: Release, goal: Target, columns: tuple[str, ...]) -> str | None:
+def _why_not_these(labels: Labels, release: ReleaseData, goal: Target, columns: tuple[str, ...]) -> str | None:
     """Why labels cannot be drawn, or measured; None where their law is there."""
     reason = why_not(labels)(release, goal.column, goal.task, columns)
     if reason is None:
@@ -429,7 +429,7 @@ def _check_two_classes(goal: Target, rows: TrainingRows) -> None:
 # ---------------------------------------------------------------- what an estimator likes
 
 
-def _liked_levels(estimator: Any, release: Release) -> Levels:
+def _liked_levels(estimator: Any, release: ReleaseData) -> Levels:
     """Columns as they are for pipelines that encode them, codes for trees, else indicators: of cells where these were measured."""
     if all(
         isinstance(one, ColumnTransformer | OneHotEncoder | OrdinalEncoder | TargetEncoder) for one in _first(estimator)

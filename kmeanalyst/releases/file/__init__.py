@@ -13,8 +13,7 @@ what a sound file claims.
 
 from kmeanalyst.releases.file.function import read_function, write_function
 from kmeanalyst.releases.file.limits import FileRefused
-from kmeanalyst.releases.file.reading import read_release
 from kmeanalyst.releases.file.validating import validate_release
 from kmeanalyst.releases.file.writing import write_release
 
-__all__ = ["FileRefused", "read_function", "read_release", "validate_release", "write_function", "write_release"]
+__all__ = ["FileRefused", "read_function", "validate_release", "write_function", "write_release"]

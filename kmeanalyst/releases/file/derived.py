@@ -19,7 +19,7 @@ from kmeanalyst.releases.expressions import LONGEST
 from kmeanalyst.releases.file.archive import POINTS
 from kmeanalyst.releases.file.header import plain
 from kmeanalyst.releases.file.limits import MOST_DERIVED_COLUMNS, limits, refusal, refusing, too_large
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import ReleaseData
 
 _FIELDS = {"column", "expression", "uses"}
 _PLAIN = {"name", "kind", "lower", "upper", "missing"}  # what a derived column can say of itself
@@ -69,9 +69,9 @@ def _entry(entry: dict[str, Any], known: Domain) -> Derived:
     return one
 
 
-def check_cells(release: Release, cells: pd.DataFrame) -> None:
+def check_cells(release: ReleaseData, cells: pd.DataFrame) -> None:
     """FileRefused unless the derived cells of a file (M, d) are those that their expressions give."""
-    frame = release.to_frame()
+    frame = release.frame
     for one in release.derived:
         said, computed = (_numbers(source[one.column.name]) for source in (cells, frame))
         room = 0.0

@@ -20,7 +20,7 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import parse_number
 from kmeanalyst.releases.file.archive import written_whole
-from kmeanalyst.releases.release import Release, View
+from kmeanalyst.releases.release import ReleaseData
 
 if TYPE_CHECKING:
     import xarray
@@ -33,17 +33,11 @@ _FORMULA = re.compile(
 
 
 def export(
-    release: Release,
-    path: str | Path,
-    *,
-    view: View = "signed",
-    rows: int | None = None,
-    rng: np.random.Generator | int | None = None,
-    keep_formulas: bool = False,
+    release: ReleaseData, path: str | Path, *, frame: pd.DataFrame | None = None, keep_formulas: bool = False
 ) -> int:
     """Write points and weights to a .csv, .parquet or .nc file; it appears whole or not at all.
 
-    view, rows, rng   as in `Release.to_frame`.
+    frame             what is written, such as `Release.to_frame` of another view; points and weights as released by default.
     keep_formulas     leave text cells of a .csv file as they are, even if a spreadsheet would run them as formulas.
     Returns           how many text cells and column names of a .csv file have an apostrophe before them for that reason.
 
@@ -55,7 +49,7 @@ def export(
             f"cannot export to {path}: the ending of the name says which format is meant, and only "
             f"{', '.join(_WRITERS)} are known. Name a file with one of these endings."
         )
-    frame, defused = _stamped(release, release.to_frame(view, rows=rows, rng=rng)), 0
+    frame, defused = _stamped(release, _as_released(release) if frame is None else frame), 0
     if writer is _to_csv and not keep_formulas:
         frame, defused = without_formulas(frame)
     with written_whole(path) as temporary:
@@ -63,14 +57,18 @@ def export(
     return defused
 
 
-def write_netcdf(release: Release, path: str | Path) -> None:
+def write_netcdf(release: ReleaseData, path: str | Path) -> None:
     """Write points and weights, as released, to a NetCDF 3 file; it appears whole or not at all."""
-    frame = _stamped(release, release.to_frame())
+    frame = _stamped(release, _as_released(release))
     with written_whole(path) as temporary:
         _to_netcdf(frame, temporary)
 
 
-def _stamped(release: Release, frame: pd.DataFrame) -> pd.DataFrame:
+def _as_released(release: ReleaseData) -> pd.DataFrame:
+    return release.frame.assign(weight=release.weights)
+
+
+def _stamped(release: ReleaseData, frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with what the file says of its privacy: in its metadata (Parquet and NetCDF), of a rehearsal in each row too."""
     summary = release.summary()
     if release.is_rehearsal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeVar
 
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.file.archive import HEADER, POINTS, Members
@@ -13,26 +14,20 @@ from kmeanalyst.releases.file.limits import refusing
 from kmeanalyst.releases.file.measurement import measurement_of, statement_of
 from kmeanalyst.releases.file.opening import columns_in, opened
 from kmeanalyst.releases.file.points import points_and_weights
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import ReleaseData
+
+R = TypeVar("R", bound=ReleaseData)
 
 
-def read_release(path: str | Path, *, allow_rehearsal: bool = False, large: bool = False) -> Release:
-    """Read a .kme file; FileRefused says what is wrong with a file that is not sound.
-
-    Nothing is returned unless checksums, shapes, values and the arithmetic of the privacy statement agree.
-
-    allow_rehearsal   read a file that is stamped NOT PRIVATE too: a rehearsal, whose noise a seed gives back.
-    large             lift the usual limits on size and work, for a file whose maker you trust: it may take minutes and
-                      gigabytes (FORMAT.md §8).
-
-    >>> ka.read_release("adult.kme").statement.epsilon
-    1.0
-    """
-    return opened(path, release_of, "release", allow_rehearsal=allow_rehearsal, large=large)
+def read_release(path: str | Path, kind: type[R], *, allow_rehearsal: bool = False, large: bool = False) -> R:
+    """As `kmeanalyst.release.read_release`, which reads a `Release`: the same for any class of this value."""
+    return opened(
+        path, lambda members: release_of(members, kind), "release", allow_rehearsal=allow_rehearsal, large=large
+    )
 
 
-def release_of(members: Members) -> Release:
-    """The release that the members hold, or FileRefused."""
+def release_of(members: Members, kind: type[R]) -> R:
+    """The release of a class that the members hold, or FileRefused."""
     header = parsed(members[HEADER])
     check_header(header)
     check_members(header, members)
@@ -45,7 +40,7 @@ def release_of(members: Members) -> Release:
     check_kernel(kernel, domain, points)
     with refusing("the release"):
         measurement = measurement_of(header, kernel, domain, members)
-        release = Release(
+        release = kind(
             points=points, weights=weights, measurement=measurement, kernel=kernel, domain=domain,
             statement=statement_of(header, measurement, kernel, domain), method=header["method"],
             weight_view=header["weight_view"],

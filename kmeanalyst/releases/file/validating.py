@@ -51,7 +51,8 @@ from kmeanalyst.releases.file.limits import FileRefused, HoldsFunction, limits, 
 from kmeanalyst.releases.file.measurement import CLOSE
 from kmeanalyst.releases.file.reading import read_release
 from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.memo import memo
+from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import is_pure
 
 
@@ -71,14 +72,14 @@ class PointFeatures:
     outside: Array
 
 
-def point_features(release: Release) -> PointFeatures:
+def point_features(release: ReleaseData) -> PointFeatures:
     """Of a release with a measurement; kept for later."""
     assert release.measurement is not None
-    if "point features" not in release.cache:
+    if "point features" not in memo(release):
         equal = np.full(len(release), release.weights.sum() / len(release))
         found = _met(release.measurement.feature_map, release.encoded_points, release.weights, equal)
-        release.cache["point features"] = found
-    return release.cache["point features"]
+        memo(release)["point features"] = found
+    return memo(release)["point features"]
 
 
 def _met(feature_map: FeatureMap, points: Array, weights: Array, equal: Array) -> PointFeatures:
@@ -131,7 +132,7 @@ REFERENCE_ROWS = 2000  # drawn from the domain, to compare the points with
 _PRODUCTS = 1 / 16  # of a step: a multiplication within a product of matrices
 
 
-def check_feature_work(release: Release) -> None:
+def check_feature_work(release: ReleaseData) -> None:
     """FileRefused where recomputing the mean of the features at the points takes more steps than are allowed."""
     if release.measurement is None:
         return
@@ -144,7 +145,7 @@ def check_feature_work(release: Release) -> None:
         )
 
 
-def _rows_evaluated(release: Release) -> int:
+def _rows_evaluated(release: ReleaseData) -> int:
     """The points and rows of reference; a basis point of the subspace has its row of the Cholesky factor for features."""
     assert release.measurement is not None
     feature_map = release.measurement.feature_map
@@ -183,7 +184,7 @@ _SHARE = 1 / 4  # of the reference's distance
 _MORE_MISFIT = 0.1  # than equal weights leave: thinned weights are fitted in the kernel's space, not in the features'
 
 
-def fit_findings(release: Release) -> list[str]:
+def fit_findings(release: ReleaseData) -> list[str]:
     """What of the points and weights contradicts the measurement, in words; nothing without a measurement."""
     if release.measurement is None:
         return []
@@ -192,14 +193,14 @@ def fit_findings(release: Release) -> list[str]:
     return _far_from_measured(release, release.measurement) or _worse_than_equal(release)
 
 
-def _outside_subspace(release: Release, feature_map: Nystroem) -> list[str]:
+def _outside_subspace(release: ReleaseData, feature_map: Nystroem) -> list[str]:
     outside = int((point_features(release).outside > _OUTSIDE * feature_map.norm_bound**2).sum())
     if not outside:
         return []
     return [f"points: {outside} of {len(release)} lie outside the subspace that was measured, which its points span"]
 
 
-def _worse_than_equal(release: Release) -> list[str]:
+def _worse_than_equal(release: ReleaseData) -> list[str]:
     """‖y − μ‖² − ‖y − μ_e‖² = ‖m − μ‖² − ‖m − μ_e‖² + 2τ⟨ξ, μ_e − μ⟩: beyond the last term's tail, μ_e is nearer to m."""
     measurement, weights = release.measurement, release.weights
     assert measurement is not None
@@ -217,7 +218,7 @@ def _worse_than_equal(release: Release) -> list[str]:
     ]
 
 
-def _far_from_measured(release: Release, measurement: Measurement) -> list[str]:
+def _far_from_measured(release: ReleaseData, measurement: Measurement) -> list[str]:
     feature_map = measurement.feature_map
     reference = feature_mean(feature_map, release.domain.draw(REFERENCE_ROWS, 0))
     least = _distance_bounds(measurement, point_features(release).mean)[0]
@@ -279,7 +280,7 @@ def validate_release(path: str | Path, *, allow_rehearsal: bool = False, large: 
     []
     """
     try:
-        release = read_release(path, allow_rehearsal=allow_rehearsal, large=large)
+        release = read_release(path, ReleaseData, allow_rehearsal=allow_rehearsal, large=large)
         with reading(large=large):
             check_feature_work(release)
     except HoldsFunction:
@@ -303,7 +304,7 @@ def _function_findings(path: str | Path, allow_rehearsal: bool, large: bool) -> 
     return []
 
 
-def _weight_findings(release: Release) -> list[str]:
+def _weight_findings(release: ReleaseData) -> list[str]:
     if release.weight_view != "probability" or release.is_probability:
         return []
     return [
@@ -312,12 +313,12 @@ def _weight_findings(release: Release) -> list[str]:
     ]
 
 
-def _public_findings(release: Release) -> list[str]:
+def _public_findings(release: ReleaseData) -> list[str]:
     n_public = release.statement.public_points if release.statement else 0
     return [f"public_points: {n_public} of only {len(release)} points"] if n_public > len(release) else []
 
 
-def _draw_findings(release: Release) -> list[str]:
+def _draw_findings(release: ReleaseData) -> list[str]:
     """Rows that the exponential mechanism drew were drawn from as many databases as some M of the domain's rows make."""
     promise = release.statement
     if promise is None or promise.n_databases is None or promise.public_points:
@@ -332,7 +333,7 @@ def _draw_findings(release: Release) -> list[str]:
     ]
 
 
-def _bound_findings(release: Release) -> list[str]:
+def _bound_findings(release: ReleaseData) -> list[str]:
     """‖φ(z)‖ ≤ B on every point."""
     if release.measurement is None:
         return []
@@ -342,7 +343,7 @@ def _bound_findings(release: Release) -> list[str]:
     return [f"feature map: a point has features of norm {largest:.12g}, above the bound {feature_map.norm_bound:.12g}"]
 
 
-def _distance_findings(release: Release) -> list[str]:
+def _distance_findings(release: ReleaseData) -> list[str]:
     """fit_distance = ‖Σ w φ(z) − y‖, to rounding; a distance far below the noise has no digits to compare."""
     if release.measurement is None or release.fit_distance is None:
         return []
@@ -354,7 +355,7 @@ def _distance_findings(release: Release) -> list[str]:
     return [f"fit_distance: recorded {release.fit_distance:.9g}, recomputed {distance:.9g}"]
 
 
-def _published_findings(release: Release) -> list[str]:
+def _published_findings(release: ReleaseData) -> list[str]:
     """Algorithm 1's published weights follow from the measurement."""
     if release.measurement is None or (release.method, release.weight_view) != ("subspace", "published"):
         return []

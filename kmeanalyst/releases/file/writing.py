@@ -22,20 +22,20 @@ from kmeanalyst.releases.file.opening import written_if_read
 from kmeanalyst.releases.file.points import arrow_type, is_text
 from kmeanalyst.releases.file.reading import release_of
 from kmeanalyst.releases.measurement import Measurement, mean_unit
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import software_versions
 
 
-def write_release(release: Release, path: str | Path) -> None:
+def write_release(release: ReleaseData, path: str | Path) -> None:
     """Write the release as a .kme file, which appears whole or not at all.
 
     The same release gives the same bytes. What is written has been read back first: ValueError, and no file,
     if its own reader would refuse it.
     """
-    written_if_read(_members_of(release), release_of, "release", path)
+    written_if_read(_members_of(release), lambda members: release_of(members, ReleaseData), "release", path)
 
 
-def _members_of(release: Release) -> dict[str, bytes]:
+def _members_of(release: ReleaseData) -> dict[str, bytes]:
     """Member name → bytes, the header first."""
     members = {POINTS: _parquet(release)}
     if release.measurement is not None:
@@ -66,7 +66,7 @@ def _check_writable(measurement: Measurement, kernel: Kernel) -> None:
         )
 
 
-def _header(release: Release, members: dict[str, bytes]) -> dict[str, Any]:
+def _header(release: ReleaseData, members: dict[str, bytes]) -> dict[str, Any]:
     header = {
         "format": FORMAT,
         "schema_major": SCHEMA_MAJOR,
@@ -107,12 +107,12 @@ def npy_of(array: Array, dtype: str) -> bytes:
     return out.getvalue()
 
 
-def _parquet(release: Release) -> bytes:
+def _parquet(release: ReleaseData) -> bytes:
     """Points in natural units and weights, as Parquet without compression and without a pandas schema."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    frame = release.to_frame()
+    frame = release.frame
     arrays = [_arrow_array(column, frame[column.name]) for column in release.columns.columns]
     arrays.append(pa.array(release.weights, pa.float64()))
     table = pa.Table.from_arrays(arrays, names=[*release.columns.names, "weight"])

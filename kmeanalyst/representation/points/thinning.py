@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from scipy.linalg import blas, lapack, solve_triangular
@@ -28,7 +28,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.measurement import feature_mean
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.release import ReleaseData
 
 ThinWeights = Literal["probability", "uniform", "signed"]
 THIN_WEIGHTS: tuple[ThinWeights, ...] = ("uniform", "probability", "signed")
@@ -43,10 +43,10 @@ _MOST_ROUNDS = 50  # of exchanges between equal weights
 _JITTER = 1e-13  # of k(z, z), on the diagonal: of the order of the rounding in a factor of a singular Gram matrix
 _ROUNDING = 1e-15  # of k(z, z): no change of a squared distance below this is known to be one
 
+R = TypeVar("R", bound=ReleaseData)
 
-def thin(
-    release: Release, n: int, *, weights: ThinWeights = "probability", rng: np.random.Generator | int | None = 0
-) -> Release:
+
+def thin(release: R, n: int, *, weights: ThinWeights = "probability", rng: np.random.Generator | int | None = 0) -> R:
     """A release with n of the points, whose embedding is as near as can be found to that of the whole.
 
     n         how many points, at most as many as there are.
@@ -78,19 +78,10 @@ def thin(
         distance = float(np.linalg.norm(mean - measurement.vector))
     if statement is not None:  # the promise stands; what changes is how many public rows are still among the points
         statement = replace(statement, public_points=int((indices < statement.public_points).sum()))
-    return Release(
-        points=release.to_frame().iloc[indices],
-        weights=chosen,
-        measurement=measurement,
-        kernel=release.kernel,
-        domain=release.domain,
-        statement=statement,
-        method=release.method,
-        weight_view="signed" if weights == "signed" else "probability",
-        fit_distance=distance,
-        thinning_error=error,
-        derived=release.derived,
-    )
+    return release.replaced(
+        points=release.frame.iloc[indices], weights=chosen, statement=statement,
+        weight_view="signed" if weights == "signed" else "probability", fit_distance=distance, thinning_error=error,
+    )  # fmt: skip
 
 
 def _thinned_once(

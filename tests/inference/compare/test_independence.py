@@ -15,11 +15,11 @@ from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.columns import Categorical, Real
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, table_kernel
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.releases.release import Release
 from kmeanalyst.releases.statement import PrivacyStatement
 
 NUMBERS = Domain(tuple(Real(name=name, lower=-4, upper=4) for name in ("a", "b", "sum")))

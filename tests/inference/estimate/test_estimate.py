@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kmeanalyst.inference.estimate.estimate import Estimate, InverseCdf
-from kmeanalyst.releases.release import Release
+from kmeanalyst.release import Release
 
 
 def with_weights(release: Release, weights: np.ndarray) -> Release:

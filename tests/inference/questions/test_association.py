@@ -11,11 +11,11 @@ from scipy.stats.contingency import association as scipy_association
 import kmeanalyst as ka
 from kmeanalyst.inference.questions.association import MOST_GROUPS, _unsigned, associations
 from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.columns import Boolean, Categorical, Date, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.domain.text_column import Text
-from kmeanalyst.releases.release import Release
 
 DOMAIN = Domain(
     (

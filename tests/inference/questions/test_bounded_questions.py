@@ -16,9 +16,9 @@ from kmeanalyst.inference.questions import tables as tabulation
 from kmeanalyst.inference.questions.expectation import conditions_by
 from kmeanalyst.inference.questions.tables import contingency, histogram, table
 from kmeanalyst.kernels import Gaussian
+from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Real
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.release import Release
 from kmeanalyst.representation.points import thinning
 from kmeanalyst.representation.points.thinning import THIN_WEIGHTS, thinned
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from kmeanalyst.inference.two_sample.result import Estimate
-from kmeanalyst.releases.release import Release
+from kmeanalyst.release import Release
 
 
 def test_the_value_is_the_weighted_sum_of_the_view(mixed_release, numeric_release):

@@ -12,10 +12,10 @@ import pytest
 from kmeanalyst.inference.estimate import population_fit
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.kernels import Gaussian
+from kmeanalyst.release import Release, from_frame
 from kmeanalyst.releases.domain.columns import Categorical, Integer, Real
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.release import Release, from_frame
 
 DOMAIN = Domain(
     (

@@ -9,6 +9,7 @@ from noisy_releases import DOMAIN, MAPS, NOISE_SCALE, L, N, noisy, population
 import kmeanalyst as ka
 from kmeanalyst.inference.two_sample.effect_size import detectable_distance, distance_interval, shares_of
 from kmeanalyst.inference.two_sample.noise_aware import directions_of
+from kmeanalyst.releases.memo import memo
 
 VARIANCES = np.array([4.0, 1.0, 0.5, 0.25])
 
@@ -54,7 +55,7 @@ def test_a_test_of_a_release_tells_an_interval_that_holds_the_distance_of_the_po
     missed = 0
     for _ in range(40):
         release = noisy(feature_map, feature_map(population(N, rng)).mean(axis=0), NOISE_SCALE[1.0], rng)
-        directions = release.cache.setdefault("directions", directions or directions_of(release, release.measurement))
+        directions = memo(release).setdefault("directions", directions or directions_of(release, release.measurement))
         low, high = ka.mmd_test(release, DOMAIN.decode(population(L, rng, shift))).mmd_interval
         missed += not low <= truth <= high
     assert missed <= 8

@@ -11,9 +11,10 @@ from kmeanalyst.inference.two_sample import noise_aware, two_releases
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.columns import Real
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.memo import memo
 
 OTHER_MAPS = {
     "other frequencies": RandomFourier.draw(KERNEL, n_columns=2, dimension=300, rng=2),
@@ -37,7 +38,7 @@ def test_two_releases_of_one_map_hold_their_level_and_show_a_difference(name):
     for _ in range(30):
         for found, shift in ((same, 0.0), (apart, 0.8)):
             a, b = pair(MAPS[name], MAPS[name], NOISE_SCALE[1.0], rng, shift, n_points=40)
-            directions = a.cache.setdefault("directions", directions or noise_aware.directions_of(a, a.measurement))
+            directions = memo(a).setdefault("directions", directions or noise_aware.directions_of(a, a.measurement))
             found.append(ka.mmd_test(a, b).pvalue)
     assert np.mean(np.array(same) <= 0.05) <= 0.25  # 30 draws at 5 %: above with chance 6e-5
     assert np.mean(np.array(apart) <= 0.05) > 0.8

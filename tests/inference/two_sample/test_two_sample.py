@@ -18,8 +18,9 @@ from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
 from kmeanalyst.kernels import Gaussian, KernelMean
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.release import Release
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.memo import memo
 
 # pinned by the test suites of Shogun (QuadraticTimeMMD_unittest.cc; n·m/(n + m) · MMD² = 4 MMD²) and coreax
 # (test_metrics.py), re-computed from the definition
@@ -98,7 +99,7 @@ def pvalues(feature_map, noise_scale, repetitions, *, shift=0.0, told=None):
         release = noisy(feature_map, feature_map(population(N, rng)).mean(axis=0), noise_scale, rng)
         if told is not None:
             release.measurement = replace(release.measurement, noise_scale=told)
-        directions = release.cache.setdefault("directions", directions or directions_of(release))
+        directions = memo(release).setdefault("directions", directions or directions_of(release))
         out.append(ka.mmd_test(release, DOMAIN.decode(population(L, rng, shift))).pvalue)
     return np.array(out)
 
@@ -190,7 +191,7 @@ def test_the_unbiased_estimate_averages_to_the_squared_distance_of_the_populatio
     estimates, directions = [], None
     for _ in range(120):
         release = noisy(feature_map, feature_map(population(N, rng)).mean(axis=0), NOISE_SCALE[1.0], rng)
-        directions = release.cache.setdefault("directions", directions or directions_of(release))
+        directions = memo(release).setdefault("directions", directions or directions_of(release))
         estimates.append(ka.mmd_test(release, population(L, rng, 0.4)).mmd_squared)
     tolerance = 4 * np.std(estimates) / np.sqrt(len(estimates)) + 1e-4  # 4 standard errors
     assert np.mean(estimates) == pytest.approx(truth @ truth, abs=tolerance)

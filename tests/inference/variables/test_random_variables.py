@@ -13,8 +13,8 @@ import kmeanalyst as ka
 from kmeanalyst.inference.variables import distance as variable_distance
 from kmeanalyst.inference.variables import product_law, reduced_points
 from kmeanalyst.kernels import Gaussian, KernelMean, Laplacian
+from kmeanalyst.release import Release
 from kmeanalyst.releases.expressions import ExpressionError
-from kmeanalyst.releases.release import Release
 from kmeanalyst.representation.weights.reweight import weights_for
 
 

@@ -16,9 +16,9 @@ from click.testing import CliRunner, Result
 from scipy.stats import norm
 
 from kmeanalyst.kernels import Gaussian
+from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.columns import Integer
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
-from kmeanalyst.releases.file import read_release
 from kmeanalyst.releases.statement import EXPONENTIAL, GAUSSIAN, LAPLACE
 from release_side import LedgerWarning, publish, publish_function
 from release_side.budget.composition import Spend, holds_if_adaptive, one_more

@@ -29,9 +29,10 @@ from kmeanalyst.cli.main import main
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.columns import Categorical, Integer
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.file import FileRefused, read_release, validate_release
+from kmeanalyst.releases.file import FileRefused, validate_release
 from kmeanalyst.releases.file.export import export
 from kmeanalyst.releases.measurement import GRID, SHRINK, grid_sensitivity
 from kmeanalyst.releases.statement import (

@@ -20,10 +20,10 @@ import numpy as np
 import pytest
 
 import release_side
+from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.columns import Boolean, Categorical, Date, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import grid_sensitivity
-from kmeanalyst.releases.release import Release
 from kmeanalyst.representation.generator import generator
 from release_side.choices import options as choices
 from release_side.choices import statement as promise

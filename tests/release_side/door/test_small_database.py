@@ -26,11 +26,11 @@ from kmeanalyst.cli.main import main as analyst
 from kmeanalyst.inference.two_sample.mmd_test import mmd_test
 from kmeanalyst.kernels import Gaussian, Indicator, Kernel
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.release import Release, read_release
 from kmeanalyst.releases.domain.columns import Boolean, Categorical, DomainError, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
-from kmeanalyst.releases.file import FileRefused, read_release, validate_release
+from kmeanalyst.releases.file import FileRefused, validate_release
 from kmeanalyst.releases.file.kernel import diameter_over, distances, n_databases
-from kmeanalyst.releases.release import Release
 from kmeanalyst.releases.statement import MOST_DATABASES
 from release_side import publish
 from release_side.budget.composition import Spend

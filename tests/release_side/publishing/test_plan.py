@@ -18,11 +18,11 @@ from click.testing import CliRunner, Result
 import release_side
 from kmeanalyst.kernels import Gaussian, KernelMean
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.release import Release, read_release
 from kmeanalyst.releases.domain.columns import Categorical, Date, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
-from kmeanalyst.releases.file import FileRefused, read_release
-from kmeanalyst.releases.release import Release
+from kmeanalyst.releases.file import FileRefused
 from kmeanalyst.representation.mixture import posterior
 from release_side.choices.options import checked_features, public_generator
 from release_side.cli.main import main

@@ -22,11 +22,11 @@ import pytest
 
 import release_side
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.release import Release, read_release
 from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date, DomainError, Integer, Ordinal, Real
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
-from kmeanalyst.releases.file import read_release, validate_release
+from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.measurement import feature_mean
-from kmeanalyst.releases.release import Release
 from release_side.choices.options import METHODS
 from release_side.door.mechanism import GaussianNoise, PublishError
 from release_side.private_rows import rows as rows_module

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from kmeanalyst.kernels import Gaussian, Sum
+from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.columns import Categorical, Integer
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
-from kmeanalyst.releases.file import read_release
 from kmeanalyst.releases.file.limits import USUAL
 from release_side.budget.ledger import Ledger, RecordedRelease
 from release_side.cli.main import main

@@ -19,9 +19,10 @@ from file_tools import SCHEMA_TEST
 
 import kmeanalyst
 from kmeanalyst.cli.main import main as analyst
+from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.columns import Categorical, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
-from kmeanalyst.releases.file import read_release, validate_release
+from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.measurement import SHRINK, feature_mean, grid_sensitivity
 from kmeanalyst.releases.statement import REPLACE_ROW, REPLACE_UNIT
 from release_side.budget.ledger import Ledger

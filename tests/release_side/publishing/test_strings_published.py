@@ -19,11 +19,12 @@ from scipy.stats import binom
 import kmeanalyst as ka
 import release_side
 from kmeanalyst.kernels import KernelMean
+from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.columns import Categorical, Real
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import ExpressionError
-from kmeanalyst.releases.file import read_release, validate_release
+from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.file.measurement import check_readable_map
 from release_side.cli.main import main
 from release_side.door.mechanism import PublishError

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from file_tools import NO_ZIP, Members, refused, same, zipped
 
-from kmeanalyst.releases.file import FileRefused, read_release, write_release
+from kmeanalyst.release import read_release
+from kmeanalyst.releases.file import FileRefused, write_release
 from kmeanalyst.releases.file import archive as archive_module
 
 

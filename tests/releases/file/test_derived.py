@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from file_tools import SCHEMA_TEST, SENSELESS, Members, forged, members_of, refused, same, setting
 
-from kmeanalyst.releases.file import FileRefused, read_release, write_release
+from kmeanalyst.release import Release, read_release
+from kmeanalyst.releases.file import FileRefused, write_release
 from kmeanalyst.releases.file.limits import MOST_DERIVED_COLUMNS
-from kmeanalyst.releases.release import Release
 
 POINTS = "points.parquet"
 NEW = {"twice": "2 * age", "old": "twice > 100", "rate": "log(income) / age", "kids": "children + 1"}

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from file_tools import SCHEMA_TEST, Members, forged, refused, setting
 
+from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.columns import Categorical, Integer
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.file import read_release, validate_release
+from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.statement import PrivacyStatement, StatementError
 from release_side import publish
 

@@ -15,12 +15,11 @@ from file_tools import changed
 
 from kmeanalyst.cli.main import main
 from kmeanalyst.kernels import Gaussian
+from kmeanalyst.release import Release, read_release
 from kmeanalyst.releases.domain.columns import Categorical, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.file import read_release
 from kmeanalyst.releases.file.archive import written_whole
 from kmeanalyst.releases.file.export import export, without_formulas, write_netcdf
-from kmeanalyst.releases.release import Release
 
 
 def opened(path: Path) -> xarray.Dataset:
@@ -108,7 +107,7 @@ def read_exactly(path):
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".nc"])
 def test_a_resampled_view_has_rows_of_equal_weight(ending, numeric_release, tmp_path):
-    export(numeric_release, tmp_path / f"a{ending}", view="resampled", rows=17, rng=3)
+    export(numeric_release, tmp_path / f"a{ending}", frame=numeric_release.to_frame("resampled", rows=17, rng=3))
     reader = {".csv": read_exactly, ".parquet": pd.read_parquet, ".nc": lambda path: opened(path).to_dataframe()}[
         ending
     ]
@@ -119,7 +118,7 @@ def test_a_resampled_view_has_rows_of_equal_weight(ending, numeric_release, tmp_
 
 def test_the_probability_view_is_exported_as_such(numeric_release, tmp_path):
     assert numeric_release.weights.min() < 0
-    export(numeric_release, tmp_path / "a.csv", view="probability")
+    export(numeric_release, tmp_path / "a.csv", frame=numeric_release.to_frame("probability"))
     weights = pd.read_csv(tmp_path / "a.csv")["weight"]
     assert weights.min() >= 0
     assert weights.sum() == pytest.approx(1.0, abs=1e-12)
@@ -223,7 +222,7 @@ def test_every_export_of_a_rehearsal_says_so_in_each_row_and_in_its_metadata(mix
     stamped = rehearsed(mixed_release)
     assert stamped.is_rehearsal
     for name, view in (("a.csv", "signed"), ("a.parquet", "probability"), ("b.csv", "resampled"), ("a.nc", "signed")):
-        export(stamped, tmp_path / name, view=view)
+        export(stamped, tmp_path / name, frame=stamped.to_frame(view))
     stamped.to_netcdf(tmp_path / "b.nc")
     for frame in (
         pd.read_csv(tmp_path / "a.csv"),

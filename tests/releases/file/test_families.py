@@ -18,13 +18,13 @@ import kmeanalyst as ka
 import release_side
 from kmeanalyst.kernels import ExponentialDot, KernelMean, Matern, Polynomial, RationalQuadratic
 from kmeanalyst.kernels.features.base import CellFeatures
+from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.columns import Categorical, DomainError, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
 from kmeanalyst.releases.file import measurement as measurement_module
 from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.measurement import GRID, SHRINK
-from kmeanalyst.releases.release import Release
 from kmeanalyst.representation.mixture import denoise, mixture, posterior
 from kmeanalyst.representation.points import pool_search as searched_points
 from kmeanalyst.representation.points import reduced_set

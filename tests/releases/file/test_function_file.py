@@ -20,9 +20,10 @@ from referencing import Registry, Resource
 
 import release_side
 from kmeanalyst.kernels import Gaussian
+from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.columns import Boolean, Real
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.file import FileRefused, read_function, read_release, validate_release
+from kmeanalyst.releases.file import FileRefused, read_function, validate_release
 from kmeanalyst.releases.function import ReleasedFunction
 
 HERE = paths.TESTS

@@ -15,12 +15,12 @@ from click.testing import CliRunner
 from file_tools import changed
 
 from kmeanalyst.cli.main import main
+from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.columns import Categorical, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.file.validating import _distance_bounds, _linear_tail, fit_findings
 from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.releases.release import Release
 from kmeanalyst.releases.statement import GAUSSIAN, LAPLACE
 from release_side import publish
 

@@ -28,7 +28,8 @@ from file_tools import (
 )
 from releases_cases import statement_of
 
-from kmeanalyst.releases.file import FileRefused, read_release, write_release
+from kmeanalyst.release import read_release
+from kmeanalyst.releases.file import FileRefused, write_release
 from kmeanalyst.releases.file.reading import release_of
 from kmeanalyst.releases.statement import zcdp_rho
 from release_side.door.mechanism import GaussianNoise, LaplaceNoise

@@ -27,8 +27,9 @@ import pytest
 from file_tools import AGAIN, LARGE, Members, forged, members_of, refused, same, zipped
 from parquet_forge import Forge, at, closed, put, sized, uvarint
 
+from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.file import FileRefused, parquet_footer, parquet_pages, read_release
+from kmeanalyst.releases.file import FileRefused, parquet_footer, parquet_pages
 from kmeanalyst.releases.file.points import points_and_weights
 
 HERE = paths.TESTS
@@ -329,7 +330,8 @@ def test_points_of_other_writers_are_read(path):
 READ_BOMBS = """
 import json, resource, sys, time
 from pathlib import Path
-from kmeanalyst.releases.file import FileRefused, read_release
+from kmeanalyst.releases.file import FileRefused
+from kmeanalyst.release import read_release
 
 def peak():
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) // 1024

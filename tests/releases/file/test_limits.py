@@ -22,12 +22,12 @@ from reader_costs import MOST_MEGABYTES, MOST_SECONDS
 from worst_files_made import FILES
 
 from kmeanalyst.cli.main import _estimate_table, main
+from kmeanalyst.release import from_frame, read_release
 from kmeanalyst.releases.domain.columns import Categorical, DomainError, Real
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.file import FileRefused, read_function, read_release, validate_release
+from kmeanalyst.releases.file import FileRefused, read_function, validate_release
 from kmeanalyst.releases.file import limits as refusal
 from kmeanalyst.releases.file.limits import LARGE, USUAL
-from kmeanalyst.releases.release import from_frame
 
 HERE = paths.TESTS
 NOT_RECOMPUTED = ("margins_of_many_columns", "subspace_of_strings")  # validate would take too many steps

@@ -11,7 +11,8 @@ from file_points_cases import edited_points, first, with_column
 from file_tools import SENSELESS, Members, forged, narrow, refused, same, setting
 from parquet_forge import closed
 
-from kmeanalyst.releases.file import FileRefused, parquet_footer, read_release, thrift
+from kmeanalyst.release import read_release
+from kmeanalyst.releases.file import FileRefused, parquet_footer, thrift
 
 NAN = float("nan")
 OTHER, UNBOUND = "has other columns than declared", "values outside its bounds, or NaN that is not null"

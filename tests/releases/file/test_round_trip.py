@@ -14,9 +14,9 @@ import pytest
 from file_tools import SCHEMA_TEST, Members, changed, declared, forged, members_of, same
 
 from kmeanalyst.kernels import Gaussian
-from kmeanalyst.releases.file import read_release, write_release
+from kmeanalyst.release import Release, read_release
+from kmeanalyst.releases.file import write_release
 from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement
-from kmeanalyst.releases.release import Release
 
 
 def test_a_release_read_back_is_the_release_written(release, tmp_path):

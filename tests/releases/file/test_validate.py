@@ -10,8 +10,8 @@ import numpy as np
 from file_tools import AGAIN, NO_ZIP, changed, same
 
 from kmeanalyst.kernels import Gaussian, Scaled
-from kmeanalyst.releases.file import read_release, validate_release, write_release
-from kmeanalyst.releases.release import Release
+from kmeanalyst.release import Release, read_release
+from kmeanalyst.releases.file import validate_release, write_release
 
 
 def test_a_sound_file_has_no_findings(release, tmp_path):

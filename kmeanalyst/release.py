@@ -1,0 +1,545 @@
+"""Release, the published object with a line for each question; and how one is read or made of weighted data.
+
+The value is `kmeanalyst.releases.release.ReleaseData`; every answer comes from a function on a lower floor, imported when it
+is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels import Kernel
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.release import Question, ReleaseData, View
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
+    from kmeanalyst.inference.questions.conditional import ConditionalLaw
+    from kmeanalyst.inference.questions.moments import MatrixEstimate
+    from kmeanalyst.inference.questions.regression import RegressionEstimate
+    from kmeanalyst.inference.questions.tables import GroupBy
+    from kmeanalyst.inference.variables.random_variable import RandomVariable
+    from kmeanalyst.learning.rows.encoder import Levels, Missing
+    from kmeanalyst.learning.rows.labels import Labels
+    from kmeanalyst.learning.rows.training_rows import TaskKind, TrainingData
+    from kmeanalyst.representation.points.thinning import ThinWeights
+
+
+class Release(ReleaseData):
+    """Weighted points whose kernel mean embedding estimates a table's, with their noise and promise.
+
+    points       DataFrame in natural units and levels, one row per point, one column per domain column.
+    weights      (M,) finite, signed in general; used as they are, never normalised silently.
+    measurement  the noisy mean with its noise law; None where there is none (points from elsewhere, or rows that the
+                 exponential mechanism drew: these have a statement).
+    kernel       the kernel of the embedding, on encoded rows.
+    domain       the table's columns, with public bounds and levels: what was measured, and what encoded rows are of.
+    statement    PrivacyStatement; None where no privacy is promised or known.
+    method       how the points were made, e.g. "random-features"; "foreign" for data from elsewhere.
+    weight_view  how the weights were fitted: "probability", "bounded", "signed", "published" or "given".
+    fit_distance ‖Σ w φ(z) − y‖ to the measurement, as the maker reported it; None without a measurement.
+    thinning_error  RKHS distance to the release this one was thinned from; None if it was not. A file does not keep it.
+    derived      columns that were computed from others (`transform`), in order; `points` need not have them.
+
+    >>> release = ka.read_release("adult.kme")
+    >>> len(release), release.domain.names[:3], release.is_probability, release.is_rehearsal
+    (300, ('age', 'education-num', 'marital-status'), True, False)
+    >>> release  # what it is and promises
+    kmeanalyst.Release
+     table       6,000 private rows
+     privacy     ε = 1, δ = 1e-06 (neighbours: replace-one; ρ = 0.028)
+     mechanism   discrete gaussian, sensitivity 0.000333, analytic calibration
+    ...
+    """
+
+    def view_weights(self, view: View = "signed") -> Array:
+        """Weights (M,) of a view: "signed" as released, "probability" the nearest probability weights.
+
+        The nearest ones in RKHS distance: they are the released weights where these are probabilities.
+
+        >>> release.view_weights("probability").min() >= 0
+        np.True_
+        """
+        from kmeanalyst.representation.weights.views import view_weights
+
+        return view_weights(self, view)
+
+    def to_frame(
+        self, view: View = "signed", *, rows: int | None = None, rng: np.random.Generator | int | None = None
+    ) -> pd.DataFrame:
+        """Columns and a "weight" column.
+
+        view   "signed": as released. "probability": the nearest probability weights.
+               "resampled": `rows` rows (M by default) of equal weight 1/rows, drawn from the latter.
+
+        >>> release.to_frame("probability")[["age", "sex", "weight"]].head(2)
+           age     sex    weight
+        0   93    Male  0.000546
+        1   65  Female  0.004763
+        """
+        from kmeanalyst.representation.weights.views import view_frame
+
+        return view_frame(self, view, rows=rows, rng=rng)
+
+    def resample(self, n: int, *, rng: np.random.Generator | int | None = None) -> pd.DataFrame:
+        """n rows of equal weight: systematic resampling of the probability view (Kitagawa 1996), shuffled.
+
+        Each point appears ⌊n·p⌋ or ⌈n·p⌉ times, so that the rows stay as near the view as n rows can.
+
+        >>> release.resample(1000, rng=1)[["age", "income"]].head(2)
+           age income
+        0   36  <=50K
+        1   35  <=50K
+        """
+        from kmeanalyst.representation.weights.views import resampled
+
+        return resampled(self, n, rng=rng)
+
+    def thin(
+        self, n: int, *, weights: ThinWeights = "probability", rng: np.random.Generator | int | None = 0
+    ) -> Release:
+        """A release with n of the points, as near in RKHS distance as can be found: see `kmeanalyst.thin`.
+
+        >>> small = release.thin(50)
+        >>> len(small), small.mean("age")
+        (50, age: 37.93 ± 0.75 (95 %: 36.46 to 39.41; privacy 0.25, sampling 0.18, resolution 0.69))
+        """
+        from kmeanalyst.representation.points.thinning import thin
+
+        return thin(self, n, weights=weights, rng=rng)
+
+    def to_netcdf(self, path: str | Path) -> None:
+        """Export points and weights to NetCDF (an export: the file of record is .kme).
+
+        >>> release.to_netcdf("adult.nc")
+        """
+        from kmeanalyst.releases.file.export import write_netcdf
+
+        write_netcdf(self, path)
+
+    def to_sklearn(
+        self,
+        target: str,
+        *,
+        columns: Sequence[str] | None = None,
+        view: View = "probability",
+        size: float | None = None,
+        task: TaskKind | None = None,
+        levels: Levels = "onehot",
+        missing: Missing = "mark",
+        labels: Labels = "released",
+        rng: np.random.Generator | int | None = 0,
+    ) -> TrainingData:
+        """(X, y, sample_weight) for scikit-learn's own fit; `kmeanalyst.fit` also sees to what an estimator can use.
+
+        target   the column to predict.
+        columns  what to predict it from; by default all but the target and those it is computed from, or from it.
+        view     "signed" (many estimators go silently wrong on these: `kmeanalyst.weight_support`), "probability",
+                 "resampled" (rows of equal weight) or "fitted" (the population behind error bars).
+        size     what the weights sum to; by default what the points are worth, (Σp)²/Σp² (Kish 1965).
+        task     "classification" or "regression"; by default numbers and dates are regressed.
+        levels   "onehot", "cells", "codes" or "natural"; missing "mark" or "nan": see `DomainEncoder`.
+        labels   "released", the points' own; "measured", all that a point can have, each by its chance; "drawn", of rows
+                 drawn from the measurement in the points' place, for numbers: as `kmeanalyst.fit` takes them where it can.
+        Returns  X a DataFrame of features, y the target in natural units and levels, sample_weight without zeros.
+
+        >>> X, y, sample_weight = release.to_sklearn("income")
+        >>> X.shape, y[:2], round(sample_weight.sum())
+        ((288, 12), array(['<=50K', '<=50K'], dtype=object), 154)
+        """
+        from kmeanalyst.learning.rows.training_rows import to_sklearn
+
+        return to_sklearn(
+            self, target, columns=columns, view=view, size=size, task=task, levels=levels, missing=missing, labels=labels,
+            rng=rng,
+        )  # fmt: skip
+
+    def report(
+        self,
+        path: str | Path,
+        *,
+        source: str | Path | None = None,
+        columns: Sequence[str] | None = None,
+        view: View | None = None,
+    ) -> None:
+        """Write one HTML page for a colleague: what the release promises, shows and cannot tell; it needs no network.
+
+        source   the .kme file of the release, whose name and SHA-256 the page then tells.
+        columns  names of the columns to tell of; the first sixty by default.
+        view     as in `expectation`.
+
+        >>> release.report("adult.html", columns=["age", "income"])
+        """
+        from kmeanalyst.report import write_report
+
+        write_report(self, path, source=source, columns=columns, view=view)
+
+    def write(self, path: str | Path) -> None:
+        """Write the release as a .kme file; the file appears whole or not at all.
+
+        >>> release.thin(50).write("small.kme")
+        """
+        from kmeanalyst.releases.file import write_release
+
+        write_release(self, path)
+
+    def expectation(self, question: Question, *, where: Question | None = None, view: View | None = None) -> Estimate:
+        """E[question], an expression over column names or a function of a DataFrame, with its error bar.
+
+        >>> release.expectation("age * `hours-per-week`", where="sex == 'Female'")
+        age * `hours-per-week` | sex == 'Female': 1434 ± 91 (95 %: 1255 to 1614; privacy 52, sampling 17, resolution 73)
+        >>> release.expectation(lambda rows: rows["age"] ** 2).value
+        1655.0...
+        """
+        from kmeanalyst.inference.questions.expectation import expectation
+
+        return expectation(self, question, where=where, view=view)
+
+    def __getitem__(self, columns: str | list[str]) -> RandomVariable:
+        """A column as a random variable, or a list of them as one of several components: see `variable`."""
+        return self.variable(columns)
+
+    def variable(self, columns: str | Sequence[str], *, view: View | None = None) -> RandomVariable:
+        """A column as a random variable, to calculate with and ask questions of; several as its components.
+
+        view   "signed" (as released; the default) or "probability".
+
+        >>> release.variable(["age", "hours-per-week"])  # or release["age"] for one
+        age: 38.25 ± 0.50 (300 points)
+        `hours-per-week`: 40.48 ± 0.64 (300 points)
+        """
+        from kmeanalyst.inference.variables.random_variable import variable_of
+
+        return variable_of(self, columns, view)
+
+    def mean(self, column: str, *, where: Question | None = None, view: View | None = None) -> Estimate:
+        """The mean of a column of numbers, with its error bar.
+
+        >>> release.mean("age")
+        age: 38.25 ± 0.50 (95 %: 37.27 to 39.22; privacy 0.26, sampling 0.18, resolution 0.38)
+        """
+        from kmeanalyst.inference.questions.expectation import mean
+
+        return mean(self, column, where=where, view=view)
+
+    def probability(self, condition: Question, *, where: Question | None = None, view: View | None = None) -> Estimate:
+        """The probability of a condition such as "age > 50 and sex == 'Male'", with its error bar.
+
+        >>> release.probability("age > 50", where="sex == 'Male'")
+        age > 50 | sex == 'Male': 0.177 ± 0.018 (95 %: 0.141 to 0.212; privacy 0.011, sampling 0.006, resolution 0.013)
+        """
+        from kmeanalyst.inference.questions.expectation import probability
+
+        return probability(self, condition, where=where, view=view)
+
+    def expectations(
+        self, questions: Sequence[Question], *, where: Question | None = None, view: View | None = None
+    ) -> Estimates:
+        """E[question] for each of many questions: a thousand cost little more than one.
+
+        >>> release.expectations(["age", "age > 30", "age > 50"])
+        age: 38.25 ± 0.50 (95 %: 37.27 to 39.22; privacy 0.26, sampling 0.18, resolution 0.38)
+        age > 30: 0.659 ± 0.014 (95 %: 0.632 to 0.685; privacy 0.008, sampling 0.006, resolution 0.009)
+        age > 50: 0.186 ± 0.021 (95 %: 0.144 to 0.227; privacy 0.008, sampling 0.005, resolution 0.019)
+        """
+        from kmeanalyst.inference.questions.expectation import expectations
+
+        return expectations(self, questions, where=where, view=view)
+
+    def ratio(
+        self, numerator: Question, denominator: Question, *, where: Question | None = None, view: View | None = None
+    ) -> Estimate:
+        """E[numerator] / E[denominator], with its error bar.
+
+        >>> release.ratio("`hours-per-week` * (sex == 'Female')", "`hours-per-week`")
+        [`hours-per-week` * (sex == 'Female')] / [`hours-per-week`]: 0.306 ± 0.013 (95 %: 0.280 to 0.332; privacy
+            0.007, sampling 0.006, resolution 0.009)
+        """
+        from kmeanalyst.inference.questions.expectation import ratio
+
+        return ratio(self, numerator, denominator, where=where, view=view)
+
+    def var(self, column: Question, *, where: Question | None = None, view: View | None = None) -> Estimate:
+        """The variance of a column of numbers, or of an expression, with its error bar.
+
+        >>> release.var("age")
+        var(age): 192 ± 14 (95 %: 165 to 219; privacy 10, sampling 4, resolution 8)
+        """
+        from kmeanalyst.inference.questions.moments import var
+
+        return var(self, column, where=where, view=view)
+
+    def std(self, column: Question, *, where: Question | None = None, view: View | None = None) -> Estimate:
+        """The standard deviation of a column of numbers, or of an expression, with its error bar.
+
+        >>> release.std("age")
+        std(age): 13.86 ± 0.49 (95 %: 12.90 to 14.83; privacy 0.37, sampling 0.14, resolution 0.29)
+        """
+        from kmeanalyst.inference.questions.moments import std
+
+        return std(self, column, where=where, view=view)
+
+    def cov(
+        self, columns: Sequence[str] | None = None, *, where: Question | None = None, view: View | None = None
+    ) -> MatrixEstimate:
+        """Covariances with error bars; of all numbers and booleans that cannot be missing by default.
+
+        >>> release.cov(["age", "hours-per-week"]).value
+                               age  hours-per-week
+        age             192.115456       14.293392
+        hours-per-week   14.293392      149.308210
+        """
+        from kmeanalyst.inference.questions.moments import cov
+
+        return cov(self, columns, where=where, view=view)
+
+    def corr(
+        self, columns: Sequence[str] | None = None, *, where: Question | None = None, view: View | None = None
+    ) -> MatrixEstimate:
+        """Pearson correlations with error bars; of all numbers and booleans that cannot be missing by default.
+
+        >>> release.corr(["age", "education-num"])
+                           age  education-num
+        age            1.00000        0.09575
+        education-num  0.09575        1.00000
+        standard errors
+                            age  education-num
+        age            0.000000       0.109754
+        education-num  0.109754       0.000000
+        (probability weights)
+        """
+        from kmeanalyst.inference.questions.moments import corr
+
+        return corr(self, columns, where=where, view=view)
+
+    def cdf(
+        self,
+        column: Question,
+        x: float | Sequence[float],
+        *,
+        where: Question | None = None,
+        view: View | None = None,
+    ) -> Estimate | Estimates:
+        """P(column <= x): an Estimate for a number, Estimates for a list.
+
+        >>> release.cdf("age", [30, 50])
+        age <= 30: 0.341 ± 0.014 (95 %: 0.315 to 0.368; privacy 0.008, sampling 0.006, resolution 0.009)
+        age <= 50: 0.814 ± 0.021 (95 %: 0.773 to 0.856; privacy 0.008, sampling 0.005, resolution 0.019)
+        """
+        from kmeanalyst.inference.questions.quantiles import cdf
+
+        return cdf(self, column, x, where=where, view=view)
+
+    def quantile(
+        self,
+        column: Question,
+        q: float | Sequence[float],
+        *,
+        where: Question | None = None,
+        view: View | None = None,
+    ) -> Estimate | Estimates:
+        """The smallest value at which the probability view's distribution function reaches q.
+
+        An Estimate for a number, Estimates for a list; its interval is not symmetric and stays within the bounds.
+
+        >>> release.quantile("age", [0.25, 0.5, 0.75])
+        quantile(age, 0.25): 27.00 ± 0.77 (95 %: 26.00 to 29.00; privacy 0.24, sampling 0.18, resolution 0.70)
+        quantile(age, 0.5): 37.0 ± 1.0 (95 %: 35.0 to 39.0; privacy 0.3, sampling 0.2, resolution 1.0)
+        quantile(age, 0.75): 47.00 ± 0.77 (95 %: 46.00 to 49.00; privacy 0.46, sampling 0.35, resolution 0.50)
+        """
+        from kmeanalyst.inference.questions.quantiles import quantile
+
+        return quantile(self, column, q, where=where, view=view)
+
+    def histogram(
+        self,
+        column: str,
+        *,
+        bins: int | Sequence[float] | None = None,
+        where: Question | None = None,
+        view: View | None = None,
+        level: float = 0.95,
+    ) -> pd.DataFrame:
+        """Probabilities of a column's groups with error bars: levels, atoms, ranges between public edges, or bins.
+
+        >>> release.histogram("sex")[["probability", "standard_error"]]
+                probability  standard_error
+        sex
+        Female     0.326211        0.009785
+        Male       0.673789        0.009785
+        """
+        from kmeanalyst.inference.questions.tables import histogram
+
+        return histogram(self, column, bins=bins, where=where, view=view, level=level)
+
+    def plot(
+        self,
+        column: str,
+        other: str | None = None,
+        *,
+        where: Question | None = None,
+        view: View | None = None,
+        level: float = 0.95,
+        ax: Axes | None = None,
+    ) -> Axes:
+        """Draw a column's histogram, or the table of two columns, on Axes; returns them. More kinds: `kmeanalyst.plots`.
+
+        >>> axes = release.plot("age")
+        >>> axes.figure.savefig("age.png")
+        """
+        from kmeanalyst import plots
+
+        if other is None:
+            return plots.histogram(self, column, where=where, view=view, level=level, ax=ax)
+        return plots.table(self, column, other, where=where, view=view, level=level, ax=ax)
+
+    def table(
+        self,
+        a: str,
+        b: str | None = None,
+        *,
+        where: Question | None = None,
+        view: View | None = None,
+        level: float = 0.95,
+    ) -> pd.DataFrame:
+        """Probabilities of pairs of groups of two columns with error bars; ["probability"].unstack() is the crosstab.
+
+        >>> release.table("sex", "income")["probability"].unstack()
+        income     <=50K      >50K
+        sex
+        Female  0.283720  0.042491
+        Male    0.477234  0.196554
+        """
+        from kmeanalyst.inference.questions.tables import table
+
+        return table(self, a, b, where=where, view=view, level=level)
+
+    def groupby(
+        self, column: str, *, where: Question | None = None, view: View | None = None, level: float = 0.95
+    ) -> GroupBy:
+        """Statistics for each group of a column: groupby("city").mean("age") is a DataFrame with error bars.
+
+        >>> release.groupby("sex").mean("hours-per-week")[["value", "standard_error"]]
+                    value  standard_error
+        sex
+        Female  37.991486        1.414112
+        Male    41.688272        0.725620
+        """
+        from kmeanalyst.inference.questions.tables import GroupBy
+
+        return GroupBy(self, column, where, view, level)
+
+    def regression(
+        self, target: Question, predictors: Sequence[str], *, where: Question | None = None, view: View | None = None
+    ) -> RegressionEstimate:
+        """Weighted least squares of a target on predictors and an intercept, each coefficient with its error bar.
+
+        >>> release.regression("age", ["education-num", "income"])
+        age, weighted least squares (probability weights)
+                              value  standard_error        low       high
+        coefficient
+        intercept         34.221468        6.291148  21.891045  46.551892
+        `education-num`    0.210647        0.625236  -1.014793   1.436088
+        income == '>50K'   7.958715        1.917947   4.199609  11.717822
+        """
+        from kmeanalyst.inference.questions.regression import regression
+
+        return regression(self, target, predictors, where=where, view=view)
+
+    def conditional_expectation(
+        self,
+        question: Question,
+        *,
+        given: Mapping[str, Any] | pd.DataFrame,
+        where: Question | None = None,
+        view: View | None = None,
+        kernel: Kernel | str | None = None,
+    ) -> Estimate | Estimates:
+        """E[question | columns have these values], with its error bar: given={"age": 40}, or a list of values.
+
+        Smoothed over neighbouring values; `where` is exact. An Estimate for single values, Estimates for lists.
+
+        >>> release.conditional_expectation("income == '>50K'", given={"age": [30, 50]})
+        income == '>50K' | age = 30: 0.132 ± 0.028 (95 %: 0.078 to 0.186; privacy 0.017, sampling 0.008, resolution
+            0.020)
+        income == '>50K' | age = 50: 0.370 ± 0.047 (95 %: 0.277 to 0.462; privacy 0.030, sampling 0.014, resolution
+            0.034)
+        """
+        from kmeanalyst.inference.questions.conditional import conditional_expectation
+
+        return conditional_expectation(self, question, given=given, where=where, view=view, kernel=kernel)
+
+    def conditional_law(
+        self,
+        *,
+        given: Mapping[str, Any],
+        where: Question | None = None,
+        view: View | None = None,
+        kernel: Kernel | str | None = None,
+    ) -> ConditionalLaw:
+        """The law of the rows given values of some columns: weights on the points, to ask for means and quantiles.
+
+        >>> release.conditional_law(given={"age": 40}).mean("hours-per-week")
+        `hours-per-week` | age = 40: 42.8 ± 2.3 (95 %: 38.3 to 47.3; privacy 0.7, sampling 0.3, resolution 2.2)
+        """
+        from kmeanalyst.inference.questions.conditional import conditional_law
+
+        return conditional_law(self, given=given, where=where, view=view, kernel=kernel)
+
+
+def read_release(path: str | Path, *, allow_rehearsal: bool = False, large: bool = False) -> Release:
+    """Read a .kme file; FileRefused says what is wrong with a file that is not sound.
+
+    Nothing is returned unless checksums, shapes, values and the arithmetic of the privacy statement agree.
+
+    allow_rehearsal   read a file that is stamped NOT PRIVATE too: a rehearsal, whose noise a seed gives back.
+    large             lift the usual limits on size and work, for a file whose maker you trust: it may take minutes and
+                      gigabytes (FORMAT.md §8).
+
+    >>> ka.read_release("adult.kme").statement.epsilon
+    1.0
+    """
+    from kmeanalyst.releases.file import reading
+
+    return reading.read_release(path, Release, allow_rehearsal=allow_rehearsal, large=large)
+
+
+def from_frame(
+    frame: pd.DataFrame, *, weight: str = "weight", kernel: Kernel | str | None = None, domain: Domain | None = None
+) -> Release:
+    """Weighted data from elsewhere as a release without measurement: no privacy part in any answer.
+
+    frame    columns and a weight column; weights may be signed, and are used as they are.
+    weight   the name of the weight column.
+    kernel   Kernel or its text; the table kernel by default.
+    domain   public columns and bounds; drafted from the frame itself by default.
+
+    >>> frame = pd.DataFrame({"x": [0.0, 1.0, 2.0], "w": [0.5, 0.25, 0.25]})
+    >>> ka.from_frame(frame, weight="w").mean("x")
+    x: 0.75 ± 0.51 (95 %: -0.25 to 1.75; privacy unknown, sampling 0.51, resolution unknown)
+    """
+    from kmeanalyst.releases.domain.draft import draft_domain
+    from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
+
+    if weight not in frame.columns:
+        raise ValueError(
+            f"no weight column {weight!r}; the columns are {list(frame.columns)}. Name the one with the weights."
+        )
+    columns = frame.drop(columns=[weight])
+    domain = domain or draft_domain(columns).domain
+    return Release(
+        points=domain.decode(domain.encode(columns)),
+        weights=frame[weight].to_numpy(dtype=float),
+        measurement=None,
+        kernel=kernel_from_spec(kernel, domain),
+        domain=domain,
+        statement=None,
+    )

@@ -1,0 +1,22 @@
+"""What has been computed from a value and may be asked for again: kept as long as the value lives, and no part of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Memoised:
+    """A value that can carry a memo: pickles and copies leave the memo out.
+
+    The memo is an attribute and not an entry of a weak dictionary: what is kept often refers to the value itself, and
+    such an entry would keep both alive for ever.
+    """
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_memo"}
+
+
+def memo(owner: Memoised) -> dict[Any, Any]:
+    """The memo of a value, empty at first."""
+    found: dict[Any, Any] = owner.__dict__.setdefault("_memo", {})
+    return found

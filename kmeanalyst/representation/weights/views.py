@@ -1,0 +1,61 @@
+"""Views of a release's weights: as released, as probabilities, and as rows of equal weight."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.memo import memo
+from kmeanalyst.releases.release import ReleaseData, View
+from kmeanalyst.representation.weights.reweight import nearest_probability_weights
+
+
+def view_weights(release: ReleaseData, view: View = "signed") -> Array:
+    """Weights (M,) of a view: "signed" as released, "probability" the nearest probability weights in RKHS distance."""
+    if view == "signed":
+        return release.weights
+    if view == "probability":
+        return _probability_weights(release)
+    raise ValueError(
+        f'view must be "signed" or "probability" here, got {view!r}: resampled rows have no weights of their own, and '
+        "the fitted population has other rows."
+    )
+
+
+def _probability_weights(release: ReleaseData) -> Array:
+    kept = memo(release)
+    if "probability weights" not in kept:
+        weights = release.weights
+        if release.measurement is None and weights.min() >= 0 and weights.sum() > 0:
+            weights = weights / weights.sum()  # counts from elsewhere: the nearest probability would be a point or two
+        kept["probability weights"] = nearest_probability_weights(release.kernel, release.encoded_points, weights)
+    return cast(Array, kept["probability weights"])
+
+
+def view_frame(
+    release: ReleaseData,
+    view: View = "signed",
+    *,
+    rows: int | None = None,
+    rng: np.random.Generator | int | None = None,
+) -> pd.DataFrame:
+    """The columns and a "weight" column: (M, d + 1), or (rows, d + 1) for the view "resampled"."""
+    if view == "resampled":
+        frame = resampled(release, len(release) if rows is None else rows, rng=rng)
+        return frame.assign(weight=1 / len(frame))
+    if rows is not None:
+        raise ValueError(f'rows goes with view="resampled": the {view} view has the {len(release)} released points.')
+    return release.frame.assign(weight=view_weights(release, view))
+
+
+def resampled(release: ReleaseData, n: int, *, rng: np.random.Generator | int | None = None) -> pd.DataFrame:
+    """n rows of equal weight: systematic resampling of the probability view (Kitagawa 1996), shuffled."""
+    if n < 1:
+        raise ValueError(f"n must be at least 1, got {n}: name how many rows to draw.")
+    rng = np.random.default_rng(rng)
+    cumulative = np.cumsum(view_weights(release, "probability"))
+    drawn = np.searchsorted(cumulative / cumulative[-1], (np.arange(n) + rng.random()) / n, side="right")
+    return release.frame.iloc[rng.permutation(np.minimum(drawn, len(release) - 1))].reset_index(drop=True)
