@@ -73,14 +73,14 @@ def _note_if_rehearsed(path: str, released: Release | ReleasedFunction) -> None:
         note(f"{one_line(path)} is a rehearsal and NOT PRIVATE; show it to nobody who may not see the table")
 
 
-class ToldRows:
+class RowsWithProgress:
     """The rows of a file in blocks, as mmd_test takes them, telling how far a pass through them is.
 
     How many rows there are is known after the first pass; until then only those that were read are told.
     """
 
-    def __init__(self, path: str, tell: Tell) -> None:
-        self._path, self._tell = path, tell
+    def __init__(self, path: str, on_progress: Tell) -> None:
+        self._path, self._tell = path, on_progress
         self._rows: int | None = None
 
     def __iter__(self) -> Iterator[pd.DataFrame]:

@@ -198,8 +198,8 @@ def expect(
     release = opened_release(release_path, allow_rehearsal)
     conditions = _conditions(release, where, by)
     asked = [partial(release.expectation, text, view=view) for text in expressions]
-    with working("answering") as tell:
-        estimates = [answer for ask in _told(asked, tell) for answer in _answers(ask, conditions)]
+    with working("answering") as on_progress:
+        estimates = [answer for ask in _told(asked, on_progress) for answer in _answers(ask, conditions)]
         answer: Any = (
             [e.to_dict(level, kind) for e in estimates] if as_json else _estimate_table(estimates, level, kind)
         )
@@ -274,12 +274,12 @@ def table(
             f"a table has one or two columns, got {len(columns)}. Name two, and use --by for a third."
         )
     release = opened_release(release_path, allow_rehearsal)
-    with working("answering") as tell:
+    with working("answering") as on_progress:
         conditions = _conditions(release, where, by)
         tables = _answers(partial(contingency, release, columns, view=view, tables=len(conditions)), conditions)
         found = [cell for each in tables for cell in each]
         if as_json:
-            cells = [{"groups": groups} | e.to_dict(level, kind) for groups, e in _told(found, tell)]
+            cells = [{"groups": groups} | e.to_dict(level, kind) for groups, e in _told(found, on_progress)]
         else:
             text = _estimate_table([e for _, e in found], level, kind)
     if as_json:
@@ -288,11 +288,11 @@ def table(
     say(text)
 
 
-def _told(all_of_them: Sequence[Any], tell: Tell) -> Iterator[Any]:
+def _told(all_of_them: Sequence[Any], on_progress: Tell) -> Iterator[Any]:
     """Each in turn; of several, how many are done is told."""
     for i, one in enumerate(all_of_them):
         if len(all_of_them) > 1:
-            tell("answering", i / len(all_of_them))
+            on_progress("answering", i / len(all_of_them))
         yield one
 
 
@@ -344,14 +344,14 @@ def mmd_test_command(release_path: str, sample_path: str, level: float, allow_re
 
     Example: kmeanalyst mmd-test adult.kme my_sample.csv --level 0.01
     """
-    from kmeanalyst.cli.arguments import ToldRows
+    from kmeanalyst.cli.arguments import RowsWithProgress
     from kmeanalyst.inference.two_sample.mmd_test import mmd_test
     from kmeanalyst.release import Release
 
     release = opened_release(release_path, allow_rehearsal)
     sample: Any = opened_release(sample_path, allow_rehearsal) if sample_path.endswith(".kme") else None
-    with working("testing") as tell:
-        result = mmd_test(release, ToldRows(sample_path, tell) if sample is None else sample)
+    with working("testing") as on_progress:
+        result = mmd_test(release, RowsWithProgress(sample_path, on_progress) if sample is None else sample)
     reject = result.pvalue < level
     if as_json:
         rehearsal = release.is_rehearsal or (isinstance(sample, Release) and sample.is_rehearsal)
@@ -415,10 +415,10 @@ def compare(
         )
     release = opened_release(release_path, allow_rehearsal)
     sample = read_table(sample_path)
-    with working("comparing") as tell:
+    with working("comparing") as on_progress:
         comparison = compare_rows(release, sample, level=level)
         if plot is not None:
-            tell("drawing", None)
+            on_progress("drawing", None)
             comparison.save_plots(plot, most=top)
     if plot is not None:
         say(f"wrote {plot}", err=True)
@@ -641,12 +641,12 @@ def train(
       kmeanalyst train adult.kme --target income --output model.skops --test my_sample.csv
       kmeanalyst train adult.kme --target age --estimator RandomForestRegressor --set n_estimators=300 --output age.skops
     """
-    from kmeanalyst.cli.train import trained
+    from kmeanalyst.cli.train import train
 
     check_not_read(output, release_path, sample)
     release = opened_release(release_path, allow_rehearsal)
     with working("training"):
-        answer = trained(
+        answer = train(
             release, target, output, estimator=estimator, settings=settings, columns=columns, view=view, sample=sample,
             metrics=metrics, seed=seed,
         )  # fmt: skip

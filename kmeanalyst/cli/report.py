@@ -41,8 +41,8 @@ def report_command(
     check_not_read(output, release_path)
     release = opened_release(release_path, allow_rehearsal)
     names = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
-    with working("writing the report") as tell:
-        facts = write_report(release, output, source=release_path, columns=names, view=view, progress=tell)
+    with working("writing the report") as on_progress:
+        facts = write_report(release, output, source=release_path, columns=names, view=view, progress=on_progress)
     size = Path(output).stat().st_size
     say(f"wrote {output}: {len(facts.columns)} columns, {len(facts.pairs)} pairs, {size / 1000:,.0f} kB", err=True)
     if as_json:

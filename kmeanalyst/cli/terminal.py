@@ -97,7 +97,7 @@ def working(what: str) -> Iterator[Tell]:
     line.start()
     _shown.append(line)
     try:
-        yield line.tell
+        yield line.on_progress
     finally:
         _shown.remove(line)
         line.stop()
@@ -127,7 +127,7 @@ class _Line:
         self._over.set()
         self._thread.join()
 
-    def tell(self, what: str, share: float | None) -> None:
+    def on_progress(self, what: str, share: float | None) -> None:
         self._said = (what, share)
 
     def _show(self) -> None:

@@ -98,7 +98,7 @@ class Trained:
         return self.model.report
 
 
-def trained(
+def train(
     release: Release,
     target: str,
     output: str,
@@ -133,4 +133,4 @@ def _scores(model: TrainedPipeline, sample: str, metrics: Sequence[str]) -> dict
     return dict(zip(names, found, strict=True))
 
 
-__all__ = ["Trained", "named_estimator", "trained"]
+__all__ = ["Trained", "named_estimator", "train"]

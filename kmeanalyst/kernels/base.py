@@ -235,11 +235,11 @@ def filled(X: Array) -> Array:
     return np.where(np.isnan(X), 0.0, X)
 
 
-def check_positive(name: str, value: float, why: str, mend: str) -> None:
+def check_positive(name: str, value: float, why: str, hint: str) -> None:
     """Refuse a parameter that is not a positive number whose square is one too, in float64."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 1e-100 < value < 1e100:
         raise ValueError(
-            f"{name} must be a positive finite number (between 1e-100 and 1e100), got {value!r:.80}: {why} {mend}"
+            f"{name} must be a positive finite number (between 1e-100 and 1e100), got {value!r:.80}: {why} {hint}"
         )
 
 

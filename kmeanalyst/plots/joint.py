@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.estimate.population import Population, population
+from kmeanalyst.inference.estimate.population import Population, population_of
 from kmeanalyst.inference.questions.groups import Group, groups_of
 from kmeanalyst.inference.questions.tables import histogram_of_groups, joint_probabilities
 from kmeanalyst.kernels.base import Array
@@ -58,9 +58,9 @@ def table(
             f"a table needs two columns, got {a!r} twice: only its diagonal is filled. Draw its histogram."
         )
     ax = axes_of(ax, SIZE_OF_TABLE)
-    people = population(release, where=where, view=view)
-    sides = [_side(people, name, most) for name in (a, b)]
-    drawn = _cells(ax, people, (a, b), sides, level, written=len(sides[0][0]) * len(sides[1][0]) <= _WRITTEN)
+    population = population_of(release, where=where, view=view)
+    sides = [_side(population, name, most) for name in (a, b)]
+    drawn = _cells(ax, population, (a, b), sides, level, written=len(sides[0][0]) * len(sides[1][0]) <= _WRITTEN)
     for which, name in (("x", a), ("y", b)):
         getattr(ax, f"set_{which}label")(axis_label(release.columns[name], name))
     bar = ax.figure.colorbar(drawn, ax=ax, label="probability", aspect=30)
@@ -68,7 +68,7 @@ def table(
     notes = [f"{name}: {note}" for name, (_, _, note) in zip((a, b), sides, strict=True) if note]
     caption(
         ax,
-        promises([release], people.view),
+        promises([release], population.view),
         f"hatched: the {percent(level)} interval holds 0",
         " · ".join([given(where)] * (where is not None) + notes),
     )
@@ -79,13 +79,13 @@ def table(
 _Side = tuple[list[Group], Places, str]  # groups, where they stand, and what is to be said of those left out
 
 
-def _side(people: Population, name: str, most: int) -> _Side:
+def _side(population: Population, name: str, most: int) -> _Side:
     """One side of a table."""
-    column = people.release.columns[name]
-    groups = groups_of(people.release.columns, name)
+    column = population.release.columns[name]
+    groups = groups_of(population.release.columns, name)
     note = ""
     if isinstance(column, Categorical) and len(groups) > most:
-        kept, note = cut(histogram_of_groups(people, name, None, 0.95)["probability"].to_numpy(), most)
+        kept, note = cut(histogram_of_groups(population, name, None, 0.95)["probability"].to_numpy(), most)
         groups = [groups[i] for i in kept]
     frame = pd.DataFrame(
         {"left": [g.left for g in groups], "right": [g.right for g in groups]}, [g.label for g in groups]
@@ -94,11 +94,11 @@ def _side(people: Population, name: str, most: int) -> _Side:
 
 
 def _cells(
-    ax: Axes, people: Population, names: Sequence[str], sides: Sequence[_Side], level: float, *, written: bool
+    ax: Axes, population: Population, names: Sequence[str], sides: Sequence[_Side], level: float, *, written: bool
 ) -> PatchCollection:
     """The map of a table's cells, one side across and the other upwards."""
     (across, x, _), (upwards, y, _) = sides
-    found = joint_probabilities(people, [across, upwards]).to_frame(level)
+    found = joint_probabilities(population, [across, upwards]).to_frame(level)
     shape = (len(across), len(upwards))  # the latter running first
     values, low, high = (found[name].to_numpy(dtype=float) for name in ("value", "low", "high"))
     boxes = [(x.lefts[i], y.lefts[j], x.rights[i] - x.lefts[i], y.rights[j] - y.lefts[j]) for i, j in np.ndindex(shape)]
@@ -117,7 +117,7 @@ def _cells(
         getattr(ax, f"set_{which}lim")(float(places.lefts.min()), float(places.rights.max()))
     if x.labels is not None and x.wordy:
         ax.tick_params(axis="x", labelrotation=90)
-    if y.labels is not None and isinstance(people.release.columns[names[1]], Categorical):
+    if y.labels is not None and isinstance(population.release.columns[names[1]], Categorical):
         ax.invert_yaxis()
     return drawn
 
@@ -168,19 +168,21 @@ def pairs(
         raise ValueError(
             f"{d} columns need an array of {d} × {d} Axes, got shape {np.shape(axes)}. Pass pyplot.subplots({d}, {d})[1]."
         )
-    people = population(release, where=where, view=view)
-    sides = [_side(people, name, _MOST_LEVELS) for name in names]
+    population = population_of(release, where=where, view=view)
+    sides = [_side(population, name, _MOST_LEVELS) for name in names]
     for i, j in np.ndindex(d, d):
         ax = axes_of(axes[i, j])
         if j > i:
             ax.set_visible(False)
         elif i == j:
-            _diagonal(ax, people, names[i], sides[i], level)
+            _diagonal(ax, population, names[i], sides[i], level)
         else:
-            _cells(ax, people, [names[j], names[i]], [sides[j], sides[i]], level, written=False)
+            _cells(ax, population, [names[j], names[i]], [sides[j], sides[i]], level, written=False)
         _outer_labels(ax, release, names, i, j, sides[j][1])
         stamp(ax, release.is_rehearsal and j <= i, size=12)
-    told = f"{promises([release], people.view)}\nwhiskers: {percent(level)} intervals; hatched: the interval holds 0"
+    told = (
+        f"{promises([release], population.view)}\nwhiskers: {percent(level)} intervals; hatched: the interval holds 0"
+    )
     left_out = [f"{name}: {note}" for name, (_, _, note) in zip(names, sides, strict=True) if note]
     lines = [told, *[given(where)] * (where is not None), *left_out]
     axes[0, 0].figure.suptitle(without_formulas("\n".join(lines)), x=0.99, ha="right", fontsize=8, color=GREY)
@@ -205,10 +207,10 @@ def check_pairs(release: ReleaseData, columns: Sequence[str] | None) -> list[str
     return names
 
 
-def _diagonal(ax: Axes, people: Population, name: str, side: _Side, level: float) -> None:
+def _diagonal(ax: Axes, population: Population, name: str, side: _Side, level: float) -> None:
     """A column's histogram, over the places that it has in the maps below it."""
     groups, places, _ = side
-    found = joint_probabilities(people, [groups]).to_frame(level).rename(columns={"value": "probability"})
+    found = joint_probabilities(population, [groups]).to_frame(level).rename(columns={"value": "probability"})
     bars_at(ax, places, found, down=False)
     ax.set_xlim(float(places.lefts.min()), float(places.rights.max()))
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.estimate.population import Population, population
+from kmeanalyst.inference.estimate.population import Population, population_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.columns import Number
 from kmeanalyst.releases.domain.tables import read_table
@@ -46,19 +46,19 @@ class Numbers:
     codes   (n,) encoded cells at the rows that statistics are made from; NaN where missing.
     """
 
-    people: Population
+    population: Population
     column: Number
     codes: Array
 
     @property
     def at_points(self) -> Array:
         """The codes of the points, (M,)."""
-        return self.codes[: len(self.people.weights)]
+        return self.codes[: len(self.population.weights)]
 
     @property
     def probabilities(self) -> Array:
         """The points' weights, (M,), without negative ones."""
-        positive = np.where(np.isfinite(self.at_points), np.maximum(self.people.weights, 0.0), 0.0)
+        positive = np.where(np.isfinite(self.at_points), np.maximum(self.population.weights, 0.0), 0.0)
         return positive / positive.sum()
 
 
@@ -73,5 +73,5 @@ def numbers_of(release: ReleaseData, name: str, *, where: Question | None, view:
     conditions = [] if where is None else [where]
     if column.missing:
         conditions.append(f"not missing({words.column(name)})")
-    people = population(release, where=conditions or None, view=view)
-    return Numbers(people, column, column.encode(people.model.frame[name])[0])
+    population = population_of(release, where=conditions or None, view=view)
+    return Numbers(population, column, column.encode(population.model.frame[name])[0])

@@ -66,7 +66,7 @@ def density(
     ax = curve.drawn(axes_of(ax), level)
     notes = [] if sample is None else curve.beside(ax, sample, where)
     ax.set(ylabel=f"density per {_unit(numbers.column)}", ylim=(min(0.0, ax.get_ylim()[0]), ax.get_ylim()[1]))
-    curve.tell(
+    curve.on_progress(
         ax,
         where,
         level,
@@ -102,7 +102,7 @@ def cdf(
     for end in (0, 1):
         ax.axhline(end, color=RULE, linewidth=0.8, zorder=0)
     ax.set_ylabel(f"P({plain(column)} ≤ x)")
-    curve.tell(ax, where, level, notes)
+    curve.on_progress(ax, where, level, notes)
     return ax
 
 
@@ -128,8 +128,10 @@ class _Curve:
 
     def drawn(self, ax: Axes, level: float) -> Axes:
         """The release's estimates and their intervals."""
-        people = self.numbers.people
-        found = estimates(people, [statistic_of(people, one, "") for one in self.functions(self.numbers.codes).T])
+        population = self.numbers.population
+        found = estimates(
+            population, [statistic_of(population, one, "") for one in self.functions(self.numbers.codes).T]
+        )
         table = found.to_frame(level)
         style: dict[str, Any] = {"step": "post"} if self.stepped else {}
         ax.fill_between(self.x, table["low"], table["high"], color=RELEASE.colour, alpha=_BAND, linewidth=0, **style)
@@ -141,9 +143,9 @@ class _Curve:
         rows, counted = as_release(self.release, sample)
         name = self.numbers.column.name
         theirs = numbers_of(rows, name, where=where, view="signed")
-        used = np.flatnonzero(theirs.people.weights)
+        used = np.flatnonzero(theirs.population.weights)
         blocks = [used[block] for block in row_blocks(len(used), len(self.grid))]
-        means = sum(theirs.people.weights[block] @ self.functions(theirs.at_points[block]) for block in blocks)
+        means = sum(theirs.population.weights[block] @ self.functions(theirs.at_points[block]) for block in blocks)
         self._line(ax, np.asarray(means), SAMPLE, f"your {len(rows):,} rows")
         ax.legend(frameon=False, fontsize=8)
         return [note for note in counted if note.startswith(f"{name}: ")]
@@ -152,14 +154,14 @@ class _Curve:
         style: dict[str, Any] = {"drawstyle": "steps-post"} if self.stepped else {}
         ax.plot(self.x, values, color=series.colour, linestyle=series.line, linewidth=1.5, label=label, **style)
 
-    def tell(self, ax: Axes, where: Question | None, level: float, notes: Sequence[str]) -> None:
+    def on_progress(self, ax: Axes, where: Question | None, level: float, notes: Sequence[str]) -> None:
         """Axis, caption and stamp."""
         column = self.numbers.column
         mark_scale(ax, "x", column)
         ax.set_xlim(float(self.x[0]), float(self.x[-1]))
         ax.set_xlabel(axis_label(column, column.name))
         told = [given(where)] * (where is not None) + ["missing cells left out"] * column.missing + list(notes)
-        view = self.numbers.people.view
+        view = self.numbers.population.view
         caption(ax, promises([self.release], view), f"band: {percent(level)} intervals at each place", " · ".join(told))
         stamp(ax, self.release.is_rehearsal)
 
@@ -195,11 +197,13 @@ def _bandwidth(numbers: Numbers) -> float:
 
 def _atoms(numbers: Numbers) -> list[str]:
     """The probability of each public atom, for the caption."""
-    column, people = numbers.column, numbers.people
+    column, population = numbers.column, numbers.population
     codes = column.atom_codes
     if len(codes) == 0:
         return []
-    found = estimates(people, [statistic_of(people, (numbers.codes == code).astype(float), "") for code in codes])
+    found = estimates(
+        population, [statistic_of(population, (numbers.codes == code).astype(float), "") for code in codes]
+    )
     names = [value.date().isoformat() if isinstance(column, Date) else f"{value:g}" for value in column.decode(codes)]
     return [
         f"P({column.name} = {name}) = {e.value:.3g} ± {e.standard_error:.2g}"

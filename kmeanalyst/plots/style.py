@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.expressions.words import short
-from kmeanalyst.releases.file.archive import written_whole
+from kmeanalyst.releases.file.archive import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -185,7 +185,7 @@ def format_of(path: str | Path) -> str:
 def save(figure: Figure, path: str | Path, dpi: int = _DPI) -> None:
     """Write a figure; the file appears whole or not at all."""
     ending = format_of(path)
-    with written_whole(path) as temporary, no_word_of_glyphs():
+    with atomic_write(path) as temporary, no_word_of_glyphs():
         figure.savefig(temporary, format=ending, dpi=dpi)
 
 

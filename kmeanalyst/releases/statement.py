@@ -341,19 +341,19 @@ class PrivacyStatement:
         multiplier = noise_multiplier or self.noise_multiplier
         scale = _scale_name(self.mechanism)
         noise = f"its {scale.replace('_', ' ')} {getattr(self, scale):.6g} and sensitivity {self.sensitivity:.6g} give"
-        mend = "The claim is better than the arithmetic: do not rely on it; ask its maker for a correct file."
+        hint = "The claim is better than the arithmetic: do not rely on it; ask its maker for a correct file."
         if self.is_selection or is_pure(self.mechanism):
             of_selection = selection_epsilon(scale_multiplier=multiplier)
             epsilon = of_selection if self.is_selection else pure_epsilon(noise_multiplier=multiplier)
             if epsilon > self.epsilon * (1 + _SLACK):
-                raise StatementError(f"the file claims ε = {self.epsilon:.6g}, but {noise} ε = {epsilon:.6g}. {mend}")
+                raise StatementError(f"the file claims ε = {self.epsilon:.6g}, but {noise} ε = {epsilon:.6g}. {hint}")
         elif self.delta < _SMALLEST_DELTA:
             raise StatementError(
-                f"the file claims δ = {self.delta:.3g} for Gaussian noise, which has none so small. {mend}"
+                f"the file claims δ = {self.delta:.3g} for Gaussian noise, which has none so small. {hint}"
             )
         elif (delta := self._recomputed_delta(multiplier)) > self.delta * (1 + _SLACK):
             raise StatementError(
-                f"the file claims δ = {self.delta:.3g} at ε = {self.epsilon:.6g}, but {noise} δ = {delta:.3g}. {mend}"
+                f"the file claims δ = {self.delta:.3g} at ε = {self.epsilon:.6g}, but {noise} δ = {delta:.3g}. {hint}"
             )
         rho = zcdp_rho(self.mechanism, noise_multiplier=multiplier)
         if not math.isclose(rho, self.rho, rel_tol=_SLACK):

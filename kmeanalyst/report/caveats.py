@@ -22,7 +22,7 @@ _MOST_NOTES = 8
 
 
 @dataclass(frozen=True)
-class Warning_:
+class Caveat:
     """Something a reader should know: how much it matters, a headline, and the text."""
 
     weight: str
@@ -34,45 +34,45 @@ class Warning_:
         return {"weight": self.weight, "headline": self.headline, "text": self.text}
 
 
-def warnings_of(facts: ReleaseFacts) -> list[Warning_]:
+def warnings_of(facts: ReleaseFacts) -> list[Caveat]:
     """All warnings, the weightiest first."""
     found = [*_of_promise(facts), *_of_weights(facts), *_of_errors(facts), *_of_columns(facts), *_of_notes(facts)]
     return sorted(found, key=lambda one: (ALARM, CARE, NOTE).index(one.weight))
 
 
-def _of_promise(facts: ReleaseFacts) -> Iterator[Warning_]:
+def _of_promise(facts: ReleaseFacts) -> Iterator[Caveat]:
     promise = facts.release.statement
     if promise is None:
-        yield Warning_(
+        yield Caveat(
             ALARM, "No promise of privacy is known",
             "These are weighted points from elsewhere, without a measurement: nothing says how they were made. The errors "
             "shown take the points for a sample’s rows and leave the privacy noise out, for it is not known.",
         )  # fmt: skip
         return
     if promise.is_rehearsal:
-        yield Warning_(
+        yield Caveat(
             ALARM, "NOT PRIVATE: this is a rehearsal",
             "Its noise can be drawn again from a seed. Show neither the file nor this page to anybody who may not see the "
             "private table itself.",
         )  # fmt: skip
     if promise.epsilon > _WEAK_EPSILON:
-        yield Warning_(
+        yield Caveat(
             CARE, f"ε = {promise.epsilon:g} is a weak promise",
             "Up to 1 is strong; above 10 a release may tell one row from another.",
         )  # fmt: skip
     if promise.delta >= 1 / promise.n_rows:
-        yield Warning_(
+        yield Caveat(
             CARE, f"δ = {promise.delta:g} is not below 1/N",
             f"With N = {promise.n_rows:,}, such a δ allows whole {promise.counted} to be given away. It should be well below "
             f"{1 / promise.n_rows:.2g}.",
         )  # fmt: skip
     if promise.public_points:
-        yield Warning_(
+        yield Caveat(
             NOTE, "Some points are public rows",
             f"{promise.public_points:,} of the points were given as rows that are public already. Those have no protection.",
         )  # fmt: skip
     if promise.is_selection:
-        yield Warning_(
+        yield Caveat(
             CARE, "Errors are incomplete",
             "The exponential mechanism drew these rows and measured nothing: how far they are from the table is known only in "
             f"the kernel’s distance (at most {promise.excess():.3g} beyond the nearest, with chance 95 %), so that the errors "
@@ -80,7 +80,7 @@ def _of_promise(facts: ReleaseFacts) -> Iterator[Warning_]:
         )  # fmt: skip
 
 
-def _of_weights(facts: ReleaseFacts) -> Iterator[Warning_]:
+def _of_weights(facts: ReleaseFacts) -> Iterator[Caveat]:
     weights, misfit = facts.release.weights, facts.release.residual_over_noise
     negative = float((weights < 0).mean())
     if negative:
@@ -89,38 +89,38 @@ def _of_weights(facts: ReleaseFacts) -> Iterator[Warning_]:
         below = (
             f" In the view of this page ({facts.view} weights) {impossible} shares are below 0." if impossible else ""
         )
-        yield Warning_(
+        yield Caveat(
             CARE if size > 1.5 or impossible else NOTE, f"{100 * negative:.3g} % of the weights are negative",
             f"Their sizes sum to {size:.4g}. Estimates know that; most other tools misread negative weights: export the "
             f"probability view for them.{below}",
         )  # fmt: skip
     if misfit is not None and misfit > 2:
-        yield Warning_(
+        yield Caveat(
             CARE, "The points leave out a part of what was measured",
             f"They are {misfit:.3g} times as far from the measurement as its noise is large. Tests and error bars use the "
             "measurement itself; rows that are exported do not.",
         )  # fmt: skip
 
 
-def _of_errors(facts: ReleaseFacts) -> Iterator[Warning_]:
+def _of_errors(facts: ReleaseFacts) -> Iterator[Caveat]:
     measured = facts.release.measurement is not None
     private = [c.name for c in facts.columns if measured and _share_of(c, "privacy") > 0.5]
     if private:
-        yield Warning_(
+        yield Caveat(
             CARE, "Noise outweighs all other errors in some columns",
             "What was added for privacy is the largest part of the error of the shares of "
             f"{_listed(private)}. Neither more points nor another method brings that back: only a larger ε, or more rows.",
         )  # fmt: skip
     unseen = [c.name for c in facts.columns if measured and _share_of(c, "resolution") > 0.5]
     if unseen:
-        yield Warning_(
+        yield Caveat(
             NOTE, "Some columns are seen only coarsely",
             "What the measured features cannot tell apart is the largest part of the error of the shares of "
             f"{_listed(unseen)}. Ask about wider ranges, or for a release whose domain declares the edges and atoms that matter.",
         )  # fmt: skip
     vague = [column.name for column in facts.columns if _vague(column)]
     if vague:
-        yield Warning_(
+        yield Caveat(
             CARE, "Some distributions are mostly noise",
             f"Most of the shares of {_listed(vague)} are smaller than twice their own error: read their outline, not their "
             "single bars.",
@@ -128,7 +128,7 @@ def _of_errors(facts: ReleaseFacts) -> Iterator[Warning_]:
     known = [pair for pair in facts.pairs if math.isfinite(pair.pvalue)]
     hidden = sum(pair.pvalue >= DISTINGUISHED for pair in known)
     if hidden:
-        yield Warning_(
+        yield Caveat(
             NOTE, f"{hidden} of {len(known)} pairs cannot be told from unrelated",
             "That is no sign that they are: associations in a release are weaker than in its table, and their errors are "
             "wide.",
@@ -150,7 +150,7 @@ def _vague(column: ColumnFacts) -> bool:
     return weight > 0.5
 
 
-def _of_columns(facts: ReleaseFacts) -> Iterator[Warning_]:
+def _of_columns(facts: ReleaseFacts) -> Iterator[Caveat]:
     measured = facts.release.measurement is not None
     smooth = [
         c.name
@@ -158,40 +158,40 @@ def _of_columns(facts: ReleaseFacts) -> Iterator[Warning_]:
         if measured and isinstance(c.column, Number) and not isinstance(c.column, Cyclic) and not c.column.atoms
     ]
     if smooth:
-        yield Warning_(
+        yield Caveat(
             NOTE, "Spikes that were not declared are smoothed",
             f"{_listed(smooth)}: the domain declares no atoms there. If many rows share one value (working exactly 40 hours), the "
             "release spreads them over the neighbourhood, and intervals around that value can miss.",
         )  # fmt: skip
     texts = [c.name for c in facts.columns if isinstance(c.column, Text)]
     if texts:
-        yield Warning_(
+        yield Caveat(
             NOTE, "Texts have no distribution here",
             f"{_listed(texts)}: too many values to draw. Ask about one text at a time.",
         )  # fmt: skip
     if facts.release.derived:
         names = [one.column.name for one in facts.release.derived]
-        yield Warning_(
+        yield Caveat(
             NOTE, "Some columns were computed from others",
             f"{_listed(names)}: whoever wrote the file added them afterwards; the promise is unchanged.",
         )  # fmt: skip
     if facts.left_out:
-        yield Warning_(
+        yield Caveat(
             NOTE, "This page does not show all columns",
             f"{facts.left_out:,} columns of the release are not told of here.",
         )  # fmt: skip
 
 
-def _of_notes(facts: ReleaseFacts) -> Iterator[Warning_]:
+def _of_notes(facts: ReleaseFacts) -> Iterator[Caveat]:
     """What the estimates themselves say, each once, with the columns that say it."""
     said: dict[str, list[str]] = {}
     for column in facts.columns:
         for note in column.notes:
             said.setdefault(note, []).append(column.name)
     for note, names in list(said.items())[:_MOST_NOTES]:
-        yield Warning_(NOTE, f"Note on {_listed(names, 6)}", note)
+        yield Caveat(NOTE, f"Note on {_listed(names, 6)}", note)
     if len(said) > _MOST_NOTES:
-        yield Warning_(NOTE, "More notes", f"{len(said) - _MOST_NOTES} further notes stand with their columns.")
+        yield Caveat(NOTE, "More notes", f"{len(said) - _MOST_NOTES} further notes stand with their columns.")
 
 
 def _listed(names: Sequence[str], most: int = _MOST_NAMES) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
-from kmeanalyst.inference.estimate.population import Population, Statistic, estimates, population
+from kmeanalyst.inference.estimate.population import Population, Statistic, estimates, population_of
 from kmeanalyst.inference.questions.association import Association, associations, codes, numbers
 from kmeanalyst.inference.questions.expectation import mean_of, statistic_of
 from kmeanalyst.inference.questions.groups import MISSING, Group, groups_of
@@ -121,21 +121,21 @@ def facts_of(
     progress  told what is being asked, and the share that is done.
     """
     names = _chosen(release, columns)
-    tell = progress or (lambda what, share: None)
-    tell("report", 0.0)
-    people = population(release, view=view)
-    told = tuple(_each(release, names, people, lambda share: tell("report", 0.3 + 0.3 * share)))
+    on_progress = progress or (lambda what, share: None)
+    on_progress("report", 0.0)
+    population = population_of(release, view=view)
+    told = tuple(_each(release, names, population, lambda share: on_progress("report", 0.3 + 0.3 * share)))
     paired = tuple(name for name in names if not isinstance(release.columns[name], Text))[:MOST_PAIRED]
     pairs = associations(
         release,
         paired,
         view="fitted" if view == "fitted" else None,
-        progress=lambda _, s: tell("report", 0.6 + 0.39 * s),
+        progress=lambda _, s: on_progress("report", 0.6 + 0.39 * s),
     )
-    tell("report", 1.0)
+    on_progress("report", 1.0)
     data = None if source is None else Path(source).read_bytes()
     return ReleaseFacts(
-        release=release, view=people.view, columns=told, pairs=tuple(pairs), paired=paired,
+        release=release, view=population.view, columns=told, pairs=tuple(pairs), paired=paired,
         source=None if source is None else Path(source).name,
         sha256=None if data is None else hashlib.sha256(data).hexdigest(),
         n_bytes=None if data is None else len(data),
@@ -158,16 +158,16 @@ def _chosen(release: ReleaseData, columns: Sequence[str] | None) -> list[str]:
 
 
 def _each(
-    release: ReleaseData, names: Sequence[str], people: Population, tell: Callable[[float], None]
+    release: ReleaseData, names: Sequence[str], population: Population, on_progress: Callable[[float], None]
 ) -> Iterator[ColumnFacts]:
     described = {one.column.name: one.describe() for one in release.derived}
     for k, name in enumerate(names, start=1):
         column = release.columns[name]
-        tell(k / len(names))
-        yield _column_facts(people, column, described.get(name) or column.describe())
+        on_progress(k / len(names))
+        yield _column_facts(population, column, described.get(name) or column.describe())
 
 
-def _column_facts(people: Population, column: Column, description: str) -> ColumnFacts:
+def _column_facts(population: Population, column: Column, description: str) -> ColumnFacts:
     """A column's shares and statistics; what has no answer is left out, with a note that says why."""
     notes: list[str] = []
 
@@ -178,13 +178,13 @@ def _column_facts(people: Population, column: Column, description: str) -> Colum
             notes.append(words.short(str(refusal), 300))
             return otherwise
 
-    bars = asked(lambda: _bars(people, column), ())
+    bars = asked(lambda: _bars(population, column), ())
     statistics: dict[str, Estimate] = {}
     if isinstance(column, Number):
-        statistics |= asked(lambda: _moments(people, column), {}) | asked(lambda: _median(people, column), {})
+        statistics |= asked(lambda: _moments(population, column), {}) | asked(lambda: _median(population, column), {})
     if column.missing:
-        statistics |= asked(lambda: {"missing": _missing(people, column)}, {})
-    told = [*people.model.notes, *(note for estimate in statistics.values() for note in estimate.notes)]
+        statistics |= asked(lambda: {"missing": _missing(population, column)}, {})
+    told = [*population.model.notes, *(note for estimate in statistics.values() for note in estimate.notes)]
     return ColumnFacts(
         column=column, description=description, bars=bars, statistics=statistics,
         notes=tuple(dict.fromkeys([*notes, *told])),
@@ -194,15 +194,15 @@ def _column_facts(people: Population, column: Column, description: str) -> Colum
 # ------------------------------------------------------------------ shares
 
 
-def _bars(people: Population, column: Column) -> tuple[Bar, ...]:
+def _bars(population: Population, column: Column) -> tuple[Bar, ...]:
     if isinstance(column, Categorical):
-        return _level_bars(people, column)
+        return _level_bars(population, column)
     if not isinstance(column, Number):
         return ()
     many = len(column.edges) + len(column.atoms) > _MOST_GROUPS
-    groups = groups_of(people.release.columns, column.name, _RANGES if many else None)
-    held = [(people.values(group.condition) == 1).astype(float) for group in groups]
-    found = estimates(people, [statistic_of(people, h, g.condition) for h, g in zip(held, groups, strict=True)])
+    groups = groups_of(population.release.columns, column.name, _RANGES if many else None)
+    held = [(population.values(group.condition) == 1).astype(float) for group in groups]
+    found = estimates(population, [statistic_of(population, h, g.condition) for h, g in zip(held, groups, strict=True)])
     last = max((k for k, group in enumerate(groups) if group.label != MISSING), default=0)
     return tuple(
         Bar(label=group.label, estimate=share, extent=_extent(column, group, k == last), edges=_edges(group))
@@ -225,10 +225,10 @@ def _extent(column: Number, group: Group, last: bool) -> tuple[float, float] | N
     return left, column.ends[1] if last else right
 
 
-def _level_bars(people: Population, column: Categorical) -> tuple[Bar, ...]:
+def _level_bars(population: Population, column: Categorical) -> tuple[Bar, ...]:
     """The levels, in their order; beyond a number, the rarer ones together."""
-    held = codes_of(people, column)
-    shares = np.bincount(held[: len(people.weights)] + 1, people.weights, minlength=len(column.levels) + 1)[1:]
+    held = codes_of(population, column)
+    shares = np.bincount(held[: len(population.weights)] + 1, population.weights, minlength=len(column.levels) + 1)[1:]
     kept = np.sort(np.argsort(-shares, kind="stable")[:MOST_LEVELS])
     parts = [(column.levels[code], held == code) for code in kept]
     if rest := len(column.levels) - len(kept):
@@ -236,8 +236,10 @@ def _level_bars(people: Population, column: Categorical) -> tuple[Bar, ...]:
     if column.missing:
         parts.append((MISSING, held < 0))
     name = words.written(column.name)
-    statistics = [statistic_of(people, mask.astype(float), f"{name} == {words.quoted(label)}") for label, mask in parts]
-    found = estimates(people, statistics)
+    statistics = [
+        statistic_of(population, mask.astype(float), f"{name} == {words.quoted(label)}") for label, mask in parts
+    ]
+    found = estimates(population, statistics)
     many = [rest > 0 and k == len(kept) for k in range(len(parts))]
     return tuple(
         Bar(label=label, estimate=share, together=several)
@@ -245,9 +247,9 @@ def _level_bars(people: Population, column: Categorical) -> tuple[Bar, ...]:
     )
 
 
-def codes_of(people: Population, column: Categorical) -> Array:
+def codes_of(population: Population, column: Categorical) -> Array:
     """(n,) the codes of a column's levels at the rows of people.model.frame, -1 where missing."""
-    cells = people.model.frame[column.name]
+    cells = population.model.frame[column.name]
     if isinstance(column, Boolean):
         values = numbers(cells, column)
         return np.where(np.isnan(values), -1, values).astype(int)
@@ -257,16 +259,16 @@ def codes_of(people: Population, column: Categorical) -> Array:
 # ------------------------------------------------------------------ statistics
 
 
-def _present(people: Population, column: Column, view: View | None = None) -> Population:
+def _present(population: Population, column: Column, view: View | None = None) -> Population:
     """The rows in which a column is there."""
     if not column.missing and view is None:
-        return people
+        return population
     where = f"not missing({words.column(column.name)})" if column.missing else None
-    return population(people.release, where=where, view=view or _view(people))
+    return population_of(population.release, where=where, view=view or _view(population))
 
 
-def _view(people: Population) -> Any:
-    return people.view
+def _view(population: Population) -> Any:
+    return population.view
 
 
 def _question(column: Column) -> Any:
@@ -276,29 +278,29 @@ def _question(column: Column) -> Any:
     return words.column(column.name)
 
 
-def _moments(people: Population, column: Number) -> dict[str, Estimate]:
+def _moments(population: Population, column: Number) -> dict[str, Estimate]:
     """Mean and standard deviation; not on a circle, where numbers have neither."""
     if isinstance(column, Cyclic):
         return {}
-    there, question = _present(people, column), _question(column)
+    there, question = _present(population, column), _question(column)
     mean, deviation = estimates(there, [mean_of(there, question), deviation_of(there, question)])
     return {"mean": mean, "std": deviation}
 
 
-def _median(people: Population, column: Number) -> dict[str, Estimate]:
+def _median(population: Population, column: Number) -> dict[str, Estimate]:
     """The quartiles, of the probability view."""
     if isinstance(column, Cyclic):
         return {}
-    there = _present(people, column, "fitted" if people.view == "fitted" else "probability")
+    there = _present(population, column, "fitted" if population.view == "fitted" else "probability")
     question = _question(column) if isinstance(column, Date) else column.name
     found: Estimates = estimates(there, quantiles_of(there, question, np.array([0.25, 0.5, 0.75])))
     return {"lower quartile": found[0], "median": found[1], "upper quartile": found[2]}
 
 
-def _missing(people: Population, column: Column) -> Estimate:
+def _missing(population: Population, column: Column) -> Estimate:
     condition = f"missing({words.column(column.name)})"
-    statistic: Statistic = statistic_of(people, people.values(condition), condition)
-    return estimates(people, [statistic])[0]
+    statistic: Statistic = statistic_of(population, population.values(condition), condition)
+    return estimates(population, [statistic])[0]
 
 
 def _plain(estimate: Estimate) -> dict[str, Any]:

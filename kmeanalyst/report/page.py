@@ -8,12 +8,12 @@ from pathlib import Path
 
 from kmeanalyst import __version__
 from kmeanalyst.inference.questions.association import LEAST_SHARE, MOST_GROUPS, Association
-from kmeanalyst.releases.file.archive import written_whole
+from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.releases.texts import shortened
 from kmeanalyst.report import guarantee as promises
 from kmeanalyst.report.assets import POLICY, SCRIPT, STYLE
-from kmeanalyst.report.caveats import DISTINGUISHED, Warning_, warnings_of
+from kmeanalyst.report.caveats import DISTINGUISHED, Caveat, warnings_of
 from kmeanalyst.report.charts import chart
 from kmeanalyst.report.citation import citation, commands, papers
 from kmeanalyst.report.facts import ColumnFacts, Progress, ReleaseFacts, facts_of
@@ -44,7 +44,7 @@ def write_report(
 ) -> ReleaseFacts:
     """Write the report of a release as one self-contained HTML page, and return what it tells; see `facts_of`."""
     facts = facts_of(release, source=source, columns=columns, view=view, progress=progress)
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_bytes(report_html(facts).encode())
     return facts
 
@@ -134,7 +134,7 @@ def _limits(facts: ReleaseFacts) -> Markup:
     return element("ul", [_warning(one) for one in warnings_of(facts)], class_="warnings two")
 
 
-def _warning(one: Warning_) -> Markup:
+def _warning(one: Caveat) -> Markup:
     words = {"alarm": "Alarm", "care": "Take care", "note": "Note"}
     return element(
         "li", element("span", words[one.weight], class_="weight"), element("h3", one.headline), element("p", one.text),

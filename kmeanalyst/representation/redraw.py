@@ -26,7 +26,7 @@ from kmeanalyst.representation.weights.views import view_weights
 R = TypeVar("R", bound=ReleaseData)
 
 
-def redrawn(
+def redraw(
     release: R,
     *,
     sampling: bool = False,
@@ -105,4 +105,4 @@ def _represented(
     return represent(measurement, release.domain, n_points=n_points, view=view, rng=rng, progress=progress)
 
 
-__all__ = ["redrawn"]
+__all__ = ["redraw"]

@@ -20,7 +20,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.representation.latent_classes.latent_classes import draw_rows, fit_latent_classes
 from kmeanalyst.representation.mixture.denoise import Denoised, denoised
-from kmeanalyst.representation.points.pool_search import searched
+from kmeanalyst.representation.points.pool_search import search_points
 from kmeanalyst.representation.points.reduced_set import reduced_set
 from kmeanalyst.representation.progress import Progress, between, silent
 from kmeanalyst.representation.weights.convex_fit import default_set, ridged_gram, solve_quadratic
@@ -59,18 +59,18 @@ def represent(
         total = 1.0 if bound is None else min(1.0, bound)
         return domain.encode(domain.decode(points, float32=float32)), np.full(n_points, total / n_points)
     if not isinstance(features, RandomFourier | Nystroem):
-        return searched(
+        return search_points(
             measurement, domain, n_points=n_points, view=view, bound=bound, public=public, float32=float32, rng=rng,
             progress=told,
         )  # fmt: skip
     estimate = denoised(measurement, domain, public=public, rng=rng, progress=between(0.0, 0.8, told))
-    return placed(
+    return place_points(
         estimate, measurement, domain, n_points=n_points, view=view, bound=bound, public=public, float32=float32,
         rng=rng, progress=between(0.8, 1.0, told),
     )  # fmt: skip
 
 
-def placed(
+def place_points(
     estimate: Denoised,
     measurement: Measurement,
     domain: Domain,
@@ -89,12 +89,12 @@ def placed(
     if float32:
         start = domain.encode(domain.decode(start, float32=True))
     weights = weights_towards(estimate, view, start, measurement, bound)
-    if _distance(estimate, measurement, start, weights) <= _SHARE_OF_DOUBT * estimate.doubt:
+    if _distance(estimate, measurement, start, weights) <= _SHARE_OF_DOUBT * estimate.posterior_sd:
         told("placing points", 1.0)
         return start, weights
     points, _ = reduced_set(
         measurement.feature_map, estimate.mean, domain, n_points=n_points, start=start,  # type: ignore[arg-type]
-        enough=_SHARE_OF_DOUBT * estimate.doubt, ridge=_evenness(estimate, n_points), uniform=view == "uniform",
+        enough=_SHARE_OF_DOUBT * estimate.posterior_sd, ridge=_evenness(estimate, n_points), uniform=view == "uniform",
         rng=rng, progress=told,
     )  # fmt: skip
     if float32:
@@ -117,7 +117,7 @@ def _distance(estimate: Denoised, measurement: Measurement, points: Array, weigh
 
 def _evenness(estimate: Denoised, n_points: int) -> float:
     """The ridge that makes weights as uneven as 1/M costs no more than representing the mean may."""
-    return (_SHARE_OF_DOUBT * estimate.doubt) ** 2 * n_points
+    return (_SHARE_OF_DOUBT * estimate.posterior_sd) ** 2 * n_points
 
 
 def weights_towards(
@@ -133,5 +133,5 @@ def weights_towards(
     features, ridge = measurement.feature_map(points), _evenness(estimate, M)
     return solve_quadratic(
         ridged_gram(features, ridge), features @ estimate.mean + ridge / M, default_set(view, bound),
-        tolerance=(0.1 * _SHARE_OF_DOUBT * estimate.doubt) ** 2,
+        tolerance=(0.1 * _SHARE_OF_DOUBT * estimate.posterior_sd) ** 2,
     )  # fmt: skip

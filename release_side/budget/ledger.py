@@ -181,7 +181,7 @@ class Ledger:
                 )
             transaction.append(OUTPUT, {"release": release_id, "output": text})
 
-    def function_is(self, release_id: int, state: str, pivots: int) -> None:
+    def register_function(self, release_id: int, state: str, pivots: int) -> None:
         """Note what a released function came to be, so that it can be extended, once, from there.
 
         state   the digest of its coordinates and pivots; each may come up only once.

@@ -220,5 +220,5 @@ _TROUBLES = {
 def _said(path: Path, error: sqlite3.Error) -> str:
     """What went wrong with the file, in words."""
     primary = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
-    what, mend = _TROUBLES.get(primary, _DAMAGED)
-    return f"the ledger {path} {what}. Nothing was recorded. {mend}."
+    what, hint = _TROUBLES.get(primary, _DAMAGED)
+    return f"the ledger {path} {what}. Nothing was recorded. {hint}."

@@ -50,7 +50,7 @@ from kmeanalyst.releases.file.points import cells_of_a_row
 from kmeanalyst.releases.measurement import GRID, Measurement, grid_sensitivity, mean_unit
 from kmeanalyst.representation.generator.generator import check_kernel, check_torch
 from kmeanalyst.representation.weights.reweight import WEIGHT_VIEWS
-from release_side.door.mechanism import Noise, PublishError, RehearsalNoise, check_room
+from release_side.door.mechanism import Noise, PublishError, RehearsalNoise, check_int64_range
 from release_side.private_rows.rows import Table
 
 FAMILIES = ("fourier", "orthogonal", "quasi-random", "binning", "maclaurin", "hermite")
@@ -276,7 +276,7 @@ def check_readable(n_points: int, domain: Domain, feature_map: FeatureMap) -> No
     basis = feature_map.dimension if isinstance(feature_map, Nystroem) else 0
     cells = n_points * cells_of_a_row(domain)
     n_bytes = 8 * (feature_map.dimension + sum(array.size for array in feature_map.arrays().values())) + 40 * cells
-    for what, size, most, mend in (
+    for what, size, most, hint in (
         ("columns", domain.width, USUAL.columns, "Publish fewer columns"),
         ("points", n_points, USUAL.points, "Pass fewer points"),
         ("cells of points", cells, USUAL.cells, "Pass fewer points"),
@@ -288,7 +288,7 @@ def check_readable(n_points: int, domain: Domain, feature_map: FeatureMap) -> No
         ("bytes", n_bytes, MOST_BYTES, "Pass fewer features"),
     ):
         if size > most:
-            raise PublishError(f"the release would have {size:,} {what}, and readers allow {most:,}. {mend}.")
+            raise PublishError(f"the release would have {size:,} {what}, and readers allow {most:,}. {hint}.")
 
 
 def processors() -> int:
@@ -349,7 +349,7 @@ def kernel_for(
     if isinstance(spec, Kernel) or not isinstance(kernel, Margins) or method == "subspace":
         return kernel
     features = MarginFeatures(kernel)
-    check_room(n_rows=n_rows, dimension=features.dimension, grid=GRID)
+    check_int64_range(n_rows=n_rows, dimension=features.dimension, grid=GRID)
     deviation = noise.deviation(grid_sensitivity(features, noise.name)) * mean_unit(n_rows=n_rows, feature_map=features)
     return kernel_from_spec(spec, domain, target, deviation, finer=finer)
 
@@ -456,7 +456,7 @@ def checked_features(
         feature_map, spanning = feature_map_for(
             method, kernel, domain, public, points, features, as_printed=weights == "published", family=family
         )
-    check_room(n_rows=n_rows, dimension=feature_map.dimension, grid=GRID)
+    check_int64_range(n_rows=n_rows, dimension=feature_map.dimension, grid=GRID)
     check_readable(most_points(points, spanning, feature_map, method, domain), domain, feature_map)
     with fitting():
         feature_map(domain.draw(2, 0))

@@ -123,7 +123,7 @@ def draft_domain_command(
     Example: release-side draft-domain public_sample.csv --this-sample-is-public --output domain.toml
     """
     from kmeanalyst.releases.domain.domain import domain_toml
-    from kmeanalyst.releases.file.archive import written_whole
+    from kmeanalyst.releases.file.archive import atomic_write
     from release_side.choices.drafting import NOT_DECLARED, check_not_the_sample, draft_domain
 
     if not this_sample_is_public:
@@ -137,7 +137,7 @@ def draft_domain_command(
     text = head + domain_toml(draft.domain, draft.notes)
     checks = sum(note.startswith("CHECK") for notes in draft.notes.values() for note in notes)
     if output is not None:
-        with written_whole(Path(output)) as temporary:
+        with atomic_write(Path(output)) as temporary:
             temporary.write_text(text, encoding="utf-8")
         say(f"wrote {output}: {len(draft.domain)} columns, {checks} places marked CHECK", err=True)
     if as_json:

@@ -25,10 +25,10 @@ import numpy as np
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.file.kernel import MOST_ROWS, MOST_SIZE, diameter_over, distances, every_row, n_databases
+from kmeanalyst.releases.file.kernel import MOST_ROWS, MOST_SIZE, diameter_over, distances, enumerate_rows, n_databases
 from kmeanalyst.releases.measurement import GRID
 from kmeanalyst.releases.statement import EXPONENTIAL, MOST_DATABASES, rehearsed
-from release_side.door.mechanism import PublishError, check_budget, check_room, check_seed, laplace_scale
+from release_side.door.mechanism import PublishError, check_budget, check_int64_range, check_seed, laplace_scale
 
 _STEPS = 2**20  # of the grid of images, between the two rows that are furthest apart
 _MOST_CELLS = 2**24  # databases × M
@@ -107,7 +107,7 @@ class RehearsedExponential:
 
 
 @dataclass(frozen=True, eq=False)
-class SmallDatabases:
+class MultisetSampler:
     """All databases of `size` rows from a public list, and the integer geometry of the list. Public facts alone.
 
     kernel, domain  what the embedding and encoded rows are of.
@@ -237,7 +237,7 @@ def _squared(block: Array, A: Array) -> Array:
 
 def small_databases(
     kernel: Kernel, domain: Domain, grid: Array | None, size: int | None, *, n_rows: int, epsilon: float
-) -> SmallDatabases:
+) -> MultisetSampler:
     """What can be drawn, from public facts alone; PublishError where it is too much to be drawn exactly.
 
     grid   encoded public rows to draw from; every row of the domain by default.
@@ -253,8 +253,8 @@ def small_databases(
         )
     size = default_size(len(rows), n_rows, epsilon) if size is None else size
     _check_size(len(rows), size)
-    check_room(n_rows=n_rows, dimension=1, grid=GRID)
-    return SmallDatabases(kernel, domain, rows, size, grid is not None, diameter)
+    check_int64_range(n_rows=n_rows, dimension=1, grid=GRID)
+    return MultisetSampler(kernel, domain, rows, size, grid is not None, diameter)
 
 
 def _listed(kernel: Kernel, domain: Domain, grid: Array | None) -> Array:
@@ -267,7 +267,7 @@ def _listed(kernel: Kernel, domain: Domain, grid: Array | None) -> Array:
                 "Pass a grid of that many."
             )
         return rows
-    every = every_row(domain, kernel)
+    every = enumerate_rows(domain, kernel)
     if every is None or len(every) < 2:
         raise PublishError(
             f"the exponential mechanism draws from every row that the domain allows, which must be 2 to {MOST_ROWS} rows, "
@@ -310,7 +310,7 @@ def default_size(n: int, n_rows: int, epsilon: float) -> int:
 
 def sample_database(
     private_rows: Iterable[Array],
-    databases: SmallDatabases,
+    databases: MultisetSampler,
     mechanism: ExponentialMechanism | RehearsedExponential,
     *,
     n_rows: int,
@@ -343,7 +343,7 @@ def sample_database(
     return databases.rows[databases.members[drawn]]
 
 
-def _places(private_rows: Iterable[Array], databases: SmallDatabases) -> Iterator[Array]:
+def _places(private_rows: Iterable[Array], databases: MultisetSampler) -> Iterator[Array]:
     """One place in the list for each row, whatever `places` says."""
     for rows in private_rows:
         places: Any = databases.places(rows)

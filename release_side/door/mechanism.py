@@ -314,7 +314,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, float | np.floating) or (isinstance(value, int | np.integer) and abs(int(value)) < 2**63)
 
 
-def check_room(*, n_rows: int, dimension: int, grid: int) -> None:
+def check_int64_range(*, n_rows: int, dimension: int, grid: int) -> None:
     """PublishError if sums of n_rows integers bounded by `grid` could leave 64 bits; public numbers only."""
     if n_rows < 1:
         raise PublishError("the table has no rows: nothing can be released. Name a table with at least one row.")

@@ -19,7 +19,7 @@ from kmeanalyst.releases.function import FunctionForm
 from kmeanalyst.releases.measurement import GRID
 from kmeanalyst.representation.progress import Progress
 from release_side.door.kernel_machines import machine_coordinates, machine_weights, plan_machine, targets_of
-from release_side.door.mechanism import Noise, PublishError, RehearsalNoise, check_room
+from release_side.door.mechanism import Noise, PublishError, RehearsalNoise, check_int64_range
 
 _LARGEST = 2.0**61
 
@@ -55,7 +55,7 @@ def private_function(
     Edge cases    a table whose rows are not n_rows: PublishError (the count is public).
     Source        Hall, Rinaldo & Wasserman 2013, §4.2 and Corollary 9, with the constants of PROOF.md §11.
     """
-    check_room(n_rows=n_rows, dimension=basis.dimension, grid=GRID)
+    check_int64_range(n_rows=n_rows, dimension=basis.dimension, grid=GRID)
     plan = plan_machine(form, basis, n_rows)
     sensitivity = form.grid_sensitivity(basis)
     grid_scale = mechanism.deviation(sensitivity)

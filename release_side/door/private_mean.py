@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
 from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, grid_sensitivity, whole_heights
-from release_side.door.mechanism import Noise, PublishError, RehearsalNoise, check_room
+from release_side.door.mechanism import Noise, PublishError, RehearsalNoise, check_int64_range
 from release_side.private_rows.units import UnitRows
 
 _T = TypeVar("_T")
@@ -53,7 +53,7 @@ def private_mean(
     Edge cases    a non-finite image counts as the zero vector; n_rows = 0 raises PublishError (n is public).
     Source        Balog, Tolstikhin & Schölkopf 2018, Algorithm 1 lines 2-4 and Algorithm 2 lines 3-4.
     """
-    check_room(n_rows=n_rows, dimension=feature_map.dimension, grid=GRID)
+    check_int64_range(n_rows=n_rows, dimension=feature_map.dimension, grid=GRID)
     exact_sum, seen = np.zeros(feature_map.dimension, dtype=np.int64), 0
     sum_of = _counted_sums(feature_map) if isinstance(feature_map, CellFeatures) else _summed_features(feature_map)
     sensitivity = grid_sensitivity(feature_map, mechanism.name)  # of cells after their heights have been checked
@@ -91,12 +91,12 @@ def unit_averages(units: UnitRows, feature_map: FeatureMap) -> Array:
     has at most 2^32 rows. A unit of one row has that row's integers.
     """
     totals, sizes = np.zeros((len(units), feature_map.dimension), dtype=np.int64), units.sizes
-    for owners, rows in units.chunks(_step(feature_map)):
-        first = np.flatnonzero(np.diff(owners, prepend=-1))
-        totals[owners[first]] += np.add.reduceat(integer_features(rows, feature_map), first).astype(np.int64)
+    for column_of, rows in units.chunks(_step(feature_map)):
+        first = np.flatnonzero(np.diff(column_of, prepend=-1))
+        totals[column_of[first]] += np.add.reduceat(integer_features(rows, feature_map), first).astype(np.int64)
     several = sizes > 1
     totals[several] = np.sign(totals[several]) * (np.abs(totals[several]) // sizes[several, None])
-    return _enforced(totals.astype(np.float64), feature_map)
+    return _enforce_norm(totals.astype(np.float64), feature_map)
 
 
 def _counted_sums(feature_map: CellFeatures) -> Callable[[Array | UnitRows], Array]:
@@ -126,14 +126,14 @@ def _averaged_counts(units: UnitRows, places_of: Callable[[Array], Array], by_fe
     These are `unit_averages` of the same map, taken at the few places where a unit has rows.
     """
     F, found = len(by_feature), []
-    for owners, rows in units.chunks(step):
-        found.append(np.unique(owners * F + places_of(rows), return_counts=True))
+    for column_of, rows in units.chunks(step):
+        found.append(np.unique(column_of * F + places_of(rows), return_counts=True))
     keys, back = np.unique(np.concatenate([keys for keys, _ in found]), return_inverse=True)
     counts = np.zeros(len(keys), dtype=np.int64)
     np.add.at(counts, back, np.concatenate([times for _, times in found]))
-    owners, places = np.divmod(keys, F)
+    column_of, places = np.divmod(keys, F)
     total = np.zeros(F, dtype=np.int64)
-    np.add.at(total, places, counts * by_feature[places] // units.sizes[owners])
+    np.add.at(total, places, counts * by_feature[places] // units.sizes[column_of])
     return total
 
 
@@ -188,22 +188,22 @@ def _integer_features(rows: Array, feature_map: FeatureMap) -> Array:
         z = np.zeros((len(rows), feature_map.dimension))
     z *= GRID * SHRINK / feature_map.norm_bound
     np.rint(z, out=z)
-    return _enforced(z, feature_map)
+    return _enforce_norm(z, feature_map)
 
 
-def _enforced(z: Array, feature_map: FeatureMap) -> Array:
+def _enforce_norm(z: Array, feature_map: FeatureMap) -> Array:
     """The rows, in place, those that do not fit shortened until they do; set to zero where the diameter is one of pairs.
 
     Zero is within the bound B of every image, and B is at most the diameter. A shortened image could be further from
     another than both were before.
     """
     nonnegative = feature_map.nonnegative
-    for i in np.flatnonzero(~fits(z, nonnegative=nonnegative)):  # never for a map that keeps its bound
-        z[i] = 0.0 if feature_map.pairwise else _forced(z[i : i + 1], nonnegative=nonnegative)[0]  # alone
+    for i in np.flatnonzero(~within_norm(z, nonnegative=nonnegative)):  # never for a map that keeps its bound
+        z[i] = 0.0 if feature_map.pairwise else _shrink_to_bound(z[i : i + 1], nonnegative=nonnegative)[0]  # alone
     return z
 
 
-def fits(z: Array, *, nonnegative: bool) -> Array:
+def within_norm(z: Array, *, nonnegative: bool) -> Array:
     """Whether each row of whole numbers (n, F) is finite and surely has Σz² ≤ GRID² (and z ≥ 0 if so asked).
 
     A float64 sum of F squares is off by a factor of at most 1 + F·2^-52, which the margin covers.
@@ -220,11 +220,11 @@ def _squared_norms(z: Array) -> Array:
     return total
 
 
-def _forced(z: Array, *, nonnegative: bool) -> Array:
+def _shrink_to_bound(z: Array, *, nonnegative: bool) -> Array:
     """Rows shrunk towards zero until they fit; a row that still does not becomes zero."""
     z = np.where(np.isfinite(z).all(axis=1, keepdims=True), z, 0.0)
     z = np.clip(z, 0.0 if nonnegative else -float(GRID), float(GRID))  # no square can overflow after this
     norm = np.maximum(np.sqrt(_squared_norms(z)), 1.0)
     z = np.trunc(z * np.minimum(1.0, GRID * SHRINK / norm)[:, None])
-    z[~fits(z, nonnegative=nonnegative)] = 0.0
+    z[~within_norm(z, nonnegative=nonnegative)] = 0.0
     return z

@@ -28,14 +28,14 @@ from release_side.choices.public_inputs import refuse_private_as_public
 from release_side.choices.statement import statement_of_draw
 from release_side.door.exponential_mechanism import (
     ExponentialMechanism,
+    MultisetSampler,
     RehearsedExponential,
-    SmallDatabases,
     sample_database,
     small_databases,
 )
 from release_side.door.mechanism import PublishError
 from release_side.private_rows.rows import Table, open_private
-from release_side.publishing.publish import Spending, told_if_spent, write_whole
+from release_side.publishing.publish import Spending, note_budget_spent, write_release_whole
 
 if TYPE_CHECKING:
     from kmeanalyst.kernels.base import Array
@@ -83,7 +83,7 @@ def publish_small_database(
     spending = None
     if isinstance(mechanism, ExponentialMechanism):  # a rehearsal spends nothing
         spending = Spending(ledger, table, mechanism, n_rows=n_rows, method=METHOD, uncounted=uncounted, weak=weak)
-    with told_if_spent(spending):
+    with note_budget_spent(spending):
         drawn = sample_database(
             rows.encoded(domain), databases, mechanism, n_rows=n_rows,
             record_spend=spending.record if spending else None, progress=progress,
@@ -91,7 +91,7 @@ def publish_small_database(
         del rows  # from here on, post-processing
         release = _drawn(drawn, databases, mechanism, n_rows=n_rows, ledger_head=spending.head if spending else None)
         if output is not None:
-            write_whole(release, output)
+            write_release_whole(release, output)
     if output is not None and spending:
         spending.published(output)
     return release
@@ -104,7 +104,7 @@ def _mechanism(epsilon: float, delta: float, rehearsal: int | None) -> Exponenti
 
 def _checked(
     kernel: Kernel, domain: Domain, grid: Array | None, points: int | None, *, n_rows: int, epsilon: float
-) -> SmallDatabases:
+) -> MultisetSampler:
     """The databases to draw from; PublishError, before a row is read, if the draw or its file would be too large."""
     with fitting():
         databases = small_databases(kernel, domain, grid, points, n_rows=n_rows, epsilon=epsilon)
@@ -118,7 +118,7 @@ def _checked(
 
 def _drawn(
     rows: Array,
-    databases: SmallDatabases,
+    databases: MultisetSampler,
     mechanism: ExponentialMechanism | RehearsedExponential,
     *,
     n_rows: int,

@@ -32,8 +32,8 @@ from release_side.private_rows.rows import Table, open_private
 from release_side.publishing.functions import (
     candidate_points,
     check_pivots,
+    function_digest,
     measured,
-    state_of,
     taken_as_public,
     write_function,
 )
@@ -82,7 +82,7 @@ def extend_function(
     _check_same_columns(released, domain)
     check_output(output, private=private, ledger=ledger, others=(domain_path, pivots, function_path), force=force)
     refuse_private_as_public(private, pivots, released.domain, domain.samples)
-    state, book = state_of(released), Ledger(ledger)
+    state, book = function_digest(released), Ledger(ledger)
     book.check_extensible(table, state, most=MOST_PARTS)
     mechanism = _same_noise(released)
     basis = _further(released, pivots, grid, book.parts(state))
@@ -101,7 +101,7 @@ def extend_function(
             progress=progress, record_spend=lambda: releases.append(book.extend(table, state, most=MOST_PARTS)),
         )  # fmt: skip
         extended = _joined(released, basis, noisy.noisy_sum, given=pivots is not None, ledger_head=book.head())
-        book.function_is(releases[0], state_of(extended), basis.dimension)
+        book.register_function(releases[0], function_digest(extended), basis.dimension)
         if output is not None:
             write_function(extended, output)
     return extended

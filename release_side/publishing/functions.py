@@ -42,7 +42,7 @@ from release_side.door.mechanism import Noise, PublishError, RehearsalNoise, noi
 from release_side.door.private_function import NoisyCoordinates, private_function
 from release_side.door.private_mean import private_mean
 from release_side.private_rows.rows import PrivateTable, Table, open_private
-from release_side.publishing.publish import Spending, told_if_spent
+from release_side.publishing.publish import Spending, note_budget_spent
 
 _PIVOTS = 400  # candidates, where the curator names neither points nor a grid
 
@@ -115,7 +115,7 @@ def publish_function(
         spending = Spending(
             ledger, table, mechanism, n_rows=n_rows, method=f"function: {kind}", uncounted=uncounted, weak=weak
         )
-    with told_if_spent(spending):
+    with note_budget_spent(spending):
         noisy = measured(
             rows, domain, form, basis, mechanism, n_rows=n_rows, workers=workers or processors(), progress=progress,
             record_spend=spending.record if spending else None,
@@ -125,7 +125,7 @@ def publish_function(
             ledger_head=spending.head if spending else None,
         )  # fmt: skip
         if spending:
-            spending.function_is(state_of(function), basis.dimension)
+            spending.register_function(function_digest(function), basis.dimension)
         if output is not None:
             write_function(function, output)
     if output is not None and spending:
@@ -320,7 +320,7 @@ def taken_as_public(form: FunctionForm, *, given: bool) -> tuple[str, ...]:
     )
 
 
-def state_of(function: ReleasedFunction) -> str:
+def function_digest(function: ReleasedFunction) -> str:
     """The digest of a function and of all that is said of it, by which a ledger knows it.
 
     Of all: were the promise, the kernel or λ not in it, a file with another one could be extended by another law.
@@ -342,6 +342,12 @@ def write_function(function: ReleasedFunction, output: str | Path) -> None:
 
 
 __all__ = [
-    "candidate_points", "check_pivots", "kernel_of_function", "measured", "publish_function", "state_of",
-    "taken_as_public", "write_function",
+    "candidate_points",
+    "check_pivots",
+    "function_digest",
+    "kernel_of_function",
+    "measured",
+    "publish_function",
+    "taken_as_public",
+    "write_function",
 ]  # fmt: skip

@@ -47,7 +47,7 @@ from release_side.choices.subspaces import better_basis, certified_basis
 from release_side.door.mechanism import PublishError, RehearsalNoise, noise_for
 from release_side.door.private_mean import private_mean
 from release_side.private_rows.rows import Table
-from release_side.publishing.publish import represented, weakness
+from release_side.publishing.publish import to_release, weakness
 
 _log = logging.getLogger("release_side")
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
@@ -147,13 +147,13 @@ def plan(
         mechanism.deviation(grid_sensitivity(feature_map, mechanism.name))
         if reason := weakness(mechanism.noise, n_rows):
             _log.warning("%s. publish refuses it without --weak. Choose less.", reason)
-    tell = progress or silent
-    tell("making a stand-in", 0.0)
+    on_progress = progress or silent
+    on_progress("making a stand-in", 0.0)
     truths = {
-        name: StandIn.of(domain, different[name], feature_map, public=public, n_rows=n_rows)
+        name: SyntheticPopulation.of(domain, different[name], feature_map, public=public, n_rows=n_rows)
         for name, (feature_map, _) in maps.items()
     }
-    tell("making a stand-in", 1.0)
+    on_progress("making a stand-in", 1.0)
     per_row = _seconds_per_row(truths[names[0]].rows, measured_by[0], mechanisms[0])
 
     def simulated(mechanism: RehearsalNoise, name: str, done: int) -> dict[str, Any]:
@@ -161,10 +161,10 @@ def plan(
         truth, feature_map, spanning = truths[name], measured_by[done], maps[name][1]
         same = feature_map is maps[name][0]
         mean_feature = truth.mean_feature if same else feature_mean(feature_map, truth.rows)
-        release = represented(
+        release = to_release(
             _measured(mean_feature, feature_map, mechanism, n_rows=n_rows), mechanism, domain, different[name],
             method=method, spanning=spanning, public=public, points=points, weights=weights, bound=bound,
-            float32=float32, progress=lambda _, share: tell("simulating releases", (done + 0.8 * share) / len(mechanisms)),
+            float32=float32, progress=lambda _, share: on_progress("simulating releases", (done + 0.8 * share) / len(mechanisms)),
         )  # fmt: skip
         file_bytes = _file_bytes(release)
         seconds = drawing + per_row * n_rows + time.perf_counter() - started
@@ -172,7 +172,7 @@ def plan(
 
     pairs = zip(mechanisms, names, strict=True)
     table = pd.DataFrame([simulated(mechanism, name, done) for done, (mechanism, name) in enumerate(pairs)])
-    tell("simulating releases", 1.0)
+    on_progress("simulating releases", 1.0)
     return table
 
 
@@ -205,7 +205,7 @@ def _simulated_noise(noise: str, epsilon: float, delta: float, calibration: str 
 
 
 @dataclass(frozen=True)
-class StandIn:
+class SyntheticPopulation:
     """A population made of public facts, and what of it the plans need.
 
     rows           (S, d) encoded: the population gives each of them the same mass.
@@ -222,13 +222,15 @@ class StandIn:
     @classmethod
     def of(
         cls, domain: Domain, kernel: Kernel, feature_map: FeatureMap, *, public: Array | None, n_rows: int
-    ) -> StandIn:
+    ) -> SyntheticPopulation:
         """As many rows as the table has, within what the kernel's double sum over them can cost."""
         fewest, most = _STAND_IN_ROWS
         most = int(np.clip(math.sqrt(_STAND_IN_WORK / kernel_work(kernel, domain.width)), fewest, most))
         rng = public_generator("stand-in", table_kernel(domain), domain, 0)  # the same whatever the kernel
         size = int(np.clip(n_rows, fewest, most))
-        rows = spread_rows(domain, size, rng) if public is None else rows_like(public, domain, kernel, size, rng)
+        rows = (
+            clustered_rows(domain, size, rng) if public is None else bootstrap_like(public, domain, kernel, size, rng)
+        )
         embedding = KernelMean(kernel, rows)
         return cls(rows, embedding, embedding.squared_norm(), feature_mean(feature_map, rows))
 
@@ -245,7 +247,7 @@ class StandIn:
         return math.sqrt(max(0.0, diagonal - self.squared_norm) / n_rows)
 
 
-def spread_rows(domain: Domain, size: int, rng: np.random.Generator) -> Array:
+def clustered_rows(domain: Domain, size: int, rng: np.random.Generator) -> Array:
     """(size, d) encoded rows in a few clusters, wide and narrow ones, spread over the whole domain."""
     cluster = rng.choice(_CLUSTERS, size, p=rng.dirichlet(np.full(_CLUSTERS, 2.0)))
     return np.column_stack([_cells(column, cluster, rng) for column in domain.columns])
@@ -268,7 +270,7 @@ def _cells(column: Column, cluster: Array, rng: np.random.Generator) -> Array:
     return np.where(rng.random(size) < _MISSING, np.nan, cells) if column.missing else cells
 
 
-def rows_like(public: Array, domain: Domain, kernel: Kernel, size: int, rng: np.random.Generator) -> Array:
+def bootstrap_like(public: Array, domain: Domain, kernel: Kernel, size: int, rng: np.random.Generator) -> Array:
     """(size, d) encoded rows of a population that the public rows could be a sample of.
 
     The Bayesian bootstrap (Rubin 1981): unequal masses on the public rows, as far from equal ones as a population
@@ -281,7 +283,7 @@ def rows_like(public: Array, domain: Domain, kernel: Kernel, size: int, rng: np.
     alike = np.argsort(-kernel.gram(public, public), axis=1)[:, : math.ceil(_ALIKE * len(public))]
     home = rng.choice(len(public), size, p=rng.dirichlet(np.ones(len(public))))
     other = alike[home, rng.integers(0, alike.shape[1], size)]
-    rows = np.where((rng.random((size, len(domain))) < 0.5)[:, domain.owners], public[home], public[other])
+    rows = np.where((rng.random((size, len(domain))) < 0.5)[:, domain.column_of], public[home], public[other])
     for j, column in enumerate(domain.columns):
         if isinstance(column, Number):
             moved = public[home, j] + rng.uniform(-0.5, 1, size) * (public[other, j] - public[home, j])
@@ -344,7 +346,7 @@ def _facts(release: Release) -> dict[str, Any]:
     }
 
 
-def _errors(release: Release, truth: StandIn, n_rows: int) -> dict[str, float]:
+def _errors(release: Release, truth: SyntheticPopulation, n_rows: int) -> dict[str, float]:
     """How far the simulated release is from its table, and what its analyst would read."""
     columns = release.domain.columns
     numbers = [column for column in columns if isinstance(column, Real | Integer)]
@@ -384,4 +386,4 @@ def _near_half(column: Column, cells: Array) -> Callable[[pd.DataFrame], Array]:
     return lambda frame: column.encode(frame[column.name])[0] > middle
 
 
-__all__ = ["EPSILONS", "NOTE", "StandIn", "plan", "rows_like", "spread_rows"]
+__all__ = ["EPSILONS", "NOTE", "SyntheticPopulation", "bootstrap_like", "clustered_rows", "plan"]

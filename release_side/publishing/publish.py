@@ -185,26 +185,26 @@ def publish(
         spending = Spending(
             ledger, table, mechanism, n_rows=n_rows, method=method, unit=unit, uncounted=uncounted, weak=weak
         )
-    with told_if_spent(spending):
+    with note_budget_spent(spending):
         measurement = private_mean(
             units.grouped(rows.encoded(domain)) if units else rows.encoded(domain),
             feature_map, mechanism, n_rows=n_rows, workers=workers or processors(),
             record_spend=spending.record if spending else None, progress=progress,
         )  # fmt: skip
         del rows, units  # from here on, post-processing
-        release = represented(
+        release = to_release(
             measurement, mechanism, domain, chosen_kernel, method=method, spanning=spanning, public=public,
             points=points, weights=weights, bound=bound, float32=float32, unit=unit,
             ledger_head=spending.head if spending else None, progress=progress,
         )  # fmt: skip
         if output is not None:
-            write_whole(release, output)
+            write_release_whole(release, output)
     if output is not None and spending:
         spending.published(output)
     return release
 
 
-def represented(
+def to_release(
     measurement: Measurement,
     mechanism: Noise | RehearsalNoise,
     domain: Domain,
@@ -298,10 +298,10 @@ class Spending:
             self.head = self._ledger.release(self._number).digest
         self.is_spent = True
 
-    def function_is(self, state: str, pivots: int) -> None:
+    def register_function(self, state: str, pivots: int) -> None:
         """Note what a released function came to be, for extensions."""
         if self._ledger is not None:
-            self._ledger.function_is(self._number, state, pivots)
+            self._ledger.register_function(self._number, state, pivots)
 
     def published(self, output: str | Path) -> None:
         """Note the file's name; what is spent and written is so whether or not this succeeds."""
@@ -334,7 +334,7 @@ def check_strength(noise: Noise | ExponentialMechanism, n_rows: int, unit: str |
 
 
 @contextmanager
-def told_if_spent(spending: Spending | None) -> Iterator[None]:
+def note_budget_spent(spending: Spending | None) -> Iterator[None]:
     """Whatever fails after noise was drawn says that the release counts."""
     try:
         yield
@@ -351,7 +351,7 @@ def _warn_once_that_nothing_counts() -> None:
     warnings.warn(NO_LEDGER, LedgerWarning, stacklevel=4)
 
 
-def write_whole(release: Release, output: str | Path) -> None:
+def write_release_whole(release: Release, output: str | Path) -> None:
     """Write the file; PublishError if it does not come about."""
     try:
         release.write(output)

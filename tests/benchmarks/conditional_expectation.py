@@ -100,11 +100,11 @@ def _rules(release: Release) -> dict[str, float]:
 
 def _answers(smooth: Smoother, law: Law, steps: int = 2) -> tuple[Array, Array, Array]:
     """Errors (q,), standard errors and bias terms."""
-    values, at = smooth.people.values("y"), smooth.at(smooth.conditioning.encode(law.given))
+    values, at = smooth.population.values("y"), smooth.at(smooth.conditioning.encode(law.given))
     found, influences, left = smooth.answers(values, at)
     if steps == 1:
         found = at @ smooth.fitted(values)[0]
-    parts = smooth.people.model.parts(influences)
+    parts = smooth.population.model.parts(influences)
     return found - law.truth(law.given), np.sqrt(sum(part**2 for part in parts.values())), left
 
 

@@ -136,7 +136,7 @@ def _values(question: str, frame: pd.DataFrame, domain: Domain) -> Array:
 
 
 @dataclass(frozen=True)
-class Answers:
+class Predictions:
     """Of one release, for each question."""
 
     weights: Array
@@ -165,7 +165,7 @@ def published(name: str, epsilon: float, rows: int, number: int, margins: bool, 
 
 def answers(
     name: str, epsilon: float, rows: int, number: int, robust: bool, margins: bool, keep: Path | None
-) -> Answers:
+) -> Predictions:
     """All the questions put to a release."""
     domain, (questions, truths, _, _) = TABLES[name][0], asked(name)
     release = published(name, epsilon, rows, number, margins, keep)
@@ -176,7 +176,7 @@ def answers(
     at_points, at_rows = h[: len(release)], h[len(release) :]
     weights, fitted = model.weights @ at_points, model.fit.weights @ at_rows
     parts = model.fit.parts(at_rows)
-    return Answers(
+    return Predictions(
         weights=weights,
         corrected=weights + _one_step(release, model, at_rows),
         fitted=fitted,
@@ -233,7 +233,7 @@ def main() -> None:
             _tell(name, rows, epsilon, list(pool.map(answers, *zip(*arguments, strict=True))))
 
 
-def _tell(name: str, rows: int, epsilon: float, found: Sequence[Answers]) -> None:
+def _tell(name: str, rows: int, epsilon: float, found: Sequence[Predictions]) -> None:
     questions, truth, sd, smooth = asked(name)
     value, error, known = (
         np.array([getattr(each, field) for each in found]) for field in ("weights", "standard_error", "known_error")

@@ -151,7 +151,7 @@ def direct_predictions(task: Task, release: Release) -> Iterator[tuple[str, Any,
         yield "DIRECT law", model.predict(task.test), model.standard_errors(task.test)
         if len(release) < 5000:
             smooth = smoother(release, NUMBERS, where=None, view=None, kernel=None)
-            theta = smooth.fitted(smooth.people.values("y"))[1]
+            theta = smooth.fitted(smooth.population.values("y"))[1]
             yield "conditional mean, points", smooth.at(smooth.conditioning.encode(task.test[NUMBERS])) @ theta, None
         return
     place = [str(level) for level in model.classes_].index(str(task.positive))

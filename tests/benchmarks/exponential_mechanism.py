@@ -25,8 +25,8 @@ from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from release_side import publish
 from release_side.door.exponential_mechanism import (
     ExponentialMechanism,
+    MultisetSampler,
     RehearsedExponential,
-    SmallDatabases,
     default_size,
     small_databases,
 )
@@ -45,7 +45,9 @@ def table(n_rows: int) -> pd.DataFrame:
     return DOMAIN.decode(np.column_stack([age, sex.astype(float)]))
 
 
-def distances_of_draws(databases: SmallDatabases, rows: Array, epsilon: float, repetitions: int) -> tuple[float, float]:
+def distances_of_draws(
+    databases: MultisetSampler, rows: Array, epsilon: float, repetitions: int
+) -> tuple[float, float]:
     """(root mean square distance of draws, distance of the best database)."""
     counts = np.bincount(databases.places(rows), minlength=len(databases.rows))
     scores = databases.scores(counts)
@@ -62,7 +64,7 @@ def measured(frame: pd.DataFrame, truth: KernelMean, epsilon: float, noise: str,
     """Root mean square distances of Algorithms 1 and 2."""
     found = []
     for method, sizes in METHODS:
-        points = {"public_points": DOMAIN.decode(DOMAIN.every_row(18))} if method == "subspace" else {}
+        points = {"public_points": DOMAIN.decode(DOMAIN.enumerate_rows(18))} if method == "subspace" else {}
         releases = (
             publish(
                 frame, DOMAIN, epsilon=epsilon, delta=0.0 if noise == "laplace" else 1e-6, method=method, noise=noise,

@@ -36,7 +36,7 @@ from kmeanalyst.releases.measurement import Measurement, feature_mean, grid_sens
 from kmeanalyst.representation.mixture import denoise
 from kmeanalyst.representation.mixture.component_laws import from_phasors
 from kmeanalyst.representation.mixture.mixture import mean_phasors
-from kmeanalyst.representation.represent import placed
+from kmeanalyst.representation.represent import place_points
 from kmeanalyst.representation.weights.reweight import weights_for
 from release_side.choices.options import default_points, feature_map_for
 from release_side.choices.subspaces import certified_basis
@@ -114,7 +114,7 @@ def place(
 ) -> tuple[Any, Any]:
     """Denoise once and place each number of points, and the default number; returns the points of that, and weights.
 
-    The draws of `placed` go on where those of `denoised` ended: points and weights are those of `represent`, rng=0.
+    The draws of `place_points` go on where those of `denoised` ended: points and weights are those of `represent`, rng=0.
     """
     domain, rng = domain_of(table.rows.shape[1]), np.random.default_rng(0)
     start = time.perf_counter()
@@ -123,7 +123,7 @@ def place(
     results.default[epsilon] = default_points(measurement, "random-features", domain)
     for m in sorted({*numbers, results.default[epsilon]}):
         start = time.perf_counter()
-        points, weights = placed(estimate, measurement, domain, n_points=m, view="probability", rng=deepcopy(rng))
+        points, weights = place_points(estimate, measurement, domain, n_points=m, view="probability", rng=deepcopy(rng))
         results.seconds[name, epsilon, m].append(denoising + since(start))
         results.errors[name, epsilon, m].append(distance(table, points, weights))
         if m == results.default[epsilon]:

@@ -202,9 +202,9 @@ def test_a_line_appears_after_a_while_on_a_terminal_and_is_wiped_out(monkeypatch
     monkeypatch.setattr(terminal, "on_terminal", lambda: True)
     monkeypatch.setattr(terminal, "_PATIENCE", 0.01)
     monkeypatch.setattr(terminal, "_EVERY", 0.01)
-    with terminal.working("testing") as tell:
+    with terminal.working("testing") as on_progress:
         time.sleep(0.1)
-        tell("testing 20,000 rows", 0.5)
+        on_progress("testing 20,000 rows", 0.5)
         time.sleep(0.1)
         terminal.note("something")
         time.sleep(0.1)
@@ -218,8 +218,8 @@ def test_a_line_appears_after_a_while_on_a_terminal_and_is_wiped_out(monkeypatch
 
 def test_what_is_over_soon_shows_no_line(monkeypatch, capsys):
     monkeypatch.setattr(terminal, "on_terminal", lambda: True)
-    with terminal.working("testing") as tell:
-        tell("testing", 0.5)
+    with terminal.working("testing") as on_progress:
+        on_progress("testing", 0.5)
     assert capsys.readouterr().err == ""
 
 
@@ -272,7 +272,7 @@ def _standard_error(line: str, folder: Path, *, pipe: bool) -> str:
 def test_rows_of_a_file_are_the_files_and_the_second_pass_knows_how_many(folder, monkeypatch):
     monkeypatch.setattr(sample_file, "table_blocks", functools.partial(table_blocks, rows=600))
     told: list[tuple[str, float | None]] = []
-    rows = sample_file.ToldRows(str(folder / "my_sample.csv"), lambda what, share: told.append((what, share)))
+    rows = sample_file.RowsWithProgress(str(folder / "my_sample.csv"), lambda what, share: told.append((what, share)))
     for _ in range(2):
         pd.testing.assert_frame_equal(
             pd.concat(list(rows)), pd.read_csv(folder / "my_sample.csv", dtype=object, keep_default_na=False)

@@ -36,7 +36,7 @@ from kmeanalyst.releases.file import FileRefused
 from kmeanalyst.releases.file.measurement import binning, hermite, maclaurin
 from kmeanalyst.releases.function import function_of
 from kmeanalyst.releases.statement import REPLACE_UNIT, StatementError
-from kmeanalyst.representation.redraw import redrawn
+from kmeanalyst.representation.redraw import redraw
 from release_side.budget.ledger import Ledger
 from release_side.door.mechanism import PublishError
 
@@ -119,7 +119,7 @@ def test_models_from_an_embedding_refuse_texts(strings: ka.Release):
 
 
 def test_a_subspace_with_texts_is_drawn_again_and_placed_points_with_texts_are_refused(strings: ka.Release):
-    again = redrawn(strings, rng=0)
+    again = redraw(strings, rng=0)
     assert list(again.to_frame()["code"]) == list(strings.to_frame()["code"])
     assert not np.array_equal(again.weights, strings.weights)
     placed = ka.Release(
@@ -130,7 +130,7 @@ def test_a_subspace_with_texts_is_drawn_again_and_placed_points_with_texts_are_r
     with pytest.raises(
         ValueError, match=r'code is a column of texts, and the method random-features places.*"subspace"'
     ):
-        redrawn(placed, rng=0)
+        redraw(placed, rng=0)
 
 
 def test_functions_look_at_no_texts():
@@ -173,7 +173,7 @@ def test_points_of_cyclic_columns_stay_on_the_circle_in_every_family(family: str
     kernel = "table" if family == "quasi-random" else "laplacian:lengthscale=3"
     release = release_side.publish(frame, domain, family=family, kernel=kernel, points=40, features=200, **BUDGET)
     assert (release.to_frame()["hour"] >= 0).all() and (release.to_frame()["hour"] < 24).all()
-    assert len(redrawn(release, rng=0)) == 40
+    assert len(redraw(release, rng=0)) == 40
 
 
 def test_a_law_is_read_off_features_that_are_sparse():
@@ -282,7 +282,7 @@ def test_models_learn_from_drawn_rows_and_inherit_their_promise(drawn: ka.Releas
         ka.fit(LogisticRegression(), drawn, "ill", view="fitted")
     with pytest.raises(ValueError, match='cannot be "measured" here: there is no measurement'):
         ka.fit(LogisticRegression(), drawn, "ill", labels="measured")
-    for ask in (lambda: fit_embedding(drawn, "ill"), lambda: redrawn(drawn), lambda: ka.refit(model, drawn, redraws=2)):
+    for ask in (lambda: fit_embedding(drawn, "ill"), lambda: redraw(drawn), lambda: ka.refit(model, drawn, redraws=2)):
         with pytest.raises(ValueError, match="exponential mechanism"):
             ask()
 
@@ -293,10 +293,10 @@ def test_models_learn_from_drawn_rows_and_inherit_their_promise(drawn: ka.Releas
 def test_the_noise_of_a_release_of_persons_is_drawn_again_but_not_their_rows():
     frame = small_rows(120).assign(person=[str(i // 3) for i in range(120)])
     release = release_side.publish(frame, SMALL, unit="person", points=10, features=60, **BUDGET)
-    again = redrawn(release, rng=0)
+    again = redraw(release, rng=0)
     assert again.statement == release.statement
     with pytest.raises(ValueError, match=r"protects units.*Pass sampling=False, for the noise alone"):
-        redrawn(release, sampling=True, rng=0)
+        redraw(release, sampling=True, rng=0)
     model = ka.fit(LogisticRegression(), release, "ill")
     assert model.report is not None and model.report.epsilon == 1.0
 

@@ -83,8 +83,8 @@ def releases() -> Iterator[tuple[str, Release]]:
         "foreign",
         from_frame(mixed[:7].assign(weight=rng.normal(size=7)), domain=MIXED),
     )
-    owners = [f"{number % 60}" for number in range(len(mixed))]
-    yield "persons", release_side.publish(mixed.assign(owner=owners), MIXED, unit="owner", **small, **usual)
+    column_of = [f"{number % 60}" for number in range(len(mixed))]
+    yield "persons", release_side.publish(mixed.assign(owner=column_of), MIXED, unit="owner", **small, **usual)
     yield from releases_of_other_parts(mixed, rng)
 
 

@@ -389,8 +389,8 @@ def test_a_consistent_file_without_a_certificate_is_refused_for_its_sensitivity(
         for table, name in (("measurement", "noise_scale"), ("statement", "noise_scale"), ("statement", "sensitivity")):
             header[table][name] /= 1 + STRETCH
 
-    mend = "Do not rely on it; ask its maker for a correct file"
-    refused(forged(path, edit), tmp_path, "claims sensitivity", "another", mend)
+    hint = "Do not rely on it; ask its maker for a correct file"
+    refused(forged(path, edit), tmp_path, "claims sensitivity", "another", hint)
 
 
 def test_a_negative_kernel_cannot_be_certified_by_a_file(path, tmp_path):

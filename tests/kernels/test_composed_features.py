@@ -29,7 +29,7 @@ from kmeanalyst.releases.domain.columns import Categorical
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.file import limits, write_release
 from release_side.door.mechanism import GaussianNoise
-from release_side.door.private_mean import fits, integer_features, private_mean
+from release_side.door.private_mean import integer_features, private_mean, within_norm
 
 every_composed = pytest.mark.parametrize(
     "case",
@@ -88,7 +88,7 @@ def test_the_door_enforces_the_stated_bound(case: FeatureCase):
     features, rows = case.build(24), case.case.rows(np.random.default_rng(1), 200)
     rows[:5, 0] = [np.inf, -np.inf, 1e308, -1e308, 5e-324]
     z = integer_features(rows, features)
-    assert fits(z, nonnegative=features.nonnegative).all()
+    assert within_norm(z, nonnegative=features.nonnegative).all()
     norms = np.sqrt((z[5:] ** 2).sum(axis=1)) / 2**30
     assert norms.max() <= 1 and norms.max() > 1 - 1e-5
 

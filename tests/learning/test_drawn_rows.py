@@ -17,7 +17,7 @@ from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.learning.column_law.number_law import Bins, RowFunctions, fit_number_law
 from kmeanalyst.learning.rows.drawn_rows import _check_tails, drawn_rows, number_law
 from kmeanalyst.learning.rows.labels import measured_labels
-from kmeanalyst.learning.training.training import refitted
+from kmeanalyst.learning.training.training import refit_on
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.columns import Boolean, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
@@ -235,7 +235,7 @@ def test_a_refit_draws_from_its_own_measurement(release: Release):
     model = ka.fit(LinearRegression(), release, "cost")
     other = release_of(np.full(100, 0.01), noise=2 * NOISE)
     memo(other)["fitted mixture"] = memo(release)["fitted mixture"]
-    again = refitted(model, other)
+    again = refit_on(model, other)
     assert again.report.labels == "drawn"  # type: ignore[union-attr]
     assert 0 < np.abs(again.predict(UNSEEN) - model.predict(UNSEEN)).mean() < 1
 

@@ -43,7 +43,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.statement import PrivacyStatement
-from kmeanalyst.representation.redraw import redrawn
+from kmeanalyst.representation.redraw import redraw
 from release_side import publish
 
 DOMAIN = Domain((
@@ -514,15 +514,15 @@ def test_a_redrawn_release_has_the_noise_of_the_first(release: Release):
     first = release.measurement
     assert first is not None
     mean = feature_mean(first.feature_map, release.encoded_points, release.weights)
-    drawn = [redrawn(release, rng=seed) for seed in range(3)]
+    drawn = [redraw(release, rng=seed) for seed in range(3)]
     noise = np.concatenate([one.measurement.vector - mean for one in drawn])  # type: ignore[union-attr]
     assert noise.std() == pytest.approx(first.noise_scale, rel=0.06)
     assert abs(noise.mean()) < 4 * first.noise_scale / np.sqrt(noise.size)
     assert len(drawn[0]) == len(release) and drawn[0].statement == release.statement
-    wider = redrawn(release, sampling=True, rng=0).measurement
+    wider = redraw(release, sampling=True, rng=0).measurement
     assert np.linalg.norm(wider.vector - mean) > 1.1 * np.linalg.norm(drawn[0].measurement.vector - mean)  # type: ignore[union-attr]
     with pytest.raises(ValueError, match="no noise that could be drawn again"):
-        redrawn(weighted(table(50, 0), np.ones(50)))
+        redraw(weighted(table(50, 0), np.ones(50)))
 
 
 def test_refits_spread_with_the_noise_and_know_their_release(release: Release):

@@ -12,7 +12,7 @@ import sklearn.metrics as sk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kmeanalyst.learning.scoring.metrics import CLASSIFICATION, REGRESSION, Answers, Evidence, metric_named
+from kmeanalyst.learning.scoring.metrics import CLASSIFICATION, REGRESSION, Evidence, Predictions, metric_named
 
 LABELS = np.arange(3)
 
@@ -63,7 +63,7 @@ OF_NUMBERS: dict[str, Callable[..., float]] = {
 }
 
 
-def classified(n: int, k: int, seed: int, grain: int = 4) -> Answers:
+def classified(n: int, k: int, seed: int, grain: int = 4) -> Predictions:
     """A classifier's answers at n rows, each class at two or more of them; probabilities in steps, so that many tie."""
     rng = np.random.default_rng(seed)
     truth = np.concatenate([np.repeat(np.arange(k), 2), rng.integers(0, k, n - 2 * k)])
@@ -71,16 +71,16 @@ def classified(n: int, k: int, seed: int, grain: int = 4) -> Answers:
     probabilities = (counts + 1e-3) / (counts + 1e-3).sum(axis=1, keepdims=True)
     predicted = np.where(rng.random(n) < 0.8, probabilities.argmax(axis=1), rng.integers(0, k, n))
     predicted[:k] = np.arange(k)
-    return Answers(
+    return Predictions(
         truth=truth, predicted=predicted, probabilities=probabilities, scores=probabilities,
         classes=np.array(["no", "yes", "what"][:k]), positive=1 if k == 2 else None,
     )  # fmt: skip
 
 
-def numbered(n: int, seed: int) -> Answers:
+def numbered(n: int, seed: int) -> Predictions:
     rng = np.random.default_rng(seed)
     truth = rng.integers(0, 6, n).astype(float)
-    return Answers(truth=truth, predicted=np.exp(0.3 * truth * rng.random(n) + 0.1 * rng.normal(size=n)))
+    return Predictions(truth=truth, predicted=np.exp(0.3 * truth * rng.random(n) + 0.1 * rng.normal(size=n)))
 
 
 def some_weights(n: int, seed: int, zeros: int = 0) -> np.ndarray:
@@ -97,7 +97,7 @@ CASES = [
 ]
 
 
-def case(k: int, n: int, seed: int, grain: int = 4) -> Answers:
+def case(k: int, n: int, seed: int, grain: int = 4) -> Predictions:
     return classified(n, k, seed, grain) if k else numbered(n, seed)
 
 
@@ -159,7 +159,7 @@ def test_slopes_at_the_fifth_digit():
 
 
 def test_weight_on_an_event_above_all_others_is_found_with_precision_one():
-    answers = Answers(
+    answers = Predictions(
         truth=np.array([1, 0, 1, 1]), scores=np.array([[0.5], [0.6], [0.4], [0.9]]) * [-1, 1], positive=1,
         classes=np.array([0, 1]),
     )  # fmt: skip
@@ -172,7 +172,7 @@ def test_weight_on_an_event_above_all_others_is_found_with_precision_one():
 
 def test_the_area_by_hand():
     """Events score 3 and 1 with weights 1 and 2, others 2 and 1 with weights 3 and 4: (3 + 4 + 2·4/2) / (3·7)."""
-    answers = Answers(
+    answers = Predictions(
         truth=np.array([1, 1, 0, 0]), scores=np.array([[0, 3.0], [0, 1], [0, 2], [0, 1]]), positive=1,
         classes=np.array([0, 1]),
     )  # fmt: skip
@@ -202,18 +202,22 @@ def test_signed_weights_keep_the_formulas():
 
 
 def test_a_share_of_nothing_is_scikit_learns_zero_and_has_a_slope_only_where_nothing_can_change_it():
-    answers = Answers(truth=np.array([0, 1, 1]), predicted=np.array([0, 0, 1]), classes=np.array([0, 1]), positive=1)
+    answers = Predictions(
+        truth=np.array([0, 1, 1]), predicted=np.array([0, 0, 1]), classes=np.array([0, 1]), positive=1
+    )
     precision = CLASSIFICATION["precision"]
     changeable = precision.of(Evidence(np.array([1.0, 1.0]), answers))
     assert changeable.value == 0 and np.isnan(changeable.slope).all()
-    never = Answers(truth=np.array([0, 1, 1]), predicted=np.zeros(3, dtype=int), classes=np.array([0, 1]), positive=1)
+    never = Predictions(
+        truth=np.array([0, 1, 1]), predicted=np.zeros(3, dtype=int), classes=np.array([0, 1]), positive=1
+    )
     unchangeable = precision.of(Evidence(np.array([1.0, 1.0]), never))
     assert unchangeable.value == 0 and (unchangeable.slope == 0).all()
 
 
 def test_one_class_of_three_can_be_asked_about():
     answers, w = classified(50, 3, 2), some_weights(50, 2)
-    one = Answers(
+    one = Predictions(
         truth=answers.truth, predicted=answers.predicted, probabilities=answers.probabilities, scores=answers.scores,
         classes=answers.classes, positive=2,
     )  # fmt: skip
@@ -258,7 +262,7 @@ def test_a_loss_function_is_shown_names_and_must_give_a_number_for_each_row():
 
 
 def test_the_poisson_deviance_needs_positive_predictions_where_there_is_weight():
-    answers = Answers(truth=np.array([0.0, 2.0, 1.0]), predicted=np.array([1.0, 1.5, -1.0]))
+    answers = Predictions(truth=np.array([0.0, 2.0, 1.0]), predicted=np.array([1.0, 1.5, -1.0]))
     deviance = REGRESSION["mean_poisson_deviance"]
     found = deviance.of(Evidence(np.array([1.0, 1.0]), answers))
     assert found.value == pytest.approx(sk.mean_poisson_deviance([0, 2], [1, 1.5]))
@@ -271,7 +275,7 @@ def test_classes_without_weight_are_no_part_of_an_average():
     """A third class at a row of weight 0 and at one beside the weights: averages are over the two that there are."""
     truth, said = np.array([0, 0, 1, 1, 2, 2]), np.array([0, 1, 1, 1, 2, 0])
     w, scores = np.array([1.0, 2.0, 3.0, 1.0, 0.0]), np.eye(3)[said]
-    rows = Evidence(w, Answers(truth=truth, predicted=said, scores=scores, classes=LABELS))
+    rows = Evidence(w, Predictions(truth=truth, predicted=said, scores=scores, classes=LABELS))
     assert CLASSIFICATION["balanced_accuracy"].of(rows).value == pytest.approx((1 / 3 + 1) / 2)
     assert CLASSIFICATION["recall"].of(rows).value == pytest.approx((1 / 3 + 1) / 2)
     assert CLASSIFICATION["roc_auc"].of(rows).value == pytest.approx(2 / 3)

@@ -80,13 +80,13 @@ def test_the_estimate_is_far_nearer_than_the_measurement_and_nearer_than_the_ske
 
 
 def test_the_doubt_is_the_error_to_expect(case: Case):
-    assert 0.3 * case.estimate.doubt < error(case.estimate.mean) < 2 * case.estimate.doubt
+    assert 0.3 * case.estimate.posterior_sd < error(case.estimate.mean) < 2 * case.estimate.posterior_sd
 
 
 def test_the_mixture_is_what_the_mean_is_made_of(case: Case):
     """Rows drawn from it have the estimated mean, as near as 4096 even draws come to 24 pooled mixtures."""
     drawn = feature_mean(FEATURES, case.estimate.mixture.draw(4096, np.random.default_rng(0)))
-    assert np.linalg.norm(drawn - case.estimate.mean) < 0.7 * case.estimate.doubt + 0.01
+    assert np.linalg.norm(drawn - case.estimate.mean) < 0.7 * case.estimate.posterior_sd + 0.01
 
 
 def test_every_stage_reports_its_share_in_order(case: Case):
@@ -133,8 +133,8 @@ def test_what_the_mixture_cannot_say_the_wiener_step_adds(one_component_only, mo
     assert error(bare.mean) > 0.2
     assert error(mended.mean) < 0.2 * error(bare.mean)
     assert error(mended.mean) < 1.05 * error(measurement.vector)
-    assert mended.doubt > bare.doubt
-    assert 0.3 * mended.doubt < error(mended.mean) < 2 * mended.doubt
+    assert mended.posterior_sd > bare.posterior_sd
+    assert 0.3 * mended.posterior_sd < error(mended.mean) < 2 * mended.posterior_sd
 
 
 def test_the_wiener_step_stays_where_it_is_when_noise_explains_the_residual():
@@ -142,16 +142,16 @@ def test_the_wiener_step_stays_where_it_is_when_noise_explains_the_residual():
     steps = []
     for seed in range(5):
         measurement = noisy(0.02, seed=300 + seed)
-        mean, doubt = denoise._wiener_step(measurement, TRUTH, ROWS[:400])
+        mean, posterior_sd = denoise._wiener_step(measurement, TRUTH, ROWS[:400])
         steps.append(error(mean))
-        assert doubt <= 0.02 * np.sqrt(len(TRUTH))
+        assert posterior_sd <= 0.02 * np.sqrt(len(TRUTH))
     assert np.mean(steps) < 0.02 * np.sqrt(len(TRUTH)) / 3
 
 
 def test_the_wiener_step_has_nowhere_to_go_along_rows_that_are_all_the_same():
-    mean, doubt = denoise._wiener_step(noisy(0.02), TRUTH, np.repeat(ROWS[:1], 20, axis=0))
+    mean, posterior_sd = denoise._wiener_step(noisy(0.02), TRUTH, np.repeat(ROWS[:1], 20, axis=0))
     np.testing.assert_allclose(mean, TRUTH, atol=1e-6)
-    assert doubt == pytest.approx(0, abs=1e-6)
+    assert posterior_sd == pytest.approx(0, abs=1e-6)
 
 
 # ---------------------------------------------------------------- public rows
@@ -227,7 +227,7 @@ def test_points_and_weights_add_little_to_the_doubt(known: Case, view: str):
     """Enough points carry the estimated mean to a third of the doubt in it."""
     points, weights = fit(known, n_points=400, view=view)
     distance = np.linalg.norm(feature_mean(FEATURES, points, weights) - known.estimate.mean)
-    assert distance < 0.35 * known.estimate.doubt
+    assert distance < 0.35 * known.estimate.posterior_sd
 
 
 def test_weights_are_even_where_noise_allows_it(known: Case):
@@ -263,14 +263,14 @@ def test_single_precision_is_part_of_the_fit(known: Case, n_points: int, view: s
         np.linalg.norm(feature_mean(FEATURES, p, w) - known.estimate.mean)
         for p, w in ((points, weights), (double, theirs))
     )
-    assert ours <= other + 0.02 * known.estimate.doubt
+    assert ours <= other + 0.02 * known.estimate.posterior_sd
 
 
 def test_public_rows_are_among_the_points_as_many_as_they_are_worth(known: Case):
     """The first count of them at most, and all of those there are if they are fewer."""
     rng = np.random.default_rng(0)
     public = population(30, rng)
-    worth = Denoised(known.estimate.mean, known.estimate.doubt, known.estimate.mixture, 0.25)
+    worth = Denoised(known.estimate.mean, known.estimate.posterior_sd, known.estimate.mixture, 0.25)
     for n_points, count in ((40, 10), (400, 30)):
         points = represent._starting_points(worth, public, n_points, rng)
         assert points.shape == (n_points, 2)

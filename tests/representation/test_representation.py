@@ -9,7 +9,7 @@ from contracts import COLUMNS, KERNELS
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from representation_cases import PEOPLE, measured, people, placed, simulated
+from representation_cases import PEOPLE, measured, people, place_points, simulated
 from scipy.optimize import minimize
 
 from kmeanalyst.kernels import Gaussian, KernelMean
@@ -274,7 +274,7 @@ def fit() -> tuple[pd.DataFrame, pd.DataFrame, Array, Array]:
     """(the population, the fitted points, their codes, their weights)."""
     table = people(4000, np.random.default_rng(3))
     measurement = simulated(PEOPLE, PEOPLE.encode(table), noise_scale=1e-4, dimension=600)
-    points, weights = placed(measurement, PEOPLE, n_points=80)
+    points, weights = place_points(measurement, PEOPLE, n_points=80)
     return table, PEOPLE.decode(points), points, weights
 
 
@@ -331,7 +331,7 @@ def test_the_mass_on_a_declared_atom_lies_on_it_exactly(fit):
 def test_more_noise_gives_a_worse_fit_that_is_still_a_probability():
     table = people(500, np.random.default_rng(4))
     measurement = simulated(PEOPLE, PEOPLE.encode(table), noise_scale=0.05, dimension=120)
-    points, weights = placed(measurement, PEOPLE, n_points=20)
+    points, weights = place_points(measurement, PEOPLE, n_points=20)
     assert np.isfinite(weights).all() and weights.min() >= 0 and weights.sum() == pytest.approx(1, abs=1e-12)
     np.testing.assert_array_equal(PEOPLE.encode(PEOPLE.decode(points)), points)
 
@@ -343,7 +343,7 @@ def test_every_kind_of_column_can_be_fitted_alone(column):
     targets = [domain.draw(1, 5)] + ([np.array([[np.nan]])] if column.missing else [])
     for target in targets:
         measurement = simulated(domain, np.repeat(target, 50, axis=0), noise_scale=1e-4, dimension=400)
-        points, weights = placed(measurement, domain, n_points=12)
+        points, weights = place_points(measurement, domain, n_points=12)
         fitted_mean, target_mean = (
             KernelMean(table_kernel(domain), points, weights),
             KernelMean(table_kernel(domain), target),
@@ -356,7 +356,7 @@ def test_a_column_whose_cells_are_all_missing_leaves_nothing_to_polish():
     """The only point comes to lie where the number is missing, and the search goes on."""
     domain = Domain((Real(name="r", lower=0, upper=1, missing=True),))
     measurement = simulated(domain, np.full((50, 1), np.nan), noise_scale=0.05, dimension=40)
-    points, weights = placed(measurement, domain, n_points=1)
+    points, weights = place_points(measurement, domain, n_points=1)
     assert np.isnan(points).all() and weights == [1.0]
 
 
@@ -380,7 +380,7 @@ def small_measurement() -> tuple[Measurement, Domain]:
 def test_uniform_points_do_all_the_work():
     """Weights stay 1/M to the bit, and the moved points are far nearer than the ones they started from."""
     measurement, domain = small_measurement()
-    points, weights = placed(measurement, domain, n_points=20, uniform=True)
+    points, weights = place_points(measurement, domain, n_points=20, uniform=True)
     np.testing.assert_array_equal(weights, np.full(20, 1 / 20))
     features, start = measurement.feature_map, domain.draw(20, 0)
     moved, unmoved = (np.linalg.norm(feature_mean(features, p) - measurement.vector) for p in (points, start))
@@ -389,7 +389,7 @@ def test_uniform_points_do_all_the_work():
 
 def test_a_ridge_makes_weights_more_even():
     measurement, domain = small_measurement()
-    (_, plain), (_, even) = (placed(measurement, domain, n_points=30, ridge=ridge) for ridge in (0.0, 1e3))
+    (_, plain), (_, even) = (place_points(measurement, domain, n_points=30, ridge=ridge) for ridge in (0.0, 1e3))
     assert 1 / (plain**2).sum() < 20
     np.testing.assert_allclose(even, 1 / 30, rtol=0.1)
 
@@ -397,8 +397,8 @@ def test_a_ridge_makes_weights_more_even():
 def test_the_fit_reports_its_progress_and_depends_on_its_seed_alone():
     measurement, domain = small_measurement()
     said: list[float] = []
-    one = placed(measurement, domain, n_points=10, progress=lambda what, share: said.append(share))
-    for first, second in zip(one, placed(measurement, domain, n_points=10), strict=True):
+    one = place_points(measurement, domain, n_points=10, progress=lambda what, share: said.append(share))
+    for first, second in zip(one, place_points(measurement, domain, n_points=10), strict=True):
         np.testing.assert_array_equal(first, second)
     assert said == sorted(said) and said[-1] == 1.0
 

@@ -17,7 +17,7 @@ from kmeanalyst.representation.weights.convex_fit import (
     probability_set,
     solve_quadratic,
 )
-from kmeanalyst.representation.weights.public_prior import nearly_uniform_weights, posterior_mean
+from kmeanalyst.representation.weights.public_prior import posterior_mean, ridge_to_uniform
 from kmeanalyst.representation.weights.reweight import WEIGHT_VIEWS, fit_weights, public_weights, weights_for
 
 SETS = {"probability": probability_set(), "bounded": bounded_set(1.0), "loosely bounded": bounded_set(2.5)}
@@ -180,7 +180,7 @@ def test_no_weights_as_close_are_nearer_to_uniform():
     """Optimality by hand: w − 1/M = Φx, along the residual, and moves within the tolerated ball only lead away."""
     case = Population(60)
     target = case.step(0.02, 0)
-    weights, _ = nearly_uniform_weights(case.features, target, 0.02)
+    weights, _ = ridge_to_uniform(case.features, target, 0.02)
     rng, size = np.random.default_rng(0), ((weights - 1 / 60) ** 2).sum()
     tried = 0
     for _ in range(2000):

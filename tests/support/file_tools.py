@@ -67,7 +67,7 @@ def forged(path: Path, edit: Callable[[dict[str, Any], Members], None], *, resea
     return zipped(list(members.items()))
 
 
-def refused(data: bytes, folder: Path, what: str, why: str, mend: str = AGAIN) -> None:
+def refused(data: bytes, folder: Path, what: str, why: str, hint: str = AGAIN) -> None:
     """The bytes are refused with all three parts of the message, after the file's name."""
     path = folder / "strange.kme"
     path.write_bytes(data)
@@ -77,7 +77,7 @@ def refused(data: bytes, folder: Path, what: str, why: str, mend: str = AGAIN) -
     assert message.startswith(f"{path}: "), message
     assert re.search(what, message), message
     assert re.search(why, message), message
-    assert mend in message or (mend == AGAIN and LARGE in message and "at most" in message), message
+    assert hint in message or (hint == AGAIN and LARGE in message and "at most" in message), message
 
 
 def narrow(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:

@@ -61,7 +61,7 @@ def simulated(domain: Domain, rows: Array, *, noise_scale: float, dimension: int
     return measured(feature_map, rows, noise_scale=noise_scale)
 
 
-def placed(measurement: Measurement, domain: Domain, *, n_points: int, **options) -> tuple[Array, Array]:
+def place_points(measurement: Measurement, domain: Domain, *, n_points: int, **options) -> tuple[Array, Array]:
     """Points and probability weights as near to the measurement itself as they get: nothing is denoised."""
     return reduced_set(
         measurement.feature_map, measurement.vector, domain, n_points=n_points, enough=measurement.noise_scale,

@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.compare.functionals import (
-    Evidence,
     Functionals,
-    Reader,
+    MeanEmbeddingEstimate,
+    RidgeProjector,
     column_functions,
     law_along,
     leading_products,
@@ -58,7 +58,7 @@ class Group:
 
 
 def difference_tests(
-    groups: Iterable[Group], evidence: Evidence, reader: Reader, sample: SampleRows
+    groups: Iterable[Group], evidence: MeanEmbeddingEstimate, reader: RidgeProjector, sample: SampleRows
 ) -> tuple[list[GroupTest], Array]:
     """A test of each group: do its functions have one mean in the release's population and in the sample's?
 
@@ -83,7 +83,7 @@ def difference_tests(
 
 
 def _test(
-    group: Group, vectors: Array, differences: Array, covariance: Array, shrink: float, evidence: Evidence
+    group: Group, vectors: Array, differences: Array, covariance: Array, shrink: float, evidence: MeanEmbeddingEstimate
 ) -> GroupTest:
     if len(group.variances) == 0:
         return GroupTest(np.nan, 0.0)
@@ -112,7 +112,7 @@ class Columns:
     read        all of them, one column's after the other's.
     """
 
-    def __init__(self, evidence: Evidence, reader: Reader) -> None:
+    def __init__(self, evidence: MeanEmbeddingEstimate, reader: RidgeProjector) -> None:
         domain = evidence.domain
         self.functions = [column_functions(domain, (j,), reader.rows, _FUNCTIONS) for j in range(len(domain))]
         self.owner = np.repeat(np.arange(len(domain)), [len(each) for each in self.functions])
@@ -124,14 +124,19 @@ class Columns:
 
 
 def column_tests(
-    columns: Columns, evidence: Evidence, reader: Reader, sample: SampleRows, elsewhere: float
+    columns: Columns, evidence: MeanEmbeddingEstimate, reader: RidgeProjector, sample: SampleRows, elsewhere: float
 ) -> tuple[list[GroupTest], list[Array]]:
     """Does each column have the same law on both sides? The tests, and the differences of its functions' means.
 
     elsewhere   the relative variance by which the two populations differ as a whole.
     """
     groups = [
-        Group(columns[j].cleared_of(columns.read[columns.owner != j]), each.variances, np.zeros(len(each)), elsewhere)
+        Group(
+            columns[j].orthogonalised_against(columns.read[columns.owner != j]),
+            each.variances,
+            np.zeros(len(each)),
+            elsewhere,
+        )
         for j, each in enumerate(columns.functions)
     ]
     tests, differences = difference_tests(groups, evidence, reader, sample)
@@ -148,8 +153,8 @@ def pair_tests(
     pairs: Sequence[tuple[int, int]],
     columns: Columns,
     shifts: Sequence[Array],
-    evidence: Evidence,
-    reader: Reader,
+    evidence: MeanEmbeddingEstimate,
+    reader: RidgeProjector,
     sample: SampleRows,
     elsewhere: float,
     some: Array,
@@ -169,7 +174,7 @@ def pair_tests(
             read = reader.functionals(both.of_values(columns[i].values, columns[j].values))
             a, b = both.chosen
             doubt = elsewhere + _mean_square(shifts[i]) + _mean_square(shifts[j])
-            yield Group(read.cleared_of(columns.read), both.variances, shifts[i][a] * shifts[j][b], doubt)
+            yield Group(read.orthogonalised_against(columns.read), both.variances, shifts[i][a] * shifts[j][b], doubt)
 
     return difference_tests(groups(), evidence, reader, sample)[0]
 

@@ -18,7 +18,7 @@ import pandas as pd
 
 from kmeanalyst.inference.compare import attribution
 from kmeanalyst.inference.compare.differences import standardised_differences
-from kmeanalyst.inference.compare.functionals import Evidence, Reader, evidence_of, reference_rows
+from kmeanalyst.inference.compare.functionals import MeanEmbeddingEstimate, RidgeProjector, evidence_of, reference_rows
 from kmeanalyst.inference.compare.witness import Witness, telling_rows, witness_of
 from kmeanalyst.inference.two_sample.mmd_test import mmd_test
 from kmeanalyst.inference.two_sample.result import TestResult
@@ -252,7 +252,7 @@ def compare(release: ReleaseData, sample: Any, *, level: float = 0.05) -> Compar
 
 
 def attributed(
-    evidence: Evidence, rows: SampleRows, some: Array, elsewhere: float, level: float
+    evidence: MeanEmbeddingEstimate, rows: SampleRows, some: Array, elsewhere: float, level: float
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Verdicts on each column and on pairs of columns: the tables of Comparison.
 
@@ -260,7 +260,7 @@ def attributed(
     elsewhere   the relative variance by which the two populations differ as a whole.
     """
     names = evidence.domain.names
-    reader = Reader(evidence, reference_rows(evidence, some))
+    reader = RidgeProjector(evidence, reference_rows(evidence, some))
     functions = attribution.Columns(evidence, reader)
     tests, shifts = attribution.column_tests(functions, evidence, reader, rows, elsewhere)
     columns = attribution.verdicts(tests, level).set_axis(pd.Index(names, name="column"))

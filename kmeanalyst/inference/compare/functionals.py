@@ -39,7 +39,7 @@ _AWAY = 0.1  # of the latters' cells are the domain's, and the contrary
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class MeanEmbeddingEstimate:
     """A mean of features over a population, and how uncertain it is.
 
     vector         y (F,).
@@ -66,21 +66,21 @@ class Evidence:
         return Directions(np.eye(size), np.ones(size))
 
 
-def evidence_of(release: ReleaseData) -> Evidence:
+def evidence_of(release: ReleaseData) -> MeanEmbeddingEstimate:
     """What the release knows."""
     measurement = release.measurement
     if measurement is not None:
-        return Evidence(
+        return MeanEmbeddingEstimate(
             release.domain, measurement.feature_map, measurement.vector, (measurement,), 1 / measurement.n_rows
         )
     drawn = release.domain.draw(_BASIS_ROWS, 0)
     basis = np.vstack([drawn, release.encoded_points[:: max(1, len(release) // _BASIS_ROWS)]])
     feature_map = Nystroem.fit(release.kernel, basis)
     vector = feature_mean(feature_map, release.encoded_points, release.weights)
-    return Evidence(release.domain, feature_map, vector, (), 0.0)
+    return MeanEmbeddingEstimate(release.domain, feature_map, vector, (), 0.0)
 
 
-def reference_rows(evidence: Evidence, rows: Array, weights: Array | None = None) -> Array:
+def reference_rows(evidence: MeanEmbeddingEstimate, rows: Array, weights: Array | None = None) -> Array:
     """Rows (n, d) that functions are read at: each cell from the domain or from one of `rows`, whatever its neighbours.
 
     In the first half most cells are the domain's, in the second most are the rows'. They lie where the
@@ -91,9 +91,9 @@ def reference_rows(evidence: Evidence, rows: Array, weights: Array | None = None
     n = 2 * _REFERENCE_ROWS
     domain = evidence.domain
     chosen = np.column_stack([rng.choice(len(rows), n, p=weights) for _ in domain.columns])
-    drawn = rows[chosen[:, domain.owners], np.arange(domain.width)]
+    drawn = rows[chosen[:, domain.column_of], np.arange(domain.width)]
     share = np.repeat([1 - _AWAY, _AWAY], _REFERENCE_ROWS)[:, None]
-    return np.where((rng.random(chosen.shape) < share)[:, domain.owners], domain.draw(n, rng), drawn)
+    return np.where((rng.random(chosen.shape) < share)[:, domain.column_of], domain.draw(n, rng), drawn)
 
 
 _ROWS = 300  # that functions are the principal ones over
@@ -210,7 +210,7 @@ class Functionals:
         """Some of them, by position."""
         return Functionals(self.coefficients[:, chosen], self.values[:, chosen], self.residuals[:, chosen])
 
-    def cleared_of(self, others: Functionals) -> Functionals:
+    def orthogonalised_against(self, others: Functionals) -> Functionals:
         """The same functions, read so that what is missed of them is not correlated with the others where the rows live.
 
         A difference of the others' means then does not pass for one of these.
@@ -240,7 +240,7 @@ class Functionals:
         return float(max(0.0, 1 - np.square(self.residuals).mean(axis=0).sum() / spread)) if spread > 0 else 0.0
 
 
-class Reader:
+class RidgeProjector:
     """Reads functions of a row through the features of some evidence, by ridge regression at reference rows.
 
     Where populations differ by a relative variance D in what the features do not see of u, bᵀd misses the difference
@@ -248,7 +248,7 @@ class Reader:
     ρ = nτ²/D; at rows left out a larger one can be better, and is taken for each function where it is.
     """
 
-    def __init__(self, evidence: Evidence, rows: Array, difference: float = USUAL_DIFFERENCE) -> None:
+    def __init__(self, evidence: MeanEmbeddingEstimate, rows: Array, difference: float = USUAL_DIFFERENCE) -> None:
         n, feature_map = len(rows), evidence.feature_map
         K = feature_map.gram(rows, rows)
         square = float(K.diagonal().mean())
@@ -293,7 +293,7 @@ class _Ridge:
 
 
 def law_along(
-    vectors: Array, differences: Array, signal: Array, covariance: Array, shrink: float, evidence: Evidence
+    vectors: Array, differences: Array, signal: Array, covariance: Array, shrink: float, evidence: MeanEmbeddingEstimate
 ) -> tuple[float, float]:
     """(statistic, pvalue) of differences z = bᵀd (k,), weighted by what they can show.
 

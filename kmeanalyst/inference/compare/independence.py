@@ -20,9 +20,9 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.compare.functionals import (
-    Evidence,
+    MeanEmbeddingEstimate,
     Products,
-    Reader,
+    RidgeProjector,
     column_functions,
     evidence_of,
     law_along,
@@ -192,7 +192,7 @@ class _Points:
     doubt   the relative variance by which the table may differ from them where the features do not look.
     """
 
-    def __init__(self, release: ReleaseData, evidence: Evidence) -> None:
+    def __init__(self, release: ReleaseData, evidence: MeanEmbeddingEstimate) -> None:
         p = view_weights(release, "probability")
         kept = np.sort(np.argsort(-p, kind="stable")[:_MOST_POINTS])
         kept = kept[p[kept] > 0]
@@ -201,7 +201,7 @@ class _Points:
         self.gap = evidence.vector - self.features.T @ self.weights
         self.doubt = self._doubt(evidence)
 
-    def _doubt(self, evidence: Evidence) -> float:
+    def _doubt(self, evidence: MeanEmbeddingEstimate) -> float:
         """κ: what of ‖y − mean φ‖² is more than noise, and two standard errors of that, per variance of a row."""
         size, noise = len(self.gap), evidence.noise_variance
         centre = evidence.vector - self.gap
@@ -221,7 +221,7 @@ class _Points:
 def _noise_aware_test(release: ReleaseData, sides: tuple[tuple[int, ...], tuple[int, ...]]) -> TestResult:
     evidence = evidence_of(release)
     points = _Points(release, evidence)
-    reader = Reader(evidence, reference_rows(evidence, points.rows, points.weights), points.doubt)
+    reader = RidgeProjector(evidence, reference_rows(evidence, points.rows, points.weights), points.doubt)
     first, second = (column_functions(release.domain, side, reader.rows, _FUNCTIONS) for side in sides)
     at_points = [first(points.rows), second(points.rows)]
     mains = reader.functionals(np.hstack([first(reader.rows), second(reader.rows)]))
@@ -229,7 +229,7 @@ def _noise_aware_test(release: ReleaseData, sides: tuple[tuple[int, ...], tuple[
     products = leading_products(first, second, (means[: len(first)], means[len(first) :]), _PRODUCTS)
     if len(products.variances) == 0:
         raise ValueError("one side has a single value, and a constant is independent of all. Name other columns.")
-    read = reader.functionals(products(reader.rows)).cleared_of(mains)
+    read = reader.functionals(products(reader.rows)).orthogonalised_against(mains)
     vectors = reader.vectors(read)
     values = products.of_values(*at_points)
     missed = values - points.features @ vectors

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.compare.functionals import USUAL_DIFFERENCE, Evidence
+from kmeanalyst.inference.compare.functionals import USUAL_DIFFERENCE, MeanEmbeddingEstimate
 from kmeanalyst.inference.two_sample.noise_aware import Directions, sample_moments
 from kmeanalyst.inference.two_sample.samples import SampleRows
 from kmeanalyst.kernels.base import Array
@@ -99,7 +99,7 @@ def _distinct(f: Array, coordinates: Array) -> list[int]:
     return chosen
 
 
-def witness_of(release: ReleaseData, evidence: Evidence, sample: SampleRows, some: Array) -> Witness:
+def witness_of(release: ReleaseData, evidence: MeanEmbeddingEstimate, sample: SampleRows, some: Array) -> Witness:
     """The witness of a release and a sample; one pass over the sample.
 
     some   rows of the sample.

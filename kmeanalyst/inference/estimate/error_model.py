@@ -45,7 +45,7 @@ class ErrorModel(Protocol):
         """The model without the biases that only this one knows: itself, where there are none."""
         ...
 
-    def lifted(self, influence: Array) -> Array:
+    def extend_influence(self, influence: Array) -> Array:
         """An influence function of the base model as one of this model."""
         ...
 
@@ -125,7 +125,7 @@ class _Unbiased:
     def base(self) -> Any:
         return self
 
-    def lifted(self, influence: Array) -> Array:
+    def extend_influence(self, influence: Array) -> Array:
         return influence
 
 

@@ -173,10 +173,10 @@ def _add(joint: list[tuple[ErrorModel, Array]], model: ErrorModel, influence: Ar
             joint[place] = (model, known + influence)
             return
         if other.base is model:
-            joint[place] = (other, known + other.lifted(influence))
+            joint[place] = (other, known + other.extend_influence(influence))
             return
         if model.base is other:
-            joint[place] = (model, model.lifted(known) + influence)
+            joint[place] = (model, model.extend_influence(known) + influence)
             return
         if other.release is model.release or one_measurement(other.release, model.release):
             raise shared_measurement("estimates")

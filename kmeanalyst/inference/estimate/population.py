@@ -92,8 +92,8 @@ class Law(Protocol):
         ...
 
 
-class GivenOrNot:
-    """What laws of weighted rows share: means, and influence functions given a condition or not (see `population`).
+class ConditionedRows:
+    """What laws of weighted rows share: means, and influence functions given a condition or not (see `population_of`).
 
     weights    (M,) on the first rows of model.frame; given a condition they sum to one.
     given      (n,) bool over model.frame, whether the condition holds; None without one.
@@ -158,7 +158,7 @@ class Statistic:
 
 
 @dataclass(frozen=True, eq=False)
-class Population(GivenOrNot):
+class Population(ConditionedRows):
     """The weights of a view, given a condition or not, and the rows at which questions are asked.
 
     view       "signed", "probability" or "fitted".
@@ -212,7 +212,7 @@ class Population(GivenOrNot):
     def in_probability_view(self) -> Population | None:
         """The same population in the probability view; None if its condition has no chance there."""
         try:
-            return population(self.release, where=self.where, view="probability")
+            return population_of(self.release, where=self.where, view="probability")
         except ValueError:
             return None
 
@@ -224,7 +224,7 @@ class Population(GivenOrNot):
         return infeasible_value(what, self.in_probability_view, value)
 
 
-def population(release: ReleaseData, *, where: Where = None, view: View | None = None) -> Population:
+def population_of(release: ReleaseData, *, where: Where = None, view: View | None = None) -> Population:
     """The population of a view, given conditions; ValueError where they have no chance.
 
     where   a condition, or several that must all hold.
@@ -256,17 +256,17 @@ def positive_chance(chance: float) -> float:
     return chance
 
 
-def estimates(population: Law, statistics: Sequence[Statistic]) -> Estimates:
+def estimates(law: Law, statistics: Sequence[Statistic]) -> Estimates:
     """Statistics of one release and view with their errors: one solve for all of them."""
     known = [statistic.influence for statistic in statistics if statistic.influence is not None]
-    parts = _parts(population.model, known) if known else {}
+    parts = _parts(law.model, known) if known else {}
     answers, place = [], 0
     for statistic in statistics:
         its_parts: dict[str, float | None] = dict.fromkeys(PARTS, np.nan)
         if statistic.influence is not None:
             its_parts = {name: None if part is None else float(part[place]) for name, part in parts.items()}
             place += 1
-        answers.append(_estimate(population, statistic, its_parts))
+        answers.append(_estimate(law, statistic, its_parts))
     return Estimates(answers)
 
 
@@ -282,32 +282,32 @@ def _parts(model: Errors, known: Sequence[Array]) -> Parts:
     }
 
 
-def estimate(population: Law, statistic: Statistic) -> Estimate:
+def estimate(law: Law, statistic: Statistic) -> Estimate:
     """One statistic with its error."""
-    return estimates(population, [statistic])[0]
+    return estimates(law, [statistic])[0]
 
 
-def _estimate(population: Law, statistic: Statistic, parts: dict[str, float | None]) -> Estimate:
+def _estimate(law: Law, statistic: Statistic, parts: dict[str, float | None]) -> Estimate:
     known = statistic.influence
     return Estimate(
         value=statistic.value,
         standard_error=float(np.sqrt(sum(part**2 for part in parts.values() if part is not None))),
         parts=parts,
-        view=population.view,
+        view=law.view,
         question=statistic.question,
-        notes=(*statistic.notes, *population.model.notes),
-        terms=() if known is None else population.terms(known),
+        notes=(*statistic.notes, *law.model.notes),
+        terms=() if known is None else law.terms(known),
         interval_by=statistic.interval_by,
     )
 
 
-def check_defined(values: Array, mend: str) -> None:
+def check_defined(values: Array, hint: str) -> None:
     """ValueError where a value at a point is not finite; the mend says how such points are excluded."""
     undefined = int((~np.isfinite(values)).sum())
     if undefined:
         raise ValueError(
             f"the question has no finite value at {undefined} of {len(values)} points (a missing cell, a division by "
-            f"zero, a logarithm of zero). Exclude them with {mend}."
+            f"zero, a logarithm of zero). Exclude them with {hint}."
         )
 
 

@@ -144,7 +144,7 @@ class PopulationFit:
     noise_scale: float
     n_rows: int
     spread: float  # κ
-    freedom: Array  # (n_clouds,) κ′ p, and κ times the little of q
+    prior_variance: Array  # (n_clouds,) κ′ p, and κ times the little of q
     compatible: CompatiblePopulations  # on the first row of each cloud
 
     def cloud_means(self, values: Array) -> Array:
@@ -161,27 +161,27 @@ class PopulationFit:
     def parts(self, influence: Array) -> dict[str, Array]:
         """Standard errors (k,) by source of statistics with these influence functions (n, k) at the rows."""
         variance = self.weights @ (influence - self.weights @ influence) ** 2
-        a, rest, refitted = self._split(influence)
+        a, rest, refit = self._split(influence)
         known = np.einsum("ik,ik->k", a, self.error @ a)
-        bent = refitted.mean(axis=0) ** 2 + np.maximum(refitted.var(axis=0, ddof=1) - known, 0.0)
-        free = self.freedom @ rest**2
+        refit_bias = refit.mean(axis=0) ** 2 + np.maximum(refit.var(axis=0, ddof=1) - known, 0.0)
+        free = self.prior_variance @ rest**2
         return {
             "privacy": self.noise_scale * np.sqrt(np.einsum("ik,ik->k", a, a)),
             "sampling": np.sqrt(variance / self.n_rows),
-            "resolution": np.sqrt(free + bent),
+            "resolution": np.sqrt(free + refit_bias),
         }
 
     def covariance(self, influence: Array) -> dict[str, Array]:
         """Joint covariances (k, k) by source of such statistics: the squares of `parts` are their diagonals."""
-        a, rest, refitted = self._split(influence)
+        a, rest, refit = self._split(influence)
         centred = influence - self.weights @ influence
-        around = refitted - refitted.mean(axis=0)
-        excess = around.T @ around / (len(refitted) - 1) - a.T @ self.error @ a
-        bent = np.outer(refitted.mean(axis=0), refitted.mean(axis=0)) + _positive_part(excess)
+        around = refit - refit.mean(axis=0)
+        excess = around.T @ around / (len(refit) - 1) - a.T @ self.error @ a
+        refit_bias = np.outer(refit.mean(axis=0), refit.mean(axis=0)) + _positive_part(excess)
         return {
             "privacy": self.noise_scale**2 * a.T @ a,
             "sampling": (self.weights[:, None] * centred).T @ centred / self.n_rows,
-            "resolution": (self.freedom[:, None] * rest).T @ rest + bent,
+            "resolution": (self.prior_variance[:, None] * rest).T @ rest + refit_bias,
         }
 
     def _split(self, influence: Array) -> tuple[Array, Array, Array]:
@@ -214,7 +214,7 @@ def fit_population(release: ReleaseData, measurement: Measurement) -> Population
     return PopulationFit(
         rows=np.vstack(rows),
         weights=np.concatenate(each),
-        replicates=problem.refitted(drawn, dual, R, kappa),
+        replicates=problem.refit(drawn, dual, R, kappa),
         clouds=p,
         reference=np.exp(problem.log_reference),
         mass=mass,
@@ -224,11 +224,11 @@ def fit_population(release: ReleaseData, measurement: Measurement) -> Population
         noise_scale=measurement.noise_scale,
         n_rows=measurement.n_rows,
         spread=kappa,
-        freedom=problem.spread_of_the_unsettled(dual, p, R, kappa) * (mass - outside) + kappa * outside,
+        prior_variance=problem.prior_scale_of_unidentified(dual, p, R, kappa) * (mass - outside) + kappa * outside,
         compatible=CompatiblePopulations(
             coordinates=np.vstack([part[:m] for part in each_row]) - target,
             errors=np.sqrt(measurement.noise_scale**2 + np.diag(_covariance(A, p)) / measurement.n_rows),
-            everywhere=release.domain.every_row(_EVERY_ROW) is not None,
+            everywhere=release.domain.enumerate_rows(_EVERY_ROW) is not None,
         ),
     )
 
@@ -247,7 +247,7 @@ def _singles(release: ReleaseData, rng: np.random.Generator) -> tuple[Array, Arr
         _blurred(release.domain, _exchanged(release.domain, points, p, n, kept, rng), spread, rng)
         for n, kept, spread in zip((_SHARP, _BROAD), _KEPT, _SPREAD, strict=True)
     ]
-    anywhere = release.domain.every_row(_EVERY_ROW)
+    anywhere = release.domain.enumerate_rows(_EVERY_ROW)
     parts = [release.domain.draw(_EVEN, rng) if anywhere is None else anywhere, *near]
     mass = [np.full(len(part), share / len(part)) for part, share in zip(parts, _SHARES, strict=True)]
     return np.vstack(parts), np.concatenate(mass)
@@ -267,7 +267,7 @@ def _on_atoms(domain: Domain, rows: Array) -> Array:
 def _exchanged(domain: Domain, points: Array, p: Array, n: int, kept: float, rng: np.random.Generator) -> Array:
     """n rows: each cell of one drawn point with chance `kept`, else of another."""
     home, other = (points[rng.choice(len(p), n, p=p / p.sum())] for _ in range(2))
-    return np.where((rng.random((n, len(domain))) < kept)[:, domain.owners], home, other)
+    return np.where((rng.random((n, len(domain))) < kept)[:, domain.column_of], home, other)
 
 
 def _blurred(domain: Domain, rows: Array, width: float, rng: np.random.Generator) -> Array:
@@ -343,7 +343,7 @@ class _Problem:
         cautious = kappa + _DOUBT / np.sqrt(((ratios / (1 + kappa * ratios)) ** 2).sum() / 2)
         return *self._solved(R, cautious, dual * cautious / kappa), cautious
 
-    def spread_of_the_unsettled(self, dual: Array, p: Array, R: Array, kappa: float) -> float:
+    def prior_scale_of_unidentified(self, dual: Array, p: Array, R: Array, kappa: float) -> float:
         """κ of the directions that the measurement settles least, three standard errors above its most likely value; κ at most.
 
         A population departs from the reference most in its coarse features, which κ is read off. What the measurement
@@ -383,7 +383,7 @@ class _Problem:
         normaliser = logsumexp(exponents)
         return float(normaliser - self.target @ dual + dual @ R @ dual / (2 * kappa)), np.exp(exponents - normaliser)
 
-    def refitted(self, drawn: Array, dual: Array, R: Array, kappa: float) -> Array:
+    def refit(self, drawn: Array, dual: Array, R: Array, kappa: float) -> Array:
         """p (n_clouds, B) for each target (K, B), all at once: L-BFGS (Nocedal 1980) from the curvature at `dual`."""
         factor = cho_factor(_covariance(self.A, self._dual(dual, R, kappa)[1]) + R / kappa)
         duals = np.repeat(dual[:, None], drawn.shape[1], axis=1)

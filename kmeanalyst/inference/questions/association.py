@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.estimate.population import Population, population
+from kmeanalyst.inference.estimate.population import Population, population_of
 from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date
@@ -122,14 +122,14 @@ class _Pairs:
     def association(self, a: str, b: str) -> Association:
         """The association of two columns."""
         try:
-            people = self._population(a, b)
-            x, y = self._side(people, a), self._side(people, b)
+            population = self._population(a, b)
+            x, y = self._side(population, a), self._side(population, b)
         except ValueError as refusal:
             return _unknown(a, b, str(refusal))
         for name, side in ((a, x), (b, y)):
             if side.rank < 1:
                 return _unknown(a, b, f"{words.written(name)} does not vary in the release")
-        d, covariance = _standardised(people, x, y)
+        d, covariance = _standardised(population, x, y)
         if x.is_number and y.is_number:
             return _signed(a, b, float(d[0]), float(covariance[0, 0]))
         measure = "correlation ratio" if x.is_number or y.is_number else "Cramér's V"
@@ -141,18 +141,20 @@ class _Pairs:
         gaps = tuple(name for name in names if domain[name].missing and is_number(domain[name]))
         if gaps not in self._populations:
             where = [f"not missing({words.column(name)})" for name in gaps]
-            self._populations[gaps] = population(self.release, where=where or None, view=self.view)
+            self._populations[gaps] = population_of(self.release, where=where or None, view=self.view)
         return self._populations[gaps]
 
-    def _side(self, people: Population, name: str) -> _Side:
+    def _side(self, population: Population, name: str) -> _Side:
         column = self.release.columns[name]
         if is_number(column):
-            return _number_side(people, people.values(lambda rows: numbers(rows[name], column)))
+            return _number_side(population, population.values(lambda rows: numbers(rows[name], column)))
         if name not in self._groups:
             everyone = self._population()
             self._groups[name] = _grouped(codes(everyone.model.frame[name]), everyone.weights)
         indicators = np.equal.outer(self._groups[name], np.unique(self._groups[name])).astype(float)
-        return _level_side(people, indicators if people.given is None else indicators * people.given[:, None])
+        return _level_side(
+            population, indicators if population.given is None else indicators * population.given[:, None]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,28 +198,28 @@ def _grouped(levels: Array, weights: Array) -> Array:
     return np.where(np.isin(levels, kept), levels, -2)
 
 
-def _number_side(people: Population, x: Array) -> _Side:
-    x = x - people.mean(x)
-    variance = float(people.mean(x**2))
-    least = _ROUNDING * float(np.max(x[: len(people.weights)] ** 2, initial=0.0))
+def _number_side(population: Population, x: Array) -> _Side:
+    x = x - population.mean(x)
+    variance = float(population.mean(x**2))
+    least = _ROUNDING * float(np.max(x[: len(population.weights)] ** 2, initial=0.0))
     return _Side(x[:, None], np.array([variance]), x[:, None] ** 2, int(variance > least), True)
 
 
-def _level_side(people: Population, indicators: Array) -> _Side:
-    share = people.mean(indicators)
+def _level_side(population: Population, indicators: Array) -> _Side:
+    share = population.mean(indicators)
     there = share > _ROUNDING
     indicators, share = indicators[:, there], share[there]
     return _Side(indicators - share, share, indicators, len(share) - 1, False)
 
 
-def _standardised(people: Population, x: _Side, y: _Side) -> tuple[Array, Array]:
+def _standardised(population: Population, x: _Side, y: _Side) -> tuple[Array, Array]:
     """D row by row (k,), and its covariance (k, k)."""
     products = (x.features[:, :, None] * y.features[:, None, :]).reshape(len(x.features), -1)
     scale = np.outer(x.scale, y.scale).ravel()
-    d = people.mean(products) / np.sqrt(scale)
+    d = population.mean(products) / np.sqrt(scale)
     slopes = ((x.slope / x.scale)[:, :, None] + (y.slope / y.scale)[:, None, :]).reshape(products.shape)
-    influence = people.influence(products / np.sqrt(scale) - d / 2 * slopes)
-    parts = people.model.covariance(influence)
+    influence = population.influence(products / np.sqrt(scale) - d / 2 * slopes)
+    parts = population.model.covariance(influence)
     return d, np.sum([part for part in parts.values() if part is not None], axis=0)
 
 

@@ -67,15 +67,15 @@ def conditional_expectation(
 
 def conditional_estimates(smooth: Smoother, question: Question, rows: pd.DataFrame) -> Estimates:
     """The question given each of the rows (q, conditioning columns) in natural units."""
-    values = smooth.people.values(question)
+    values = smooth.population.values(question)
     return estimates_of(smooth, values, [f"{shown(question)} | {text}" for text in texts_of(smooth, rows)], rows)
 
 
 def estimates_of(smooth: Smoother, values: Array, texts: Sequence[str], rows: pd.DataFrame) -> Estimates:
     """The same for values (n,) at the rows of the error model's frame."""
-    people, at = smooth.people, smooth.at(smooth.conditioning.encode(rows))
+    population, at = smooth.population, smooth.at(smooth.conditioning.encode(rows))
     found, influences, left = smooth.answers(values, at)
-    at_points = values[: len(people.weights)][people.weights != 0]
+    at_points = values[: len(population.weights)][population.weights != 0]
     is_condition = bool(np.isin(at_points, (0.0, 1.0)).all())
     statistics = [
         Statistic(
@@ -86,7 +86,7 @@ def estimates_of(smooth: Smoother, values: Array, texts: Sequence[str], rows: pd
         )
         for k, (value, unknown) in enumerate(zip(found, smooth.unknown(at), strict=True))
     ]
-    return estimates(replace(people, model=_with_bias(people.release, people.model)), statistics)
+    return estimates(replace(population, model=_with_bias(population.release, population.model)), statistics)
 
 
 def _notes(value: float, is_condition: bool, unknown: float) -> list[str]:
@@ -140,7 +140,7 @@ def _is_list(values: Any) -> bool:
 def texts_of(smooth: Smoother, rows: pd.DataFrame) -> list[str]:
     """What is given in each row, as text: "age = 40, sex = F"; the condition after it."""
     cells = [[f"{name} = {_shown(value)}" for name, value in row.items()] for row in rows.to_dict("records")]
-    after = f", {smooth.people.condition}" if smooth.people.condition else ""
+    after = f", {smooth.population.condition}" if smooth.population.condition else ""
     return [", ".join(row) + after for row in cells]
 
 
@@ -181,7 +181,7 @@ class BiasedErrors:
     def notes(self) -> tuple[str, ...]:
         return self.base.notes
 
-    def lifted(self, influence: Array) -> Array:
+    def extend_influence(self, influence: Array) -> Array:
         """An influence function of the base model, as one without bias."""
         return np.append(influence, 0.0)
 
@@ -209,7 +209,7 @@ class BiasedErrors:
 
 def check_is_condition(smooth: Smoother, values: Array) -> None:
     """ValueError unless every value that counts is 0 or 1."""
-    check_condition(values[: len(smooth.people.release)][smooth.people.weights != 0])
+    check_condition(values[: len(smooth.population.release)][smooth.population.weights != 0])
 
 
 def conditional_law(
@@ -258,7 +258,7 @@ class ConditionalLaw:
         return texts_of(self.smooth, self.given)[0]
 
     def __repr__(self) -> str:
-        return f"ConditionalLaw of a row | {self.text} ({len(self.smooth.people.weights):,} points)"
+        return f"ConditionalLaw of a row | {self.text} ({len(self.smooth.population.weights):,} points)"
 
     def to_frame(self) -> pd.DataFrame:
         """The released points with these weights in the column "weight".
@@ -268,7 +268,7 @@ class ConditionalLaw:
         0   93 -0.000137
         1   65  0.002926
         """
-        return self.smooth.people.release.frame.assign(weight=self.weights)
+        return self.smooth.population.release.frame.assign(weight=self.weights)
 
     def expectation(self, question: Question) -> Estimate:
         """E[question | given], with its error bar.
@@ -284,7 +284,7 @@ class ConditionalLaw:
         >>> release.conditional_law(given={"sex": "Male"}).mean("age")
         age | sex = Male: 38.49 ± 0.62 (95 %: 37.28 to 39.71; privacy 0.32, sampling 0.21, resolution 0.49)
         """
-        return self.expectation(self.smooth.people.question(column))
+        return self.expectation(self.smooth.population.question(column))
 
     def probability(self, condition: Question) -> Estimate:
         """P(condition | given), with its error bar; ValueError if the question is no condition.
@@ -293,7 +293,7 @@ class ConditionalLaw:
         income == '>50K' | age = 40: 0.380 ± 0.039 (95 %: 0.305 to 0.456; privacy 0.022, sampling 0.012, resolution
             0.029)
         """
-        check_is_condition(self.smooth, self.smooth.people.values(condition))
+        check_is_condition(self.smooth, self.smooth.population.values(condition))
         return self.expectation(condition)
 
     def quantile(self, column: Question, q: float) -> Estimate:
@@ -309,15 +309,15 @@ class ConditionalLaw:
         """
         if not 0 < q < 1:
             raise ValueError(f"q must lie between 0 and 1, got {q!r}: it is a probability. Pass e.g. 0.5.")
-        people, weights = self.smooth.people, self.weights
-        question = people.question(column)
-        values = people.values(question)
-        places, which = np.unique(values[: len(weights)][people.weights != 0], return_inverse=True)
-        steps = np.cumsum(np.bincount(which, weights[people.weights != 0]))
+        population, weights = self.smooth.population, self.weights
+        question = population.question(column)
+        values = population.values(question)
+        places, which = np.unique(values[: len(weights)][population.weights != 0], return_inverse=True)
+        steps = np.cumsum(np.bincount(which, weights[population.weights != 0]))
         highest, least = np.maximum.accumulate(steps), np.minimum.accumulate(steps[::-1])[::-1]
         cumulative = np.clip((highest + least) / 2, 0.0, 1.0)
         cumulative[-1] = 1.0
-        bounds = people.bounds(column) or (float(places[0]), float(places[-1]))
+        bounds = population.bounds(column) or (float(places[0]), float(places[-1]))
         curve = InverseCdf(places, cumulative, q, 0.0, bounds)
         value = curve.at(q)
         below = np.where(np.isnan(values), np.nan, values <= value)

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from kmeanalyst.inference.estimate.population import Population, population
+from kmeanalyst.inference.estimate.population import Population, population_of
 from kmeanalyst.kernels import Kernel, MultiScale, SoftenedProduct
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
@@ -80,7 +80,7 @@ class Smoother:
     notes        what every answer should say.
     """
 
-    people: Population
+    population: Population
     conditioning: Domain
     basis: Nystroem
     features: Array
@@ -89,7 +89,7 @@ class Smoother:
 
     @cached_property
     def _factor(self) -> Any:
-        return cho_factor(_moments(self.people, self.features) + self.regulariser * self._penalty)
+        return cho_factor(_moments(self.population, self.features) + self.regulariser * self._penalty)
 
     @cached_property
     def _penalty(self) -> Array:
@@ -109,14 +109,14 @@ class Smoother:
 
     def weights(self, at: Array) -> Array:
         """α (q, M) for φ (q, r + 1): ĝ(x) = Σ α_i(x) f_i; each row sums to one."""
-        v, points = self.people.weights, self.features[: len(self.people.release)]
+        v, points = self.population.weights, self.features[: len(self.population.release)]
         once = self._step(at.T)
         return (points @ (once + self._kept(once))).T * v
 
     def fitted(self, values: Array) -> tuple[Array, Array]:
         """(θ₁, θ₂) for f (n,) at the rows of the frame."""
-        points = slice(len(self.people.release))
-        first = self._step(self.features[points].T @ (self.people.weights * values[points]))
+        points = slice(len(self.population.release))
+        first = self._step(self.features[points].T @ (self.population.weights * values[points]))
         return first, first + self._kept(first)
 
     def answers(self, values: Array, at: Array) -> tuple[Array, Array, Array]:
@@ -126,7 +126,7 @@ class Smoother:
         derivative = (self.features @ once) * (values - self.features @ second)[:, None]
         derivative += (self.features @ self._kept(once)) * (values - self.features @ first)[:, None]
         left = at @ (self._kept(self._kept(second)))
-        return at @ second, self.people.influence(derivative), left
+        return at @ second, self.population.influence(derivative), left
 
     def unknown(self, at: Array) -> Array:
         """(q,) share of the prior variance at x that the release leaves: 0 amid its points, 1 far from them."""
@@ -150,7 +150,7 @@ def smoother(
         )
     conditioning = Domain(tuple(release.columns[name] for name in columns))
     chosen = smooth_kernel(conditioning) if kernel is None else kernel_from_spec(kernel, conditioning)
-    found = _regression(population(release, where=where, view=view), conditioning, chosen)
+    found = _regression(population_of(release, where=where, view=view), conditioning, chosen)
     if _is_definite(found):
         return found
     if view is not None:
@@ -158,31 +158,31 @@ def smoother(
             "the released weights are negative along some function of the given columns, by more than the regulariser: "
             'the regression has a saddle point and no minimum. Ask for view="probability".'
         )
-    within = _regression(population(release, where=where, view="probability"), conditioning, chosen)
+    within = _regression(population_of(release, where=where, view="probability"), conditioning, chosen)
     note = "the released weights are negative along some function of the given columns: probability weights were used"
     return replace(within, notes=(note,))
 
 
-def _regression(people: Population, conditioning: Domain, kernel: Kernel) -> Smoother:
-    X = conditioning.encode(people.model.frame)
-    points = np.unique(X[: len(people.weights)][people.weights != 0], axis=0)
+def _regression(population: Population, conditioning: Domain, kernel: Kernel) -> Smoother:
+    X = conditioning.encode(population.model.frame)
+    points = np.unique(X[: len(population.weights)][population.weights != 0], axis=0)
     basis = Nystroem.fit(kernel, points[:: -(-len(points) // _BASIS)], tolerance=_SPAN)
-    regulariser = public_regulariser(people.release) / people.chance
+    regulariser = public_regulariser(population.release) / population.chance
     coordinates = np.vstack([basis(X[block]) for block in row_blocks(len(X), basis.dimension)])
-    return Smoother(people, conditioning, basis, _with_constant(coordinates), regulariser)
+    return Smoother(population, conditioning, basis, _with_constant(coordinates), regulariser)
 
 
 def _is_definite(found: Smoother) -> bool:
     """Whether the covariance of φ under the weights is above −λ/2, so that A + λD has a bounded inverse."""
-    A = _moments(found.people, found.features)
+    A = _moments(found.population, found.features)
     covariance = A[1:, 1:] - np.outer(A[1:, 0], A[0, 1:]) / A[0, 0]
     return A[0, 0] > 0 and float(np.linalg.eigvalsh(covariance)[0]) > -found.regulariser / 2
 
 
-def _moments(people: Population, features: Array) -> Array:
+def _moments(population: Population, features: Array) -> Array:
     """A = Σ w φφᵀ."""
-    points = features[: len(people.weights)]
-    return (points * people.weights[:, None]).T @ points
+    points = features[: len(population.weights)]
+    return (points * population.weights[:, None]).T @ points
 
 
 def _with_constant(coordinates: Array) -> Array:

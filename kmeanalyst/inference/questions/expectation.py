@@ -18,7 +18,7 @@ from kmeanalyst.inference.estimate.population import (
     check_condition,
     estimate,
     estimates,
-    population,
+    population_of,
     shown,
 )
 from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups
@@ -41,16 +41,16 @@ def expectation(
     view       "signed" (as released; the default), "probability", or "fitted": not of the released points but of the most
                plausible population for the measurement, which is often nearer where ε is not small.
     """
-    people = population(release, where=where, view=view)
-    return estimate(people, mean_of(people, question))
+    population = population_of(release, where=where, view=view)
+    return estimate(population, mean_of(population, question))
 
 
 def expectations(
     release: ReleaseData, questions: Sequence[Question], *, where: Question | None = None, view: View | None = None
 ) -> Estimates:
     """E[question] for each of many questions, as `expectation` gives it: one solve for all their errors."""
-    people = population(release, where=where, view=view)
-    return estimates(people, [mean_of(people, question) for question in questions])
+    population = population_of(release, where=where, view=view)
+    return estimates(population, [mean_of(population, question) for question in questions])
 
 
 def mean(release: ReleaseData, column: str, *, where: Question | None = None, view: View | None = None) -> Estimate:
@@ -62,8 +62,8 @@ def probability(
     release: ReleaseData, condition: Question, *, where: Question | None = None, view: View | None = None
 ) -> Estimate:
     """The probability of a condition; ValueError if the question is not one."""
-    people = population(release, where=where, view=view)
-    return estimate(people, probability_of(people, condition))
+    population = population_of(release, where=where, view=view)
+    return estimate(population, probability_of(population, condition))
 
 
 def ratio(
@@ -78,43 +78,43 @@ def ratio(
 
     Source   the delta method for a ratio: influence (a - r b) / E[b].
     """
-    people = population(release, where=where, view=view)
-    return estimate(people, _ratio_of(people, numerator, denominator))
+    population = population_of(release, where=where, view=view)
+    return estimate(population, _ratio_of(population, numerator, denominator))
 
 
-def mean_of(people: Law, question: Any) -> Statistic:
+def mean_of(population: Law, question: Any) -> Statistic:
     """Σ v h(z), and a note where it is no probability though the question is a condition."""
-    return statistic_of(people, people.values(question), shown(question))
+    return statistic_of(population, population.values(question), shown(question))
 
 
-def probability_of(people: Law, condition: Any) -> Statistic:
+def probability_of(population: Law, condition: Any) -> Statistic:
     """The same for a condition; ValueError if the question is none."""
-    values = people.values(condition)
-    check_condition(values[: len(people.weights)])
-    return statistic_of(people, values, shown(condition))
+    values = population.values(condition)
+    check_condition(values[: len(population.weights)])
+    return statistic_of(population, values, shown(condition))
 
 
-def statistic_of(people: Law, values: Array, text: str) -> Statistic:
+def statistic_of(population: Law, values: Array, text: str) -> Statistic:
     """Σ v · values, from (n,) values at the rows of people.model.frame."""
-    value = float(people.mean(values))
+    value = float(population.mean(values))
     notes: tuple[str, ...] = ()
-    at_points = values[: len(people.weights)]
+    at_points = values[: len(population.weights)]
     if not -_ROUNDING <= value <= 1 + _ROUNDING and np.isin(at_points, (0.0, 1.0)).all():
-        notes = (people.infeasible(f"{value:.4g} is no probability", lambda same: float(same.weights @ at_points)),)
-    return Statistic(value=value, influence=people.influence(values), question=people.text(text), notes=notes)
+        notes = (population.infeasible(f"{value:.4g} is no probability", lambda same: float(same.weights @ at_points)),)
+    return Statistic(value=value, influence=population.influence(values), question=population.text(text), notes=notes)
 
 
-def _ratio_of(people: Population, numerator: Question, denominator: Question) -> Statistic:
-    above, below = people.values(numerator), people.values(denominator)
-    divisor = float(people.mean(below))
+def _ratio_of(population: Population, numerator: Question, denominator: Question) -> Statistic:
+    above, below = population.values(numerator), population.values(denominator)
+    divisor = float(population.mean(below))
     if divisor == 0:
         raise ValueError(
             f"the expectation of {shown(denominator)} is 0, so the ratio has no value. Name another denominator, or "
             "use where to ask about rows in which it occurs."
         )
-    value = float(people.mean(above)) / divisor
-    text = people.text(f"[{shown(numerator)}] / [{shown(denominator)}]")
-    return Statistic(value=value, influence=people.influence((above - value * below) / divisor), question=text)
+    value = float(population.mean(above)) / divisor
+    text = population.text(f"[{shown(numerator)}] / [{shown(denominator)}]")
+    return Statistic(value=value, influence=population.influence((above - value * below) / divisor), question=text)
 
 
 def conditions_by(release: ReleaseData, column: str, where: str | None = None) -> list[str]:

@@ -17,7 +17,15 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
-from kmeanalyst.inference.estimate.population import Law, Population, Statistic, estimate, estimates, population, shown
+from kmeanalyst.inference.estimate.population import (
+    Law,
+    Population,
+    Statistic,
+    estimate,
+    estimates,
+    population_of,
+    shown,
+)
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.columns import Boolean, Date, Number
 from kmeanalyst.releases.release import Question, ReleaseData, View
@@ -97,8 +105,8 @@ class MatrixEstimate:
 
 def var(release: ReleaseData, column: Question, *, where: Question | None = None, view: View | None = None) -> Estimate:
     """The variance of a column of numbers, or of an expression; negative under some signed weights, and told so."""
-    people = population(release, where=where, view=view)
-    return estimate(people, variance_of(people, column))
+    population = population_of(release, where=where, view=view)
+    return estimate(population, variance_of(population, column))
 
 
 def std(release: ReleaseData, column: Question, *, where: Question | None = None, view: View | None = None) -> Estimate:
@@ -106,8 +114,8 @@ def std(release: ReleaseData, column: Question, *, where: Question | None = None
 
     Edge cases   NaN where the variance is negative; an error of NaN where it is 0: a root has no first order there.
     """
-    people = population(release, where=where, view=view)
-    return estimate(people, deviation_of(people, column))
+    population = population_of(release, where=where, view=view)
+    return estimate(population, deviation_of(population, column))
 
 
 def cov(
@@ -135,22 +143,22 @@ def corr(
     return _matrix(release, columns, where, view, _correlation)
 
 
-def variance_of(people: Law, column: Any) -> Statistic:
+def variance_of(population: Law, column: Any) -> Statistic:
     """Σ v (x - m)² and its influence."""
-    x = people.values(people.question(column))[:, None]
-    (value,), derivative = _second_moments(people, x, [(0, 0)])
+    x = population.values(population.question(column))[:, None]
+    (value,), derivative = _second_moments(population, x, [(0, 0)])
     notes: tuple[str, ...] = ()
-    if value < -_least(people, x)[0]:
-        notes = (people.infeasible(f"{value:.4g} is no variance", lambda same: variance_of(same, column).value),)
-    influence = people.influence(derivative[:, 0])
-    text = people.text(f"var({shown(column)})")
+    if value < -_least(population, x)[0]:
+        notes = (population.infeasible(f"{value:.4g} is no variance", lambda same: variance_of(same, column).value),)
+    influence = population.influence(derivative[:, 0])
+    text = population.text(f"var({shown(column)})")
     return Statistic(value=float(value), influence=influence, question=text, notes=notes)
 
 
-def deviation_of(people: Law, column: Any) -> Statistic:
+def deviation_of(population: Law, column: Any) -> Statistic:
     """The root of the variance, and its influence."""
-    variance, text = variance_of(people, column), people.text(f"std({shown(column)})")
-    least = float(_least(people, people.values(people.question(column))[:, None])[0])
+    variance, text = variance_of(population, column), population.text(f"std({shown(column)})")
+    least = float(_least(population, population.values(population.question(column))[:, None])[0])
     if variance.value > least:
         assert variance.influence is not None
         value = float(np.sqrt(variance.value))
@@ -158,7 +166,7 @@ def deviation_of(people: Law, column: Any) -> Statistic:
     if variance.value >= -least:
         told = "the released points do not vary here, and a root has no first-order error at 0: the error is not known"
         return Statistic(value=0.0, influence=None, question=text, notes=(told,))
-    told = people.infeasible(
+    told = population.infeasible(
         f"no standard deviation: the variance is {variance.value:.4g}", lambda same: deviation_of(same, column).value
     )
     return Statistic(value=np.nan, influence=None, question=text, notes=(told,))
@@ -172,8 +180,8 @@ def _matrix(
     entries: Callable[[Population, Sequence[str]], list[Statistic]],
 ) -> MatrixEstimate:
     names, notes = _chosen(release, columns)
-    people = population(release, where=where, view=view)
-    return MatrixEstimate(names, estimates(people, entries(people, names)), notes)
+    population = population_of(release, where=where, view=view)
+    return MatrixEstimate(names, estimates(population, entries(population, names)), notes)
 
 
 def _chosen(release: ReleaseData, columns: Sequence[str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -200,49 +208,49 @@ def _pairs(d: int) -> list[tuple[int, int]]:
     return list(combinations_with_replacement(range(d), 2))
 
 
-def _columns(people: Population, names: Sequence[str]) -> Array:
+def _columns(population: Population, names: Sequence[str]) -> Array:
     """(n, d) the columns at the rows of people.model.frame."""
-    return np.column_stack([people.values(people.question(name)) for name in names])
+    return np.column_stack([population.values(population.question(name)) for name in names])
 
 
-def _least(people: Law, X: Array) -> Array:
+def _least(population: Law, X: Array) -> Array:
     """(d,) variances that are rounding errors of 0."""
-    return _ROUNDING * np.max(X[: len(people.weights)] ** 2, axis=0)
+    return _ROUNDING * np.max(X[: len(population.weights)] ** 2, axis=0)
 
 
-def _second_moments(people: Law, X: Array, pairs: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
+def _second_moments(population: Law, X: Array, pairs: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
     """Σ v (x_i - m_i)(x_j - m_j) (k,) for each pair, and its derivative by v at every row (n, k). X is (n, d)."""
-    centred = X - people.mean(X)
-    lost = people.mean(centred)  # 0 where the weights sum to one
+    centred = X - population.mean(X)
+    lost = population.mean(centred)  # 0 where the weights sum to one
     first, second = ([pair[side] for pair in pairs] for side in (0, 1))
     products = centred[:, first] * centred[:, second]
-    return people.mean(products), products - lost[first] * X[:, second] - lost[second] * X[:, first]
+    return population.mean(products), products - lost[first] * X[:, second] - lost[second] * X[:, first]
 
 
-def _covariance(people: Population, names: Sequence[str]) -> list[Statistic]:
-    X, pairs = _columns(people, names), _pairs(len(names))
-    values, derivatives = _second_moments(people, X, pairs)
-    influences, least = people.influence(derivatives), _least(people, X)
+def _covariance(population: Population, names: Sequence[str]) -> list[Statistic]:
+    X, pairs = _columns(population, names), _pairs(len(names))
+    values, derivatives = _second_moments(population, X, pairs)
+    influences, least = population.influence(derivatives), _least(population, X)
     feasible = cache(lambda same: [entry.value for entry in _covariance(same, names)])
     entries = []
     for k, (i, j) in enumerate(pairs):
         notes: tuple[str, ...] = ()
         if i == j and values[k] < -least[i]:
-            notes = (people.infeasible(f"{values[k]:.4g} is no variance", _entry(feasible, k)),)
-        text = people.text(f"cov({names[i]}, {names[j]})")
+            notes = (population.infeasible(f"{values[k]:.4g} is no variance", _entry(feasible, k)),)
+        text = population.text(f"cov({names[i]}, {names[j]})")
         entries.append(Statistic(value=float(values[k]), influence=influences[:, k], question=text, notes=notes))
     return entries
 
 
-def _correlation(people: Population, names: Sequence[str]) -> list[Statistic]:
-    X, pairs = _columns(people, names), _pairs(len(names))
-    values, derivatives = _second_moments(people, X, pairs)
-    influences, least = people.influence(derivatives), _least(people, X)
+def _correlation(population: Population, names: Sequence[str]) -> list[Statistic]:
+    X, pairs = _columns(population, names), _pairs(len(names))
+    values, derivatives = _second_moments(population, X, pairs)
+    influences, least = population.influence(derivatives), _least(population, X)
     own = [pairs.index((i, i)) for i in range(len(names))]
     feasible = cache(lambda same: [entry.value for entry in _correlation(same, names)])
     entries = []
     for k, (i, j) in enumerate(pairs):
-        text, a, b = people.text(f"corr({names[i]}, {names[j]})"), values[own[i]], values[own[j]]
+        text, a, b = population.text(f"corr({names[i]}, {names[j]})"), values[own[i]], values[own[j]]
         if a <= least[i] or b <= least[j]:
             told = f"no correlation: {names[i if a <= least[i] else j]} has no positive variance under these weights"
             entries.append(Statistic(value=np.nan, influence=None, question=text, notes=(told,)))
@@ -251,7 +259,7 @@ def _correlation(people: Population, names: Sequence[str]) -> list[Statistic]:
         notes: tuple[str, ...] = ()
         slope = influences[:, k] / np.sqrt(a * b) - value / 2 * (influences[:, own[i]] / a + influences[:, own[j]] / b)
         if abs(value) > 1 + 1e-9:
-            notes = (people.infeasible(f"{value:.4g} is no correlation", _entry(feasible, k)),)
+            notes = (population.infeasible(f"{value:.4g} is no correlation", _entry(feasible, k)),)
         entries.append(Statistic(value=value, influence=slope, question=text, notes=notes))
     return entries
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, InverseCdf, Terms
-from kmeanalyst.inference.estimate.population import Law, Statistic, estimates, population, shown
+from kmeanalyst.inference.estimate.population import Law, Statistic, estimates, population_of, shown
 from kmeanalyst.inference.questions.expectation import statistic_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import Question, ReleaseData, View
@@ -36,18 +36,18 @@ def cdf(
     column   a column of numbers, or an expression.
     x        in the column's units; a sequence gives Estimates.
     """
-    people = population(release, where=where, view=view)
+    population = population_of(release, where=where, view=view)
     asked = np.atleast_1d(np.asarray(x, dtype=float))
     if asked.ndim > 1 or np.isnan(asked).any():
         raise ValueError(f"x must be a number or a list of numbers, got {x!r:.80}. Pass where to read the function.")
-    found = estimates(people, distribution_of(people, column, asked))
+    found = estimates(population, distribution_of(population, column, asked))
     return found[0] if np.ndim(x) == 0 else found
 
 
-def distribution_of(people: Law, column: Any, places: Array) -> list[Statistic]:
+def distribution_of(population: Law, column: Any, places: Array) -> list[Statistic]:
     """P(column <= x) at several places x (k,)."""
-    values = people.values(people.question(column))
-    return [statistic_of(people, _at_most(values, x), f"{shown(column)} <= {x:g}") for x in places]
+    values = population.values(population.question(column))
+    return [statistic_of(population, _at_most(values, x), f"{shown(column)} <= {x:g}") for x in places]
 
 
 def quantile(
@@ -71,36 +71,36 @@ def quantile(
             'falls as well as rises, so an order has several places or none. Pass view="probability".'
         )
     orders = np.atleast_1d(np.asarray(q, dtype=float))
-    people = population(release, where=where, view=view or "probability")
-    found = estimates(people, quantiles_of(people, column, orders))
+    population = population_of(release, where=where, view=view or "probability")
+    found = estimates(population, quantiles_of(population, column, orders))
     return found[0] if np.ndim(q) == 0 else found
 
 
-def quantiles_of(people: Law, column: Any, orders: Array) -> list[Statistic]:
+def quantiles_of(population: Law, column: Any, orders: Array) -> list[Statistic]:
     """The quantiles of several orders (k,) of a population in the probability view, and their influences."""
     if orders.ndim > 1 or not ((orders >= 0) & (orders <= 1)).all():
         raise ValueError(
             f"q must lie between 0 and 1, got {orders.tolist()!r:.80}: it is a probability. Pass e.g. 0.5."
         )
-    x = people.values(people.question(column))
-    places, cumulative = _steps(x[: len(people.weights)], people.weights)
-    bounds = people.bounds(column) or (float(places[0]), float(places[-1]))
+    x = population.values(population.question(column))
+    places, cumulative = _steps(x[: len(population.weights)], population.weights)
+    bounds = population.bounds(column) or (float(places[0]), float(places[-1]))
 
     def elsewhere() -> Array:
-        return np.unique(x[np.isfinite(x) & (True if people.given is None else people.given)])
+        return np.unique(x[np.isfinite(x) & (True if population.given is None else population.given)])
 
     def terms_at(place: float) -> Terms:
-        return people.terms(people.influence(_at_most(x, place)))
+        return population.terms(population.influence(_at_most(x, place)))
 
     curve = InverseCdf(places, cumulative, 0.5, 0.0, bounds, elsewhere, terms_at)
     inverse = [replace(curve, q=float(q)) for q in orders]
-    influences = np.column_stack([people.influence(_at_most(x, one.at(one.q))) for one in inverse])
-    parts = people.model.parts(influences)
+    influences = np.column_stack([population.influence(_at_most(x, one.at(one.q))) for one in inverse])
+    parts = population.model.parts(influences)
     errors = np.sqrt(sum(part**2 for part in parts.values() if part is not None))
     answers = []
     for k, one in enumerate(inverse):
         by = replace(one, standard_error=float(errors[k]))
-        text = people.text(f"quantile({shown(column)}, {one.q:g})")
+        text = population.text(f"quantile({shown(column)}, {one.q:g})")
         value, influence = by.at(by.q), -by.slope * influences[:, k]
         answers.append(Statistic(value=value, influence=influence, question=text, interval_by=by))
     return answers

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
-from kmeanalyst.inference.estimate.population import Population, Statistic, estimates, population, shown
+from kmeanalyst.inference.estimate.population import Population, Statistic, estimates, population_of, shown
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.columns import Categorical
 from kmeanalyst.releases.domain.text_column import Text
@@ -93,24 +93,24 @@ def regression(
             f"predictors must be a list of at least one column or expression, got {predictors!r}. Write them in "
             'brackets, such as ["age", "city"].'
         )
-    people = population(release, where=where, view=view)
-    expanded = [_expanded(people, name) for name in predictors]
+    population = population_of(release, where=where, view=view)
+    expanded = [_expanded(population, name) for name in predictors]
     questions = [question for some, _ in expanded for question in some]
-    y = people.values(people.question(target))
-    everyone = np.ones(len(y)) if people.given is None else people.given.astype(float)
-    X = np.column_stack([everyone, *(people.values(question) for question in questions)])
+    y = population.values(population.question(target))
+    everyone = np.ones(len(y)) if population.given is None else population.given.astype(float)
+    X = np.column_stack([everyone, *(population.values(question) for question in questions)])
     notes = tuple(f"{question} never occurs and is left out" for _, absent in expanded for question in absent)
-    return _fitted(people, shown(target), ("intercept", *questions), X, y, notes)
+    return _fitted(population, shown(target), ("intercept", *questions), X, y, notes)
 
 
-def _expanded(people: Population, predictor: str) -> tuple[list[str], list[str]]:
+def _expanded(population: Population, predictor: str) -> tuple[list[str], list[str]]:
     """A predictor as questions with numbers for answers, and those about values that never occur.
 
     Levels (and missing cells) become conditions; the first that occurs is what the others are compared with.
     """
-    if predictor not in people.release.columns.names:
+    if predictor not in population.release.columns.names:
         return [predictor], []
-    column, name = people.release.columns[predictor], words.column(predictor)
+    column, name = population.release.columns[predictor], words.column(predictor)
     if isinstance(column, Text):
         raise ValueError(
             f'{predictor} is a column of texts, and no number. Write a condition: "{words.example(column)}".'
@@ -119,17 +119,17 @@ def _expanded(people: Population, predictor: str) -> tuple[list[str], list[str]]
         return [name], []
     conditions = [f"{name} == {words.literal(level)}" for level in column.levels]
     conditions += [f"missing({name})"] if column.missing else []
-    occurs = {condition: bool(people.mean(people.values(condition) != 0) != 0) for condition in conditions}
+    occurs = {condition: bool(population.mean(population.values(condition) != 0) != 0) for condition in conditions}
     there = [condition for condition in conditions if occurs[condition]]
     return there[1:], [condition for condition in conditions if not occurs[condition]]
 
 
 def _fitted(
-    people: Population, target: str, names: tuple[str, ...], X: Array, y: Array, notes: tuple[str, ...]
+    population: Population, target: str, names: tuple[str, ...], X: Array, y: Array, notes: tuple[str, ...]
 ) -> RegressionEstimate:
-    at_points = X[: len(people.weights)]
-    scale = np.sqrt(np.maximum((at_points**2).T @ np.abs(people.weights), 1e-300))
-    A = (at_points / scale).T @ (people.weights[:, None] * at_points / scale)  # in units of each predictor's size
+    at_points = X[: len(population.weights)]
+    scale = np.sqrt(np.maximum((at_points**2).T @ np.abs(population.weights), 1e-300))
+    A = (at_points / scale).T @ (population.weights[:, None] * at_points / scale)  # in units of each predictor's size
     spectrum, vectors = np.linalg.eigh(A)
     if np.abs(spectrum).min() <= _SINGULAR * np.abs(spectrum).max():
         raise ValueError(_singular(names, vectors[:, np.abs(spectrum).argmin()]))
@@ -139,13 +139,13 @@ def _fitted(
             'is then a saddle point. Compare with view="probability".',
         )
     inverse = (vectors / spectrum) @ vectors.T
-    beta = inverse @ people.mean(X / scale * y[:, None]) / scale
-    influences = people.influence((X / scale) @ inverse / scale * (y - X @ beta)[:, None])
+    beta = inverse @ population.mean(X / scale * y[:, None]) / scale
+    influences = population.influence((X / scale) @ inverse / scale * (y - X @ beta)[:, None])
     coefficients = [
-        Statistic(value=float(b), influence=influences[:, k], question=people.text(f"{target} ~ {name}"))
+        Statistic(value=float(b), influence=influences[:, k], question=population.text(f"{target} ~ {name}"))
         for k, (name, b) in enumerate(zip(names, beta, strict=True))
     ]
-    return RegressionEstimate(target, names, estimates(people, coefficients), notes)
+    return RegressionEstimate(target, names, estimates(population, coefficients), notes)
 
 
 def _singular(names: tuple[str, ...], direction: Array) -> str:

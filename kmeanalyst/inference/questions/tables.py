@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.estimate.estimate import PARTS, Estimate, Estimates
-from kmeanalyst.inference.estimate.population import Population, Statistic, estimates, population
+from kmeanalyst.inference.estimate.population import Population, Statistic, estimates, population_of
 from kmeanalyst.inference.questions.expectation import mean_of, probability_of, statistic_of
 from kmeanalyst.inference.questions.groups import MOST_ASKED, Group, check_groups, groups_of
 from kmeanalyst.inference.questions.moments import deviation_of, variance_of
@@ -46,17 +46,17 @@ def histogram(
     bins      how numbers are grouped: see `groups_of`. By default atoms, and ranges between public edges.
     Columns   left and right of numbers and dates, then "probability" and what else a row has.
     """
-    return histogram_of_groups(population(release, where=where, view=view), column, bins, level)
+    return histogram_of_groups(population_of(release, where=where, view=view), column, bins, level)
 
 
 def histogram_of_groups(
-    people: Population, column: str, bins: int | Sequence[float] | None, level: float
+    population: Population, column: str, bins: int | Sequence[float] | None, level: float
 ) -> pd.DataFrame:
     """The probability of each group of a column's values, in a population."""
-    groups = groups_of(people.release.columns, column, bins)
+    groups = groups_of(population.release.columns, column, bins)
     lefts, rights = ([getattr(group, side) for group in groups] for side in ("left", "right"))
     labels = [group.label for group in groups]
-    return histogram_frame(joint_probabilities(people, [groups]), labels, lefts, rights, column, level)
+    return histogram_frame(joint_probabilities(population, [groups]), labels, lefts, rights, column, level)
 
 
 def histogram_frame(
@@ -111,23 +111,23 @@ def contingency(
         )
     groups = [groups_of(release.columns, name) for name in columns]
     check_table(groups, len(release), tables)
-    found = joint_probabilities(population(release, where=where, view=view), groups, tables)
+    found = joint_probabilities(population_of(release, where=where, view=view), groups, tables)
     labels = product(*([group.label for group in some] for some in groups))
     return [(dict(zip(columns, some, strict=True)), cell) for some, cell in zip(labels, found, strict=True)]
 
 
-def joint_probabilities(people: Population, groups: Sequence[Sequence[Group]], tables: int = 1) -> Estimates:
+def joint_probabilities(population: Population, groups: Sequence[Sequence[Group]], tables: int = 1) -> Estimates:
     """The probability of each combination of groups of several columns, the last column's running first.
 
     Errors   ValueError where the table, or `tables` such tables, would be too much work.
     """
-    check_table(groups, len(people.model.frame), tables)
-    held = [list(zip(_held(people, some), [group.condition for group in some], strict=True)) for some in groups]
+    check_table(groups, len(population.model.frame), tables)
+    held = [list(zip(_held(population, some), [group.condition for group in some], strict=True)) for some in groups]
     cells = (
         (np.logical_and.reduce([holds for holds, _ in some]), " and ".join(text for _, text in some))
         for some in product(*held)
     )
-    return estimates(people, [statistic_of(people, holds.astype(float), text) for holds, text in cells])
+    return estimates(population, [statistic_of(population, holds.astype(float), text) for holds, text in cells])
 
 
 def check_table(groups: Sequence[Sequence[Group]], n_rows: int, tables: int = 1) -> None:
@@ -148,16 +148,16 @@ def check_table(groups: Sequence[Sequence[Group]], n_rows: int, tables: int = 1)
     )
 
 
-def _held(people: Population, groups: Sequence[Group]) -> list[Array]:
+def _held(population: Population, groups: Sequence[Group]) -> list[Array]:
     """Whether each of one column's groups holds, bool (n,) over model.frame: levels are compared by their codes."""
     codes = np.zeros(0)
     if name := next((group.column for group in groups if group.code is not None), None):
-        column = people.release.columns[name]
+        column = population.release.columns[name]
         assert isinstance(column, Categorical)
-        codes = codes_of(people.model.frame[name], column)
-        if people.given is not None:
-            codes = np.where(people.given, codes, np.nan)
-    return [people.values(g.condition) == 1 if g.code is None else codes == g.code for g in groups]
+        codes = codes_of(population.model.frame[name], column)
+        if population.given is not None:
+            codes = np.where(population.given, codes, np.nan)
+    return [population.values(g.condition) == 1 if g.code is None else codes == g.code for g in groups]
 
 
 def _labels(groups: Sequence[Group], name: str) -> pd.CategoricalIndex:
@@ -202,7 +202,7 @@ class GroupBy:
         Male      38.491671
         Name: value, dtype: float64
         """
-        return self._each(lambda people: mean_of(people, people.question(column)))
+        return self._each(lambda population: mean_of(population, population.question(column)))
 
     def expectation(self, question: Question) -> pd.DataFrame:
         """The expectation of an expression or function.
@@ -213,7 +213,7 @@ class GroupBy:
         Male      39.491671
         Name: value, dtype: float64
         """
-        return self._each(lambda people: mean_of(people, question))
+        return self._each(lambda population: mean_of(population, question))
 
     def probability(self, condition: Question) -> pd.DataFrame:
         """The probability of a condition.
@@ -224,7 +224,7 @@ class GroupBy:
         Female  0.130257        0.018643
         Male    0.291715        0.011800
         """
-        return self._each(lambda people: probability_of(people, condition))
+        return self._each(lambda population: probability_of(population, condition))
 
     def var(self, column: Question) -> pd.DataFrame:
         """The variance of a column of numbers, or of an expression.
@@ -235,7 +235,7 @@ class GroupBy:
         Male      178.188831
         Name: value, dtype: float64
         """
-        return self._each(lambda people: variance_of(people, column))
+        return self._each(lambda population: variance_of(population, column))
 
     def std(self, column: Question) -> pd.DataFrame:
         """The standard deviation of a column of numbers, or of an expression.
@@ -246,7 +246,7 @@ class GroupBy:
         Male      13.348739
         Name: value, dtype: float64
         """
-        return self._each(lambda people: deviation_of(people, column))
+        return self._each(lambda population: deviation_of(population, column))
 
     def quantile(self, column: Question, q: float = 0.5) -> pd.DataFrame:
         """The quantile of order q, in the probability view; see `quantile`.
@@ -260,24 +260,26 @@ class GroupBy:
         if self.view == "signed":
             raise ValueError('quantiles are of the probability view, got view="signed". Group with view="probability".')
         order = np.array([q], dtype=float)
-        return self._each(lambda people: quantiles_of(people, column, order)[0], view="probability")
+        return self._each(lambda population: quantiles_of(population, column, order)[0], view="probability")
 
     def _each(self, statistic: Callable[[Population], Statistic], view: View | None = None) -> pd.DataFrame:
         check_groups(self.release.columns[self.column], None, MOST_ASKED)
         groups = groups_of(self.release.columns, self.column)
-        everyone = population(self.release, where=self.where, view=view or self.view)
+        everyone = population_of(self.release, where=self.where, view=view or self.view)
         some = [self._group(group, view or self.view) for group in groups]
-        found = iter(estimates(everyone, [statistic(people) for people in some if isinstance(people, Population)]))
-        answers = Estimates(next(found) if isinstance(people, Population) else people for people in some)
+        found = iter(
+            estimates(everyone, [statistic(population) for population in some if isinstance(population, Population)])
+        )
+        answers = Estimates(next(found) if isinstance(population, Population) else population for population in some)
         return answers.to_frame(self.level).set_axis(_labels(groups, self.column))
 
     def _group(self, group: Group, view: View | None) -> Population | Estimate:
         """The population of a group, or an answer that says why there is none."""
         conditions = [group.condition] if self.where is None else [self.where, group.condition]
         try:
-            return population(self.release, where=conditions, view=view)
+            return population_of(self.release, where=conditions, view=view)
         except ValueError as refusal:
-            label = population(self.release, view=view).view
+            label = population_of(self.release, view=view).view
             return Estimate(
                 value=np.nan, standard_error=np.nan, parts=dict.fromkeys(PARTS, np.nan), view=label,
                 question=group.condition, notes=(str(refusal),),

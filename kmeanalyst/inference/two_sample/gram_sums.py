@@ -26,7 +26,7 @@ _MOST_VALUES = 512  # of a column whose kernel is tabulated
 Block = Callable[[slice, slice], Array]  # K(I, J), float64, to be used before the next is asked for
 
 
-class Tally(Protocol):
+class PartialSum(Protocol):
     """What is gathered from one row of blocks."""
 
     def add(self, K: Array, J: slice, share: float) -> None:
@@ -39,17 +39,17 @@ class Tally(Protocol):
 class Collector(Protocol):
     """Gathers something from the blocks of one kernel: a tally per row of blocks, added up in their order."""
 
-    def tally(self, I: slice) -> Tally:  # noqa: E741
+    def tally(self, I: slice) -> PartialSum:  # noqa: E741
         """A fresh tally for the rows I."""
 
-    def take(self, I: slice, result: Array) -> None:  # noqa: E741
+    def merge(self, I: slice, result: Array) -> None:  # noqa: E741
         """Add the result of a tally."""
 
 
-class Nothing:
+class NullCollector:
     """Collects nothing, and is its own tally: for the sums alone."""
 
-    def tally(self, I: slice) -> Tally:  # noqa: E741
+    def tally(self, I: slice) -> PartialSum:  # noqa: E741
         """Itself."""
         return self
 
@@ -60,7 +60,7 @@ class Nothing:
         """An empty array."""
         return np.empty(0)
 
-    def take(self, I: slice, result: Array) -> None:  # noqa: E741
+    def merge(self, I: slice, result: Array) -> None:  # noqa: E741
         """Pass by."""
 
 
@@ -111,7 +111,7 @@ def gram_sums(kernels: Sequence[Kernel], rows: Array, n: int, collectors: Sequen
             total.towards[stripe.I] += stripe.across
             total.towards[:, int(stripe.I.start >= n)] += stripe.down
             total.squares[:] += stripe.squares
-            collector.take(stripe.I, stripe.tally.result())
+            collector.merge(stripe.I, stripe.tally.result())
     return sums
 
 
@@ -123,7 +123,7 @@ class _Stripe:
     across: Array  # (len I, 2) row sums, by the sample of the column
     down: Array  # (n + m,) column sums
     squares: Array  # (3,) as in GramSums
-    tally: Tally
+    tally: PartialSum
 
     @classmethod
     def empty(cls, I: slice, n_rows: int, collector: Collector) -> _Stripe:  # noqa: E741

@@ -116,7 +116,7 @@ class Moments:
         """Unbiased trace of the rows' covariance in all of feature space."""
         return (self.mean_square - float(self.mean @ self.mean)) * self.n_rows / (self.n_rows - 1)
 
-    def steady_covariance(self, weights: Array, variances: Array) -> Array:
+    def shrunk_covariance(self, weights: Array, variances: Array) -> Array:
         """The covariance (K, K) drawn towards a public diagonal until its weighted square has the size it should have.
 
         A covariance of few rows has the right trace, but too few and too large eigenvalues: a law made from it has too
@@ -303,13 +303,13 @@ def size_of_difference(
 
 def release_against_sample(release: ReleaseData, measurement: Measurement, sample: SampleRows) -> TestResult:
     """The test of a release with a measurement against rows."""
-    some, places, blocks = sample.half_and_all(_SAMPLE_ROWS)
+    some, places, blocks = sample.split_for_directions(_SAMPLE_ROWS)
     along = directions_of(release, measurement, some)
     taken = places if not isinstance(measurement.feature_map, Nystroem) and len(some) >= _MANY_ROWS else None
     moments = sample_moments(measurement.feature_map, along, blocks, left_out=taken)
     n = moments.n_rows
     shrink = 1 / measurement.n_rows + 1 / n
-    covariance = moments.steady_covariance(direction_weights(along, shrink, [measurement]), along.variances)
+    covariance = moments.shrunk_covariance(direction_weights(along, shrink, [measurement]), along.variances)
     difference = measurement.vector - moments.mean
     statistic, pvalue = noise_aware_law(difference, along, covariance, shrink, [measurement])
     sample_square = (n * float(moments.mean @ moments.mean) - moments.mean_square) / (n - 1)

@@ -22,7 +22,7 @@ import numpy as np
 
 from kmeanalyst.inference.two_sample import effect_size as precision
 from kmeanalyst.inference.two_sample.distance import Pair, Sample, read_pair
-from kmeanalyst.inference.two_sample.gram_sums import GramSums, Tally, gram_sums
+from kmeanalyst.inference.two_sample.gram_sums import GramSums, PartialSum, gram_sums
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.kernels import Gaussian, Kernel
 from kmeanalyst.kernels.base import Array
@@ -127,11 +127,11 @@ class RowLabels:
         """Labels about their mean, float32."""
         return self.labels[block] - self.share
 
-    def tally(self, I: slice) -> Tally:  # noqa: E741
+    def tally(self, I: slice) -> PartialSum:  # noqa: E741
         """A tally for the rows I."""
         return _RowTally(self, I)
 
-    def take(self, I: slice, result: Array) -> None:  # noqa: E741
+    def merge(self, I: slice, result: Array) -> None:  # noqa: E741
         """Add the part of the rows I."""
         self.quadratic += result
 
@@ -163,11 +163,11 @@ class UnitSums:
         first, last = np.searchsorted(self.starts, [rows.start, rows.stop - 1], side="right") - 1
         return slice(first, last + 1), np.maximum(self.starts[first : last + 1] - rows.start, 0)
 
-    def tally(self, I: slice) -> Tally:  # noqa: E741
+    def tally(self, I: slice) -> PartialSum:  # noqa: E741
         """A tally for the rows I."""
         return _UnitTally(self, I)
 
-    def take(self, I: slice, result: Array) -> None:  # noqa: E741
+    def merge(self, I: slice, result: Array) -> None:  # noqa: E741
         """Add the part of the rows I."""
         self.half[self.covered(I)[0]] += result
 

@@ -59,7 +59,7 @@ class SampleRows:
         """At most that many rows (n, d), drawn evenly in one pass, the same whatever the blocks."""
         return _drawn(self.blocks(), most)[0]
 
-    def half_and_all(self, most: int) -> tuple[Array, Array, Iterator[Array]]:
+    def split_for_directions(self, most: int) -> tuple[Array, Array, Iterator[Array]]:
         """Half of the rows or so many of them, drawn evenly; their places (n,); and all rows in blocks.
 
         A file is read twice for this: were it sorted, its first rows would not be like the others. Of a generator the

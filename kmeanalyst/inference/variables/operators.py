@@ -167,9 +167,9 @@ class VariableOperators:
 
 
 def _not_elementwise(name: str) -> TypeError:
-    mend = _INSTEAD.get(name, "Ask the variable itself (.mean(), .quantile(0.5)), or use ka.pushforward.")
+    hint = _INSTEAD.get(name, "Ask the variable itself (.mean(), .quantile(0.5)), or use ka.pushforward.")
     return TypeError(
-        f"np.{name} does not go with a random variable: elementwise functions of one result do, and it is none. {mend}"
+        f"np.{name} does not go with a random variable: elementwise functions of one result do, and it is none. {hint}"
     )
 
 

@@ -25,7 +25,7 @@ from kmeanalyst.inference.estimate.population import (
     check_condition,
     check_defined,
     infeasible_value,
-    population,
+    population_of,
     positive_chance,
     shown,
 )
@@ -192,8 +192,8 @@ def law_of(
     beside   combinations of the other releases' points, at most, that an influence on one is averaged over.
     """
     if len(releases) == 1:
-        return population(releases[0], where=tuple(conditions), view=view)
-    factors = tuple(population(release, view=view) for release in releases)
+        return population_of(releases[0], where=tuple(conditions), view=view)
+    factors = tuple(population_of(release, view=view) for release in releases)
     rng = np.random.default_rng(0)
     joint, weights = _combined(factors, MOST_COMBINATIONS, DRAWN, rng)
     places, masses = [joint], []

@@ -52,7 +52,7 @@ class DrawnRows:
     cells: Array
 
 
-def why_not_drawn(release: ReleaseData, column: Column, task: str, predictors: tuple[str, ...]) -> str | None:
+def unavailable_reason(release: ReleaseData, column: Column, task: str, predictors: tuple[str, ...]) -> str | None:
     """Why rows cannot be drawn for a target; None where they can."""
     if task == "classification":
         return "they are for numbers, and classes have their law at the released points"
@@ -146,4 +146,4 @@ def _labels(bins: Bins, chances: Array, rng: np.random.Generator) -> Array:
     return out
 
 
-__all__ = ["DrawnRows", "drawn_rows", "number_law", "why_not_drawn"]
+__all__ = ["DrawnRows", "drawn_rows", "number_law", "unavailable_reason"]

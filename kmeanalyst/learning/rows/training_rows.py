@@ -18,7 +18,7 @@ import pandas as pd
 
 from kmeanalyst.inference.estimate.error_model import fitted_model
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.learning.rows.drawn_rows import drawn_rows, why_not_drawn
+from kmeanalyst.learning.rows.drawn_rows import drawn_rows, unavailable_reason
 from kmeanalyst.learning.rows.encoder import LEVELS, MISSING, DomainEncoder, Levels, Missing
 from kmeanalyst.learning.rows.labels import LABELS, Labels, measured_labels, why_not_measured
 from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date, Integer, Number
@@ -129,8 +129,8 @@ def predictors_of(release: ReleaseData, target: str | None, columns: Sequence[st
     """The columns to predict from: those named, or all but texts, the target and what it is computed from or that from it."""
     texts = {column.name for column in release.columns.columns if isinstance(column, Text)}
     if columns is None:
-        kin = set() if target is None else _made_of(release, target)
-        left = [name for name in release.columns.names if name not in texts and not kin & _made_of(release, name)]
+        related = set() if target is None else _made_of(release, target)
+        left = [name for name in release.columns.names if name not in texts and not related & _made_of(release, name)]
         if texts and not left:
             raise ValueError(
                 f"all other columns are texts ({', '.join(sorted(texts))}), which no feature is made of. Derive a condition "
@@ -296,7 +296,7 @@ def refused_labels(labels: Labels, target: str, reason: str) -> ValueError:
 
 def why_not(labels: Labels) -> Callable[..., str | None]:
     """What says why labels cannot be drawn, or measured."""
-    return why_not_drawn if labels == "drawn" else why_not_measured
+    return unavailable_reason if labels == "drawn" else why_not_measured
 
 
 def _left_out(goal: Target, share: float) -> str:

@@ -15,7 +15,7 @@ import pandas as pd
 from kmeanalyst.inference.estimate.estimate import Estimate
 from kmeanalyst.inference.estimate.population import Population, Statistic, Where, estimate, estimates
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.learning.scoring.evaluation import Asked, frame_of, positive_shares, question_of
+from kmeanalyst.learning.scoring.evaluation import ScoringTask, frame_of, positive_shares, scoring_task
 from kmeanalyst.learning.scoring.metrics import Evidence, Smooth
 from kmeanalyst.learning.scoring.sample_law import SampleLaw
 from kmeanalyst.releases.release import View
@@ -52,7 +52,7 @@ def calibration(
     0.333 to 0.9        0.489781  0.549098        0.022275
     """
     binned = _binned(model, data, bins, strategy, target, positive, where, view)
-    found = estimates(binned.people, [binned.observed(k) for k in range(len(binned.labels))])
+    found = estimates(binned.population, [binned.observed(k) for k in range(len(binned.labels))])
     frame = frame_of(found, pd.Index(binned.labels, name="bin"), level).rename(columns={"value": "observed"})
     means = [binned.rows.sum(binned.within(k) * binned.chance) / binned.weight(k) for k in range(len(found))]
     frame.insert(0, "predicted", [mean.value for mean in means])
@@ -82,8 +82,8 @@ def expected_calibration_error(
     """
     binned = _binned(model, data, bins, strategy, target, positive, where, view)
     gaps = [binned.gap(k) for k in range(len(binned.labels))]
-    slopes = binned.people.influence(np.column_stack([gap.slope for gap in gaps]))
-    parts = binned.people.model.parts(slopes)
+    slopes = binned.population.influence(np.column_stack([gap.slope for gap in gaps]))
+    parts = binned.population.model.parts(slopes)
     errors = np.sqrt(sum(np.square(part) for part in parts.values() if part is not None))
     chance_alone = float(np.sqrt(2 / np.pi) * errors.sum())
     told = (
@@ -92,10 +92,10 @@ def expected_calibration_error(
     statistic = Statistic(
         value=sum(abs(gap.value) for gap in gaps),
         influence=slopes @ np.sign([gap.value for gap in gaps]),
-        question=binned.people.text(f"expected_calibration_error({binned.asked.task.target})"),
+        question=binned.population.text(f"expected_calibration_error({binned.asked.task.target})"),
         notes=(*binned.asked.notes, told),
     )
-    return estimate(binned.people, statistic)
+    return estimate(binned.population, statistic)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,8 +105,8 @@ class _Binned:
     chance   (n,) predicted; event (n,) whether it is so; place (n,) the bin; labels of the bins.
     """
 
-    asked: Asked
-    people: Population | SampleLaw
+    asked: ScoringTask
+    population: Population | SampleLaw
     rows: Evidence
     chance: Array
     event: Array
@@ -125,7 +125,7 @@ class _Binned:
         notes = list(self.asked.notes)
         if not -1e-9 <= share.value <= 1 + 1e-9:
             notes.append(f"{share.value:.4g} is no share: signed weights can give one")
-        influence = self.people.influence(share.slope)
+        influence = self.population.influence(share.slope)
         return Statistic(value=share.value, influence=influence, question=self.labels[k], notes=tuple(notes))
 
     def gap(self, k: int) -> Smooth:
@@ -148,18 +148,18 @@ def _binned(
             f'calibration needs at least one bin and a strategy "quantile" or "uniform", got {bins!r} and {strategy!r}. '
             'Pass e.g. bins=10, strategy="quantile".'
         )
-    asked = question_of(model, data, target=target, positive=positive, where=where, view=view)
+    asked = scoring_task(model, data, target=target, positive=positive, where=where, view=view)
     answers = asked.answers(["probabilities"] if asked.task.positive is not None else [], ranks=view is None)
     chance, event = positive_shares(asked, answers)
-    people = asked.law(view is None)  # the probability view where none is named
-    rows = Evidence(people.weights, answers)
-    edges = _edges(chance[: len(people.weights)], people.weights, bins, strategy)
+    population = asked.law(view is None)  # the probability view where none is named
+    rows = Evidence(population.weights, answers)
+    edges = _edges(chance[: len(population.weights)], population.weights, bins, strategy)
     place = np.searchsorted(edges[1:-1], chance, side="left")
-    held = [k for k in range(len(edges) - 1) if people.weights @ (place[: len(people.weights)] == k) != 0]
+    held = [k for k in range(len(edges) - 1) if population.weights @ (place[: len(population.weights)] == k) != 0]
     labels = [f"{edges[k]:.3g} to {edges[k + 1]:.3g}" for k in held]
     renumbered = np.full(len(edges) - 1, -1)
     renumbered[held] = np.arange(len(held))
-    return _Binned(asked, people, rows, chance, event, renumbered[place], labels)
+    return _Binned(asked, population, rows, chance, event, renumbered[place], labels)
 
 
 def _edges(chance: Array, weights: Array, bins: int, strategy: Strategy) -> Array:

@@ -22,10 +22,10 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
-from kmeanalyst.inference.estimate.population import Population, Statistic, Where, estimates, population
+from kmeanalyst.inference.estimate.population import Population, Statistic, Where, estimates, population_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.learning.digest import digest
-from kmeanalyst.learning.scoring.metrics import Answers, Evidence, Loss, Metric, Need, Smooth, metric_named
+from kmeanalyst.learning.scoring.metrics import Evidence, Loss, Metric, Need, Predictions, Smooth, metric_named
 from kmeanalyst.learning.scoring.sample_law import SampleLaw, sample_law
 from kmeanalyst.releases.domain.cells import text_of
 from kmeanalyst.releases.domain.domain import Domain
@@ -50,7 +50,7 @@ class Task:
     positive: int | None
     features: tuple[str, ...] | None
 
-    def answers(self, frame: pd.DataFrame, given: Array | None, needs: Collection[Need]) -> Answers:
+    def answers(self, frame: pd.DataFrame, given: Array | None, needs: Collection[Need]) -> Predictions:
         """Truth and the model's answers at the rows of a frame (n, d); 0 where the condition `given` (n,) fails.
 
         Only rows with the condition are asked, and each of the model's functions at most once.
@@ -61,7 +61,7 @@ class Task:
         kinds = {need: self._kind(need) for need in needs}
         said = {kind: _spread(getattr(self, f"_{kind}")(rows), held) for kind in set(kinds.values())}
         asked: dict[str, Array] = {need: said[kind] for need, kind in kinds.items()}
-        return Answers(truth=_spread(truth, held), classes=self.classes, positive=self.positive, **asked)
+        return Predictions(truth=_spread(truth, held), classes=self.classes, positive=self.positive, **asked)
 
     def inputs(self, frame: pd.DataFrame) -> pd.DataFrame:
         """What the model is shown of a frame; ValueError for columns that it lacks."""
@@ -210,7 +210,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class ScoringTask:
     """A model, the data it is asked about, and what every answer says.
 
     law   whether the rows are ranked → the law: by default the view as released, or the probability view for ranks.
@@ -220,10 +220,10 @@ class Asked:
     law: Callable[[bool], Population | SampleLaw]
     notes: tuple[str, ...]
 
-    def answers(self, needs: Sequence[Need], ranks: bool = False) -> Answers:
+    def answers(self, needs: Sequence[Need], ranks: bool = False) -> Predictions:
         """The model's answers at every row of the law's error model: the same rows in any view of a release."""
-        people = self.law(ranks)
-        return self.task.answers(people.model.frame, people.given, set(needs))
+        population = self.law(ranks)
+        return self.task.answers(population.model.frame, population.given, set(needs))
 
 
 def score(
@@ -260,7 +260,7 @@ def score(
     accuracy(income)  0.823333  0.804033  0.842634
     roc_auc(income)   0.879675  0.861069  0.898281
     """
-    asked = question_of(model, data, target=target, positive=positive, where=where, view=view)
+    asked = scoring_task(model, data, target=target, positive=positive, where=where, view=view)
     if not isinstance(metric, Sequence) or isinstance(metric, str):
         return scores(asked, [metric_named(metric, asked.task.classes)])[0]
     if not metric:
@@ -268,7 +268,9 @@ def score(
     return scores(asked, [metric_named(name, asked.task.classes) for name in metric])
 
 
-def question_of(model: Any, data: Any, *, target: str | None, positive: Any, where: Where, view: View | None) -> Asked:
+def scoring_task(
+    model: Any, data: Any, *, target: str | None, positive: Any, where: Where, view: View | None
+) -> ScoringTask:
     """A model and the data to ask it about; ValueError where they do not go together."""
     task = task_of(model, target, positive)
     if not isinstance(data, ReleaseData):
@@ -282,49 +284,51 @@ def question_of(model: Any, data: Any, *, target: str | None, positive: Any, whe
     if data.columns[task.target].missing:
         conditions = (*conditions, f"not missing({words.column(task.target)})")
     trained_on = getattr(getattr(model, "report", model), "release_digest", None)
-    return Asked(
+    return ScoringTask(
         task=task,
         law=_laws(_of_shares(data), conditions, view),
         notes=(TRAINED_HERE,) if trained_on is not None and trained_on == digest(data) else (),
     )
 
 
-def scores(asked: Asked, metrics: Sequence[Metric]) -> Estimates:
+def scores(asked: ScoringTask, metrics: Sequence[Metric]) -> Estimates:
     """Several metrics: one question to the model, and one solve for the errors of each view."""
     answers = asked.answers([metric.needs for metric in metrics], metrics[0].ranks)
     found: dict[int, Estimate] = {}
     for ranks in dict.fromkeys(metric.ranks for metric in metrics):
         places = [place for place, metric in enumerate(metrics) if metric.ranks == ranks]
-        people = asked.law(ranks)
-        told = [statistic_of(people, answers, metrics[place], asked) for place in places]
-        found.update(zip(places, estimates(people, told), strict=True))
+        population = asked.law(ranks)
+        told = [statistic_of(population, answers, metrics[place], asked) for place in places]
+        found.update(zip(places, estimates(population, told), strict=True))
     return Estimates(found[place] for place in range(len(metrics)))
 
 
-def statistic_of(people: Population | SampleLaw, answers: Answers, metric: Metric, asked: Asked) -> Statistic:
+def statistic_of(
+    population: Population | SampleLaw, answers: Predictions, metric: Metric, asked: ScoringTask
+) -> Statistic:
     """A metric of a law's rows as a statistic, with notes on what is infeasible or undefined."""
-    value = smooth_of(people, answers, metric)
+    value = smooth_of(population, answers, metric)
     notes, influence = list(asked.notes), None
     least, largest = metric.bounds
     if not least - _ROUNDING <= value.value <= largest + _ROUNDING:
         what = f"{value.value:.4g} is no {metric.name}" if np.isfinite(value.value) else f"{metric.name} is undefined"
-        notes.append(people.infeasible(what, lambda same: smooth_of(same, answers, metric).value))
-    if np.isfinite(value.value) and np.isfinite(value.slope[: len(people.weights)]).all():
-        influence = people.influence(value.slope)
+        notes.append(population.infeasible(what, lambda same: smooth_of(same, answers, metric).value))
+    if np.isfinite(value.value) and np.isfinite(value.slope[: len(population.weights)]).all():
+        influence = population.influence(value.slope)
     elif np.isfinite(value.value):
         notes.append(f"{metric.name} has a division by 0 or a root of 0 here: its first-order error is not known")
-    question = people.text(f"{metric.name}({asked.task.target})")
+    question = population.text(f"{metric.name}({asked.task.target})")
     return Statistic(value=value.value, influence=influence, question=question, notes=tuple(notes))
 
 
-def smooth_of(people: Population | SampleLaw, answers: Answers, metric: Metric) -> Smooth:
+def smooth_of(population: Population | SampleLaw, answers: Predictions, metric: Metric) -> Smooth:
     """The metric's value in a law and its derivative by the law's weights; ValueError without positive weight in all."""
-    if (total := float(people.weights.sum())) <= 0:
+    if (total := float(population.weights.sum())) <= 0:
         raise ValueError(
             f"the weights sum to {total:.3g}, so no mean over them is one of a population's rows. Ask "
             'view="probability".'
         )
-    return metric.of(Evidence(people.weights, answers))
+    return metric.of(Evidence(population.weights, answers))
 
 
 def _of_shares(release: ReleaseData) -> ReleaseData:
@@ -349,22 +353,22 @@ def _laws(release: ReleaseData, conditions: tuple[Question, ...], view: View | N
                 'a metric of ranks was asked with view="signed": rows of negative weight have no place in an order. Leave '
                 'view out, or pass view="probability".'
             )
-        return population(release, where=conditions or None, view=view or ("probability" if ranks else None))
+        return population_of(release, where=conditions or None, view=view or ("probability" if ranks else None))
 
     return law
 
 
-def _of_sample(task: Task, data: Any, where: Where, view: View | None) -> Asked:
+def _of_sample(task: Task, data: Any, where: Where, view: View | None) -> ScoringTask:
     if view in ("fitted", "resampled"):
         raise ValueError(
             f'view="{view}" is of a release, and these are rows of a sample: they have equal weights. Leave view out.'
         )
     domain = getattr(task.model, "domain", None)
     known = sample_law(data, where, domain if isinstance(domain, Domain) else None, task.target)
-    return Asked(task, lambda ranks: known, known.notes)
+    return ScoringTask(task, lambda ranks: known, known.notes)
 
 
-def positive_shares(asked: Asked, answers: Answers) -> tuple[Array, Array]:
+def positive_shares(asked: ScoringTask, answers: Predictions) -> tuple[Array, Array]:
     """(predicted probability, whether it is so) of the class asked about, both (n,); ValueError if none is."""
     positive = asked.task.positive
     if positive is None or answers.probabilities is None:

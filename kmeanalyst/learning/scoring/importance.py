@@ -19,7 +19,7 @@ import pandas as pd
 
 from kmeanalyst.inference.estimate.population import Population, Statistic, Where, estimates
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.learning.scoring.evaluation import Asked, frame_of, question_of, smooth_of
+from kmeanalyst.learning.scoring.evaluation import ScoringTask, frame_of, scoring_task, smooth_of
 from kmeanalyst.learning.scoring.metrics import Loss, Metric, Smooth, metric_named
 from kmeanalyst.learning.scoring.sample_law import SampleLaw
 from kmeanalyst.releases.expressions import words
@@ -57,11 +57,11 @@ def feature_importance(
     """
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, got {repeats}: there is nothing to average. Pass e.g. 5.")
-    asked = question_of(model, data, target=target, positive=positive, where=where, view=view)
+    asked = scoring_task(model, data, target=target, positive=positive, where=where, view=view)
     shuffled = _Shuffled(asked, metric_named(metric, asked.task.classes), repeats, np.random.default_rng(rng))
-    names = _columns(asked, shuffled.people.model.frame, columns)
+    names = _columns(asked, shuffled.population.model.frame, columns)
     drops = [shuffled.drop(name) for name in names]
-    frame = frame_of(estimates(shuffled.people, [drop for drop, _ in drops]), pd.Index(names, name="column"), level)
+    frame = frame_of(estimates(shuffled.population, [drop for drop, _ in drops]), pd.Index(names, name="column"), level)
     frame.insert(frame.columns.get_loc("view"), "shuffling", [error for _, error in drops])
     return frame.sort_values("value", ascending=False, kind="stable")
 
@@ -74,27 +74,27 @@ class _Shuffled:
     and its cell, met with drawn other cells. The derivative is the sum of the two.
     """
 
-    asked: Asked
+    asked: ScoringTask
     metric: Metric
     repeats: int
     rng: np.random.Generator
 
     @property
-    def people(self) -> Population | SampleLaw:
+    def population(self) -> Population | SampleLaw:
         return self.asked.law(self.metric.ranks)
 
     @cached_property
     def base(self) -> Smooth:
         """The metric as it is."""
-        return self._scored([self.people.model.frame])
+        return self._scored([self.population.model.frame])
 
     def drop(self, column: str) -> tuple[Statistic, float]:
         """How much worse the metric gets, and the standard error (NaN of one draw) of its mean over the draws."""
         sign = 1.0 if self.metric.greater else -1.0
         drops = [self._loss_without(column).times(sign) for _ in range(self.repeats)]
         values, slope = np.array([drop.value for drop in drops]), np.mean([drop.slope for drop in drops], axis=0)
-        known = np.isfinite(slope[: len(self.people.weights)]).all()
-        influence = self.people.influence(slope) if known else None
+        known = np.isfinite(slope[: len(self.population.weights)]).all()
+        influence = self.population.influence(slope) if known else None
         spread = float(values.std(ddof=1) / np.sqrt(self.repeats)) if self.repeats > 1 else np.nan
         drop = Statistic(value=float(values.mean()), influence=influence, question=column, notes=self.asked.notes)
         return drop, spread
@@ -105,7 +105,7 @@ class _Shuffled:
         The drawn rows' own derivatives, of mean 0, are taken from those of the rows they make with other cells: a column
         that is not used has no error.
         """
-        frame, base = self.people.model.frame, self.base
+        frame, base = self.population.model.frame, self.base
         cells, others = self._drawn(), self._drawn()
         lent = frame.assign(**{column: frame[column].iloc[cells].array})
         met = frame.iloc[others].reset_index(drop=True).assign(**{column: frame[column].array})
@@ -115,25 +115,25 @@ class _Shuffled:
 
     def _scored(self, frames: list[pd.DataFrame]) -> Smooth:
         """The metric of the first frame's rows, and its derivative at those of all."""
-        given = None if self.people.given is None else np.tile(self.people.given, len(frames))
+        given = None if self.population.given is None else np.tile(self.population.given, len(frames))
         answers = self.asked.task.answers(pd.concat(frames, ignore_index=True), given, [self.metric.needs])
-        return smooth_of(self.people, answers, self.metric)
+        return smooth_of(self.population, answers, self.metric)
 
     def _drawn(self) -> Array:
         """For each row (n,) another, by the law's positive weights; where the condition fails, itself."""
-        people, n = self.people, len(self.people.model.frame)
-        held = np.arange(n) if people.given is None else np.flatnonzero(people.given)
+        population, n = self.population, len(self.population.model.frame)
+        held = np.arange(n) if population.given is None else np.flatnonzero(population.given)
         drawn = np.arange(n)
-        drawn[held] = self.rng.permutation(_systematic(_positive_weights(people), len(held), self.rng))
+        drawn[held] = self.rng.permutation(_systematic(_positive_weights(population), len(held), self.rng))
         return drawn
 
 
-def _positive_weights(people: Population | SampleLaw) -> Array:
+def _positive_weights(population: Population | SampleLaw) -> Array:
     """The law's weights where they are a probability's; else those of the probability view, or their positive part."""
-    if (people.weights >= 0).all():
-        return people.weights
-    same = people.in_probability_view if isinstance(people, Population) else None
-    return np.maximum(people.weights, 0) if same is None else same.weights
+    if (population.weights >= 0).all():
+        return population.weights
+    same = population.in_probability_view if isinstance(population, Population) else None
+    return np.maximum(population.weights, 0) if same is None else same.weights
 
 
 def _systematic(weights: Array, n: int, rng: np.random.Generator) -> Array:
@@ -144,7 +144,7 @@ def _systematic(weights: Array, n: int, rng: np.random.Generator) -> Array:
     return np.minimum(np.searchsorted(cumulative / cumulative[-1], places, side="right"), last)
 
 
-def _columns(asked: Asked, frame: pd.DataFrame, columns: Sequence[str] | None) -> list[str]:
+def _columns(asked: ScoringTask, frame: pd.DataFrame, columns: Sequence[str] | None) -> list[str]:
     known = list(asked.task.features or [name for name in frame.columns if name != asked.task.target])
     if columns is None:
         return known

@@ -66,7 +66,7 @@ class Smooth:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Answers:
+class Predictions:
     """What is true of n rows, and what a model says of them.
 
     truth          (n,) codes of classes, or numbers.
@@ -94,7 +94,7 @@ class Evidence:
     """Answers at n rows, the first M of which have the weights (M,); the others have none, only a derivative."""
 
     weights: Array
-    answers: Answers
+    answers: Predictions
 
     def sum(self, values: Array) -> Smooth:
         """Σ w · values, of values (n,)."""

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.estimate.error_model import Parts
-from kmeanalyst.inference.estimate.population import GivenOrNot, Where, check_condition, positive_chance, shown
+from kmeanalyst.inference.estimate.population import ConditionedRows, Where, check_condition, positive_chance, shown
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.columns import REPLACED, Column
 from kmeanalyst.releases.domain.domain import Domain
@@ -47,7 +47,7 @@ class SampleErrors:
     def base(self) -> Any:
         return self
 
-    def lifted(self, influence: Array) -> Array:
+    def extend_influence(self, influence: Array) -> Array:
         return influence
 
     @property
@@ -72,7 +72,7 @@ class SampleErrors:
 
 
 @dataclass(frozen=True, eq=False)
-class SampleLaw(GivenOrNot):
+class SampleLaw(ConditionedRows):
     """A sample's rows with equal weights, given a condition or not (see Law)."""
 
     model: SampleErrors

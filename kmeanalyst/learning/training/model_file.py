@@ -16,7 +16,7 @@ from kmeanalyst.learning.training.model_contents import (
     check_texts,
 )
 from kmeanalyst.learning.training.pipeline import TrainedPipeline, TrainingReport
-from kmeanalyst.releases.file.archive import written_whole
+from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.texts import one_line
 
 MOST_BYTES = 2**30  # of a model file's members, unpacked, and again for each part that reads one
@@ -34,7 +34,7 @@ def write_model(model: TrainedPipeline, path: str | Path) -> None:
     import skops.io as skops
 
     check_name(path)
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         skops.dump(model, temporary)
 
 

@@ -1,7 +1,7 @@
 """Room 5: how far a model's predictions and scores hang on the noise that happened to be drawn.
 
 The release's noise is drawn again, points and weights are fitted to the new measurement, and the model is trained on those
-(`redrawn`): the spread of what such models say is the error of what the first one says.
+(`redraw`): the spread of what such models say is the error of what the first one says.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.learning.digest import digest
 from kmeanalyst.learning.scoring.evaluation import score
 from kmeanalyst.learning.training.pipeline import TrainedPipeline
-from kmeanalyst.learning.training.training import refitted
+from kmeanalyst.learning.training.training import refit_on
 from kmeanalyst.releases.release import ReleaseData
-from kmeanalyst.representation.redraw import redrawn
+from kmeanalyst.representation.redraw import redraw
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +134,7 @@ def refit(
     streams = np.random.default_rng(rng).spawn(redraws)
     others = []
     for i, stream in enumerate(streams):
-        others.append(refitted(model, redrawn(release, sampling=sampling, rng=stream)))
+        others.append(refit_on(model, redraw(release, sampling=sampling, rng=stream)))
         if progress is not None:
             progress("refitting", (i + 1) / redraws)
     return Refits(model, tuple(others))

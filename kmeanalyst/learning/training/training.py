@@ -188,7 +188,7 @@ def fit(
     return _pipeline(training, _learned_from(training, chosen, why, size, rng))
 
 
-def refitted(model: TrainedPipeline, release: ReleaseData) -> TrainedPipeline:
+def refit_on(model: TrainedPipeline, release: ReleaseData) -> TrainedPipeline:
     """The same estimator trained on another release, with the choices that were made for this one."""
     assert model.report is not None
     known: Any = vars(model.report)
@@ -248,7 +248,7 @@ class Training:
             )
         goal = _goal(estimator, release, target)
         names = tuple(predictors_of(release, target, columns))
-        levels = levels or _liked_levels(estimator, release)
+        levels = levels or preferred_encoding(estimator, release)
         missing: Missing = "nan" if get_tags(estimator).input_tags.allow_nan else "mark"
         encoder = encoder_of(release, names, levels=levels, missing=missing)
         _check_features(estimator, encoder)
@@ -429,38 +429,39 @@ def _check_two_classes(goal: Target, rows: TrainingRows) -> None:
 # ---------------------------------------------------------------- what an estimator likes
 
 
-def _liked_levels(estimator: Any, release: ReleaseData) -> Levels:
+def preferred_encoding(estimator: Any, release: ReleaseData) -> Levels:
     """Columns as they are for pipelines that encode them, codes for trees, else indicators: of cells where these were measured."""
     if all(
-        isinstance(one, ColumnTransformer | OneHotEncoder | OrdinalEncoder | TargetEncoder) for one in _first(estimator)
+        isinstance(one, ColumnTransformer | OneHotEncoder | OrdinalEncoder | TargetEncoder)
+        for one in input_estimators(estimator)
     ):
         return "natural"
-    name = type(_core(estimator)).__name__
+    name = type(final_estimator(estimator)).__name__
     if _CODES.search(name) or name.startswith(_TREES_INSIDE):
         return "codes"
     measured = release.measurement is not None and isinstance(release.measurement.feature_map, MarginFeatures)
     return "cells" if measured else "onehot"
 
 
-def _inside(estimator: Any) -> Any:
+def wrapped_estimator(estimator: Any) -> Any:
     """The estimator that another one repeats, searches over or transforms targets for; None where there is none."""
     return next(
         (part for part in (getattr(estimator, n, None) for n in ("estimator", "regressor")) if part is not None), None
     )
 
 
-def _core(estimator: Any) -> Any:
+def final_estimator(estimator: Any) -> Any:
     """The estimator that predicts in the end."""
-    inner = estimator.steps[-1][1] if hasattr(estimator, "steps") else _inside(estimator)
-    return estimator if inner is None or isinstance(inner, str) else _core(inner)
+    inner = estimator.steps[-1][1] if hasattr(estimator, "steps") else wrapped_estimator(estimator)
+    return estimator if inner is None or isinstance(inner, str) else final_estimator(inner)
 
 
-def _first(estimator: Any) -> list[Any]:
+def input_estimators(estimator: Any) -> list[Any]:
     """What sees the features first: of estimators side by side (votes, stacks) each one's."""
     if isinstance(beside := getattr(estimator, "estimators", None), list) and beside:
-        return [first for _, one in beside if not isinstance(one, str) for first in _first(one)]
-    inner = estimator.steps[0][1] if hasattr(estimator, "steps") else _inside(estimator)
-    return [estimator] if inner is None or isinstance(inner, str) else _first(inner)
+        return [first for _, one in beside if not isinstance(one, str) for first in input_estimators(one)]
+    inner = estimator.steps[0][1] if hasattr(estimator, "steps") else wrapped_estimator(estimator)
+    return [estimator] if inner is None or isinstance(inner, str) else input_estimators(inner)
 
 
 def _check_features(estimator: Any, encoder: DomainEncoder) -> None:

@@ -33,7 +33,7 @@ from kmeanalyst.learning.weights.weighted_designs import (
     with_split_rows,
 )
 from kmeanalyst.learning.weights.weighted_fits import (
-    Answers,
+    Predictions,
     Unfit,
     as_table,
     averaged,
@@ -78,9 +78,9 @@ class Bench:
     estimator: Any
     problem: Problem
     seeds: int
-    repeated: Answers
-    unweighted: Answers
-    weighted: Answers
+    repeated: Predictions
+    unweighted: Predictions
+    weighted: Predictions
 
     @property
     def effect(self) -> float:
@@ -99,17 +99,17 @@ class Bench:
         moved = distance(self.repeated, self.unweighted) > MOVES_NOTHING * self.unweighted.size
         return moved and distance(self.weighted, self.unweighted) <= MOVES_NOTHING * self.effect
 
-    def ask(self, design: Callable[[Problem], Design]) -> Answers:
+    def ask(self, design: Callable[[Problem], Design]) -> Predictions:
         return averaged(self.estimator, self.problem, design(self.problem), self.seeds)
 
-    def same_for_each_seed(self, left: Answers, right: Answers) -> bool:
+    def same_for_each_seed(self, left: Predictions, right: Predictions) -> bool:
         """Whether the models are one with every seed by itself: the seed aside, the measure alone decides."""
         if not np.isfinite(distance(left, right)):
             return False
         gaps = np.sqrt(np.mean(left.minus(right).each ** 2, axis=(1, 2)))
         return bool(gaps.max() <= TOLERANCE * self.effect)
 
-    def same(self, left: Answers, right: Answers) -> bool:
+    def same(self, left: Predictions, right: Predictions) -> bool:
         """Whether two models are one, up to solver tolerance or, in the mean over seeds, their spread."""
         if not np.isfinite(distance(left, right)):
             return False
@@ -252,7 +252,7 @@ def _comparisons(trial: Bench) -> list[Callable[[], str]]:
     return [*(of_design(design, fault) for design, fault in pairs), of_negative]
 
 
-def _fault(trial: Bench, left: Answers, right: Answers, fault: str) -> str:
+def _fault(trial: Bench, left: Predictions, right: Predictions, fault: str) -> str:
     """What is wrong with two models that should be one; empty if nothing is."""
     if left.nonsense or right.nonsense:
         return f"give {left.nonsense or right.nonsense}"

@@ -19,7 +19,7 @@ from kmeanalyst.learning.weights.weighted_designs import Design, Problem, holds
 REGIONS = 6  # parts of the grid over which answers that vary with the seed are averaged
 
 
-class Answers(NamedTuple):
+class Predictions(NamedTuple):
     """Answers on the grid of the fits with each seed (seeds, grid, outputs), and what was nonsense in one of them."""
 
     each: np.ndarray
@@ -36,9 +36,9 @@ class Answers(NamedTuple):
         seeds = len(self.each)
         return float(np.sqrt(np.mean(self.each.var(axis=0, ddof=1)) / seeds)) if seeds > 1 else 0.0
 
-    def minus(self, other: Answers) -> Answers:
+    def minus(self, other: Predictions) -> Predictions:
         """The differences, seed by seed: what both owe to the seed cancels."""
-        return Answers(self.each - other.each, self.nonsense or other.nonsense)
+        return Predictions(self.each - other.each, self.nonsense or other.nonsense)
 
 
 class Unfit(Exception):
@@ -189,7 +189,7 @@ def _clusterer_answers(model: Any, problem: Problem, places: np.ndarray) -> np.n
     return ((labels[:, None] == labels[None, :]) & (labels >= 0)[:, None]).astype(float)
 
 
-def averaged(estimator: Any, problem: Problem, design: Design, seeds: int) -> Answers:
+def averaged(estimator: Any, problem: Problem, design: Design, seeds: int) -> Predictions:
     """Answers of fits with `seeds` seeds and orders of rows. Raises Unfit with the estimator's own words."""
     said: list[np.ndarray] = []
     nonsense = ""
@@ -204,7 +204,7 @@ def averaged(estimator: Any, problem: Problem, design: Design, seeds: int) -> An
             raise Unfit(first_line(error), at_times) from error
     if len({one.shape for one in said}) > 1:
         raise Unfit("they have different shapes")
-    return Answers(np.stack(said), nonsense)
+    return Predictions(np.stack(said), nonsense)
 
 
 def can_be_fitted(estimator: Any, design: Design, seed: int) -> bool:
@@ -241,7 +241,7 @@ def first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0]}"[:160] if lines else type(error).__name__
 
 
-def distance(left: Answers, right: Answers) -> float:
+def distance(left: Predictions, right: Predictions) -> float:
     """Root-mean-square difference of the mean answers; infinite where shapes differ or an answer is no number."""
     if left.each.shape[1:] != right.each.shape[1:]:
         return np.inf

@@ -410,7 +410,7 @@ class Number(Column):
         """
         return self._scaled(self._natural(encoded))
 
-    def brought_in(self, encoded: Array) -> Array:
+    def wrap(self, encoded: Array) -> Array:
         """Encoded numbers, wherever they lie, moved to values of the column: those beyond its bounds to them.
 
         >>> ka.Integer(name="age", lower=17, upper=90).brought_in(np.array([3.2, 40.6, 1000.0]))

@@ -69,7 +69,7 @@ class Cyclic(Number):
     def decode(self, encoded: Array) -> pd.Series:
         return pd.Series(self._natural(encoded), name=self.name)
 
-    def brought_in(self, encoded: Array) -> Array:
+    def wrap(self, encoded: Array) -> Array:
         """Encoded numbers moved to values of the column: those beyond its bounds by whole periods.
 
         >>> ka.Cyclic(name="hour", lower=0, upper=24).brought_in(np.array([25.0, -1.0, 6.5]))

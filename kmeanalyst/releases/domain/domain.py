@@ -194,16 +194,16 @@ class Domain:
         return sum(column.width for column in self.columns)
 
     @property
-    def owners(self) -> Array:
+    def column_of(self) -> Array:
         """(width,) the column that each number of an encoded row belongs to.
 
         >>> domain.owners
         array([0, 1, 2, 3, 4, 5, 6])
         """
-        owners = np.empty(self.width, dtype=np.intp)
+        column_of = np.empty(self.width, dtype=np.intp)
         for j, places in enumerate(self.coordinates):
-            owners[places] = j
-        return owners
+            column_of[places] = j
+        return column_of
 
     def places_of(self, columns: Sequence[int]) -> list[int]:
         """Where the numbers of some columns stand, in the order in which rows of these columns alone have them.
@@ -307,7 +307,7 @@ class Domain:
         rng = np.random.default_rng(rng)
         return self._side_by_side([column.draw(n, rng) for column in self.columns])
 
-    def every_row(self, most: int) -> Array | None:
+    def enumerate_rows(self, most: int) -> Array | None:
         """All encoded rows (n, d) that the domain allows; None where there are more than `most`, or a continuum.
 
         >>> Domain((Integer(name="age", lower=0, upper=2), Categorical(name="sex", levels=("F", "M")))).every_row(6).T

@@ -106,9 +106,9 @@ def free_name(levels: Sequence[str]) -> str:
     return next(name for name in names if name not in taken)
 
 
-def constant(what: str, mend: str) -> str:
+def constant(what: str, hint: str) -> str:
     """A doubt about a column that is the same in all rows of the sample."""
-    return f"CHECK constant: every cell of the sample that has a value is {what}: {mend}, or remove the column"
+    return f"CHECK constant: every cell of the sample that has a value is {what}: {hint}, or remove the column"
 
 
 def _listed(texts: Sequence[str]) -> str:

@@ -190,9 +190,9 @@ class Reader:
         days = self.meaning(node.arguments[0])
         if days.kind != "date":
             dates = [words.written(column.name) for column in self.domain.columns if isinstance(column, Date)]
-            mend = f"Write {node.function}({dates[0]})." if dates else "This domain has no date column: leave it out."
+            hint = f"Write {node.function}({dates[0]})." if dates else "This domain has no date column: leave it out."
             raise self.error(
-                f"{node.function} takes a date column, and {self.part(days.node)} is {_KINDS[days.kind]}. {mend}",
+                f"{node.function} takes a date column, and {self.part(days.node)} is {_KINDS[days.kind]}. {hint}",
                 days.node,
             )
         if node.function == "year":
@@ -309,26 +309,26 @@ class Reader:
         return code
 
     def no_level(self, column: Categorical, literal: Constant, text: str) -> ExpressionError:
-        name, mend = words.written(column.name), "Use one of these."
+        name, hint = words.written(column.name), "Use one of these."
         levels = [words.quoted(level) for level in words.nearest(text, column.levels)]
         if not text:
-            mend = f"For a missing cell write missing({name})."
+            hint = f"For a missing cell write missing({name})."
         elif isinstance(column, Boolean):
             levels = ["true", "false"]
         elif near := words.close(text, column.levels):
-            mend = f"Did you mean {words.quoted(near)}?"
+            hint = f"Did you mean {words.quoted(near)}?"
         there = words.listed(levels)
-        return self.error(f"{name} has no level {self.part(literal)}: its levels are {there}. {mend}", literal)
+        return self.error(f"{name} has no level {self.part(literal)}: its levels are {there}. {hint}", literal)
 
     def recoding(self, sign: str, column: Categorical, other: Meaning) -> _Convert:
         """Codes of another column's levels in this one's; a level that this one lacks gets a code of no level."""
         assert isinstance(other.column, Categorical)
         theirs, names = other.column.levels, f"{words.written(column.name)} and {words.written(other.column.name)}"
-        mend = f"Compare each with a level: {words.example(column)}."
+        hint = f"Compare each with a level: {words.example(column)}."
         if sign not in ("==", "!=") and (theirs != column.levels or not isinstance(other.column, Ordinal)):
-            raise self.error(f"{names} are not ordered alike, so {sign} between them means nothing. {mend}", other.node)
+            raise self.error(f"{names} are not ordered alike, so {sign} between them means nothing. {hint}", other.node)
         if not set(theirs) & set(column.levels):
-            raise self.error(f"{names} have no level in common, so they are never equal. {mend}", other.node)
+            raise self.error(f"{names} have no level in common, so they are never equal. {hint}", other.node)
         places = {level: float(code) for code, level in enumerate(column.levels)}
         table = np.array([*(places.get(level, -1.0) for level in theirs), np.nan])
         return lambda codes: table[np.where(np.isnan(codes), len(theirs), codes).astype(int)]
@@ -349,7 +349,7 @@ class Reader:
     def onto_strings(self, sign: str, strings: Meaning, other: Meaning) -> _Convert:
         column = strings.column
         assert isinstance(column, Text)
-        name, mend = words.written(column.name), f"Compare it with a text: {words.example(column)}."
+        name, hint = words.written(column.name), f"Compare it with a text: {words.example(column)}."
         if sign not in ("==", "!="):
             raise self.error(
                 f"{name} is a column of texts, which have no order here, so {sign} means nothing. Use ==, != or in.",
@@ -359,7 +359,7 @@ class Reader:
             return _unchanged
         if not (isinstance(other.node, Constant) and isinstance(other.node.value, str)):
             what = f"{self.part(other.node)} is {_KINDS[other.kind]}"
-            raise self.error(f"{name} holds texts, and {what}: they share no scale. {mend}", other.node)
+            raise self.error(f"{name} holds texts, and {what}: they share no scale. {hint}", other.node)
         text = other.node.value
         if not text and (column.missing or column.default is not None):
             raise self.error(f"{name} has no empty text. For a missing cell write missing({name}).", other.node)

@@ -345,9 +345,9 @@ class Parser:
     def call(self, name: Token) -> Call:
         if name.text not in _ARITIES:
             near = words.close(name.text, list(_ARITIES))
-            mend = f"Did you mean {near}?" if near else "Use one of these, or put an operator before the parenthesis."
+            hint = f"Did you mean {near}?" if near else "Use one of these, or put an operator before the parenthesis."
             raise self.error(
-                f"no function {words.short(name.text)}: the functions are {', '.join(_ARITIES)}. {mend}", name
+                f"no function {words.short(name.text)}: the functions are {', '.join(_ARITIES)}. {hint}", name
             )
         opening = self.advance()
         arguments = self.listed(")", opening, _OR)

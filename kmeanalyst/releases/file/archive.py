@@ -27,7 +27,7 @@ _ROOM = 2**20  # bytes; a release of usual size has less
 
 
 @contextmanager
-def written_whole(path: str | Path) -> Iterator[Path]:
+def atomic_write(path: str | Path) -> Iterator[Path]:
     """A temporary path in the folder of `path`; what is written there becomes `path` when the block ends well.
 
     Until then an older file at `path` stays as it was. If the block raises, the temporary file is removed.

@@ -19,7 +19,7 @@ import pandas as pd
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import parse_number
-from kmeanalyst.releases.file.archive import written_whole
+from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.release import ReleaseData
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def export(
     frame, defused = _stamped(release, _as_released(release) if frame is None else frame), 0
     if writer is _to_csv and not keep_formulas:
         frame, defused = without_formulas(frame)
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         writer(frame, temporary)
     return defused
 
@@ -60,7 +60,7 @@ def export(
 def write_netcdf(release: ReleaseData, path: str | Path) -> None:
     """Write points and weights, as released, to a NetCDF 3 file; it appears whole or not at all."""
     frame = _stamped(release, _as_released(release))
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         _to_netcdf(frame, temporary)
 
 

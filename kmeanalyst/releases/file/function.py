@@ -28,7 +28,7 @@ from kmeanalyst.releases.file.header import (
 from kmeanalyst.releases.file.kernel import check_kernel, kernel_of, kernel_work
 from kmeanalyst.releases.file.limits import limits, refusal, refusing, too_large
 from kmeanalyst.releases.file.measurement import CLOSE, array_of, basis_points, promise_of
-from kmeanalyst.releases.file.opening import columns_in, opened, written_if_read
+from kmeanalyst.releases.file.opening import columns_in, read_container, write_checked
 from kmeanalyst.releases.file.writing import canonical, npy_of
 from kmeanalyst.releases.function import FunctionForm, ReleasedFunction, function_of
 from kmeanalyst.releases.statement import software_versions
@@ -47,7 +47,7 @@ def read_function(path: str | Path, *, allow_rehearsal: bool = False, large: boo
     >>> ka.read_function("density.kme").kind
     'density'
     """
-    return opened(path, function_in, "function", allow_rehearsal=allow_rehearsal, large=large)
+    return read_container(path, function_in, "function", allow_rehearsal=allow_rehearsal, large=large)
 
 
 def function_in(members: Members) -> ReleasedFunction:
@@ -102,7 +102,7 @@ def write_function(function: ReleasedFunction, path: str | Path) -> None:
     The same function gives the same bytes. What is written has been read back first: ValueError, and no file, if its own
     reader would refuse it.
     """
-    written_if_read(_members_of(function), function_in, "function", path)
+    write_checked(_members_of(function), function_in, "function", path)
 
 
 def _members_of(function: ReleasedFunction) -> dict[str, bytes]:

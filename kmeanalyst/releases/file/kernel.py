@@ -84,7 +84,7 @@ def check_kernel(kernel: Kernel, domain: Domain, points: pd.DataFrame) -> None:
 def _check_strings(kernel: Kernel, domain: Domain, places: list[int]) -> None:
     """ValueError unless each spectrum kernel in it looks at the numbers of one text column, and at its alphabet."""
     if isinstance(kernel, StringSpectrum):
-        column = domain.columns[domain.owners[places[0]]]
+        column = domain.columns[domain.column_of[places[0]]]
         here = isinstance(column, Text) and places == domain.coordinates[domain.position(column.name)]
         if not here or len(column.symbols) != kernel.symbols:
             raise ValueError(f"it compares strings of {kernel.symbols} symbols where no text column has such")
@@ -104,12 +104,12 @@ _BLOCK_ENTRIES = 2**16  # of that matrix at a time: it stays in a processor's ca
 MOST_SIZE = 1000  # M: squared norms of M whole images then fit 64 bits
 
 
-def every_row(domain: Domain, kernel: Kernel) -> Array | None:
+def enumerate_rows(domain: Domain, kernel: Kernel) -> Array | None:
     """All encoded rows (n, d) of a small domain; None where there are more than 2000, or a continuum.
 
     None as well where the kernel takes more than 2·10⁸ steps to compare them all.
     """
-    rows = domain.every_row(MOST_ROWS)
+    rows = domain.enumerate_rows(MOST_ROWS)
     if rows is None or len(rows) ** 2 * kernel_work(kernel, domain.width) > _MOST_WORK:
         return None
     return rows
@@ -136,10 +136,10 @@ def distances(kernel: Kernel, rows: Array) -> Array:
 def diameter_over(kernel: Kernel, domain: Domain) -> float:
     """sup ‖k(x, ·) − k(x′, ·)‖ over rows of the domain: N times how far replacing a row can move ‖μ_D − μ_R‖.
 
-    Exact where `every_row` lists the rows, else its bound: ‖·‖² = k(x, x) + k(x′, x′) − 2k(x, x′), at most 4B² and, for
+    Exact where `enumerate_rows` lists the rows, else its bound: ‖·‖² = k(x, x) + k(x′, x′) − 2k(x, x′), at most 4B² and, for
     k ≥ 0, 2B².
     """
-    rows = every_row(domain, kernel)
+    rows = enumerate_rows(domain, kernel)
     return _bound_of_distance(kernel) if rows is None else _largest_distance(kernel, rows)
 
 

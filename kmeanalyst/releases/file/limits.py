@@ -109,9 +109,9 @@ class HoldsFunction(FileRefused):
     """A file that holds a function of a table, and no release: `read_function` reads it."""
 
 
-def refusal(what: str, why: str, mend: str = _AGAIN) -> FileRefused:
+def refusal(what: str, why: str, hint: str = _AGAIN) -> FileRefused:
     """The exception to raise, with what was found, why it is refused, and the mend."""
-    return FileRefused(one_line(f"{what}: {why}. {mend}."))
+    return FileRefused(one_line(f"{what}: {why}. {hint}."))
 
 
 def too_large(what: str, why: str) -> FileRefused:

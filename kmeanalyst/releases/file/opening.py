@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.file.archive import Members, contents, members_in, written_whole, zipped
+from kmeanalyst.releases.file.archive import Members, atomic_write, contents, members_in, zipped
 from kmeanalyst.releases.file.header import plain
 from kmeanalyst.releases.file.limits import FileRefused, reading, refusal
 from kmeanalyst.releases.texts import one_line
@@ -24,15 +24,17 @@ class Stamped(Protocol):
 _T = TypeVar("_T", bound=Stamped)
 
 
-def opened(path: str | Path, held_in: Callable[[Members], _T], what: str, *, allow_rehearsal: bool, large: bool) -> _T:
-    """What the file's members hold, by `held_in`; FileRefused, with the path, where that or a rehearsal is refused.
+def read_container(
+    path: str | Path, parse: Callable[[Members], _T], what: str, *, allow_rehearsal: bool, large: bool
+) -> _T:
+    """What the file's members hold, by `parse`; FileRefused, with the path, where that or a rehearsal is refused.
 
     what    "release" or "function".
     large   lift the usual limits on size and work.
     """
     try:
         with reading(large=large):
-            found = held_in(members_in(contents(Path(path))))
+            found = parse(members_in(contents(Path(path))))
         if found.is_rehearsal and not allow_rehearsal:
             raise refusal(
                 "the file is stamped NOT PRIVATE",
@@ -53,18 +55,18 @@ def columns_in(header: dict[str, Any]) -> Domain:
     return domain
 
 
-def written_if_read(members: dict[str, bytes], held_in: Callable[[Members], Any], what: str, path: str | Path) -> None:
+def write_checked(members: dict[str, bytes], parse: Callable[[Members], Any], what: str, path: str | Path) -> None:
     """Write members as a file, which appears whole or not at all; ValueError, and no file, if its reader would refuse it.
 
     The reader here is one with the usual limits lifted, so that what was read with `large` can be written again.
     """
     try:
         with reading(large=True):
-            held_in(members)
+            parse(members)
     except FileRefused as refused:
         raise ValueError(f"this {what} cannot be written, because no reader would take it: {refused}") from None
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_bytes(zipped(members))
 
 
-__all__ = ["columns_in", "opened", "written_if_read"]
+__all__ = ["columns_in", "read_container", "write_checked"]

@@ -12,7 +12,7 @@ from kmeanalyst.releases.file.header import check_header, check_members, parsed
 from kmeanalyst.releases.file.kernel import check_kernel, kernel_of
 from kmeanalyst.releases.file.limits import refusing
 from kmeanalyst.releases.file.measurement import measurement_of, statement_of
-from kmeanalyst.releases.file.opening import columns_in, opened
+from kmeanalyst.releases.file.opening import columns_in, read_container
 from kmeanalyst.releases.file.points import points_and_weights
 from kmeanalyst.releases.release import ReleaseData
 
@@ -21,7 +21,7 @@ R = TypeVar("R", bound=ReleaseData)
 
 def read_release(path: str | Path, kind: type[R], *, allow_rehearsal: bool = False, large: bool = False) -> R:
     """As `kmeanalyst.release.read_release`, which reads a `Release`: the same for any class of this value."""
-    return opened(
+    return read_container(
         path, lambda members: release_of(members, kind), "release", allow_rehearsal=allow_rehearsal, large=large
     )
 

@@ -46,7 +46,7 @@ from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.file.function import read_function
-from kmeanalyst.releases.file.kernel import MOST_SIZE, every_row, kernel_work, n_databases
+from kmeanalyst.releases.file.kernel import MOST_SIZE, enumerate_rows, kernel_work, n_databases
 from kmeanalyst.releases.file.limits import FileRefused, HoldsFunction, limits, reading, too_large
 from kmeanalyst.releases.file.measurement import CLOSE
 from kmeanalyst.releases.file.reading import read_release
@@ -323,7 +323,7 @@ def _draw_findings(release: ReleaseData) -> list[str]:
     promise = release.statement
     if promise is None or promise.n_databases is None or promise.public_points:
         return []  # of a grid the file does not say how many rows it had
-    rows = every_row(release.domain, release.kernel)
+    rows = enumerate_rows(release.domain, release.kernel)
     if rows is None:
         return ["n_databases: said to be of every row of the domain, which are too many to list"]
     if any(n_databases(len(rows), size) == promise.n_databases for size in range(1, MOST_SIZE + 1)):

@@ -18,7 +18,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.columns import Column, Date
 from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, POINTS
 from kmeanalyst.releases.file.header import FORMAT, PLAIN_MINOR, SCHEMA_MAJOR, SCHEMA_MINOR, plain, sha256
-from kmeanalyst.releases.file.opening import written_if_read
+from kmeanalyst.releases.file.opening import write_checked
 from kmeanalyst.releases.file.points import arrow_type, is_text
 from kmeanalyst.releases.file.reading import release_of
 from kmeanalyst.releases.measurement import Measurement, mean_unit
@@ -32,7 +32,7 @@ def write_release(release: ReleaseData, path: str | Path) -> None:
     The same release gives the same bytes. What is written has been read back first: ValueError, and no file,
     if its own reader would refuse it.
     """
-    written_if_read(_members_of(release), lambda members: release_of(members, ReleaseData), "release", path)
+    write_checked(_members_of(release), lambda members: release_of(members, ReleaseData), "release", path)
 
 
 def _members_of(release: ReleaseData) -> dict[str, bytes]:

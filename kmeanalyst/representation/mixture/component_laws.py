@@ -241,7 +241,7 @@ def _rounded(domain: Domain, columns: list[int], values: Array) -> Array:
     for i, j in enumerate(columns):
         column = domain.columns[j]
         assert isinstance(column, Number)
-        values[:, i] = column.brought_in(values[:, i])
+        values[:, i] = column.wrap(values[:, i])
     return values
 
 
@@ -263,7 +263,7 @@ def laws_for(features: RandomFourier, domain: Domain, units: Array) -> list[Law]
         few = _few_values(column)
         if few is None and table is not None and len(table) > 1:  # codes of numbers, as an indicator kernel sees them
             few = np.arange(len(table) - 1, dtype=float)
-            few = np.unique(column.brought_in(few))  # type: ignore[attr-defined]
+            few = np.unique(column.wrap(few))  # type: ignore[attr-defined]
         if few is not None:
             laws.append(Chances(features, j, column.with_missing(few)))
         elif column.missing or column.atoms:  # type: ignore[attr-defined]

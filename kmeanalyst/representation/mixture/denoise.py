@@ -49,7 +49,7 @@ class Denoised:
     """
 
     mean: Array
-    doubt: float
+    posterior_sd: float
     mixture: Mixture
     public: float = 0.0
 
@@ -90,14 +90,14 @@ def denoised(
         posterior = draw_posterior(search, mixture, rng, progress=lambda share: weighing("weighing clusters", share))
     if posterior is None:
         phasors = mixture.weights @ mean_phasors(mixture, features.n_frequencies)
-        doubt = measurement.noise_scale * float(np.sqrt(len(mixture) * search.free))
+        posterior_sd = measurement.noise_scale * float(np.sqrt(len(mixture) * search.free))
     else:
-        phasors, doubt, mixture = posterior.phasors, posterior.spread * features.norm_bound, posterior.pooled
+        phasors, posterior_sd, mixture = posterior.phasors, posterior.spread * features.norm_bound, posterior.pooled
     mean = from_phasors(phasors, features)
     if not _explained(measurement, mean):
         mean, more = _wiener_step(measurement, mean, mixture.draw(_DRAWS, rng))
-        doubt = float(np.hypot(doubt, more))
-    estimate = Denoised(mean, float(doubt), mixture)
+        posterior_sd = float(np.hypot(posterior_sd, more))
+    estimate = Denoised(mean, float(posterior_sd), mixture)
     return estimate if public is None else _with_public(estimate, measurement, public)
 
 
@@ -105,17 +105,17 @@ def _with_public(estimate: Denoised, measurement: Measurement, public: Array) ->
     """The average of the estimate and of what the public rows and the measurement say, weighted by their precision."""
     features = measurement.feature_map(public)
     _, basis = _principal_directions(features)
-    inside, doubt = posterior_of_public(
+    inside, posterior_sd = posterior_of_public(
         features @ basis, basis.T @ measurement.vector, measurement.noise_scale, n_rows=measurement.n_rows
     )
     mean = basis @ inside
     if not _explained(measurement, mean):  # the rows do not reach where the table has mass
         return estimate
     apart = float(((mean - estimate.mean) ** 2).sum())  # more than both doubts: the rows know less than they say
-    doubt = max(doubt, float(np.sqrt(max(apart - estimate.doubt**2, 0.0))))
-    share = estimate.doubt**2 / (estimate.doubt**2 + doubt**2)
+    posterior_sd = max(posterior_sd, float(np.sqrt(max(apart - estimate.posterior_sd**2, 0.0))))
+    share = estimate.posterior_sd**2 / (estimate.posterior_sd**2 + posterior_sd**2)
     mean = share * mean + (1 - share) * estimate.mean
-    return Denoised(mean, min(estimate.doubt, doubt), estimate.mixture, share)
+    return Denoised(mean, min(estimate.posterior_sd, posterior_sd), estimate.mixture, share)
 
 
 def _explained(measurement: Measurement, mean: Array) -> bool:

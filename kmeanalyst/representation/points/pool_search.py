@@ -30,7 +30,7 @@ _FEWEST, _MOST = 600, 2000  # candidates of a pool
 _STEPS = 300
 
 
-def searched(
+def search_points(
     measurement: Measurement,
     domain: Domain,
     *,
@@ -94,7 +94,7 @@ def _moved(rows: Array, domain: Domain, step: float, rng: np.random.Generator) -
         if isinstance(column, Number):
             low, high = column.bounds
             values = rows[:, j] + step * (high - low) * rng.standard_normal(len(rows))
-            moved[:, j] = np.where(np.isnan(rows[:, j]), np.nan, column.brought_in(values))
+            moved[:, j] = np.where(np.isnan(rows[:, j]), np.nan, column.wrap(values))
     return np.where(rng.random(rows.shape) < _FRESH, elsewhere, moved)
 
 

@@ -232,5 +232,5 @@ def _polish(state: _State, domain: Domain, continua: list[int]) -> None:
     for i, j in enumerate(continua):
         column = domain.columns[j]
         assert isinstance(column, Number)
-        state.points[used, j] = column.brought_in(bounds[i, 0] + width[i] * cells[:, i])
+        state.points[used, j] = column.wrap(bounds[i, 0] + width[i] * cells[:, i])
     state.phasors = unit_phasors(state.features.phases(state.points))

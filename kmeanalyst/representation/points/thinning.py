@@ -99,7 +99,7 @@ def _thinned_once(
     indices, chosen, error = thinned(kernel, points[first], merged, few, kind, rng=rng)
     if kind == "uniform":
         return first[indices], chosen, error
-    return *_filled_up(first[indices], chosen, n, weights), error
+    return *pad(first[indices], chosen, n, weights), error
 
 
 def _different(points: Array) -> tuple[Array, Array]:
@@ -157,23 +157,23 @@ def thinned(
         return np.arange(n), weights, 0.0
     target = mean_at_points(kernel, points, weights)
     squared_norm = float(weights @ target)
-    indices, times = np.unique(_herded(kernel, points, target, n), return_counts=True)
+    indices, times = np.unique(herd(kernel, points, target, n), return_counts=True)
     if kind == "uniform":
         indices = np.repeat(indices, times)
         chosen = np.full(n, 1 / n)
     else:
-        seen = _looked_at(weights, n, indices, np.random.default_rng(rng))
+        seen = candidate_indices(weights, n, indices, np.random.default_rng(rng))
         some = points[seen], target[seen]
-        state = _corrected(kernel, *some, squared_norm, None, n, (np.searchsorted(seen, indices), times / n))
+        state = refine(kernel, *some, squared_norm, None, n, (np.searchsorted(seen, indices), times / n))
         if kind == "signed":
             bound = max(1.0, float(np.abs(weights).sum()))
-            state = _corrected(kernel, *some, squared_norm, bound, n, state)
-        indices, chosen = _filled_up(seen[state[0]], state[1], n, weights)
+            state = refine(kernel, *some, squared_norm, bound, n, state)
+        indices, chosen = pad(seen[state[0]], state[1], n, weights)
     squared = squared_norm - 2 * chosen @ target[indices] + chosen @ mean_at_points(kernel, points[indices], chosen)
     return indices, chosen, math.sqrt(max(0.0, float(squared)))
 
 
-def _looked_at(weights: Array, n: int, herded: Array, rng: np.random.Generator) -> Array:
+def candidate_indices(weights: Array, n: int, herded: Array, rng: np.random.Generator) -> Array:
     """Indices, ascending, of the points that may be chosen: all, or the herded ones and a draw that favours weight."""
     size = max(_LOOKED_AT, 4 * n)
     if len(weights) <= size:
@@ -201,7 +201,7 @@ def _allowed(weights: Array, kind: ThinWeights) -> bool:
     return bool(weights.min() >= 0 and abs(weights.sum() - 1) < 1e-9)
 
 
-def _filled_up(indices: Array, chosen: Array, n: int, weights: Array) -> tuple[Array, Array]:
+def pad(indices: Array, chosen: Array, n: int, weights: Array) -> tuple[Array, Array]:
     """In ascending order, and n of them: the heaviest of the others are added with weight zero."""
     others = np.argsort(-np.abs(weights), kind="stable")
     others = others[~np.isin(others, indices)][: n - len(indices)]
@@ -213,7 +213,7 @@ def _filled_up(indices: Array, chosen: Array, n: int, weights: Array) -> tuple[A
 # ------------------------------------------------------------------ equal weights
 
 
-def _herded(kernel: Kernel, points: Array, target: Array, n: int) -> Array:
+def herd(kernel: Kernel, points: Array, target: Array, n: int) -> Array:
     """Indices (n,), ascending, with repetition: greedy, then the best exchange of each in turn until none helps."""
     diagonal = kernel.diagonal(points)
     columns = np.empty((n, len(points)))
@@ -244,7 +244,7 @@ def _herded(kernel: Kernel, points: Array, target: Array, n: int) -> Array:
 # ------------------------------------------------------------------ weights that are refitted
 
 
-def _corrected(
+def refine(
     kernel: Kernel, points: Array, target: Array, squared_norm: float, bound: float | None, n: int, start: _Weighted
 ) -> _Weighted:
     """At most n points and their weights: grown and shrunk, or `start` if that is nearer; then exchanged.

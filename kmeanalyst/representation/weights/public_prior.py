@@ -109,7 +109,7 @@ def _variances(
                 yield float(np.log(share)), inflation * expected + size * shape
 
 
-def nearly_uniform_weights(features: Array, coordinates: Array, noise_scale: float) -> tuple[Array, float]:
+def ridge_to_uniform(features: Array, coordinates: Array, noise_scale: float) -> tuple[Array, float]:
     """Weights (M,) with Σ w_m φ(z_m) close to these coordinates (F,), as near to 1/M each as that allows; and λ.
 
     features   (M, F) of rank F, as those of the points that a Nystroem basis was picked from.

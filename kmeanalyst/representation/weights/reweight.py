@@ -28,7 +28,7 @@ from kmeanalyst.representation.weights.convex_fit import (
     ridged_gram,
     solve_quadratic,
 )
-from kmeanalyst.representation.weights.public_prior import nearly_uniform_weights, posterior_mean
+from kmeanalyst.representation.weights.public_prior import posterior_mean, ridge_to_uniform
 
 WEIGHT_VIEWS = ("probability", "bounded", "signed", "published")
 _FINE = 0.01  # of the gap that no longer matters: a fit made once can afford it
@@ -53,7 +53,7 @@ def public_weights(features: Array, measurement: Measurement, allowed: ConvexSet
                ridge by which they are nearly uniform.
     """
     coordinates = posterior_mean(features, measurement.vector, measurement.noise_scale, n_rows=measurement.n_rows)
-    free, ridge = nearly_uniform_weights(features, coordinates, measurement.noise_scale)
+    free, ridge = ridge_to_uniform(features, coordinates, measurement.noise_scale)
     if allowed is None:
         return free
     G = ridged_gram(features, ridge)

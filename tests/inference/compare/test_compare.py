@@ -203,7 +203,7 @@ def test_residuals_are_those_of_a_fit_without_the_row():
     release = noisy(MAPS["random-features"], population(N, rng), rng)
     known, rows = evidence.evidence_of(release), population(40, rng)
     u = rows[:, :1] ** 2
-    reader = functionals.Reader(known, rows)
+    reader = functionals.RidgeProjector(known, rows)
     read = reader.functionals(u)
     ridge = min(reader._ridges, key=lambda each: np.abs(each.solve(u) - read.coefficients).max()).ridge
     kept = np.arange(40) != 7
@@ -219,10 +219,10 @@ def test_what_is_missed_of_a_function_is_cleared_of_the_others():
     residuals = values * 0.5 + others[:, :2]
     read = functionals.Functionals(rng.normal(size=(400, 2)), values, residuals)
     by = functionals.Functionals(rng.normal(size=(400, 3)), others, np.zeros((400, 3)))
-    cleared = read.cleared_of(by)
+    cleared = read.orthogonalised_against(by)
     before, after = (np.abs(np.cov(r[200:].T, others[200:].T)[:2, 2:]).max() for r in (residuals, cleared.residuals))
     assert before > 0.8 and after < 0.2
-    assert read.cleared_of(by[np.zeros(3, dtype=bool)]) is read
+    assert read.orthogonalised_against(by[np.zeros(3, dtype=bool)]) is read
 
 
 def test_groups_in_batches_give_the_tests_of_all_at_once(monkeypatch):

@@ -100,7 +100,7 @@ def test_a_moderate_correlation_is_found(name, few_reference_rows):
 def test_a_test_that_takes_the_released_points_for_the_truth_raises_false_alarms(few_reference_rows, monkeypatch):
     """The power of the first test: noise and doubt left out of the law, chance in the points is taken for dependence."""
     monkeypatch.setattr("kmeanalyst.inference.compare.independence._Points._doubt", lambda *_: 1e-9)
-    monkeypatch.setattr(evidence.Evidence, "noise_variance", 1e-12)
+    monkeypatch.setattr(evidence.MeanEmbeddingEstimate, "noise_variance", 1e-12)
     assert (pvalues("margins", 10) <= 0.05).mean() >= 0.3
 
 

@@ -63,7 +63,7 @@ def test_refits_of_many_targets_are_the_optimum_of_each():
     dual = posed._solved(R, kappa, np.zeros(4))[0]
     drawn = posed.target[:, None] + 0.1 * np.random.default_rng(3).normal(size=(4, 5))
     each = [replace(posed, target=target)._solved(R, kappa, dual)[1] for target in drawn.T]
-    together = posed.refitted(drawn, dual, R, kappa)
+    together = posed.refit(drawn, dual, R, kappa)
     np.testing.assert_allclose(together, np.column_stack(each), atol=2e-3)
     assert np.abs(together - posed._solved(R, kappa, dual)[1][:, None]).sum(axis=0).min() > 0.02
 
@@ -77,9 +77,9 @@ def test_what_is_left_open_departs_from_the_reference_as_the_finest_that_is_seen
     departs = np.where(np.arange(K) < K // 2, 1.0, 0.2) * rng.normal(size=K)
     A[:, : K // 2] *= 2  # of larger variance: the coarse ones
     dual = departs / A.std(axis=0)
-    spread = posed.spread_of_the_unsettled(dual, np.exp(log_q), R, 0.5)
+    spread = posed.prior_scale_of_unidentified(dual, np.exp(log_q), R, 0.5)
     assert 0.03 < spread < 0.15
-    assert posed.spread_of_the_unsettled(5 * dual, np.exp(log_q), R, 0.5) == 0.5
+    assert posed.prior_scale_of_unidentified(5 * dual, np.exp(log_q), R, 0.5) == 0.5
 
 
 @pytest.fixture
@@ -155,8 +155,8 @@ def test_a_domain_of_few_rows_is_whole_in_the_robust_range():
     low, high = asked.interval(kind="robust")
     assert asked.robust_everywhere and low <= 0.3 * 0.195367 <= high and high - low < 0.3
     wide = Domain((Integer(name="age", lower=0, upper=499), domain["sex"]))
-    assert wide.every_row(1000) is None and len(wide.every_row(1500)) == 1500
-    assert Domain((Real(name="x", lower=0, upper=1),)).every_row(10**9) is None
+    assert wide.enumerate_rows(1000) is None and len(wide.enumerate_rows(1500)) == 1500
+    assert Domain((Real(name="x", lower=0, upper=1),)).enumerate_rows(10**9) is None
 
 
 def test_a_quantile_s_robust_interval_holds_those_of_compatible_populations(release):

@@ -48,7 +48,7 @@ def test_few_rows_keep_the_level_that_their_own_covariance_loses():
         moments = moments_of(drawn(rng))
         statistic = float(WEIGHTS @ (np.sqrt(SPECTRUM) * rng.normal(size=K)) ** 2)
         for found, covariance in (
-            (steady, moments.steady_covariance(WEIGHTS, REFERENCE)),
+            (steady, moments.shrunk_covariance(WEIGHTS, REFERENCE)),
             (plain, moments.covariance),
         ):
             found.append(weighted_chi_squared_sf(statistic, coefficients(covariance)))
@@ -61,8 +61,8 @@ def test_the_trace_stays_and_many_rows_are_hardly_changed():
     rng = np.random.default_rng(2)
     for n in (2, 3, 5, 40):
         moments = moments_of(drawn(rng, n))
-        steady = moments.steady_covariance(WEIGHTS, REFERENCE)
+        steady = moments.shrunk_covariance(WEIGHTS, REFERENCE)
         assert WEIGHTS @ np.diag(steady) == pytest.approx(WEIGHTS @ np.diag(moments.covariance), rel=1e-9)
     many = moments_of(drawn(rng, 4000))
-    gap = np.linalg.norm(many.steady_covariance(WEIGHTS, REFERENCE) - many.covariance)
+    gap = np.linalg.norm(many.shrunk_covariance(WEIGHTS, REFERENCE) - many.covariance)
     assert gap < 0.15 * np.linalg.norm(many.covariance)

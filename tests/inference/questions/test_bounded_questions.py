@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from kmeanalyst.cli.main import main
-from kmeanalyst.inference.estimate.population import Population, population
+from kmeanalyst.inference.estimate.population import Population, population_of
 from kmeanalyst.inference.questions import groups
 from kmeanalyst.inference.questions import tables as tabulation
 from kmeanalyst.inference.questions.expectation import conditions_by
@@ -57,13 +57,13 @@ def test_levels_by_their_codes_are_what_their_conditions_say(name: str, where: s
         levels(5, missing=True), Boolean(name="b", missing=True), Real(name="x", lower=0, upper=1), weights=weights
     )
     for labels, cell in contingency(release, [name], where=where):
-        people = population(release, where=where)
+        population = population_of(release, where=where)
         condition = next(g.condition for g in groups.groups_of(release.columns, name) if g.label == labels[name])
         expected = release.probability(condition, where=where)
         assert (cell.value, cell.question) == (expected.value, expected.question)
         assert cell.parts["sampling"] == pytest.approx(expected.parts["sampling"], rel=1e-12)
         assert cell.notes == expected.notes
-        assert np.array_equal(cell.terms[0][1], expected.terms[0][1]) and people.view == cell.view
+        assert np.array_equal(cell.terms[0][1], expected.terms[0][1]) and population.view == cell.view
 
 
 def test_500_levels_by_10_are_a_table():

@@ -109,13 +109,13 @@ def test_the_influence_function_is_the_derivative_by_each_weight(cloud, where):
     frame = cloud.to_frame()
     options = {"where": where, "view": "signed", "kernel": Gaussian(1.0)}
     smooth = regression(cloud, "x", **options)
-    values, at = smooth.people.values("exp(y / 3)"), smooth.at(np.array([[0.4], [-2.0]]))
+    values, at = smooth.population.values("exp(y / 3)"), smooth.at(np.array([[0.4], [-2.0]]))
     _, influence, _ = smooth.answers(values, at)
 
     def value(weights: np.ndarray) -> np.ndarray:
         moved = regression(plain(frame, weights), "x", **options)
         kept = replace(moved, regulariser=smooth.regulariser)
-        return kept.answers(kept.people.values("exp(y / 3)"), kept.at(np.array([[0.4], [-2.0]])))[0]
+        return kept.answers(kept.population.values("exp(y / 3)"), kept.at(np.array([[0.4], [-2.0]])))[0]
 
     for i in (0, 7, 33, 79):
         step = np.zeros(len(frame))
@@ -143,7 +143,7 @@ def test_the_size_of_what_is_left_of_the_bias_is_told(question):
     smooth = replace(regression(plain(rows), "x", kernel=Gaussian(1.0)), regulariser=0.03)
     x = pd.DataFrame({"x": np.linspace(-3, 3, 13)})
     told = conditional_estimates(smooth, question, x)
-    truth = regression(plain(x.assign(y=0.0, b=True)), "x").people.values(question)
+    truth = regression(plain(x.assign(y=0.0, b=True)), "x").population.values(question)
     off = np.sqrt(np.mean((truth - [e.value for e in told]) ** 2))
     left = np.sqrt(np.mean([e.parts["resolution"] ** 2 for e in told]))  # no measurement: resolution is bias alone
     assert off > 0.01 and off / 3 < left < 3 * off
@@ -153,7 +153,7 @@ def test_resolution_has_the_bias_beside_what_the_features_cannot_see(mixed_relea
     smooth = regression(mixed_release, "age")
     answer = mixed_release.conditional_expectation("married", given={"age": 40})
     influence, left = answer.terms[0][1][:-1], answer.terms[0][1][-1]
-    base = error_model(mixed_release, smooth.people.weights)
+    base = error_model(mixed_release, smooth.population.weights)
     parts = base.parts(influence)
     assert left != 0
     assert answer.parts["resolution"] == pytest.approx(np.hypot(parts["resolution"], left))
@@ -170,7 +170,7 @@ def test_the_regulariser_is_public(mixed_release, foreign_release):
     assert public_regulariser(mixed_release) == pytest.approx(wanted)
     assert public_regulariser(foreign_release) == pytest.approx(1 / 75)
     given = regression(mixed_release, "age", where="married")
-    assert given.regulariser == pytest.approx(wanted / given.people.chance)
+    assert given.regulariser == pytest.approx(wanted / given.population.chance)
 
 
 def test_the_kernel_has_no_scale_below_an_eighth_of_the_range(mixed_domain):

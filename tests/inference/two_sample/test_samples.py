@@ -167,14 +167,14 @@ def test_the_half_of_a_sorted_sample_is_from_everywhere_and_no_row_is_lost(mixed
     everything = SampleRows(mixed_release, sorted_ages).some(3000)
     ages = []
     for rows in (sorted_ages, iter([sorted_ages[:1000], sorted_ages[1000:]])):
-        some, places, blocks = SampleRows(mixed_release, rows).half_and_all(400)
+        some, places, blocks = SampleRows(mixed_release, rows).split_for_directions(400)
         np.testing.assert_array_equal(everything[places], some)
         np.testing.assert_array_equal(np.vstack(list(blocks)), everything)
         ages.append(some[:, 0])
     assert [len(each) for each in ages] == [400, 400]
     assert (ages[0].min(), ages[0].max()) == (17, 90) and ages[1].max() < 40  # of a generator the first ones
     for few in (sorted_ages[:31], iter([sorted_ages[:31]])):
-        assert len(SampleRows(mixed_release, few).half_and_all(400)[0]) == 16
+        assert len(SampleRows(mixed_release, few).split_for_directions(400)[0]) == 16
 
 
 def test_rows_that_change_between_two_readings_are_refused(mixed_release, frame, tmp_path):

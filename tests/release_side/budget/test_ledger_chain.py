@@ -45,7 +45,7 @@ def ledger(tmp_path: Path) -> Ledger:
     made.init("adult", 2.0, 1e-5)
     made.init("census", unlimited=True)
     made.published(made.record("adult", SPEND), "a.kme")
-    made.function_is(made.record("census", SPEND), "ab" * 32, 10)
+    made.register_function(made.record("census", SPEND), "ab" * 32, 10)
     return made
 
 
@@ -77,7 +77,7 @@ def refuses_everything(ledger: Ledger) -> None:
         lambda: ledger.check("adult", SPEND),
         lambda: ledger.record("adult", SPEND),
         lambda: ledger.published(2, "b.kme"),
-        lambda: ledger.function_is(2, "cd" * 32, 10),
+        lambda: ledger.register_function(2, "cd" * 32, 10),
         lambda: ledger.extend("census", "ab" * 32, most=16),
         lambda: ledger.parts("ab" * 32),
         ledger.head,

@@ -36,7 +36,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, feature_mean, mean_unit
 from kmeanalyst.releases.statement import GAUSSIAN, PrivacyStatement, StatementError, gaussian_delta
-from release_side.door.mechanism import GaussianNoise, PublishError, check_room
+from release_side.door.mechanism import GaussianNoise, PublishError, check_int64_range
 from release_side.door.private_mean import integer_features, private_mean
 
 door = importlib.import_module("release_side.door.private_mean")  # the package's own name is the function's
@@ -146,7 +146,7 @@ def test_the_checks_above_see_a_sum_of_squares_that_wraps(monkeypatch: pytest.Mo
     wraps = lambda z, nonnegative: (z.astype(np.int64) ** 2).sum(axis=1) <= GRID**2  # noqa: E731
     claimed = Claimed(np.full((1, 16), 1 / SHRINK))
     for mutant in (wraps, lambda z, nonnegative: np.ones(len(z), dtype=bool)):
-        monkeypatch.setattr(door, "fits", mutant)
+        monkeypatch.setattr(door, "within_norm", mutant)
         with pytest.raises(AssertionError):
             assert_integers_fit(integer_features(claimed.all_rows, claimed))
 
@@ -442,9 +442,9 @@ def test_a_table_without_rows_or_with_too_many_is_refused_before_any_is_read():
         PublishError, match=r"rows are more than exact 64-bit sums can hold \(4294967296\)\. Release a part"
     ):
         private_mean(unread(), feature_map, GaussianNoise(1.0, 1e-6), n_rows=2**32 + 1)
-    check_room(n_rows=2**32, dimension=10**6, grid=GRID)
+    check_int64_range(n_rows=2**32, dimension=10**6, grid=GRID)
     with pytest.raises(PublishError, match=r"1000001 features are more than the rounding argument covers.*Pass fewer"):
-        check_room(n_rows=1, dimension=10**6 + 1, grid=GRID)
+        check_int64_range(n_rows=1, dimension=10**6 + 1, grid=GRID)
 
 
 def test_a_table_of_another_length_than_announced_is_refused_without_noise():

@@ -160,9 +160,9 @@ def test_the_l1_sensitivity_of_cells_is_reached_and_never_exceeded():
     heights = [int(height) for height in integer_heights(features())]
     sensitivity = grid_sensitivity(features(), LAPLACE)
     assert sensitivity == 2 * sum(heights) < math.isqrt(2 * 9) * GRID
-    every_row = np.array(list(itertools.product(range(3), [3], range(4, 9))), dtype=float)
+    enumerate_rows = np.array(list(itertools.product(range(3), [3], range(4, 9))), dtype=float)
     # the second table has one cell: the bound is reached but for it
-    images = [recorded(row[None], features()).exact_sum for row in every_row]
+    images = [recorded(row[None], features()).exact_sum for row in enumerate_rows]
     largest = max(l1_distance(a, b) for a in images for b in images)  # type: ignore[arg-type]
     assert largest == sensitivity - 2 * heights[1]
     two = features(first=np.array([0, 3, 5, 10]))

@@ -22,7 +22,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.statement import gaussian_delta
 from release_side.door.mechanism import GaussianNoise, PublishError
-from release_side.door.private_mean import _forced, fits, integer_features
+from release_side.door.private_mean import _shrink_to_bound, integer_features, within_norm
 from release_side.private_rows.rows import open_private
 
 LETTERS = Categorical(name="x", levels=("A", "B", "'\\udcff'"), default="B")
@@ -146,10 +146,10 @@ def test_a_row_that_must_be_forced_is_forced_alone(width):
     """Norms are summed in an order that depends on the width alone: a row's integers never depend on its block."""
     rng = np.random.default_rng(1)
     z = np.rint(rng.normal(size=(6, width)) * 2.0**30)
-    together = fits(z, nonnegative=False), _forced(z, nonnegative=False)
+    together = within_norm(z, nonnegative=False), _shrink_to_bound(z, nonnegative=False)
     for i in range(len(z)):
-        assert fits(z[i : i + 1], nonnegative=False)[0] == together[0][i]
-        np.testing.assert_array_equal(_forced(z[i : i + 1], nonnegative=False)[0], together[1][i])
+        assert within_norm(z[i : i + 1], nonnegative=False)[0] == together[0][i]
+        np.testing.assert_array_equal(_shrink_to_bound(z[i : i + 1], nonnegative=False)[0], together[1][i])
 
 
 def test_row_features_do_not_depend_on_the_rows_beside_them():

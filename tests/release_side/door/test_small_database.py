@@ -39,8 +39,8 @@ from release_side.cli.main import main as curator
 from release_side.door import exponential_mechanism as small_database
 from release_side.door.exponential_mechanism import (
     ExponentialMechanism,
+    MultisetSampler,
     RehearsedExponential,
-    SmallDatabases,
     _whole_images,
     default_size,
     sample_database,
@@ -68,7 +68,7 @@ class Strange(Gaussian):
 
 def databases_of(
     n: int, size: int, *, n_rows: int, kernel: Kernel | None = None, epsilon: float = 1.0
-) -> SmallDatabases:
+) -> MultisetSampler:
     """Databases over the whole numbers 0 … n − 1."""
     domain = Domain((Integer(name="x", lower=0, upper=n - 1),))
     return small_databases(kernel or Gaussian(1.0), domain, None, size, n_rows=n_rows, epsilon=epsilon)
@@ -183,7 +183,7 @@ def test_the_law_of_neighbours_differs_by_at_most_e_to_the_epsilon(epsilon):
 # ---------------------------------------------------------------------- the draw
 
 
-def drawn(databases: SmallDatabases, rows: Array, epsilon: float, times: int) -> Array:
+def drawn(databases: MultisetSampler, rows: Array, epsilon: float, times: int) -> Array:
     """How often the whole door gives each database."""
     place = {row.tobytes(): i for i, row in enumerate(databases.rows)}
     number = {tuple(members): i for i, members in enumerate(databases.members.tolist())}
@@ -285,7 +285,7 @@ GRID_DOMAIN = Domain((Real(name="x", lower=0, upper=1), Real(name="y", lower=0, 
 GRID = pd.DataFrame({"x": [0, 0, 1, 1, 0.5, 0.5], "y": [0.0, 1, 0, 1, 0.5, 0.5]})
 
 
-def grid_databases(size: int = 2) -> SmallDatabases:
+def grid_databases(size: int = 2) -> MultisetSampler:
     return small_databases(Gaussian(1.0), GRID_DOMAIN, GRID_DOMAIN.encode(GRID), size, n_rows=50, epsilon=1.0)
 
 
@@ -309,7 +309,7 @@ def test_the_sensitivity_on_a_grid_is_that_of_the_statement():
     assert databases.sensitivity == pytest.approx(2 * 2**20 * np.sqrt(2) / widest, abs=1)
 
 
-class _Anywhere(SmallDatabases):
+class _Anywhere(MultisetSampler):
     def places(self, rows: Array) -> Array:
         return np.array([[-5, 99]]) if len(rows) == 1 else np.array([-5, 99, *[0] * (len(rows) - 2)])
 
@@ -359,9 +359,9 @@ def test_a_release_keeps_its_word_and_is_read_back_as_it_was(grid, tmp_path):
 
 
 def test_points_are_near_the_table_where_epsilon_is_large():
-    table = MIXED.decode(np.repeat(MIXED.every_row(54)[[7, 7, 20]], 100, axis=0))
+    table = MIXED.decode(np.repeat(MIXED.enumerate_rows(54)[[7, 7, 20]], 100, axis=0))
     release = published(MIXED, table, epsilon=1e4, points=3, weak=True)
-    np.testing.assert_array_equal(release.encoded_points, MIXED.every_row(54)[[7, 7, 20]])
+    np.testing.assert_array_equal(release.encoded_points, MIXED.enumerate_rows(54)[[7, 7, 20]])
 
 
 def test_the_draw_is_fresh_for_every_publication():

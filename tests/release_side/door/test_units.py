@@ -140,7 +140,7 @@ def test_any_features_whatever_average_to_integers_within_the_bound(features, no
 
 
 def test_averages_at_the_bound_are_not_rounded_beyond_it():
-    """Rows of norm exactly GRID, which `fits` lets pass: rounding to nearest would leave the ball, towards zero does not."""
+    """Rows of norm exactly GRID, which `within_norm` lets pass: rounding to nearest would leave the ball, towards zero does not."""
     half = GRID * np.sqrt(0.5)
     z = np.floor(np.array([[half, half], [np.nextafter(half, 0), half]]))
     claimed = Claimed(z / (GRID * door.SHRINK))

@@ -31,7 +31,7 @@ from release_side.cli.main import main
 from release_side.door.kernel_machines import MOST_PARTS
 from release_side.door.mechanism import GaussianNoise, PublishError
 from release_side.publishing.extending import extend_function
-from release_side.publishing.functions import publish_function, state_of
+from release_side.publishing.functions import function_digest, publish_function
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 X = Real(name="x", lower=-3.0, upper=3.0)
@@ -248,14 +248,14 @@ def test_of_two_at_once_only_one_extends(ledger: Path):
     """Both have checked; the second finds the state taken when it comes to draw."""
     old = first("density", ledger)
     book = Ledger(ledger)
-    book.check_extensible("t", state_of(old), most=16)
-    first_one = book.extend("t", state_of(old), most=16)
+    book.check_extensible("t", function_digest(old), most=16)
+    first_one = book.extend("t", function_digest(old), most=16)
     assert first_one == 1
     checked = Ledger.check_extensible
     try:
         Ledger.check_extensible = lambda *args, **options: None  # type: ignore[method-assign]
         with pytest.raises(PublishError, match="extended already"):
-            book.extend("t", state_of(old), most=16)
+            book.extend("t", function_digest(old), most=16)
     finally:
         Ledger.check_extensible = checked  # type: ignore[method-assign]
 
@@ -333,7 +333,7 @@ def test_whatever_fails_after_the_draw_says_so(ledger: Path, monkeypatch: pytest
     def broken(self: Any, release: int, state: str, pivots: int) -> None:
         raise PublishError("the disk is full.")
 
-    monkeypatch.setattr(Ledger, "function_is", broken)
+    monkeypatch.setattr(Ledger, "register_function", broken)
     with pytest.raises(PublishError, match=r"the disk is full\. The noise had been drawn, so the old file counts as"):
         further("density", ledger, old)
 
@@ -349,9 +349,9 @@ def test_more_points_than_a_reader_takes_are_refused_before_the_draw(ledger: Pat
 
 def test_a_function_has_no_more_parts_than_are_proven_for(ledger: Path):
     function = first("density", ledger)
-    Ledger(ledger).function_is(1, "0" * 64, 5)
+    Ledger(ledger).register_function(1, "0" * 64, 5)
     with pytest.raises(PublishError, match="has 2 parts, and at most 2 are proven for"):
-        Ledger(ledger).check_extensible("t", state_of(function), most=2)
+        Ledger(ledger).check_extensible("t", function_digest(function), most=2)
     assert MOST_PARTS == 16
 
 

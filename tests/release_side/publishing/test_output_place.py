@@ -288,7 +288,7 @@ def test_the_probe_takes_the_same_way_as_the_writing(tmp_path, monkeypatch):
     honest = atomic._create
     monkeypatch.setattr(atomic, "_create", lambda path: (names.append(path.name), honest(path))[1])
     atomic.check_place(tmp_path / "a.kme")
-    with atomic.written_whole(tmp_path / "a.kme") as temporary:
+    with atomic.atomic_write(tmp_path / "a.kme") as temporary:
         temporary.write_bytes(b"x")
     assert len(names) == 2 and len(names[0]) == len(names[1]) and names[0] != names[1]
     monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))

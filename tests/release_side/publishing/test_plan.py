@@ -29,7 +29,7 @@ from release_side.cli.main import main
 from release_side.door.mechanism import PublishError
 from release_side.publishing import plan as planning
 from release_side.publishing import publish as publishing
-from release_side.publishing.plan import EPSILONS, StandIn, plan, rows_like, spread_rows
+from release_side.publishing.plan import EPSILONS, SyntheticPopulation, bootstrap_like, clustered_rows, plan
 
 SMALL: dict[str, Any] = {"points": 40, "features": 200}
 BUDGET: dict[str, Any] = {"rows": 2000, "delta": 1e-6, "epsilon": [1.0]}
@@ -68,10 +68,10 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> list[Release]:
     kept: list[Release] = []
 
     def keep(*arguments: Any, **options: Any) -> Release:
-        kept.append(publishing.represented(*arguments, **options))
+        kept.append(publishing.to_release(*arguments, **options))
         return kept[-1]
 
-    monkeypatch.setattr(planning, "represented", keep)
+    monkeypatch.setattr(planning, "to_release", keep)
     return kept
 
 
@@ -104,7 +104,7 @@ def test_a_plan_has_the_promise_noise_and_sizes_of_the_release(choices, square, 
 def test_the_noise_that_is_simulated_has_the_scale_that_is_told(square, simulated):
     plan(square, **BUDGET, points=20, features=4000)
     measurement = simulated[0].measurement
-    truth = StandIn.of(square, simulated[0].kernel, measurement.feature_map, public=None, n_rows=2000)
+    truth = SyntheticPopulation.of(square, simulated[0].kernel, measurement.feature_map, public=None, n_rows=2000)
     deviation = (measurement.vector - truth.mean_feature).std()
     assert deviation == pytest.approx(measurement.noise_scale, rel=0.06)  # 5 standard errors of 4000 draws
 
@@ -112,7 +112,7 @@ def test_the_noise_that_is_simulated_has_the_scale_that_is_told(square, simulate
 def test_what_is_simulated_is_the_mean_of_a_table_of_that_many_rows(square, simulated):
     plan(square, **(BUDGET | {"rows": 10**5}), **SMALL)
     measurement = simulated[0].measurement
-    truth = StandIn.of(square, simulated[0].kernel, measurement.feature_map, public=None, n_rows=10**5)
+    truth = SyntheticPopulation.of(square, simulated[0].kernel, measurement.feature_map, public=None, n_rows=10**5)
     np.testing.assert_allclose(measurement.vector, truth.mean_feature, atol=6 * measurement.noise_scale)
     assert (measurement.n_rows, simulated[0].statement.n_rows) == (10**5, 10**5)
 
@@ -131,7 +131,7 @@ def test_the_error_of_a_mean_is_that_over_the_cells_that_are_not_missing(domain,
 def test_the_rkhs_error_is_the_distance_of_the_release_from_the_stand_in_in_the_kernel_itself(domain, simulated):
     row = plan(domain, **BUDGET, **SMALL).iloc[0]
     release = simulated[0]
-    truth = StandIn.of(domain, release.kernel, release.measurement.feature_map, public=None, n_rows=2000)
+    truth = SyntheticPopulation.of(domain, release.kernel, release.measurement.feature_map, public=None, n_rows=2000)
     expected = release.embedding.distance(KernelMean(release.kernel, truth.rows))
     assert row.rkhs_error == pytest.approx(expected, rel=1e-9)
 
@@ -139,7 +139,7 @@ def test_the_rkhs_error_is_the_distance_of_the_release_from_the_stand_in_in_the_
 def test_the_sampling_error_of_two_far_points_is_the_root_of_half_over_n():
     """μ = ½k(0, ·) + ½k(100, ·): k(x, x) = 1 and ‖μ‖² = ½."""
     embedding = KernelMean(Gaussian(1.0), np.array([[0.0], [100.0]]))
-    truth = StandIn(embedding.points, embedding, embedding.squared_norm(), np.zeros(2))
+    truth = SyntheticPopulation(embedding.points, embedding, embedding.squared_norm(), np.zeros(2))
     assert truth.sampling_error(50) == pytest.approx(0.1)
 
 
@@ -147,7 +147,7 @@ def test_the_standard_errors_are_those_the_analyst_reads(square, simulated):
     row = plan(square, **BUDGET, **SMALL).iloc[0]
     release = simulated[0]
     assert row.se_mean == pytest.approx(np.median([release.mean(name).standard_error / 12 for name in "xy"]))
-    truth = StandIn.of(square, release.kernel, release.measurement.feature_map, public=None, n_rows=2000)
+    truth = SyntheticPopulation.of(square, release.kernel, release.measurement.feature_map, public=None, n_rows=2000)
     questions = [f"{name} > {np.median(truth.rows[:, j])!r}".replace("np.float64", "") for j, name in enumerate("xy")]
     assert row.se_probability == pytest.approx(np.median([release.probability(q).standard_error for q in questions]))
 
@@ -247,9 +247,9 @@ def test_the_same_facts_give_the_same_plan(domain):
 
 def test_the_features_and_the_stand_in_are_made_once_for_all_budgets(square, monkeypatch):
     calls: list[str] = []
-    features, of = planning.checked_features, StandIn.of
+    features, of = planning.checked_features, SyntheticPopulation.of
     monkeypatch.setattr(planning, "checked_features", lambda *a, **k: (calls.append("features"), features(*a, **k))[1])
-    monkeypatch.setattr(StandIn, "of", lambda *a, **k: (calls.append("stand-in"), of(*a, **k))[1])
+    monkeypatch.setattr(SyntheticPopulation, "of", lambda *a, **k: (calls.append("stand-in"), of(*a, **k))[1])
     assert len(plan(square, **(BUDGET | {"epsilon": [0.5, 1.0, 2.0]}), **SMALL)) == 3
     assert calls == ["features", "stand-in"]
 
@@ -260,7 +260,7 @@ def test_a_stand_in_lies_in_its_domain_reaches_far_in_it_and_keeps_declared_atom
         Real(name="gain", lower=0.0, upper=1e5, scale="log1p", atoms=(0,), missing=True),
         Categorical(name="city", levels=("a", "b", "c"), missing=True),
     ))  # fmt: skip
-    rows = spread_rows(domain, 4000, np.random.default_rng(1))
+    rows = clustered_rows(domain, 4000, np.random.default_rng(1))
     np.testing.assert_array_equal(domain.encode(domain.decode(rows)), rows)
     age, gain, city = rows.T
     assert age.max() - age.min() > 0.6 * (90 - 17)
@@ -273,7 +273,7 @@ def test_a_stand_in_like_public_rows_is_as_far_from_them_as_a_population_from_a_
     """The mean of M rows of deviation s is s/√M from its population's."""
     rng = np.random.default_rng(2)
     domain, public = Domain((Real(name="x", lower=-9.0, upper=9.0),)), rng.normal(size=(100, 1))
-    away = [rows_like(public, domain, Gaussian(0.1), 20_000, rng).mean() - public.mean() for _ in range(300)]
+    away = [bootstrap_like(public, domain, Gaussian(0.1), 20_000, rng).mean() - public.mean() for _ in range(300)]
     assert np.std(away) == pytest.approx(public.std() / 10, rel=0.2)
 
 
@@ -281,7 +281,7 @@ def test_a_stand_in_like_public_rows_lies_in_the_domain_keeps_atoms_and_moves_ot
     public = mixed_domain.draw(200, 3)
     gain = mixed_domain.position("capital.gain")
     public[:100, gain] = 0.0
-    rows = rows_like(public, mixed_domain, kernel_from_spec(None, mixed_domain), 2000, np.random.default_rng(4))
+    rows = bootstrap_like(public, mixed_domain, kernel_from_spec(None, mixed_domain), 2000, np.random.default_rng(4))
     np.testing.assert_array_equal(mixed_domain.encode(mixed_domain.decode(rows)), rows)
     assert np.mean(rows[:, gain] == 0) == pytest.approx(0.5, abs=0.15)
     present = rows[~np.isnan(rows[:, gain]) & (rows[:, gain] != 0), gain]
@@ -321,8 +321,8 @@ def test_public_points_are_the_points_of_a_planned_subspace_and_make_its_stand_i
 )  # fmt: skip
 def test_a_plan_refuses_what_publish_refuses_in_the_same_words(choices, square, monkeypatch):
     """Before anything is simulated or spent."""
-    monkeypatch.setattr(planning, "represented", lambda *a, **k: pytest.fail("simulated"))
-    monkeypatch.setattr(publishing, "represented", lambda *a, **k: pytest.fail("published"))
+    monkeypatch.setattr(planning, "to_release", lambda *a, **k: pytest.fail("simulated"))
+    monkeypatch.setattr(publishing, "to_release", lambda *a, **k: pytest.fail("published"))
     options = {"epsilon": 1.0, "delta": 1e-6, "rows": 100} | choices
     rows = options.pop("rows")
     with pytest.raises(ValueError) as of_publish:
@@ -349,13 +349,13 @@ def test_a_plan_needs_a_budget(square):
 
 
 def test_a_late_bad_epsilon_is_refused_before_the_first_is_simulated(square, monkeypatch):
-    monkeypatch.setattr(planning, "represented", lambda *a, **k: pytest.fail("simulated"))
+    monkeypatch.setattr(planning, "to_release", lambda *a, **k: pytest.fail("simulated"))
     with pytest.raises(PublishError, match="epsilon must be a positive number"):
         plan(square, rows=100, delta=1e-6, epsilon=[1.0, -1.0])
 
 
 def test_noise_too_large_for_sums_is_refused_before_anything_is_simulated(square, monkeypatch):
-    monkeypatch.setattr(StandIn, "of", lambda *a, **k: pytest.fail("simulated"))
+    monkeypatch.setattr(SyntheticPopulation, "of", lambda *a, **k: pytest.fail("simulated"))
     with pytest.raises(PublishError, match=r"epsilon = 1e-05 needs noise too large for 64-bit sums\. Raise"):
         plan(square, rows=100, delta=0.0, noise="laplace", epsilon=[1.0, 1e-5], features=100_000)
 
@@ -519,6 +519,6 @@ def test_stand_ins_of_one_domain_are_alike_whatever_the_kernel(square):
     def rows(kernel: str) -> Array:
         chosen = kernel_from_spec(kernel, square)
         features, _ = checked_features("random-features", chosen, square, None, 20, 64, "probability", n_rows=500)
-        return StandIn.of(square, chosen, features, public=None, n_rows=500).rows
+        return SyntheticPopulation.of(square, chosen, features, public=None, n_rows=500).rows
 
     np.testing.assert_array_equal(rows("gaussian:lengthscale=1"), rows("laplacian:lengthscale=2"))

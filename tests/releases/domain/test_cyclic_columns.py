@@ -13,7 +13,7 @@ from file_points_cases import edited_points, first
 from file_tools import SCHEMA_TEST, forged, members_of, refused, same, setting
 from hypothesis import given
 from hypothesis import strategies as st
-from representation_cases import placed, simulated
+from representation_cases import place_points, simulated
 from scipy.stats import chisquare
 
 import kmeanalyst as ka
@@ -235,7 +235,7 @@ def test_points_find_an_hour_to_the_minute_and_across_midnight(hour):
     """Power: with hours not polished, or polished between 0 and 24 alone, one of the three is missed."""
     domain = Domain((HOUR,))
     measurement = simulated(domain, np.full((50, 1), hour), noise_scale=1e-4, dimension=400)
-    points, weights = placed(measurement, domain, n_points=12)
+    points, weights = place_points(measurement, domain, n_points=12)
     apart = np.abs((points[:, 0] - hour + 12) % 24 - 12)
     assert weights @ apart < 1 / 60
 

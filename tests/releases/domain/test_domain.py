@@ -521,12 +521,12 @@ def test_a_text_that_people_are_shown_has_no_control_character(make, char):
         make("a ~\xa0\xe9東\U0001f600")
     with pytest.raises(DomainError) as caught:
         make(f"a{char}[2J")
-    what, why, mend = (
+    what, why, hint = (
         "has a control character (U+",
         "could change or hide what else is shown",
         "Remove it, here",
     )
-    assert all(part in str(caught.value) for part in (what, why, mend))
+    assert all(part in str(caught.value) for part in (what, why, hint))
     assert str(caught.value).isprintable()
 
 

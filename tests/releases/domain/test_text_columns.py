@@ -79,7 +79,7 @@ def test_numbers_beside_strings_stay_at_their_own_places():
     assert domain.width == rows.shape[1] > len(domain)
     np.testing.assert_array_equal(rows[:, 1], [0.25, 0.5])
     assert domain.decode(rows).astype({"a": object, "text": object}).equals(frame.astype({"a": object, "text": object}))
-    assert domain.owners[domain.coordinates[2]].tolist() == [2] * TEXTS[0].width
+    assert domain.column_of[domain.coordinates[2]].tolist() == [2] * TEXTS[0].width
     alone = Domain((domain.columns[2], domain.columns[0]))
     np.testing.assert_array_equal(rows[:, domain.places_of([2, 0])], alone.encode(frame))
 

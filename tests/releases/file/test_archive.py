@@ -76,7 +76,7 @@ def with_gap(members: Members) -> bytes:
         for name, data in members.items():
             archive.writestr(name, data)
             archive.fp.write(b"hidden")
-            archive.start_dir = archive.fp.tell()
+            archive.start_dir = archive.fp.on_progress()
     return out.getvalue()
 
 
@@ -213,5 +213,5 @@ def test_a_member_with_a_name_that_is_a_path_or_unknown_is_refused(name, mixed_p
 @pytest.mark.parametrize("name", ["release.json", "points.parquet"])
 def test_an_archive_without_header_or_points_is_no_release(name, mixed_path, tmp_path):
     data = without(mixed_path.read_bytes(), name)
-    what, mend = r"lacks release\.json or points\.parquet", "Check that it is a .kme file."
-    refused(data, tmp_path, what, "it is not a release", mend)
+    what, hint = r"lacks release\.json or points\.parquet", "Check that it is a .kme file."
+    refused(data, tmp_path, what, "it is not a release", hint)

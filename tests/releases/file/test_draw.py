@@ -110,7 +110,7 @@ WRONG_SENSITIVITY: dict[str, Edit] = {
 def test_a_forged_promise_of_a_draw_is_refused(case, drawn_path, tmp_path):
     edit, what, why, by_schema = FORGED[case]
     data = forged(drawn_path, lambda header, members: edit(header))
-    refused(data, tmp_path, what, why, mend="")
+    refused(data, tmp_path, what, why, hint="")
     with zipfile.ZipFile(tmp_path / "strange.kme") as archive:
         assert SCHEMA_TEST.is_valid(json.loads(archive.read("release.json"))) != by_schema
 

@@ -18,7 +18,7 @@ from kmeanalyst.kernels import Gaussian
 from kmeanalyst.release import Release, read_release
 from kmeanalyst.releases.domain.columns import Categorical, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.file.archive import written_whole
+from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.file.export import export, without_formulas, write_netcdf
 
 
@@ -143,13 +143,13 @@ def test_an_export_appears_whole_or_not_at_all(ending, numeric_release, tmp_path
 
 def test_a_reader_never_sees_half_a_file(tmp_path):
     path = tmp_path / "a.txt"
-    with pytest.raises(KeyboardInterrupt), written_whole(path) as temporary:
+    with pytest.raises(KeyboardInterrupt), atomic_write(path) as temporary:
         temporary.write_text("half")
         assert temporary.parent == tmp_path
         assert not path.exists()
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text("whole")
     assert path.read_text() == "whole"
     assert path.stat().st_mode & 0o777 == _ordinary_mode(tmp_path)

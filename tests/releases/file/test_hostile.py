@@ -142,8 +142,8 @@ PAGES: dict[str, tuple[Callable[..., None], str, str]] = {
 @pytest.mark.parametrize("case", PAGES)
 def test_a_page_that_does_not_bear_out_its_header_is_refused(case, mixed_path, tmp_path):
     edit, what, why = PAGES[case]
-    mend = "write it with plain or dictionary encodings." if what == OTHER_ENCODING else AGAIN
-    refused(forged(mixed_path, edit), tmp_path, what, why, mend)
+    hint = "write it with plain or dictionary encodings." if what == OTHER_ENCODING else AGAIN
+    refused(forged(mixed_path, edit), tmp_path, what, why, hint)
 
 
 @pytest.mark.parametrize(
