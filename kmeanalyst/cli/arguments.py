@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
-import pandas as pd
 
 from kmeanalyst.cli.terminal import Tell, note
-from kmeanalyst.releases.domain.tables import table_blocks
 from kmeanalyst.releases.texts import one_line
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from kmeanalyst.release import Release
     from kmeanalyst.releases.function import ReleasedFunction
 
@@ -84,6 +84,8 @@ class RowsWithProgress:
         self._rows: int | None = None
 
     def __iter__(self) -> Iterator[pd.DataFrame]:
+        from kmeanalyst.releases.domain.tables import table_blocks
+
         seen = 0
         for block in table_blocks(self._path):
             seen += len(block)

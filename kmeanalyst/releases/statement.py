@@ -24,10 +24,6 @@ from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
 from typing import Any
 
-import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.special import log_ndtr
-
 from kmeanalyst.releases.texts import flaw_of, spacing_flaw_of
 
 
@@ -91,9 +87,11 @@ def gaussian_delta(*, epsilon: float, noise_multiplier: float) -> float:
     δ = Φ(1/2s − εs) − e^ε Φ(−1/2s − εs), s the multiplier (Balle & Wang 2018, Theorem 8), in logarithms
     so that e^ε does not overflow.
     """
+    from scipy.special import log_ndtr  # late: the command line's help needs this module, and no scipy
+
     half, shift = 0.5 / noise_multiplier, epsilon * noise_multiplier
     log_first, log_second = float(log_ndtr(half - shift)), epsilon + float(log_ndtr(-half - shift))
-    return float(np.exp(log_first) * -np.expm1(min(0.0, log_second - log_first)))
+    return math.exp(log_first) * -math.expm1(min(0.0, log_second - log_first))
 
 
 def loss_above_epsilon(*, epsilon: float, noise_multiplier: float) -> float:
@@ -102,7 +100,9 @@ def loss_above_epsilon(*, epsilon: float, noise_multiplier: float) -> float:
     Φ(1/2s − εs), s the multiplier: the loss ln P(x)/P′(x) is normal with mean 1/2s² and standard deviation 1/s. It is
     larger than δ, which is this less e^ε times the same event's probability under the neighbour (`gaussian_delta`).
     """
-    return float(np.exp(log_ndtr(0.5 / noise_multiplier - epsilon * noise_multiplier)))
+    from scipy.special import log_ndtr
+
+    return math.exp(log_ndtr(0.5 / noise_multiplier - epsilon * noise_multiplier))
 
 
 def zcdp_delta(*, epsilon: float, rho: float) -> float:
@@ -111,6 +111,7 @@ def zcdp_delta(*, epsilon: float, rho: float) -> float:
     δ = min_α exp((α − 1)(αρ − ε)) (1 − 1/α)^α / (α − 1) (Canonne, Kamath & Steinke 2020, Corollary 13); any
     α > 1 gives a true bound, so a search that stops early is still right.
     """
+    from scipy.optimize import minimize_scalar
 
     def log_bound(log_excess: float) -> float:
         excess = math.exp(log_excess)  # α − 1

@@ -188,7 +188,7 @@ class Ledger:
 
         >>> ledger = release_side.Ledger("functions.ledger")
         >>> account = ledger.init("adult", epsilon=2.0, delta=1e-6)
-        >>> ledger.function_is(ledger.record("adult", spend), state="ab" * 32, pivots=20)
+        >>> ledger.register_function(ledger.record("adult", spend), state="ab" * 32, pivots=20)
         """
         with self._file.writing() as transaction:
             transaction.append(FUNCTION, {"release": release_id, "state": state, "pivots": pivots})
@@ -202,7 +202,7 @@ class Ledger:
 
         >>> ledger = release_side.Ledger("functions.ledger")
         >>> account = ledger.init("sites", epsilon=2.0, delta=1e-6)
-        >>> ledger.function_is(ledger.record("sites", spend), state="cd" * 32, pivots=20)
+        >>> ledger.register_function(ledger.record("sites", spend), state="cd" * 32, pivots=20)
         >>> ledger.extend("sites", "cd" * 32, most=10) > 0
         True
         """
@@ -218,7 +218,7 @@ class Ledger:
 
         >>> ledger = release_side.Ledger("functions.ledger")
         >>> account = ledger.init("shops", epsilon=2.0, delta=1e-6)
-        >>> ledger.function_is(ledger.record("shops", spend), state="ef" * 32, pivots=20)
+        >>> ledger.register_function(ledger.record("shops", spend), state="ef" * 32, pivots=20)
         >>> ledger.check_extensible("shops", "ef" * 32, most=10)  # silent, or PublishError
         """
         name = _table_name(table)

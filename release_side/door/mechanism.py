@@ -48,7 +48,7 @@ class PublishError(ValueError):
     >>> release_side.publish("private.csv", "domain.toml", epsilon=-1, delta=1e-6)
     Traceback (most recent call last):
         ...
-    release_side.mechanism.PublishError: epsilon must be a positive number between 1e-05 and 100000, got -1: the
+    release_side.door.mechanism.PublishError: epsilon must be a positive number between 1e-05 and 100000, got -1: the
         calibration is proven for these alone. Pass e.g. 1.0.
     """
 

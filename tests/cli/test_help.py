@@ -187,7 +187,7 @@ def test_the_scripts_answer_the_shell(program):
     """As the installed script is called: its name decides which variable it listens to."""
     module = program.replace("-", "_")
     variable = f"_{program.upper().replace('-', '_')}_COMPLETE"
-    code = f"import sys; sys.argv = [{program!r}]; from {module}.cli import main; main()"
+    code = f"import sys; sys.argv = [{program!r}]; from {module}.cli.main import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True,
         env={**os.environ, variable: "zsh_source"},
@@ -252,8 +252,8 @@ def _standard_error(line: str, folder: Path, *, pipe: bool) -> str:
 
     program, *arguments = words(line)
     code = (
-        "import sys, kmeanalyst.terminal as t; t._PATIENCE = 0.0; "
-        f"from {program.replace('-', '_')}.cli import main; main(sys.argv[1:])"
+        "import sys, kmeanalyst.cli.terminal as t; t._PATIENCE = 0.0; "
+        f"from {program.replace('-', '_')}.cli.main import main; main(sys.argv[1:])"
     )
     ours, theirs = os.pipe() if pipe else pty.openpty()
     done = subprocess.Popen(

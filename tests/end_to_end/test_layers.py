@@ -1,113 +1,166 @@
-"""The architecture's one-way streets, read off the source: who may import whom."""
+"""The house's rules, read off the source: which floor may import which, no circles, and where noise is drawn.
+
+Imports at load time, late ones and those for type checking count alike.
+"""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import paths
 import pytest
 
-ROOT = paths.ROOT
-MODULES = sorted([*ROOT.glob("kmeanalyst/**/*.py"), *ROOT.glob("release_side/**/*.py")])
-ROOMS = [
-    "kernels",
-    "releases",
-    "representation",
-    "inference",
-    "learning",
-    "plots",
-    "report",
-    "cli",
-]  # each may import those before it, and itself
-LATE_DOORS = {  # the files that may open later rooms inside functions, and which
-    ROOT / "kmeanalyst/releases/release.py": ROOMS,
-    ROOT / "kmeanalyst/inference/variables/random_variable.py": ["plots"],
-    ROOT / "kmeanalyst/inference/compare/comparison.py": ["plots"],
-}
+MODULES = sorted([*paths.ROOT.glob("kmeanalyst/**/*.py"), *paths.ROOT.glob("release_side/**/*.py")])
+FLOORS = ["kernels", "releases", "representation", "inference", "learning", "plots", "report", "release", "cli"]
+CURATORS_UPPER_FLOORS = ("release_side.publishing", "release_side.cli")  # the others import up to `representation`
+NAMES_ALL = {"kmeanalyst", "release_side"}  # the packages' own files list the public names of every floor
+DRAWS_NOISE = {"opendp"}  # the library whose noise meets private data
 
 
-def imported(tree: ast.AST, package: str) -> list[tuple[str, bool]]:
-    """(module, whether at top level) for each import of a source tree, but for TYPE_CHECKING: it never runs."""
-    found: list[tuple[str, bool]] = []
+def name_of(path: Path) -> str:
+    parts = path.relative_to(paths.ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
-    def visit(node: ast.AST, top: bool) -> None:
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            return
+
+NAMES = {name_of(path) for path in MODULES}
+
+
+def imported(source: str, module: str, *, is_package: bool = False) -> Iterator[str]:
+    """The modules that a source imports, wherever the statement stands; of other projects the top package."""
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found.extend((alias.name, top) for alias in node.names)
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            base = (node.module or "") if node.level == 0 else _absolute(package, node.level, node.module)
-            found.extend((f"{base}.{alias.name}", top) for alias in node.names)
-        inner = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        for child in ast.iter_child_nodes(node):
-            visit(child, top and not inner)
-
-    visit(tree, True)
-    return found
+            parts = module.split(".")
+            package = parts[: len(parts) - node.level + is_package] if node.level else []
+            base = ".".join([*package, *([node.module] if node.module else [])])
+            for alias in node.names:
+                yield f"{base}.{alias.name}" if f"{base}.{alias.name}" in NAMES else base
 
 
-def _absolute(package: str, level: int, module: str | None) -> str:
-    parts = package.split(".")
-    return ".".join(parts[: len(parts) - level + 1] + ([module] if module else []))
-
-
-def package_of(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).parts[:-1])
-
-
-def room_of(module: str) -> int | None:
-    """Which room a module is in; None for those outside the rooms."""
+def floor_of(module: str) -> int | None:
+    """Which floor of `kmeanalyst` a module is on; None elsewhere."""
     parts = module.split(".")
-    return ROOMS.index(parts[1]) if parts[0] == "kmeanalyst" and len(parts) > 1 and parts[1] in ROOMS else None
+    return FLOORS.index(parts[1]) if parts[0] == "kmeanalyst" and len(parts) > 1 and parts[1] in FLOORS else None
 
 
 def wrong_imports(source: str, path: Path) -> list[str]:
     """What a module imports against the rules."""
-    module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    here = room_of(module)
-    wrong = []
-    for name, top in imported(ast.parse(source), package_of(path)):
+    module = name_of(path)
+    here, wrong = floor_of(module), []
+    for name in imported(source, module, is_package=path.name == "__init__.py"):
+        there = floor_of(name)
         if module.startswith("kmeanalyst") and name.split(".")[0] == "release_side":
             wrong.append(f"{module} imports {name}: the analyst's package never sees private rows")
-        if module.startswith("release_side") and (room_of(name) or 0) >= ROOMS.index("inference"):
-            wrong.append(f"{module} imports {name}: the curator's package asks no questions")
-        there = room_of(name)
-        late_door = not top and there is not None and ROOMS[there] in LATE_DOORS.get(path, [])
-        if here is not None and there is not None and there > here and not late_door:
-            wrong.append(f"{module} imports {name}: rooms open one way, {' ← '.join(ROOMS)}")
+        if here is not None and there is not None and there > here:
+            wrong.append(f"{module} imports {name}: a floor imports those below it, {' ← '.join(FLOORS)}")
+        if module.startswith("release_side.") and not module.startswith(CURATORS_UPPER_FLOORS):
+            if there is not None and there > FLOORS.index("representation"):
+                wrong.append(f"{module} imports {name}: it needs kernels, releases and representation alone")
+            if name.startswith(CURATORS_UPPER_FLOORS) and module != "release_side.__main__":
+                wrong.append(f"{module} imports {name}: publishing and the command line are above it")
+        if name.split(".")[0] in DRAWS_NOISE and not module.startswith("release_side.door."):
+            wrong.append(f"{module} imports {name}: noise is drawn behind release_side/door/ alone")
+        if name.startswith("release_side.door.private_mean") and not module.startswith(
+            ("release_side.door.", "release_side.publishing.")
+        ):
+            wrong.append(f"{module} imports {name}: only publishing sends rows through the door")
     return wrong
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_go_one_way(path: Path):
+def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
+    """The strongly connected components of more than one module (Tarjan 1972)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found = []
+
+    def visit(module: str) -> None:
+        index[module] = low[module] = len(index)
+        stack.append(module)
+        for other in sorted(arrows[module]):
+            if other not in index:
+                visit(other)
+                low[module] = min(low[module], low[other])
+            elif other in stack:
+                low[module] = min(low[module], index[other])
+        if low[module] == index[module]:
+            cut = stack.index(module)
+            if len(stack) - cut > 1:
+                found.append(sorted(stack[cut:]))
+            del stack[cut:]
+
+    for module in sorted(arrows):
+        if module not in index:
+            visit(module)
+    return found
+
+
+def arrows_of(sources: dict[str, tuple[str, bool]]) -> dict[str, set[str]]:
+    """Module → the modules of the house that it imports."""
+    return {
+        module: (set(imported(source, module, is_package=package)) & set(sources)) - {module}
+        for module, (source, package) in sources.items()
+    }
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(paths.ROOT)))
+def test_a_floor_imports_those_below_it(path: Path):
     assert wrong_imports(path.read_text(encoding="utf-8"), path) == []
 
 
+def test_no_import_goes_in_a_circle():
+    sources = {
+        name_of(path): (path.read_text(encoding="utf-8"), path.name == "__init__.py")
+        for path in MODULES
+        if name_of(path) not in NAMES_ALL
+    }
+    assert circles(arrows_of(sources)) == []
+
+
+def test_every_folder_says_what_it_is_for_and_has_about_ten_entries():
+    for path in (path for path in MODULES if path.name == "__init__.py"):
+        assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), f"{path} has no docstring"
+        entries = [each for each in path.parent.iterdir() if each.suffix == ".py" or (each / "__init__.py").is_file()]
+        assert len(entries) <= 14, f"{path.parent} has {len(entries)} entries"
+
+
+# ---------------------------------------------------------------------- the power of the tests above
+
 PROBES = [
     ("kmeanalyst/kernels/base.py", "import release_side", True),
-    ("kmeanalyst/cli/main.py", "def f():\n    from release_side.mechanism import GaussianNoise", True),
-    ("kmeanalyst/kernels/base.py", "from kmeanalyst.releases.domain import Domain", True),
+    ("kmeanalyst/cli/main.py", "def f():\n    from release_side.door.mechanism import GaussianNoise", True),
+    ("kmeanalyst/kernels/base.py", "from kmeanalyst.releases.domain.domain import Domain", True),
     ("kmeanalyst/kernels/base.py", "from kmeanalyst import releases", True),
     ("kmeanalyst/kernels/base.py", "from ..releases import domain", True),
-    ("kmeanalyst/representation/weights/reweight.py", "from kmeanalyst.inference import results", True),
-    ("kmeanalyst/releases/domain/domain.py", "def f():\n    import kmeanalyst.representation.reweight", True),
-    ("kmeanalyst/releases/release.py", "import kmeanalyst.representation.reweight", True),
-    ("kmeanalyst/releases/release.py", "class A:\n    def f(self):\n        import kmeanalyst.inference", False),
-    ("kmeanalyst/releases/release.py", "if TYPE_CHECKING:\n    import kmeanalyst.inference.results", False),
-    ("kmeanalyst/inference/compare/comparison.py", "def f():\n    from kmeanalyst.plots import witness", False),
-    ("kmeanalyst/inference/compare/comparison.py", "from kmeanalyst.plots import witness", True),
-    ("kmeanalyst/inference/compare/comparison.py", "def f():\n    from kmeanalyst.learning import metrics", True),
-    ("kmeanalyst/inference/compare/witness.py", "def f():\n    from kmeanalyst.plots import witness", True),
-    ("kmeanalyst/learning/scoring/metrics.py", "from kmeanalyst.plots import power", True),
-    ("kmeanalyst/plots/curves.py", "from kmeanalyst.inference import results", False),
-    ("release_side/cli/main.py", "def f():\n    from kmeanalyst.plots import histogram", True),
-    ("kmeanalyst/inference/two_sample/mmd_test.py", "from kmeanalyst.kernels import Gaussian", False),
-    ("release_side/publish.py", "from kmeanalyst.representation import reweight", False),
-    ("release_side/publish.py", "from kmeanalyst.inference import results", True),
+    ("kmeanalyst/representation/redraw.py", "from kmeanalyst.inference import estimate", True),
+    ("kmeanalyst/releases/domain/domain.py", "def f():\n    import kmeanalyst.representation.represent", True),
+    ("kmeanalyst/releases/release.py", "class A:\n    def f(self):\n        import kmeanalyst.inference", True),
+    ("kmeanalyst/releases/release.py", "if TYPE_CHECKING:\n    import kmeanalyst.inference.estimate", True),
+    ("kmeanalyst/inference/compare/comparison.py", "def f():\n    from kmeanalyst.plots import witness", True),
+    ("kmeanalyst/learning/digest.py", "from kmeanalyst.release import Release", True),
+    ("kmeanalyst/release.py", "def f():\n    from kmeanalyst import plots", False),
+    ("kmeanalyst/plots/joint.py", "from kmeanalyst.inference import estimate", False),
+    ("release_side/cli/main.py", "from kmeanalyst.cli import terminal", False),
+    ("release_side/budget/ledger.py", "def f():\n    from kmeanalyst.plots import style", True),
+    ("release_side/door/mechanism.py", "from release_side.publishing import publish", True),
+    ("release_side/publishing/publish.py", "from kmeanalyst.release import Release", False),
+    ("release_side/publishing/publish.py", "import opendp.prelude as dp", True),
+    ("release_side/door/mechanism.py", "import opendp.prelude as dp", False),
+    ("release_side/choices/options.py", "from release_side.door.private_mean import private_mean", True),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("path", "source", "refused"), PROBES)
-def test_the_layer_rule_sees_what_it_should(path: str, source: str, refused: bool):
-    assert bool(wrong_imports(source, ROOT / path)) == refused
+def test_the_rule_of_floors_sees_what_it_should(path: str, source: str, refused: bool):
+    assert bool(wrong_imports(source, paths.ROOT / path)) == refused
+
+
+def test_a_circle_is_seen_whatever_kind_its_imports_are():
+    sources = {
+        "a": ("from b import x", False), "b": ("def f():\n    import c", False),
+        "c": ("if TYPE_CHECKING:\n    import a", False), "d": ("import a", False),
+    }  # fmt: skip
+    assert circles(arrows_of(sources)) == [["a", "b", "c"]]

@@ -146,7 +146,7 @@ class EmbeddingClassifier(_Levels):
     def fit(self, release: ReleaseData, y: None = None) -> EmbeddingClassifier:
         """Fit to a release's measurement; y is not used.
 
-        >>> from kmeanalyst.learning.embedding_models import EmbeddingClassifier
+        >>> from kmeanalyst.learning.column_law.embedding_models import EmbeddingClassifier
         >>> EmbeddingClassifier("income").fit(release).predict(sample.head(2))
         array(['<=50K', '<=50K'], dtype='<U5')
         """
@@ -201,7 +201,7 @@ class EmbeddingRegressor(RegressorMixin, _FromRelease):
     def fit(self, release: ReleaseData, y: None = None) -> EmbeddingRegressor:
         """Fit to a release's measurement; y is not used.
 
-        >>> from kmeanalyst.learning.embedding_models import EmbeddingRegressor
+        >>> from kmeanalyst.learning.column_law.embedding_models import EmbeddingRegressor
         >>> EmbeddingRegressor("age").fit(ka.read_release("survey.kme")).predict(sample.head(2)).shape
         (2,)
         """
@@ -274,7 +274,7 @@ class KernelMeanClassifier(_Levels):
     def fit(self, release: ReleaseData, y: None = None) -> KernelMeanClassifier:
         """Keep what scores are computed from; y is not used.
 
-        >>> from kmeanalyst.learning.embedding_models import KernelMeanClassifier
+        >>> from kmeanalyst.learning.column_law.embedding_models import KernelMeanClassifier
         >>> KernelMeanClassifier("income").fit(release).predict(sample.head(2))
         array(['<=50K', '<=50K'], dtype='<U5')
         """

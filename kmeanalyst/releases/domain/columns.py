@@ -33,7 +33,7 @@ class DomainError(ValueError):
     >>> ka.Integer(name="age", lower=90, upper=17)
     Traceback (most recent call last):
         ...
-    kmeanalyst.releases.columns.DomainError: column age: lower must be below upper, got 90 and 17. Swap or widen
+    kmeanalyst.releases.domain.columns.DomainError: column age: lower must be below upper, got 90 and 17. Swap or widen
         them.
     """
 
@@ -413,7 +413,7 @@ class Number(Column):
     def wrap(self, encoded: Array) -> Array:
         """Encoded numbers, wherever they lie, moved to values of the column: those beyond its bounds to them.
 
-        >>> ka.Integer(name="age", lower=17, upper=90).brought_in(np.array([3.2, 40.6, 1000.0]))
+        >>> ka.Integer(name="age", lower=17, upper=90).wrap(np.array([3.2, 40.6, 1000.0]))
         array([17., 41., 90.])
         """
         return self.rounded(np.clip(encoded, *self.bounds))

@@ -197,7 +197,7 @@ class Domain:
     def column_of(self) -> Array:
         """(width,) the column that each number of an encoded row belongs to.
 
-        >>> domain.owners
+        >>> domain.column_of
         array([0, 1, 2, 3, 4, 5, 6])
         """
         column_of = np.empty(self.width, dtype=np.intp)
@@ -310,7 +310,7 @@ class Domain:
     def enumerate_rows(self, most: int) -> Array | None:
         """All encoded rows (n, d) that the domain allows; None where there are more than `most`, or a continuum.
 
-        >>> Domain((Integer(name="age", lower=0, upper=2), Categorical(name="sex", levels=("F", "M")))).every_row(6).T
+        >>> Domain((Integer(name="age", lower=0, upper=2), Categorical(name="sex", levels=("F", "M")))).enumerate_rows(6).T
         array([[0., 0., 1., 1., 2., 2.],
                [0., 1., 0., 1., 0., 1.]])
         """

@@ -100,7 +100,7 @@ class FileRefused(ValueError):
     >>> ka.read_release("my_sample.csv")
     Traceback (most recent call last):
         ...
-    kmeanalyst.releases.file.refusal.FileRefused: my_sample.csv: the file is not a whole zip archive: it is
+    kmeanalyst.releases.file.limits.FileRefused: my_sample.csv: the file is not a whole zip archive: it is
         truncated, padded, or no release at all. Fetch the file again, or ask its maker for a sound one.
     """
 

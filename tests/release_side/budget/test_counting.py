@@ -177,7 +177,7 @@ def test_a_budget_cannot_be_lifted_and_unlimited_is_said_once(place):
 TWICE = """
 import sys, warnings
 import release_side, kmeanalyst as ka
-from kmeanalyst.releases.columns import Integer
+from kmeanalyst.releases.domain.columns import Integer
 domain = ka.Domain((Integer(name="age", lower=17, upper=90),))
 frame = domain.decode(domain.draw(60, 1))
 small = {"epsilon": 0.5, "delta": 1e-6, "method": "subspace", "points": 5}

@@ -268,7 +268,7 @@ def test_the_lock_is_not_held_while_a_refusal_is_worked_out(ledger, monkeypatch)
 
 def test_nothing_heavy_is_imported_to_record(tmp_path):
     code = (
-        "import sys\nfrom release_side.ledger import Ledger\nfrom release_side.composition import Spend\n"
+        "import sys\nfrom release_side.budget.ledger import Ledger\nfrom release_side.budget.composition import Spend\n"
         "Ledger(sys.argv[1]).init('adult', unlimited=True)\n"
         "Ledger(sys.argv[1]).record('adult', Spend(0.5, 0, 'discrete laplace', 'pure', 2.9, 10, 'subspace'))\n"
         "print([m for m in ('opendp', 'dp_accounting', 'sklearn') if m in sys.modules])"

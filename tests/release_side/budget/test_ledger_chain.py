@@ -300,7 +300,7 @@ SHOW_MODES = """
 import os, sys
 from pathlib import Path
 os.umask(int(sys.argv[2], 8))
-from release_side.ledger import Ledger
+from release_side.budget.ledger import Ledger
 ledger = Ledger(sys.argv[1])
 ledger.init("adult", 2.0, 1e-6)
 path = Path(sys.argv[1])

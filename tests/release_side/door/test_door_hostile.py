@@ -172,7 +172,7 @@ def test_row_features_do_not_depend_on_their_batch_without_vector_units_either()
     program = """
 import numpy as np
 from contracts import FEATURE_MAPS
-from release_side.private_mean import integer_features
+from release_side.door.private_mean import integer_features
 for case in FEATURE_MAPS:
     feature_map, rows = case.build(64), case.case.rows(np.random.default_rng(1), 103)
     whole = integer_features(rows, feature_map)
@@ -180,7 +180,7 @@ for case in FEATURE_MAPS:
         parts = [integer_features(rows[i : i + size], feature_map) for i in range(0, 103, size)]
         np.testing.assert_array_equal(np.concatenate(parts), whole)
 """
-    plain = {"NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX2 FMA3 AVX512F", "PYTHONPATH": str(paths.TESTS)}
+    plain = {"NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX2 FMA3 AVX512F", "PYTHONPATH": str(paths.SUPPORT)}
     command = [sys.executable, "-W", "ignore", "-c", program]  # numpy warns of names that this build does not know
     result = subprocess.run(command, env=os.environ | plain, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr

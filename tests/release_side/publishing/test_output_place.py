@@ -260,7 +260,7 @@ def test_a_file_that_is_mounted_is_refused(curator, draws, monkeypatch):
 FULL = """
 import resource, sys
 from pathlib import Path
-sys.path.insert(0, {tests!r})
+sys.path[:0] = [{tests!r}, {support!r}]
 from test_output_place import Curator
 curator = Curator(Path({folder!r}))
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
@@ -274,7 +274,7 @@ print(curator.recorded())
 
 def test_a_disk_without_room_is_found_before_anything_is_spent(tmp_path):
     """A limit on the size of files stands for a full disk: the ledger fits, a release of usual size does not."""
-    code = FULL.format(tests=str(paths.TESTS), folder=str(tmp_path))
+    code = FULL.format(tests=str(Path(__file__).parent), support=str(paths.SUPPORT), folder=str(tmp_path))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     told, recorded = done.stdout.splitlines()
