@@ -1,0 +1,47 @@
+"""What a release has computed for later questions is no part of its value."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+
+import kmeanalyst as ka
+from kmeanalyst.release import Release
+from kmeanalyst.releases.memo import memo
+from kmeanalyst.releases.release import ReleaseData
+
+
+def test_a_question_leaves_a_release_as_large_as_it_was(mixed_release: Release):
+    """Power: the memo itself is more than ten times as large (one mean grew a pickled release from 134 kB to 19.8 MB)."""
+    fresh = mixed_release.replaced()
+    before = len(pickle.dumps(fresh))
+    answer = fresh.mean("age")
+    fresh.view_weights("probability")
+    assert memo(fresh) and len(pickle.dumps(fresh)) == before
+    assert len(pickle.dumps(memo(fresh))) > 10 * before
+    again = pickle.loads(pickle.dumps(fresh))
+    assert memo(again) == {} and repr(again.mean("age")) == repr(answer)
+
+
+def test_a_copy_shares_the_value_and_not_the_memo(mixed_release: Release):
+    fresh = mixed_release.replaced()
+    fresh.mean("age")
+    for other in (copy.copy(fresh), copy.deepcopy(fresh)):
+        assert "_memo" not in other.__dict__ and memo(fresh)
+        np.testing.assert_array_equal(other.weights, fresh.weights)
+        assert other.mean("age").value == fresh.mean("age").value
+
+
+def test_what_is_made_of_a_release_is_of_its_class(mixed_release: Release):
+    class Named(Release):
+        """A user's own."""
+
+    named = Named(**{name: getattr(mixed_release, name) for name in ("weights", "measurement", "kernel", "domain", "statement")},
+                  points=mixed_release.frame)  # fmt: skip
+    for made in (named.thin(10), named.transform({"double": "2 * age"}), named.replaced(), ka.thin(named, 5)):
+        assert type(made) is Named
+    data = ReleaseData(points=named.frame, weights=named.weights, measurement=None, kernel=named.kernel,
+                       domain=named.domain, statement=None)  # fmt: skip
+    assert type(ka.thin(data, 5)) is ReleaseData and not hasattr(data, "mean")
