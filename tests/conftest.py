@@ -30,6 +30,20 @@ for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"): 
 N_ROWS = 2000
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A marker's `but` names the cases of a test that stay in the default tier: one id, or several."""
+    for item in items:
+        kept = [mark for mark in item.own_markers if not _is_excepted(item, mark)]
+        item.own_markers[:] = kept
+
+
+def _is_excepted(item: pytest.Item, mark: pytest.Mark) -> bool:
+    names = mark.kwargs.get("but", ())
+    case = item.name.partition("[")[2].removesuffix("]")
+    return case in ([names] if isinstance(names, str) else names)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> Iterator[None]:
     """The suite's matrices are small: on busy cores a second thread waits ten times longer than it works."""
