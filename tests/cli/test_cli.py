@@ -323,7 +323,7 @@ def test_publish_passes_every_choice_on(files, tmp_path, monkeypatch):
         "public_points": files.sample,
         "points": 12,
         "features": 34,
-        "family": "hermite",
+        "family": "maclaurin",
         "kernel": "margins",
         "target": "city",
         "weights": "signed",
