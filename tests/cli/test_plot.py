@@ -121,7 +121,7 @@ def test_a_rehearsal_is_drawn_only_when_asked_for_and_told_of(call, folder):
 
 def test_the_command_leaves_pyplot_and_its_settings_alone(folder):
     code = (
-        "import sys\nfrom kmeanalyst.cli import main\n"
+        "import sys\nfrom kmeanalyst.cli.main import main\n"
         "main(['plot', 'adult.kme', 'age', '--output', 'alone.png'], standalone_mode=False)\n"
         "print('matplotlib' in sys.modules, 'matplotlib.pyplot' in sys.modules)"
     )
