@@ -427,8 +427,10 @@ def compare(
     with working("comparing") as on_progress:
         comparison = compare_rows(release, sample, level=level)
         if plot is not None:
+            from kmeanalyst.plots.witness import save_witness
+
             on_progress("drawing", None)
-            comparison.save_plots(plot, most=top)
+            save_witness(comparison, plot, most=top)
     if plot is not None:
         say(f"wrote {plot}", err=True)
     if as_json:

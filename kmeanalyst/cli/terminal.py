@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import sys
 import threading
 import time
@@ -117,7 +118,8 @@ def _show(progress: list[tuple[str, float | None]], done: threading.Event) -> No
         return
     from tqdm.auto import tqdm  # late: it takes a while to import, and most commands are over before
 
-    with suppress(OSError), tqdm(total=1.0, leave=False, dynamic_ncols=True, file=sys.stderr, delay=1e-9) as bar:
+    width = shutil.get_terminal_size().columns  # 80 where a terminal says 0, which tqdm would take as it is
+    with suppress(OSError), tqdm(total=1.0, leave=False, ncols=width, file=sys.stderr, delay=1e-9) as bar:
         bar.start_t = began
         _shown.append(bar)
         try:

@@ -10,6 +10,6 @@ line and marker as well as in colour: they are told apart in a grey print and by
 from kmeanalyst.plots.distributions import histogram
 from kmeanalyst.plots.joint import pairs, table
 from kmeanalyst.plots.smooth import cdf, density
-from kmeanalyst.plots.witness import witness
+from kmeanalyst.plots.witness import save_witness, witness
 
-__all__ = ["cdf", "density", "histogram", "pairs", "table", "witness"]
+__all__ = ["cdf", "density", "histogram", "pairs", "save_witness", "table", "witness"]
