@@ -118,8 +118,8 @@ def _show(progress: list[tuple[str, float | None]], done: threading.Event) -> No
         return
     from tqdm.auto import tqdm  # late: it takes a while to import, and most commands are over before
 
-    width = shutil.get_terminal_size().columns  # 80 where a terminal says 0, which tqdm would take as it is
-    with suppress(OSError), tqdm(total=1.0, leave=False, ncols=width, file=sys.stderr, delay=1e-9) as bar:
+    columns, rows = shutil.get_terminal_size()  # 80 × 24 where a terminal says 0 × 0, for which tqdm shows nothing
+    with suppress(OSError), tqdm(total=1.0, leave=False, ncols=columns, nrows=rows, file=sys.stderr, delay=1e-9) as bar:
         bar.start_t = began
         _shown.append(bar)
         try:
