@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kmeanalyst.cli.terminal import Tell, note
+from kmeanalyst.cli.terminal import OnProgress, note
 from kmeanalyst.releases.texts import one_line
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class RowsWithProgress:
     How many rows there are is known after the first pass; until then only those that were read are told.
     """
 
-    def __init__(self, path: str, on_progress: Tell) -> None:
+    def __init__(self, path: str, on_progress: OnProgress) -> None:
         self._path, self._tell = path, on_progress
         self._rows: int | None = None
 

@@ -105,8 +105,9 @@ def _walk(stage: _Stage) -> list[dict[str, Any]]:
 
     _say(
         stage,
-        "5. Is my own sample of 1,500 people from the same population? The test knows the privacy noise: a small",
-        "   p-value would mean no. These rows come from the same census, so it should seldom be below 0.05.",
+        "5. Is my own sample of 1,500 people from the same population? The test accounts for the privacy noise: a small",
+        "   p-value means no. These rows come from the same census, so the right answer is yes. A test at 5 % still",
+        '   rejects a true hypothesis once in twenty runs: if this run says "differ", it is one of those.',
     )
     _run(stage, "kmeanalyst", "mmd-test", "census.kme", "my_sample.csv")
 

@@ -12,7 +12,16 @@ from kmeanalyst.cli.arguments import check_not_read, opened_release, reads_large
 from kmeanalyst.cli.function import evaluate_command, show_function
 from kmeanalyst.cli.plot import plot_command
 from kmeanalyst.cli.report import report_command
-from kmeanalyst.cli.terminal import ClearErrors, Tell, completion_help, json_option, note, print_json, say, working
+from kmeanalyst.cli.terminal import (
+    ClearErrors,
+    OnProgress,
+    completion_help,
+    json_option,
+    note,
+    print_json,
+    say,
+    working,
+)
 from kmeanalyst.releases.texts import one_line
 
 if TYPE_CHECKING:
@@ -288,7 +297,7 @@ def table(
     say(text)
 
 
-def _told(all_of_them: Sequence[Any], on_progress: Tell) -> Iterator[Any]:
+def _told(all_of_them: Sequence[Any], on_progress: OnProgress) -> Iterator[Any]:
     """Each in turn; of several, how many are done is told."""
     for i, one in enumerate(all_of_them):
         if len(all_of_them) > 1:
@@ -418,8 +427,10 @@ def compare(
     with working("comparing") as on_progress:
         comparison = compare_rows(release, sample, level=level)
         if plot is not None:
+            from kmeanalyst.plots.witness import save_witness
+
             on_progress("drawing", None)
-            comparison.save_plots(plot, most=top)
+            save_witness(comparison, plot, most=top)
     if plot is not None:
         say(f"wrote {plot}", err=True)
     if as_json:

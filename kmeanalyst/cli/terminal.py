@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import click
@@ -16,7 +17,7 @@ import click
 from kmeanalyst.releases.texts import escaped, flaw_of, one_line
 
 _DELETE = {0x7F: "\\u007f"}  # which JSON would let pass
-Tell = Callable[[str, float | None], None]  # what is being done, and the share of it that is; None: not known
+OnProgress = Callable[[str, float | None], None]  # the work, and the share of it that is done; None: not known
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 
@@ -69,95 +70,65 @@ def completion_help(program: str) -> str:
     """
 
 
-_PATIENCE = 2.0  # seconds: what is over sooner needs no line
-_EVERY = 0.25  # seconds between two looks of the line
-_BAR = 30
+_PATIENCE = 2.0  # seconds: shorter work needs no bar
+_EVERY = 0.25  # seconds between two drawings of the bar
+_KNOWN, _UNKNOWN = "{desc} {bar} {percentage:3.0f}% {elapsed_s:.0f} s", "{desc} {elapsed_s:.0f} s"
 
 
 def on_terminal() -> bool:
-    """Whether a person may be watching standard error."""
-    return sys.stderr.isatty()
+    """Whether a person may be watching standard error: on a terminal, or in a notebook."""
+    return sys.stderr.isatty() or "ipykernel" in sys.modules
 
 
-_shown: list[_Line] = []  # the line that is there, if one is
+_shown: list[Any] = []  # the progress bar on the screen, if there is one
 
 
 @contextmanager
-def working(what: str) -> Iterator[Tell]:
-    """Show on a terminal that something is going on: from two seconds on, one line that is wiped out at the end.
+def working(what: str) -> Iterator[OnProgress]:
+    """Show that work is going on: after two seconds, a progress bar on standard error, which is removed at the end.
 
-    what     what is being done, until the callback says something else.
-    Yields   tell(what, share): the share of it that is done, 0 to 1, for a bar; None, not known, for a block that wanders.
-    Where standard error is no terminal nothing is shown, ever.
+    what     the work, until the callback names another.
+    Yields   on_progress(what, share): the share that is done, from 0 to 1; None if it is not known.
+    Where standard error is neither a terminal nor a notebook's nothing is shown.
     """
     if not on_terminal():
         yield lambda what, share: None
         return
-    line = _Line(what)
-    line.start()
-    _shown.append(line)
+    progress: list[tuple[str, float | None]] = [(what, None)]
+    done = threading.Event()
+    thread = threading.Thread(target=_show, args=(progress, done), daemon=True)
+    thread.start()
     try:
-        yield line.on_progress
+        yield lambda what, share: progress.__setitem__(0, (what, share))
     finally:
-        _shown.remove(line)
-        line.stop()
+        done.set()
+        thread.join()
 
 
 def note(text: str) -> None:
-    """A note on standard error, on a line of its own whatever is shown there."""
-    for line in _shown:
-        line.wipe()
-    say(f"note: {text}", err=True)
+    """Print a note on standard error, on a line of its own even while a progress bar is shown."""
+    with _shown[0].external_write_mode(file=sys.stderr) if _shown else nullcontext():
+        say(f"note: {text}", err=True)
 
 
-class _Line:
-    """One line of standard error, rewritten by a thread of its own and wiped out at the end."""
+def _show(progress: list[tuple[str, float | None]], done: threading.Event) -> None:
+    """Draw the bar until the work is done: in a thread, so that it moves while nothing is reported."""
+    began = time.time()
+    if done.wait(_PATIENCE):
+        return
+    from tqdm.auto import tqdm  # late: it takes a while to import, and most commands are over before
 
-    def __init__(self, what: str) -> None:
-        self._said: tuple[str, float | None] = (what, None)
-        self._began, self._width = time.monotonic(), 0
-        self._over, self._writing = threading.Event(), threading.Lock()
-        self._thread = threading.Thread(target=self._show, daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Return when the line is gone."""
-        self._over.set()
-        self._thread.join()
-
-    def on_progress(self, what: str, share: float | None) -> None:
-        self._said = (what, share)
-
-    def _show(self) -> None:
-        if self._over.wait(_PATIENCE):
-            return
-        with suppress(OSError):  # the terminal has gone; the work goes on
-            while not self._over.is_set():
-                self._write(_line_text(*self._said, time.monotonic() - self._began))
-                self._over.wait(_EVERY)
-            self.wipe()
-
-    def wipe(self) -> None:
-        """Leave an empty line, with the cursor at its beginning."""
-        if self._width:
-            self._write("")
-            click.echo("\r", err=True, nl=False)
-
-    def _write(self, text: str) -> None:
-        """Over what stood there."""
-        text = one_line(text)
-        with self._writing:
-            click.echo(f"\r{text:<{self._width}}", err=True, nl=False)
-            self._width = len(text)
-
-
-def _line_text(what: str, share: float | None, seconds: float) -> str:
-    """What is done, a bar, and the seconds it has taken; it fits on a line of 80 unless `what` is long."""
-    if share is None:
-        place = abs(int(seconds / _EVERY) % (2 * _BAR - 6) - (_BAR - 3))  # there and back
-        return f"{what} {'░' * place}███{'░' * (_BAR - 3 - place)} {seconds:.0f} s"
-    share = min(1.0, max(0.0, share))
-    done = round(_BAR * share)
-    return f"{what} {'█' * done}{'░' * (_BAR - done)} {share:4.0%} {seconds:.0f} s"
+    columns, rows = shutil.get_terminal_size()  # 80 × 24 where a terminal says 0 × 0, for which tqdm shows nothing
+    with suppress(OSError), tqdm(total=1.0, leave=False, ncols=columns, nrows=rows, file=sys.stderr, delay=1e-9) as bar:
+        bar.start_t = began
+        _shown.append(bar)
+        try:
+            while not done.is_set():
+                what, share = progress[0]
+                bar.set_description_str(one_line(what), refresh=False)
+                bar.bar_format = _UNKNOWN if share is None else _KNOWN
+                bar.n = min(1.0, max(0.0, share or 0.0))
+                bar.refresh()
+                done.wait(_EVERY)
+        finally:
+            _shown.remove(bar)

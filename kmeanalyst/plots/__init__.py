@@ -7,13 +7,9 @@ line and marker as well as in colour: they are told apart in a grey print and by
 >>> axes.figure.savefig("age.png")
 """
 
-from kmeanalyst.plots.curves import coverage, error_against_epsilon, power, rate_intervals
 from kmeanalyst.plots.distributions import histogram
 from kmeanalyst.plots.joint import pairs, table
 from kmeanalyst.plots.smooth import cdf, density
-from kmeanalyst.plots.witness import witness
+from kmeanalyst.plots.witness import save_witness, witness
 
-__all__ = [
-    "cdf", "coverage", "density", "error_against_epsilon", "histogram", "pairs", "power", "rate_intervals", "table",
-    "witness",
-]  # fmt: skip
+__all__ = ["cdf", "density", "histogram", "pairs", "save_witness", "table", "witness"]

@@ -49,8 +49,8 @@ _ASIDE = 0.25  # of a bar's width, from its middle to the mark of a sample
 
 
 def histogram(
-    release: ReleaseData,
-    column: str,
+    release: ReleaseData | RandomVariable,
+    column: str | None = None,
     *,
     bins: int | Sequence[float] | None = None,
     where: Question | None = None,
@@ -62,6 +62,8 @@ def histogram(
 ) -> Axes:
     """Bars of the probabilities of a column's groups, with whiskers of their intervals.
 
+    release  or a random variable, such as release["age"] - other["age"]: it is drawn with `bins` and `level` alone.
+    column   of the release.
     bins     as `Release.histogram` takes them: public atoms and ranges between public edges by default, or levels.
     where, view, level  as there.
     sample   rows of your own to lay over it: a DataFrame in natural units, or the path of a .csv or .parquet file. Their
@@ -72,7 +74,19 @@ def histogram(
 
     >>> axes = ka.plots.histogram(release, "age", where="sex == 'Female'", sample=sample)
     >>> axes.figure.savefig("age.png")
+    >>> axes = ka.plots.histogram(release["age"] * 2, bins=5)
     """
+    if not isinstance(release, ReleaseData):
+        if (column, where, view, sample, most) != (None, None, None, None, _MOST_LEVELS):
+            raise ValueError(
+                "a random variable is drawn with bins, level and ax alone: it is one column, and has its own condition and "
+                "view. Leave the others out; .given(...) states a condition."
+            )
+        return _of_variable(release, bins=bins, level=level, ax=ax)
+    if column is None:
+        raise ValueError(
+            f"a release has {len(release.columns)} columns, and one is drawn. Name it: histogram(release, NAME)."
+        )
     kind = release.columns[column]
     frame = tables.histogram(release, column, bins=bins, where=where, view=view, level=level)
     kept, left_out = cut(frame["probability"].to_numpy(), most if isinstance(kind, Categorical) else len(frame))
@@ -105,8 +119,8 @@ def size_of_histogram(column: Column) -> tuple[float, float]:
     return size_of_bars(levels[:_MOST_LEVELS])
 
 
-def of_variable(
-    variable: RandomVariable, *, bins: int | Sequence[float] | None = None, level: float = 0.95, ax: Axes | None = None
+def _of_variable(
+    variable: RandomVariable, *, bins: int | Sequence[float] | None, level: float, ax: Axes | None
 ) -> Axes:
     """The histogram of a random variable, as `RandomVariable.histogram` gives it; ranges without end as wide as others."""
     frame, name = variable.histogram(bins=bins, level=level), variable.names[0]

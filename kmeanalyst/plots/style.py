@@ -46,24 +46,7 @@ class Look:
     marker: str
 
 
-LOOKS = (
-    Look("#0072B2", "-", "o"),
-    Look("#D55E00", "--", "s"),
-    Look("#009E73", "-.", "^"),
-    Look("#CC79A7", ":", "D"),
-    Look("#E69F00", (0, (6, 1, 1, 1, 1, 1)), "v"),  # type: ignore[arg-type]
-    Look("#000000", (0, (1, 3)), "P"),  # type: ignore[arg-type]
-)
-RELEASE, SAMPLE = LOOKS[0], LOOKS[1]
-
-
-def check_number_of_series(n: int) -> None:
-    """ValueError where there are more series than looks that differ in print."""
-    if n > len(LOOKS):
-        raise ValueError(
-            f"{n} series would be drawn, and {len(LOOKS)} are all that can be told apart in print. Draw some of them, or "
-            "several panels."
-        )
+RELEASE, SAMPLE = Look("#0072B2", "-", "o"), Look("#D55E00", "--", "s")
 
 
 def axes_of(ax: Axes | None, size: tuple[float, float] = SIZE) -> Axes:

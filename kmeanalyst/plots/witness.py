@@ -79,7 +79,10 @@ def drawable(comparison: Comparison) -> list[str]:
 
 
 def save_witness(comparison: Comparison, path: str | Path, *, most: int = 6) -> None:
-    """Write a figure of the witness along the columns of the smallest p-values, at most so many."""
+    """Write a figure of the witness along the columns of the smallest p-values, at most so many.
+
+    >>> ka.plots.save_witness(comparison, "witness.png", most=2)
+    """
     names = drawable(comparison)[:most]
     across = min(2, len(names))
     figure = new_figure((SIZE[0] * across, SIZE[1] * -(-len(names) // across)))

@@ -7,6 +7,7 @@ line for each question.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -14,12 +15,12 @@ import pandas as pd
 
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases import summary as summaries
 from kmeanalyst.releases.derived import Derived, at_points, derive, with_derived
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.memo import Memoised, memo
 from kmeanalyst.releases.statement import METHOD, PrivacyStatement
+from kmeanalyst.releases.texts import shortened
 
 if TYPE_CHECKING:
     import xarray
@@ -31,6 +32,7 @@ _FIELDS = (
     "weights", "measurement", "kernel", "domain", "statement", "method", "weight_view", "fit_distance", "thinning_error",
     "derived",
 )  # fmt: skip
+_WIDEST = 40  # characters that names are padded to: one long name makes no other line longer
 _OF_THE_POINTS = ("population fit", "point features", "probability weights")  # in the memo: derived columns change none
 
 
@@ -269,13 +271,76 @@ class ReleaseData(Memoised):
         >>> release.summary()["privacy"]
         'ε = 1, δ = 1e-06 (neighbours: replace-one; ρ = 0.028)'
         """
-        return summaries.summary(self)
+        weights = self.weights
+        lines = {
+            "points": f"{len(self):,} weighted rows × {len(self.columns)} columns "
+            f"({self.method}, {self.weight_view} weights)",
+            "weights": f"Σw = {weights.sum():.4g}, Σ|w| = {np.abs(weights).sum():.4g}, {(weights < 0).mean():.0%} negative",
+        }
+        if self.thinning_error is not None:
+            lines["thinned"] = f"at RKHS distance {self.thinning_error:.3g} from the release it was thinned from"
+        if self.derived:
+            names = ", ".join(one.column.name for one in self.derived)
+            lines["derived"] = f"{names}: computed from the other columns (post-processing: the promise is unchanged)"
+        if self.statement is None:
+            return lines | {"privacy": "none known: weighted points without a measurement"}
+        if self.residual_over_noise is not None:
+            lines["fit"] = f"residual {self.residual_over_noise:.3g} of the noise's size"
+        stamp = {"NOT PRIVATE": "a rehearsal: its noise can be drawn again from a seed"} if self.is_rehearsal else {}
+        return stamp | _guarantee_lines(self.statement) | self._noise_lines() | lines
+
+    def _noise_lines(self) -> dict[str, str]:
+        """How much noise was added, or how the exponential mechanism drew: how much worse than the best a draw can be."""
+        scale = f"kernel scale {self.kernel.bound:g}"
+        if self.measurement is None:
+            assert self.statement is not None
+            return {
+                "draw": f"one of {self.statement.n_databases:,} databases, P ∝ exp(−distance/"
+                f"{self.statement.score_scale:.3g}): with chance 95 % at most {self.statement.excess():.3g} further from the "
+                f"table than the nearest one ({scale})"
+            }
+        dimension, noise = self.measurement.feature_map.dimension, self.measurement.noise_scale
+        return {"noise": f"{noise:.3g} on each of {dimension:,} features (total {noise * dimension**0.5:.3g}, {scale})"}
+
+    def _column_lines(self) -> list[tuple[str, str]]:
+        """For each column its name, and its kind with bounds or levels."""
+        lines = [(column.name, column.describe()) for column in self.domain.columns]
+        return lines + [(one.column.name, one.describe()) for one in self.derived]
 
     def __repr__(self) -> str:
-        return summaries.text(self)
+        width = min(_WIDEST, max(len(name) for name in self.columns.names))
+        columns = [f"  {shortened(name, 60):<{width}}  {extent}" for name, extent in self._column_lines()]
+        lines = [f"  {label:<11} {text}" for label, text in self.summary().items()]
+        return "\n".join(["kmeanalyst.Release", *lines, f"  columns     {len(columns)}", *[f"  {c}" for c in columns]])
 
     def _repr_html_(self) -> str:
-        return summaries.html(self)
+        return (
+            f"<div><strong>kmeanalyst.Release</strong>{_html_table(list(self.summary().items()))}"
+            f"<details><summary>{len(self.columns)} columns</summary>{_html_table(self._column_lines())}</details></div>"
+        )
+
+
+def _guarantee_lines(statement: PrivacyStatement) -> dict[str, str]:
+    """What was measured and under which guarantee, by label."""
+    measured = f"{statement.n_rows:,} private rows"
+    if statement.protects_units:
+        measured = f"{statement.n_rows:,} {statement.counted}, of equal weight however many private rows they have"
+    public = f", {statement.public_points:,} of the points given as public rows" if statement.public_points else ""
+    return {
+        "table": measured + public,
+        "privacy": f"ε = {statement.epsilon:g}, δ = {statement.delta:g} (neighbours: {statement.neighbouring}; "
+        f"ρ = {statement.rho:.3g})",
+        "mechanism": f"{statement.mechanism}, sensitivity {statement.sensitivity:.3g}, {statement.calibration} calibration",
+        **({} if statement.ledger_head is None else {"ledger": f"counted, head {statement.ledger_head}"}),
+    }
+
+
+def _html_table(rows: list[tuple[str, str]]) -> str:
+    cells = "".join(
+        f'<tr><th style="text-align:left">{escape(a)}</th><td style="text-align:left">{escape(b)}</td></tr>'
+        for a, b in rows
+    )
+    return f"<table>{cells}</table>"
 
 
 def _plain_array(series: pd.Series) -> Array:

@@ -10,7 +10,6 @@ orthogonal     Fourier features whose frequencies come in orthogonal blocks (Yu 
 quasi-random   Fourier features whose frequencies are a Sobol sequence with a random shift (Avron et al. 2016)
 binning        random binning of the laplacian kernel (Rahimi & Recht 2007): diameter √2 instead of 2
 maclaurin      of polynomial and exponential-dot kernels, and their default (Kar & Karnick 2012)
-hermite        of the gaussian kernel on few columns: nothing is random (DP-HP, Vinaroz et al. 2022)
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.binning import RandomBinning
 from kmeanalyst.kernels.features.composed import composed_features, margins_in, tables_of
 from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.kernels.features.hermite import Hermite
 from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.margins import MarginFeatures
@@ -53,7 +51,7 @@ from kmeanalyst.representation.weights.reweight import WEIGHT_VIEWS
 from release_side.door.mechanism import Noise, PublishError, RehearsalNoise, check_int64_range
 from release_side.private_rows.rows import Table
 
-FAMILIES = ("fourier", "orthogonal", "quasi-random", "binning", "maclaurin", "hermite")
+FAMILIES = ("fourier", "orthogonal", "quasi-random", "binning", "maclaurin")
 _FREQUENCIES = {"fourier": "independent", "orthogonal": "orthogonal", "quasi-random": "quasi-random"}
 Generator = Callable[[str], np.random.Generator]  # a generator seeded by public facts and by what it is for
 
@@ -88,10 +86,10 @@ def features_of(family: str | None, kernel: Kernel, domain: Domain, dimension: i
         )  # fmt: skip
     if family == "maclaurin":
         return RandomMaclaurin.draw(kernel, dimension=dimension, rng=generator(family))  # type: ignore[arg-type]
-    placed = {"bounds": _bounds(domain), "dimension": dimension, "missing_columns": tuple(domain.missing_columns)}
-    if family == "hermite":
-        return Hermite.on(kernel, **placed)  # type: ignore[arg-type]
-    return RandomBinning.draw(kernel, rng=generator(family), **placed)  # type: ignore[arg-type]
+    return RandomBinning.draw(
+        kernel, bounds=_bounds(domain), dimension=dimension, missing_columns=tuple(domain.missing_columns),
+        rng=generator(family),
+    )  # fmt: skip
 
 
 def _bounds(domain: Domain) -> Array:

@@ -11,7 +11,6 @@ _FREQUENCIES = "the frequencies, drawn from a public seed"
 _FEATURES = {
     "random-binning": "the grids of the features, drawn from a public seed",
     "random-maclaurin": "the degrees and projections of the features, drawn from a public seed",
-    "hermite": "the Hermite functions that are the features, chosen from the domain",
 }
 
 

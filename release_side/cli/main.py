@@ -176,9 +176,9 @@ _CHOICES = (
     ),
     click.option(
         "--family",
-        type=click.Choice(["fourier", "orthogonal", "quasi-random", "binning", "maclaurin", "hermite"]),
-        help="Of random features: fourier (default), orthogonal or quasi-random frequencies; binning (laplacian kernel), "
-        "maclaurin (polynomial, exponential-dot) or hermite (gaussian, few columns).",
+        type=click.Choice(["fourier", "orthogonal", "quasi-random", "binning", "maclaurin"]),
+        help="Of random features: fourier (default), orthogonal or quasi-random frequencies; binning (laplacian kernel) "
+        "or maclaurin (polynomial, exponential-dot).",
     ),
     click.option(
         "--kernel",

@@ -38,7 +38,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from kmeanalyst.inference.questions.conditional_embedding import smoother
-from kmeanalyst.learning.column_law.embedding_models import EmbeddingRegressor, KernelMeanClassifier, fit_embedding
+from kmeanalyst.learning.column_law.embedding_models import EmbeddingRegressor, fit_embedding
 from kmeanalyst.release import Release, read_release
 from kmeanalyst.releases.domain.columns import Boolean, Column, Real
 from kmeanalyst.releases.domain.domain import Domain
@@ -156,10 +156,6 @@ def direct_predictions(task: Task, release: Release) -> Iterator[tuple[str, Any,
         return
     place = [str(level) for level in model.classes_].index(str(task.positive))
     yield "DIRECT law", model.predict_proba(task.test)[:, place], model.standard_errors(task.test)[:, place]
-    if len(release) < 5000:  # on margins it is the kernel of a count of matches, which ranks hardly at all
-        for of in ("measurement", "points"):
-            kernel_mean = KernelMeanClassifier(task.target, of).fit(release)  # type: ignore[arg-type]
-            yield f"DIRECT kernel mean, {of}", kernel_mean.predict_proba(task.test)[:, place], None
 
 
 def figures(task: Task, predicted: Any) -> tuple[float, ...]:

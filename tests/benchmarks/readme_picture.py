@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from curves import power, rate_intervals
 from level_of_mmd_test import Setting, all_pvalues
 
-from kmeanalyst import plots
 from kmeanalyst.plots.style import new_figure, save
 
 EPSILONS = (0.1, 1.0)
@@ -52,7 +52,7 @@ def draw(frame: pd.DataFrame, rows: int, output: Path) -> None:
     figure = new_figure((_WIDTH, _HEIGHT))
     panels = figure.subplots(1, len(EPSILONS), sharey=True)
     for ax, (epsilon, found) in zip(panels, frame.groupby("epsilon"), strict=True):
-        plots.power(found, X, by=BY, level=LEVEL, ax=ax)
+        power(found, X, by=BY, level=LEVEL, ax=ax)
         ax.set_title(f"release of {rows:,} rows at ε = {epsilon:g}", loc="left", fontsize=10, color="0.15")
         ax.get_legend().remove()
     panels[0].set_ylabel("true hypotheses rejected at 5 %")
@@ -80,7 +80,7 @@ def main() -> None:
     started = time.monotonic()
     with ProcessPoolExecutor(choice.workers) as pool:
         frame = pd.concat([rejections(e, choice.rows, choice.repetitions, pool) for e in EPSILONS], ignore_index=True)
-    low, high = plots.rate_intervals(frame["rejections"].to_numpy(), frame["repetitions"].to_numpy())
+    low, high = rate_intervals(frame["rejections"].to_numpy(), frame["repetitions"].to_numpy())
     rate = frame["rejections"] / frame["repetitions"]
     print(frame.assign(rate=rate, low=low.round(3), high=high.round(3)).to_string(index=False))
     draw(frame, choice.rows, choice.output)

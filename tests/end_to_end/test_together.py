@@ -33,7 +33,7 @@ from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.file import FileRefused
-from kmeanalyst.releases.file.measurement import binning, hermite, maclaurin
+from kmeanalyst.releases.file.measurement import binning, maclaurin
 from kmeanalyst.releases.function import function_of
 from kmeanalyst.releases.statement import REPLACE_UNIT, StatementError
 from kmeanalyst.representation.redraw import redraw
@@ -108,9 +108,8 @@ def test_the_encoder_hands_texts_on_as_they_are_where_columns_are_natural():
 
 
 def test_models_from_an_embedding_refuse_texts(strings: ka.Release):
-    for kind in ("law", "kernel-mean"):
-        with pytest.raises(ValueError, match="code is a column of texts beside which all else was measured"):
-            fit_embedding(strings, "lab", kind=kind)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="code is a column of texts beside which all else was measured"):
+        fit_embedding(strings, "lab")
     placed = Domain((LAB, MASS))
     release = release_side.publish(text_rows(300, 0)[["lab", "mass"]], placed, points=20, features=100, **BUDGET)
     assert why_not_measured(release, LAB, "classification", ("mass",)) is None
@@ -151,9 +150,9 @@ def test_rows_with_texts_are_drawn_from_a_grid_and_from_nothing_else(tmp_path):
         release_side.publish(text_rows(100, 0), TEXTS, points=2, **options)
 
 
-@pytest.mark.parametrize("family", [binning, maclaurin, hermite])
+@pytest.mark.parametrize("family", [binning, maclaurin])
 def test_no_file_has_strings_in_families_of_numbers(family: Any):
-    names = {binning: "widths", maclaurin: "signs", hermite: "degrees"}
+    names = {binning: "widths", maclaurin: "signs"}
     with pytest.raises(FileRefused, match=r"strings have no .* features, as in column 'code'"):
         family(Gaussian(1.0), TEXTS, {names[family]: np.zeros((3, 1))})
 

@@ -42,7 +42,6 @@ NUMBERS = Domain((Real(name="x", lower=-1, upper=1), Real(name="y", lower=0, upp
 FAMILIES = {
     "random-binning": ("binning", "laplacian:lengthscale=2"),
     "maclaurin": ("maclaurin", "polynomial:degree=3,offset=1"),
-    "hermite": ("hermite", "gaussian:lengthscale=4"),
 }
 STRINGS = Domain((
     Text(name="code", length=6, alphabet="ACGT-", unknown="-", missing=True),

@@ -1,4 +1,4 @@
-"""Random binning, Maclaurin and Hermite features, orthogonal and quasi-random frequencies: their theorems.
+"""Random binning and Maclaurin features, orthogonal and quasi-random frequencies: their theorems.
 
 What every feature map promises (norm, diameter, one row alone) is tested over the contract lists in test_features.py and
 test_door.py; here is what is particular: what kernel they stand for, how fast the error falls, who is refused.
@@ -6,11 +6,9 @@ test_door.py; here is what is particular: what kernel they stand for, how fast t
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
-from contracts import DOT_PRODUCTS, EUCLIDEAN, HATS, LOW, SHIFT_INVARIANT, KernelCase, bounds_of, named
+from contracts import DOT_PRODUCTS, EUCLIDEAN, HATS, SHIFT_INVARIANT, KernelCase, bounds_of, named
 from scipy.special import gamma, kv
 from scipy.stats import chi, cramervonmises, ks_1samp
 
@@ -33,7 +31,6 @@ from kmeanalyst.kernels.draws import OrthogonalDraws, QuasiRandom
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.binning import RandomBinning
 from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.kernels.features.hermite import Hermite, functions
 from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
 
 UNIT = np.array([[-1.0, 1.0]] * 2)
@@ -347,50 +344,6 @@ def test_degrees_have_the_law_of_the_maclaurin_coefficients():
     )
 
 
-# ---------------------------------------------------------------- Hermite features
-
-
-@pytest.mark.parametrize("rho", [0.1, 0.5, 0.9])
-def test_mehlers_formula_gives_the_gaussian_kernel(rho: float):
-    x = np.linspace(-1.5, 1.5, 31)
-    g = functions(x, rho, 400)
-    np.testing.assert_allclose(g @ g.T, Gaussian(1.0).gram(x, x), atol=1e-12)
-
-
-def test_hermite_features_come_to_their_kernel_geometrically():
-    """On [−1, 1]² at ℓ = ½ a few hundred deterministic features are exact to 10⁻⁶; random ones are off by a tenth."""
-    errors = [error_of(Hermite.on(Gaussian(0.5), bounds=UNIT, dimension=F), ROWS) for F in (25, 50, 100, 200)]
-    assert errors[-1] < 1e-6
-    assert all(after < 0.3 * before for before, after in pairwise(errors))
-    assert error_of(RandomFourier.draw(Gaussian(0.5), n_columns=2, dimension=200, rng=0), ROWS) > 0.05
-
-
-@pytest.mark.parametrize("case", **named(LOW))
-def test_missing_cells_have_a_hermite_feature_of_their_own(case: KernelCase):
-    rows = case.rows(np.random.default_rng(0), 40, missing=0.4)
-    rows = np.clip(rows, -4, 5)
-    feature_map = Hermite.on(
-        case.kernel, bounds=bounds_of(case), dimension=600, missing_columns=range(len(case.columns))
-    )
-    assert error_of(feature_map, rows) < 1e-6
-
-
-def test_a_cut_series_keeps_the_bound_for_every_row_and_any_rho():
-    """A part of a series of squares that adds up to 1: far rows, wrong centres, every cut."""
-    rng = np.random.default_rng(0)
-    rows = np.vstack([rng.normal(0, scale, (300, 2)) for scale in (0.1, 1.0, 10.0, 1e3, 1e200)])
-    for _ in range(20):
-        axes = np.array([rng.normal(0, 3, 2), rng.uniform(0.001, 0.999, 2)])
-        degrees = np.unique(rng.integers(-1, 60, (2, 200)), axis=1).astype(float)
-        with np.errstate(over="ignore"):
-            norms = np.linalg.norm(Hermite(Gaussian(1.5), axes, degrees)(rows), axis=1)
-        assert norms.max() <= 1 + 1e-12
-
-
-def test_negligible_hermite_features_are_left_out():
-    assert Hermite.on(Gaussian(5.0), bounds=UNIT, dimension=2000).dimension < 300
-
-
 # ---------------------------------------------------------------- checks, tripped
 
 G, P = Gaussian(1.0), Polynomial(2, 1.0, (0.0,), (1.0,))
@@ -434,16 +387,6 @@ TRIPPED = [
     (lambda: maclaurin(projections=np.nan * ONE), r"projections must be of norm at most 1"),
     (lambda: maclaurin(signs=0 * ONE), r"signs ±1"),
     (lambda: P.gram([[1.0, 2.0]], [[1.0, 2.0]]), r"bounds for 1 columns, the rows have 2\. Encode"),
-    (lambda: Hermite(Laplacian(1.0), np.array([[0.0], [0.5]]), ONE), r"of the gaussian kernel, got 'laplacian'"),
-    (lambda: Hermite.on(P, bounds=UNIT, dimension=4), r"of the gaussian kernel, got 'polynomial'.*another family"),
-    (lambda: Hermite.on(G, bounds=UNIT, dimension=-1), r"dimension must be a positive"),
-    (lambda: Hermite(G, np.zeros((2, 2)), ONE), r"axes \(2, d\) and degrees \(d, F\), F ≥ 1, got \(2, 2\) and \(1, 1\)"),
-    (lambda: Hermite(G, np.array([[0.0], [1.0]]), ONE), r"ρ between 0\.001 and 0\.999: Mehler's formula"),
-    (lambda: Hermite(G, np.array([[np.inf], [0.5]]), ONE), r"centres must be finite"),
-    (lambda: Hermite(G, np.array([[0.0], [0.5]]), 0.5 * ONE), r"degrees must be whole numbers from −1 to 1000"),
-    (lambda: Hermite(G, np.array([[0.0], [0.5]]), -2 * ONE), r"degrees must be whole"),
-    (lambda: Hermite(G, np.array([[0.0], [0.5]]), np.ones((1, 2))), r"occurs twice, and the norm's bound.*Name each"),
-    (lambda: Hermite(G, np.array([[0.0], [0.5]]), ONE)([[1.0, 2.0]]), r"look at 1 columns, the rows have 2\. Encode"),
 ]  # fmt: skip
 
 
@@ -460,7 +403,6 @@ def test_no_row_raises_whatever_its_values(value: float):
     maps: list[FeatureMap] = [
         RandomBinning.draw(Laplacian(1.0), bounds=UNIT, dimension=100, rng=0),
         RandomMaclaurin.draw(ExponentialDot(1.0, (-1.0, -1.0), (1.0, 1.0)), dimension=100, law="signs", rng=0),
-        Hermite.on(G, bounds=UNIT, dimension=50),
     ]
     with np.errstate(all="ignore"):
         for feature_map in maps:

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 from kmeanalyst.kernels import Gaussian, Indicator, MultiScale, OnColumns, Scaled, SoftenedProduct, margins
 from kmeanalyst.kernels.base import Array, Kernel
-from kmeanalyst.kernels.features import binning, certified, composed, fourier, hermite, maclaurin, nystroem, pivots
+from kmeanalyst.kernels.features import binning, certified, composed, fourier, maclaurin, nystroem, pivots
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.certified import CertifiedNystroem
 from kmeanalyst.kernels.features.fourier import RandomFourier
@@ -402,7 +402,7 @@ def test_a_weighted_mean_is_that_of_the_rows(case: FeatureCase):
 
 
 def test_every_family_of_feature_maps_is_in_the_contract_list():
-    modules = (binning, certified, composed, fourier, hermite, maclaurin, margins, nystroem, pivots)
+    modules = (binning, certified, composed, fourier, maclaurin, margins, nystroem, pivots)
     members = {m.name for module in modules for m in vars(module).values() if _is_member(m)}
     assert members == set(FAMILIES)
     assert all(isinstance(case.build(4), FeatureMap) for case in FEATURE_MAPS)

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from sklearn.base import clone, is_classifier, is_regressor
 
-from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.margins import MarginFeatures
@@ -15,7 +14,6 @@ from kmeanalyst.learning.column_law import measured_law
 from kmeanalyst.learning.column_law.embedding_models import (
     EmbeddingClassifier,
     EmbeddingRegressor,
-    KernelMeanClassifier,
     fit_embedding,
 )
 from kmeanalyst.release import Release, from_frame
@@ -113,56 +111,6 @@ def regressor(releases: dict[str, Release]) -> EmbeddingRegressor:
     return EmbeddingRegressor("t").fit(releases["small"])
 
 
-# ---------------------------------------------------------------- the kernel classifier
-
-
-def with_level(frame: pd.DataFrame, level: str) -> np.ndarray:
-    return DOMAIN.encode(frame.assign(y=level))
-
-
-@pytest.mark.parametrize("of", WITH_LEVELS)
-def test_without_noise_a_score_is_the_kernel_sum_over_the_rows(of: str):
-    feature_map, rows = MAPS[of], table(200, 3)
-    private = DOMAIN.encode(rows)
-    release = release_of(feature_mean(feature_map, private), feature_map, rows.iloc[:50], 1e-12)
-    scores = KernelMeanClassifier("y").fit(release).scores(UNSEEN)
-    for k, level in enumerate(("ant", "mole", "zebra")):
-        sums = feature_map.gram(with_level(UNSEEN, level), private).mean(axis=1)
-        assert np.allclose(scores[:, k], sums, atol=1e-12)
-    assert np.median(np.ptp(scores, axis=1)) > 1e-3  # levels are told apart, or any order of them would have passed
-
-
-def test_scores_of_points_are_the_released_embedding(releases: dict[str, Release]):
-    release = releases["margins"]
-    kernel: Kernel = release.kernel
-    scores = KernelMeanClassifier("y", of="points").fit(release).scores(UNSEEN)
-    direct = kernel.gram(with_level(UNSEEN, "mole"), release.encoded_points) @ release.weights
-    assert np.allclose(scores[:, 1], direct)
-
-
-@pytest.mark.parametrize("of", WITH_LEVELS)
-def test_the_stated_noise_of_a_score_is_its_spread_over_measurements(of: str):
-    """2,000 measurements: a spread is known to 1.6 %; within 5 of those for twelve scores, and 1.1 times it is not."""
-    feature_map, rng, draws = MAPS[of], np.random.default_rng(0), 2000
-    vector, few = feature_mean(feature_map, DOMAIN.encode(table(300, 4))), UNSEEN.iloc[:4]
-    model = KernelMeanClassifier("y").fit(release_of(vector, feature_map, table(20, 6), 0.03))
-    features = np.stack([feature_map(with_level(few, level)) for level in model.classes_], axis=1)
-    assert np.allclose(model.scores(few), features @ vector)
-    spread = np.std([features @ (vector + 0.03 * rng.normal(size=len(vector))) for _ in range(draws)], axis=0)
-    sure = 5 / np.sqrt(2 * draws)
-    assert (np.abs(spread / model.score_errors(few) - 1) < sure).all()
-    assert (np.abs(spread / (1.1 * model.score_errors(few)) - 1) > sure).any()
-
-
-def test_probabilities_are_scores_in_proportion(releases: dict[str, Release]):
-    model = KernelMeanClassifier("y").fit(releases["random features"])
-    scores, errors = model.scores(UNSEEN), model.score_errors(UNSEEN)
-    clear = (scores > errors).all(axis=1)
-    assert clear.sum() > 100
-    expected = scores[clear] / scores[clear].sum(axis=1, keepdims=True)
-    assert np.allclose(model.predict_proba(UNSEEN)[clear], expected)
-
-
 # ---------------------------------------------------------------- the law fitted to the measurement
 
 
@@ -231,8 +179,7 @@ def test_a_frame_is_known_by_its_columns_names(classifier: EmbeddingClassifier):
 
 
 def test_models_are_cloned_and_are_what_they_say():
-    model = KernelMeanClassifier("y", of="points")
-    assert clone(model).get_params() == {"target": "y", "of": "points"}
+    assert clone(EmbeddingClassifier("y")).get_params() == {"target": "y"}
     assert is_classifier(EmbeddingClassifier("y")) and is_regressor(EmbeddingRegressor("t"))
 
 
@@ -240,7 +187,6 @@ def test_the_model_follows_from_the_target(regressor: EmbeddingRegressor, releas
     again = fit_embedding(releases["small"], "t")
     assert isinstance(again, EmbeddingRegressor)
     assert np.array_equal(again.predict(UNSEEN), regressor.predict(UNSEEN))
-    assert isinstance(fit_embedding(releases["margins"], "y", kind="kernel-mean"), KernelMeanClassifier)
 
 
 def test_a_logarithmic_target_is_predicted_in_its_own_units():
@@ -259,7 +205,7 @@ def test_a_logarithmic_target_is_predicted_in_its_own_units():
 
 def test_a_release_without_measurement_is_refused():
     foreign = from_frame(table(50, 0).assign(weight=1 / 50), domain=DOMAIN)
-    for model in (EmbeddingClassifier("y"), EmbeddingRegressor("t"), KernelMeanClassifier("y")):
+    for model in (EmbeddingClassifier("y"), EmbeddingRegressor("t")):
         with pytest.raises(ValueError, match=r"no measurement.*points from elsewhere.*Train a model on its rows"):
             model.fit(foreign)
     with pytest.raises(ValueError, match=r"fitted to a Release, got a DataFrame.*Pass the release"):
@@ -268,7 +214,7 @@ def test_a_release_without_measurement_is_refused():
 
 def test_a_target_that_is_not_there_or_of_the_wrong_kind_is_refused(releases: dict[str, Release]):
     release = releases["margins"]
-    for model in (EmbeddingClassifier("w"), EmbeddingRegressor("w"), KernelMeanClassifier("w")):
+    for model in (EmbeddingClassifier("w"), EmbeddingRegressor("w")):
         with pytest.raises(ValueError, match=r"no column 'w'.*of a, y, b, g, t.*Name one"):
             model.fit(release)
     with pytest.raises(ValueError, match=r"no column 'w'"):
@@ -277,12 +223,6 @@ def test_a_target_that_is_not_there_or_of_the_wrong_kind_is_refused(releases: di
         EmbeddingClassifier("t").fit(release)
     with pytest.raises(ValueError, match=r"'y' is categorical.*for a column of numbers.*another target"):
         EmbeddingRegressor("y").fit(release)
-    with pytest.raises(ValueError, match=r"no kind 'svm'.*law, kernel-mean"):
-        fit_embedding(release, "y", kind="svm")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r'"measurement" or of the "points".*Name one'):
-        KernelMeanClassifier("y", of="rows").fit(release)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"no known noise.*Use of="):
-        KernelMeanClassifier("y", of="points").fit(release).score_errors(UNSEEN)
 
 
 def test_a_target_alone_or_of_one_value_is_refused():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -219,11 +218,8 @@ def test_models_scored_on_the_same_weights_from_elsewhere_keep_their_correlation
     assert (score(model, release) - score(model, release)).standard_error == pytest.approx(0, abs=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["law", "kernel-mean"])
-def test_a_model_from_the_embedding_says_that_it_is_scored_on_its_own_release(
-    mixed_release: Release, kind: Any
-) -> None:
-    model = fit_embedding(mixed_release, "married", kind=kind)
+def test_a_model_from_the_embedding_says_that_it_is_scored_on_its_own_release(mixed_release: Release) -> None:
+    model = fit_embedding(mixed_release, "married")
     assert TRAINED_HERE in score(model, mixed_release, "accuracy").notes
 
 

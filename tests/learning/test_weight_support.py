@@ -1,15 +1,16 @@
-"""What scikit-learn's estimators do with signed weights: the table is derived again, the test is tested itself."""
+"""What scikit-learn's estimators do with signed weights: the table is derived again, the probe is tested itself."""
 
 from __future__ import annotations
 
 import copy
-import json
 import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 import sklearn
+from cancellation import probe
+from derive_weight_table import table_entry, table_estimators
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
@@ -27,18 +28,18 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, PolynomialFeatures, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
+from weighted_designs import counts, repeated, unweighted
+from weighted_fits import as_table
 
 from kmeanalyst.learning.weights import weight_support
-from kmeanalyst.learning.weights.cancellation import Finding, live_test
 from kmeanalyst.learning.weights.weight_support import WeightSupport, takes_weights
-from kmeanalyst.learning.weights.weight_table import TABLE_PATH, table_entry, table_estimators
-from kmeanalyst.learning.weights.weighted_designs import counts, repeated, unweighted
-from kmeanalyst.learning.weights.weighted_fits import as_table
+from kmeanalyst.learning.weights.weight_table import Table, read_table
 
 support = weight_support.weight_support
 ESTIMATORS = table_estimators()
-SHIPPED = json.loads(TABLE_PATH.read_text(encoding="utf-8"))
-SAME_VERSION = SHIPPED["scikit-learn"] == sklearn.__version__
+SHIPPED = read_table()
+SAME_VERSION = SHIPPED.version == sklearn.__version__
+OTHER_VERSION = pytest.mark.skipif(not SAME_VERSION, reason="the table was made for another scikit-learn")
 LONG = ("AdaBoostR", "Bagging", "RandomForest", "ExtraTrees", "GradientB", "MLP", "SGD", "Perc", "HistG", "Ransac")
 
 
@@ -177,27 +178,38 @@ KNOWN = [
 
 @pytest.mark.parametrize("estimator", [SelectKBest(), VarianceThreshold(), SimpleImputer(), PCA(), Centred()])
 def test_a_transformer_that_learns_from_rows_is_not_taken_for_one_that_learns_nothing(estimator: Any):
-    assert live_test(estimator).verdict == "none" and support(estimator) == "none"
+    assert probe(estimator).verdict == "none" and support(estimator) == "none"
     assert not support(estimator).nonnegative_ok
 
 
 @pytest.mark.parametrize(("estimator", "verdict", "nonnegative_ok", "reason"), KNOWN, ids=lambda v: type(v).__name__)
-def test_the_live_test_finds_the_known_answer(estimator: Any, verdict: str, nonnegative_ok: bool, reason: str):
-    found = support(estimator)
-    assert (found, found.nonnegative_ok, found.source) == (verdict, nonnegative_ok, "live test")
+def test_the_probe_finds_the_known_answer(estimator: Any, verdict: str, nonnegative_ok: bool, reason: str):
+    found = probe(estimator)
+    assert (found.verdict, found.nonnegative_ok) == (verdict, nonnegative_ok)
     assert reason in found.reason
     assert found.reason.endswith(".") and "\n" not in found.reason
 
 
+@pytest.mark.parametrize("estimator", [LeastSquares(), OfAbsoluteWeights(), Refusing(), Duck(), Broken()])
+def test_an_estimator_that_nobody_tested_gets_no_negative_weights(estimator: Any):
+    found = support(estimator)
+    assert (found, found.nonnegative_ok, found.source) == ("unknown", True, "not in the table")
+    assert type(estimator).__name__ in found.reason and "negative weights is unknown." in found.reason
+
+
 def test_the_estimator_asked_about_is_left_as_it_was():
-    model = LeastSquares()
-    support(model)
-    assert not hasattr(model, "slopes_")
+    for model in (LeastSquares(), GaussianNB()):
+        support(model)
+        probe(model)
+        assert not any(name.endswith("_") and not name.startswith("_") for name in vars(model))
 
 
-def test_fit_parameters_that_are_used_count_as_taking_weights():
-    assert takes_weights(WithKeywords()) and takes_weights(LeastSquares()) and takes_weights(Ignoring())
-    assert not takes_weights(WithoutWeights()) and not takes_weights(PCA())
+def test_only_an_argument_sample_weight_counts_as_taking_weights():
+    """Keywords may be ignored or handed on: rows drawn by the weights are right either way."""
+    assert takes_weights(LeastSquares()) and takes_weights(Ignoring())
+    for estimator in (WithKeywords(), WithoutWeights(), PCA()):
+        found = support(estimator)
+        assert not takes_weights(estimator) and (found, found.nonnegative_ok) == ("none", False)
     assert takes_weights(make_pipeline(PCA(), LogisticRegression())) and not takes_weights(KNeighborsClassifier)
 
 
@@ -208,29 +220,27 @@ def _cases() -> list[Any]:
     return [pytest.param(key, marks=[pytest.mark.slow] if key.startswith(LONG) else []) for key in sorted(ESTIMATORS)]
 
 
+@OTHER_VERSION
 @pytest.mark.parametrize("key", _cases())
-def test_the_answer_is_what_the_live_test_finds(key: str):
-    """With the table's scikit-learn this derives the table again; with another, that the answer comes from the test."""
-    found, said = Finding(**table_entry(ESTIMATORS[key])), support(ESTIMATORS[key])
-    assert (said, said.nonnegative_ok) == (found.verdict, found.nonnegative_ok), found.reason
-    assert said.source == (f"table, scikit-learn {sklearn.__version__}" if SAME_VERSION else "live test")
+def test_the_answer_is_what_the_probe_finds(key: str):
+    found, said = table_entry(ESTIMATORS[key]), support(ESTIMATORS[key])
+    assert (said, said.nonnegative_ok) == (found["verdict"], found["nonnegative_ok"]), found["reason"]
+    assert said.source == f"table, scikit-learn {sklearn.__version__}"
 
 
-@pytest.mark.skipif(not SAME_VERSION, reason="the table was made for another scikit-learn")
+@OTHER_VERSION
 def test_the_table_has_every_estimator_of_the_installed_scikit_learn():
-    assert sorted(SHIPPED["entries"]) == sorted(ESTIMATORS)
+    assert sorted(SHIPPED.entries) == sorted(ESTIMATORS)
 
 
-def test_a_table_of_another_version_is_not_used(monkeypatch, tmp_path):
-    wrong = {"scikit-learn": "0.1", "entries": {"GaussianNB": Finding("none", "a lie.", False)._asdict()}}
-    (tmp_path / "table.json").write_text(json.dumps(wrong), encoding="utf-8")
-    monkeypatch.setattr(weight_support, "TABLE_PATH", tmp_path / "table.json")
-    weight_support._table.cache_clear()
-    try:
-        found = support(GaussianNB())
-    finally:
-        weight_support._table.cache_clear()
-    assert (found, found.source) == ("exact", "live test")
+def test_what_another_version_was_found_to_do_with_negative_weights_is_not_relied_on(monkeypatch):
+    """Weights ≥ 0, refusals and wrong models are taken as they were; only "exact" is a promise that could be broken."""
+    monkeypatch.setattr(weight_support, "read_table", lambda: Table("0.1", SHIPPED.entries))
+    found = support(GaussianNB())
+    assert (found, found.nonnegative_ok, found.source) == ("unknown", True, "table, scikit-learn 0.1")
+    assert f"was tested with scikit-learn 0.1, and {sklearn.__version__} is installed" in found.reason
+    assert support(Ridge()) == "nonnegative_only" and support(SVC()) == "silently_wrong" and support(PCA()) == "none"
+    assert support(FunctionTransformer()) == "exact"  # which learns nothing
 
 
 @pytest.mark.parametrize(
@@ -255,9 +265,23 @@ def test_what_is_known_of_scikit_learn(estimator: Any, verdict: str):
         assert found.source.startswith("table")
 
 
-def test_parameters_that_may_matter_go_to_the_live_test():
-    assert support(GaussianNB(priors=[0.4, 0.6])).source == "live test"
-    assert support(Ridge(alpha=0.0)).source == "live test"
+def test_parameters_that_may_matter_are_answered_by_the_worst_of_their_class():
+    for estimator in (GaussianNB(priors=[0.4, 0.6]), Ridge(alpha=0.0)):
+        found = support(estimator)
+        assert (found, found.nonnegative_ok, found.source) == ("unknown", True, "not in the table")
+    assert support(SVC(kernel="poly")) == "silently_wrong"
+    balanced = support(DecisionTreeClassifier(criterion="entropy", class_weight="balanced"))
+    assert balanced == "silently_wrong" and not balanced.nonnegative_ok
+
+
+def test_a_transformer_that_needs_no_weights_needs_none_with_other_parameters():
+    """The probe agrees; where rows are counted it does not, and no answer is given for them."""
+    for exact in (PolynomialFeatures(include_bias=False), FunctionTransformer(np.log1p)):
+        assert support(exact) == probe(exact).verdict == "exact"
+    plain, counting = OneHotEncoder(handle_unknown="ignore"), OneHotEncoder(min_frequency=5)
+    for encoder, nonnegative_ok in ((plain, True), (counting, False)):
+        found, probed = support(encoder), probe(encoder)
+        assert (found, found.nonnegative_ok) == (probed.verdict, probed.nonnegative_ok) == ("none", nonnegative_ok)
 
 
 # ---------------------------------------------------------------------------------------------- parts
@@ -306,7 +330,7 @@ def test_the_reason_names_the_deciding_part():
 
 @pytest.mark.parametrize("whole", [OneVsRestClassifier(LogisticRegression()), OneVsRestClassifier(LinearSVC())])
 def test_a_whole_that_can_be_fitted_with_weights_answers_as_its_parts_do(whole: Any):
-    """The live test of the whole, its weights handed on by a wrapper, against the answer by parts."""
+    """The whole is probed, its weights handed on by a wrapper, against the answer by parts."""
 
     class Whole(ClassifierMixin, BaseEstimator):
         def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Whole:
@@ -320,7 +344,7 @@ def test_a_whole_that_can_be_fitted_with_weights_answers_as_its_parts_do(whole: 
         def decision_function(self, X: Any) -> Any:
             return self.inner_.decision_function(X)
 
-    assert live_test(Whole()).verdict == support(whole)
+    assert probe(Whole()).verdict == support(whole)
 
 
 # ---------------------------------------------------------------------------------------------- the answer itself
@@ -349,7 +373,7 @@ def test_the_answer_is_text_with_a_reason_that_survives_copying():
 
 def test_a_verdict_without_a_meaning_is_refused():
     with pytest.raises(ValueError, match=r"must be one of none, .* got 'fine': no other has a meaning"):
-        WeightSupport("fine", "so.", "live test", True)
+        WeightSupport("fine", "so.", "its parts", True)
 
 
 @pytest.mark.parametrize("kind", [MinMaxScaler, OneHotEncoder])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,12 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PatchCollection, PolyCollection
 from matplotlib.colors import to_rgba
 from matplotlib.container import BarContainer, ErrorbarContainer
-from scipy.stats import binomtest
 
 import kmeanalyst as ka
 from kmeanalyst import plots
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.plots.axes import places_of, ticks_of
-from kmeanalyst.plots.style import INK, LOOKS, luminance, new_figure, plain, save
+from kmeanalyst.plots.style import INK, RELEASE, SAMPLE, luminance, new_figure, plain, save
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.columns import Categorical, Date, Integer, Real
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
@@ -295,87 +293,13 @@ def test_pairs_are_a_corner_of_tables_with_histograms_on_the_diagonal(mixed_rele
     assert figure.get_suptitle().startswith("N = 2,000 rows · ε = 1")
 
 
-# ---------------------------------------------------------------- curves over settings
-
-RATES = pd.DataFrame(
-    {"epsilon": [5, 1, 0.1] * 2, "method": list("aaabbb"), "held": [100, 95, 0, 90, 80, 70], "repetitions": 100}
-)
-
-
-def test_coverage_is_the_share_held_with_the_exact_binomial_interval():
-    ax = plots.coverage(RATES, "epsilon", by="method", level=0.9, ax=axes())
-    drawn = [one for one in ax.containers if isinstance(one, ErrorbarContainer)]
-    assert [one.get_label() for one in drawn] == ["a", "b"]
-    for one, (_, some) in zip(drawn, RATES.groupby("method"), strict=True):
-        some = some.sort_values("epsilon")
-        np.testing.assert_allclose(one.lines[0].get_xdata(), some["epsilon"])
-        np.testing.assert_allclose(one.lines[0].get_ydata(), some["held"] / 100)
-        ends = np.array([segment[:, 1] for segment in one.lines[2][0].get_segments()])
-        exact = [binomtest(k, 100).proportion_ci(0.95, "exact") for k in some["held"]]
-        np.testing.assert_allclose(ends, [(e.low, e.high) for e in exact], atol=1e-9)
-    assert any(np.all(np.asarray(line.get_ydata()) == 0.9) for line in ax.get_lines())
-    assert ax.get_xscale() == "log" and "100 repetitions of each · whiskers: 95 % intervals" in caption_of(ax)
-
-
-def test_power_is_the_share_rejected_beside_the_nominal_level():
-    frame = RATES.rename(columns={"held": "rejections"}).query("method == 'b'")
-    ax = plots.power(frame, "epsilon", level=0.01, ax=axes())
-    (drawn,) = [one for one in ax.containers if isinstance(one, ErrorbarContainer)]
-    np.testing.assert_allclose(drawn.lines[0].get_ydata(), [0.7, 0.8, 0.9])
-    assert any(np.all(np.asarray(line.get_ydata()) == 0.01) for line in ax.get_lines())
-    assert ax.get_legend() is None
-
-
-PLAN = pd.DataFrame(
-    {
-        "epsilon": [1.0, 0.1], "delta": 1e-6, "method": "random-features", "points": 1000, "features": 4000,
-        "rkhs_error": [0.02, 0.1], "sampling_error": [0.012, 0.012], "se_mean": [np.nan, np.nan],
-        "se_probability": [0.012, 0.055], "noise_scale": [0.001, 0.01],
-    }
-)  # fmt: skip
-
-
-def test_error_against_epsilon_draws_a_plan_on_logarithmic_axes():
-    ax = plots.error_against_epsilon(PLAN, rows=6000, ax=axes())
-    release, sampling = ax.get_lines()
-    assert (release.get_xdata().tolist(), release.get_ydata().tolist()) == ([0.1, 1.0], [0.1, 0.02])
-    assert sampling.get_ydata().tolist() == [0.012, 0.012]
-    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log") and ax.get_ylabel() == "RKHS distance"
-    assert "N = 6,000 rows · δ = 1e-06 · random-features · 1,000 points" in caption_of(ax)
-    assert "made-up table" in caption_of(ax)
-
-
-def test_a_plan_of_the_curators_package_is_drawn_as_it_comes(rough_representation):
-    from release_side.publishing.plan import plan
-
-    plans = plan(
-        Domain((Real(name="x", lower=0, upper=1),)), rows=500, epsilon=[1.0, 3.0], delta=1e-6, points=20, features=40
-    )
-    ax = plots.error_against_epsilon(plans, errors=["se_mean", "se_probability"], ax=axes())
-    assert ax.get_lines()[0].get_ydata().tolist() == plans["se_mean"].tolist()
-
-
 # ---------------------------------------------------------------- told apart without colour
 
 
 def test_series_differ_in_line_and_marker_and_not_in_colour_alone():
-    for one, other in combinations(LOOKS, 2):
-        assert one.line != other.line and one.marker != other.marker
-        assert one.colour != other.colour
-    for one in LOOKS:
+    assert RELEASE.line != SAMPLE.line and RELEASE.marker != SAMPLE.marker and RELEASE.colour != SAMPLE.colour
+    for one in (RELEASE, SAMPLE):
         assert luminance("white") - luminance(one.colour) > 0.3  # each line is dark enough on paper
-
-
-def test_six_lines_are_told_apart_in_grey_and_a_seventh_is_refused():
-    frame = pd.concat([RATES.query("method == 'a'").assign(method=f"method {i}") for i in range(6)])
-    ax = plots.coverage(frame, "epsilon", by="method", ax=axes())
-    looks = [(one.lines[0]._dash_pattern, one.lines[0].get_marker()) for one in ax.containers]
-    assert len(looks) == 6
-    for (dashes, marker), (others, mark) in combinations(looks, 2):
-        assert dashes != others and marker != mark
-    more = pd.concat([frame, frame.assign(method="one more")])
-    with pytest.raises(ValueError, match=r"7 series would be drawn, and 6 .* told apart in print\. Draw some"):
-        plots.coverage(more, "epsilon", by="method", ax=axes())
 
 
 def test_whiskers_stand_out_from_bars_in_grey(mixed_release):
@@ -394,11 +318,8 @@ def comparison(release: Release) -> ka.Comparison:
 
 DRAWN: dict[str, Callable[[Release, Any], Any]] = {
     "cdf": lambda r, ax: plots.cdf(r, "x", ax=ax),
-    "coverage": lambda r, ax: plots.coverage(RATES.query("method == 'a'"), "epsilon", ax=ax),
     "density": lambda r, ax: plots.density(r, "x", ax=ax),
-    "error_against_epsilon": lambda r, ax: plots.error_against_epsilon(PLAN, ax=ax),
     "histogram": lambda r, ax: plots.histogram(r, "x", ax=ax),
-    "power": lambda r, ax: plots.power(RATES.rename(columns={"held": "rejections"}), "epsilon", by="method", ax=ax),
     "table": lambda r, ax: plots.table(r, "x", "y", ax=ax),
     "witness": lambda r, ax: plots.witness(comparison(r), "x", ax=ax),
     "pairs": lambda r, ax: plots.pairs(r, axes=ax and ax.figure.subplots(2, 2)),
@@ -406,7 +327,7 @@ DRAWN: dict[str, Callable[[Release, Any], Any]] = {
 
 
 def test_every_drawing_is_in_the_list_below():
-    assert set(DRAWN) == set(plots.__all__) - {"rate_intervals"}
+    assert set(DRAWN) == set(plots.__all__) - {"save_witness"}
 
 
 @pytest.mark.parametrize("name", [name for name in DRAWN if name != "pairs"])
@@ -441,7 +362,7 @@ def test_a_rehearsal_is_stamped_not_private_in_every_drawing(rehearsal):
     drawings = [
         plots.histogram(rehearsal, "hour", ax=axes()), plots.density(rehearsal, "hour", ax=axes()),
         plots.cdf(rehearsal, "hour", ax=axes()), plots.table(rehearsal, "hour", "code", ax=axes()),
-        plots.witness(comparison(rehearsal), "hour", ax=axes()), rehearsal["hour"].plot(axes()),
+        plots.witness(comparison(rehearsal), "hour", ax=axes()), plots.histogram(rehearsal["hour"], ax=axes()),
     ]  # fmt: skip
     for ax in drawings:
         assert "NOT PRIVATE" in [text.get_text() for text in ax.texts] and "NOT PRIVATE" in caption_of(ax)
@@ -474,7 +395,7 @@ def test_a_plot_of_a_release_is_its_histogram_or_its_table(numeric_release):
 
 def test_a_random_variable_is_drawn_with_the_intervals_of_its_histogram(numeric_release):
     variable = numeric_release["x"] * numeric_release["y"]
-    ax = variable.plot(axes(), bins=5)
+    ax = plots.histogram(variable, bins=5, ax=axes())
     frame = variable.histogram(bins=5)
     np.testing.assert_allclose([bar.get_height() for bar in bars_of(ax)], frame["probability"], atol=1e-12)
     low, high = whiskers_of(ax)
@@ -510,21 +431,11 @@ def test_groups_keep_the_order_and_the_sides_they_have():
         (lambda r: plots.density(r, "age", bandwidth=0), ValueError, "bandwidth must be a positive number, got 0"),
         (lambda r: plots.table(r, "age", "age"), ValueError, "two columns, got 'age' twice.*histogram"),
         (lambda r: plots.histogram(r, "agee"), KeyError, "agee"),
+        (lambda r: plots.histogram(r), ValueError, "and one is drawn. Name it"),
+        (lambda r: plots.histogram(r["age"], where="age > 30"), ValueError, "has its own condition and view. Leave"),
         (lambda r: plots.pairs(r, ["age"]), ValueError, "two to 6 different columns, got age.*Name some"),
         (lambda r: plots.pairs(r, r.domain.names), ValueError, "two to 6 different columns"),
         (lambda r: plots.pairs(r, ["age", "city"], axes=[[1]]), ValueError, r"2 × 2 Axes, got shape \(1, 1\).*Pass pyplot"),
-        (lambda r: plots.power(RATES, "epsilon"), ValueError, "lacks 'rejections'. Rename its columns"),
-        (lambda r: plots.coverage(RATES.iloc[:0], "epsilon"), ValueError, "it has no rows"),
-        (lambda r: plots.coverage(RATES, "method"), ValueError, "'method' must be finite numbers: .*Name a column"),
-        (lambda r: plots.coverage(RATES.assign(held=0.95), "epsilon"), ValueError, "whole numbers.*Pass counts, not shares"),
-        (lambda r: plots.coverage(RATES.assign(held=101), "epsilon"), ValueError, "whole numbers from 0"),
-        (
-            lambda r: plots.error_against_epsilon(PLAN, errors=["rkhs_error", "se_mean"]),
-            ValueError,
-            "one unit, got .*Name rkhs_error",
-        ),
-        (lambda r: plots.error_against_epsilon(PLAN, errors=["se_mean"]), ValueError, "'se_mean' must be finite numbers"),
-        (lambda r: plots.error_against_epsilon(PLAN.assign(rkhs_error=0.0)), ValueError, "must be positive.*logarithmic"),
         (lambda r: save(new_figure(), "figure.xlsx"), ValueError, "cannot draw to figure.xlsx: .*Name a file"),
     ],
 )  # fmt: skip

@@ -37,7 +37,6 @@ from kmeanalyst.kernels.features.binning import RandomBinning
 from kmeanalyst.kernels.features.certified import CertifiedNystroem
 from kmeanalyst.kernels.features.composed import composed_features
 from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.kernels.features.hermite import Hermite
 from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.features.pivots import Pivots
@@ -235,19 +234,13 @@ def _maclaurin(law: str) -> Callable[[KernelCase, int, np.random.Generator], Fea
     return make
 
 
-def _hermite(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
-    assert isinstance(case.kernel, Gaussian)
-    missing = tuple(range(len(case.columns)))
-    return Hermite.on(case.kernel, bounds=bounds_of(case), dimension=size, missing_columns=missing)
-
-
 def close_together(feature_map: FeatureMap) -> bool:
     """Whether images are at most √2·B apart: no coordinate is negative, or it is proven of each pair (PROOF.md §3b, §10)."""
     return feature_map.nonnegative or feature_map.pairwise
 
 
 FAMILIES = {
-    "random-binning": _binning, "random-maclaurin": _maclaurin("coordinates"), "hermite": _hermite,
+    "random-binning": _binning, "random-maclaurin": _maclaurin("coordinates"),
     "random-fourier": _random_fourier, "nystroem": _nystroem, "certified-nystroem": _certified, "pivots": _pivots,
     "margins": _margins, "sum": _composed, "product": _composed, "scaled": _composed, "on-columns": _composed,
 }  # fmt: skip
@@ -257,10 +250,6 @@ HATS = [
     KernelCase("fine laplacian", Laplacian(0.05), (0, 0, 0)),
     KernelCase("scaled laplacian", Scaled(2.5, Laplacian(2.0)), (0,)),
     KernelCase("matern 1/2 of one column", Matern(0.5, 2.0), (0,)),
-]
-LOW = [
-    KernelCase("gaussian of one column", Gaussian(1.5), (0,)),
-    KernelCase("gaussian of two columns", Gaussian(8.0), (0, 0)),
 ]
 FEATURE_MAPS = [
     *(FeatureCase("random-fourier", case, _random_fourier) for case in SHIFT_INVARIANT),
@@ -274,7 +263,6 @@ FEATURE_MAPS = [
     *(FeatureCase("random-binning", case, _binning) for case in HATS),
     *(FeatureCase("random-maclaurin", case, _maclaurin("coordinates")) for case in DOT_PRODUCTS),
     *(FeatureCase("signs", case, _maclaurin("signs")) for case in DOT_PRODUCTS),
-    *(FeatureCase("hermite", case, _hermite) for case in LOW),
 ]
 
 COLUMNS: list[Column] = [

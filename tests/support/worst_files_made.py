@@ -27,7 +27,6 @@ from kmeanalyst.kernels import (
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.binning import RandomBinning
 from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.kernels.features.hermite import Hermite
 from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.features.pivots import Pivots
@@ -288,12 +287,6 @@ def maclaurin(path: Path) -> None:
     written(path, columns, _rows_for(2 * 100_000 + 50), kernel, feature_map=features)
 
 
-def hermite(path: Path) -> None:
-    kernel = Gaussian(1.0)
-    features = Hermite(kernel, np.array([[0.5], [0.5]]), np.array([[1000.0, 999.0]]))
-    written(path, reals(1), _rows_for(10_013), kernel, feature_map=features)
-
-
 def binning(path: Path) -> None:
     kernel, ones = Laplacian(1.0), np.ones((2, 1000))
     features = RandomBinning(kernel, ones, -ones, ones * 3, ones, np.full(1000, 4.0))
@@ -333,7 +326,7 @@ FILES: dict[str, Callable[[Path], None]] = {
     for each in (
         long_texts, long_texts_that_differ, short_texts, levels_of_points, numbers, logarithms, wide, pages, levels,
         long_names, many_kernels, atoms, draw, derived_work, derived_columns, subspace, subspace_of_strings,
-        random_features, margins_of_columns, margins_of_many_columns, margins_of_points, maclaurin, hermite, binning,
+        random_features, margins_of_columns, margins_of_many_columns, margins_of_points, maclaurin, binning,
         crossed_features, function,
     )
 }  # fmt: skip

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from html import escape
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,9 +25,6 @@ from kmeanalyst.inference.two_sample.samples import SampleRows
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.texts import shortened
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _WIDEST = 24  # of a cell
 
@@ -155,28 +151,6 @@ class Comparison:
     def differs(self) -> bool:
         """Whether the overall test rejects one population at the level."""
         return bool(self.overall.pvalue <= self.level)
-
-    def plot_witness(self, column: str | None = None, ax: Axes | None = None) -> Axes:
-        """The witness along one column, averaged over the others, with a band of ± 2 standard errors.
-
-        column   the one with the smallest p-value by default.
-        ax       matplotlib Axes to draw on; a new figure's by default.
-
-        >>> axes = comparison.plot_witness("age")
-        >>> axes.figure.savefig("witness.png")
-        """
-        from kmeanalyst.plots import witness
-
-        return witness(self, column, ax=ax)
-
-    def save_plots(self, path: str | Path, *, most: int = 6) -> None:
-        """Draw the witness along the columns of the smallest p-values, at most so many, and write it to a file.
-
-        >>> comparison.save_plots("witness.png", most=2)
-        """
-        from kmeanalyst.plots.witness import save_witness
-
-        save_witness(self, path, most=most)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain numbers and texts, as `compare --json` prints it; what is not known is None.

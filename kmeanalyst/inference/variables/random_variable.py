@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,9 +38,6 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.columns import Date
 from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.representation.points.thinning import ThinWeights
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _RANGES = 10
 _MIDDLE = (0.01, 0.99)  # of the mass: default ranges part what lies between
@@ -348,16 +345,6 @@ class RandomVariable(VariableOperators):
         if len(self.nodes) > 1:
             _ = self._node
         return histogram_of(self._law, self.nodes[0], bins, level)
-
-    def plot(self, ax: Axes | None = None, *, bins: int | Sequence[float] | None = None) -> Axes:
-        """Draw the histogram with 95 % error bars on Axes, new ones by default; returns them.
-
-        >>> axes = release["age"].plot(bins=5)
-        >>> axes.figure.savefig("age.png")
-        """
-        from kmeanalyst.plots.distributions import of_variable
-
-        return of_variable(self, bins=bins, ax=ax)
 
     # ---------------------------------------------------------------- its points and its embedding
 

@@ -60,15 +60,10 @@ class FeatureMap(ABC):
         """How many numbers `compact` holds for a row."""
         return self.dimension
 
-    @property
-    def held_for_a_row(self) -> int:
-        """How many numbers are held for each row while its features are computed."""
-        return self.dimension
-
     def mean(self, X: Array, weights: Array) -> Array:
         """Σ w_i φ(x_i) (F,) of encoded rows (n, d) and weights (n,), in blocks."""
         total = np.zeros(self.dimension)
-        for block in row_blocks(len(X), self.held_for_a_row):
+        for block in row_blocks(len(X), self.dimension):
             total += weights[block] @ self(X[block])
         return total
 

@@ -3,19 +3,19 @@
 Where they are better (tests/benchmarks/embedding_models.py; ROC-AUC/average precision or R², δ = 1e-5, default releases,
 row-wise models trained on as many resampled rows, the best of 7 to 11 over a grid of penalties on the test rows):
 
-    random features, no target named       ε     direct law    best row-wise                 kernel mean (points)
-    Adult, income (2 draws)                1     .896/.735     .889/.710 logistic            .808/.524 (.841/.626)
-    Adult, income (2 draws)                0.1   .868/.667     .818/.550 logistic, kernel    .809/.533 (.803/.538)
-    4 numbers, label (1 draw)              1     .888/.876     .881/.869 MLP                 .872/.859 (.871/.858)
-    4 numbers, label (1 draw)              0.1   .854/.808     .860/.823 kernel logistic     .859/.842 (.866/.852)
+    random features, no target named       ε     direct law    best row-wise
+    Adult, income (2 draws)                1     .896/.735     .889/.710 logistic
+    Adult, income (2 draws)                0.1   .868/.667     .818/.550 logistic, kernel
+    4 numbers, label (1 draw)              1     .888/.876     .881/.869 MLP
+    4 numbers, label (1 draw)              0.1   .854/.808     .860/.823 kernel logistic
     4 numbers, number (1 draw)             1     .740          .718 MLP
     4 numbers, number (1 draw)             0.1   .597          .545 kernel ridge
 
-So the law is for releases of random features, the more so the more noise and columns there are; the kernel mean for few
-columns under much noise. With the target named in publishing (margins) train on rows: tens of thousands of them carry what
-the tables say, and the law is additive there. On Adult it is no better than a logistic regression on the tables' own cells
-of those rows (.911/.786 to .909/.783 at ε = 1, .881/.703 to .882/.706 at 0.1); where columns interact it is worse (the four
-numbers: R² .710 to .735 at ε = 1), and its errors, which know of no interaction, are far too small.
+So the law is for releases of random features, the more so the more noise and columns there are. With the target named in
+publishing (margins) train on rows: tens of thousands of them carry what the tables say, and the law is additive there. On
+Adult it is no better than a logistic regression on the tables' own cells of those rows (.911/.786 to .909/.783 at ε = 1,
+.881/.703 to .882/.706 at 0.1); where columns interact it is worse (the four numbers: R² .710 to .735 at ε = 1), and its
+errors, which know of no interaction, are far too small.
 
 `fit_embedding(release, target)` gives the law. The measurement must be there: a release of other origin is refused. Standard
 errors of a law are those of its fit, and leave out what its basis cannot say: 95 % intervals of the simulated chances held
@@ -24,7 +24,7 @@ errors of a law are those of its fit, and leave out what its basis cannot say: 9
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -32,7 +32,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.learning.column_law.measured_law import fit_measured_law
 from kmeanalyst.learning.digest import digest
 from kmeanalyst.releases.domain.columns import Categorical, Column, Integer, Real
@@ -41,31 +40,24 @@ from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import view_weights
 
-Kind: TypeAlias = Literal["law", "kernel-mean"]
-KINDS: tuple[Kind, ...] = ("law", "kernel-mean")
 _GRID = 24  # values that a number's law is on
 _RAREST = 0.01  # share that a level is taken to have at least, before the measurement is asked
 _MISSING_IS_RARE = 1e-3
-EmbeddingModel: TypeAlias = "EmbeddingClassifier | EmbeddingRegressor | KernelMeanClassifier"
+EmbeddingModel: TypeAlias = "EmbeddingClassifier | EmbeddingRegressor"
 
 
-def fit_embedding(release: ReleaseData, target: str, *, kind: Kind = "law") -> EmbeddingModel:
-    """A fitted model of a column given all the others, from the release itself.
+def fit_embedding(release: ReleaseData, target: str) -> EmbeddingModel:
+    """A fitted model of a column given all the others: its distribution fitted to the release's measurement.
 
     target   a column of the domain: levels and booleans are classified, numbers are regressed.
-    kind     "law": the law of the target fitted to the measurement (EmbeddingClassifier, EmbeddingRegressor).
-             "kernel-mean": the kernel classifier (KernelMeanClassifier), of levels alone.
-    Returns  scikit-learn estimator: predict, and predict_proba and classes_ of a classifier, on a DataFrame in natural units.
-    Errors   ValueError for a release without measurement, a target that is not there, and one that the kind is not for.
+    Returns  EmbeddingClassifier or EmbeddingRegressor, a scikit-learn estimator: predict, and predict_proba and classes_ of
+             a classifier, on a DataFrame in natural units.
+    Errors   ValueError for a release without measurement, a target that is not there, and a column of another kind.
 
     >>> embedded = ka.fit_embedding(release, "income")
     >>> embedded.predict(sample.head(3))
     array(['<=50K', '<=50K', '<=50K'], dtype='<U5')
     """
-    if kind not in KINDS:
-        raise ValueError(f"there is no kind {kind!r:.80} of model. Name one of {', '.join(KINDS)}.")
-    if kind == "kernel-mean":
-        return KernelMeanClassifier(target).fit(release)
     classified = target in release.domain.names and isinstance(release.domain[target], Categorical)
     return (EmbeddingClassifier(target) if classified else EmbeddingRegressor(target)).fit(release)
 
@@ -105,28 +97,7 @@ class _FromRelease(BaseEstimator):
         return np.asarray({"log": np.exp, "log1p": np.expm1}.get(column.scale, np.positive)(values), dtype=float)
 
 
-class _Levels(ClassifierMixin, _FromRelease):
-    """What classifiers share: classes in the order of their names."""
-
-    def _prepare_levels(self, release: ReleaseData) -> None:
-        column = self._prepare(release, Categorical, "a column of levels, or a boolean")
-        levels = column.decode(np.arange(len(column.levels), dtype=float)).to_numpy()  # type: ignore[attr-defined]
-        self._codes = np.argsort(levels)
-        self.classes_ = np.array(levels[self._codes].tolist())
-
-    def predict(self, X: pd.DataFrame) -> Array:
-        """The likeliest class of each row, (n,).
-
-        >>> ka.fit_embedding(release, "income").predict(sample.head(2))
-        array(['<=50K', '<=50K'], dtype='<U5')
-        """
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
-
-    def predict_proba(self, X: pd.DataFrame) -> Array:
-        raise NotImplementedError  # pragma: no cover
-
-
-class EmbeddingClassifier(_Levels):
+class EmbeddingClassifier(ClassifierMixin, _FromRelease):
     """P(level | the other columns), fitted to the measurement: see `measured_law` for how.
 
     A logistic law over levels of columns, numbers and (but for margins) a smooth function of all of them; how large each
@@ -150,7 +121,10 @@ class EmbeddingClassifier(_Levels):
         >>> EmbeddingClassifier("income").fit(release).predict(sample.head(2))
         array(['<=50K', '<=50K'], dtype='<U5')
         """
-        self._prepare_levels(release)
+        column = self._prepare(release, Categorical, "a column of levels, or a boolean")
+        levels = column.decode(np.arange(len(column.levels), dtype=float)).to_numpy()  # type: ignore[attr-defined]
+        self._codes = np.argsort(levels)
+        self.classes_ = np.array(levels[self._codes].tolist())
         values = self._codes.astype(float)
         if release.domain[self.target].missing:
             values = np.append(values, np.nan)
@@ -158,6 +132,14 @@ class EmbeddingClassifier(_Levels):
         scores = np.array([[-0.5], [0.5]]) if len(values) == 2 else np.eye(len(values))
         self.law_ = fit_measured_law(release, self.target, values, scores, shares / shares.sum())
         return self
+
+    def predict(self, X: pd.DataFrame) -> Array:
+        """The most probable class of each row, (n,).
+
+        >>> ka.fit_embedding(release, "income").predict(sample.head(2))
+        array(['<=50K', '<=50K'], dtype='<U5')
+        """
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def predict_proba(self, X: pd.DataFrame) -> Array:
         """(n, classes), each row of sum 1.
@@ -253,91 +235,6 @@ class EmbeddingRegressor(RegressorMixin, _FromRelease):
         values = np.zeros((len(self.law_.log_base), 1))
         values[: self._n_present, 0] = self.grid_ - self.grid_.mean()
         return self.law_.standard_errors(rows, values)[:, 0] / present
-
-
-class KernelMeanClassifier(_Levels):
-    """The kernel (Parzen) classifier of the released embedding: score_c(x) = Σ k((x, c), private rows)/N.
-
-    With of="measurement" the score is φ(x, c)·y, the kernel mean of the private rows (in the features' approximation of the
-    kernel) and normal noise of exactly τ‖φ(x, c)‖: nothing is fitted. With of="points" it is Σ w k((x, c), z), smoother and
-    without a known error. Probabilities are in proportion to scores, which are taken to be at least their noise.
-
-    >>> parzen = ka.fit_embedding(release, "income", kind="kernel-mean")
-    >>> parzen.predict(sample.head(2))
-    array(['<=50K', '<=50K'], dtype='<U5')
-    """
-
-    def __init__(self, target: str, of: Literal["measurement", "points"] = "measurement") -> None:
-        self.target = target
-        self.of = of
-
-    def fit(self, release: ReleaseData, y: None = None) -> KernelMeanClassifier:
-        """Keep what scores are computed from; y is not used.
-
-        >>> from kmeanalyst.learning.column_law.embedding_models import KernelMeanClassifier
-        >>> KernelMeanClassifier("income").fit(release).predict(sample.head(2))
-        array(['<=50K', '<=50K'], dtype='<U5')
-        """
-        if self.of not in ("measurement", "points"):
-            raise ValueError(f'scores are of the "measurement" or of the "points", got of={self.of!r:.80}. Name one.')
-        self._prepare_levels(release)
-        self._measurement, self._embedding = release.measurement, release.embedding
-        return self
-
-    def scores(self, X: pd.DataFrame) -> Array:
-        """score_c(x), (n, classes): an inner product in feature space, no probability.
-
-        >>> ka.fit_embedding(release, "income", kind="kernel-mean").scores(sample.head(2)).shape
-        (2, 2)
-        """
-        rows = self._rows(X)
-        return np.column_stack([self._score(self._with(rows, code)) for code in self._codes])
-
-    def score_errors(self, X: pd.DataFrame) -> Array:
-        """The exact standard deviation of the privacy noise in each score, (n, classes); ValueError of points.
-
-        >>> ka.fit_embedding(release, "income", kind="kernel-mean").score_errors(sample.head(2)).shape
-        (2, 2)
-        """
-        if self.of == "points":
-            raise ValueError(
-                'scores of points have no known noise: the points were fitted to the measurement. Use of="measurement".'
-            )
-        rows = self._rows(X)
-        return np.column_stack([self._noise(self._with(rows, code)) for code in self._codes])
-
-    def predict_proba(self, X: pd.DataFrame) -> Array:
-        """Scores in proportion, (n, classes), each at least the noise that the measurement has.
-
-        >>> ka.fit_embedding(release, "income", kind="kernel-mean").predict_proba(sample.head(2)).shape
-        (2, 2)
-        """
-        rows = self._rows(X)
-        floor = np.column_stack([self._noise(self._with(rows, code)) for code in self._codes])
-        found = np.maximum(self.scores(X), np.maximum(floor, 1e-300))
-        return found / found.sum(axis=1, keepdims=True)
-
-    def _with(self, rows: Array, code: int) -> Array:
-        rows = rows.copy()
-        rows[:, self._position] = code
-        return rows
-
-    def _score(self, rows: Array) -> Array:
-        if self.of == "points":
-            return self._embedding.evaluate(rows)
-        measurement: Any = self._measurement
-        blocks = row_blocks(len(rows), measurement.feature_map.width)
-        parts = [measurement.feature_map.compact(rows[block]) @ measurement.vector for block in blocks]
-        return np.concatenate(parts or [np.zeros(0)])
-
-    def _noise(self, rows: Array) -> Array:
-        """τ‖φ‖ (n,)."""
-        feature_map = self._measurement.feature_map  # type: ignore[union-attr]
-        blocks, squares = row_blocks(len(rows), feature_map.width), [np.zeros(0)]
-        for block in blocks:
-            features = feature_map.compact(rows[block])
-            squares.append(np.asarray((features * features).sum(axis=1)).ravel())
-        return self._measurement.noise_scale * np.sqrt(np.concatenate(squares))  # type: ignore[union-attr]
 
 
 def _check_release(release: Any) -> None:

@@ -1,39 +1,31 @@
-"""What an estimator does with weights, negative ones above all: scikit-learn has no tag that tells.
+"""What an estimator does with weights, negative ones above all: scikit-learn has no tag for it.
 
-`weight_support` answers from a shipped table where the table was made for the installed scikit-learn and the
-parameters are such as it knows, from the parts of composite estimators, and from the live test of `cancellation`
-for everything else.
+`weight_support` answers from a shipped table of scikit-learn's estimators, and from the parts of composite ones. What the
+table does not list, or lists for another version of scikit-learn only, is unknown: it is given no negative weights.
 """
 
 from __future__ import annotations
 
+import copy
 import inspect
-import json
+import warnings
 from collections.abc import Iterator
-from functools import cache
 from itertools import islice
 from typing import Any
 
 import sklearn
+from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeCV
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import has_fit_parameter
 
-from kmeanalyst.learning.weights.cancellation import (
-    EXACT,
-    NONE,
-    NONNEGATIVE_ONLY,
-    SILENTLY_WRONG,
-    Finding,
-    live_test,
-    may_take_weights,
-)
-from kmeanalyst.learning.weights.weight_table import OF_THEIR_PARTS, TABLE_PATH, table_key
-from kmeanalyst.learning.weights.weighted_fits import fresh, parameters_of, quietly
+from kmeanalyst.learning.weights.weight_table import OF_THEIR_PARTS, Verdict, read_table, table_key
 
-WORST_FIRST = (NONE, SILENTLY_WRONG, NONNEGATIVE_ONLY, EXACT)
-LIVE, PARTS = "live test", "its parts"
+EXACT, NONNEGATIVE_ONLY, SILENTLY_WRONG, NONE = "exact", "nonnegative_only", "silently_wrong", "none"
+UNKNOWN = "unknown"
+WORST_FIRST = (NONE, SILENTLY_WRONG, UNKNOWN, NONNEGATIVE_ONLY, EXACT)
+UNLISTED, PARTS = "not in the table", "its parts"
 MOST_CANDIDATES = 50  # of a grid or random search, that are asked one by one
 
 HARMLESS = {"verbose", "n_jobs", "random_state", "copy", "copy_X", "cache_size", "warm_start"}
@@ -44,6 +36,8 @@ STRENGTHS = {
     *("l2_regularization", "max_bins", "nu", "power", "quantile", "hidden_layer_sizes", "n_bins", "n_knots"),
 }  # parameters that, as positive numbers, say how much and not how: they do not change what weights mean
 
+COUNTING = {"min_frequency", "max_categories", "gamma"}  # with these, transformers that ignore frequencies look at them
+
 SEARCHES = {"GridSearchCV", "RandomizedSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV"}
 FOLDS = SEARCHES | {
     *("CalibratedClassifierCV", "TunedThresholdClassifierCV", "RFECV", "SequentialFeatureSelector"),
@@ -52,15 +46,16 @@ FOLDS = SEARCHES | {
 
 
 class WeightSupport(str):
-    """ "exact", "nonnegative_only", "silently_wrong" or "none", with the reason.
+    """ "exact", "nonnegative_only", "unknown", "silently_wrong" or "none", with the reason.
 
     exact             the fitted model depends on the signed measure Σ w δ alone.
     nonnegative_only  right for weights ≥ 0; negative ones are refused with an error.
+    unknown           fit takes weights, and nobody has tested what it does with negative ones.
     silently_wrong    negative weights are accepted and give another model than the measure says, or nonsense.
     none              fit takes no weights, or ignores them.
 
-    reason            one sentence: the behaviour that was seen.
-    source            "table, scikit-learn <version>", "live test" or "its parts".
+    reason            one sentence: the behaviour that was seen, or why it is unknown.
+    source            "table, scikit-learn <version>", "not in the table" or "its parts".
     nonnegative_ok    whether weights ≥ 0 are rightly used.
 
     >>> from sklearn.linear_model import Ridge
@@ -93,10 +88,10 @@ class WeightSupport(str):
 
 
 def weight_support(estimator: Any) -> WeightSupport:
-    """Whether an estimator's fit obeys signed weights: exact, nonnegative_only, silently_wrong or none.
+    """Whether an estimator's fit obeys signed weights: exact, nonnegative_only, unknown, silently_wrong or none.
 
     estimator  a scikit-learn estimator or one that looks like it: an instance, or a class that needs no arguments.
-               It is not changed; the live test fits copies of it to small data of its own.
+               It is neither changed nor fitted.
     Returns    WeightSupport, a str with reason, source and nonnegative_ok.
 
     Composite estimators are judged by their parts, as if every part that takes weights is given them.
@@ -109,16 +104,20 @@ def weight_support(estimator: Any) -> WeightSupport:
     name = _sklearn_name(instance)
     if name in OF_THEIR_PARTS:
         return _of_parts(name, instance)
-    entry = _table().get(_key(name, instance)) if name else None
-    if entry is not None:
-        source = f"table, scikit-learn {sklearn.__version__}"
-        return WeightSupport(entry.verdict, entry.reason, source, entry.nonnegative_ok)
-    found = _tested(name, instance)
-    return WeightSupport(found.verdict, found.reason, LIVE, found.nonnegative_ok)
+    changes = _changes(instance) if name else {}
+    entry = _entry(name, changes, instance)
+    if entry is None:
+        return _unlisted(name, changes, instance)
+    version = read_table().version
+    verdict, reason = entry.verdict, entry.reason
+    if verdict == EXACT and version != sklearn.__version__ and takes_weights(instance):
+        verdict = UNKNOWN
+        reason = f"it was tested with scikit-learn {version}, and {sklearn.__version__} is installed: {reason}"
+    return WeightSupport(verdict, reason, f"table, scikit-learn {version}", entry.nonnegative_ok)
 
 
 def takes_weights(estimator: Any) -> bool:
-    """Whether fit can be given weights: by its argument sample_weight, through keywords it uses, or for a part.
+    """Whether fit can be given weights: it has an argument sample_weight, or a part's fit has.
 
     That it takes them does not say that it uses them rightly: that is `weight_support`.
     """
@@ -126,9 +125,7 @@ def takes_weights(estimator: Any) -> bool:
     name = _sklearn_name(instance)
     if name in OF_THEIR_PARTS:
         return any(takes_weights(part) for _, part in _parts(name, instance))
-    if has_fit_parameter(instance, "sample_weight"):
-        return True
-    return may_take_weights(instance) and weight_support(instance) != NONE
+    return has_fit_parameter(instance, "sample_weight")
 
 
 def _instance(estimator: Any) -> Any:
@@ -159,23 +156,52 @@ def _sklearn_name(estimator: Any) -> str:
     return kind.__name__ if kind.__module__.startswith("sklearn.") else ""
 
 
-# ------------------------------------------------------------------------------------------------ table and live test
+def fresh(estimator: Any) -> Any:
+    """An unfitted copy."""
+    return clone(estimator) if hasattr(estimator, "get_params") else copy.deepcopy(estimator)
 
 
-@cache
-def _table() -> dict[str, Finding]:
-    """The shipped table by key; empty if it was made for another scikit-learn than the installed one."""
-    read = json.loads(TABLE_PATH.read_text(encoding="utf-8")) if TABLE_PATH.exists() else {}
-    if read.get("scikit-learn") != sklearn.__version__:
-        return {}
-    return {key: Finding(**entry) for key, entry in read["entries"].items()}
+def parameters_of(estimator: Any, deep: bool = False) -> dict[str, Any]:
+    """Its parameters; none for an estimator without get_params."""
+    return estimator.get_params(deep=deep) if hasattr(estimator, "get_params") else {}
 
 
-def _key(name: str, estimator: Any) -> str:
-    """The estimator's key in the table: its name, and the parameters that differ from the defaults and may matter."""
+# ------------------------------------------------------------------------------------------------ the table
+
+
+def _entry(name: str, changes: dict[str, Any], estimator: Any) -> Verdict | None:
+    """The table's entry for an estimator; None if it lists none.
+
+    A transformer that needs no weights (it learns nothing, or only which values occur) is the same with other parameters,
+    but for those that count rows.
+    """
+    entries = read_table().entries
+    default = entries.get(name)
+    needs_none = default is not None and default.nonnegative_ok and not has_fit_parameter(estimator, "sample_weight")
+    fallback = default if needs_none and not COUNTING & set(changes) else None
+    return entries.get(table_key(name, changes), fallback)
+
+
+def _unlisted(name: str, changes: dict[str, Any], estimator: Any) -> WeightSupport:
+    """The answer for an estimator that is not in the table: the worst of what its class does with fewer changes."""
+    if not has_fit_parameter(estimator, "sample_weight"):
+        return WeightSupport(NONE, "fit takes no sample_weight.", UNLISTED, False)
+    keys = [name, *(table_key(name, {key: value}) for key, value in changes.items())]
+    related = [entry for entry in map(read_table().entries.get, keys) if entry is not None]
+    asked = (table_key(name, changes) if name else type(estimator).__name__)[:160]
+    verdict = UNKNOWN
+    reason = f"{asked} is not in the table of tested estimators, so that what it does with negative weights is unknown."
+    for entry in related:
+        if WORST_FIRST.index(entry.verdict) < WORST_FIRST.index(verdict):
+            verdict, reason = entry.verdict, f"{asked} is not in the table; with fewer changes {entry.reason}"
+    return WeightSupport(verdict, reason, UNLISTED, all(entry.nonnegative_ok for entry in related))
+
+
+def _changes(estimator: Any) -> dict[str, Any]:
+    """The parameters that differ from the defaults and may matter."""
     defaults = {key: p.default for key, p in inspect.signature(type(estimator)).parameters.items()}
     given = parameters_of(estimator)
-    return table_key(name, {key: value for key, value in given.items() if _matters(key, value, defaults.get(key))})
+    return {key: value for key, value in given.items() if _matters(key, value, defaults.get(key))}
 
 
 def _matters(key: str, value: Any, default: Any) -> bool:
@@ -189,20 +215,6 @@ def _matters(key: str, value: Any, default: Any) -> bool:
 
 def _positive(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-
-
-_LIVE: dict[tuple[type, str], Finding] = {}  # live tests of this process; an estimator is known by class and parameters
-
-
-def _tested(name: str, estimator: Any) -> Finding:
-    """The live test, made once for each class and parameters that may matter."""
-    if not hasattr(estimator, "get_params"):
-        return live_test(estimator)
-    parameters = sorted(parameters_of(estimator, deep=True).items())
-    known = (type(estimator), _key(name, estimator) if name else repr(parameters))
-    if known not in _LIVE:
-        _LIVE[known] = live_test(estimator)
-    return _LIVE[known]
 
 
 # ------------------------------------------------------------------------------------------------ composites
@@ -293,5 +305,6 @@ def fresh_value(value: Any) -> Any:
 def _settings(name: str, search: Any) -> list[dict[str, Any]]:
     if name.endswith("GridSearchCV"):
         return list(islice(ParameterGrid(search.param_grid), MOST_CANDIDATES))
-    with quietly():  # fewer settings than asked for is a warning
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # fewer settings than asked for is a warning
         return list(ParameterSampler(search.param_distributions, MOST_CANDIDATES, random_state=0))

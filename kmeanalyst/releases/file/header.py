@@ -19,7 +19,6 @@ from kmeanalyst.kernels.features.binning import RandomBinning
 from kmeanalyst.kernels.features.certified import CertifiedNystroem
 from kmeanalyst.kernels.features.composed import ColumnFeatures, Concatenation, ScaledFeatures, TensorProduct
 from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.kernels.features.hermite import Hermite
 from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.margins import MarginFeatures
@@ -117,7 +116,6 @@ _FEATURE_MAP_RULES = {
         ColumnFeatures.name,
         RandomBinning.name,
         RandomMaclaurin.name,
-        Hermite.name,
     ),
     "dimension": _COUNT,
     "arrays": _SHAPES,

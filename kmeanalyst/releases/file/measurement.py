@@ -3,9 +3,9 @@
 An array is built only once its npy header says what the file's header says; the promise stands only if its own
 arithmetic holds and its sensitivity, noise and number of rows are those of the measurement.
 
-Feature maps of a file that are neither Fourier features nor a subspace nor margins: binning, Maclaurin, Hermite.
+Feature maps of a file that are neither Fourier features nor a subspace nor margins: binning, Maclaurin.
 
-The maps' own constructors refuse what would break their bound (a multi-index twice, a projection that is too long, a
+The maps' own constructors refuse what would break their bound (a projection that is too long, a
 stride beyond its cells); here it is seen to that the arrays are there, and are of this domain and kernel.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.kernels import Gaussian, Kernel, Margins
+from kmeanalyst.kernels import Kernel, Margins
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.dot_product import DotProduct
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -34,7 +34,6 @@ from kmeanalyst.kernels.features.composed import (
     tables_of,
 )
 from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.kernels.features.hermite import Hermite
 from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.margins import MarginFeatures
@@ -71,16 +70,6 @@ def maclaurin(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Featu
         )
     with refusing("feature_map"):
         return RandomMaclaurin(kernel, arrays["degrees"], arrays["projections"], arrays["signs"])
-
-
-def hermite(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
-    """Centres, ρ and distinct multi-indices over the columns of the domain, of the Gaussian kernel."""
-    _check_names(Hermite.name, arrays, ("axes", "degrees"), domain, "degrees")
-    _check_numbers(Hermite.name, domain)
-    if not isinstance(kernel, Gaussian):
-        raise refusal("feature_map, field name", f"the kernel {kernel.name} is not gaussian, and has no such features")
-    with refusing("feature_map"):
-        return Hermite(kernel, arrays["axes"], arrays["degrees"])
 
 
 def _check_names(family: str, arrays: dict[str, Array], names: tuple[str, ...], domain: Domain, by_column: str) -> None:
@@ -358,5 +347,4 @@ _FEATURE_MAPS: dict[str, Callable[[Kernel, Domain, dict[str, Array]], FeatureMap
     ColumnFeatures.name: _composed,
     RandomBinning.name: binning,
     RandomMaclaurin.name: maclaurin,
-    Hermite.name: hermite,
 }

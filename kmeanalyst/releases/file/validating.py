@@ -41,7 +41,6 @@ from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
 from kmeanalyst.kernels.features.binning import RandomBinning
 from kmeanalyst.kernels.features.composed import ColumnFeatures, Concatenation, ScaledFeatures, TensorProduct
 from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.kernels.features.hermite import Hermite
 from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.margins import MarginFeatures
@@ -106,7 +105,7 @@ def _means(feature_map: FeatureMap, points: Array, weights: Array, equal: Array)
 
 def _met_densely(feature_map: FeatureMap, points: Array, weights: Array, equal: Array) -> PointFeatures:
     means, largest, outside = np.zeros((2, feature_map.dimension)), 0.0, []
-    for block in row_blocks(len(points), feature_map.held_for_a_row):
+    for block in row_blocks(len(points), feature_map.dimension):
         features = _features(feature_map, points[block])
         squares = np.einsum("ij,ij->i", features, features)
         largest = float(np.maximum(largest, squares.max()))
@@ -172,10 +171,8 @@ def feature_work(feature_map: FeatureMap, n_columns: int) -> float:
         return 6.0 * feature_map.width + 10 * n_columns
     if isinstance(feature_map, RandomBinning):
         return 15.0 * feature_map.width * n_columns
-    if isinstance(feature_map, RandomMaclaurin):
-        return 2.0 * feature_map.projections.size + feature_map.dimension
-    assert isinstance(feature_map, Hermite)
-    return float(n_columns) * (feature_map.dimension + 10 * (float(feature_map.degrees.max()) + 1))
+    assert isinstance(feature_map, RandomMaclaurin)
+    return 2.0 * feature_map.projections.size + feature_map.dimension
 
 
 _T = math.log(1e6)  # of tails: each bound fails with chance exp(−_T)

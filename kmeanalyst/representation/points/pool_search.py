@@ -1,7 +1,7 @@
 """Room 3: weighted points near a noisy mean of any features, found by search: where no form of the features helps.
 
 A mean of random Fourier features is denoised, and one of margins drawn from classes; here the features are only asked for
-their values (random binning, Maclaurin, Hermite). By turns: the best probability weights on a pool of candidates, a convex
+their values (random binning, Maclaurin). By turns: the best probability weights on a pool of candidates, a convex
 problem whose constraint is what keeps the noise out (a probability measure cannot follow it); and a new pool, of the
 candidates that carry weight, of others near them, nearer in each round, and of fresh draws of the domain. The last pool is
 thinned to the points of the release (`thinning`), whose weights are fitted once more.

@@ -371,18 +371,18 @@ def test_plots_draw_on_axes_and_return_them(tmp_path):
     release = noisy(MAPS["margins"], population(N, rng), rng)
     found = ka.compare(release, population(L, rng, shift=1.0))
     ax = pyplot.subplots()[1]
-    assert found.plot_witness("x", ax) is ax
+    assert ka.plots.witness(found, "x", ax=ax) is ax
     line = ax.get_lines()[1]
     f, _ = found.function.part(0, line.get_xdata())
     np.testing.assert_allclose(line.get_ydata(), f, atol=1e-12)
-    bars = found.plot_witness("city")
+    bars = ka.plots.witness(found, "city")
     assert [label.get_text() for label in bars.get_xticklabels()] == list(DOMAIN["city"].levels)  # type: ignore[attr-defined]
     assert len(bars.patches) == 3
-    assert found.plot_witness("kids").get_xticklabels()[-1].get_text() == "missing"  # type: ignore[attr-defined]
-    assert found.plot_witness().get_xlabel() == "x"
+    assert ka.plots.witness(found, "kids").get_xticklabels()[-1].get_text() == "missing"  # type: ignore[attr-defined]
+    assert ka.plots.witness(found).get_xlabel() == "x"
     with pytest.raises(KeyError, match=r"no column 'nothing'.*x, kids, city"):
-        found.plot_witness("nothing")
-    found.save_plots(tmp_path / "all.png")
+        ka.plots.witness(found, "nothing")
+    ka.plots.save_witness(found, tmp_path / "all.png")
     assert (tmp_path / "all.png").read_bytes()[:4] == b"\x89PNG"
     pyplot.close("all")
 

@@ -49,7 +49,7 @@ METHODS: dict[str, tuple[Domain, dict[str, Any]]] = {
     "exponential": (SMALL, {"method": "exponential", "points": 3}),
 }
 KERNELS = {
-    "binning": "laplacian:lengthscale=2", "maclaurin": "polynomial:degree=2,offset=1", "hermite": "gaussian:lengthscale=4",
+    "binning": "laplacian:lengthscale=2", "maclaurin": "polynomial:degree=2,offset=1",
 }  # fmt: skip
 for _family in FAMILIES:
     METHODS[_family] = (

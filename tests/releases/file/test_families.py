@@ -39,12 +39,12 @@ FOURIER = {
     "orthogonal": ("orthogonal", "gaussian:lengthscale=2"), "quasi-random": ("quasi-random", "table"),
 }  # fmt: skip
 SEARCHED = {
-    "binning": ("binning", "laplacian:lengthscale=3"), "hermite": ("hermite", "gaussian:lengthscale=4"),
+    "binning": ("binning", "laplacian:lengthscale=3"),
     "polynomial": (None, "polynomial:degree=2,offset=1"), "exponential": ("maclaurin", "exponential-dot:rate=1.5"),
 }  # fmt: skip
 WAYS = FOURIER | SEARCHED
 MAPS = {
-    "binning": "random-binning", "hermite": "hermite", "polynomial": "random-maclaurin", "exponential": "random-maclaurin",
+    "binning": "random-binning", "polynomial": "random-maclaurin", "exponential": "random-maclaurin",
 }  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def test_the_statement_says_which_features_were_public_and_claims_their_diameter
     statement, measurement = releases[name].statement, releases[name].measurement
     assert statement is not None and measurement is not None
     assert measurement.feature_map.name == MAPS[name]
-    said = {"random-binning": "the grids", "random-maclaurin": "the degrees", "hermite": "the Hermite functions"}
+    said = {"random-binning": "the grids", "random-maclaurin": "the degrees"}
     assert any(said[measurement.feature_map.name] in fact for fact in statement.taken_as_public)
     factor = 2**0.5 if name == "binning" else 2.0
     assert statement.sensitivity * 3000 == pytest.approx(factor * measurement.feature_map.norm_bound, rel=2e-6)
@@ -269,7 +269,6 @@ def test_a_wrong_text_is_refused_with_the_mend(text: str, message: str):
         ),
         ({"family": "binning"}, r"softened-product has no random binning features.*Use a kernel such as laplacian"),
         ({"family": "binning", "kernel": "margins"}, r"margins have features of their own\. Leave family out"),
-        ({"family": "hermite"}, r"of the gaussian kernel, got 'softened-product'"),
         ({"family": "maclaurin"}, r"of dot-product kernels, got 'softened-product'"),
         ({"family": "orthogonal"}, r"orthogonal frequencies need a kernel of Euclidean distance"),
         ({"family": "fourier", "kernel": "polynomial"}, r"polynomial has no random Fourier features"),
@@ -283,9 +282,8 @@ def test_a_family_that_does_not_go_with_the_rest_is_refused_before_anything_is_s
 
 def test_features_of_numbers_are_refused_on_levels():
     frame = pd.DataFrame({"x": ["0", "1"], "c": ["a", "b"]})
-    for family, kernel in (("binning", ka.kernels.Laplacian(1.0)), ("hermite", ka.kernels.Gaussian(1.0))):
-        with pytest.raises(PublishError, match=r"of numbers, and c have levels\. Choose another family"):
-            release_side.publish(frame, LEVELS, family=family, kernel=kernel, **BUDGET)
+    with pytest.raises(PublishError, match=r"of numbers, and c have levels\. Choose another family"):
+        release_side.publish(frame, LEVELS, family="binning", kernel=ka.kernels.Laplacian(1.0), **BUDGET)
 
 
 # ---------------------------------------------------------------- forged files
@@ -332,12 +330,6 @@ def told(*keys: Any, to: Any) -> Edit:
     return edit
 
 
-def twice(values: np.ndarray) -> np.ndarray:
-    values = values.copy()
-    values[:, 1] = values[:, 0]
-    return values
-
-
 def sharper(header: dict[str, Any], members: Members) -> None:
     """√2 instead of 2, with the better ρ and ε that this would mean."""
     header["statement"]["sensitivity"] /= 2**0.5
@@ -358,7 +350,7 @@ FORGED: dict[str, tuple[str, Edit, str, str]] = {
     "bins beyond counting": ("binning", array("missing", first(2.0**40)), "feature_map", "from 1 to 2\\^30 bins"),
     "a column less": ("binning", array("widths", lambda a: a[:1]), "field arrays", "of 2 columns, and nothing else"),
     "binning called Fourier": ("binning", told(*MAP, "name", to="random-fourier"), "field arrays", "have linear"),
-    "binning called Hermite": ("binning", told(*MAP, "name", to="hermite"), "field arrays", "have axes, degrees"),
+    "binning called Maclaurin": ("binning", told(*MAP, "name", to="random-maclaurin"), "field arrays", "have degrees"),
     "binning called margins": ("binning", told(*MAP, "name", to="margins"), "field arrays", "margins are features"),
     "a degree more": ("polynomial", array("degrees", lambda a: a + 1), "feature_map", "these features need"),
     "half a degree": ("polynomial", array("degrees", first(0.5)), "feature_map", "degrees must be"),
@@ -376,15 +368,6 @@ FORGED: dict[str, tuple[str, Edit, str, str]] = {
     ),
     "a polynomial of degree 99": ("polynomial", told("kernel", "degree", to=99), "the kernel", "from 1 to 20"),
     "a polynomial of another bound": ("polynomial", told("kernel", "offset", to=0.5), "grid_noise_scale", "one of the two"),
-    "an index twice": ("hermite", array("degrees", twice), "feature_map", "occurs twice"),
-    "half an index": ("hermite", array("degrees", first(0.5)), "feature_map", "degrees must be whole numbers"),
-    "an index without end": ("hermite", array("degrees", first(1e9)), "feature_map", "degrees must be whole numbers"),
-    "ρ of one": ("hermite", array("axes", lambda a: np.ones_like(a)), "feature_map", "ρ between"),
-    "a centre nowhere": ("hermite", array("axes", first(np.nan)), "feature_map", "centres must be finite"),
-    "axes of other columns": ("hermite", array("axes", lambda a: a[:, :1]), "feature_map", "need axes"),
-    "another kernel for Hermite": (
-        "hermite", told("kernel", to={"name": "laplacian", "lengthscale": 1.0}), "field name", "is not gaussian",
-    ),
     "a Matérn kernel of no such smoothness": ("matern", told("kernel", "nu", to=1.0), "the kernel", "nu must be one of"),
     "a family from the future": ("binning", told(*MAP, "name", to="wavelets"), "feature_map, field name", "must be one of"),
 }  # fmt: skip
@@ -397,8 +380,8 @@ def test_a_forged_family_is_refused(case: str, releases, tmp_path: Path):
     refused(forged(tmp_path / "a.kme", edit), tmp_path, what, why)
 
 
-def test_hermite_features_cannot_claim_the_diameter_of_binning(releases, tmp_path: Path):
-    releases["hermite"].write(tmp_path / "a.kme")
+def test_maclaurin_features_cannot_claim_the_diameter_of_binning(releases, tmp_path: Path):
+    releases["polynomial"].write(tmp_path / "a.kme")
     why = "the measurement has another"
     refused(
         forged(tmp_path / "a.kme", sharper), tmp_path, "claims sensitivity", why, "ask its maker for a correct file"
@@ -412,12 +395,11 @@ def test_grids_of_more_cells_than_any_release_has_are_refused(releases, tmp_path
 
 
 def test_families_on_levels_are_refused(releases):
-    for name in ("binning", "hermite"):
-        measurement = releases[name].measurement
-        assert measurement is not None
-        build = measurement_module._FEATURE_MAPS[measurement.feature_map.name]
-        with pytest.raises(ValueError, match=r"features are of numbers, and .*have levels"):
-            build(releases[name].kernel, LEVELS, measurement.feature_map.arrays())
+    measurement = releases["binning"].measurement
+    assert measurement is not None
+    build = measurement_module._FEATURE_MAPS[measurement.feature_map.name]
+    with pytest.raises(ValueError, match=r"features are of numbers, and .*have levels"):
+        build(releases["binning"].kernel, LEVELS, measurement.feature_map.arrays())
 
 
 def test_projections_whose_squares_overflow_are_refused_without_a_warning(releases, tmp_path: Path):

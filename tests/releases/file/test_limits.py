@@ -35,7 +35,7 @@ BUSY = 5  # times as slow as a free machine
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measures memory as Linux tells it")
 
 
-QUICK = ("long_texts", "numbers", "draw", "function", "hermite", "margins_of_points", "levels")
+QUICK = ("long_texts", "numbers", "draw", "function", "margins_of_points", "levels")
 WIDE = ("wide",)  # it takes the most memory: what files before it left in a process would count for it
 OTHERS = tuple(name for name in FILES if name not in QUICK + WIDE)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,11 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import sklearn
-from sklearn.base import clone, is_classifier, is_clusterer, is_regressor
+from sklearn.base import is_classifier, is_clusterer, is_regressor
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from threadpoolctl import threadpool_limits
+from weighted_designs import Design, Problem, holds
 
-from kmeanalyst.learning.weights.weighted_designs import Design, Problem, holds
+from kmeanalyst.learning.weights.weight_support import fresh, parameters_of
 
 REGIONS = 6  # parts of the grid over which answers that vary with the seed are averaged
 
@@ -41,7 +41,7 @@ class Predictions(NamedTuple):
         return Predictions(self.each - other.each, self.nonsense or other.nonsense)
 
 
-class Unfit(Exception):
+class FitFailed(Exception):
     """The estimator raised while it was fitted or asked, always or with some seeds; in its own words' first line."""
 
     def __init__(self, message: str, at_times: bool = False) -> None:
@@ -63,16 +63,6 @@ def quietly() -> Iterator[None]:
     ):
         warnings.simplefilter("ignore")
         yield
-
-
-def fresh(estimator: Any) -> Any:
-    """An unfitted copy."""
-    return clone(estimator) if hasattr(estimator, "get_params") else copy.deepcopy(estimator)
-
-
-def parameters_of(estimator: Any, deep: bool = False) -> dict[str, Any]:
-    """Its parameters; none for an estimator that does not tell."""
-    return estimator.get_params(deep=deep) if hasattr(estimator, "get_params") else {}
 
 
 def prepared(estimator: Any) -> Any:
@@ -190,7 +180,7 @@ def _clusterer_answers(model: Any, problem: Problem, places: np.ndarray) -> np.n
 
 
 def averaged(estimator: Any, problem: Problem, design: Design, seeds: int) -> Predictions:
-    """Answers of fits with `seeds` seeds and orders of rows. Raises Unfit with the estimator's own words."""
+    """Answers of fits with `seeds` seeds and orders of rows. Raises FitFailed with the estimator's own words."""
     said: list[np.ndarray] = []
     nonsense = ""
     for seed in range(seeds):
@@ -201,9 +191,9 @@ def averaged(estimator: Any, problem: Problem, design: Design, seeds: int) -> Pr
             nonsense = nonsense or _nonsense(model, one)
         except Exception as error:
             at_times = seed > 0 or any(can_be_fitted(estimator, design, other) for other in range(1, min(seeds, 4)))
-            raise Unfit(first_line(error), at_times) from error
+            raise FitFailed(first_line(error), at_times) from error
     if len({one.shape for one in said}) > 1:
-        raise Unfit("they have different shapes")
+        raise FitFailed("they have different shapes")
     return Predictions(np.stack(said), nonsense)
 
 

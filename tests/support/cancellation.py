@@ -1,10 +1,10 @@
 """Whether an estimator obeys the signed measure Σ w δ, found by fitting it.
 
-The live test behind `weight_support`. Each estimator is fitted to small data in which the right answer is known
-without trusting the estimator with weights at all: integer weights against rows repeated so many times. Then rows
-are added that leave the measure as it was (a pair of weights +a and −a at one place, a row of weight m split into
-m + 2 and −2), or all but as it was (the −a a thousandth of a standard deviation away), and the fitted models are
-compared by their answers on a grid. Differences are counted in units of what the weights do: the distance between
+It derives the table behind `weight_support` (`derive_weight_table`). Each estimator is fitted to small data in which the
+right answer is known without trusting the estimator with weights at all: integer weights against rows repeated so many
+times. Then rows are added that leave the measure as it was (a pair of weights +a and −a at one place, a row of weight m
+split into m + 2 and −2), or all but as it was (the −a a thousandth of a standard deviation away), and the fitted models
+are compared by their answers on a grid. Differences are counted in units of what the weights do: the distance between
 the model of the repeated rows and that of the unweighted ones.
 """
 
@@ -13,11 +13,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-
-from kmeanalyst.learning.weights.weighted_designs import (
+from weighted_designs import (
     Design,
     Problem,
     problems_for,
@@ -32,22 +31,22 @@ from kmeanalyst.learning.weights.weighted_designs import (
     with_pairs,
     with_split_rows,
 )
-from kmeanalyst.learning.weights.weighted_fits import (
+from weighted_fits import (
+    FitFailed,
     Predictions,
-    Unfit,
     as_table,
     averaged,
     can_be_fitted,
     distance,
     first_line,
     in_batches,
-    parameters_of,
     prepared,
     quietly,
     seeded,
 )
 
-EXACT, NONNEGATIVE_ONLY, SILENTLY_WRONG, NONE = "exact", "nonnegative_only", "silently_wrong", "none"
+from kmeanalyst.learning.weights.weight_support import EXACT, NONE, NONNEGATIVE_ONLY, SILENTLY_WRONG, parameters_of
+from kmeanalyst.learning.weights.weight_table import Verdict
 
 SEEDS = 10  # fits that are averaged where the answer hangs on the seed or on the order of the rows
 TOLERANCE = 0.04  # share of what the weights do that two equal models may differ by: solver tolerance, rounding
@@ -60,19 +59,11 @@ UNCLEAR_NOISE = 0.28  # and from which nothing can be told
 LOOK_AT_WHICH_ROWS = {"OneHotEncoder", "OrdinalEncoder", "MinMaxScaler", "MaxAbsScaler", "LabelBinarizer"}
 
 
-class Finding(NamedTuple):
-    """What a test found: the verdict, the behaviour seen in one sentence, and whether weights ≥ 0 are rightly used."""
-
-    verdict: str
-    reason: str
-    nonnegative_ok: bool
-
-
 # ------------------------------------------------------------------------------------------------ the test
 
 
 @dataclass(frozen=True)
-class Bench:
+class Harness:
     """An estimator on a problem, with what its weights do: the yardstick of every comparison."""
 
     estimator: Any
@@ -118,33 +109,33 @@ class Bench:
         return distance(left, right) <= share * self.effect + 2.0 * left.minus(right).error
 
 
-def bench(estimator: Any, problem: Problem) -> Bench:
+def harness(estimator: Any, problem: Problem) -> Harness:
     """The estimator on the problem: one seed where neither seed nor order matters, else enough to see the effect."""
     tried = averaged(estimator, problem, weighted(problem), 3)
     if tried.error <= MOVES_NOTHING * tried.size:
-        return _bench(estimator, problem, 1)
-    trial = _bench(estimator, problem, SEEDS)
+        return _harness(estimator, problem, 1)
+    trial = _harness(estimator, problem, SEEDS)
     if trial.noise <= CLEAR_NOISE:
         return trial
-    return _bench(estimator, problem, 2 * SEEDS)
+    return _harness(estimator, problem, 2 * SEEDS)
 
 
-def _bench(estimator: Any, problem: Problem, seeds: int) -> Bench:
+def _harness(estimator: Any, problem: Problem, seeds: int) -> Harness:
     asked = [averaged(estimator, problem, design(problem), seeds) for design in (repeated, unweighted, weighted)]
-    return Bench(estimator, problem, seeds, *asked)
+    return Harness(estimator, problem, seeds, *asked)
 
 
-def live_test(estimator: Any) -> Finding:
+def probe(estimator: Any) -> Verdict:
     """What an estimator does with weights, found by fitting copies of it to small data. Never raises.
 
     estimator  an instance; it is left as it is. Under two seconds for most, under ten for slow ensembles.
-    Returns    Finding, by the meaning of the four verdicts in `weight_support`.
+    Returns    Verdict, by the meaning of the four verdicts in `weight_support`.
     """
     try:
         with quietly():
             return _tested(estimator) if may_take_weights(estimator) else _without_weights(estimator)
     except Exception as error:  # an estimator's own code runs here
-        return Finding(NONE, f"it could not be tested ({first_line(error)}).", False)
+        return Verdict(NONE, f"it could not be tested ({first_line(error)}).", False)
 
 
 def may_take_weights(estimator: Any) -> bool:
@@ -157,44 +148,44 @@ def may_take_weights(estimator: Any) -> bool:
     return "sample_weight" in parameters or any_keyword
 
 
-def _tested(estimator: Any) -> Finding:
+def _tested(estimator: Any) -> Verdict:
     model = in_batches(prepared(estimator), 10_000)
     failure = ""
     for problem in (make() for make in problems_for(estimator)):
         try:
             averaged(model, problem, unweighted(problem), 1)
-        except Unfit as error:
+        except FitFailed as error:
             failure = failure or str(error)
             continue
         return _tested_on(problem, estimator, model)
-    return Finding(NONE, f"it could be fitted to none of the test problems ({failure}).", False)
+    return Verdict(NONE, f"it could be fitted to none of the test problems ({failure}).", False)
 
 
-def _tested_on(problem: Problem, estimator: Any, model: Any) -> Finding:
+def _tested_on(problem: Problem, estimator: Any, model: Any) -> Verdict:
     try:
         averaged(model, problem, weighted(problem), 1)
-    except Unfit as error:
-        return Finding(NONE, f"fit takes no sample_weight, not even a positive one ({error}).", False)
+    except FitFailed as error:
+        return Verdict(NONE, f"fit takes no sample_weight, not even a positive one ({error}).", False)
     try:
-        return _judged(estimator, bench(model, problem))
-    except Unfit as error:
-        return Finding(NONE, f"its fits with several seeds cannot be compared ({error}).", False)
+        return _judged(estimator, harness(model, problem))
+    except FitFailed as error:
+        return Verdict(NONE, f"its fits with several seeds cannot be compared ({error}).", False)
 
 
-def _judged(estimator: Any, trial: Bench) -> Finding:
+def _judged(estimator: Any, trial: Harness) -> Verdict:
     nonnegative_ok, how = _of_nonnegative(trial)
     verdict, reason = _of_signed(trial)
     if trial.ignores and verdict != NONNEGATIVE_ONLY:
-        return Finding(NONE, "fit has an argument for weights, but the model is the unweighted one.", False)
+        return Verdict(NONE, "fit has an argument for weights, but the model is the unweighted one.", False)
     if verdict == EXACT and not nonnegative_ok:
         verdict, reason = SILENTLY_WRONG, "negative weights are accepted"
     if verdict == EXACT and _splits_into_folds(estimator):
         verdict, reason = SILENTLY_WRONG, "rows are split into folds, which part rows that cancel each other"
     notes = [how, *_notes(estimator, trial)]
-    return Finding(verdict, "; ".join([reason, *(note for note in notes if note)]) + ".", nonnegative_ok)
+    return Verdict(verdict, "; ".join([reason, *(note for note in notes if note)]) + ".", nonnegative_ok)
 
 
-def _of_nonnegative(trial: Bench) -> tuple[bool, str]:
+def _of_nonnegative(trial: Harness) -> tuple[bool, str]:
     """Whether whole-number weights do what repeating the rows does, and what was seen if not."""
     if trial.ignores:
         return False, "weights ≥ 0 change nothing"
@@ -205,17 +196,17 @@ def _of_nonnegative(trial: Bench) -> tuple[bool, str]:
     return True, ""
 
 
-def _of_signed(trial: Bench) -> tuple[str, str]:
+def _of_signed(trial: Harness) -> tuple[str, str]:
     """The verdict on negative weights and the behaviour it rests on."""
     batches = in_batches(trial.estimator, 32)
     if trial.seeds > 1:
-        trial = _bench(batches, trial.problem, SIGNED_SEEDS)
+        trial = _harness(batches, trial.problem, SIGNED_SEEDS)
     seen: list[str] = []
-    errors: list[Unfit] = []
+    errors: list[FitFailed] = []
     for comparison in _comparisons(trial):
         try:
             seen.append(comparison())
-        except Unfit as error:
+        except FitFailed as error:
             errors.append(error)
     wrong = next((fault for fault in seen if fault), "")
     if errors and not seen and not any(error.at_times for error in errors) and _refuses_the_least(trial):
@@ -227,14 +218,14 @@ def _of_signed(trial: Bench) -> tuple[str, str]:
     return EXACT, "pairs of rows that cancel change nothing, nor do rows split into w + 2 and −2"
 
 
-def _refuses_the_least(trial: Bench) -> bool:
+def _refuses_the_least(trial: Harness) -> bool:
     """Whether one row of slightly negative weight is refused too, with any seed: else an error is an accident."""
     design = with_one_negative(trial.problem)
     return not any(can_be_fitted(trial.estimator, design, seed) for seed in range(SIGNED_SEEDS))
 
 
-def _comparisons(trial: Bench) -> list[Callable[[], str]]:
-    """Questions on negative weights; each answers what was wrong, or nothing, or raises Unfit."""
+def _comparisons(trial: Harness) -> list[Callable[[], str]]:
+    """Questions on negative weights; each answers what was wrong, or nothing, or raises FitFailed."""
     pairs = [
         (with_pairs, "pairs of rows that cancel change the model"),
         (with_split_rows, "rows split into w + 2 and −2 change the model"),
@@ -252,7 +243,7 @@ def _comparisons(trial: Bench) -> list[Callable[[], str]]:
     return [*(of_design(design, fault) for design, fault in pairs), of_negative]
 
 
-def _fault(trial: Bench, left: Predictions, right: Predictions, fault: str) -> str:
+def _fault(trial: Harness, left: Predictions, right: Predictions, fault: str) -> str:
     """What is wrong with two models that should be one; empty if nothing is."""
     if left.nonsense or right.nonsense:
         return f"give {left.nonsense or right.nonsense}"
@@ -264,7 +255,7 @@ def _splits_into_folds(estimator: Any) -> bool:
     return "cv" in parameters or parameters.get("early_stopping") is True
 
 
-def _notes(estimator: Any, trial: Bench) -> list[str]:
+def _notes(estimator: Any, trial: Harness) -> list[str]:
     """What a caller should know besides."""
     parameters = parameters_of(estimator)
     notes = []
@@ -283,26 +274,26 @@ def _notes(estimator: Any, trial: Bench) -> list[str]:
     return notes + _note_on_empty_rows(trial)
 
 
-def _note_on_empty_rows(trial: Bench) -> list[str]:
+def _note_on_empty_rows(trial: Harness) -> list[str]:
     try:
         return [] if trial.same(trial.ask(with_empty_rows), trial.weighted) else ["rows of weight 0 change the model"]
-    except Unfit as error:
+    except FitFailed as error:
         return [f"rows of weight 0 end in an error ({error})"]
 
 
 # ------------------------------------------------------------------------------------------------ without weights
 
 
-def _without_weights(estimator: Any) -> Finding:
+def _without_weights(estimator: Any) -> Verdict:
     """An estimator whose fit takes no weights: exact if it learns nothing from the values of the rows."""
     if hasattr(estimator, "transform") and not hasattr(estimator, "predict") and learns_nothing(estimator):
-        return Finding(EXACT, "fitted to other rows of the same shape, it transforms alike: it learns nothing.", True)
+        return Verdict(EXACT, "fitted to other rows of the same shape, it transforms alike: it learns nothing.", True)
     if type(estimator).__name__ in LOOK_AT_WHICH_ROWS and type(estimator).__module__.startswith("sklearn."):
         counts = {"min_frequency", "max_categories"} & {k for k, v in parameters_of(estimator).items() if v is not None}
         if not counts:
             reason = "fit takes no sample_weight: it looks at which rows there are, not at how often they are."
-            return Finding(NONE, reason, True)
-    return Finding(NONE, "fit takes no sample_weight.", False)
+            return Verdict(NONE, reason, True)
+    return Verdict(NONE, "fit takes no sample_weight.", False)
 
 
 def learns_nothing(estimator: Any) -> bool:
