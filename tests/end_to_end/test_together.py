@@ -94,9 +94,9 @@ def test_a_condition_on_a_text_is_a_column_to_learn_from(strings: ka.Release):
     assert len(model.predict(text_rows(5, 2))) == 5
 
 
-@pytest.mark.parametrize("levels", ["onehot", "cells", "codes"])
-def test_the_encoder_makes_no_feature_of_texts(levels: Any):
-    encoder = DomainEncoder(TEXTS.to_dict(), levels=levels)
+@pytest.mark.parametrize("encoding", ["onehot", "cells", "codes"])
+def test_the_encoder_makes_no_feature_of_texts(encoding: Any):
+    encoder = DomainEncoder(TEXTS.to_dict(), encoding=encoding)
     for ask in (lambda: encoder.transform(text_rows(3, 0)), encoder.get_feature_names_out):
         with pytest.raises(DomainError, match="code is a column of texts, which no feature is made of"):
             ask()
@@ -104,7 +104,7 @@ def test_the_encoder_makes_no_feature_of_texts(levels: Any):
 
 def test_the_encoder_hands_texts_on_as_they_are_where_columns_are_natural():
     frame = text_rows(4, 0)
-    assert list(DomainEncoder(TEXTS.to_dict(), levels="natural").transform(frame)["code"]) == list(frame["code"])
+    assert list(DomainEncoder(TEXTS.to_dict(), encoding="natural").transform(frame)["code"]) == list(frame["code"])
 
 
 def test_models_from_an_embedding_refuse_texts(strings: ka.Release):

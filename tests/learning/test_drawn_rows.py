@@ -206,9 +206,9 @@ def test_the_released_points_can_be_had_instead(release: Release):
         assert ka.fit(Ridge(), release, "cost", **options).report.labels == labels  # type: ignore[arg-type,union-attr]
     asked = ka.fit(Ridge(), release, "cost", view="probability").report
     assert asked is not None and (asked.labels, asked.rows) != ("drawn", 20_000)
-    some = ka.fit(KNeighborsRegressor(), release, "cost", view="resampled", size=300).report
+    some = ka.fit(KNeighborsRegressor(), release, "cost", view="resampled", effective_rows=300).report
     assert some is not None and (some.labels, some.rows) == ("drawn", 300)
-    X, y, weights = release.to_sklearn("cost", labels="drawn", size=50)
+    X, y, weights = release.to_sklearn("cost", labels="drawn", effective_rows=50)
     assert len(X) == len(y) == 20_000 and weights.sum() == pytest.approx(50)
 
 

@@ -77,15 +77,15 @@ def test_measured_labels_of_numbers_are_within_the_public_bounds(mixed_release: 
     assert cells.min() >= 0 and cells.max() <= 99999
 
 
-@pytest.mark.parametrize("option", ["levels", "missing", "task", "labels"])
+@pytest.mark.parametrize("option", ["encoding", "missing", "task", "labels"])
 def test_an_unknown_option_of_to_sklearn_is_refused(plain: Release, option: str) -> None:
     with pytest.raises(ValueError, match=f"{option} must be one of .*, got 'bogus'. Leave it out"):
         plain.to_sklearn("ill", **{option: "bogus"})
 
 
-def test_an_unknown_encoding_of_levels_is_refused_in_training(plain: Release) -> None:
-    with pytest.raises(ValueError, match="levels must be one of onehot, cells, codes, natural, got 'one-hot'"):
-        fit(LogisticRegression(), plain, "ill", levels="one-hot")  # type: ignore[arg-type]
+def test_an_unknown_encoding_is_refused_in_training(plain: Release) -> None:
+    with pytest.raises(ValueError, match="encoding must be one of onehot, cells, codes, natural, got 'one-hot'"):
+        fit(LogisticRegression(), plain, "ill", encoding="one-hot")  # type: ignore[arg-type]
 
 
 def test_a_clusterer_is_given_no_target(plain: Release) -> None:
@@ -109,7 +109,7 @@ def test_votes_of_pipelines_that_encode_columns_are_given_natural_columns(plain:
     columns = ColumnTransformer([("job", OneHotEncoder(), ["job"])], remainder="passthrough")
     votes = VotingClassifier([("one", make_pipeline(columns, LogisticRegression()))])
     model = fit(votes, plain, "ill")
-    assert model.report is not None and model.report.levels == "natural"
+    assert model.report is not None and model.report.encoding == "natural"
 
 
 def test_ranks_are_scored_where_a_class_was_never_learned(plain: Release, frame: pd.DataFrame) -> None:
@@ -133,7 +133,7 @@ def test_importance_is_of_the_columns_that_the_model_was_fitted_with(plain: Rele
 
 def test_cells_between_near_edges_are_features_of_their_own() -> None:
     edges = (1234561, 1234562, 1234563)
-    encoder = DomainEncoder([Integer(name="n", lower=0, upper=3000000, edges=edges).to_dict()], levels="cells")
+    encoder = DomainEncoder([Integer(name="n", lower=0, upper=3000000, edges=edges).to_dict()], encoding="cells")
     cells = encoder.transform(pd.DataFrame({"n": [5, *edges]})).iloc[:, 1:].to_numpy()
     assert (cells == np.eye(4)).all() and len(encoder.get_feature_names_out()) == 5
 

@@ -31,8 +31,8 @@ class TrainingReport:
     why             why that view.
     support         how it treats weights: see `weight_support`.
     rows            how many rows it saw.
-    size            what their weights summed to: the effective number of rows.
-    levels          how levels were encoded: see `DomainEncoder`.
+    effective_rows  what their weights summed to.
+    encoding        how columns were encoded: see `DomainEncoder`.
     labels          where labels came from: "released", the points' own; "measured", their law given the other columns; or
                     "drawn", with rows of their own, from laws fitted to the measurement.
     notes           what else a reader should know.
@@ -52,8 +52,8 @@ class TrainingReport:
     why: str
     support: str
     rows: int
-    size: float
-    levels: str
+    effective_rows: float
+    encoding: str
     labels: str
     notes: tuple[str, ...]
     release_digest: str
@@ -65,10 +65,10 @@ class TrainingReport:
     def __str__(self) -> str:
         promise = "none" if self.epsilon is None else f"ε = {self.epsilon:g}, δ = {self.delta:g}"
         lines = [
-            f"{self.estimator} for {self.target or 'no target'} ({self.task}) from {len(self.columns)} columns ({self.levels})",
+            f"{self.estimator} for {self.target or 'no target'} ({self.task}) from {len(self.columns)} columns ({self.encoding})",
             f"weights: {self.view}, {self.why}",
             *([f"labels: {self.labels}, {_LABELS[self.labels]}"] if self.labels in _LABELS else []),
-            f"rows: {self.rows:,} with weights that sum to {self.size:,.0f}",
+            f"rows: {self.rows:,} with weights that sum to {self.effective_rows:,.0f}",
             f"promise: {promise}"
             + (", NOT PRIVATE (a rehearsal)" if self.rehearsal else "")
             + (", inherited from the release" if self.epsilon is not None else ""),
