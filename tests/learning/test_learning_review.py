@@ -22,8 +22,8 @@ from kmeanalyst.learning.rows.encoder import DomainEncoder
 from kmeanalyst.learning.rows.labels import measured_labels
 from kmeanalyst.learning.scoring.evaluation import TRAINED_HERE, score
 from kmeanalyst.learning.scoring.importance import feature_importance
-from kmeanalyst.learning.training import model_file
-from kmeanalyst.learning.training.model_file import read_model, write_model
+from kmeanalyst.learning.training import pipeline
+from kmeanalyst.learning.training.pipeline import read_model, write_model
 from kmeanalyst.learning.training.refits import Refits, refit
 from kmeanalyst.learning.training.training import fit
 from kmeanalyst.release import Release, from_frame
@@ -248,6 +248,6 @@ def test_a_model_file_that_would_fill_the_memory_is_refused_unread(
     plain: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_model(fit(LogisticRegression(), plain, "ill"), tmp_path / "model.skops")
-    monkeypatch.setattr(model_file, "MOST_BYTES", 1000)
+    monkeypatch.setattr(pipeline, "MOST_BYTES", 1000)
     with pytest.raises(ValueError, match=r"unpacks to [\d,]+ bytes.*could fill the memory.*read it with skops"):
         read_model(tmp_path / "model.skops")
