@@ -99,9 +99,9 @@ class Release(ReleaseData):
         0   36  <=50K
         1   35  <=50K
         """
-        from kmeanalyst.representation.weights.views import resampled
+        from kmeanalyst.representation.weights.views import resample
 
-        return resampled(self, n, rng=rng)
+        return resample(self, n, rng=rng)
 
     def thin(
         self, n: int, *, weights: ThinWeights = "probability", rng: np.random.Generator | int | None = 0
