@@ -27,7 +27,7 @@ from kmeanalyst.kernels import (
 from kmeanalyst.kernels.features.pivots import kernel_error
 from kmeanalyst.learning.column_law.embedding_models import fit_embedding
 from kmeanalyst.learning.rows.encoder import DomainEncoder
-from kmeanalyst.learning.rows.labels import why_not_measured
+from kmeanalyst.learning.rows.labels import measured_unavailable
 from kmeanalyst.releases.domain.columns import Boolean, Categorical, DomainError, Integer, Real
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
@@ -113,9 +113,9 @@ def test_models_from_an_embedding_refuse_texts(strings: ka.Release):
             fit_embedding(strings, "lab", kind=kind)  # type: ignore[arg-type]
     placed = Domain((LAB, MASS))
     release = release_side.publish(text_rows(300, 0)[["lab", "mass"]], placed, points=20, features=100, **BUDGET)
-    assert why_not_measured(release, LAB, "classification", ("mass",)) is None
+    assert measured_unavailable(release, LAB, "classification", ("mass",)) is None
     release.domain = TEXTS  # as a file could say
-    assert why_not_measured(release, LAB, "classification", ("mass",)) == "it was measured beside texts"
+    assert measured_unavailable(release, LAB, "classification", ("mass",)) == "it was measured together with texts"
 
 
 def test_a_subspace_with_texts_is_drawn_again_and_placed_points_with_texts_are_refused(strings: ka.Release):

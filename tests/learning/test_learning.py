@@ -34,7 +34,7 @@ import kmeanalyst as ka
 from kmeanalyst.cli.main import main
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.learning.rows.encoder import DomainEncoder
-from kmeanalyst.learning.rows.labels import measured_labels
+from kmeanalyst.learning.rows.labels import measured_labels, measured_model
 from kmeanalyst.learning.rows.training_rows import effective_size, target_of, training_rows
 from kmeanalyst.learning.training.training import UnsoundWeights
 from kmeanalyst.release import Release, from_frame
@@ -490,11 +490,11 @@ def test_measured_labels_tell_what_the_points_do_not(release: Release):
 def test_measured_labels_are_the_law_given_the_row(release: Release):
     frame = release.to_frame().drop(columns="weight")
     model = ka.fit_embedding(release, "risk")
-    places, cells, chances = measured_labels(release, DOMAIN["risk"], "classification", frame)
+    places, cells, chances = measured_labels(measured_model(release, "risk"), DOMAIN["risk"], "classification", frame)
     np.testing.assert_allclose(np.bincount(places, chances), 1)
     high = np.bincount(places, chances * (cells == "high"))
     np.testing.assert_allclose(high, model.predict_proba(frame)[:, list(model.classes_).index("high")], atol=1e-5)
-    places, cells, chances = measured_labels(release, DOMAIN["cost"], "regression", frame)
+    places, cells, chances = measured_labels(measured_model(release, "cost"), DOMAIN["cost"], "regression", frame)
     np.testing.assert_allclose(np.bincount(places, chances * cells), ka.fit_embedding(release, "cost").predict(frame))
 
 

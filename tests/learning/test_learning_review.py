@@ -19,7 +19,7 @@ from sklearn.svm import SVC
 
 from kmeanalyst.learning.column_law.embedding_models import fit_embedding
 from kmeanalyst.learning.rows.encoder import DomainEncoder
-from kmeanalyst.learning.rows.labels import measured_labels
+from kmeanalyst.learning.rows.labels import measured_labels, measured_model
 from kmeanalyst.learning.scoring.evaluation import TRAINED_HERE, score
 from kmeanalyst.learning.scoring.importance import feature_importance
 from kmeanalyst.learning.training import pipeline
@@ -73,7 +73,9 @@ def test_whole_numbers_are_classified_by_the_points_own_labels(mixed_release: Re
 
 def test_measured_labels_of_numbers_are_within_the_public_bounds(mixed_release: Release) -> None:
     column = mixed_release.domain["capital.gain"]
-    _, cells, _ = measured_labels(mixed_release, column, "regression", mixed_release.to_frame())
+    _, cells, _ = measured_labels(
+        measured_model(mixed_release, "capital.gain"), column, "regression", mixed_release.to_frame()
+    )
     assert cells.min() >= 0 and cells.max() <= 99999
 
 

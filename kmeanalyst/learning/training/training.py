@@ -25,22 +25,18 @@ from sklearn.utils import get_tags
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
-from kmeanalyst.learning.column_law.measured_law import MOST_POINTS
 from kmeanalyst.learning.digest import digest
-from kmeanalyst.learning.rows.drawn_rows import number_law
 from kmeanalyst.learning.rows.encoder import DomainEncoder, Encoding, Missing
-from kmeanalyst.learning.rows.labels import LABELS, Labels, law_of
+from kmeanalyst.learning.rows.labels import LABELS, RELEASED, Labels, LabelSource, choose_labels, find_labels
 from kmeanalyst.learning.rows.training_rows import (
     Target,
     TrainingRows,
     check_option,
     encoder_of,
     predictors_of,
-    refused_labels,
     signed_weights,
     target_of,
     training_rows,
-    why_not,
 )
 from kmeanalyst.learning.training.pipeline import TrainedPipeline, TrainingReport
 from kmeanalyst.learning.weights.weight_support import WeightSupport, weight_support
@@ -225,7 +221,7 @@ class Training:
     columns: tuple[str, ...]
     encoder: DomainEncoder
     support: WeightSupport
-    labels: Labels
+    labels: LabelSource
 
     @classmethod
     def of(
@@ -274,7 +270,7 @@ class Learned:
 
 
 def _learned_from(training: Training, view: View, why: str, effective_rows: float | None, rng: Any) -> Learned:
-    labels = "released" if view == "fitted" else training.labels
+    labels = RELEASED if view == "fitted" else training.labels
     rows = training_rows(training.release, training.goal, view, effective_rows=effective_rows, labels=labels, rng=rng)
     if training.goal is not None and training.goal.classes is not None:
         _check_two_classes(training.goal, rows)
@@ -338,7 +334,7 @@ def _check_predictions(model: Any, X: pd.DataFrame) -> None:
 def _view_for(training: Training) -> tuple[View, str]:
     """The view for how an estimator treats weights, and why."""
     support, release = training.support, training.release
-    if training.labels == "drawn":
+    if training.labels.name == "drawn":
         weighted = support != "none" and support.nonnegative_ok
         return "probability" if weighted else "resampled", "equal, on rows drawn from the measurement"
     if support != "none" and support.nonnegative_ok and signed_weights(release).min() >= 0:
@@ -381,36 +377,15 @@ def _goal(estimator: Any, release: ReleaseData, target: str | None) -> Target | 
 
 def _labels(
     release: ReleaseData, goal: Target | None, columns: tuple[str, ...], asked: Labels | None, view: View | None
-) -> Labels:
-    """Where labels come from: as asked, or from the measurement where that can tell them; ValueError where it cannot and should."""
+) -> LabelSource:
+    """The source asked for (ValueError where the release does not have it), or the best one that it has."""
     if asked is not None:
         check_option("labels", asked, LABELS)
-    if goal is None or asked == "released":
-        return "released"
-    for labels in (asked,) if asked else _preferred(release, goal, view):
-        reason = _why_not_these(labels, release, goal, columns)
-        if reason is None:
-            return labels
-        if asked:
-            raise refused_labels(asked, goal.column.name, reason)
-    return "released"
-
-
-def _preferred(release: ReleaseData, goal: Target, view: View | None) -> tuple[Labels, ...]:
-    """What is tried where nothing is asked for, the best first; a view of the points is not answered with other rows."""
-    drawn: tuple[Labels, ...] = ("drawn",) if view in (None, "resampled") else ()
-    return drawn if goal.task == "regression" and len(release) > MOST_POINTS else (*drawn, "measured")
-
-
-def _why_not_these(labels: Labels, release: ReleaseData, goal: Target, columns: tuple[str, ...]) -> str | None:
-    """Why labels cannot be drawn, or measured; None where their law is there."""
-    reason = why_not(labels)(release, goal.column, goal.task, columns)
-    if reason is None:
-        try:
-            (number_law if labels == "drawn" else law_of)(release, goal.column.name)
-        except ValueError as error:
-            reason = str(error)
-    return reason
+    if goal is None:
+        return RELEASED
+    if asked is not None:
+        return find_labels(asked, release, goal.column, goal.task, columns)
+    return choose_labels(release, goal.column, goal.task, columns, view)
 
 
 def _classes_of(rows: TrainingRows) -> Array:
