@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from kmeanalyst.learning.scoring.calibration import calibration, expected_calibration_error
     from kmeanalyst.learning.scoring.evaluation import score
     from kmeanalyst.learning.scoring.importance import feature_importance
-    from kmeanalyst.learning.training.model_file import read_model, write_model
-    from kmeanalyst.learning.training.pipeline import TrainedPipeline
+    from kmeanalyst.learning.training.pipeline import TrainedPipeline, read_model, write_model
     from kmeanalyst.learning.training.refits import refit
     from kmeanalyst.learning.training.training import fit
     from kmeanalyst.learning.weights.weight_support import WeightSupport, weight_support
@@ -101,11 +100,11 @@ _HOMES = {
     "expected_calibration_error": "kmeanalyst.learning.scoring.calibration",
     "fit": "kmeanalyst.learning.training.training",
     "fit_embedding": "kmeanalyst.learning.column_law.embedding_models",
-    "read_model": "kmeanalyst.learning.training.model_file",
+    "read_model": "kmeanalyst.learning.training.pipeline",
     "refit": "kmeanalyst.learning.training.refits",
     "score": "kmeanalyst.learning.scoring.evaluation",
     "weight_support": "kmeanalyst.learning.weights.weight_support",
-    "write_model": "kmeanalyst.learning.training.model_file",
+    "write_model": "kmeanalyst.learning.training.pipeline",
 }
 __version__ = "0.1.0"
 __all__ = [

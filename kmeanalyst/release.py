@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kmeanalyst.inference.questions.regression import RegressionEstimate
     from kmeanalyst.inference.questions.tables import GroupBy
     from kmeanalyst.inference.variables.random_variable import RandomVariable
-    from kmeanalyst.learning.rows.encoder import Levels, Missing
+    from kmeanalyst.learning.rows.encoder import Encoding, Missing
     from kmeanalyst.learning.rows.labels import Labels
     from kmeanalyst.learning.rows.training_rows import TaskKind, TrainingData
     from kmeanalyst.representation.points.thinning import ThinWeights
@@ -99,9 +99,9 @@ class Release(ReleaseData):
         0   36  <=50K
         1   35  <=50K
         """
-        from kmeanalyst.representation.weights.views import resampled
+        from kmeanalyst.representation.weights.views import resample
 
-        return resampled(self, n, rng=rng)
+        return resample(self, n, rng=rng)
 
     def thin(
         self, n: int, *, weights: ThinWeights = "probability", rng: np.random.Generator | int | None = 0
@@ -131,25 +131,26 @@ class Release(ReleaseData):
         *,
         columns: Sequence[str] | None = None,
         view: View = "probability",
-        size: float | None = None,
+        effective_rows: float | None = None,
         task: TaskKind | None = None,
-        levels: Levels = "onehot",
+        encoding: Encoding = "onehot",
         missing: Missing = "mark",
         labels: Labels = "released",
         rng: np.random.Generator | int | None = 0,
     ) -> TrainingData:
         """(X, y, sample_weight) for scikit-learn's own fit; `kmeanalyst.fit` also sees to what an estimator can use.
 
-        target   the column to predict.
-        columns  what to predict it from; by default all but the target and those it is computed from, or from it.
-        view     "signed" (many estimators go silently wrong on these: `kmeanalyst.weight_support`), "probability",
-                 "resampled" (rows of equal weight) or "fitted" (the population behind error bars).
-        size     what the weights sum to; by default what the points are worth, (Σp)²/Σp² (Kish 1965).
-        task     "classification" or "regression"; by default numbers and dates are regressed.
-        levels   "onehot", "cells", "codes" or "natural"; missing "mark" or "nan": see `DomainEncoder`.
-        labels   "released", the points' own; "measured", all that a point can have, each by its chance; "drawn", of rows
-                 drawn from the measurement in the points' place, for numbers: as `kmeanalyst.fit` takes them where it can.
-        Returns  X a DataFrame of features, y the target in natural units and levels, sample_weight without zeros.
+        target          the column to predict.
+        columns         what to predict it from; by default all but the target and those it is computed from, or from it.
+        view            "signed" (many estimators go silently wrong on these: `kmeanalyst.weight_support`),
+                        "probability", "resampled" (rows of equal weight) or "fitted" (the population behind error bars).
+        effective_rows  what the weights sum to; by default the effective size of the points, (Σp)²/Σp² (Kish 1965).
+        task            "classification" or "regression"; by default numbers are regressed.
+        encoding        "onehot", "cells", "codes" or "natural"; missing "mark" or "nan": see `DomainEncoder`.
+        labels          "released", the points' own; "measured", every label that a point can have, weighted by its
+                        probability; "drawn", for numbers, labels of rows drawn from the measurement in place of the points.
+                        `kmeanalyst.fit` uses the last two where it can.
+        Returns         X a DataFrame of features, y the target in natural units and levels, sample_weight without zeros.
 
         >>> X, y, sample_weight = release.to_sklearn("income")
         >>> X.shape, y[:2], round(sample_weight.sum())
@@ -158,8 +159,8 @@ class Release(ReleaseData):
         from kmeanalyst.learning.rows.training_rows import to_sklearn
 
         return to_sklearn(
-            self, target, columns=columns, view=view, size=size, task=task, levels=levels, missing=missing, labels=labels,
-            rng=rng,
+            self, target, columns=columns, view=view, effective_rows=effective_rows, task=task, encoding=encoding,
+            missing=missing, labels=labels, rng=rng,
         )  # fmt: skip
 
     def report(

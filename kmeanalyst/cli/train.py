@@ -12,8 +12,13 @@ from typing import Any
 from kmeanalyst.inference.estimate.estimate import Estimate
 from kmeanalyst.learning.rows.training_rows import target_of
 from kmeanalyst.learning.scoring.evaluation import score
-from kmeanalyst.learning.training.model_file import check_name, untrusted_types, write_model
-from kmeanalyst.learning.training.pipeline import TrainedPipeline, TrainingReport
+from kmeanalyst.learning.training.pipeline import (
+    TrainedPipeline,
+    TrainingReport,
+    check_name,
+    untrusted_types,
+    write_model,
+)
 from kmeanalyst.learning.training.training import fit
 from kmeanalyst.release import Release, View
 

@@ -199,10 +199,10 @@ def adult(epsilons: list[float]) -> Iterator[dict[str, Any]]:
         settings[f"{epsilon:g}, random features"] = publish(table.train, table.domain, **common)
     for setting, release in settings.items():
         found: dict[str, Any] = {"setting": setting}
-        levels: Any = "cells" if setting == "real rows" else None  # as releases with a target named have them
+        encoding: Any = "cells" if setting == "real rows" else None  # as releases with a target named have them
         for name, make in made.items():
             started = time.monotonic()
-            found[name] = adult_scores(make(), release, target, test, truth, levels)
+            found[name] = adult_scores(make(), release, target, test, truth, encoding)
             found[f"{name}, s"] = time.monotonic() - started
         if setting != "real rows":
             found["law"] = scores(ka.fit_embedding(release, target).predict_proba(test)[:, 1], truth)
@@ -210,16 +210,16 @@ def adult(epsilons: list[float]) -> Iterator[dict[str, Any]]:
 
 
 def adult_scores(
-    estimator: Any, release: Any, target: str, test: pd.DataFrame, truth: Any, levels: Any
+    estimator: Any, release: Any, target: str, test: pd.DataFrame, truth: Any, encoding: Any
 ) -> tuple[float, float]:
     from kmeanalyst.learning.training.training import _CODES
 
     name = type(estimator).__name__
-    if levels and (_CODES.search(name) or name.startswith("AdaBoost")):
-        levels = "codes"
+    if encoding and (_CODES.search(name) or name.startswith("AdaBoost")):
+        encoding = "codes"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = ka.fit(estimator, release, target, levels=levels)
+        model = ka.fit(estimator, release, target, encoding=encoding)
         proba = hasattr(model, "predict_proba")
         return scores(model.predict_proba(test)[:, 1] if proba else model.decision_function(test), truth)
 

@@ -27,7 +27,7 @@ from kmeanalyst.kernels import (
 from kmeanalyst.kernels.features.pivots import kernel_error
 from kmeanalyst.learning.column_law.embedding_models import fit_embedding
 from kmeanalyst.learning.rows.encoder import DomainEncoder
-from kmeanalyst.learning.rows.labels import why_not_measured
+from kmeanalyst.learning.rows.labels import measured_unavailable
 from kmeanalyst.releases.domain.columns import Boolean, Categorical, DomainError, Integer, Real
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
@@ -94,9 +94,9 @@ def test_a_condition_on_a_text_is_a_column_to_learn_from(strings: ka.Release):
     assert len(model.predict(text_rows(5, 2))) == 5
 
 
-@pytest.mark.parametrize("levels", ["onehot", "cells", "codes"])
-def test_the_encoder_makes_no_feature_of_texts(levels: Any):
-    encoder = DomainEncoder(TEXTS.to_dict(), levels=levels)
+@pytest.mark.parametrize("encoding", ["onehot", "cells", "codes"])
+def test_the_encoder_makes_no_feature_of_texts(encoding: Any):
+    encoder = DomainEncoder(TEXTS.to_dict(), encoding=encoding)
     for ask in (lambda: encoder.transform(text_rows(3, 0)), encoder.get_feature_names_out):
         with pytest.raises(DomainError, match="code is a column of texts, which no feature is made of"):
             ask()
@@ -104,7 +104,7 @@ def test_the_encoder_makes_no_feature_of_texts(levels: Any):
 
 def test_the_encoder_hands_texts_on_as_they_are_where_columns_are_natural():
     frame = text_rows(4, 0)
-    assert list(DomainEncoder(TEXTS.to_dict(), levels="natural").transform(frame)["code"]) == list(frame["code"])
+    assert list(DomainEncoder(TEXTS.to_dict(), encoding="natural").transform(frame)["code"]) == list(frame["code"])
 
 
 def test_models_from_an_embedding_refuse_texts(strings: ka.Release):
@@ -112,9 +112,9 @@ def test_models_from_an_embedding_refuse_texts(strings: ka.Release):
         fit_embedding(strings, "lab")
     placed = Domain((LAB, MASS))
     release = release_side.publish(text_rows(300, 0)[["lab", "mass"]], placed, points=20, features=100, **BUDGET)
-    assert why_not_measured(release, LAB, "classification", ("mass",)) is None
+    assert measured_unavailable(release, LAB, "classification", ("mass",)) is None
     release.domain = TEXTS  # as a file could say
-    assert why_not_measured(release, LAB, "classification", ("mass",)) == "it was measured beside texts"
+    assert measured_unavailable(release, LAB, "classification", ("mass",)) == "it was measured together with texts"
 
 
 def test_a_subspace_with_texts_is_drawn_again_and_placed_points_with_texts_are_refused(strings: ka.Release):

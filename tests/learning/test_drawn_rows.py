@@ -15,8 +15,7 @@ from sklearn.neighbors import KNeighborsRegressor
 import kmeanalyst as ka
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.learning.column_law.number_law import Bins, RowFunctions, fit_number_law
-from kmeanalyst.learning.rows.drawn_rows import _check_tails, drawn_rows, number_law
-from kmeanalyst.learning.rows.labels import measured_labels
+from kmeanalyst.learning.rows.labels import _check_tails, drawn_rows, measured_labels, measured_model, number_law
 from kmeanalyst.learning.training.training import refit_on
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.columns import Boolean, Integer, Real
@@ -206,9 +205,9 @@ def test_the_released_points_can_be_had_instead(release: Release):
         assert ka.fit(Ridge(), release, "cost", **options).report.labels == labels  # type: ignore[arg-type,union-attr]
     asked = ka.fit(Ridge(), release, "cost", view="probability").report
     assert asked is not None and (asked.labels, asked.rows) != ("drawn", 20_000)
-    some = ka.fit(KNeighborsRegressor(), release, "cost", view="resampled", size=300).report
+    some = ka.fit(KNeighborsRegressor(), release, "cost", view="resampled", effective_rows=300).report
     assert some is not None and (some.labels, some.rows) == ("drawn", 300)
-    X, y, weights = release.to_sklearn("cost", labels="drawn", size=50)
+    X, y, weights = release.to_sklearn("cost", labels="drawn", effective_rows=50)
     assert len(X) == len(y) == 20_000 and weights.sum() == pytest.approx(50)
 
 
@@ -242,7 +241,7 @@ def test_a_refit_draws_from_its_own_measurement(release: Release):
 
 def test_measured_labels_of_numbers_still_are_those_of_the_points(release: Release):
     frame = release.to_frame().drop(columns="weight")
-    places, _, chances = measured_labels(release, DOMAIN["cost"], "regression", frame)
+    places, _, chances = measured_labels(measured_model(release, "cost"), DOMAIN["cost"], "regression", frame)
     np.testing.assert_allclose(np.bincount(places, chances), 1)
 
 
@@ -250,7 +249,7 @@ def test_numbers_with_long_tails_are_left_to_the_points():
     """Which they are is read off the mixture, in natural units."""
     column: Any = Real(name="income", lower=0, upper=1e6)
     values = np.random.default_rng(0).pareto(1.5, 5000).clip(0, 1e6)
-    with pytest.raises(ValueError, match=r"'income' has long tails.*mostly chance\. Leave labels out"):
+    with pytest.raises(ValueError, match=r"'income' has long tails.*mostly noise\. Leave labels out"):
         _check_tails(column, values)
     _check_tails(column, np.random.default_rng(0).normal(100, 10, 5000))
 

@@ -9,7 +9,8 @@ from evaluation_cases import POINTS, SICK, SIGNED, High, measured, points, weigh
 from sklearn.inspection import permutation_importance
 from sklearn.linear_model import LinearRegression
 
-from kmeanalyst.learning.scoring.importance import _systematic, feature_importance
+from kmeanalyst.learning.scoring.importance import feature_importance
+from kmeanalyst.representation.weights.views import systematic_indices
 
 PLAIN = weighted(np.abs(SIGNED) / np.abs(SIGNED).sum())
 
@@ -82,9 +83,9 @@ def test_the_error_is_that_of_the_difference_and_not_of_two_independent_scores()
 
 def test_cells_are_drawn_from_the_weighted_column_each_as_often_as_its_weight_says():
     weights = np.array([0.5, 0.0, 0.3, 0.2, 0.0])
-    counts = np.bincount(_systematic(weights, 10, np.random.default_rng(0)), minlength=5)
+    counts = np.bincount(systematic_indices(weights, 10, np.random.default_rng(0)), minlength=5)
     assert counts.tolist() == [5, 0, 3, 2, 0]
-    equal = _systematic(np.full(7, 1 / 7), 7, np.random.default_rng(1))
+    equal = systematic_indices(np.full(7, 1 / 7), 7, np.random.default_rng(1))
     assert sorted(equal) == list(range(7))  # shuffled, a permutation
 
 

@@ -34,7 +34,7 @@ import kmeanalyst as ka
 from kmeanalyst.cli.main import main
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.learning.rows.encoder import DomainEncoder
-from kmeanalyst.learning.rows.labels import measured_labels
+from kmeanalyst.learning.rows.labels import measured_labels, measured_model
 from kmeanalyst.learning.rows.training_rows import effective_size, target_of, training_rows
 from kmeanalyst.learning.training.training import UnsoundWeights
 from kmeanalyst.release import Release, from_frame
@@ -206,7 +206,7 @@ def test_no_model_of_weights_that_are_really_signed_is_nonsense(name: str, kind:
 def test_exact_estimators_get_signed_weights_as_released():
     rows, rng = table(300, 2), np.random.default_rng(1)
     weights = rng.normal(1, 0.6, 300)
-    model = ka.fit(LogisticRegression(), weighted(rows, weights), "risk", size=250)
+    model = ka.fit(LogisticRegression(), weighted(rows, weights), "risk", effective_rows=250)
     assert model.report.view == "signed"
     X = model["columns"].transform(rows)
     direct = LogisticRegression().fit(X, rows["risk"], sample_weight=weights / weights.sum() * 250)
@@ -246,17 +246,18 @@ def test_weights_sum_to_what_the_points_are_worth():
     weights = np.concatenate([np.full(100, 3.0), np.full(100, 1.0)])
     release = weighted(table(200, 0), weights)
     model = ka.fit(Ridge(), release, "cost")
-    assert model.report.size == pytest.approx(400**2 / (100 * 9 + 100))
-    assert ka.fit(Ridge(), release, "cost", size=50).report.size == 50
+    assert model.report.effective_rows == pytest.approx(400**2 / (100 * 9 + 100))
+    assert ka.fit(Ridge(), release, "cost", effective_rows=50).report.effective_rows == 50
     data = release.to_sklearn("cost")
     assert data.sample_weight.sum() == pytest.approx(effective_size(weights))
-    assert len(ka.fit(KNeighborsClassifier(), release, "risk", size=30)["model"]._fit_X) == 30
+    assert len(ka.fit(KNeighborsClassifier(), release, "risk", effective_rows=30)["model"]._fit_X) == 30
 
 
-def test_penalties_are_weighed_against_the_size():
+def test_penalties_are_weighed_against_the_effective_rows():
     release = weighted(table(200, 0), np.full(200, 1 / 200))
     small, large = (
-        np.abs(ka.fit(LogisticRegression(), release, "risk", size=size)["model"].coef_).max() for size in (1, 200)
+        np.abs(ka.fit(LogisticRegression(), release, "risk", effective_rows=rows)["model"].coef_).max()
+        for rows in (1, 200)
     )
     assert small < 0.2 * large  # weights that sum to one leave hardly anything but the penalty
 
@@ -342,14 +343,14 @@ def test_features_are_of_the_domain_and_not_of_the_rows():
         "city=Bern": [1, 0], "city=Basel": [0, 0], "city missing": [0, 1], "yes": [1, 0],
     }  # fmt: skip
     pd.testing.assert_frame_equal(marked, pd.DataFrame(expected, dtype=float))
-    coded = DomainEncoder(domain.to_dict(), levels="codes", missing="nan").transform(frame)
+    coded = DomainEncoder(domain.to_dict(), encoding="codes", missing="nan").transform(frame)
     assert coded.iloc[1].isna().tolist() == [True, False, False, False, True, False]
     assert coded.iloc[0].tolist() == [0.5, 0.1, 2, 1, 1, 1]
-    assert DomainEncoder(domain.to_dict(), levels="codes").transform(frame)["city"].tolist() == [1, 3]
+    assert DomainEncoder(domain.to_dict(), encoding="codes").transform(frame)["city"].tolist() == [1, 3]
 
 
 def test_cells_follow_public_edges_and_atoms():
-    encoder = DomainEncoder([DOMAIN["n"].to_dict()], levels="cells")
+    encoder = DomainEncoder([DOMAIN["n"].to_dict()], encoding="cells")
     frame = encoder.transform(pd.DataFrame({"n": [0, 2, 3, 6, 9]}))
     assert (
         list(frame) == ["n", "n in 0..3", "n in 3..6", "n in 6..9", "n=0"] == encoder.get_feature_names_out().tolist()
@@ -371,13 +372,15 @@ def test_cells_that_are_no_values_of_their_column_are_warned_of():
 def test_estimators_get_levels_as_they_like_them():
     release = weighted(table(200, 0), np.full(200, 1.0))
     columns = ["a", "city"]
-    assert ka.fit(LogisticRegression(), release, "risk", columns=columns).report.levels == "onehot"
-    assert ka.fit(make_pipeline(StandardScaler(), RandomForestClassifier(3)), release, "risk").report.levels == "codes"
+    assert ka.fit(LogisticRegression(), release, "risk", columns=columns).report.encoding == "onehot"
+    assert (
+        ka.fit(make_pipeline(StandardScaler(), RandomForestClassifier(3)), release, "risk").report.encoding == "codes"
+    )
     own = make_pipeline(
         make_column_transformer((OneHotEncoder(), ["city"]), remainder="passthrough"), LogisticRegression()
     )
     natural = ka.fit(own, release, "risk", columns=columns)
-    assert natural.report.levels == "natural" and natural.predict(UNSEEN).shape == (300,)
+    assert natural.report.encoding == "natural" and natural.predict(UNSEEN).shape == (300,)
     assert list(natural["columns"].transform(UNSEEN)) == columns
     with pytest.raises(ValueError, match="CategoricalNB takes levels"):
         ka.fit(CategoricalNB(), release, "risk")
@@ -487,11 +490,11 @@ def test_measured_labels_tell_what_the_points_do_not(release: Release):
 def test_measured_labels_are_the_law_given_the_row(release: Release):
     frame = release.to_frame().drop(columns="weight")
     model = ka.fit_embedding(release, "risk")
-    places, cells, chances = measured_labels(release, DOMAIN["risk"], "classification", frame)
+    places, cells, chances = measured_labels(measured_model(release, "risk"), DOMAIN["risk"], "classification", frame)
     np.testing.assert_allclose(np.bincount(places, chances), 1)
     high = np.bincount(places, chances * (cells == "high"))
     np.testing.assert_allclose(high, model.predict_proba(frame)[:, list(model.classes_).index("high")], atol=1e-5)
-    places, cells, chances = measured_labels(release, DOMAIN["cost"], "regression", frame)
+    places, cells, chances = measured_labels(measured_model(release, "cost"), DOMAIN["cost"], "regression", frame)
     np.testing.assert_allclose(np.bincount(places, chances * cells), ka.fit_embedding(release, "cost").predict(frame))
 
 
@@ -598,8 +601,8 @@ def test_to_sklearn_hands_out_the_parts(release: Release):
     assert set(y) == {"low", "high"} and weight.min() > 0 and weight.sum() == pytest.approx(200)
     LogisticRegression().fit(X, y, sample_weight=weight)
     assert len(release.to_sklearn("risk", labels="measured").y) > 350
-    assert list(release.to_sklearn("cost", columns=["city"], levels="natural").X) == ["city"]
-    assert len(release.to_sklearn("risk", view="resampled", size=50).y) == 50
+    assert list(release.to_sklearn("cost", columns=["city"], encoding="natural").X) == ["city"]
+    assert len(release.to_sklearn("risk", view="resampled", effective_rows=50).y) == 50
     goal = target_of(release, "cost")
     assert training_rows(release, goal, "fitted").frame.shape[0] > 1000
 

@@ -18,11 +18,11 @@ from sklearn.svm import SVC
 
 from kmeanalyst.learning.column_law.embedding_models import fit_embedding
 from kmeanalyst.learning.rows.encoder import DomainEncoder
-from kmeanalyst.learning.rows.labels import measured_labels
+from kmeanalyst.learning.rows.labels import measured_labels, measured_model
 from kmeanalyst.learning.scoring.evaluation import TRAINED_HERE, score
 from kmeanalyst.learning.scoring.importance import feature_importance
-from kmeanalyst.learning.training import model_file
-from kmeanalyst.learning.training.model_file import read_model, write_model
+from kmeanalyst.learning.training import pipeline
+from kmeanalyst.learning.training.pipeline import read_model, write_model
 from kmeanalyst.learning.training.refits import Refits, refit
 from kmeanalyst.learning.training.training import fit
 from kmeanalyst.release import Release, from_frame
@@ -72,19 +72,21 @@ def test_whole_numbers_are_classified_by_the_points_own_labels(mixed_release: Re
 
 def test_measured_labels_of_numbers_are_within_the_public_bounds(mixed_release: Release) -> None:
     column = mixed_release.domain["capital.gain"]
-    _, cells, _ = measured_labels(mixed_release, column, "regression", mixed_release.to_frame())
+    _, cells, _ = measured_labels(
+        measured_model(mixed_release, "capital.gain"), column, "regression", mixed_release.to_frame()
+    )
     assert cells.min() >= 0 and cells.max() <= 99999
 
 
-@pytest.mark.parametrize("option", ["levels", "missing", "task", "labels"])
+@pytest.mark.parametrize("option", ["encoding", "missing", "task", "labels"])
 def test_an_unknown_option_of_to_sklearn_is_refused(plain: Release, option: str) -> None:
     with pytest.raises(ValueError, match=f"{option} must be one of .*, got 'bogus'. Leave it out"):
         plain.to_sklearn("ill", **{option: "bogus"})
 
 
-def test_an_unknown_encoding_of_levels_is_refused_in_training(plain: Release) -> None:
-    with pytest.raises(ValueError, match="levels must be one of onehot, cells, codes, natural, got 'one-hot'"):
-        fit(LogisticRegression(), plain, "ill", levels="one-hot")  # type: ignore[arg-type]
+def test_an_unknown_encoding_is_refused_in_training(plain: Release) -> None:
+    with pytest.raises(ValueError, match="encoding must be one of onehot, cells, codes, natural, got 'one-hot'"):
+        fit(LogisticRegression(), plain, "ill", encoding="one-hot")  # type: ignore[arg-type]
 
 
 def test_a_clusterer_is_given_no_target(plain: Release) -> None:
@@ -108,7 +110,7 @@ def test_votes_of_pipelines_that_encode_columns_are_given_natural_columns(plain:
     columns = ColumnTransformer([("job", OneHotEncoder(), ["job"])], remainder="passthrough")
     votes = VotingClassifier([("one", make_pipeline(columns, LogisticRegression()))])
     model = fit(votes, plain, "ill")
-    assert model.report is not None and model.report.levels == "natural"
+    assert model.report is not None and model.report.encoding == "natural"
 
 
 def test_ranks_are_scored_where_a_class_was_never_learned(plain: Release, frame: pd.DataFrame) -> None:
@@ -132,7 +134,7 @@ def test_importance_is_of_the_columns_that_the_model_was_fitted_with(plain: Rele
 
 def test_cells_between_near_edges_are_features_of_their_own() -> None:
     edges = (1234561, 1234562, 1234563)
-    encoder = DomainEncoder([Integer(name="n", lower=0, upper=3000000, edges=edges).to_dict()], levels="cells")
+    encoder = DomainEncoder([Integer(name="n", lower=0, upper=3000000, edges=edges).to_dict()], encoding="cells")
     cells = encoder.transform(pd.DataFrame({"n": [5, *edges]})).iloc[:, 1:].to_numpy()
     assert (cells == np.eye(4)).all() and len(encoder.get_feature_names_out()) == 5
 
@@ -244,6 +246,6 @@ def test_a_model_file_that_would_fill_the_memory_is_refused_unread(
     plain: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_model(fit(LogisticRegression(), plain, "ill"), tmp_path / "model.skops")
-    monkeypatch.setattr(model_file, "MOST_BYTES", 1000)
+    monkeypatch.setattr(pipeline, "MOST_BYTES", 1000)
     with pytest.raises(ValueError, match=r"unpacks to [\d,]+ bytes.*could fill the memory.*read it with skops"):
         read_model(tmp_path / "model.skops")

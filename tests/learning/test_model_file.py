@@ -29,8 +29,8 @@ from sklearn.svm import SVC
 from skops.io import _general
 
 import kmeanalyst as ka
-from kmeanalyst.learning.training import model_file
-from kmeanalyst.learning.training.model_contents import OLDEST_SKOPS, check_made, check_skops
+from kmeanalyst.learning.training import pipeline
+from kmeanalyst.learning.training.model_contents import OLDEST_SKOPS, check_made, check_schema, check_skops
 from kmeanalyst.learning.training.pipeline import TrainedPipeline
 
 ROOT = paths.ROOT
@@ -167,7 +167,7 @@ def test_a_call_under_the_name_of_an_estimator_is_refused(path: Path) -> None:
     with pytest.raises(ValueError, match="Expected module 'operator'"):
         ka.read_model(path)
     with pytest.raises(ValueError, match=r"operator\.call"):
-        model_file.check_schema(HIDDEN, ())
+        check_schema(HIDDEN, ())
 
 
 def test_a_generator_made_by_another_function_of_numpy_is_refused(
@@ -182,9 +182,9 @@ def test_a_generator_made_by_another_function_of_numpy_is_refused(
         "__loader__": "RandomGeneratorNode",
     } | name
     with pytest.raises(ValueError, match=r"numpy\.random\._generator\.Generator"):
-        model_file.check_schema(part, ())
+        check_schema(part, ())
     name["content"]["bit_generator"]["content"]["bit_generator"] = text("PCG64")
-    model_file.check_schema(part, ())
+    check_schema(part, ())
 
 
 @pytest.mark.parametrize("value", [print, len, str.upper, "x".upper, lambda: 0, [np.load], {"f": np.save}, ka.Release])
@@ -254,7 +254,7 @@ def test_a_report_that_could_deceive_is_refused(path: Path) -> None:
 def test_sound_models_pass_both_checks(estimator: Any, release: ka.Release, tmp_path: Path) -> None:
     model = ka.fit(estimator, release, "ill")
     model.write(tmp_path / "model.skops")
-    back = ka.read_model(tmp_path / "model.skops", trusted=model_file.untrusted_types(tmp_path / "model.skops"))
+    back = ka.read_model(tmp_path / "model.skops", trusted=pipeline.untrusted_types(tmp_path / "model.skops"))
     assert isinstance(back, TrainedPipeline)
 
 
@@ -291,7 +291,7 @@ def test_a_member_that_is_read_many_times_counts_as_often(path: Path) -> None:
 
 
 def test_a_schema_that_would_fill_the_memory_is_refused_unread(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_file, "MOST_SCHEMA_BYTES", 1000)
+    monkeypatch.setattr(pipeline, "MOST_SCHEMA_BYTES", 1000)
     with pytest.raises(ValueError, match=r"unpacks to [\d,]+ bytes, more than the 1,000 that schema\.json of a model"):
         ka.read_model(path)
 

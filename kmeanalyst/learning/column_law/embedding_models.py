@@ -38,7 +38,7 @@ from kmeanalyst.releases.domain.columns import Categorical, Column, Integer, Rea
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.release import ReleaseData
-from kmeanalyst.representation.weights.views import view_weights
+from kmeanalyst.representation.weights.views import systematic_indices, view_weights
 
 _GRID = 24  # values that a number's law is on
 _RAREST = 0.01  # share that a level is taken to have at least, before the measurement is asked
@@ -288,6 +288,4 @@ def _quantiles(release: ReleaseData, position: int) -> Array:
     w, own = view_weights(release, "probability"), release.encoded_points[:, position]
     known = np.isfinite(own)
     order = np.argsort(own[known])
-    values, cumulative = own[known][order], np.cumsum(w[known][order])
-    middles = (np.arange(_GRID) + 0.5) / _GRID
-    return np.unique(values[np.minimum(np.searchsorted(cumulative / cumulative[-1], middles), len(values) - 1)])
+    return np.unique(own[known][order][systematic_indices(w[known][order], _GRID)])

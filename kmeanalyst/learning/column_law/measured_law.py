@@ -35,7 +35,7 @@ from kmeanalyst.releases.domain.columns import Categorical, Number
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.release import ReleaseData
-from kmeanalyst.representation.weights.views import view_weights
+from kmeanalyst.representation.weights.views import systematic_indices, view_weights
 
 MOST_POINTS = 2000  # of a dense feature map; of margins all
 _POINTS_AS_ROWS = 1 / 3
@@ -70,7 +70,7 @@ class Basis:
         self._scale = np.where(spread > 1e-9, spread, 1.0)
         self._smooth: Nystroem | None = None
         if self._margins is None and centres:
-            drawn = np.unique(others[systematic(w, min(centres, len(w)))], axis=0)
+            drawn = np.unique(others[systematic_indices(w, min(centres, len(w)))], axis=0)
             self._smooth = Nystroem.fit(smooth_kernel(self._columns), drawn, tolerance=1e-6)
         blocks = self._blocks(X)
         self.sizes = tuple(block.shape[1] for block in blocks)
@@ -179,17 +179,11 @@ def fit_measured_law(release: ReleaseData, target: str, values: Array, scores: A
     return _Problem(basis, basis(X), w, scores, np.log(base), moments, measured).solved()
 
 
-def systematic(w: Array, n: int) -> Array:
-    """Positions (n,) drawn evenly along the weights (M,), none by chance."""
-    cumulative = np.cumsum(w)
-    return np.minimum(np.searchsorted(cumulative / cumulative[-1], (np.arange(n) + 0.5) / n), len(w) - 1)
-
-
 def _points(release: ReleaseData, most: int | None) -> tuple[Array, Array]:
     """Points and probability weights of sum 1; `most` of equal weight where there are more."""
     X, w = release.encoded_points, view_weights(release, "probability")
     if most is not None and len(X) > most:
-        return X[systematic(w, most)], np.full(most, 1 / most)
+        return X[systematic_indices(w, most)], np.full(most, 1 / most)
     return X[w > 0], w[w > 0] / w.sum()
 
 

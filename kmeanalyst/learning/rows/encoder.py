@@ -18,8 +18,8 @@ from kmeanalyst.releases.domain.domain import Domain, column_from_dict
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
 
-Levels = Literal["onehot", "cells", "codes", "natural"]
-LEVELS: tuple[Levels, ...] = ("onehot", "cells", "codes", "natural")
+Encoding = Literal["onehot", "cells", "codes", "natural"]
+ENCODINGS: tuple[Encoding, ...] = ("onehot", "cells", "codes", "natural")
 Missing = Literal["mark", "nan"]
 MISSING: tuple[Missing, ...] = ("mark", "nan")
 
@@ -32,19 +32,19 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
     Numbers and dates are scaled by their public bounds to [0, 1], on the scale that the domain declares (logarithms). Ordered
     levels are evenly spaced in [0, 1], a boolean is 0 or 1.
 
-    columns  the columns' tables, as `Domain.to_dict` has them: plain data, so that a file of the model holds no code.
-    derived  tables of derived columns that are computed where a frame lacks them, as `Derived.to_dict` has them.
-    base     tables of the columns that these are computed from.
-    levels   "onehot": an indicator for each level, a single one for two. "cells": also for each range between the public
-             edges of a number, and for each of its atoms: a linear model can then follow steps and spikes. "codes": a
-             level's number, from 0. "natural": all columns as they are, clamped to the domain, for pipelines that encode
-             columns themselves.
-    missing  "mark": a missing number counts as the middle of its range, beside an indicator, a missing level as one more.
-             "nan": both stay NaN, for estimators that know what to do.
+    columns   the columns' tables, as `Domain.to_dict` has them: plain data, so that a file of the model holds no code.
+    derived   tables of derived columns that are computed where a frame lacks them, as `Derived.to_dict` has them.
+    base      tables of the columns that these are computed from.
+    encoding  "onehot": an indicator for each level, a single one for two. "cells": also for each range between the public
+              edges of a number, and for each of its atoms: a linear model can then follow steps and spikes. "codes": a
+              level's number, from 0. "natural": all columns as they are, clamped to the domain, for pipelines that encode
+              columns themselves.
+    missing   "mark": a missing number becomes the middle of its range plus an indicator, a missing level one more level.
+              "nan": both stay NaN, for estimators that can handle them.
 
-    Texts are no features, and DomainError says so: derive a condition from them, or take columns "natural".
+    Columns of text cannot be encoded as features and raise DomainError: derive a condition from them, or take "natural".
 
-    A cell that is no value of its column becomes what the domain says, with a warning that counts such cells.
+    A cell that is not a value of its column becomes the column's default, with a warning that counts such cells.
     """
 
     def __init__(
@@ -53,13 +53,13 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
         *,
         derived: Sequence[Mapping[str, Any]] = (),
         base: Sequence[Mapping[str, Any]] = (),
-        levels: Levels = "onehot",
+        encoding: Encoding = "onehot",
         missing: Missing = "mark",
     ) -> None:
         self.columns = columns
         self.derived = derived
         self.base = base
-        self.levels = levels
+        self.encoding = encoding
         self.missing = missing
 
     @property
@@ -88,7 +88,7 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
         told = [note for note in counts.notes() if not note.startswith("ignored")]
         if told:
             warnings.warn("of the rows to predict: " + "; ".join(told), UserWarning, stacklevel=2)
-        if self.levels == "natural":
+        if self.encoding == "natural":
             return domain.decode(rows).set_axis(frame.index)
         _refuse_texts(domain)
         features: dict[str, Array] = {}
@@ -99,7 +99,7 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """(F,) names: "age", "city=Basel", "age missing"."""
-        if self.levels == "natural":
+        if self.encoding == "natural":
             return np.array(self.domain.names, dtype=object)
         _refuse_texts(self.domain)
         names: dict[str, None] = {}
@@ -128,11 +128,11 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
     def _features(self, column: Column, codes: Array) -> Any:
         """A column's features by their names: {name: (n,)}, NaN in `codes` where a cell is missing."""
         absent = np.isnan(codes)
-        if isinstance(column, Categorical) and (self.levels == "codes" or not isinstance(column, Ordinal | Boolean)):
+        if isinstance(column, Categorical) and (self.encoding == "codes" or not isinstance(column, Ordinal | Boolean)):
             return self._of_levels(column, codes)
         low, high = column.bounds if isinstance(column, Number) else (0.0, max(len(column.levels) - 1.0, 1.0))  # type: ignore[attr-defined]
         scaled = (codes - low) / (high - low)
-        cells = _cells(column, codes) if self.levels == "cells" and isinstance(column, Number) else {}
+        cells = _cells(column, codes) if self.encoding == "cells" and isinstance(column, Number) else {}
         if self.missing == "nan":
             return {column.name: scaled} | cells
         marks = {f"{column.name} missing": absent} if column.missing else {}
@@ -140,7 +140,7 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
 
     def _of_levels(self, column: Categorical, codes: Array) -> dict[str, Array]:
         """An indicator for each level, of the second alone for two, and for missing cells; or the level's number."""
-        if self.levels == "codes":
+        if self.encoding == "codes":
             known = codes if self.missing == "nan" else np.where(np.isnan(codes), len(column.levels), codes)
             return {column.name: known}
         first = 1 if len(column.levels) == 2 else 0
@@ -187,4 +187,4 @@ def _derived(table: Mapping[str, Any]) -> Derived:
     return Derived(column=column_from_dict(dict(table["column"])), expression=str(table["expression"]))
 
 
-__all__ = ["LEVELS", "MISSING", "DomainEncoder", "Levels", "Missing"]
+__all__ = ["ENCODINGS", "MISSING", "DomainEncoder", "Encoding", "Missing"]

@@ -8,7 +8,7 @@ leave hardly anything but the penalty.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
 from typing import Any, Literal, NamedTuple
@@ -18,14 +18,22 @@ import pandas as pd
 
 from kmeanalyst.inference.estimate.error_model import fitted_model
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.learning.rows.drawn_rows import drawn_rows, unavailable_reason
-from kmeanalyst.learning.rows.encoder import LEVELS, MISSING, DomainEncoder, Levels, Missing
-from kmeanalyst.learning.rows.labels import LABELS, Labels, measured_labels, why_not_measured
+from kmeanalyst.learning.rows.encoder import ENCODINGS, MISSING, DomainEncoder, Encoding, Missing
+from kmeanalyst.learning.rows.labels import (
+    LABELS,
+    RELEASED,
+    DrawnRows,
+    Labels,
+    LabelSource,
+    find_labels,
+    measured_labels,
+)
 from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date, Integer, Number
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.representation.weights.reweight import nearest_probability_weights
+from kmeanalyst.representation.weights.views import systematic_indices
 
 TaskKind = Literal["classification", "regression"]
 TASKS: tuple[TaskKind, ...] = ("classification", "regression")
@@ -183,10 +191,10 @@ def check_option(name: str, value: Any, known: Sequence[str]) -> None:
 
 
 def encoder_of(
-    release: ReleaseData, columns: Sequence[str], *, levels: Levels = "onehot", missing: Missing = "mark"
+    release: ReleaseData, columns: Sequence[str], *, encoding: Encoding = "onehot", missing: Missing = "mark"
 ) -> DomainEncoder:
-    """The encoder of those columns of a release; ValueError for unknown `levels` or `missing`."""
-    check_option("levels", levels, LEVELS)
+    """The encoder of those columns of a release; ValueError for unknown `encoding` or `missing`."""
+    check_option("encoding", encoding, ENCODINGS)
     check_option("missing", missing, MISSING)
     wanted = [one.column.name for one in release.derived if one.column.name in columns]
     measured = set().union(*(_made_of(release, name) for name in wanted))
@@ -195,7 +203,7 @@ def encoder_of(
         [release.columns[name].to_dict() for name in columns],
         derived=[one.to_dict() for one in needed],
         base=[column.to_dict() for column in release.domain.columns if column.name in measured],
-        levels=levels,
+        encoding=encoding,
         missing=missing,
     )
 
@@ -204,18 +212,18 @@ def encoder_of(
 class TrainingRows:
     """Rows of a release in natural units, their labels and weights.
 
-    frame    (n, d) in natural units, with all the release's columns.
-    cells    (n,) of the target, in natural units and levels; None without a target.
-    weights  (n,) float64, none of them 0, summing to `size`.
-    size     the effective number of rows.
-    labels   where the cells of the target come from: "drawn", "measured" or "released".
-    notes    what was left out.
+    frame           (n, d) in natural units, with all the release's columns.
+    cells           (n,) of the target, in natural units and levels; None without a target.
+    weights         (n,) float64, none of them 0, summing to `effective_rows`.
+    effective_rows  the effective number of rows.
+    labels          where the cells of the target come from: "drawn", "measured" or "released".
+    notes           what was left out.
     """
 
     frame: pd.DataFrame
     cells: Array | None
     weights: Array
-    size: float
+    effective_rows: float
     labels: Labels
     notes: tuple[str, ...] = ()
 
@@ -225,26 +233,28 @@ def training_rows(
     goal: Target | None,
     view: View,
     *,
-    size: float | None = None,
-    labels: Labels = "released",
+    effective_rows: float | None = None,
+    labels: LabelSource = RELEASED,
     rng: np.random.Generator | int | None = 0,
 ) -> TrainingRows:
     """The rows of a view in which the target is known, with weights that sum to an effective number of rows.
 
-    view    "signed", weights as released; "probability", the nearest probability weights; "resampled", rows of equal weight
-            drawn from these; "fitted", the most plausible population behind error bars.
-    size    what the weights sum to; by default what the points are worth, (Σp)²/Σp² of the probability view (Kish 1965), or
-            how many rows there are where labels are measured, none of them a draw. For resampled rows, how many; by default
-            as many as there are to draw from.
-    labels  "released", the points' own; "measured", all that a point can have, each by its chance (`measured_labels`);
-            "drawn", of rows drawn from the measurement in the points' place, of equal weight (`drawn_rows`).
-    Errors  ValueError where no row has the target, or the weights of those that have sum to nothing.
+    view            "signed", weights as released; "probability", the nearest probability weights; "resampled", rows of equal
+                    weight drawn from these; "fitted", the most plausible population behind error bars.
+    effective_rows  what the weights sum to; by default the effective size (Σp)²/Σp² of the probability view (Kish 1965),
+                    or the number of rows where labels are measured, since none of those is a random draw. In the
+                    resampled view the number of rows to draw; by default as many as there are to draw from.
+    labels          where labels come from (`rows.labels`): the points, the measurement at the points, or rows of equal
+                    weight drawn from the measurement in place of the points.
+    Errors          ValueError where no row has the target, or the weights of those that have it sum to 0.
     """
     check_option("view", view, _VIEWS)
-    if size is not None and not 0 < size < np.inf:
-        raise ValueError(f"size must be a positive number of rows, got {size!r}. Leave it out, or name one.")
-    if labels == "drawn" and goal is not None:
-        return _of_drawn(release, goal, view, size, rng)
+    if effective_rows is not None and not 0 < effective_rows < np.inf:
+        raise ValueError(
+            f"effective_rows must be a positive number of rows, got {effective_rows!r}. Leave it out, or name one."
+        )
+    if labels.drawn is not None:
+        return _of_drawn(labels.drawn, view, effective_rows, rng)
     frame, weights = _weighted(release, view)
     known = np.ones(len(frame), dtype=bool) if goal is None else frame[goal.column.name].notna().to_numpy()
     share = fsum(weights[known])
@@ -257,46 +267,35 @@ def training_rows(
     kept = known & (weights != 0)
     frame, weights = frame[kept].reset_index(drop=True), weights[kept]
     cells = None if goal is None else goal.cells(frame)
-    if labels == "measured" and goal is not None:
-        places, cells, chances = measured_labels(release, goal.column, goal.task, frame)
-        frame, weights = frame.iloc[places].reset_index(drop=True), weights[places] * chances
+    if labels.model is not None and goal is not None:
+        indices, cells, probabilities = measured_labels(labels.model, goal.column, goal.task, frame)
+        frame, weights = frame.iloc[indices].reset_index(drop=True), weights[indices] * probabilities
     if view == "resampled":
-        drawn = _drawn(weights, size, rng)
+        drawn = _drawn(weights, effective_rows, rng)
         frame, cells = frame.iloc[drawn].reset_index(drop=True), None if cells is None else cells[drawn]
-        return TrainingRows(frame, cells, np.ones(len(drawn)), float(len(drawn)), labels, notes)
-    worth = size or (len(frame) if labels == "measured" else effective_size(probability_weights(release)) * share)
+        return TrainingRows(frame, cells, np.ones(len(drawn)), float(len(drawn)), labels.name, notes)
+    worth = effective_rows or (
+        len(frame) if labels.name == "measured" else effective_size(probability_weights(release)) * share
+    )
     weights = _relative(weights)
     kept = weights != 0
     cells = None if cells is None else cells[kept]
-    return TrainingRows(frame[kept].reset_index(drop=True), cells, weights[kept] * worth, worth, labels, notes)
+    return TrainingRows(frame[kept].reset_index(drop=True), cells, weights[kept] * worth, worth, labels.name, notes)
 
 
-def _of_drawn(release: ReleaseData, goal: Target, view: View, size: float | None, rng: Any) -> TrainingRows:
+def _of_drawn(found: DrawnRows, view: View, effective_rows: float | None, rng: Any) -> TrainingRows:
     """Rows drawn from the measurement; in the resampled view as many of them as asked for."""
     if view not in DRAWN_VIEWS:
         raise ValueError(
             f"rows that are drawn from the measurement have equal weights, and no {view} ones, which are of the released points. "
             'Leave view out, or take labels="measured" or "released".'
         )
-    found = drawn_rows(release, goal.column)
     frame, cells, n = found.frame, found.cells, len(found.cells)
-    if view == "resampled" and size is not None:
-        chosen = _drawn(np.full(n, 1 / n), size, rng)
+    if view == "resampled" and effective_rows is not None:
+        chosen = _drawn(np.full(n, 1 / n), effective_rows, rng)
         frame, cells, n = frame.iloc[chosen].reset_index(drop=True), cells[chosen], len(chosen)
-    worth = float(n) if view == "resampled" or size is None else size
+    worth = float(n) if view == "resampled" or effective_rows is None else effective_rows
     return TrainingRows(frame, cells, np.full(n, worth / n), worth, "drawn")
-
-
-def refused_labels(labels: Labels, target: str, reason: str) -> ValueError:
-    """What is raised where labels that were asked for cannot be had."""
-    return ValueError(
-        f'labels of {words.written(target)} cannot be "{labels}" here: {reason}. Leave labels out, or take "released".'
-    )
-
-
-def why_not(labels: Labels) -> Callable[..., str | None]:
-    """What says why labels cannot be drawn, or measured."""
-    return unavailable_reason if labels == "drawn" else why_not_measured
 
 
 def _left_out(goal: Target, share: float) -> str:
@@ -345,12 +344,10 @@ def probability_weights(release: ReleaseData) -> Array:
     return _relative(np.where(found > _NO_WEIGHT / there.sum(), found, 0.0))
 
 
-def _drawn(weights: Array, size: float | None, rng: Any) -> Array:
-    """Places of rows of equal weight: systematic resampling (Kitagawa 1996)."""
-    n = len(weights) if size is None else max(1, round(size))
-    cumulative = np.cumsum(_relative(weights))
-    places = (np.arange(n) + np.random.default_rng(rng).random()) / n * cumulative[-1]
-    return np.minimum(np.searchsorted(cumulative, places, side="right"), len(weights) - 1)
+def _drawn(weights: Array, effective_rows: float | None, rng: Any) -> Array:
+    """Indices of rows of equal weight."""
+    n = len(weights) if effective_rows is None else max(1, round(effective_rows))
+    return systematic_indices(_relative(weights), n, np.random.default_rng(rng))
 
 
 def _relative(weights: Array) -> Array:
@@ -371,9 +368,9 @@ def to_sklearn(
     *,
     columns: Sequence[str] | None = None,
     view: View = "probability",
-    size: float | None = None,
+    effective_rows: float | None = None,
     task: TaskKind | None = None,
-    levels: Levels = "onehot",
+    encoding: Encoding = "onehot",
     missing: Missing = "mark",
     labels: Labels = "released",
     rng: np.random.Generator | int | None = 0,
@@ -384,9 +381,8 @@ def to_sklearn(
     check_option("labels", labels, LABELS)
     goal = target_of(release, target, task)
     names = predictors_of(release, target, columns)
-    if labels != "released" and (reason := why_not(labels)(release, goal.column, goal.task, tuple(names))):
-        raise refused_labels(labels, target, reason)
-    rows = training_rows(release, goal, view, size=size, labels=labels, rng=rng)
-    encoder = encoder_of(release, names, levels=levels, missing=missing)
+    source = find_labels(labels, release, goal.column, goal.task, tuple(names))
+    rows = training_rows(release, goal, view, effective_rows=effective_rows, labels=source, rng=rng)
+    encoder = encoder_of(release, names, encoding=encoding, missing=missing)
     assert rows.cells is not None
     return TrainingData(encoder.transform(rows.frame), rows.cells, rows.weights)

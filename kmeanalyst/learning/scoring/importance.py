@@ -24,6 +24,7 @@ from kmeanalyst.learning.scoring.metrics import Loss, Metric, Smooth, metric_nam
 from kmeanalyst.learning.scoring.sample_law import SampleLaw
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import View
+from kmeanalyst.representation.weights.views import systematic_indices
 
 
 def feature_importance(
@@ -124,7 +125,7 @@ class _Shuffled:
         population, n = self.population, len(self.population.model.frame)
         held = np.arange(n) if population.given is None else np.flatnonzero(population.given)
         drawn = np.arange(n)
-        drawn[held] = self.rng.permutation(_systematic(_positive_weights(population), len(held), self.rng))
+        drawn[held] = self.rng.permutation(systematic_indices(_positive_weights(population), len(held), self.rng))
         return drawn
 
 
@@ -134,14 +135,6 @@ def _positive_weights(population: Population | SampleLaw) -> Array:
         return population.weights
     same = population.in_probability_view if isinstance(population, Population) else None
     return np.maximum(population.weights, 0) if same is None else same.weights
-
-
-def _systematic(weights: Array, n: int, rng: np.random.Generator) -> Array:
-    """n places, each ⌊n·p⌋ or ⌈n·p⌉ times."""
-    cumulative = np.cumsum(weights)
-    places = (np.arange(n) + rng.random()) / n
-    last = np.flatnonzero(weights)[-1]
-    return np.minimum(np.searchsorted(cumulative / cumulative[-1], places, side="right"), last)
 
 
 def _columns(asked: ScoringTask, frame: pd.DataFrame, columns: Sequence[str] | None) -> list[str]:

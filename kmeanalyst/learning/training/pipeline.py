@@ -1,8 +1,14 @@
-"""Room 5: a trained model, which predicts on frames in natural units and knows what it was trained on."""
+"""Trained models: they predict on frames in natural units, know what they were trained on, and are written and read.
+
+The files (skops) hold no code, where a pickle would run whatever it says; `model_contents` checks what they may hold.
+"""
 
 from __future__ import annotations
 
+import json
+import zipfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +18,21 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.learning.training.model_contents import (
+    OURS,
+    bytes_referred_to,
+    check_made,
+    check_schema,
+    check_skops,
+    check_texts,
+)
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.file.archive import atomic_write
+from kmeanalyst.releases.texts import one_line
 
+MOST_BYTES = 2**30  # of a model file's members, unpacked, and again for each part that reads one
+MOST_SCHEMA_BYTES = 2**25  # of the member that says what the file makes
+_SCHEMA = "schema.json"
 _LABELS = {
     "measured": "each that a point can have by its chance given the other columns",
     "drawn": 'as the rows, from laws fitted to the measurement: the released points (labels="released") are too few to tell them',
@@ -31,8 +50,8 @@ class TrainingReport:
     why             why that view.
     support         how it treats weights: see `weight_support`.
     rows            how many rows it saw.
-    size            what their weights summed to: the effective number of rows.
-    levels          how levels were encoded: see `DomainEncoder`.
+    effective_rows  what their weights summed to.
+    encoding        how columns were encoded: see `DomainEncoder`.
     labels          where labels came from: "released", the points' own; "measured", their law given the other columns; or
                     "drawn", with rows of their own, from laws fitted to the measurement.
     notes           what else a reader should know.
@@ -52,8 +71,8 @@ class TrainingReport:
     why: str
     support: str
     rows: int
-    size: float
-    levels: str
+    effective_rows: float
+    encoding: str
     labels: str
     notes: tuple[str, ...]
     release_digest: str
@@ -65,10 +84,10 @@ class TrainingReport:
     def __str__(self) -> str:
         promise = "none" if self.epsilon is None else f"ε = {self.epsilon:g}, δ = {self.delta:g}"
         lines = [
-            f"{self.estimator} for {self.target or 'no target'} ({self.task}) from {len(self.columns)} columns ({self.levels})",
+            f"{self.estimator} for {self.target or 'no target'} ({self.task}) from {len(self.columns)} columns ({self.encoding})",
             f"weights: {self.view}, {self.why}",
             *([f"labels: {self.labels}, {_LABELS[self.labels]}"] if self.labels in _LABELS else []),
-            f"rows: {self.rows:,} with weights that sum to {self.size:,.0f}",
+            f"rows: {self.rows:,} with weights that sum to {self.effective_rows:,.0f}",
             f"promise: {promise}"
             + (", NOT PRIVATE (a rehearsal)" if self.rehearsal else "")
             + (", inherited from the release" if self.epsilon is not None else ""),
@@ -175,9 +194,125 @@ class TrainedPipeline(Pipeline):
 
         >>> model.write("model.skops")
         """
-        from kmeanalyst.learning.training.model_file import write_model
-
         write_model(self, path)
 
 
-__all__ = ["TrainedPipeline", "TrainingReport"]
+# ---------------------------------------------------------------- files
+
+
+def write_model(model: TrainedPipeline, path: str | Path) -> None:
+    """Write a trained model as a .skops file; it appears whole or not at all.
+
+    Errors  ValueError where the path has another ending, or the estimator has parts that skops cannot hold.
+
+    >>> ka.write_model(model, "model.skops")
+    """
+    import skops.io as skops
+
+    check_name(path)
+    with atomic_write(path) as temporary:
+        skops.dump(model, temporary)
+
+
+def read_model(path: str | Path, *, trusted: tuple[str, ...] = ()) -> TrainedPipeline:
+    """Read a model that `write_model` wrote, or `kmeanalyst train`.
+
+    trusted  names of further types that the file may make, of libraries other than scikit-learn: look at them first.
+    Errors   ValueError for a file that is no model, or would make types that are not trusted: nothing of it is run. Also for
+             one that calls or holds functions, or has attributes in the place of methods, whatever skops says of it.
+             ImportError for a version of skops with known holes.
+
+    >>> model.write("model.skops")
+    >>> ka.read_model("model.skops").predict(sample.head(2))
+    array(['<=50K', '<=50K'], dtype='<U5')
+    """
+    unknown = tuple(name for name in untrusted_types(path) if name not in trusted)
+    if unknown:
+        raise ValueError(
+            f"{path} would make {', '.join(unknown)}, which are not known to be harmless. If you know where the file comes "
+            f"from, pass trusted={(*trusted, *unknown)!r}."
+        )
+    model = _loaded(path, trusted)
+    if not isinstance(model, TrainedPipeline):
+        raise ValueError(
+            f"{path} holds a {type(model).__name__}, not a model trained on a release. Load it with skops itself."
+        )
+    if not isinstance(vars(model).get("report"), TrainingReport):
+        raise ValueError(
+            f"{path} holds a model without the report of its training: nothing says what it learned from. Ask for the file "
+            "that write_model wrote."
+        )
+    return model
+
+
+def _loaded(path: str | Path, trusted: tuple[str, ...]) -> Any:
+    """What the file makes, checked before and after; ValueError for whatever a stranger's file makes the reader stumble over."""
+    import skops.io as skops
+
+    try:
+        check_schema(_schema_of(path), trusted)
+        model: Any = skops.load(path, trusted=[*OURS, *trusted])
+        check_made(model, trusted)
+        if isinstance(vars(model).get("report"), TrainingReport):
+            check_texts(model.report)
+    except Exception as error:
+        raise ValueError(
+            f"{one_line(path)} is not a sound model file: {one_line(f'{error!s:.300}')}. Ask for the file that write_model wrote; "
+            "functions that belong to a model must be named in trusted=(...)."
+        ) from None
+    return model
+
+
+def untrusted_types(path: str | Path) -> tuple[str, ...]:
+    """Names of the types that the file would make, but for ours and those that skops knows to be harmless."""
+    import skops
+    import skops.io
+
+    check_skops(skops.__version__)
+    try:
+        _check_size(path)
+        return tuple(sorted(set(skops.io.get_untrusted_types(file=path)) - set(OURS)))
+    except (FileNotFoundError, _TooLarge):
+        raise
+    except Exception as error:  # whatever a stranger's file makes the reader stumble over
+        raise ValueError(
+            f"{one_line(path)} is not a model file: {one_line(f'{error!s:.200}')}. Name a .skops file."
+        ) from None
+
+
+class _TooLarge(ValueError):
+    """A file that would fill the memory."""
+
+
+def _check_size(path: str | Path) -> None:
+    """_TooLarge for a file that unpacks to more than a model may have; whatever zipfile says of one that is no zip file."""
+    with zipfile.ZipFile(path) as parts:
+        sizes = {part.filename: part.file_size for part in parts.infolist()}
+        unpacked = sum(part.file_size for part in parts.infolist())  # zipfile unpacks no more than this
+    if sizes.get(_SCHEMA, 0) > MOST_SCHEMA_BYTES:
+        raise _too_large(path, sizes[_SCHEMA], MOST_SCHEMA_BYTES, f"{_SCHEMA} of a model")
+    if unpacked <= MOST_BYTES:
+        unpacked = max(unpacked, bytes_referred_to(_schema_of(path), sizes))
+    if unpacked > MOST_BYTES:
+        raise _too_large(path, unpacked, MOST_BYTES, "a model")
+
+
+def _too_large(path: str | Path, size: int, most: int, what: str) -> _TooLarge:
+    return _TooLarge(
+        f"{one_line(path)} unpacks to {size:,} bytes, more than the {most:,} that {what} may have: it could fill the memory. "
+        "If you know where it comes from, read it with skops itself."
+    )
+
+
+def _schema_of(path: str | Path) -> Any:
+    with zipfile.ZipFile(path) as parts:
+        return json.loads(parts.read(_SCHEMA))
+
+
+def check_name(path: str | Path) -> None:
+    """ValueError unless the name's ending is .skops."""
+    if Path(path).suffix.lower() != ".skops":
+        raise ValueError(f"a model is written as a .skops file, got {path}: other formats hold code. Name model.skops.")
+
+
+__all__ = ["TrainedPipeline", "TrainingReport", "check_name", "read_model", "untrusted_types", "write_model"]

@@ -25,22 +25,18 @@ from sklearn.utils import get_tags
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
-from kmeanalyst.learning.column_law.measured_law import MOST_POINTS
 from kmeanalyst.learning.digest import digest
-from kmeanalyst.learning.rows.drawn_rows import number_law
-from kmeanalyst.learning.rows.encoder import DomainEncoder, Levels, Missing
-from kmeanalyst.learning.rows.labels import LABELS, Labels, law_of
+from kmeanalyst.learning.rows.encoder import DomainEncoder, Encoding, Missing
+from kmeanalyst.learning.rows.labels import LABELS, RELEASED, Labels, LabelSource, choose_labels, find_labels
 from kmeanalyst.learning.rows.training_rows import (
     Target,
     TrainingRows,
     check_option,
     encoder_of,
     predictors_of,
-    refused_labels,
     signed_weights,
     target_of,
     training_rows,
-    why_not,
 )
 from kmeanalyst.learning.training.pipeline import TrainedPipeline, TrainingReport
 from kmeanalyst.learning.weights.weight_support import WeightSupport, weight_support
@@ -139,31 +135,33 @@ def fit(
     *,
     columns: Sequence[str] | None = None,
     view: View | None = None,
-    size: float | None = None,
-    levels: Levels | None = None,
+    effective_rows: float | None = None,
+    encoding: Encoding | None = None,
     labels: Labels | None = None,
     rng: np.random.Generator | int | None = 0,
 ) -> TrainedPipeline:
     """Train a scikit-learn estimator on a release.
 
-    estimator  a classifier, regressor, clusterer or detector, a pipeline or a search over parameters; it is cloned.
-    target     the column to predict; None for an estimator that needs none.
-    columns    what to predict it from; by default all columns but the target and those it is computed from, or from it.
-    view       "signed", "probability", "resampled" or "fitted"; by default signed weights where the estimator depends on
-               them as on a measure (`weight_support`) and they leave its problem sound, probability weights where it does
-               not, and rows of equal weight where it takes none.
-    size       effective number of rows, what penalties are weighed against: by default what the points are worth (Kish), or
-               with measured labels one for each labelled row. For resampled rows, how many.
-    levels     "onehot", "cells", "codes" (for trees) or "natural" (for pipelines that encode columns themselves), see
-               `DomainEncoder`; by default what the estimator likes, and cells where the release measured them.
-    labels     "released", the points' own; "measured", all that a point can have, each by its chance given the point's
-               other columns, which is read off the measurement (`kmeanalyst.learning.rows.labels`; some seconds, once for a
-               release and target); or, for numbers, "drawn": rows drawn from the measurement in the points' place, with
-               labels by a law fitted to it (`kmeanalyst.learning.rows.drawn_rows`; about as long as publishing took, once for a
-               release). By default, for a release of random features, measured for classes and drawn for numbers (unless
-               a view of the points is asked for): much nearer the truth.
-    Returns    TrainedPipeline, predicting on DataFrames in natural units. Its report says what was chosen and why.
-    Errors     ValueError where the view asked for would give a wrong model, or the target does not fit the estimator.
+    estimator       a classifier, regressor, clusterer or detector, a pipeline or a search over parameters; it is cloned.
+    target          the column to predict; None for an estimator that needs none.
+    columns         what to predict it from; by default all columns but the target, those it is computed from, and those
+                    computed from it.
+    view            "signed", "probability", "resampled" or "fitted"; by default signed weights where the estimator treats
+                    them as a measure (`weight_support`) and its problem stays well posed, else probability weights, and
+                    rows of equal weight for an estimator that takes no weights.
+    effective_rows  what the weights sum to, against which penalties are weighed: by default the effective size of the
+                    points (Kish), or with measured labels the number of labelled rows. In the resampled view, the number
+                    of rows.
+    encoding        "onehot", "cells", "codes" (for trees) or "natural" (for pipelines that encode columns themselves), see
+                    `DomainEncoder`; by default what suits the estimator, and cells where the release measured them.
+    labels          "released", the points' own; "measured", every label that a point can have, weighted by its probability
+                    given the point's other columns, as fitted to the measurement (some seconds, once for a release and
+                    target); or, for numbers, "drawn": rows drawn from the measurement in place of the points, with labels
+                    from a distribution fitted to it (about as long as publishing took, once for a release). By default, for
+                    a release of random features, measured for classes and drawn for numbers (unless a view of the points
+                    is asked for), which are much nearer to the truth. See `kmeanalyst.learning.rows.labels`.
+    Returns         TrainedPipeline, predicting on DataFrames in natural units. Its report says what was chosen and why.
+    Errors          ValueError where the view asked for would give a wrong model, or the target does not suit the estimator.
 
     Multiplying all weights by a constant, or adding rows of weight 0, changes no model. The model inherits the promise of
     the release: post-processing (Dwork & Roth 2014, proposition 2.1).
@@ -175,17 +173,17 @@ def fit(
     >>> model.report.view, model.report.labels
     ('probability', 'measured')
     """
-    training = Training.of(estimator, release, target, columns, levels, labels, view)
+    training = Training.of(estimator, release, target, columns, encoding, labels, view)
     if view is not None:
         _check_view(view, training.support, release)
-        return _pipeline(training, _learned_from(training, view, "as asked", size, rng))
+        return _pipeline(training, _learned_from(training, view, "as asked", effective_rows, rng))
     chosen, why = _view_for(training)
     if chosen == "signed":
         try:
-            return _pipeline(training, _learned_from(training, chosen, why, size, rng))
+            return _pipeline(training, _learned_from(training, chosen, why, effective_rows, rng))
         except UnsoundWeights as unsound:
             chosen, why = "probability", f"because signed weights do not do here: {unsound.reason}"
-    return _pipeline(training, _learned_from(training, chosen, why, size, rng))
+    return _pipeline(training, _learned_from(training, chosen, why, effective_rows, rng))
 
 
 def refit_on(model: TrainedPipeline, release: ReleaseData) -> TrainedPipeline:
@@ -193,7 +191,7 @@ def refit_on(model: TrainedPipeline, release: ReleaseData) -> TrainedPipeline:
     assert model.report is not None
     known: Any = vars(model.report)
     view = None if known["view"] == "signed" else known["view"]  # whether signed weights do is another release's matter
-    choices = {name: known[name] for name in ("columns", "size", "levels", "labels")}
+    choices = {name: known[name] for name in ("columns", "effective_rows", "encoding", "labels")}
     return fit(model["model"], release, known["target"], view=view, **choices)
 
 
@@ -223,7 +221,7 @@ class Training:
     columns: tuple[str, ...]
     encoder: DomainEncoder
     support: WeightSupport
-    labels: Labels
+    labels: LabelSource
 
     @classmethod
     def of(
@@ -232,7 +230,7 @@ class Training:
         release: ReleaseData,
         target: str | None,
         columns: Sequence[str] | None,
-        levels: Levels | None,
+        encoding: Encoding | None,
         labels: Labels | None,
         view: View | None,
     ) -> Training:
@@ -248,9 +246,9 @@ class Training:
             )
         goal = _goal(estimator, release, target)
         names = tuple(predictors_of(release, target, columns))
-        levels = levels or preferred_encoding(estimator, release)
+        encoding = encoding or preferred_encoding(estimator, release)
         missing: Missing = "nan" if get_tags(estimator).input_tags.allow_nan else "mark"
-        encoder = encoder_of(release, names, levels=levels, missing=missing)
+        encoder = encoder_of(release, names, encoding=encoding, missing=missing)
         _check_features(estimator, encoder)
         found = _labels(release, goal, names, labels, view)
         return cls(estimator, release, goal, names, encoder, weight_support(estimator), found)
@@ -271,9 +269,9 @@ class Learned:
     why: str
 
 
-def _learned_from(training: Training, view: View, why: str, size: float | None, rng: Any) -> Learned:
-    labels = "released" if view == "fitted" else training.labels
-    rows = training_rows(training.release, training.goal, view, size=size, labels=labels, rng=rng)
+def _learned_from(training: Training, view: View, why: str, effective_rows: float | None, rng: Any) -> Learned:
+    labels = RELEASED if view == "fitted" else training.labels
+    rows = training_rows(training.release, training.goal, view, effective_rows=effective_rows, labels=labels, rng=rng)
     if training.goal is not None and training.goal.classes is not None:
         _check_two_classes(training.goal, rows)
     weighted = view != "resampled" and training.support != "none"
@@ -307,14 +305,14 @@ def _check_moments(training: Training, features: pd.DataFrame, rows: TrainingRow
     groups = {"": np.ones(len(rows.weights), dtype=bool)}
     if training.goal is not None and training.goal.classes is not None:
         groups = {f" of {level}": rows.cells == level for level in _classes_of(rows)}
-    if training.encoder.levels == "natural":
+    if training.encoder.encoding == "natural":
         features = features.select_dtypes("number")
     X = np.column_stack([np.ones(len(features)), np.nan_to_num(features.to_numpy(dtype=float))])
     for name, group in groups.items():
         moments = (X[group] * rows.weights[group, None]).T @ X[group]
         least = float(np.linalg.eigvalsh(moments)[0])
         if moments[0, 0] <= 0:
-            raise UnsoundWeights(f"the rows{name} have weights that sum to {moments[0, 0] / rows.size:.3g}")
+            raise UnsoundWeights(f"the rows{name} have weights that sum to {moments[0, 0] / rows.effective_rows:.3g}")
         if least < -_LEAST:
             raise UnsoundWeights(
                 f"the second moments of the features{name} have a negative direction ({least:.3g} rows)"
@@ -336,7 +334,7 @@ def _check_predictions(model: Any, X: pd.DataFrame) -> None:
 def _view_for(training: Training) -> tuple[View, str]:
     """The view for how an estimator treats weights, and why."""
     support, release = training.support, training.release
-    if training.labels == "drawn":
+    if training.labels.name == "drawn":
         weighted = support != "none" and support.nonnegative_ok
         return "probability" if weighted else "resampled", "equal, on rows drawn from the measurement"
     if support != "none" and support.nonnegative_ok and signed_weights(release).min() >= 0:
@@ -379,36 +377,15 @@ def _goal(estimator: Any, release: ReleaseData, target: str | None) -> Target | 
 
 def _labels(
     release: ReleaseData, goal: Target | None, columns: tuple[str, ...], asked: Labels | None, view: View | None
-) -> Labels:
-    """Where labels come from: as asked, or from the measurement where that can tell them; ValueError where it cannot and should."""
+) -> LabelSource:
+    """The source asked for (ValueError where the release does not have it), or the best one that it has."""
     if asked is not None:
         check_option("labels", asked, LABELS)
-    if goal is None or asked == "released":
-        return "released"
-    for labels in (asked,) if asked else _preferred(release, goal, view):
-        reason = _why_not_these(labels, release, goal, columns)
-        if reason is None:
-            return labels
-        if asked:
-            raise refused_labels(asked, goal.column.name, reason)
-    return "released"
-
-
-def _preferred(release: ReleaseData, goal: Target, view: View | None) -> tuple[Labels, ...]:
-    """What is tried where nothing is asked for, the best first; a view of the points is not answered with other rows."""
-    drawn: tuple[Labels, ...] = ("drawn",) if view in (None, "resampled") else ()
-    return drawn if goal.task == "regression" and len(release) > MOST_POINTS else (*drawn, "measured")
-
-
-def _why_not_these(labels: Labels, release: ReleaseData, goal: Target, columns: tuple[str, ...]) -> str | None:
-    """Why labels cannot be drawn, or measured; None where their law is there."""
-    reason = why_not(labels)(release, goal.column, goal.task, columns)
-    if reason is None:
-        try:
-            (number_law if labels == "drawn" else law_of)(release, goal.column.name)
-        except ValueError as error:
-            reason = str(error)
-    return reason
+    if goal is None:
+        return RELEASED
+    if asked is not None:
+        return find_labels(asked, release, goal.column, goal.task, columns)
+    return choose_labels(release, goal.column, goal.task, columns, view)
 
 
 def _classes_of(rows: TrainingRows) -> Array:
@@ -429,7 +406,7 @@ def _check_two_classes(goal: Target, rows: TrainingRows) -> None:
 # ---------------------------------------------------------------- what an estimator likes
 
 
-def preferred_encoding(estimator: Any, release: ReleaseData) -> Levels:
+def preferred_encoding(estimator: Any, release: ReleaseData) -> Encoding:
     """Columns as they are for pipelines that encode them, codes for trees, else indicators: of cells where these were measured."""
     if all(
         isinstance(one, ColumnTransformer | OneHotEncoder | OrdinalEncoder | TargetEncoder)
@@ -500,8 +477,8 @@ def _pipeline(training: Training, learned: Learned) -> TrainedPipeline:
         why=learned.why,
         support=str(training.support),
         rows=len(learned.rows.weights),
-        size=learned.rows.size,
-        levels=training.encoder.levels,
+        effective_rows=learned.rows.effective_rows,
+        encoding=training.encoder.encoding,
         labels=learned.rows.labels,
         notes=(*learned.rows.notes, *_absent(training, learned)),
         release_digest=digest(training.release),

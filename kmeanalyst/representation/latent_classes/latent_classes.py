@@ -20,7 +20,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation.latent_classes.within_cells import drawn_evenly, fine_ranges, values_in_cells
+from kmeanalyst.representation.latent_classes.within_cells import draw_evenly, fine_ranges, values_in_cells
 from kmeanalyst.representation.progress import Progress, silent
 
 _CLASSES = 60  # of one fit, over all values of the target
@@ -238,7 +238,7 @@ def draw_rows(
     for k in np.flatnonzero(counts):
         rows = slice(begin, begin + counts[k])
         for j in range(len(domain)):
-            cells[rows, j] = drawn_evenly(model.probabilities[k, starts[j] : starts[j + 1]], counts[k], rng)
+            cells[rows, j] = draw_evenly(model.probabilities[k, starts[j] : starts[j + 1]], counts[k], rng)
         begin += counts[k]
     target = cells[:, kernel.target] if kernel.target >= 0 else np.zeros(n, dtype=np.intp)
     fine = fine_ranges(measurement, domain, _shares_by_target(model, kernel))

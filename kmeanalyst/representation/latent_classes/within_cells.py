@@ -17,6 +17,7 @@ from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.columns import Categorical, Number
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.representation.weights.views import systematic_indices
 
 _STEPS = 200  # of L-BFGS
 _DEVIATION = 2.0  # prior standard deviation of the logits: of all values of the target, and of each beside them
@@ -137,15 +138,13 @@ def _drawn_ranges(fine: FineRanges, cells: Array, target: Array, rng: np.random.
         for cell in np.unique(cells[target == y]):
             rows = np.flatnonzero((target == y) & (cells == cell))
             ranges = np.flatnonzero(fine.cell == cell)
-            found[rows] = ranges[drawn_evenly(fine.chances[y, ranges], len(rows), rng)]
+            found[rows] = ranges[draw_evenly(fine.chances[y, ranges], len(rows), rng)]
     return found
 
 
-def drawn_evenly(chances: Array, n: int, rng: np.random.Generator) -> Array:
-    """n draws of a finite law, each outcome as often as its chance says, to one; in random order."""
-    total = np.cumsum(chances)
-    even = (np.arange(n) + rng.random()) / n
-    return rng.permutation(np.minimum(np.searchsorted(total, even * total[-1]), len(total) - 1))
+def draw_evenly(chances: Array, n: int, rng: np.random.Generator) -> Array:
+    """n draws of a finite distribution, in random order; each outcome n times its probability, to the next whole number."""
+    return rng.permutation(systematic_indices(chances, n, rng))
 
 
 def inside(column: Number, below: Array, above: Array, atoms: Array, rng: np.random.Generator) -> Array:

@@ -1,4 +1,7 @@
-"""Views of a release's weights: as released, as probabilities, and as rows of equal weight."""
+"""Views of a release's weights: as released, as probabilities, and as rows of equal weight.
+
+Rows of equal weight come from `systematic_indices`, the project's one systematic resampling.
+"""
 
 from __future__ import annotations
 
@@ -44,18 +47,33 @@ def view_frame(
 ) -> pd.DataFrame:
     """The columns and a "weight" column: (M, d + 1), or (rows, d + 1) for the view "resampled"."""
     if view == "resampled":
-        frame = resampled(release, len(release) if rows is None else rows, rng=rng)
+        frame = resample(release, len(release) if rows is None else rows, rng=rng)
         return frame.assign(weight=1 / len(frame))
     if rows is not None:
         raise ValueError(f'rows goes with view="resampled": the {view} view has the {len(release)} released points.')
     return release.frame.assign(weight=view_weights(release, view))
 
 
-def resampled(release: ReleaseData, n: int, *, rng: np.random.Generator | int | None = None) -> pd.DataFrame:
+def resample(release: ReleaseData, n: int, *, rng: np.random.Generator | int | None = None) -> pd.DataFrame:
     """n rows of equal weight: systematic resampling of the probability view (Kitagawa 1996), shuffled."""
     if n < 1:
         raise ValueError(f"n must be at least 1, got {n}: name how many rows to draw.")
     rng = np.random.default_rng(rng)
-    cumulative = np.cumsum(view_weights(release, "probability"))
-    drawn = np.searchsorted(cumulative / cumulative[-1], (np.arange(n) + rng.random()) / n, side="right")
-    return release.frame.iloc[rng.permutation(np.minimum(drawn, len(release) - 1))].reset_index(drop=True)
+    drawn = systematic_indices(view_weights(release, "probability"), n, rng)
+    return release.frame.iloc[rng.permutation(drawn)].reset_index(drop=True)
+
+
+def systematic_indices(weights: Array, n: int, rng: np.random.Generator | None = None) -> Array:
+    """n indices, ascending, each occurring ⌊n·p⌋ or ⌈n·p⌉ times for its share p of the weights.
+
+    weights  (M,) non-negative, with a positive sum; an index of weight 0 never occurs.
+    rng      draws the one random offset; None takes the middle of the steps, so that nothing is random.
+    Source   Kitagawa 1996, systematic resampling.
+
+    >>> systematic_indices(np.array([0.5, 0.0, 0.25, 0.25]), 4)
+    array([0, 0, 2, 3])
+    """
+    cumulative = np.cumsum(weights)
+    steps = (np.arange(n) + (0.5 if rng is None else rng.random())) / n
+    # to the left of a tie is always an index of positive weight, but for an offset of exactly 0
+    return np.searchsorted(cumulative / cumulative[-1], np.maximum(steps, np.finfo(float).tiny), side="left")
