@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kmeanalyst.inference.estimate.statistic import Differentiable, IntervalRule
 from kmeanalyst.kernels.base import Array
 
 if TYPE_CHECKING:
@@ -27,92 +28,6 @@ Terms = tuple[tuple["ErrorModel", Array], ...]  # the influence function of an e
 PARTS = ("privacy", "sampling", "resolution")
 SAMPLE = "sample"  # the view of estimates on real rows, which have no other
 INDEPENDENT = "of different releases: they are taken as independent, which two releases of one table are not quite"
-
-
-class DeltaMethod:
-    """The operators of an Estimate, which inherits them."""
-
-    def __add__(self, other: Any) -> Estimate:
-        return _of_two(self, other, "+", lambda a, b: (a + b, 1.0, 1.0))
-
-    def __radd__(self, other: Any) -> Estimate:
-        return _of_two(other, self, "+", lambda a, b: (a + b, 1.0, 1.0))
-
-    def __sub__(self, other: Any) -> Estimate:
-        return _of_two(self, other, "-", lambda a, b: (a - b, 1.0, -1.0))
-
-    def __rsub__(self, other: Any) -> Estimate:
-        return _of_two(other, self, "-", lambda a, b: (a - b, 1.0, -1.0))
-
-    def __mul__(self, other: Any) -> Estimate:
-        return _of_two(self, other, "*", lambda a, b: (a * b, b, a))
-
-    def __rmul__(self, other: Any) -> Estimate:
-        return _of_two(other, self, "*", lambda a, b: (a * b, b, a))
-
-    def __truediv__(self, other: Any) -> Estimate:
-        return _of_two(self, other, "/", _quotient)
-
-    def __rtruediv__(self, other: Any) -> Estimate:
-        return _of_two(other, self, "/", _quotient)
-
-    def __pow__(self: Any, power: Any) -> Estimate:
-        if not _is_number(power):
-            return NotImplemented
-        with np.errstate(all="ignore"):
-            value, slope = np.float64(self.value) ** power, power * np.float64(self.value) ** (power - 1.0)
-        return _combined(float(value), f"[{self.question}] ** {power:g}", [(self, float(slope if power else 0.0))])
-
-    def __neg__(self: Any) -> Estimate:
-        return _combined(-self.value, f"-[{self.question}]", [(self, -1.0)])
-
-    def __array_ufunc__(self: Any, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """np.sqrt, np.log and np.exp of an estimate, and numpy's numbers beside one in arithmetic."""
-        if method != "__call__" or options or not all(_is_estimate(x) or _is_number(x) for x in inputs):
-            return NotImplemented
-        if ufunc in _OF_ONE:
-            with np.errstate(all="ignore"):
-                value, slope = _OF_ONE[ufunc](np.float64(self.value))
-            return _combined(float(value), f"{ufunc.__name__}[{self.question}]", [(self, float(slope))])
-        if ufunc in _OF_TWO:  # the left side is a number: else its own method had been asked
-            return getattr(self, _OF_TWO[ufunc])(float(inputs[0]))
-        return NotImplemented
-
-
-_OF_ONE: dict[Any, Callable[[Any], tuple[Any, Any]]] = {
-    np.sqrt: lambda x: (np.sqrt(x), 0.5 / np.sqrt(x)),
-    np.log: lambda x: (np.log(x), 1 / x),
-    np.exp: lambda x: (np.exp(x), np.exp(x)),
-}
-_OF_TWO = {np.add: "__radd__", np.subtract: "__rsub__", np.multiply: "__rmul__", np.true_divide: "__rtruediv__"}
-
-
-def _is_estimate(x: Any) -> TypeGuard[Estimate]:
-    return isinstance(x, DeltaMethod)
-
-
-def _is_number(x: Any) -> bool:
-    return isinstance(x, int | float | np.integer | np.floating)
-
-
-def _quotient(a: float, b: float) -> tuple[float, float, float]:
-    with np.errstate(all="ignore"):
-        value = np.float64(a) / b
-        return float(value), float(np.float64(1) / b), float(-value / b)
-
-
-def _of_two(a: Any, b: Any, sign: str, rule: Callable[[float, float], tuple[float, float, float]]) -> Estimate:
-    """rule: two values → the value and its derivatives by each."""
-    if not all(_is_estimate(x) or _is_number(x) for x in (a, b)):
-        return NotImplemented
-    value, *slopes = rule(*(float(x.value if _is_estimate(x) else x) for x in (a, b)))
-    text = " ".join([_operand(a), sign, _operand(b)])
-    return _combined(value, text, [(x, slope) for x, slope in zip((a, b), slopes, strict=True) if _is_estimate(x)])
-
-
-def _operand(x: Any) -> str:
-    """An estimate in brackets: [age] / [income] is a ratio of estimates, age / income a question."""
-    return f"[{x.question}]" if _is_estimate(x) else f"{x:g}"
 
 
 def _combined(value: float, question: str, operands: list[tuple[Estimate, float]]) -> Estimate:
@@ -292,7 +207,7 @@ class InverseCdf:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate(DeltaMethod):
+class Estimate(Differentiable):
     """An estimated number with its standard error, in parts that are always told apart.
 
     value           the estimate, in the units of the question.
@@ -324,7 +239,13 @@ class Estimate(DeltaMethod):
     question: str
     notes: tuple[str, ...] = ()
     terms: Terms = field(default=(), repr=False, compare=False)
-    interval_by: InverseCdf | None = field(default=None, repr=False, compare=False)
+    interval_by: IntervalRule | None = field(default=None, repr=False, compare=False)
+
+    def _derived(self, rule: str, operands: tuple[Any, ...], value: Any, slopes: list[Any]) -> Estimate:
+        shown = [f"[{x.question}]" if isinstance(x, Estimate) else f"{x:g}" for x in operands]
+        text = f" {rule} ".join(shown) if len(shown) > 1 else f"{'-' if rule == 'negative' else rule}{shown[0]}"
+        terms = [(x, float(slope)) for x, slope in zip(operands, slopes, strict=False) if isinstance(x, Estimate)]
+        return _combined(float(value), text, terms)
 
     def interval(self, level: float = 0.95, kind: str = "default") -> tuple[float, float]:
         """(low, high) of coverage `level` in (0, 1).

@@ -22,7 +22,8 @@ import pandas as pd
 
 from kmeanalyst.inference.estimate.error_model import ErrorModel, Parts
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, InverseCdf
-from kmeanalyst.inference.estimate.population import Statistic, check_condition, estimates, shown
+from kmeanalyst.inference.estimate.population import check_condition, estimates, shown
+from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.questions.conditional_embedding import Smoother, smoother
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
@@ -79,8 +80,8 @@ def estimates_of(smooth: Smoother, values: Array, texts: Sequence[str], rows: pd
     is_condition = bool(np.isin(at_points, (0.0, 1.0)).all())
     statistics = [
         Statistic(
-            value=float(value),
-            influence=np.append(influences[:, k], left[k]),
+            float(value),
+            np.append(influences[:, k], left[k]),
             question=texts[k],
             notes=(*smooth.notes, *_notes(float(value), is_condition, unknown)),
         )
