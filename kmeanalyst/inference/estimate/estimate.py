@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kmeanalyst.inference.estimate.error_model import ErrorModel, joint_parts
 from kmeanalyst.inference.estimate.statistic import Differentiable, IntervalRule
 from kmeanalyst.kernels.base import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from kmeanalyst.inference.estimate.error_model import ErrorModel
     from kmeanalyst.releases.release import ReleaseData
 
-Terms = tuple[tuple["ErrorModel", Array], ...]  # the influence function of an estimate on each release
-PARTS = ("privacy", "sampling", "resolution")
+Terms = tuple[tuple[ErrorModel, Array], ...]  # the influence function of an estimate on each release
 SAMPLE = "sample"  # the view of estimates on real rows, which have no other
 INDEPENDENT = "of different releases: they are taken as independent, which two releases of one table are not quite"
 
@@ -85,14 +84,12 @@ def _common_view(operands: list[tuple[Estimate, float]]) -> str:
 def _add(joint: list[tuple[ErrorModel, Array]], model: ErrorModel, influence: Array) -> None:
     for place, (other, known) in enumerate(joint):
         if other is model:
-            joint[place] = (model, known + influence)
+            n = max(len(known), len(influence))  # one of them may end in a bias
+            padded = [np.append(part, np.zeros(n - len(part))) for part in (known, influence)]
+            joint[place] = (model, padded[0] + padded[1])
             return
-        if other.base is model:
-            joint[place] = (other, known + other.extend_influence(influence))
-            return
-        if model.base is other:
-            joint[place] = (model, model.extend_influence(known) + influence)
-            return
+        if other.release is None or model.release is None:
+            continue
         if other.release is model.release or one_measurement(other.release, model.release):
             raise shared_measurement("estimates")
     joint.append((model, influence))
@@ -127,15 +124,6 @@ def _mixed_views(a: str, b: str) -> ValueError:
         f"one estimate is of the {a} view and the other of the {b} view: their difference would be the views', not the "
         f'population\'s. Ask for both with view="{a}", or both with view="{b}".'
     )
-
-
-def joint_parts(each: list[dict[str, Any]]) -> dict[str, Any]:
-    """Parts of independent errors together; what is unknown in all of them is unknown."""
-    joint: dict[str, Any] = {}
-    for name in PARTS:
-        known = [np.square(parts[name]) for parts in each if parts[name] is not None]
-        joint[name] = np.sqrt(np.sum(known, axis=0)) if known else None
-    return joint
 
 
 _LONG, _SHORT = 1e15, 1e-11  # numbers of more digits are written by their exponents

@@ -23,8 +23,8 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.estimate.error_model import ErrorModel, Parts, error_model, fitted_model
-from kmeanalyst.inference.estimate.estimate import PARTS, Estimate, Estimates, Terms
+from kmeanalyst.inference.estimate.error_model import PARTS, ErrorModel, Parts, error_model, fitted_model
+from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, Terms
 from kmeanalyst.inference.estimate.statistic import IntervalRule, Statistic, mean_of_rows
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.columns import Number
