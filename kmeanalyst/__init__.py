@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from kmeanalyst import kernels, plots
     from kmeanalyst.inference.compare.comparison import Comparison, compare
     from kmeanalyst.inference.compare.independence import independence_test
-    from kmeanalyst.inference.estimate.estimate import Estimates
+    from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
     from kmeanalyst.inference.questions.association import Association, associations
     from kmeanalyst.inference.questions.conditional import ConditionalLaw
     from kmeanalyst.inference.questions.moments import MatrixEstimate
     from kmeanalyst.inference.questions.regression import RegressionEstimate
     from kmeanalyst.inference.questions.tables import GroupBy
     from kmeanalyst.inference.two_sample.mmd_test import mmd, mmd_squared, mmd_test
-    from kmeanalyst.inference.two_sample.result import Estimate, TestResult
+    from kmeanalyst.inference.two_sample.result import TestResult
     from kmeanalyst.inference.variables.boundedness import UnboundedWeights
     from kmeanalyst.inference.variables.pushforward import pushforward
     from kmeanalyst.inference.variables.random_variable import RandomVariable
@@ -75,7 +75,7 @@ _HOMES = {
     "from_frame": "kmeanalyst.release",
     "PrivacyStatement": "kmeanalyst.releases.statement",
     "ConditionalLaw": "kmeanalyst.inference.questions.conditional",
-    "Estimate": "kmeanalyst.inference.two_sample.result",
+    "Estimate": "kmeanalyst.inference.estimate.estimate",
     "Estimates": "kmeanalyst.inference.estimate.estimate",
     "GroupBy": "kmeanalyst.inference.questions.tables",
     "MatrixEstimate": "kmeanalyst.inference.questions.moments",

@@ -23,11 +23,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from kmeanalyst.inference.two_sample.noise_aware import Directions, directions_of, noise_aware_law
+from kmeanalyst.inference.two_sample.noise_aware import directions_of, noise_aware_law
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.kernels.features.principal import Directions, principal_components
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.measurement import Measurement, feature_mean
@@ -98,6 +99,7 @@ def reference_rows(evidence: MeanEmbeddingEstimate, rows: Array, weights: Array 
 
 _ROWS = 300  # that functions are the principal ones over
 _LEAST_VARIANCE = 1e-3  # of the first function's
+_ROUNDING = 1e-9  # a variance that is none
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,14 +137,12 @@ def column_functions(domain: Domain, columns: Sequence[int], reference: Array, m
     points = reference[:: max(1, len(reference) // _ROWS)][:, places]
     n, kernel = len(points), table_kernel(some)
     K = kernel.gram(points, points)
-    centred = K - K.mean(axis=0)
-    centred -= centred.mean(axis=1)[:, None]
-    eigenvalues, vectors = np.linalg.eigh(centred / n)
-    keep = np.argsort(eigenvalues)[::-1][:most]
-    keep = keep[eigenvalues[keep] > max(1e-9, _LEAST_VARIANCE * float(eigenvalues.max()))]
+    found = principal_components(K.copy(), most=most, negligible=_LEAST_VARIANCE)
+    keep = found.variances > _ROUNDING
+    eigenvalues, vectors = found.variances[keep], found.vectors[:, keep]
     # u(x) = Σ k(x, z_i) e_i / (√n λ) has the values √n e_i at the reference, but for a constant (e has mean 0)
-    coefficients = vectors[:, keep] / (np.sqrt(n) * eigenvalues[keep])
-    variances = eigenvalues[keep] / eigenvalues.max() if len(keep) else np.zeros(0)
+    coefficients = vectors / (np.sqrt(n) * eigenvalues)
+    variances = eigenvalues / eigenvalues.max() if len(eigenvalues) else np.zeros(0)
     return ColumnFunctions(tuple(places), kernel, points, coefficients, (K @ coefficients).mean(axis=0), variances)
 
 

@@ -33,8 +33,8 @@ from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.two_sample.samples import result_about
 from kmeanalyst.kernels import Gaussian, Kernel, median_lengthscale
 from kmeanalyst.kernels.base import Array, as_rows
-from kmeanalyst.kernels.embedding import centre_gram
 from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.kernels.features.principal import principal_components
 from kmeanalyst.releases.domain.draft import draft_domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.release import ReleaseData
@@ -135,11 +135,9 @@ def _rows_and_kernel(frame: pd.DataFrame, given: Kernel | None) -> tuple[Array, 
 def _coordinates(rows: Array, kernel: Kernel, rng: np.random.Generator) -> Array:
     """U (n, r) of mean 0 with U Uᵀ the centred Gram matrix, or nearly so."""
     if len(rows) <= _MOST_WHOLE:
-        K = kernel.gram(rows, rows)
-        centre_gram(K)
-        eigenvalues, vectors = np.linalg.eigh(K)
-        keep = eigenvalues > max(_NEGLIGIBLE * float(eigenvalues.max()), 1e-12)
-        return vectors[:, keep] * np.sqrt(eigenvalues[keep])
+        found, n = principal_components(kernel.gram(rows, rows), negligible=_NEGLIGIBLE), len(rows)
+        keep = n * found.variances > 1e-12
+        return found.vectors[:, keep] * np.sqrt(n * found.variances[keep])
     basis = rows[rng.permutation(len(rows))[:_BASIS]]
     coordinates = Nystroem.fit(kernel, basis, tolerance=_NEGLIGIBLE)(rows)
     return coordinates - coordinates.mean(axis=0)

@@ -7,9 +7,9 @@ points stand for the same population in their own way; where the two give h diff
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -20,52 +20,52 @@ from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import view_weights
 
-Parts = dict[str, Any]  # "privacy", "sampling", "resolution" → standard error, or None where it is not known
+PARTS = ("privacy", "sampling", "resolution")
+Parts = dict[str, Any]  # each of PARTS → standard error, or None where it is not known
 
 
-class ErrorModel(Protocol):
+class ErrorModel(ABC):
     """Which rows an influence function must be known at, and which errors follow.
 
-    release  whose error it is; two models of one release differ by the view of its weights.
-    frame    (n, d) rows in natural units, the M released points first.
-    notes    what every answer should say.
+    release     whose error it is; two models of one release differ by the view of its weights. None: a sample's.
+    frame       (n, d) rows in natural units, those with weights first.
+    notes       what every answer should say.
+    everywhere  whether every row that the domain has is in `frame`.
+
+    An influence (n,) or (n, k) has a value for each row of `frame`. One of n + 1 values ends in a bias, which the
+    statistic has beside its error: it counts as resolution, and as a fixed change of a robust interval.
     """
 
-    @property
-    def release(self) -> ReleaseData: ...
+    release: ReleaseData | None
+    frame: pd.DataFrame
+    notes: tuple[str, ...]
 
     @property
-    def frame(self) -> pd.DataFrame: ...
-
-    @property
-    def notes(self) -> tuple[str, ...]: ...
-
-    @property
-    def base(self) -> ErrorModel:
-        """The model without the biases that only this one knows: itself, where there are none."""
-        ...
-
-    def extend_influence(self, influence: Array) -> Array:
-        """An influence function of the base model as one of this model."""
-        ...
+    def everywhere(self) -> bool:
+        return False
 
     def parts(self, influence: Array) -> Parts:
         """Standard errors by their source, in the units of the influence.
 
-        influence   (n,) at the rows of `frame`, or (n, k) for k statistics at once. Finite at the points; a NaN at
+        influence   (n,) at the rows of `frame`, or (n, k) for k statistics at once. Finite at rows with weights; a NaN at
                     other rows (a division by zero) counts as the mean of the others.
         Returns     a number for each part, or (k,); None for a part that is not known.
         """
-        ...
+        at_rows, bias = self._split(influence)
+        parts = self._parts(at_rows)
+        if bias is not None:
+            known = parts["resolution"]
+            parts["resolution"] = np.abs(bias) if known is None else np.hypot(known, bias)
+        return {name: part if part is None else _shaped(part, influence) for name, part in parts.items()}
 
     def covariance(self, influence: Array) -> Parts:
         """Joint covariances (k, k) by source of k statistics (n, k), whose diagonals are the squared parts."""
-        ...
-
-    @property
-    def everywhere(self) -> bool:
-        """Whether every row that the domain has is in `frame`."""
-        ...
+        at_rows, bias = self._split(influence)
+        covariance = self._covariance(at_rows)
+        if bias is not None:  # one more error, common to all
+            known = covariance["resolution"]
+            covariance["resolution"] = np.outer(bias, bias) + (0.0 if known is None else known)
+        return covariance
 
     def least_change(self, influence: Array, level: float) -> float:
         """The least first-order change of a statistic over all populations that the release allows.
@@ -73,7 +73,23 @@ class ErrorModel(Protocol):
         influence   (n,) at the rows of `frame`.
         level       simultaneous confidence of what they must agree with. ValueError where nothing bounds them.
         """
-        ...
+        at_rows, bias = self._split(influence)
+        return self._least_change(at_rows[:, 0], level) - (0.0 if bias is None else abs(float(bias[0])))
+
+    def _split(self, influence: Array) -> tuple[Array, Array | None]:
+        """The influence at the rows (n, k), and the biases (k,), None where it has none."""
+        n, columns = len(self.frame), influence.reshape(len(influence), -1)
+        return columns[:n], columns[n] if len(columns) > n else None
+
+    @abstractmethod
+    def _parts(self, influence: Array) -> Parts:
+        """Standard errors (k,) by source of an influence (n, k)."""
+
+    @abstractmethod
+    def _covariance(self, influence: Array) -> Parts: ...
+
+    @abstractmethod
+    def _least_change(self, influence: Array, level: float) -> float: ...
 
 
 def error_model(release: ReleaseData, weights: Array) -> ErrorModel:
@@ -84,17 +100,18 @@ def error_model(release: ReleaseData, weights: Array) -> ErrorModel:
     return memo(release)[key]
 
 
-def _unmeasured(release: ReleaseData) -> UnmeasuredErrors:
-    if release.statement is None:
-        return UnmeasuredErrors(release)
-    return UnmeasuredErrors(release, (
-        "no measurement: rows that the exponential mechanism drew have no known privacy error (with chance 95 % they are at "
-        f"most {release.statement.excess():.3g} further from the table, in the kernel's space, than the nearest such rows), "
-        "and the sampling part takes the points for rows",
-    ))  # fmt: skip
+def _unmeasured(release: ReleaseData) -> SamplingErrors:
+    note = "no measurement: the privacy noise is unknown, and the sampling part takes the points for rows"
+    if release.statement is not None:
+        note = (
+            "no measurement: rows that the exponential mechanism drew have no known privacy error (with probability 95 % they "
+            f"are at most {release.statement.excess():.3g} further from the table, in the kernel's space, than the nearest "
+            "such rows), and the sampling part takes the points for rows"
+        )
+    return SamplingErrors(release.frame, view_weights(release, "probability"), (note,), release)
 
 
-def fitted_model(release: ReleaseData) -> FittedErrors:
+def fitted_model(release: ReleaseData) -> MeasuredErrors:
     """The error model of the fitted population of a release, prepared once; ValueError where nothing was measured."""
     if release.measurement is None:
         raise ValueError(
@@ -104,7 +121,7 @@ def fitted_model(release: ReleaseData) -> FittedErrors:
     if "fitted" not in memo(release):
         of, n = _measured(release, release.weights), len(release)
         frame = pd.concat([of.frame.iloc[n:], of.frame.iloc[:n]], ignore_index=True)
-        memo(release)["fitted"] = FittedErrors(of, frame)
+        memo(release)["fitted"] = MeasuredErrors(release, frame, release.weights, of.fit, first="fit")
     return memo(release)["fitted"]
 
 
@@ -118,123 +135,85 @@ def _measured(release: ReleaseData, weights: Array) -> MeasuredErrors:
     return MeasuredErrors(release, memo(release)["rows to ask"], weights, fit)
 
 
-class _Unbiased:
-    """What models without biases of their own share."""
-
-    @property
-    def base(self) -> Any:
-        return self
-
-    def extend_influence(self, influence: Array) -> Array:
-        return influence
-
-
 @dataclass(frozen=True, eq=False)
-class MeasuredErrors(_Unbiased):
-    """The errors of a release with a measurement under the weights of a view."""
+class MeasuredErrors(ErrorModel):
+    """The errors of means over the points of a release with a measurement, or over the rows of its fit.
+
+    point_weights  (M,) of the released points, in a view.
+    fit            the populations that the measurement allows.
+    first          whose rows stand first in `frame`, and whose means the errors are of: the points', or those of the fit.
+    """
 
     release: ReleaseData
-    frame: pd.DataFrame  # points, then the rows of the fit
-    weights: Array
+    frame: pd.DataFrame
+    point_weights: Array
     fit: PopulationFit
+    first: Literal["points", "fit"] = "points"
     notes: tuple[str, ...] = ()
 
-    def parts(self, influence: Array) -> Parts:
-        """The fit's parts; to resolution is added how far the points are from the fit."""
-        at_rows, apart = self._apart(influence)
-        parts = self.fit.parts(at_rows)
-        parts["resolution"] = np.hypot(parts["resolution"], apart)
-        return {name: _shaped(part, influence) for name, part in parts.items()}
-
-    def covariance(self, influence: Array) -> Parts:
-        """The fit's; how far the points are from it counts as one more error, common to all statistics."""
-        at_rows, apart = self._apart(influence)
-        covariance = self.fit.covariance(at_rows)
-        covariance["resolution"] += np.outer(apart, apart)
-        return covariance
-
-    def _apart(self, influence: Array) -> tuple[Array, Array]:
-        """Influences at the fit's rows (n, k), and by how much (k,) the points give them other means."""
-        h = _finite(influence.reshape(len(influence), -1))
-        at_points, at_rows = h[: len(self.release)], h[len(self.release) :]
-        return at_rows, self.weights @ at_points - self.fit.weights @ at_rows
+    @property
+    def weights(self) -> Array:
+        """Of the rows that stand first."""
+        return self.point_weights if self.first == "points" else self.fit.weights
 
     @property
     def everywhere(self) -> bool:
         return self.fit.compatible.everywhere
 
-    def least_change(self, influence: Array, level: float) -> float:
+    def _parts(self, influence: Array) -> Parts:
+        """The fit's parts; to resolution is added how far the points are from the fit."""
+        at_rows, distance = self._compared(influence)
+        parts = self.fit.parts(at_rows)
+        return parts | {"resolution": np.hypot(parts["resolution"], distance)}
+
+    def _covariance(self, influence: Array) -> Parts:
+        """The fit's; how far the points are from it counts as one more error, common to all statistics."""
+        at_rows, distance = self._compared(influence)
+        covariance = self.fit.covariance(at_rows)
+        return covariance | {"resolution": covariance["resolution"] + np.outer(distance, distance)}
+
+    def _least_change(self, influence: Array, level: float) -> float:
         """Over probability weights on rows of the fit that agree with the measurement (see `compatible`)."""
-        h = _finite(influence[:, None])[:, 0]
-        here = float(self.weights @ h[: len(self.release)])
-        return self.fit.compatible.least(self.fit.first_rows(h[len(self.release) :]), level) - here
+        at_points, at_rows = self._halves(_finite(influence[:, None])[:, 0])
+        here = float(self.weights @ (at_points if self.first == "points" else at_rows))
+        return self.fit.compatible.least(self.fit.first_rows(at_rows), level) - here
 
+    def _compared(self, influence: Array) -> tuple[Array, Array]:
+        """Influences at the fit's rows (n, k), and by how much (k,) the points give them other means."""
+        at_points, at_rows = self._halves(_finite(influence))
+        return at_rows, self.point_weights @ at_points - self.fit.weights @ at_rows
 
-@dataclass(frozen=True, eq=False)
-class FittedErrors(_Unbiased):
-    """The same errors for the fitted population's means: the rows of the fit stand first, the released points after them."""
-
-    of: MeasuredErrors
-    frame: pd.DataFrame
-    notes: tuple[str, ...] = ()
-
-    @property
-    def release(self) -> ReleaseData:
-        return self.of.release
-
-    @property
-    def weights(self) -> Array:
-        """p (n,) of the rows of the fit."""
-        return self.of.fit.weights
-
-    def parts(self, influence: Array) -> Parts:
-        return self.of.parts(self._points_first(influence))
-
-    def covariance(self, influence: Array) -> Parts:
-        return self.of.covariance(self._points_first(influence))
-
-    @property
-    def everywhere(self) -> bool:
-        return self.of.everywhere
-
-    def least_change(self, influence: Array, level: float) -> float:
-        h = _finite(self._points_first(influence)[:, None])[:, 0]
-        at_points, at_rows = h[: len(self.release)], h[len(self.release) :]
-        return self.of.least_change(h, level) + float(self.of.weights @ at_points - self.weights @ at_rows)
-
-    def _points_first(self, influence: Array) -> Array:
+    def _halves(self, influence: Array) -> tuple[Array, Array]:
+        """The influence at the points, and at the rows of the fit."""
         n = len(self.weights)
-        return np.concatenate([influence[n:], influence[:n]])
+        first, second = influence[:n], influence[n:]
+        return (first, second) if self.first == "points" else (second, first)
 
 
 @dataclass(frozen=True, eq=False)
-class UnmeasuredErrors(_Unbiased):
-    """The errors of weighted points from elsewhere: these are taken for a sample's rows, and no more is known."""
+class SamplingErrors(ErrorModel):
+    """The error of means over rows that are taken for independent draws, and of which no more is known.
 
-    release: ReleaseData
-    notes: tuple[str, ...] = (
-        "no measurement: the privacy noise is unknown, and the sampling part takes the points for rows",
-    )
+    probabilities  p (n,): the variance is that at an effective number of rows of 1/Σp², n for equal weights.
+    """
 
-    @cached_property
-    def frame(self) -> pd.DataFrame:
-        return self.release.frame
+    frame: pd.DataFrame
+    probabilities: Array
+    notes: tuple[str, ...]
+    release: ReleaseData | None = None
 
-    def parts(self, influence: Array) -> Parts:
-        """sampling √(Var h · Σp²), the variance at an effective number of rows of 1/Σp²."""
-        p = view_weights(self.release, "probability")
-        sampling = np.sqrt(_variance(p, influence.reshape(len(influence), -1)) * (p @ p))
-        return {"privacy": None, "sampling": _shaped(sampling, influence), "resolution": None}
+    def _parts(self, influence: Array) -> Parts:
+        """sampling √(Var h · Σp²)."""
+        p = self.probabilities
+        sampling = np.sqrt(p @ (influence - p @ influence) ** 2 * (p @ p))
+        return {"privacy": None, "sampling": sampling, "resolution": None}
 
-    def covariance(self, influence: Array) -> Parts:
-        """As `parts` has it."""
-        p = view_weights(self.release, "probability")
+    def _covariance(self, influence: Array) -> Parts:
+        p = self.probabilities
         centred = influence - p @ influence
         return {"privacy": None, "sampling": (p[:, None] * centred).T @ centred * (p @ p), "resolution": None}
 
-    everywhere = False
-
-    def least_change(self, influence: Array, level: float) -> float:
+    def _least_change(self, influence: Array, level: float) -> float:
         """Nothing bounds it: ValueError."""
         raise ValueError(
             "a robust interval is the range over all populations that agree with a measurement, and there is none here: "
@@ -242,9 +221,41 @@ class UnmeasuredErrors(_Unbiased):
         )
 
 
-def _variance(p: Array, h: Array) -> Array:
-    """Var_p h (k,) of h (M, k)."""
-    return p @ (h - p @ h) ** 2
+@dataclass(frozen=True, eq=False)
+class IndependentErrors:
+    """The error models of independent releases: influences stand one below the other, errors add in squares."""
+
+    models: tuple[ErrorModel, ...]
+    assumptions: tuple[str, ...] = ()  # what was assumed and approximated
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Those of every release, and what was assumed."""
+        return tuple(dict.fromkeys([*(note for model in self.models for note in model.notes), *self.assumptions]))
+
+    def split(self, influence: Array) -> list[Array]:
+        """The influence (n, ...) on each release."""
+        return np.split(influence, np.cumsum([len(model.frame) for model in self.models])[:-1])
+
+    def parts(self, influence: Array) -> Parts:
+        """Standard errors by source, as an ErrorModel gives them."""
+        each = zip(self.models, self.split(influence), strict=True)
+        return joint_parts([model.parts(part) for model, part in each])
+
+    def covariance(self, influence: Array) -> Parts:
+        """Joint covariances by source; what no release knows is None."""
+        each = [model.covariance(part) for model, part in zip(self.models, self.split(influence), strict=True)]
+        known = {name: [one[name] for one in each if one[name] is not None] for name in PARTS}
+        return {name: sum(some) if some else None for name, some in known.items()}
+
+
+def joint_parts(each: list[Parts]) -> Parts:
+    """Parts of independent errors together; what is unknown in all of them is unknown."""
+    joint: Parts = {}
+    for name in PARTS:
+        known = [np.square(parts[name]) for parts in each if parts[name] is not None]
+        joint[name] = np.sqrt(np.sum(known, axis=0)) if known else None
+    return joint
 
 
 def _shaped(part: Array, influence: Array) -> Any:

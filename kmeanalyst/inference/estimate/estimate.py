@@ -11,108 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kmeanalyst.inference.estimate.error_model import ErrorModel, joint_parts
+from kmeanalyst.inference.estimate.statistic import Differentiable, IntervalRule
 from kmeanalyst.kernels.base import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from kmeanalyst.inference.estimate.error_model import ErrorModel
     from kmeanalyst.releases.release import ReleaseData
 
-Terms = tuple[tuple["ErrorModel", Array], ...]  # the influence function of an estimate on each release
-PARTS = ("privacy", "sampling", "resolution")
+Terms = tuple[tuple[ErrorModel, Array], ...]  # the influence function of an estimate on each release
 SAMPLE = "sample"  # the view of estimates on real rows, which have no other
 INDEPENDENT = "of different releases: they are taken as independent, which two releases of one table are not quite"
-
-
-class DeltaMethod:
-    """The operators of an Estimate, which inherits them."""
-
-    def __add__(self, other: Any) -> Estimate:
-        return _of_two(self, other, "+", lambda a, b: (a + b, 1.0, 1.0))
-
-    def __radd__(self, other: Any) -> Estimate:
-        return _of_two(other, self, "+", lambda a, b: (a + b, 1.0, 1.0))
-
-    def __sub__(self, other: Any) -> Estimate:
-        return _of_two(self, other, "-", lambda a, b: (a - b, 1.0, -1.0))
-
-    def __rsub__(self, other: Any) -> Estimate:
-        return _of_two(other, self, "-", lambda a, b: (a - b, 1.0, -1.0))
-
-    def __mul__(self, other: Any) -> Estimate:
-        return _of_two(self, other, "*", lambda a, b: (a * b, b, a))
-
-    def __rmul__(self, other: Any) -> Estimate:
-        return _of_two(other, self, "*", lambda a, b: (a * b, b, a))
-
-    def __truediv__(self, other: Any) -> Estimate:
-        return _of_two(self, other, "/", _quotient)
-
-    def __rtruediv__(self, other: Any) -> Estimate:
-        return _of_two(other, self, "/", _quotient)
-
-    def __pow__(self: Any, power: Any) -> Estimate:
-        if not _is_number(power):
-            return NotImplemented
-        with np.errstate(all="ignore"):
-            value, slope = np.float64(self.value) ** power, power * np.float64(self.value) ** (power - 1.0)
-        return _combined(float(value), f"[{self.question}] ** {power:g}", [(self, float(slope if power else 0.0))])
-
-    def __neg__(self: Any) -> Estimate:
-        return _combined(-self.value, f"-[{self.question}]", [(self, -1.0)])
-
-    def __array_ufunc__(self: Any, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """np.sqrt, np.log and np.exp of an estimate, and numpy's numbers beside one in arithmetic."""
-        if method != "__call__" or options or not all(_is_estimate(x) or _is_number(x) for x in inputs):
-            return NotImplemented
-        if ufunc in _OF_ONE:
-            with np.errstate(all="ignore"):
-                value, slope = _OF_ONE[ufunc](np.float64(self.value))
-            return _combined(float(value), f"{ufunc.__name__}[{self.question}]", [(self, float(slope))])
-        if ufunc in _OF_TWO:  # the left side is a number: else its own method had been asked
-            return getattr(self, _OF_TWO[ufunc])(float(inputs[0]))
-        return NotImplemented
-
-
-_OF_ONE: dict[Any, Callable[[Any], tuple[Any, Any]]] = {
-    np.sqrt: lambda x: (np.sqrt(x), 0.5 / np.sqrt(x)),
-    np.log: lambda x: (np.log(x), 1 / x),
-    np.exp: lambda x: (np.exp(x), np.exp(x)),
-}
-_OF_TWO = {np.add: "__radd__", np.subtract: "__rsub__", np.multiply: "__rmul__", np.true_divide: "__rtruediv__"}
-
-
-def _is_estimate(x: Any) -> TypeGuard[Estimate]:
-    return isinstance(x, DeltaMethod)
-
-
-def _is_number(x: Any) -> bool:
-    return isinstance(x, int | float | np.integer | np.floating)
-
-
-def _quotient(a: float, b: float) -> tuple[float, float, float]:
-    with np.errstate(all="ignore"):
-        value = np.float64(a) / b
-        return float(value), float(np.float64(1) / b), float(-value / b)
-
-
-def _of_two(a: Any, b: Any, sign: str, rule: Callable[[float, float], tuple[float, float, float]]) -> Estimate:
-    """rule: two values → the value and its derivatives by each."""
-    if not all(_is_estimate(x) or _is_number(x) for x in (a, b)):
-        return NotImplemented
-    value, *slopes = rule(*(float(x.value if _is_estimate(x) else x) for x in (a, b)))
-    text = " ".join([_operand(a), sign, _operand(b)])
-    return _combined(value, text, [(x, slope) for x, slope in zip((a, b), slopes, strict=True) if _is_estimate(x)])
-
-
-def _operand(x: Any) -> str:
-    """An estimate in brackets: [age] / [income] is a ratio of estimates, age / income a question."""
-    return f"[{x.question}]" if _is_estimate(x) else f"{x:g}"
 
 
 def _combined(value: float, question: str, operands: list[tuple[Estimate, float]]) -> Estimate:
@@ -170,14 +84,12 @@ def _common_view(operands: list[tuple[Estimate, float]]) -> str:
 def _add(joint: list[tuple[ErrorModel, Array]], model: ErrorModel, influence: Array) -> None:
     for place, (other, known) in enumerate(joint):
         if other is model:
-            joint[place] = (model, known + influence)
+            n = max(len(known), len(influence))  # one of them may end in a bias
+            padded = [np.append(part, np.zeros(n - len(part))) for part in (known, influence)]
+            joint[place] = (model, padded[0] + padded[1])
             return
-        if other.base is model:
-            joint[place] = (other, known + other.extend_influence(influence))
-            return
-        if model.base is other:
-            joint[place] = (model, model.extend_influence(known) + influence)
-            return
+        if other.release is None or model.release is None:
+            continue
         if other.release is model.release or one_measurement(other.release, model.release):
             raise shared_measurement("estimates")
     joint.append((model, influence))
@@ -212,15 +124,6 @@ def _mixed_views(a: str, b: str) -> ValueError:
         f"one estimate is of the {a} view and the other of the {b} view: their difference would be the views', not the "
         f'population\'s. Ask for both with view="{a}", or both with view="{b}".'
     )
-
-
-def joint_parts(each: list[dict[str, Any]]) -> dict[str, Any]:
-    """Parts of independent errors together; what is unknown in all of them is unknown."""
-    joint: dict[str, Any] = {}
-    for name in PARTS:
-        known = [np.square(parts[name]) for parts in each if parts[name] is not None]
-        joint[name] = np.sqrt(np.sum(known, axis=0)) if known else None
-    return joint
 
 
 _LONG, _SHORT = 1e15, 1e-11  # numbers of more digits are written by their exponents
@@ -292,7 +195,7 @@ class InverseCdf:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate(DeltaMethod):
+class Estimate(Differentiable):
     """An estimated number with its standard error, in parts that are always told apart.
 
     value           the estimate, in the units of the question.
@@ -324,7 +227,13 @@ class Estimate(DeltaMethod):
     question: str
     notes: tuple[str, ...] = ()
     terms: Terms = field(default=(), repr=False, compare=False)
-    interval_by: InverseCdf | None = field(default=None, repr=False, compare=False)
+    interval_by: IntervalRule | None = field(default=None, repr=False, compare=False)
+
+    def _derived(self, rule: str, operands: tuple[Any, ...], value: Any, slopes: list[Any]) -> Estimate:
+        shown = [f"[{x.question}]" if isinstance(x, Estimate) else f"{x:g}" for x in operands]
+        text = f" {rule} ".join(shown) if len(shown) > 1 else f"{'-' if rule == 'negative' else rule}{shown[0]}"
+        terms = [(x, float(slope)) for x, slope in zip(operands, slopes, strict=False) if isinstance(x, Estimate)]
+        return _combined(float(value), text, terms)
 
     def interval(self, level: float = 0.95, kind: str = "default") -> tuple[float, float]:
         """(low, high) of coverage `level` in (0, 1).

@@ -23,8 +23,9 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.estimate.error_model import ErrorModel, Parts, error_model, fitted_model
-from kmeanalyst.inference.estimate.estimate import PARTS, Estimate, Estimates, InverseCdf, Terms
+from kmeanalyst.inference.estimate.error_model import PARTS, ErrorModel, Parts, error_model, fitted_model
+from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, Terms
+from kmeanalyst.inference.estimate.statistic import IntervalRule, Statistic, mean_of_rows
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.columns import Number
 from kmeanalyst.releases.expressions import parse, words
@@ -142,21 +143,6 @@ _BLOCK = 2**24  # numbers of influence functions whose errors are computed at on
 Where = Question | Sequence[Question] | None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Statistic:
-    """A value, how it depends on the released weights, and what to say of it.
-
-    influence   (n,) at the rows of the error model's frame; None where the value or its first order is undefined.
-    interval_by how an interval comes about that is not value ± error.
-    """
-
-    value: float
-    influence: Array | None
-    question: str
-    notes: tuple[str, ...] = ()
-    interval_by: InverseCdf | None = None
-
-
 @dataclass(frozen=True, eq=False)
 class Population(ConditionedRows):
     """The weights of a view, given a condition or not, and the rows at which questions are asked.
@@ -256,6 +242,23 @@ def positive_chance(chance: float) -> float:
     return chance
 
 
+def mean_statistic(law: Law, values: Array) -> Statistic:
+    """Σ v · values as a statistic of the law's weights, of values (n,) or (n, k) as `Law.values` gives them."""
+    return mean_of_rows(law.weights, values)
+
+
+def answer(
+    law: Law,
+    statistic: Statistic,
+    question: str,
+    notes: tuple[str, ...] = (),
+    interval_by: IntervalRule | None = None,
+) -> Statistic:
+    """A statistic of the law's weights as one of the released weights (the chain rule), with what is said of it."""
+    influence = None if statistic.influence is None else law.influence(statistic.influence)
+    return Statistic(float(statistic.value), influence, law.text(question), notes, interval_by)
+
+
 def estimates(law: Law, statistics: Sequence[Statistic]) -> Estimates:
     """Statistics of one release and view with their errors: one solve for all of them."""
     known = [statistic.influence for statistic in statistics if statistic.influence is not None]
@@ -290,7 +293,7 @@ def estimate(law: Law, statistic: Statistic) -> Estimate:
 def _estimate(law: Law, statistic: Statistic, parts: dict[str, float | None]) -> Estimate:
     known = statistic.influence
     return Estimate(
-        value=statistic.value,
+        value=float(statistic.value),
         standard_error=float(np.sqrt(sum(part**2 for part in parts.values() if part is not None))),
         parts=parts,
         view=law.view,

@@ -35,10 +35,10 @@ from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.special import logsumexp, ndtri
 
-from kmeanalyst.inference.two_sample.noise_aware import principal
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import in_threads, row_blocks
 from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.principal import principal_directions
 from kmeanalyst.releases.domain.columns import Number
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
@@ -288,7 +288,7 @@ def _blurred(domain: Domain, rows: Array, width: float, rng: np.random.Generator
 def _coordinates(measurement: Measurement, rows: list[Array], reference: Array) -> tuple[list[Array], Array]:
     """Features of the rows (n, K) and the measurement (K,), along the reference's directions above the noise."""
     feature_map, singles = measurement.feature_map, rows[0]
-    along = principal(feature_map, singles, reference, most=_DIRECTIONS)
+    along = principal_directions(feature_map, singles, reference, most=_DIRECTIONS)
     above = max(2, int((along.variances > measurement.noise_scale**2 / 2).sum()))
     vectors = along.vectors[:, :above]
     origin = vectors.T @ feature_mean(feature_map, singles, reference)

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.estimate.population import Population, population_of
+from kmeanalyst.inference.estimate.population import Population, mean_statistic, population_of
+from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date
@@ -161,15 +162,13 @@ class _Pairs:
 class _Side:
     """One column of a pair.
 
-    features  (n, k) at the rows of people.model.frame, centred.
+    features  (n, k) at the rows of population.model.frame, centred.
     scale     (k,) S, the diagonal: positive.
-    slope     (n, k) the derivative of the scale by each row's weight.
     rank      of the covariance: how many dimensions the column varies in; 0 where it does not.
     """
 
     features: Array
-    scale: Array
-    slope: Array
+    scale: Statistic
     rank: int
     is_number: bool
 
@@ -199,28 +198,27 @@ def _grouped(levels: Array, weights: Array) -> Array:
 
 
 def _number_side(population: Population, x: Array) -> _Side:
-    x = x - population.mean(x)
-    variance = float(population.mean(x**2))
+    x = (x - population.mean(x))[:, None]
+    variance = mean_statistic(population, x**2)
     least = _ROUNDING * float(np.max(x[: len(population.weights)] ** 2, initial=0.0))
-    return _Side(x[:, None], np.array([variance]), x[:, None] ** 2, int(variance > least), True)
+    return _Side(x, variance, int(variance.value[0] > least), True)
 
 
 def _level_side(population: Population, indicators: Array) -> _Side:
-    share = population.mean(indicators)
-    there = share > _ROUNDING
-    indicators, share = indicators[:, there], share[there]
-    return _Side(indicators - share, share, indicators, len(share) - 1, False)
+    share = mean_statistic(population, indicators)
+    present = share.value > _ROUNDING
+    share = share[present]
+    return _Side(indicators[:, present] - share.value, share, len(share.value) - 1, False)
 
 
 def _standardised(population: Population, x: _Side, y: _Side) -> tuple[Array, Array]:
     """D row by row (k,), and its covariance (k, k)."""
     products = (x.features[:, :, None] * y.features[:, None, :]).reshape(len(x.features), -1)
-    scale = np.outer(x.scale, y.scale).ravel()
-    d = population.mean(products) / np.sqrt(scale)
-    slopes = ((x.slope / x.scale)[:, :, None] + (y.slope / y.scale)[:, None, :]).reshape(products.shape)
-    influence = population.influence(products / np.sqrt(scale) - d / 2 * slopes)
-    parts = population.model.covariance(influence)
-    return d, np.sum([part for part in parts.values() if part is not None], axis=0)
+    row, column = np.indices((x.features.shape[1], y.features.shape[1])).reshape(2, -1)
+    d = mean_statistic(population, products) / np.sqrt(x.scale[row] * y.scale[column])
+    assert d.influence is not None
+    parts = population.model.covariance(population.influence(d.influence))
+    return d.value, np.sum([part for part in parts.values() if part is not None], axis=0)
 
 
 def _signed(a: str, b: str, value: float, variance: float) -> Association:

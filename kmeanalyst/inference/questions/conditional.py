@@ -20,15 +20,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.estimate.error_model import ErrorModel, Parts
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, InverseCdf
-from kmeanalyst.inference.estimate.population import Statistic, check_condition, estimates, shown
+from kmeanalyst.inference.estimate.population import check_condition, estimates, shown
+from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.questions.conditional_embedding import Smoother, smoother
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.columns import KEPT
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.release import Question, ReleaseData, View
 
 Given: TypeAlias = Mapping[str, Any] | pd.DataFrame
@@ -79,14 +78,14 @@ def estimates_of(smooth: Smoother, values: Array, texts: Sequence[str], rows: pd
     is_condition = bool(np.isin(at_points, (0.0, 1.0)).all())
     statistics = [
         Statistic(
-            value=float(value),
-            influence=np.append(influences[:, k], left[k]),
+            float(value),
+            np.append(influences[:, k], left[k]),  # it ends in the bias: see ErrorModel
             question=texts[k],
             notes=(*smooth.notes, *_notes(float(value), is_condition, unknown)),
         )
         for k, (value, unknown) in enumerate(zip(found, smooth.unknown(at), strict=True))
     ]
-    return estimates(replace(population, model=_with_bias(population.release, population.model)), statistics)
+    return estimates(population, statistics)
 
 
 def _notes(value: float, is_condition: bool, unknown: float) -> list[str]:
@@ -150,61 +149,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, pd.Timestamp):
         return value.date().isoformat()
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-# ---------------------------------------------------------------- a bias beside the errors
-
-
-def _with_bias(release: ReleaseData, model: ErrorModel) -> BiasedErrors:
-    """One for each error model, so that the estimates of a view can be calculated with."""
-    key = ("with bias", model)
-    if key not in memo(release):
-        memo(release)[key] = BiasedErrors(model)
-    return memo(release)[key]
-
-
-@dataclass(frozen=True, eq=False)
-class BiasedErrors:
-    """An error model whose influence functions (n + 1,) end in a bias: it counts as resolution, and as a fixed change."""
-
-    base: ErrorModel
-
-    @property
-    def release(self) -> ReleaseData:
-        return self.base.release
-
-    @property
-    def frame(self) -> pd.DataFrame:
-        return self.base.frame
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return self.base.notes
-
-    def extend_influence(self, influence: Array) -> Array:
-        """An influence function of the base model, as one without bias."""
-        return np.append(influence, 0.0)
-
-    def parts(self, influence: Array) -> Parts:
-        """The base model's, the bias added to resolution; alone where that is not known."""
-        parts, bias = self.base.parts(influence[:-1]), np.abs(influence[-1])
-        known = parts["resolution"]
-        both = bias if known is None else np.hypot(known, bias)
-        return parts | {"resolution": float(both) if influence.ndim == 1 else both}
-
-    def covariance(self, influence: Array) -> Parts:
-        """The base model's, the biases added to resolution as one more error, common to all."""
-        covariance, bias = self.base.covariance(influence[:-1]), np.outer(influence[-1], influence[-1])
-        known = covariance["resolution"]
-        return covariance | {"resolution": bias if known is None else known + bias}
-
-    @property
-    def everywhere(self) -> bool:
-        return self.base.everywhere
-
-    def least_change(self, influence: Array, level: float) -> float:
-        """The base model's, less the bias."""
-        return self.base.least_change(influence[:-1], level) - abs(float(influence[-1]))
 
 
 def check_is_condition(smooth: Smoother, values: Array) -> None:

@@ -14,13 +14,15 @@ from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.inference.estimate.population import (
     Law,
     Population,
-    Statistic,
+    answer,
     check_condition,
     estimate,
     estimates,
+    mean_statistic,
     population_of,
     shown,
 )
+from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.columns import Categorical
@@ -74,10 +76,7 @@ def ratio(
     where: Question | None = None,
     view: View | None = None,
 ) -> Estimate:
-    """E[numerator] / E[denominator]; ValueError where the denominator's expectation is zero.
-
-    Source   the delta method for a ratio: influence (a - r b) / E[b].
-    """
+    """E[numerator] / E[denominator]; ValueError where the denominator's expectation is zero."""
     population = population_of(release, where=where, view=view)
     return estimate(population, _ratio_of(population, numerator, denominator))
 
@@ -96,25 +95,22 @@ def probability_of(population: Law, condition: Any) -> Statistic:
 
 def statistic_of(population: Law, values: Array, text: str) -> Statistic:
     """Σ v · values, from (n,) values at the rows of people.model.frame."""
-    value = float(population.mean(values))
-    notes: tuple[str, ...] = ()
+    found = mean_statistic(population, values)
+    value, notes = float(found.value), tuple[str, ...]()
     at_points = values[: len(population.weights)]
     if not -_ROUNDING <= value <= 1 + _ROUNDING and np.isin(at_points, (0.0, 1.0)).all():
         notes = (population.infeasible(f"{value:.4g} is no probability", lambda same: float(same.weights @ at_points)),)
-    return Statistic(value=value, influence=population.influence(values), question=population.text(text), notes=notes)
+    return answer(population, found, text, notes)
 
 
 def _ratio_of(population: Population, numerator: Question, denominator: Question) -> Statistic:
-    above, below = population.values(numerator), population.values(denominator)
-    divisor = float(population.mean(below))
-    if divisor == 0:
+    above, below = (mean_statistic(population, population.values(question)) for question in (numerator, denominator))
+    if below.value == 0:
         raise ValueError(
             f"the expectation of {shown(denominator)} is 0, so the ratio has no value. Name another denominator, or "
             "use where to ask about rows in which it occurs."
         )
-    value = float(population.mean(above)) / divisor
-    text = population.text(f"[{shown(numerator)}] / [{shown(denominator)}]")
-    return Statistic(value=value, influence=population.influence((above - value * below) / divisor), question=text)
+    return answer(population, above / below, f"[{shown(numerator)}] / [{shown(denominator)}]")
 
 
 def conditions_by(release: ReleaseData, column: str, where: str | None = None) -> list[str]:

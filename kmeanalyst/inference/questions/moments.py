@@ -2,7 +2,7 @@
 
 Central moments are Σ v (x - m_x)(y - m_y), m = Σ v x, in the view's weights v; a release's weights are never divided
 by their sum, and there is no correction for lost degrees of freedom. Under probability weights the matrices are
-positive semi-definite. Derivatives are exact, signed weights included.
+positive semi-definite. Their errors follow from the formulas (see `Statistic`), signed weights included.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.inference.estimate.population import (
     Law,
     Population,
-    Statistic,
+    answer,
     estimate,
     estimates,
+    mean_statistic,
     population_of,
     shown,
 )
+from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.columns import Boolean, Date, Number
 from kmeanalyst.releases.release import Question, ReleaseData, View
@@ -104,7 +106,7 @@ class MatrixEstimate:
 
 
 def var(release: ReleaseData, column: Question, *, where: Question | None = None, view: View | None = None) -> Estimate:
-    """The variance of a column of numbers, or of an expression; negative under some signed weights, and told so."""
+    """The variance of a column of numbers, or of an expression; negative under some signed weights, and a note says so."""
     population = population_of(release, where=where, view=view)
     return estimate(population, variance_of(population, column))
 
@@ -138,38 +140,34 @@ def corr(
 ) -> MatrixEstimate:
     """Pearson correlations of columns, or of expressions; see `cov`.
 
-    Edge cases   NaN where a variance is not positive; beyond ±1 under some signed weights, and told so.
+    Edge cases   NaN where a variance is not positive; beyond ±1 under some signed weights, and a note says so.
     """
     return _matrix(release, columns, where, view, _correlation)
 
 
 def variance_of(population: Law, column: Any) -> Statistic:
-    """Σ v (x - m)² and its influence."""
+    """Σ v (x - m)²."""
     x = population.values(population.question(column))[:, None]
-    (value,), derivative = _second_moments(population, x, [(0, 0)])
-    notes: tuple[str, ...] = ()
-    if value < -_least(population, x)[0]:
-        notes = (population.infeasible(f"{value:.4g} is no variance", lambda same: variance_of(same, column).value),)
-    influence = population.influence(derivative[:, 0])
-    text = population.text(f"var({shown(column)})")
-    return Statistic(value=float(value), influence=influence, question=text, notes=notes)
+    variance, notes = _central_moments(population, x, [(0, 0)])[0], tuple[str, ...]()
+    if variance.value < -_least(population, x)[0]:
+        what = f"{variance.value:.4g} is no variance"
+        notes = (population.infeasible(what, lambda same: variance_of(same, column).value),)
+    return answer(population, variance, f"var({shown(column)})", notes)
 
 
 def deviation_of(population: Law, column: Any) -> Statistic:
-    """The root of the variance, and its influence."""
-    variance, text = variance_of(population, column), population.text(f"std({shown(column)})")
-    least = float(_least(population, population.values(population.question(column))[:, None])[0])
+    """The root of the variance."""
+    x, text = population.values(population.question(column))[:, None], f"std({shown(column)})"
+    variance, least = _central_moments(population, x, [(0, 0)])[0], float(_least(population, x)[0])
     if variance.value > least:
-        assert variance.influence is not None
-        value = float(np.sqrt(variance.value))
-        return Statistic(value=value, influence=variance.influence / (2 * value), question=text)
+        return answer(population, np.sqrt(variance), text)
     if variance.value >= -least:
-        told = "the released points do not vary here, and a root has no first-order error at 0: the error is not known"
-        return Statistic(value=0.0, influence=None, question=text, notes=(told,))
-    told = population.infeasible(
+        note = "the released points do not vary here, and a root has no first-order error at 0: the error is not known"
+        return answer(population, Statistic(0.0, None), text, (note,))
+    note = population.infeasible(
         f"no standard deviation: the variance is {variance.value:.4g}", lambda same: deviation_of(same, column).value
     )
-    return Statistic(value=np.nan, influence=None, question=text, notes=(told,))
+    return answer(population, Statistic(np.nan, None), text, (note,))
 
 
 def _matrix(
@@ -200,8 +198,8 @@ def _chosen(release: ReleaseData, columns: Sequence[str] | None) -> tuple[tuple[
         raise ValueError(
             "no column of numbers without missing cells: name columns, and exclude missing ones with where."
         )
-    told = f"left out, as their cells may be missing: {', '.join(left_out)}; name them, and exclude those with where"
-    return whole, (told,) if left_out else ()
+    note = f"left out, as their cells may be missing: {', '.join(left_out)}; name them, and exclude those with where"
+    return whole, (note,) if left_out else ()
 
 
 def _pairs(d: int) -> list[tuple[int, int]]:
@@ -209,7 +207,7 @@ def _pairs(d: int) -> list[tuple[int, int]]:
 
 
 def _columns(population: Population, names: Sequence[str]) -> Array:
-    """(n, d) the columns at the rows of people.model.frame."""
+    """(n, d) the columns at the rows of population.model.frame."""
     return np.column_stack([population.values(population.question(name)) for name in names])
 
 
@@ -218,49 +216,49 @@ def _least(population: Law, X: Array) -> Array:
     return _ROUNDING * np.max(X[: len(population.weights)] ** 2, axis=0)
 
 
-def _second_moments(population: Law, X: Array, pairs: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
-    """Σ v (x_i - m_i)(x_j - m_j) (k,) for each pair, and its derivative by v at every row (n, k). X is (n, d)."""
-    centred = X - population.mean(X)
-    lost = population.mean(centred)  # 0 where the weights sum to one
+def _central_moments(population: Law, X: Array, pairs: Sequence[tuple[int, int]]) -> Statistic:
+    """Σ v (x_i - m_i)(x_j - m_j) (k,) for each pair, m = Σ v x; X is (n, d) at the rows of the law."""
+    mean = mean_statistic(population, X)
+    centred = X - mean.value  # before it is squared: nothing cancels
+    shift, rest = mean - mean.value, mean_statistic(population, centred)  # 0, and 0 where the weights sum to one
     first, second = ([pair[side] for pair in pairs] for side in (0, 1))
-    products = centred[:, first] * centred[:, second]
-    return population.mean(products), products - lost[first] * X[:, second] - lost[second] * X[:, first]
+    products = mean_statistic(population, centred[:, first] * centred[:, second])
+    return products - shift[first] * rest[second] - shift[second] * rest[first]  # shift² is of second order
 
 
 def _covariance(population: Population, names: Sequence[str]) -> list[Statistic]:
     X, pairs = _columns(population, names), _pairs(len(names))
-    values, derivatives = _second_moments(population, X, pairs)
-    influences, least = population.influence(derivatives), _least(population, X)
+    moments, least = _central_moments(population, X, pairs), _least(population, X)
     feasible = cache(lambda same: [entry.value for entry in _covariance(same, names)])
     entries = []
     for k, (i, j) in enumerate(pairs):
         notes: tuple[str, ...] = ()
-        if i == j and values[k] < -least[i]:
-            notes = (population.infeasible(f"{values[k]:.4g} is no variance", _entry(feasible, k)),)
-        text = population.text(f"cov({names[i]}, {names[j]})")
-        entries.append(Statistic(value=float(values[k]), influence=influences[:, k], question=text, notes=notes))
+        if i == j and moments.value[k] < -least[i]:
+            notes = (population.infeasible(f"{moments.value[k]:.4g} is no variance", _entry(feasible, k)),)
+        entries.append(answer(population, moments[k], f"cov({names[i]}, {names[j]})", notes))
     return entries
 
 
 def _correlation(population: Population, names: Sequence[str]) -> list[Statistic]:
     X, pairs = _columns(population, names), _pairs(len(names))
-    values, derivatives = _second_moments(population, X, pairs)
-    influences, least = population.influence(derivatives), _least(population, X)
-    own = [pairs.index((i, i)) for i in range(len(names))]
+    moments, least = _central_moments(population, X, pairs), _least(population, X)
+    variances = [moments[pairs.index((i, i))] for i in range(len(names))]
     feasible = cache(lambda same: [entry.value for entry in _correlation(same, names)])
     entries = []
     for k, (i, j) in enumerate(pairs):
-        text, a, b = population.text(f"corr({names[i]}, {names[j]})"), values[own[i]], values[own[j]]
-        if a <= least[i] or b <= least[j]:
-            told = f"no correlation: {names[i if a <= least[i] else j]} has no positive variance under these weights"
-            entries.append(Statistic(value=np.nan, influence=None, question=text, notes=(told,)))
+        text, notes = f"corr({names[i]}, {names[j]})", tuple[str, ...]()
+        constant = [name for name, c in ((names[i], i), (names[j], j)) if variances[c].value <= least[c]]
+        if constant:
+            note = f"no correlation: {constant[0]} has no positive variance under these weights"
+            entries.append(answer(population, Statistic(np.nan, None), text, (note,)))
             continue
-        value = float(values[k] / np.sqrt(a * b))
-        notes: tuple[str, ...] = ()
-        slope = influences[:, k] / np.sqrt(a * b) - value / 2 * (influences[:, own[i]] / a + influences[:, own[j]] / b)
-        if abs(value) > 1 + 1e-9:
-            notes = (population.infeasible(f"{value:.4g} is no correlation", _entry(feasible, k)),)
-        entries.append(Statistic(value=value, influence=slope, question=text, notes=notes))
+        correlation = moments[k] / np.sqrt(variances[i] * variances[j])
+        if i == j:  # 1 whatever the weights: no rounding error in its place
+            correlation = Statistic(1.0, np.zeros(len(X)))
+        if abs(correlation.value) > 1 + 1e-9:
+            what = f"{correlation.value:.4g} is no correlation"
+            notes = (population.infeasible(what, _entry(feasible, k)),)
+        entries.append(answer(population, correlation, text, notes))
     return entries
 
 

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, InverseCdf, Terms
-from kmeanalyst.inference.estimate.population import Law, Statistic, estimates, population_of, shown
+from kmeanalyst.inference.estimate.population import Law, estimates, population_of, shown
+from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.questions.expectation import statistic_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import Question, ReleaseData, View
@@ -102,7 +103,7 @@ def quantiles_of(population: Law, column: Any, orders: Array) -> list[Statistic]
         by = replace(one, standard_error=float(errors[k]))
         text = population.text(f"quantile({shown(column)}, {one.q:g})")
         value, influence = by.at(by.q), -by.slope * influences[:, k]
-        answers.append(Statistic(value=value, influence=influence, question=text, interval_by=by))
+        answers.append(Statistic(value, influence, question=text, interval_by=by))
     return answers
 
 

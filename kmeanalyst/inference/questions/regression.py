@@ -1,7 +1,8 @@
 """Room 4: linear regression on a release, each coefficient with its error.
 
-β minimises Σ v (y - xᵀβ)² in the view's weights. Its influence function is A⁻¹ x (y - xᵀβ), A = Σ v x xᵀ, which is
-the sandwich of robust standard errors (White 1980) with the release's own errors in the place of the sample's.
+β minimises Σ v (y - xᵀβ)² in the view's weights: it solves Σ v x (y - xᵀβ) = 0, and `solve` gives its influence function
+A⁻¹ x (y - xᵀβ), A = Σ v x xᵀ. That is the sandwich of robust standard errors (White 1980) with the release's own errors in
+the place of the sample's.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
-from kmeanalyst.inference.estimate.population import Population, Statistic, estimates, population_of, shown
+from kmeanalyst.inference.estimate.population import Population, answer, estimates, population_of, shown
+from kmeanalyst.inference.estimate.statistic import solve
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.columns import Categorical
 from kmeanalyst.releases.domain.text_column import Text
@@ -138,13 +140,13 @@ def _fitted(
             "the weighted predictors have a direction of negative variance: signed weights can give one, and the fit "
             'is then a saddle point. Compare with view="probability".',
         )
-    inverse = (vectors / spectrum) @ vectors.T
-    beta = inverse @ population.mean(X / scale * y[:, None]) / scale
-    influences = population.influence((X / scale) @ inverse / scale * (y - X @ beta)[:, None])
-    coefficients = [
-        Statistic(value=float(b), influence=influences[:, k], question=population.text(f"{target} ~ {name}"))
-        for k, (name, b) in enumerate(zip(names, beta, strict=True))
-    ]
+    scaled = X / scale
+
+    def normal_equations(beta: Array) -> tuple[Array, Array]:
+        return scaled * (y - scaled @ beta)[:, None], -A
+
+    beta = solve(normal_equations, population.weights, np.zeros(len(scale))) / scale
+    coefficients = [answer(population, beta[k], f"{target} ~ {name}") for k, name in enumerate(names)]
     return RegressionEstimate(target, names, estimates(population, coefficients), notes)
 
 

@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.estimate.estimate import PARTS, Estimate, Estimates
-from kmeanalyst.inference.estimate.population import Population, Statistic, estimates, population_of
+from kmeanalyst.inference.estimate.error_model import PARTS
+from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
+from kmeanalyst.inference.estimate.population import Population, estimates, population_of
+from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.questions.expectation import mean_of, probability_of, statistic_of
 from kmeanalyst.inference.questions.groups import MOST_ASKED, Group, check_groups, groups_of
 from kmeanalyst.inference.questions.moments import deviation_of, variance_of

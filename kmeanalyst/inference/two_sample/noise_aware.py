@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.sparse import csr_array
 
 from kmeanalyst.inference.two_sample.effect_size import detectable_distance, distance_interval, shares_of
 from kmeanalyst.inference.two_sample.result import TestResult
@@ -27,6 +26,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features.base import FeatureMap, sum_of_squares
 from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.kernels.features.principal import Directions, principal_directions
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.release import ReleaseData
@@ -36,22 +36,12 @@ from kmeanalyst.representation.weights.views import view_weights
 _REFERENCE_ROWS = 1000
 _SAMPLE_ROWS = 400  # of a sample among the rows that directions are taken from
 _DRAWS_BESIDE, _DRAWS_COUNT_AS = 200, 200  # even draws of the domain beside them, more where they are fewer
-_DIRECTIONS = 500
-_MOST_NUMBERS = 50_000_000  # of all directions
 _LAPLACE_DRAWS = 64  # of the variances of Laplace noise; eight times as many for up to _FEW_FEATURES
 _FEW_FEATURES = 1000
 _ROWS_PER_DIRECTION = 5  # with 3, a true hypothesis was rejected 8 times in 100 at 5 %, low noise
 _MOST_EFFECTIVE = 150  # with 460, 11 times in 100 (mixed table, 3,000 rows)
 _MANY_ROWS = 100  # of a sample that directions were taken from: with 50, 100 rows rejected 9 times in 100 at 5 %
 _FEW_ROWS = 2000  # above this a sample's covariance is taken as it is
-
-
-@dataclass(frozen=True)
-class Directions:
-    """Leading principal directions of a reference in feature space."""
-
-    vectors: Array  # (F, K)
-    variances: Array  # (K,)
 
 
 def directions_of(release: ReleaseData, measurement: Measurement, rows: Array | None = None) -> Directions:
@@ -70,35 +60,13 @@ def directions_of(release: ReleaseData, measurement: Measurement, rows: Array | 
             public = (
                 feature_map.points if isinstance(feature_map, Nystroem) else release.domain.draw(_REFERENCE_ROWS, 0)
             )
-            memo(release)["directions"] = principal(feature_map, public[:: max(1, len(public) // _REFERENCE_ROWS)])
+            some = public[:: max(1, len(public) // _REFERENCE_ROWS)]
+            memo(release)["directions"] = principal_directions(feature_map, some)
         return memo(release)["directions"]
     some = rows[:: -(-len(rows) // _SAMPLE_ROWS)]
     drawn = release.domain.draw(_DRAWS_BESIDE + _SAMPLE_ROWS - len(some), 0)
     counted = np.repeat([_DRAWS_COUNT_AS / len(drawn), 1.0], [len(drawn), len(some)])
-    return principal(feature_map, np.vstack([drawn, some]), counted / counted.sum())
-
-
-def principal(
-    feature_map: FeatureMap, reference: Array, weights: Array | None = None, *, most: int = _DIRECTIONS
-) -> Directions:
-    """Leading eigenvectors of the reference rows' covariance, by way of their Gram matrix; the largest first.
-
-    weights   (n,) positive, of sum 1; equal by default.
-    """
-    n = len(reference)
-    q = np.full(n, 1 / n) if weights is None else weights
-    root = np.sqrt(q)
-    features = feature_map.compact(reference)
-    K = features @ features.T
-    K = K.toarray() if isinstance(K, csr_array) else K
-    means = K @ q
-    K += q @ means - means - means[:, None]
-    eigenvalues, left = np.linalg.eigh(root[:, None] * K * root)
-    keep = np.argsort(eigenvalues)[::-1][: min(most, max(2, _MOST_NUMBERS // feature_map.dimension))]
-    keep = keep[eigenvalues[keep] > 1e-10 * eigenvalues.max()]
-    # the kept vectors have mean 0, as K has: features need no centring before they are summed by them
-    vectors = features.T @ (root[:, None] * left[:, keep]) / np.sqrt(eigenvalues[keep])
-    return Directions(vectors, eigenvalues[keep])
+    return principal_directions(feature_map, np.vstack([drawn, some]), counted / counted.sum())
 
 
 @dataclass(frozen=True)

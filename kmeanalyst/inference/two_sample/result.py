@@ -1,13 +1,9 @@
-"""Answers: a test result, beside the estimate. Values."""
+"""The result of a two-sample test."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
-
-from kmeanalyst.inference.estimate.estimate import Estimate
-
-__all__ = ["Estimate", "TestResult"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy.linalg import eigh, solve
+from scipy.linalg import solve
 
 from kmeanalyst.inference.two_sample.effect_size import detectable_distance, distance_interval, shares_of
 from kmeanalyst.inference.two_sample.noise_aware import (
-    Directions,
     directions_of,
     mean_tail,
     noise_aware_law,
@@ -28,7 +27,7 @@ from kmeanalyst.inference.two_sample.noise_aware import (
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.two_sample.samples import result_about
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.embedding import centre_gram
+from kmeanalyst.kernels.features.principal import Directions, principal_components
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import view_frame, view_weights
@@ -186,17 +185,14 @@ def _shared_functions(first: Measurement, second: Measurement, rows: _ReferenceR
     """Principal functions of the mean kernel on the rows, as each map can express them at its noise."""
     n = len(rows.weights)
     ours, theirs = first.feature_map.gram(rows.ours, rows.ours), second.feature_map.gram(rows.theirs, rows.theirs)
-    K = (ours + theirs) / 2
-    centre_gram(K)
-    variances, functions = eigh(K / n, subset_by_index=[max(0, n - _FUNCTIONS), n - 1])
-    keep = variances > 1e-10 * variances.max()
-    targets = functions[:, keep] * np.sqrt(n * variances[keep])
+    found = principal_components((ours + theirs) / 2, most=_FUNCTIONS)
+    targets = found.vectors * np.sqrt(n * found.variances)
     coefficients = []
     for measurement, gram, encoded in ((first, ours, rows.ours), (second, theirs, rows.theirs)):
         ridge = n * max(measurement.noise_scale**2, 1e-10 * np.trace(gram) / n)
         dual = solve(gram + ridge * np.eye(n), targets, assume_a="pos")
         coefficients.append(measurement.feature_map.compact(encoded).T @ dual)
-    return _SharedFunctions(coefficients[0], coefficients[1], variances[keep])
+    return _SharedFunctions(coefficients[0], coefficients[1], found.variances)
 
 
 def _covariance(values: Array, weights: Array) -> Array:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kmeanalyst.inference.estimate.estimate import Estimate
-from kmeanalyst.inference.estimate.population import Law, Population, Statistic, estimate
+from kmeanalyst.inference.estimate.population import Law, Population, estimate
+from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.two_sample.effect_size import detectable_distance, distance_interval, shares_of
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.variables.nodes import Node, values_at
@@ -65,8 +66,8 @@ def distance(one: RandomVariable, other: RandomVariable, kernel: Kernel | None) 
     apart = m - k
     if not apart.any():
         told = "the released points have one law, and a distance has no first-order error at 0: the error is not known"
-        return estimate(law, Statistic(value=0.0, influence=None, question=text, notes=(told,)))
-    return estimate(law, Statistic(value=value, influence=(h - g) @ (apart / np.linalg.norm(apart)), question=text))
+        return estimate(law, Statistic(0.0, None, question=text, notes=(told,)))
+    return estimate(law, Statistic(value, (h - g) @ (apart / np.linalg.norm(apart)), question=text))
 
 
 def mmd_to_sample(variable: RandomVariable, sample: Any, kernel: Kernel | None) -> float:

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.inference.estimate.error_model import ErrorModel, Parts
-from kmeanalyst.inference.estimate.estimate import INDEPENDENT, PARTS, Terms, joint_parts
+from kmeanalyst.inference.estimate.error_model import IndependentErrors
+from kmeanalyst.inference.estimate.estimate import INDEPENDENT, Terms
 from kmeanalyst.inference.estimate.population import (
     Law,
     Population,
@@ -38,34 +38,6 @@ from kmeanalyst.releases.release import ReleaseData, View
 MOST_COMBINATIONS = 4_000_000  # taken whole
 DRAWN = 1_000_000  # combinations, where there are more
 _BESIDE = 500  # combinations of the others at which an influence is averaged
-
-
-@dataclass(frozen=True, eq=False)
-class JointErrors:
-    """The error models of independent releases: influences stand one below the other, errors add in squares."""
-
-    models: tuple[ErrorModel, ...]
-    told: tuple[str, ...] = ()  # what was assumed and approximated
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Those of every release, and what was assumed."""
-        return tuple(dict.fromkeys([*(note for model in self.models for note in model.notes), *self.told]))
-
-    def split(self, influence: Array) -> list[Array]:
-        """The influence (n, ...) on each release."""
-        return np.split(influence, np.cumsum([len(model.frame) for model in self.models])[:-1])
-
-    def parts(self, influence: Array) -> Parts:
-        """Standard errors by source, as an ErrorModel gives them."""
-        each = zip(self.models, self.split(influence), strict=True)
-        return joint_parts([model.parts(part) for model, part in each])
-
-    def covariance(self, influence: Array) -> Parts:
-        """Joint covariances by source; what no release knows is None."""
-        each = [model.covariance(part) for model, part in zip(self.models, self.split(influence), strict=True)]
-        known = {name: [one[name] for one in each if one[name] is not None] for name in PARTS}
-        return {name: sum(some) if some else None for name, some in known.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +65,9 @@ class ProductLaw:
         return "probability" if all(factor.view == "probability" for factor in self.factors) else "signed"
 
     @cached_property
-    def model(self) -> JointErrors:
+    def model(self) -> IndependentErrors:
         """The releases' errors together."""
-        return JointErrors(tuple(factor.model for factor in self.factors), (INDEPENDENT, *self.drawing))
+        return IndependentErrors(tuple(factor.model for factor in self.factors), (INDEPENDENT, *self.drawing))
 
     @property
     def combinations(self) -> int:

@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.estimate.estimate import Estimate
-from kmeanalyst.inference.estimate.population import Population, Statistic, Where, estimate, estimates
+from kmeanalyst.inference.estimate.population import Population, Where, estimate, estimates
+from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.learning.scoring.evaluation import ScoringTask, frame_of, positive_shares, scoring_task
 from kmeanalyst.learning.scoring.metrics import Evidence, Smooth

@@ -22,7 +22,8 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
-from kmeanalyst.inference.estimate.population import Population, Statistic, Where, estimates, population_of
+from kmeanalyst.inference.estimate.population import Population, Where, estimates, population_of
+from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.learning.digest import digest
 from kmeanalyst.learning.scoring.metrics import Evidence, Loss, Metric, Need, Predictions, Smooth, metric_named

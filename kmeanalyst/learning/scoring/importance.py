@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.estimate.population import Population, Statistic, Where, estimates
+from kmeanalyst.inference.estimate.population import Population, Where, estimates
+from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.learning.scoring.evaluation import ScoringTask, frame_of, scoring_task, smooth_of
 from kmeanalyst.learning.scoring.metrics import Loss, Metric, Smooth, metric_named

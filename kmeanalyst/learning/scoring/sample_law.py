@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.estimate.error_model import Parts
+from kmeanalyst.inference.estimate.error_model import SamplingErrors
 from kmeanalyst.inference.estimate.population import ConditionedRows, Where, check_condition, positive_chance, shown
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.columns import REPLACED, Column
@@ -27,55 +27,14 @@ from kmeanalyst.releases.domain.tables import read_table
 from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.release import Question
 
-_KNOWN: WeakValueDictionary[str, SampleErrors] = WeakValueDictionary()
-
-
-@dataclass(frozen=True, eq=False)
-class SampleErrors:
-    """The error of a mean over n rows drawn independently: its standard deviation over √n (see ErrorModel)."""
-
-    frame: pd.DataFrame
-    measurement: None = None
-    everywhere: bool = False
-
-    @property
-    def release(self) -> Any:
-        """Itself: what two error models of one population are told by."""
-        return self
-
-    @property
-    def base(self) -> Any:
-        return self
-
-    def extend_influence(self, influence: Array) -> Array:
-        return influence
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return (f"on a sample of {len(self.frame):,} rows, taken as independent draws: its error is that of sampling",)
-
-    def parts(self, influence: Array) -> Parts:
-        """sampling √(Var h / n); nothing was added and nothing is unseen."""
-        return {"privacy": None, "sampling": np.sqrt(influence.var(axis=0) / len(influence)), "resolution": None}
-
-    def covariance(self, influence: Array) -> Parts:
-        """As `parts` has it."""
-        centred = influence - influence.mean(axis=0)
-        return {"privacy": None, "sampling": centred.T @ centred / len(centred) ** 2, "resolution": None}
-
-    def least_change(self, influence: Array, level: float) -> float:
-        """Nothing bounds it: ValueError."""
-        raise ValueError(
-            "a robust interval is the range over all populations that agree with a measurement, and a sample is none. "
-            'Ask kind="default".'
-        )
+_KNOWN: WeakValueDictionary[str, SamplingErrors] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, eq=False)
 class SampleLaw(ConditionedRows):
     """A sample's rows with equal weights, given a condition or not (see Law)."""
 
-    model: SampleErrors
+    model: SamplingErrors
     weights: Array
     given: Array | None = None
     chance: float = 1.0
@@ -191,10 +150,11 @@ def _condition(question: Question, frame: pd.DataFrame, domain: Domain | None) -
     return values == 1
 
 
-def _errors(frame: pd.DataFrame) -> SampleErrors:
+def _errors(frame: pd.DataFrame) -> SamplingErrors:
     """The error model of a sample: that of a sample of the same content, where one is alive."""
     rows = pd.util.hash_pandas_object(frame, index=False).to_numpy()
     content = hashlib.sha256(rows.tobytes() + repr(list(frame.columns)).encode()).hexdigest()
     if (known := _KNOWN.get(content)) is None:
-        known = _KNOWN[content] = SampleErrors(frame)
+        note = f"on a sample of {len(frame):,} rows, taken as independent draws: its error is that of sampling"
+        known = _KNOWN[content] = SamplingErrors(frame, np.full(len(frame), 1 / len(frame)), (note,))
     return known

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from kmeanalyst.inference.two_sample.result import Estimate
+from kmeanalyst.inference.estimate.estimate import Estimate
 from kmeanalyst.release import Release
 
 

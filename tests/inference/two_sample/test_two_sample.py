@@ -12,12 +12,12 @@ from scipy.stats import kstest
 
 import kmeanalyst as ka
 from kmeanalyst.inference.two_sample import noise_aware
-from kmeanalyst.inference.two_sample.noise_aware import Directions
 from kmeanalyst.inference.two_sample.samples import SampleRows
 from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
 from kmeanalyst.kernels import Gaussian, KernelMean
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.kernels.features.principal import Directions
 from kmeanalyst.release import Release
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.memo import memo
@@ -275,7 +275,7 @@ def laplace_law(statistic_share: float, law: str) -> tuple[float, float]:
     """(p-value, simulated tail) of two directions of four features under noise of this law alone."""
     rng = np.random.default_rng(1)
     vectors = np.linalg.qr(rng.normal(size=(4, 2)))[0]
-    directions = noise_aware.Directions(vectors, np.array([3.0, 0.5]))
+    directions = Directions(vectors, np.array([3.0, 0.5]))
     measurement = Measurement(
         vector=np.zeros(4), noise_scale=0.2, noise_law=law, n_rows=N,
         feature_map=RandomFourier.draw(KERNEL, n_columns=2, dimension=4, rng=1), noisy_sum=np.zeros(4, dtype=int),

@@ -1,0 +1,184 @@
+"""Numbers that depend on the weights of rows, each with its derivative by every weight: the rules of calculus stand here.
+
+A statistic T of weights w moves, to first order, by Σ δw · T′(z); T′ is its influence function (Deville 1999, *Variance
+estimation for complex statistics*). A mean Σ w h has the influence h. Arithmetic carries influences along, so that a
+variance, a correlation or a ratio is written as its formula, and `solve` gives that of the root of an equation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Protocol
+
+import numpy as np
+
+from kmeanalyst.kernels.base import Array
+
+Rule = Callable[..., tuple[Any, ...]]  # values → the value of the result, and its derivative by each of them
+
+
+def _power(x: Any, power: float) -> tuple[Any, Any]:
+    base = np.asarray(x, dtype=float)[()]
+    return base**power, power * base ** (power - 1.0) if power else 0.0
+
+
+RULES: dict[str, Rule] = {
+    "+": lambda a, b: (a + b, 1.0, 1.0),
+    "-": lambda a, b: (a - b, 1.0, -1.0),
+    "*": lambda a, b: (a * b, b, a),
+    "/": lambda a, b: ((value := np.true_divide(a, b)), np.true_divide(1.0, b), -value / b),
+    "**": _power,
+    "negative": lambda x: (-x, -1.0),
+    "sqrt": lambda x: (np.sqrt(x), np.true_divide(0.5, np.sqrt(x))),
+    "log": lambda x: (np.log(x), np.true_divide(1.0, x)),
+    "exp": lambda x: (np.exp(x), np.exp(x)),
+}
+_UFUNCS = {np.add: "+", np.subtract: "-", np.multiply: "*", np.true_divide: "/"}
+
+
+class Differentiable:
+    """The operators of a value that carries a first-order error: Statistic and Estimate inherit them."""
+
+    value: Any
+
+    @staticmethod
+    def _is_constant(x: Any) -> bool:
+        """Whether an operand is a number without an error."""
+        return isinstance(x, int | float | np.integer | np.floating)
+
+    def _derived(self, rule: str, operands: tuple[Any, ...], value: Any, slopes: list[Any]) -> Any:
+        """The result of a rule, from its value and its derivative by each operand, constants included."""
+        raise NotImplementedError
+
+    def _apply(self, rule: str, *operands: Any) -> Any:
+        if not all(isinstance(x, type(self)) or self._is_constant(x) for x in operands):
+            return NotImplemented
+        with np.errstate(all="ignore"):
+            value, *slopes = RULES[rule](*(x.value if isinstance(x, type(self)) else x for x in operands))
+        return self._derived(rule, operands, value, slopes)
+
+    def __add__(self, other: Any) -> Any:
+        return self._apply("+", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._apply("+", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._apply("-", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._apply("-", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._apply("*", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._apply("*", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._apply("/", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._apply("/", other, self)
+
+    def __pow__(self, power: Any) -> Any:
+        return self._apply("**", self, power) if Differentiable._is_constant(power) else NotImplemented
+
+    def __neg__(self) -> Any:
+        return self._apply("negative", self)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """np.sqrt, np.log and np.exp, and numpy's numbers on the left side of an operator."""
+        rule = _UFUNCS.get(ufunc, ufunc.__name__)
+        if method != "__call__" or options or rule not in RULES:
+            return NotImplemented
+        return self._apply(rule, *inputs)
+
+
+class IntervalRule(Protocol):
+    """How an interval comes about that is not value ± z·error."""
+
+    def interval(self, z: float) -> tuple[float, float]: ...
+
+    def robust(self, level: float) -> tuple[float, float]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Statistic(Differentiable):
+    """A number, or an array of numbers, that depends on the weights of rows.
+
+    value        a float, or (k,).
+    influence    its derivative by the weight of each row, (n,) or (n, k); NaN at rows where it is undefined. None where
+                 the value or its first order is undefined.
+    question     what was asked, as text; "" of an intermediate result.
+    notes        what to say of the value.
+    interval_by  how an interval comes about that is not value ± error.
+
+    Arithmetic with numbers, arrays and other statistics of the same weights gives statistics.
+
+    >>> from kmeanalyst.inference.estimate.statistic import mean_of_rows
+    >>> weights, x = np.array([0.5, 0.5]), np.array([1.0, 3.0])
+    >>> variance = mean_of_rows(weights, x**2) - mean_of_rows(weights, x) ** 2
+    >>> float(variance.value), variance.influence.tolist()
+    (1.0, [-3.0, -3.0])
+    """
+
+    value: Any
+    influence: Array | None
+    question: str = ""
+    notes: tuple[str, ...] = ()
+    interval_by: IntervalRule | None = None
+
+    @staticmethod
+    def _is_constant(x: Any) -> bool:
+        return isinstance(x, np.ndarray) or Differentiable._is_constant(x)
+
+    def _derived(self, rule: str, operands: tuple[Any, ...], value: Any, slopes: list[Any]) -> Statistic:
+        terms = [(x, slope) for x, slope in zip(operands, slopes, strict=False) if isinstance(x, Statistic)]
+        if any(x.influence is None for x, _ in terms):
+            return Statistic(value, None)
+        with np.errstate(all="ignore"):
+            return Statistic(value, reduce(np.add, (_chained(x, slope, np.shape(value)) for x, slope in terms)))
+
+    def __getitem__(self, chosen: Any) -> Statistic:
+        """Some of the numbers of an array, by position."""
+        return Statistic(self.value[chosen], None if self.influence is None else self.influence[:, chosen])
+
+
+def _chained(x: Statistic, slope: Any, shape: tuple[int, ...]) -> Array:
+    """The influence (n, *shape) that a result of this shape has by way of one operand."""
+    assert x.influence is not None
+    n, own = len(x.influence), np.shape(x.value)
+    influence = x.influence.reshape(n, *[1] * (len(shape) - len(own)), *own)
+    return np.broadcast_to(influence * slope, (n, *shape))
+
+
+def mean_of_rows(weights: Array, values: Array) -> Statistic:
+    """Σ w · values, of values (n,) or (n, k) the first M of which have the weights (M,)."""
+    return Statistic(weights @ values[: len(weights)], np.asarray(values, dtype=float))
+
+
+_MOST_STEPS = 50
+_CLOSE = 1e-12  # of the solution: a Newton step below ends the search
+
+
+def solve(
+    equations: Callable[[Array], tuple[Array, Array]], weights: Array, start: Array, *, most: int = _MOST_STEPS
+) -> Statistic:
+    """The root θ (k,) of Σ w ψ(x, θ) = 0 by Newton's method, with its influence −J⁻¹ψ (implicit function theorem).
+
+    equations  θ (k,) → ψ (n, k) at the rows, and J (k, k), the derivative of Σ w ψ by θ.
+    weights    (M,) of the first rows.
+    most       Newton steps: one is enough where ψ is linear in θ.
+    """
+    theta = np.asarray(start, dtype=float)
+    for _ in range(most):
+        psi, jacobian = equations(theta)
+        step = np.linalg.solve(jacobian, weights @ psi[: len(weights)])
+        theta = theta - step
+        if np.abs(step).max(initial=0.0) <= _CLOSE * np.abs(theta).max(initial=0.0):
+            break
+    psi, jacobian = equations(theta)
+    return Statistic(theta, -np.linalg.solve(jacobian, psi.T).T)
