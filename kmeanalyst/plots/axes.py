@@ -18,8 +18,9 @@ import pandas as pd
 from kmeanalyst.inference.questions.groups import MISSING
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.plots.style import plain
-from kmeanalyst.releases.domain.columns import Column, Date, Number
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
+from kmeanalyst.releases.domain.numbers import Date, Number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -33,7 +33,8 @@ from kmeanalyst.plots.style import (
     stamp,
     whiskers,
 )
-from kmeanalyst.releases.domain.columns import Categorical, Column
+from kmeanalyst.releases.domain.column import Column
+from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.release import Question, ReleaseData, View
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from kmeanalyst.inference.estimate.population import Population, population_of
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Number
+from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.domain.tables import read_table
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Question, ReleaseData, View

@@ -20,8 +20,8 @@ from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.plots.axes import axis_label, mark_scale, scale_of
 from kmeanalyst.plots.overlay import Numbers, as_release, numbers_of
 from kmeanalyst.plots.style import RELEASE, RULE, SAMPLE, Look, axes_of, caption, given, percent, plain, promises, stamp
-from kmeanalyst.releases.domain.columns import Date, Number
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
+from kmeanalyst.releases.domain.numbers import Date, Number
 from kmeanalyst.releases.release import Question, ReleaseData, View
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ import pandas as pd
 from kmeanalyst.inference.estimate.error_model import ErrorModel, Parts, error_model, fitted_model
 from kmeanalyst.inference.estimate.estimate import PARTS, Estimate, Estimates, InverseCdf, Terms
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Number
+from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.release import Question, ReleaseData, View
 from kmeanalyst.representation.weights.views import view_weights

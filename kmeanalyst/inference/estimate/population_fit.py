@@ -39,9 +39,9 @@ from kmeanalyst.inference.two_sample.noise_aware import principal
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import in_threads, row_blocks
 from kmeanalyst.kernels.features.base import FeatureMap
-from kmeanalyst.releases.domain.columns import Number
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import view_weights

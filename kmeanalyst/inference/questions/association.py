@@ -25,7 +25,9 @@ import pandas as pd
 from kmeanalyst.inference.estimate.population import Population, population_of
 from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date
+from kmeanalyst.releases.domain.column import Column
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.meaning import days_of

@@ -26,7 +26,7 @@ from kmeanalyst.inference.estimate.population import Statistic, check_condition,
 from kmeanalyst.inference.questions.conditional_embedding import Smoother, smoother
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import KEPT
+from kmeanalyst.releases.domain.column import KEPT
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.release import Question, ReleaseData, View

@@ -23,7 +23,7 @@ from kmeanalyst.inference.estimate.population import (
 )
 from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Categorical
+from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Question, ReleaseData, View
 

@@ -27,7 +27,8 @@ from kmeanalyst.inference.estimate.population import (
     shown,
 )
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Boolean, Date, Number
+from kmeanalyst.releases.domain.levels import Boolean
+from kmeanalyst.releases.domain.numbers import Date, Number
 from kmeanalyst.releases.release import Question, ReleaseData, View
 
 _ROUNDING = 1e-24  # of the largest square: a variance below is none

@@ -15,7 +15,7 @@ import pandas as pd
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.inference.estimate.population import Population, Statistic, estimates, population_of, shown
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Categorical
+from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Question, ReleaseData, View

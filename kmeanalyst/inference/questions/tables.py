@@ -23,7 +23,7 @@ from kmeanalyst.inference.questions.groups import MOST_ASKED, Group, check_group
 from kmeanalyst.inference.questions.moments import deviation_of, variance_of
 from kmeanalyst.inference.questions.quantiles import quantiles_of
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Categorical
+from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.expressions.meaning import codes_of
 from kmeanalyst.releases.release import Question, ReleaseData, View
 

@@ -18,7 +18,8 @@ import pandas as pd
 
 from kmeanalyst.inference.estimate.estimate import one_measurement, shared_measurement
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Date
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.expressions.meaning import days_of

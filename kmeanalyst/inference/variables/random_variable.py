@@ -35,7 +35,7 @@ from kmeanalyst.inference.variables.product_law import ProductLaw, law_of
 from kmeanalyst.inference.variables.reduced_points import ReducedPoints, default_kernel, gathered
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Date
+from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.representation.points.thinning import ThinWeights
 

@@ -26,7 +26,8 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.learning.column_law.number_law import Bins, NumberLaw, fit_number_law, rows_for
 from kmeanalyst.learning.rows.labels import why_not_measured
-from kmeanalyst.releases.domain.columns import Categorical, Column
+from kmeanalyst.releases.domain.column import Column
+from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.mixture.denoise import denoised

@@ -21,7 +21,9 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.learning.column_law.embedding_models import EmbeddingClassifier, EmbeddingRegressor, fit_embedding
-from kmeanalyst.releases.domain.columns import Categorical, Column, Integer, Real
+from kmeanalyst.releases.domain.column import Column
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.release import ReleaseData

@@ -21,7 +21,9 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.learning.rows.drawn_rows import drawn_rows, unavailable_reason
 from kmeanalyst.learning.rows.encoder import LEVELS, MISSING, DomainEncoder, Levels, Missing
 from kmeanalyst.learning.rows.labels import LABELS, Labels, measured_labels, why_not_measured
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date, Integer, Number
+from kmeanalyst.releases.domain.column import Column
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Date, Integer, Number
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import ReleaseData, View

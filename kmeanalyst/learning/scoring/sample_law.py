@@ -20,7 +20,7 @@ import pandas as pd
 from kmeanalyst.inference.estimate.error_model import Parts
 from kmeanalyst.inference.estimate.population import ConditionedRows, Where, check_condition, positive_chance, shown
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import REPLACED, Column
+from kmeanalyst.releases.domain.column import REPLACED, Column
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.draft import draft_domain
 from kmeanalyst.releases.domain.tables import read_table

@@ -44,7 +44,7 @@ from kmeanalyst.learning.rows.training_rows import (
 )
 from kmeanalyst.learning.training.pipeline import TrainedPipeline, TrainingReport
 from kmeanalyst.learning.weights.weight_support import WeightSupport, weight_support
-from kmeanalyst.releases.domain.columns import Categorical
+from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import ReleaseData, View
 

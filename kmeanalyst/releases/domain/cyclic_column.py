@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import DomainError, Number
+from kmeanalyst.releases.domain.column import DomainError
+from kmeanalyst.releases.domain.numbers import Number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +73,7 @@ class Cyclic(Number):
     def wrap(self, encoded: Array) -> Array:
         """Encoded numbers moved to values of the column: those beyond its bounds by whole periods.
 
-        >>> ka.Cyclic(name="hour", lower=0, upper=24).brought_in(np.array([25.0, -1.0, 6.5]))
+        >>> ka.Cyclic(name="hour", lower=0, upper=24).wrap(np.array([25.0, -1.0, 6.5]))
         array([ 1. , 23. ,  6.5])
         """
         return self.rounded(encoded)

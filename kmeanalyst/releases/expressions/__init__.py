@@ -74,7 +74,8 @@ class Expression:
     text     as it was written.
     columns  the columns it names, in order of first mention.
 
-    >>> from kmeanalyst.releases.columns import Categorical, Integer
+    >>> from kmeanalyst.releases.domain.levels import Categorical
+    >>> from kmeanalyst.releases.domain.numbers import Integer
     >>> domain = Domain((Integer(name="age", lower=0, upper=99), Categorical(name="sex", levels=("F", "M"))))
     >>> frame = domain.decode(np.array([[41.0, 1.0], [20.0, 0.0], [70.0, 0.0]]))
     >>> parse("age / 10").evaluate(frame, domain)
@@ -98,7 +99,7 @@ class Expression:
     def check(self, domain: Domain) -> Literal["number", "condition"]:
         """What `evaluate` gives on this domain; ExpressionError if columns, levels and operations do not fit.
 
-        >>> from kmeanalyst.releases.columns import Integer
+        >>> from kmeanalyst.releases.domain.numbers import Integer
         >>> parse("17 <= age < 30").check(Domain((Integer(name="age", lower=0, upper=99),)))
         'condition'
         >>> parse("agee > 50").check(Domain((Integer(name="age", lower=0, upper=99),)))
@@ -119,7 +120,7 @@ class Expression:
     def extent(self, domain: Domain) -> Extent:
         """Where its values can lie on any row of this domain, from the public bounds alone; `check` comes first.
 
-        >>> from kmeanalyst.releases.columns import Integer
+        >>> from kmeanalyst.releases.domain.numbers import Integer
         >>> ages = Domain((Integer(name="age", lower=17, upper=90),))
         >>> parse("2 * age - 10").extent(ages)
         Extent(low=24.0, high=170.0, whole=True, missing=False)

@@ -13,8 +13,10 @@ import pandas as pd
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import text_of
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date, Ordinal
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
+from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.syntax import (

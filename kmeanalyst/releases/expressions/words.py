@@ -6,7 +6,9 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date
+from kmeanalyst.releases.domain.column import Column
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.texts import replaced
 

@@ -14,8 +14,9 @@ from scipy.optimize import minimize
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
-from kmeanalyst.releases.domain.columns import Categorical, Number
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import Measurement
 
 _STEPS = 200  # of L-BFGS

@@ -16,8 +16,10 @@ from scipy.special import ndtri, softmax
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.releases.domain.columns import Categorical, Column, Number
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Number
 
 
 def as_phasors(mean: Array, features: RandomFourier) -> Array:

@@ -14,8 +14,8 @@ from __future__ import annotations
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Number
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.points.thinning import thinned
 from kmeanalyst.representation.progress import Progress, silent
