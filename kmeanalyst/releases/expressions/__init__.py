@@ -36,7 +36,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.extent import Extent, extent_of
-from kmeanalyst.releases.expressions.meaning import Reader
+from kmeanalyst.releases.expressions.meaning import Interpreter
 from kmeanalyst.releases.expressions.syntax import DEEPEST, LONGEST, Node, Parser, reads_as_condition
 from kmeanalyst.releases.expressions.words import ExpressionError
 
@@ -109,13 +109,13 @@ class Expression:
             agee > 50
             ^^^^
         """
-        return Reader(self.text, domain).answer(self._root)[0]
+        return Interpreter(self.text, domain).answer(self._root)[0]
 
     def strings_compared(self, domain: Domain) -> tuple[str, ...]:
         """The columns of strings that it compares with a text: of few texts can a release say how often they occur."""
-        reader = Reader(self.text, domain)
-        reader.answer(self._root)
-        return tuple(reader.compared_with_texts)
+        interpreter = Interpreter(self.text, domain)
+        interpreter.answer(self._root)
+        return tuple(interpreter.compared_with_texts)
 
     def extent(self, domain: Domain) -> Extent:
         """Where its values can lie on any row of this domain, from the public bounds alone; `check` comes first.
@@ -136,7 +136,7 @@ class Expression:
         Returns     a new array. Missing cells and undefined results are NaN, and no comparison with them holds.
         Edge cases  log(-1) is NaN, 1 / 0 is inf, without a warning; a constant is repeated n times.
         """
-        kind, run = Reader(self.text, domain).answer(self._root)
+        kind, run = Interpreter(self.text, domain).answer(self._root)
         absent = [name for name in self.columns if name not in frame.columns]
         if absent:
             raise ExpressionError(

@@ -16,7 +16,7 @@ WORDS = ("and", "or", "not", "in", "true", "false", "True", "False")
 
 
 class ExpressionError(ValueError):
-    """An expression is not as it must be; the message says what, why and the mend, and points at the place.
+    """An expression is not as it must be; the message says what is wrong, why and how to fix it, and points at the position.
 
     text      the expression.
     position  where in it the trouble starts, counted in characters from 0.
