@@ -1,4 +1,4 @@
-"""Room 6: where the groups of a column stand on an axis, and how that axis is marked.
+"""Where the groups of a column stand on an axis, and how that axis is marked.
 
 Ranges of about one width stand on the column's own scale, in natural units (days since 1970-01-01 for dates, as matplotlib
 counts them), and missing cells beyond its end. What has no such scale stands side by side under its label: levels, and

@@ -1,4 +1,4 @@
-"""Room 6: curves over settings: coverage of intervals, power and level of tests, and error against ε from a plan.
+"""Curves over settings: coverage of intervals, power and level of tests, and error against ε from a plan.
 
 These take DataFrames, one row for each point, and know nothing of how they were come by.
 """

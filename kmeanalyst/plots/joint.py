@@ -1,4 +1,4 @@
-"""Room 6: pairs of columns: the table of two as a map of its cells, and every pair of several as a corner of such maps."""
+"""Pairs of columns: the table of two as a map of its cells, and every pair of several as a corner of such maps."""
 
 from __future__ import annotations
 

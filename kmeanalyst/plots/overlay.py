@@ -1,4 +1,4 @@
-"""Room 6: an analyst's own rows, laid over a drawing of a release; and a column of numbers, as curves are made from it."""
+"""An analyst's own rows, laid over a drawing of a release; and a column of numbers, as curves are made from it."""
 
 from __future__ import annotations
 

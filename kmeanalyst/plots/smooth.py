@@ -1,4 +1,4 @@
-"""Room 6: a column of numbers as a curve: a smoothed density, and the distribution function, each with a band.
+"""A column of numbers as a curve: a smoothed density, and the distribution function, each with a band.
 
 The density at x is drawn as E[k_h(x, X)], an expectation like any other: its band covers privacy, sampling and resolution
 of the smoothed law, and says nothing of what smoothing hides. Mass is reflected at the bounds (Schuster 1985), and comes

@@ -1,4 +1,4 @@
-"""Room 6: the witness function along one column, or along several, with a band of its standard error."""
+"""The witness function along one column, or along several, with a band of its standard error."""
 
 from __future__ import annotations
 

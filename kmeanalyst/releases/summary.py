@@ -1,4 +1,4 @@
-"""Room 2, a release in words: what it is and promises, for terminals and notebooks."""
+"""A release in words: what it is and promises, for terminals and notebooks."""
 
 from __future__ import annotations
 

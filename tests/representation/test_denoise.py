@@ -1,4 +1,4 @@
-"""Room 3: a noisy mean is brought near the table's, and points and weights carry what it comes down to."""
+"""A noisy mean is brought near the table's, and points and weights carry what it comes down to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room 3: noisy margins become rows; latent classes are fitted with exact slopes and drawn from evenly."""
+"""Noisy margins become rows; latent classes are fitted with exact slopes and drawn from evenly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room 3: laws of columns and mixtures of them. Means of features in closed form, and the search for a mixture."""
+"""Laws of columns and mixtures of them. Means of features in closed form, and the search for a mixture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room 3: Hamiltonian Monte Carlo over mixtures draws from the posterior it claims, and knows its own error."""
+"""Hamiltonian Monte Carlo over mixtures draws from the posterior it claims, and knows its own error."""
 
 from __future__ import annotations
 

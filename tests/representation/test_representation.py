@@ -1,4 +1,4 @@
-"""Room 3: from a noisy mean to weighted points. Convex fits reach their optimum and stay in their sets."""
+"""From a noisy mean to weighted points. Convex fits reach their optimum and stay in their sets."""
 
 from __future__ import annotations
 

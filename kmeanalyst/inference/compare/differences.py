@@ -1,4 +1,4 @@
-"""Room 4: how far apart a release and a sample are in each mean and share, in standard deviations of one row."""
+"""How far apart a release and a sample are in each mean and share, in standard deviations of one row."""
 
 from __future__ import annotations
 

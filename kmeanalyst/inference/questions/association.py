@@ -1,4 +1,4 @@
-"""Room 4: how strongly pairs of columns go together, one measure for numbers and levels alike, with its error.
+"""How strongly pairs of columns go together, one measure for numbers and levels alike, with its error.
 
 A column is a vector of features: a number is itself, levels are one indicator each. With D = S_a^(-1/2) Cov(a, b) S_b^(-1/2),
 S the variance of a number or the probability of a level, ‖D‖² is the squared correlation of two numbers, the share of

@@ -1,4 +1,4 @@
-"""Room 4: a column's values parted into groups, each a condition: what tables, histograms and `groupby` are made by."""
+"""A column's values parted into groups, each a condition: what tables, histograms and `groupby` are made by."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room 4: variances, standard deviations, covariances and correlations, with their errors.
+"""Variances, standard deviations, covariances and correlations, with their errors.
 
 Central moments are Σ v (x - m_x)(y - m_y), m = Σ v x, in the view's weights v; a release's weights are never divided
 by their sum, and there is no correction for lost degrees of freedom. Under probability weights the matrices are

@@ -1,4 +1,4 @@
-"""Room 4: linear regression on a release, each coefficient with its error.
+"""Linear regression on a release, each coefficient with its error.
 
 β minimises Σ v (y - xᵀβ)² in the view's weights. Its influence function is A⁻¹ x (y - xᵀβ), A = Σ v x xᵀ, which is
 the sandwich of robust standard errors (White 1980) with the release's own errors in the place of the sample's.

@@ -1,4 +1,4 @@
-"""Room 4: histograms, tables and statistics by group: DataFrames with an error bar on every number.
+"""Histograms, tables and statistics by group: DataFrames with an error bar on every number.
 
 A row's columns are its value, standard_error, low and high (the interval at `level`), the parts privacy, sampling and
 resolution (NaN where unknown), the view and a note. Cells of a histogram or table are probabilities, which signed

@@ -1,4 +1,4 @@
-"""Room 4: expressions over columns of releases, evaluated wherever rows of the releases meet.
+"""Expressions over columns of releases, evaluated wherever rows of the releases meet.
 
 A node is a column or a function of other nodes. What it depends on is kept by identity: two nodes of one Release object
 are functions of one row, those of different releases of independent rows. So X - X is zero, whatever X, and X + Y of two

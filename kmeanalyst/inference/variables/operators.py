@@ -1,4 +1,4 @@
-"""Room 4: calculating with random variables: operators, comparisons, numpy's functions."""
+"""Calculating with random variables: operators, comparisons, numpy's functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room 3: the law of a number given the other columns, fitted to the measurement of random Fourier features.
+"""The law of a number given the other columns, fitted to the measurement of random Fourier features.
 
     π(c | x) ∝ q(c) exp(Σ_r t_r(c) θ_rᵀψ(x))
 

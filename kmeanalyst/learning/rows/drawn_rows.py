@@ -1,4 +1,4 @@
-"""Room 5: rows drawn from the measurement itself, for models of numbers on releases of random features.
+"""Rows drawn from the measurement itself, for models of numbers on releases of random features.
 
 Released points are a thousand or so, of uneven weights: all a model of a number can see of its law is the chance of theirs.
 So rows are made anew from the measurement, which is post-processing: the mixture of product laws behind it (`denoise`) gives

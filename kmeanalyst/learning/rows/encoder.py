@@ -1,4 +1,4 @@
-"""Room 5: columns of a domain as the numbers that scikit-learn's estimators take. Nothing is learned from rows."""
+"""Columns of a domain as the numbers that scikit-learn's estimators take. Nothing is learned from rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room 5: labels for training from the measurement itself, in the place of the released points' own.
+"""Labels for training from the measurement itself, in the place of the released points' own.
 
 Released points are some thousand rows that stand for a whole joint law, and each has one label of the many it could have:
 a model of them learns that chance as well. The law of the target given the other columns is a few numbers, and the

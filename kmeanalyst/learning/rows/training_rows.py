@@ -1,4 +1,4 @@
-"""Room 5: which rows of a release a model learns from, and with what weights.
+"""Which rows of a release a model learns from, and with what weights.
 
 A model of weighted rows is that of the measure Σ w δ only where scikit-learn treats weights so (`weight_support`). What can
 be done before it sees any is done here: rows of weight zero are left out, weights are taken relative to their sum, and the

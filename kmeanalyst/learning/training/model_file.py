@@ -1,4 +1,4 @@
-"""Room 5: trained models as files that hold no code (skops), where pickle would run whatever its file says."""
+"""Trained models as files that hold no code (skops), where pickle would run whatever its file says."""
 
 from __future__ import annotations
 

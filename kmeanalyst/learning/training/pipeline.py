@@ -1,4 +1,4 @@
-"""Room 5: a trained model, which predicts on frames in natural units and knows what it was trained on."""
+"""A trained model, which predicts on frames in natural units and knows what it was trained on."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Room 5: scikit-learn's models trained on a release, each with the weights that it treats rightly.
+"""Scikit-learn's models trained on a release, each with the weights that it treats rightly.
 
-Room 5: handing weights to an estimator and to the estimators inside it (scikit-learn's metadata routing).
+Handing weights to an estimator and to the estimators inside it (scikit-learn's metadata routing).
 """
 
 from __future__ import annotations

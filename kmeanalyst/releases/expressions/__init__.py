@@ -1,4 +1,4 @@
-"""Room 2, questions as text: small expressions over column names, parsed by hand and never by eval.
+"""Questions as text: small expressions over column names, parsed by hand and never by eval.
 
 The grammar, loosest first; precedence and associativity are Python's:
 

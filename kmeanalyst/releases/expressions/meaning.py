@@ -62,9 +62,9 @@ _CALCULATE: dict[str, Callable[..., Array]] = {
 class Meaning:
     """What a part stands for on a domain: its kind, and how to compute it.
 
-    Everything computes to float64, NaN for missing: levels to their codes, days to their count since
-    1970-01-01, strings to numbers that the interpreter gives them in the order it meets them, a text to nothing (NaN) until it meets a
-    column. Conditions alone compute to bool.
+    Everything evaluates to float64 with NaN for missing. Levels become their codes, days the count since 1970-01-01,
+    strings numbers in the order the interpreter meets them; a text is NaN until it is compared with a column. Only
+    conditions evaluate to bool.
     """
 
     node: Node

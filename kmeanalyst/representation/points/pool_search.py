@@ -1,4 +1,4 @@
-"""Room 3: weighted points near a noisy mean of any features, found by search: where no form of the features helps.
+"""Weighted points near a noisy mean of any features, found by search: where no form of the features helps.
 
 A mean of random Fourier features is denoised, and one of margins drawn from classes; here the features are only asked for
 their values (random binning, Maclaurin, Hermite). By turns: the best probability weights on a pool of candidates, a convex

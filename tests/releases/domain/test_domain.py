@@ -1,4 +1,4 @@
-"""Room 2's frame: a cell is read as text, by itself, clamped to public bounds, and never raises by its value."""
+"""A cell is read as text, by itself, clamped to public bounds, and never raises by its value."""
 
 from __future__ import annotations
 
