@@ -38,9 +38,11 @@ if TYPE_CHECKING:
     from kmeanalyst.learning.training.training import fit
     from kmeanalyst.learning.weights.weight_support import WeightSupport, weight_support
     from kmeanalyst.release import Release, from_frame, read_release
-    from kmeanalyst.releases.domain.columns import Boolean, Categorical, Date, Integer, Ordinal, Real
+    from kmeanalyst.releases.domain.column import DomainError
     from kmeanalyst.releases.domain.cyclic_column import Cyclic
-    from kmeanalyst.releases.domain.domain import Domain, DomainError, read_domain
+    from kmeanalyst.releases.domain.domain import Domain, read_domain
+    from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
+    from kmeanalyst.releases.domain.numbers import Date, Integer, Real
     from kmeanalyst.releases.domain.text_column import Text
     from kmeanalyst.releases.file import FileRefused, read_function, validate_release
     from kmeanalyst.releases.function import ReleasedFunction
@@ -55,16 +57,16 @@ _HOMES = {
     "associations": "kmeanalyst.inference.questions.association",
     "KernelMean": "kmeanalyst.kernels",
     "median_lengthscale": "kmeanalyst.kernels",
-    "Boolean": "kmeanalyst.releases.domain.columns",
-    "Categorical": "kmeanalyst.releases.domain.columns",
+    "Boolean": "kmeanalyst.releases.domain.levels",
+    "Categorical": "kmeanalyst.releases.domain.levels",
     "Cyclic": "kmeanalyst.releases.domain.cyclic_column",
-    "Date": "kmeanalyst.releases.domain.columns",
-    "Integer": "kmeanalyst.releases.domain.columns",
-    "Ordinal": "kmeanalyst.releases.domain.columns",
-    "Real": "kmeanalyst.releases.domain.columns",
+    "Date": "kmeanalyst.releases.domain.numbers",
+    "Integer": "kmeanalyst.releases.domain.numbers",
+    "Ordinal": "kmeanalyst.releases.domain.levels",
+    "Real": "kmeanalyst.releases.domain.numbers",
     "Text": "kmeanalyst.releases.domain.text_column",
     "Domain": "kmeanalyst.releases.domain.domain",
-    "DomainError": "kmeanalyst.releases.domain.domain",
+    "DomainError": "kmeanalyst.releases.domain.column",
     "read_domain": "kmeanalyst.releases.domain.domain",
     "FileRefused": "kmeanalyst.releases.file",
     "read_function": "kmeanalyst.releases.file",

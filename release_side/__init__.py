@@ -12,9 +12,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kmeanalyst.releases.domain.columns import Boolean, Categorical, Date, DomainError, Integer, Ordinal, Real
+    from kmeanalyst.releases.domain.column import DomainError
     from kmeanalyst.releases.domain.cyclic_column import Cyclic
     from kmeanalyst.releases.domain.domain import Domain, read_domain
+    from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
+    from kmeanalyst.releases.domain.numbers import Date, Integer, Real
     from kmeanalyst.releases.domain.text_column import Text
     from release_side.budget.composition import Spend
     from release_side.budget.ledger import Ledger
@@ -26,16 +28,16 @@ if TYPE_CHECKING:
     from release_side.publishing.publish import LedgerWarning, publish
 
 _HOMES = {
-    "Boolean": "kmeanalyst.releases.domain.columns",
-    "Categorical": "kmeanalyst.releases.domain.columns",
+    "Boolean": "kmeanalyst.releases.domain.levels",
+    "Categorical": "kmeanalyst.releases.domain.levels",
     "Cyclic": "kmeanalyst.releases.domain.cyclic_column",
-    "Date": "kmeanalyst.releases.domain.columns",
-    "Integer": "kmeanalyst.releases.domain.columns",
-    "Ordinal": "kmeanalyst.releases.domain.columns",
-    "Real": "kmeanalyst.releases.domain.columns",
+    "Date": "kmeanalyst.releases.domain.numbers",
+    "Integer": "kmeanalyst.releases.domain.numbers",
+    "Ordinal": "kmeanalyst.releases.domain.levels",
+    "Real": "kmeanalyst.releases.domain.numbers",
     "Text": "kmeanalyst.releases.domain.text_column",
     "Domain": "kmeanalyst.releases.domain.domain",
-    "DomainError": "kmeanalyst.releases.domain.columns",
+    "DomainError": "kmeanalyst.releases.domain.column",
     "read_domain": "kmeanalyst.releases.domain.domain",
     "extend_function": "release_side.publishing.extending",
     "draft_domain": "release_side.choices.drafting",

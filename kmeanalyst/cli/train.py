@@ -1,4 +1,4 @@
-"""Room 5: what `kmeanalyst train` does before it prints."""
+"""What `kmeanalyst train` does before it prints."""
 
 from __future__ import annotations
 

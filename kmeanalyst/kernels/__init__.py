@@ -1,4 +1,4 @@
-"""Room 1: kernels, feature maps and kernel mean embeddings.
+"""Kernels, feature maps and kernel mean embeddings.
 
 >>> import kmeanalyst as ka
 >>> kernel = ka.kernels.Gaussian(2.0) + 0.5 * ka.kernels.Laplacian(1.0)  # sums and products are kernels

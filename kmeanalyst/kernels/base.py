@@ -1,4 +1,4 @@
-"""Room 1, similarity: what a kernel is, and how kernels are built from kernels.
+"""Similarity: what a kernel is, and how kernels are built from kernels.
 
 A kernel is a small frozen value with a Gram matrix, a diagonal and a bound. Rows are encoded rows,
 float64 (n, d): numbers as they are, levels as codes 0, 1, ..., a missing cell as NaN. Missing is a

@@ -1,4 +1,4 @@
-"""Room 5: what a release is told by: models keep it, so that a score on the release they were trained on says so."""
+"""What a release is told by: models keep it, so that a score on the release they were trained on says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room 6: where the groups of a column stand on an axis, and how that axis is marked.
+"""Where the groups of a column stand on an axis, and how that axis is marked.
 
 Ranges of about one width stand on the column's own scale, in natural units (days since 1970-01-01 for dates, as matplotlib
 counts them), and missing cells beyond its end. What has no such scale stands side by side under its label: levels, and
@@ -18,8 +18,9 @@ import pandas as pd
 from kmeanalyst.inference.questions.groups import MISSING
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.plots.style import plain
-from kmeanalyst.releases.domain.columns import Column, Date, Number
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
+from kmeanalyst.releases.domain.numbers import Date, Number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,4 +1,4 @@
-"""Room 6: one column's distribution, with the error of each number drawn: histograms, and what they are made of.
+"""One column's distribution, with the error of each number drawn: histograms, and what they are made of.
 
 Whiskers are the estimates' own intervals, at the level that the caption states, and cover every part of the error: privacy,
 sampling and resolution. Signed weights can make a probability negative; it is drawn so.
@@ -33,7 +33,8 @@ from kmeanalyst.plots.style import (
     stamp,
     whiskers,
 )
-from kmeanalyst.releases.domain.columns import Categorical, Column
+from kmeanalyst.releases.domain.column import Column
+from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.release import Question, ReleaseData, View
 
 if TYPE_CHECKING:

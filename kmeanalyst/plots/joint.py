@@ -1,4 +1,4 @@
-"""Room 6: pairs of columns: the table of two as a map of its cells, and every pair of several as a corner of such maps."""
+"""Pairs of columns: the table of two as a map of its cells, and every pair of several as a corner of such maps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.plots.axes import Places, axis_label, cut, places_of
 from kmeanalyst.plots.distributions import bars_at
 from kmeanalyst.plots.style import GREY, axes_of, caption, given, luminance, percent, promises, stamp, without_formulas
-from kmeanalyst.releases.domain.columns import Categorical
+from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.release import Question, ReleaseData, View
 

@@ -1,4 +1,4 @@
-"""Room 6: an analyst's own rows, laid over a drawing of a release; and a column of numbers, as curves are made from it."""
+"""An analyst's own rows, laid over a drawing of a release; and a column of numbers, as curves are made from it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 
 from kmeanalyst.inference.estimate.population import Population, population_of
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Number
+from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.domain.tables import read_table
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Question, ReleaseData, View

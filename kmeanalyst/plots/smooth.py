@@ -1,4 +1,4 @@
-"""Room 6: a column of numbers as a curve: a smoothed density, and the distribution function, each with a band.
+"""A column of numbers as a curve: a smoothed density, and the distribution function, each with a band.
 
 The density at x is drawn as E[k_h(x, X)], an expectation like any other: its band covers privacy, sampling and resolution
 of the smoothed law, and says nothing of what smoothing hides. Mass is reflected at the bounds (Schuster 1985), and comes
@@ -20,8 +20,8 @@ from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.plots.axes import axis_label, mark_scale, scale_of
 from kmeanalyst.plots.overlay import Numbers, as_release, numbers_of
 from kmeanalyst.plots.style import RELEASE, RULE, SAMPLE, Look, axes_of, caption, given, percent, plain, promises, stamp
-from kmeanalyst.releases.domain.columns import Date, Number
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
+from kmeanalyst.releases.domain.numbers import Date, Number
 from kmeanalyst.releases.release import Question, ReleaseData, View
 
 if TYPE_CHECKING:

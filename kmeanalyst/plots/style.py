@@ -1,4 +1,4 @@
-"""Room 6: what all drawings share: series that are told apart without colour, quiet captions, the stamp, files.
+"""What all drawings share: series that are told apart without colour, quiet captions, the stamp, files.
 
 Colours are those of Okabe & Ito 2008 (*Color universal design*), which the colour-blind tell apart; each series also has
 a line style and a marker of its own, so that a grey print shows the same. Matplotlib is imported when something

@@ -1,4 +1,4 @@
-"""Room 6: the witness function along one column, or along several, with a band of its standard error."""
+"""The witness function along one column, or along several, with a band of its standard error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from kmeanalyst.plots.style import (
     stamp,
     whiskers,
 )
-from kmeanalyst.releases.domain.columns import Categorical, Number
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.domain.text_column import Text
 
 if TYPE_CHECKING:

@@ -18,8 +18,10 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Boolean, Column, Integer, Number, Real
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean
+from kmeanalyst.releases.domain.numbers import Integer, Number, Real
 from kmeanalyst.releases.expressions import Expression, Extent, parse, words
 from kmeanalyst.releases.texts import flaw_of
 

@@ -30,8 +30,10 @@ from scipy.special import expit
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.pivots import Pivots
-from kmeanalyst.releases.domain.columns import Categorical, Column, Number
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import GRID, grid_sensitivity, mean_unit
 from kmeanalyst.releases.statement import GAUSSIAN, PrivacyStatement
 

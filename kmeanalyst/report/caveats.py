@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kmeanalyst.inference.estimate.estimate import Estimate
-from kmeanalyst.releases.domain.columns import Number
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
+from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.texts import shortened
 from kmeanalyst.report.facts import ColumnFacts, ReleaseFacts

@@ -15,7 +15,7 @@ import numpy as np
 
 from kmeanalyst.inference.estimate.estimate import Estimate
 from kmeanalyst.inference.questions.groups import MISSING
-from kmeanalyst.releases.domain.columns import Date, Number
+from kmeanalyst.releases.domain.numbers import Date, Number
 from kmeanalyst.releases.texts import shortened
 from kmeanalyst.report.facts import Bar, ColumnFacts
 from kmeanalyst.report.markup import Markup, element, inert

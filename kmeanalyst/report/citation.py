@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from kmeanalyst.releases.domain.columns import Categorical, Number
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.report.facts import ReleaseFacts
 

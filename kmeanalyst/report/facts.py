@@ -23,8 +23,10 @@ from kmeanalyst.inference.questions.groups import MISSING, Group, groups_of
 from kmeanalyst.inference.questions.moments import deviation_of
 from kmeanalyst.inference.questions.quantiles import quantiles_of
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date, Number
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Date, Number
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import ReleaseData, View

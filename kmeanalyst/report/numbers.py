@@ -6,7 +6,8 @@ import datetime
 import math
 
 from kmeanalyst.inference.estimate.estimate import Estimate
-from kmeanalyst.releases.domain.columns import Column, Date
+from kmeanalyst.releases.domain.column import Column
+from kmeanalyst.releases.domain.numbers import Date
 
 _EPOCH = datetime.date(1970, 1, 1)
 _MINUS = "−"

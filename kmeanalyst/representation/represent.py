@@ -1,4 +1,4 @@
-"""Room 3: points and weights of a release from its measurement, where the points are not given (Algorithm 2).
+"""Points and weights of a release from its measurement, where the points are not given (Algorithm 2).
 
 The measurement is denoised (`denoise`); points are drawn evenly from the mixture that it comes down to, and their
 weights are the most even ones that give them the estimated mean. Where the points are too few for that, they are

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from kmeanalyst.releases.domain.columns import DomainError
+from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.draft import Draft
 from kmeanalyst.releases.domain.draft import draft_domain as drafted_from
 from kmeanalyst.releases.domain.tables import read_table

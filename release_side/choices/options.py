@@ -34,9 +34,9 @@ from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.margins import MarginFeatures
-from kmeanalyst.releases.domain.columns import Categorical
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
+from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.tables import read_table
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.file.header import plain

@@ -71,7 +71,7 @@ _WITHHELD = (
 
 def _public_errors() -> tuple[type[Exception], ...]:
     """Errors whose texts name public facts only."""
-    from kmeanalyst.releases.domain.columns import DomainError
+    from kmeanalyst.releases.domain.column import DomainError
     from release_side.door.mechanism import PublishError
 
     return DomainError, PublishError, OSError

@@ -16,9 +16,11 @@ import numpy as np
 from kmeanalyst.kernels import Gaussian, Kernel, OnColumns, Product
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.pivots import Pivots
-from kmeanalyst.releases.domain.columns import Categorical, Column, Number
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain, read_domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, table_kernel
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.file.header import plain
 from kmeanalyst.releases.file.kernel import kernel_work

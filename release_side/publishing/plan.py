@@ -26,9 +26,11 @@ from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.release import Release
-from kmeanalyst.releases.domain.columns import Categorical, Column, Integer, Number, Real
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain, read_domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Number, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.measurement import Measurement, feature_mean, grid_sensitivity, mean_unit

@@ -18,7 +18,7 @@ import numpy as np
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release
-from kmeanalyst.releases.domain.columns import DomainError
+from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain, read_domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.statement import counted_as, neighbouring_of

@@ -22,8 +22,9 @@ import release_side
 from kmeanalyst.inference.questions.conditional_embedding import Smoother, public_regulariser, smoother
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release
-from kmeanalyst.releases.domain.columns import Categorical, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 
 _Z = 1.96
 _CITIES = {"A": (0.0, 0.06), "B": (3.0, 0.02), "C": (-2.0, 0.1)}  # of Y at age 45, and for each year

@@ -30,8 +30,9 @@ import kmeanalyst as ka
 import release_side
 from kmeanalyst.inference.estimate.error_model import MeasuredErrors, error_model
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Categorical, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.expressions import parse
 from kmeanalyst.releases.measurement import feature_mean
 

@@ -40,8 +40,10 @@ from sklearn.preprocessing import StandardScaler
 from kmeanalyst.inference.questions.conditional_embedding import smoother
 from kmeanalyst.learning.column_law.embedding_models import EmbeddingRegressor, fit_embedding
 from kmeanalyst.release import Release, read_release
-from kmeanalyst.releases.domain.columns import Boolean, Column, Real
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean
+from kmeanalyst.releases.domain.numbers import Real
 from release_side import publish
 
 DELTA = 1e-5

@@ -19,9 +19,10 @@ import pandas as pd
 
 from kmeanalyst.kernels import KernelMean
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Categorical, Integer
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer
 from release_side import publish
 from release_side.door.exponential_mechanism import (
     ExponentialMechanism,

@@ -29,8 +29,8 @@ import pandas as pd
 from kmeanalyst.kernels import Gaussian, Kernel, KernelMean
 from kmeanalyst.kernels.features.certified import CertifiedNystroem
 from kmeanalyst.kernels.features.nystroem import Nystroem
-from kmeanalyst.releases.domain.columns import Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.weights.reweight import weights_for
 from release_side import publish

@@ -30,8 +30,8 @@ from scipy.stats import norm, ortho_group, qmc
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.releases.domain.columns import Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.measurement import Measurement, feature_mean, grid_sensitivity, mean_unit
 from kmeanalyst.representation.mixture import denoise
 from kmeanalyst.representation.mixture.component_laws import from_phasors

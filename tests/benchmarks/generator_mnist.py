@@ -25,8 +25,10 @@ import pandas as pd
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
-from kmeanalyst.releases.domain.columns import Categorical, Column, Integer
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer
 from release_side import publish
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "mnist"

@@ -20,8 +20,9 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Boolean, Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean
+from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.function import ReleasedFunction
 from release_side.door.kernel_machines import machine_weights, plan_machine, targets_of
 from release_side.publishing.functions import publish_function

@@ -25,9 +25,11 @@ from door_throughput import NoNoise, bare_loop
 from threadpoolctl import threadpool_limits
 
 from kmeanalyst.kernels.margins import MarginFeatures
-from kmeanalyst.releases.domain.columns import Categorical, Column, Integer, Real
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from release_side import publish
 from release_side.door.private_mean import private_mean
 from release_side.private_rows.rows import open_private

@@ -35,8 +35,9 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils import all_estimators
 
 import kmeanalyst as ka
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from release_side import publish
 
 ROWS, TEST_ROWS, FEW = 20_000, 10_000, 2_000

@@ -18,8 +18,8 @@ from scipy.special import ndtr
 
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Real
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ import pandas as pd
 from populations import MIXED, NUMERIC, mixed_rows, numeric_rows
 
 from kmeanalyst.kernels import Gaussian, Kernel, KernelMean
-from kmeanalyst.releases.domain.columns import Real
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.draft import draft_domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
+from kmeanalyst.releases.domain.numbers import Real
 from release_side import plan, publish
 
 DELTA = 1e-6

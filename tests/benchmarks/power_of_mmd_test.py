@@ -29,8 +29,8 @@ from kmeanalyst.inference.two_sample import noise_aware
 from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
 from kmeanalyst.kernels import Gaussian, Kernel
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Real
 from release_side.publishing import publish as publishing
 
 ANCHOR = Path(__file__).resolve().parents[3] / "shared" / "anchors" / "mixture_of_Gaussians_N100000_D5.npz"

@@ -26,8 +26,8 @@ import pandas as pd
 
 from kmeanalyst.kernels import KernelMean
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Real
 from release_side import publish
 from release_side.door.mechanism import GaussianNoise
 

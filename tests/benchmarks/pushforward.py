@@ -28,8 +28,8 @@ from kmeanalyst.inference.variables.boundedness import UnboundedWeights
 from kmeanalyst.kernels import Gaussian, KernelMean
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release
-from kmeanalyst.releases.domain.columns import Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Real
 
 _FUNCTIONS = {"XY": np.multiply, "X/Y": np.divide, "X^Y": np.power}
 _MEANS, _SD = (3.0, 4.0), 0.5

@@ -164,8 +164,8 @@ def release_against_sample() -> None:
 
     import kmeanalyst as ka
     import release_side
-    from kmeanalyst.releases.domain.columns import Real
     from kmeanalyst.releases.domain.domain import Domain
+    from kmeanalyst.releases.domain.numbers import Real
 
     domain = Domain(tuple(Real(name=f"x{j}", lower=-4, upper=4) for j in range(D)))
     rng = np.random.default_rng(0)

@@ -25,8 +25,9 @@ from threadpoolctl import threadpool_limits
 
 import kmeanalyst as ka
 from kmeanalyst.inference.two_sample.samples import SampleRows
-from kmeanalyst.releases.domain.columns import Categorical, Date, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from release_side import publish
 
 DOMAIN = Domain(

@@ -49,8 +49,10 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Integer, Number, Real
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Number, Real
 from release_side import publish
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"

@@ -20,8 +20,8 @@ import pandas as pd
 
 import kmeanalyst as ka
 from kmeanalyst.kernels import Gaussian, KernelMean
-from kmeanalyst.releases.domain.columns import Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Real
 
 SIZES = (10, 30, 100, 300)
 

@@ -25,8 +25,9 @@ from kmeanalyst.cli.main import main as kmeanalyst_main
 from kmeanalyst.cli.terminal import print_json
 from kmeanalyst.inference.questions.expectation import conditions_by
 from kmeanalyst.release import read_release
-from kmeanalyst.releases.domain.columns import Categorical, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain, domain_toml, read_domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file.export import export
 from release_side.cli.main import main as release_side_main
 from release_side.private_rows.rows import open_private

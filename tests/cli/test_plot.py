@@ -17,8 +17,9 @@ from click.testing import CliRunner, Result
 
 import kmeanalyst.plots
 from kmeanalyst.cli.main import main
-from kmeanalyst.releases.domain.columns import Categorical, Integer
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer
 from release_side.publishing.publish import publish
 
 SIGNS = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}

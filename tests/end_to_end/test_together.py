@@ -28,9 +28,11 @@ from kmeanalyst.kernels.features.pivots import kernel_error
 from kmeanalyst.learning.column_law.embedding_models import fit_embedding
 from kmeanalyst.learning.rows.encoder import DomainEncoder
 from kmeanalyst.learning.rows.labels import measured_unavailable
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, DomainError, Integer, Real
+from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.file import FileRefused
 from kmeanalyst.releases.file.measurement import binning, maclaurin

@@ -12,8 +12,9 @@ import json
 from pathlib import Path
 
 import release_side
-from kmeanalyst.releases.domain.columns import Boolean, Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean
+from kmeanalyst.releases.domain.numbers import Real
 
 FOLDER = Path(__file__).parent / "function_v1"
 X = Real(name="x", lower=-3.0, upper=3.0)

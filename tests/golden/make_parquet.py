@@ -9,8 +9,9 @@ import datetime
 from pathlib import Path
 from typing import Any
 
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Date, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 
 N_POINTS = 60
 DOMAIN = Domain(

@@ -19,9 +19,10 @@ import pandas as pd
 import release_side
 from kmeanalyst.kernels import Gaussian, Indicator, Laplacian, OnColumns
 from kmeanalyst.release import Release, from_frame
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Date, Integer, Ordinal, Real
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
+from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.measurement import feature_mean
 

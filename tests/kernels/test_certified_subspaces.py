@@ -28,8 +28,8 @@ from kmeanalyst.kernels.features.certified import CertifiedNystroem, excess_of, 
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.features.pivots import STRETCH
 from kmeanalyst.release import read_release
-from kmeanalyst.releases.domain.columns import Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.measurement import GRID, SHRINK, grid_sensitivity
 from release_side.choices.subspaces import better_basis, certified_basis

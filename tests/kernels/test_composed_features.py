@@ -25,8 +25,8 @@ from kmeanalyst.kernels.features.composed import (
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.release import Release, read_release
-from kmeanalyst.releases.domain.columns import Categorical
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.file import limits, write_release
 from release_side.door.mechanism import GaussianNoise
 from release_side.door.private_mean import integer_features, private_mean, within_norm

@@ -1,4 +1,4 @@
-"""Room 1: every kernel keeps the promises that the privacy proof and the embeddings rest on."""
+"""Every kernel keeps the promises that the privacy proof and the embeddings rest on."""
 
 from __future__ import annotations
 

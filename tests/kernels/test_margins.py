@@ -19,9 +19,11 @@ import kmeanalyst as ka
 import release_side
 from kmeanalyst.kernels import Gaussian, KernelMean, Margins, SoftenedProduct, kernel_from_dict
 from kmeanalyst.kernels.margins import MarginFeatures
-from kmeanalyst.releases.domain.columns import Categorical, Date, DomainError, Integer, Number, Real
+from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, margin_kernel
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Date, Integer, Number, Real
 from kmeanalyst.releases.file import FileRefused
 from kmeanalyst.releases.file.kernel import check_kernel
 from kmeanalyst.releases.file.measurement import _FEATURE_MAPS

@@ -18,9 +18,10 @@ from kmeanalyst.learning.column_law.number_law import Bins, RowFunctions, fit_nu
 from kmeanalyst.learning.rows.labels import _check_tails, drawn_rows, measured_labels, measured_model, number_law
 from kmeanalyst.learning.training.training import refit_on
 from kmeanalyst.release import Release
-from kmeanalyst.releases.domain.columns import Boolean, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+from kmeanalyst.releases.domain.levels import Boolean
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.statement import PrivacyStatement

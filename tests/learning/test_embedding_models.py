@@ -17,9 +17,10 @@ from kmeanalyst.learning.column_law.embedding_models import (
     fit_embedding,
 )
 from kmeanalyst.release import Release, from_frame
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel, table_kernel
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.statement import PrivacyStatement
 

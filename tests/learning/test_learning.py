@@ -38,9 +38,10 @@ from kmeanalyst.learning.rows.labels import measured_labels, measured_model
 from kmeanalyst.learning.rows.training_rows import effective_size, target_of, training_rows
 from kmeanalyst.learning.training.training import UnsoundWeights
 from kmeanalyst.release import Release, from_frame
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Date, Integer, Ordinal, Real
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
+from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.statement import PrivacyStatement
 from kmeanalyst.representation.redraw import redraw

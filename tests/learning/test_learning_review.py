@@ -26,8 +26,9 @@ from kmeanalyst.learning.training.pipeline import read_model, write_model
 from kmeanalyst.learning.training.refits import Refits, refit
 from kmeanalyst.learning.training.training import fit
 from kmeanalyst.release import Release, from_frame
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 
 DOMAIN = Domain(
     (

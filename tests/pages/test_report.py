@@ -25,10 +25,11 @@ import kmeanalyst as ka
 from kmeanalyst.cli.main import main
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.release import Release
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Integer, Ordinal, Real
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.statement import PrivacyStatement, guarantee
 from kmeanalyst.report import facts_of, report_html, write_report

@@ -13,8 +13,10 @@ import pytest
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release, from_frame
-from kmeanalyst.releases.domain.columns import Categorical, DomainError, Integer, Real
+from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 
 RELEASES = ["mixed_release", "numeric_release", "levels_release", "foreign_release"]
 

@@ -22,9 +22,11 @@ from kmeanalyst.cli.main import main as kmeanalyst_main
 from kmeanalyst.cli.terminal import print_json
 from kmeanalyst.release import Release, read_release
 from kmeanalyst.releases.derived import Derived
-from kmeanalyst.releases.domain.columns import Categorical, DomainError, Integer, Real
+from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.draft import draft_domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.file import read_function
 from kmeanalyst.releases.file.header import FORMAT, FUNCTION_FORMAT

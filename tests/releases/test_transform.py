@@ -17,8 +17,9 @@ from kmeanalyst.inference.compare.independence import independence_test
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.release import Release, from_frame, read_release
 from kmeanalyst.releases.derived import named_expression
-from kmeanalyst.releases.domain.columns import Boolean, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.expressions import parse
 from kmeanalyst.releases.file import validate_release, write_release
 

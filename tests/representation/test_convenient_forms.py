@@ -10,8 +10,9 @@ import pytest
 
 from kmeanalyst.kernels import KernelMean
 from kmeanalyst.release import read_release
-from kmeanalyst.releases.domain.columns import Categorical, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file import validate_release
 from release_side.door.mechanism import PublishError
 from release_side.publishing.publish import publish

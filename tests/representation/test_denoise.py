@@ -1,4 +1,4 @@
-"""Room 3: a noisy mean is brought near the table's, and points and weights carry what it comes down to."""
+"""A noisy mean is brought near the table's, and points and weights carry what it comes down to."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from representation_cases import PEOPLE, measured, people, simulated
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.representation import represent
 from kmeanalyst.representation.mixture import denoise, posterior

@@ -22,7 +22,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.composed import Concatenation, TensorProduct
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.nystroem import Nystroem
-from kmeanalyst.releases.domain.columns import Categorical, DomainError, Integer, Real
+from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import (
     generator_kernel,
@@ -30,6 +30,8 @@ from kmeanalyst.releases.domain.kernels_for_domain import (
     margin_kernel,
     table_kernel,
 )
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file.limits import USUAL
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.generator import generator

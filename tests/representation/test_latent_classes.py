@@ -1,4 +1,4 @@
-"""Room 3: noisy margins become rows; latent classes are fitted with exact slopes and drawn from evenly."""
+"""Noisy margins become rows; latent classes are fitted with exact slopes and drawn from evenly."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from scipy.optimize import approx_fprime, minimize
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.representation import represent
 from kmeanalyst.representation.latent_classes import latent_classes, within_cells

@@ -1,4 +1,4 @@
-"""Room 3: laws of columns and mixtures of them. Means of features in closed form, and the search for a mixture."""
+"""Laws of columns and mixtures of them. Means of features in closed form, and the search for a mixture."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from scipy.special import softmax
 from kmeanalyst.kernels import Gaussian, Indicator, OnColumns, Product
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date, Integer, Ordinal, Real
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
+from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.representation.mixture.component_laws import Chances, NormalOrSpecial, Normals
 from kmeanalyst.representation.mixture.mixture import Mixture, MixtureFit, fit_mixture, mean_phasors, square
 from kmeanalyst.representation.points.reduced_set import reduced_set

@@ -1,4 +1,4 @@
-"""Room 3: Hamiltonian Monte Carlo over mixtures draws from the posterior it claims, and knows its own error."""
+"""Hamiltonian Monte Carlo over mixtures draws from the posterior it claims, and knows its own error."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from mixture_cases import PLANE, TOGETHER, planted, search_in, some_mixture
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.releases.domain.columns import Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.representation.mixture import posterior
 from kmeanalyst.representation.mixture.mixture import Mixture, MixtureFit, mean_phasors, square
 from kmeanalyst.representation.mixture.posterior import _Chain, draw_posterior

@@ -1,4 +1,4 @@
-"""Room 3: from a noisy mean to weighted points. Convex fits reach their optimum and stay in their sets."""
+"""From a noisy mean to weighted points. Convex fits reach their optimum and stay in their sets."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from kmeanalyst.kernels import Gaussian, KernelMean
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.nystroem import Nystroem
-from kmeanalyst.releases.domain.columns import Boolean, Real
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+from kmeanalyst.releases.domain.levels import Boolean
+from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.representation.points.reduced_set import reduced_set
 from kmeanalyst.representation.represent import represent

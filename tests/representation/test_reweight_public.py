@@ -1,4 +1,4 @@
-"""Room 3, public rows: the step of Bayes towards their uniform mean, and convex fits that reach their optimum."""
+"""Public rows: the step of Bayes towards their uniform mean, and convex fits that reach their optimum."""
 
 from __future__ import annotations
 

@@ -8,8 +8,9 @@ from kmeanalyst.kernels.features.composed import (
     composed_features,
 )
 from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.releases.domain.columns import Categorical, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 
 CELL = Margins(((0.5,),), ((),), (False,), (1.0, 0, 0, 0, 0, 0))
 

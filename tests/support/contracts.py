@@ -41,8 +41,10 @@ from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.features.pivots import Pivots
 from kmeanalyst.kernels.margins import MarginFeatures
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date, Integer, Ordinal, Real
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
+from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
+from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 
 settings.register_profile("specification", max_examples=50, deadline=None, derandomize=True, database=None)

@@ -10,8 +10,9 @@ import pandas as pd
 
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.release import Release
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.representation.weights.reweight import weights_for
 
 DOMAIN = Domain(

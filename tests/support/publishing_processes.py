@@ -32,8 +32,8 @@ import numpy as np
 
 import release_side
 from kmeanalyst.release import read_release
-from kmeanalyst.releases.domain.columns import Integer
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.file import archive as atomic
 from kmeanalyst.releases.file import validate_release, writing
 from release_side.budget import composition, ledger

@@ -8,9 +8,10 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Date, Integer, Ordinal, Real
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
+from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, feature_mean
 from kmeanalyst.releases.statement import GAUSSIAN
 from kmeanalyst.representation.points.reduced_set import reduced_set

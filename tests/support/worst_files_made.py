@@ -32,8 +32,10 @@ from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.features.pivots import Pivots
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.derived import Derived
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Integer, Real
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.file.function import write_function
 from kmeanalyst.releases.file.header import FORMAT

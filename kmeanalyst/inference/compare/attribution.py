@@ -1,4 +1,4 @@
-"""Room 4: which columns, and which pairs of columns, differ between a release and a sample.
+"""Which columns, and which pairs of columns, differ between a release and a sample.
 
 Functions of one column, or products of centred functions of two, are read off both sides by their linear functionals
 (functionals.py) and tested together with the noise in the law. Where populations differ elsewhere, what the features do

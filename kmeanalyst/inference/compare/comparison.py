@@ -1,9 +1,9 @@
-"""Room 4: is a sample from a release's population, and if not, where do they differ?
+"""Is a sample from a release's population, and if not, where do they differ?
 
 The two-sample test answers the first question; tests of each column and of each pair of columns, standardised
 differences and the witness function the second. All know the privacy noise.
 
-Room 4: a comparison in words, for a terminal and for a notebook.
+A comparison in words, for a terminal and for a notebook.
 """
 
 from __future__ import annotations

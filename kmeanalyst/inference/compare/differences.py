@@ -1,4 +1,4 @@
-"""Room 4: how far apart a release and a sample are in each mean and share, in standard deviations of one row."""
+"""How far apart a release and a sample are in each mean and share, in standard deviations of one row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import pandas as pd
 from kmeanalyst.inference.questions.expectation import expectation, probability
 from kmeanalyst.inference.two_sample.samples import SampleRows
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Categorical, Column, Date
+from kmeanalyst.releases.domain.column import Column
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import view_weights

@@ -1,16 +1,16 @@
-"""Room 4: functions of a row read off a release as linear functionals of its features, and tested there.
+"""Functions of a row read off a release as linear functionals of its features, and tested there.
 
 A function u is read by b = Φᵀ(ΦΦᵀ + ρI)⁻¹u, Φ the features of reference rows (kernel ridge regression). Whatever b, as
 long as it does not depend on the noise, bᵀd of the difference d between a measurement and a sample has mean 0 and a
 known variance where both have one population (METHODS §4): the level of a test along b holds exactly, and how well bᵀφ
 is like u only decides what a rejection can be laid at the door of.
 
-Room 4: what a release knows of its population, as the questions about parts of it need it: a mean of features.
+What a release knows of its population, as the questions about parts of it need it: a mean of features.
 
 With a measurement that is the noisy mean, with its noise. Weighted points without one are taken as a fixed
 distribution, seen through features of their own kernel: no noise, and nothing random but the sample beside them.
 
-Room 4: functions of some columns alone, to ask what a release says of those columns and no others.
+Functions of some columns alone, to ask what a release says of those columns and no others.
 
 The principal functions of a kernel on those columns, over reference rows: the smoothest, most telling ones first.
 """

@@ -1,4 +1,4 @@
-"""Room 4: are some columns of the released population independent of others?
+"""Are some columns of the released population independent of others?
 
 The Hilbert-Schmidt independence criterion (Gretton et al. 2005; its test: Gretton et al. 2008) is Σ λ_a λ_b c_ab², c_ab
 the covariance of the functions u_a of the first columns and v_b of the others. One measurement y tells c_ab with its
@@ -8,7 +8,7 @@ step from the released points, E_points[product] + bᵀ(y − E_points φ). Unde
   the table, itself a sample of N rows: Σ_A ⊗ Σ_B / N, the products' covariance if the columns are independent;
   what the features do not see of the products, where the table may differ from the points (METHODS §5).
 
-Room 4: independence of two groups of columns of plain rows, by permutation (Gretton et al. 2008).
+Independence of two groups of columns of plain rows, by permutation (Gretton et al. 2008).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Room 4: the witness function, where a release and a sample differ most (Gretton et al. 2012, section 2.3).
+"""The witness function, where a release and a sample differ most (Gretton et al. 2012, section 2.3).
 
 f(x) = ⟨μ_release − μ_sample, φ(x)⟩ is above 0 where the release has more mass than the sample. Most of the features of
 a release are noise, so f is taken along public directions v_k, each shrunk by s_k, the share of its variance that is

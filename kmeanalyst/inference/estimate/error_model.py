@@ -1,4 +1,4 @@
-"""Room 4: what a release knows of the error of a statistic, given its influence function (METHODS §5).
+"""What a release knows of the error of a statistic, given its influence function (METHODS §5).
 
 A statistic T of the weights moves, to first order, by Σ δw · h(z), h its influence function. With a measurement its
 error is read off the populations that the measurement allows (`population_fit`), in the directions of h. The released

@@ -1,6 +1,6 @@
-"""Room 4, the answer: an estimate with its error in parts, which keeps its correlation with others in arithmetic.
+"""The answer: an estimate with its error in parts, which keeps its correlation with others in arithmetic.
 
-Room 4: calculating with estimates, the error to first order (the delta method).
+Calculating with estimates, the error to first order (the delta method).
 
 An estimate carries its influence function on each release, so that a calculation with estimates is one with influence
 functions: what two of them share cancels as it should, and e - e is 0 ± 0.

@@ -1,4 +1,4 @@
-"""Room 4: the population that a release stands for, and what every statistic of it shares.
+"""The population that a release stands for, and what every statistic of it shares.
 
 A statistic T is a function of the weights of a view, possibly given a condition. It is handed over as a value and as
 its derivative by each row's weight. From these follow the influence function on the released weights (delta method,
@@ -10,7 +10,7 @@ used as it is: signed weights need not sum to one, and nothing is normalised sil
 Resampled rows are refused: their answers would carry an error of resampling that no part tells, and the probability
 view gives the same answers without it.
 
-Room 4: what a statistic is made from: weighted points, one release's or the product of several.
+What a statistic is made from: weighted points, one release's or the product of several.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kmeanalyst.inference.estimate.error_model import PARTS, ErrorModel, Parts, 
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, Terms
 from kmeanalyst.inference.estimate.statistic import IntervalRule, Statistic, mean_of_rows
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Number
+from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.release import Question, ReleaseData, View
 from kmeanalyst.representation.weights.views import view_weights

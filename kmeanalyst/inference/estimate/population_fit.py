@@ -1,4 +1,4 @@
-"""Room 4: populations that a measurement allows, the most plausible one and others beside it (METHODS §5).
+"""Populations that a measurement allows, the most plausible one and others beside it (METHODS §5).
 
 A population is a mixture p of small clouds of rows: rows as they are, and rows blurred by two widths, all of them near
 the released points or anywhere in the domain. The measurement y pulls p away from a reference q, and relative entropy
@@ -14,7 +14,7 @@ noise, τ‖a‖; the table is a sample of N rows, √(Var h/N). The rest of h i
 method itself bends (a maximum is no mean) shows when measurements drawn from p are fitted again. Means and variances are
 taken under p and a little of q, which also lies where p has no mass: a heavy tail's few rows may, with all of κ.
 
-Room 4: the range of an answer over all populations on stated rows that agree with a measurement (METHODS §5).
+The range of an answer over all populations on stated rows that agree with a measurement (METHODS §5).
 
 A population is any probability weights p on the rows, smooth or not. It agrees with y if |v_kᵀ(Σ p φ(z) − y)| stays
 within the noise and sampling errors of every one of K leading directions at once (normal law, Bonferroni). The least
@@ -39,9 +39,9 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import in_threads, row_blocks
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.principal import principal_directions
-from kmeanalyst.releases.domain.columns import Number
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import view_weights

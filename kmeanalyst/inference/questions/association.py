@@ -1,4 +1,4 @@
-"""Room 4: how strongly pairs of columns go together, one measure for numbers and levels alike, with its error.
+"""How strongly pairs of columns go together, one measure for numbers and levels alike, with its error.
 
 A column is a vector of features: a number is itself, levels are one indicator each. With D = S_a^(-1/2) Cov(a, b) S_b^(-1/2),
 S the variance of a number or the probability of a level, ‖D‖² is the squared correlation of two numbers, the share of
@@ -26,7 +26,9 @@ from kmeanalyst.inference.estimate.population import Population, mean_statistic,
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date
+from kmeanalyst.releases.domain.column import Column
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.meaning import days_of

@@ -1,4 +1,4 @@
-"""Room 4: E[f(Y) | X = x] from one release, each with its error.
+"""E[f(Y) | X = x] from one release, each with its error.
 
 The value and its influence function are those of the regression (`smoother`), so that privacy, sampling and resolution come
 about as for any statistic. The regression has a bias of its own, which no influence function tells: what is left of it to
@@ -8,7 +8,7 @@ What no part tells is dependence that the release itself has lost: noise flatten
 were fitted to what is left. At N = 20,000 and 500 features, 95 % intervals held 0.97 and more of the time at ε = 1 over three
 smooth laws; at ε = 0.1 0.94 for a saturating curve, but 0.70 for a wave (tests/benchmarks/conditional_expectation.py).
 
-Room 4: the law of a table's rows given X = x, as weights on the released points.
+The law of a table's rows given X = x, as weights on the released points.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.questions.conditional_embedding import Smoother, smoother
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import KEPT
+from kmeanalyst.releases.domain.column import KEPT
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.release import Question, ReleaseData, View
 

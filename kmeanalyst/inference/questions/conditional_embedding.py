@@ -1,4 +1,4 @@
-"""Room 4: the regression behind conditional laws: the conditional mean embedding of one release.
+"""The regression behind conditional laws: the conditional mean embedding of one release.
 
 Kernel ridge regression with the release's weights in the place of 1/n: ĝ = b + h minimises Σ w_i (f_i − ĝ(x_i))² + λ‖h‖²
 (Song et al. 2009; Grünewälder et al. 2012; Fukumizu, Song & Gretton 2013). The constant b is not penalised, so that the

@@ -1,4 +1,4 @@
-"""Room 4: expectations, means, probabilities and ratios of them, each with its error (METHODS §5).
+"""Expectations, means, probabilities and ratios of them, each with its error (METHODS §5).
 
 The value is Σ w_m h(z_m) in the view's weights; its influence function is h itself.
 """
@@ -25,7 +25,7 @@ from kmeanalyst.inference.estimate.population import (
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Categorical
+from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Question, ReleaseData, View
 

@@ -1,4 +1,4 @@
-"""Room 4: a column's values parted into groups, each a condition: what tables, histograms and `groupby` are made by."""
+"""A column's values parted into groups, each a condition: what tables, histograms and `groupby` are made by."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.releases.domain.columns import Categorical, Column, Date, Number
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Date, Number
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import LONGEST, words
 

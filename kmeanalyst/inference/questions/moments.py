@@ -1,4 +1,4 @@
-"""Room 4: variances, standard deviations, covariances and correlations, with their errors.
+"""Variances, standard deviations, covariances and correlations, with their errors.
 
 Central moments are Σ v (x - m_x)(y - m_y), m = Σ v x, in the view's weights v; a release's weights are never divided
 by their sum, and there is no correction for lost degrees of freedom. Under probability weights the matrices are
@@ -29,7 +29,8 @@ from kmeanalyst.inference.estimate.population import (
 )
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Boolean, Date, Number
+from kmeanalyst.releases.domain.levels import Boolean
+from kmeanalyst.releases.domain.numbers import Date, Number
 from kmeanalyst.releases.release import Question, ReleaseData, View
 
 _ROUNDING = 1e-24  # of the largest square: a variance below is none

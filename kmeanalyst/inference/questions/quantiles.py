@@ -1,4 +1,4 @@
-"""Room 4: distribution functions and quantiles, with their errors.
+"""Distribution functions and quantiles, with their errors.
 
 The quantile of order q is the smallest released value at which the distribution function of the probability view
 reaches q: numpy's "inverted_cdf" with weights. It increases in q and lies among the released values. Its interval

@@ -1,4 +1,4 @@
-"""Room 4: linear regression on a release, each coefficient with its error.
+"""Linear regression on a release, each coefficient with its error.
 
 β minimises Σ v (y - xᵀβ)² in the view's weights: it solves Σ v x (y - xᵀβ) = 0, and `solve` gives its influence function
 A⁻¹ x (y - xᵀβ), A = Σ v x xᵀ. That is the sandwich of robust standard errors (White 1980) with the release's own errors in
@@ -17,7 +17,7 @@ from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.inference.estimate.population import Population, answer, estimates, population_of, shown
 from kmeanalyst.inference.estimate.statistic import solve
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Categorical
+from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Question, ReleaseData, View

@@ -1,4 +1,4 @@
-"""Room 4: histograms, tables and statistics by group: DataFrames with an error bar on every number.
+"""Histograms, tables and statistics by group: DataFrames with an error bar on every number.
 
 A row's columns are its value, standard_error, low and high (the interval at `level`), the parts privacy, sampling and
 resolution (NaN where unknown), the view and a note. Cells of a histogram or table are probabilities, which signed
@@ -25,7 +25,7 @@ from kmeanalyst.inference.questions.groups import MOST_ASKED, Group, check_group
 from kmeanalyst.inference.questions.moments import deviation_of, variance_of
 from kmeanalyst.inference.questions.quantiles import quantiles_of
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Categorical
+from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.expressions.meaning import codes_of
 from kmeanalyst.releases.release import Question, ReleaseData, View
 

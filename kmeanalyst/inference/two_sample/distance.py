@@ -1,4 +1,4 @@
-"""Room 4: how far two populations are apart, as maximum mean discrepancy."""
+"""How far two populations are apart, as maximum mean discrepancy."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Room 4: how far apart, beside whether: an interval for a distance, and the smallest distance a test could have found.
+"""How far apart, beside whether: an interval for a distance, and the smallest distance a test could have found.
 
 Both rest on one law: of d ~ N(δ, V), the squared length of d is a weighted sum of noncentral χ², whose coefficients
 are V's eigenvalues e and whose noncentralities are ‖δ‖²·p/e, p the shares of ‖δ‖² along the eigenvectors.
 
-Room 4: how much a comparison of two samples can show: its noise floor, an interval, and what it would have found.
+How much a comparison of two samples can show: its noise floor, an interval, and what it would have found.
 
 With Σ the covariance of the features φ = k(z, ·), tr Σ and tr Σ² are means over pairs of rows; U-centring (Székely &
 Rizzo 2014, equation 3.2; Song et al. 2012, equation 5) makes them unbiased, without a feature being computed.

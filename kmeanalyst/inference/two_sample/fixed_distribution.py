@@ -1,4 +1,4 @@
-"""Room 4: weighted points without a measurement against a sample: only the sample is random.
+"""Weighted points without a measurement against a sample: only the sample is random.
 
 Under the hypothesis L·MMD² has the law of Σ e_i χ²₁, e the eigenvalues of the features' covariance Σ (Gretton et al.
 2012, theorem 12, with one side fixed). Their sum, tr Σ, is taken from all rows, how they fall off from a subset.

@@ -1,4 +1,4 @@
-"""Room 4: sums over the Gram matrix of pooled rows, from one pass over half of its blocks.
+"""Sums over the Gram matrix of pooled rows, from one pass over half of its blocks.
 
 The matrix is symmetric, so only pairs of blocks I ≤ J are evaluated, and never kept: memory grows with the number of
 rows, not with its square. Distances of Gaussian kernels come from a matrix product of centred rows, which is quick;

@@ -1,4 +1,4 @@
-"""Room 4: are two populations alike? The one door to the tests: which sides there are decides which test it is."""
+"""Are two populations alike? The one door to the tests: which sides there are decides which test it is."""
 
 from __future__ import annotations
 

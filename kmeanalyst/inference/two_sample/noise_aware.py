@@ -1,4 +1,4 @@
-"""Room 4: tests of a release that know the privacy noise.
+"""Tests of a release that know the privacy noise.
 
 y = mean φ(X) + τξ is all that is known of the table (METHODS §4). Under the hypothesis d = y − mean φ(Y) has
 covariance Σc + τ²I, c = 1/N + 1/L. The statistic is Σ w_i (v_iᵀd)² along directions v_i of a reference beside both sides,

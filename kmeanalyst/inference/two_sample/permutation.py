@@ -1,9 +1,9 @@
-"""Room 4: sample against sample, by relabelling the rows (Gretton et al. 2012, section 5).
+"""Sample against sample, by relabelling the rows (Gretton et al. 2012, section 5).
 
 Several kernels are tested at once by the largest of their standardised statistics (in the manner of MMD-FUSE: Biggs,
 Schrab & Gretton 2023), which finds a local difference that one lengthscale smooths away.
 
-Room 4: which relabellings a permutation test draws, and the quadratic form of each.
+Which relabellings a permutation test draws, and the quadratic form of each.
 
 A statistic of two samples is a quadratic form in the labels. With labels about their mean, c = a − n/(n + m), only
 q = cᵀKc needs a product for each relabelling; what is linear in c follows from row sums.

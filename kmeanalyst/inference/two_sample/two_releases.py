@@ -1,4 +1,4 @@
-"""Room 4: release against release, both noises in the law.
+"""Release against release, both noises in the law.
 
 Of one feature map the two measurements are compared as they are. Of different maps (other frequencies, sizes, kernels)
 only functions that both maps can express are comparable. Such functions are found on public reference rows: u_k, the

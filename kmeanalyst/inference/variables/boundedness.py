@@ -1,4 +1,4 @@
-"""Room 4: whether points may be pushed through a function: their weights must not cancel too much.
+"""Whether points may be pushed through a function: their weights must not cancel too much.
 
 Σ w f(z) estimates the embedding of f(X) for any continuous f while Σ|w| stays bounded as the number of points grows
 (Simon-Gabriel, Scibior, Tolstikhin & Schölkopf 2016, theorem 1; Balog, Tolstikhin & Schölkopf 2018, §3.3, theorem 11).

@@ -1,4 +1,4 @@
-"""Room 4: distances of a random variable's law to others' and to samples, and the test of a sample.
+"""Distances of a random variable's law to others' and to samples, and the test of a sample.
 
 Values are seen through the kernel's features on some reference values. Each feature is a question, so that its mean over
 the releases' weighted points has an influence function on each release, and all of them together a joint covariance:

@@ -1,4 +1,4 @@
-"""Room 4: expressions over columns of releases, evaluated wherever rows of the releases meet.
+"""Expressions over columns of releases, evaluated wherever rows of the releases meet.
 
 A node is a column or a function of other nodes. What it depends on is kept by identity: two nodes of one Release object
 are functions of one row, those of different releases of independent rows. So X - X is zero, whatever X, and X + Y of two
@@ -18,7 +18,8 @@ import pandas as pd
 
 from kmeanalyst.inference.estimate.estimate import one_measurement, shared_measurement
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Date
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.expressions.meaning import days_of

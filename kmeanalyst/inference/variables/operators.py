@@ -1,4 +1,4 @@
-"""Room 4: calculating with random variables: operators, comparisons, numpy's functions."""
+"""Calculating with random variables: operators, comparisons, numpy's functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 
 from kmeanalyst.inference.variables.nodes import Kind, Node, applied, expression_node, inside
-from kmeanalyst.releases.domain.columns import Date
+from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.meaning import power
 

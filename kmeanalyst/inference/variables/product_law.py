@@ -1,4 +1,4 @@
-"""Room 4: the joint law of several releases taken as independent: the product of their weighted points.
+"""The joint law of several releases taken as independent: the product of their weighted points.
 
 Up to some millions of combinations the product is taken whole; beyond, combinations are drawn: each release's points
 as evenly as its weights allow (systematic resampling, Kitagawa 1996), matched at random. A statistic with derivative

@@ -1,4 +1,4 @@
-"""Room 4: any vectorised function of random variables, as a random variable (Balog et al. 2018, §3.3)."""
+"""Any vectorised function of random variables, as a random variable (Balog et al. 2018, §3.3)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Room 4: random variables: columns of releases, functions of them, and questions about these (METHODS §6).
+"""Random variables: columns of releases, functions of them, and questions about these (METHODS §6).
 
 Kernel probabilistic programming: Σ w f(z) stands for the law of f(X) (Schölkopf et al. 2015; Simon-Gabriel et al. 2016;
 Balog et al. 2018, §3.3). Columns of one release have its joint law; different releases are taken as independent, and
 answers say so. Everything is tracked by the identity of the Release object: X - X is zero.
 
-Room 4: the histogram of a random variable.
+The histogram of a random variable.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kmeanalyst.inference.variables.product_law import ProductLaw, law_of
 from kmeanalyst.inference.variables.reduced_points import ReducedPoints, default_kernel, gathered
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Date
+from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.representation.points.thinning import ThinWeights
 

@@ -1,4 +1,4 @@
-"""Room 4: weighted values, many or few, with a stated distance to the law that they stand for.
+"""Weighted values, many or few, with a stated distance to the law that they stand for.
 
 A product has as many points as its factors' numbers multiplied. They are gathered in cells (a tree that always parts the
 cell whose mean stands for its values least well), and the cells thinned to as few points as asked for with bounded

@@ -34,8 +34,10 @@ from sklearn.utils.validation import check_is_fitted
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.learning.column_law.measured_law import fit_measured_law
 from kmeanalyst.learning.digest import digest
-from kmeanalyst.releases.domain.columns import Categorical, Column, Integer, Real
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import systematic_indices, view_weights

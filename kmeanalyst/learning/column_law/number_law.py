@@ -1,4 +1,4 @@
-"""Room 3: the law of a number given the other columns, fitted to the measurement of random Fourier features.
+"""The law of a number given the other columns, fitted to the measurement of random Fourier features.
 
     π(c | x) ∝ q(c) exp(Σ_r t_r(c) θ_rᵀψ(x))
 
@@ -25,8 +25,8 @@ from scipy.linalg import cho_factor, cho_solve
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.releases.domain.columns import Number
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.mixture.component_laws import as_phasors, unit_phasors
 

@@ -1,4 +1,4 @@
-"""Room 5: columns of a domain as the numbers that scikit-learn's estimators take. Nothing is learned from rows."""
+"""Columns of a domain as the numbers that scikit-learn's estimators take. Nothing is learned from rows."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.derived import Derived, with_derived
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, DomainError, Number, Ordinal
+from kmeanalyst.releases.domain.column import Column, DomainError
 from kmeanalyst.releases.domain.domain import Domain, column_from_dict
+from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
+from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
 

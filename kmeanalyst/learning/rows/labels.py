@@ -33,7 +33,9 @@ from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.learning.column_law.embedding_models import EmbeddingClassifier, EmbeddingRegressor, fit_embedding
 from kmeanalyst.learning.column_law.measured_law import MOST_POINTS
 from kmeanalyst.learning.column_law.number_law import Bins, NumberLaw, fit_number_law, rows_for
-from kmeanalyst.releases.domain.columns import Categorical, Column, Integer, Real
+from kmeanalyst.releases.domain.column import Column
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.memo import memo

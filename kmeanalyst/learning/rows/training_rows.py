@@ -1,4 +1,4 @@
-"""Room 5: which rows of a release a model learns from, and with what weights.
+"""Which rows of a release a model learns from, and with what weights.
 
 A model of weighted rows is that of the measure Σ w δ only where scikit-learn treats weights so (`weight_support`). What can
 be done before it sees any is done here: rows of weight zero are left out, weights are taken relative to their sum, and the
@@ -28,7 +28,9 @@ from kmeanalyst.learning.rows.labels import (
     find_labels,
     measured_labels,
 )
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date, Integer, Number
+from kmeanalyst.releases.domain.column import Column
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Date, Integer, Number
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import ReleaseData, View

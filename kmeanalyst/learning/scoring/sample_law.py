@@ -1,4 +1,4 @@
-"""Room 5: a sample of real rows as the law a score is of: equal weights, and the sampling error of independent rows.
+"""A sample of real rows as the law a score is of: equal weights, and the sampling error of independent rows.
 
 Scores of several models on one sample keep their correlation: samples of equal content share one error model for as
 long as an estimate of it is alive.
@@ -20,7 +20,7 @@ import pandas as pd
 from kmeanalyst.inference.estimate.error_model import SamplingErrors
 from kmeanalyst.inference.estimate.population import ConditionedRows, Where, check_condition, positive_chance, shown
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import REPLACED, Column
+from kmeanalyst.releases.domain.column import REPLACED, Column
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.draft import draft_domain
 from kmeanalyst.releases.domain.tables import read_table

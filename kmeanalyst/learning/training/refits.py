@@ -1,4 +1,4 @@
-"""Room 5: how far a model's predictions and scores hang on the noise that happened to be drawn.
+"""How far a model's predictions and scores hang on the noise that happened to be drawn.
 
 The release's noise is drawn again, points and weights are fitted to the new measurement, and the model is trained on those
 (`redraw`): the spread of what such models say is the error of what the first one says.

@@ -1,6 +1,6 @@
-"""Room 5: scikit-learn's models trained on a release, each with the weights that it treats rightly.
+"""Scikit-learn's models trained on a release, each with the weights that it treats rightly.
 
-Room 5: handing weights to an estimator and to the estimators inside it (scikit-learn's metadata routing).
+Handing weights to an estimator and to the estimators inside it (scikit-learn's metadata routing).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from kmeanalyst.learning.rows.training_rows import (
 )
 from kmeanalyst.learning.training.pipeline import TrainedPipeline, TrainingReport
 from kmeanalyst.learning.weights.weight_support import WeightSupport, weight_support
-from kmeanalyst.releases.domain.columns import Categorical
+from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import ReleaseData, View
 

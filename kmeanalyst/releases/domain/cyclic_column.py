@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import DomainError, Number
+from kmeanalyst.releases.domain.column import DomainError
+from kmeanalyst.releases.domain.numbers import Number
 
 
 @dataclass(frozen=True, kw_only=True)

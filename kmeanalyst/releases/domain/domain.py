@@ -1,9 +1,8 @@
-"""Room 2, the public frame of a table: which columns, which bounds and levels, and nothing private.
+"""The public description of a table: its columns with their bounds and levels, and nothing private.
 
 A domain turns tables into encoded rows and back. `encode` serves both sides: on the private side its
 result is all that is kept; on the analyst's side `encode_sample` adds notes about the analyst's own rows.
-
-All kinds of column, by name: how a domain file or a header says which column is meant.
+`KINDS` lists the kinds of column by the name that a domain file or a header gives them.
 """
 
 from __future__ import annotations
@@ -23,19 +22,10 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array, coordinates_of
-from kmeanalyst.releases.domain.columns import (
-    CLAMPED,
-    REPLACED,
-    Boolean,
-    Categorical,
-    Column,
-    Date,
-    DomainError,
-    Integer,
-    Ordinal,
-    Real,
-)
+from kmeanalyst.releases.domain.column import CLAMPED, REPLACED, Column, DomainError
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
+from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
+from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.domain.sample_digest import SampleDigest, digests_of
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.texts import one_line

@@ -18,8 +18,10 @@ import pandas as pd
 from kmeanalyst.kernels.strings import MOST_SYMBOLS
 from kmeanalyst.releases.domain import draft_doubts as doubts
 from kmeanalyst.releases.domain.cells import text_of
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date, DomainError, Integer, Real
+from kmeanalyst.releases.domain.column import Column, DomainError
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import MOST_CHARACTERS, Text
 
 _MOST_LEVELS = 200

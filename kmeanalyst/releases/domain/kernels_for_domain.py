@@ -39,9 +39,11 @@ from kmeanalyst.kernels import (
     StringSpectrum,
     Sum,
 )
-from kmeanalyst.releases.domain.columns import Categorical, Column, Date, Number, Ordinal
+from kmeanalyst.releases.domain.column import Column, DomainError
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
-from kmeanalyst.releases.domain.domain import Domain, DomainError
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical, Ordinal
+from kmeanalyst.releases.domain.numbers import Date, Number
 from kmeanalyst.releases.domain.text_column import Text
 
 _RANGES = (12, 9, 6, 4)  # that a column of numbers is cut into: the first with which all tables have few enough cells
@@ -83,7 +85,7 @@ def margin_kernel(
 
 def _margins(domain: Domain, target: int, ranges: int, noise: float, *, finer: bool) -> Margins:
     cuts = [_cuts(column, ranges) for column in domain.columns]
-    numbers = sum(isinstance(column, Number) for column in domain.columns)
+    numbers = sum(column.is_number for column in domain.columns)
     finely = min(_FINE_RANGES, _MOST_FINE_RANGES // max(numbers, 1)) if finer else 0
     fine = tuple(_fine_edges(column, edges, finely) for column, (edges, _) in zip(domain.columns, cuts, strict=True))
     others = len(domain) - (target >= 0)
@@ -131,7 +133,7 @@ def _cuts(column: Column, ranges: int) -> tuple[tuple[float, ...], tuple[float, 
 
 def _fine_edges(column: Column, edges: tuple[float, ...], ranges: int) -> tuple[float, ...]:
     """Inner edges of some hundred ranges, of one value each where that is enough; none if they are the column's own."""
-    if isinstance(column, Categorical) or ranges < 1:
+    if column.has_levels or ranges < 1:
         return ()
     assert isinstance(column, Number)
     low, high = column.ends
@@ -149,8 +151,7 @@ def one_way_kernel(domain: Domain, columns: tuple[int, ...], *, ranged: bool) ->
     cuts = [_cuts(column, _RANGES[0]) for column in chosen]
     margins = Margins(
         edges=tuple(
-            edges if ranged or isinstance(column, Categorical) else ()
-            for column, (edges, _) in zip(chosen, cuts, strict=True)
+            edges if ranged or column.has_levels else () for column, (edges, _) in zip(chosen, cuts, strict=True)
         ),
         atoms=tuple(atoms for _, atoms in cuts),
         missing=tuple(column.missing for column in chosen),
@@ -182,7 +183,7 @@ def generator_kernel(domain: Domain, target: str | None = None) -> Kernel:
     position = None if target is None else position_of(domain, target)
     label = position if len(domain) > 1 else None  # a label alone is crossed with nothing
     others = tuple(j for j in range(len(domain)) if j != label)
-    numbers = tuple(j for j in others if isinstance(domain.columns[j], Number))
+    numbers = tuple(j for j in others if domain.columns[j].is_number)
     ranged = len(domain) <= _MOST_RANGED
     listed = tuple(j for j in others if j not in numbers or ranged or _has_special_cells(domain.columns[j]))
     parts: list[Kernel] = [one_way_kernel(domain, listed, ranged=ranged)] if listed else []
@@ -279,7 +280,7 @@ def kernel_from_spec(
     if isinstance(spec, Kernel):
         return spec
     name, _, rest = (spec or "table").partition(":")
-    texts = [column.name for column in domain.columns if isinstance(column, Text)]
+    texts = [column.name for column in domain.columns if column.is_text]
     if texts and name != "table":
         raise DomainError(
             f"the {name} kernel is not for strings, and {', '.join(texts)} has such: only the table kernel compares them. "
@@ -358,7 +359,7 @@ def _substrings(text: str) -> dict[str, Any]:
 
 
 def _refuse_levels(name: str, domain: Domain) -> None:
-    levels = [column.name for column in domain.columns if isinstance(column, Categorical)]
+    levels = [column.name for column in domain.columns if column.has_levels]
     if levels:
         raise DomainError(
             f"the {name} kernel is for numbers, and {', '.join(levels)} have levels, which have no distance. "

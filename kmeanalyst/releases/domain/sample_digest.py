@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kmeanalyst.releases.domain.columns import DomainError
+from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.statement import is_digest
 
 

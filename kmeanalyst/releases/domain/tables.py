@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from kmeanalyst.releases.domain.columns import DomainError
+from kmeanalyst.releases.domain.column import DomainError
 
 _BLOCK_ROWS = 20_000  # rows read at a time
 _BUFFER = 2**20  # bytes of a Parquet column read at a time

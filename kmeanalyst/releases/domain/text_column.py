@@ -18,7 +18,7 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.strings import MOST_SYMBOLS, characters_in_a_number, packed, unpacked
 from kmeanalyst.releases.domain.cells import factorised, text_of
-from kmeanalyst.releases.domain.columns import CLAMPED, KEPT, REPLACED, Column, DomainError, check_shown
+from kmeanalyst.releases.domain.column import CLAMPED, KEPT, REPLACED, Column, DomainError, check_shown
 
 _PRINTABLE = "".join(map(chr, range(0x20, 0x7F)))  # of ASCII
 MOST_CHARACTERS = 1000
@@ -44,6 +44,7 @@ class Text(Column):
     alphabet: str = _PRINTABLE
     unknown: str = "?"
     kind: ClassVar[str] = "text"
+    is_text: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

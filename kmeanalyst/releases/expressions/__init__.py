@@ -1,4 +1,4 @@
-"""Room 2, questions as text: small expressions over column names, parsed by hand and never by eval.
+"""Questions as text: small expressions over column names, parsed by hand and never by eval.
 
 The grammar, loosest first; precedence and associativity are Python's:
 
@@ -36,7 +36,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.extent import Extent, extent_of
-from kmeanalyst.releases.expressions.meaning import Reader
+from kmeanalyst.releases.expressions.meaning import Interpreter
 from kmeanalyst.releases.expressions.syntax import DEEPEST, LONGEST, Node, Parser, reads_as_condition
 from kmeanalyst.releases.expressions.words import ExpressionError
 
@@ -74,7 +74,8 @@ class Expression:
     text     as it was written.
     columns  the columns it names, in order of first mention.
 
-    >>> from kmeanalyst.releases.domain.columns import Categorical, Integer
+    >>> from kmeanalyst.releases.domain.levels import Categorical
+    >>> from kmeanalyst.releases.domain.numbers import Integer
     >>> domain = Domain((Integer(name="age", lower=0, upper=99), Categorical(name="sex", levels=("F", "M"))))
     >>> frame = domain.decode(np.array([[41.0, 1.0], [20.0, 0.0], [70.0, 0.0]]))
     >>> parse("age / 10").evaluate(frame, domain)
@@ -98,7 +99,7 @@ class Expression:
     def check(self, domain: Domain) -> Literal["number", "condition"]:
         """What `evaluate` gives on this domain; ExpressionError if columns, levels and operations do not fit.
 
-        >>> from kmeanalyst.releases.domain.columns import Integer
+        >>> from kmeanalyst.releases.domain.numbers import Integer
         >>> parse("17 <= age < 30").check(Domain((Integer(name="age", lower=0, upper=99),)))
         'condition'
         >>> parse("agee > 50").check(Domain((Integer(name="age", lower=0, upper=99),)))
@@ -108,18 +109,18 @@ class Expression:
             agee > 50
             ^^^^
         """
-        return Reader(self.text, domain).answer(self._root)[0]
+        return Interpreter(self.text, domain).answer(self._root)[0]
 
     def strings_compared(self, domain: Domain) -> tuple[str, ...]:
         """The columns of strings that it compares with a text: of few texts can a release say how often they occur."""
-        reader = Reader(self.text, domain)
-        reader.answer(self._root)
-        return tuple(reader.compared_with_texts)
+        interpreter = Interpreter(self.text, domain)
+        interpreter.answer(self._root)
+        return tuple(interpreter.compared_with_texts)
 
     def extent(self, domain: Domain) -> Extent:
         """Where its values can lie on any row of this domain, from the public bounds alone; `check` comes first.
 
-        >>> from kmeanalyst.releases.domain.columns import Integer
+        >>> from kmeanalyst.releases.domain.numbers import Integer
         >>> ages = Domain((Integer(name="age", lower=17, upper=90),))
         >>> parse("2 * age - 10").extent(ages)
         Extent(low=24.0, high=170.0, whole=True, missing=False)
@@ -135,7 +136,7 @@ class Expression:
         Returns     a new array. Missing cells and undefined results are NaN, and no comparison with them holds.
         Edge cases  log(-1) is NaN, 1 / 0 is inf, without a warning; a constant is repeated n times.
         """
-        kind, run = Reader(self.text, domain).answer(self._root)
+        kind, run = Interpreter(self.text, domain).answer(self._root)
         absent = [name for name in self.columns if name not in frame.columns]
         if absent:
             raise ExpressionError(

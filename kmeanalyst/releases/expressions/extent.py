@@ -15,8 +15,9 @@ from itertools import product
 import numpy as np
 
 from kmeanalyst.releases.domain.cells import text_of
-from kmeanalyst.releases.domain.columns import Column, Number
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.expressions.syntax import Arithmetic, Call, Constant, Name, Node, Not, Sign
 
 _EXACT = 2.0**53  # whole numbers below are not rounded

@@ -1,4 +1,4 @@
-"""Tree × domain → what to compute: every part is checked against the columns before a row is looked at."""
+"""Tree × domain → what to compute: every part is checked against the columns before any row is read."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ import pandas as pd
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import text_of
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date, Ordinal
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
+from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.syntax import (
@@ -60,9 +62,9 @@ _CALCULATE: dict[str, Callable[..., Array]] = {
 class Meaning:
     """What a part stands for on a domain: its kind, and how to compute it.
 
-    Everything computes to float64, NaN for missing: levels to their codes, days to their count since
-    1970-01-01, strings to numbers that the reader gives them as it meets them, a text to nothing (NaN) until it meets a
-    column. Conditions alone compute to bool.
+    Everything evaluates to float64 with NaN for missing. Levels become their codes, days the count since 1970-01-01,
+    strings numbers in the order the interpreter meets them; a text is NaN until it is compared with a column. Only
+    conditions evaluate to bool.
     """
 
     node: Node
@@ -75,8 +77,8 @@ class Meaning:
         return isinstance(self.column, Boolean)
 
 
-class Reader:
-    """Checks a tree against a domain and says how to compute it; every part is looked at once."""
+class Interpreter:
+    """Checks a tree against a domain and returns how to compute it; it visits every part once."""
 
     def __init__(self, text: str, domain: Domain) -> None:
         self.text = text
@@ -124,7 +126,7 @@ class Reader:
     def column(self, node: Name) -> Meaning:
         if node.name not in self.domain.names:
             name, there = words.written(node.name), words.names(self.domain.names)
-            raise self.error(f"no column {name}: the columns are {there}. {self.column_mend(node)}", node)
+            raise self.error(f"no column {name}: the columns are {there}. {self.column_hint(node)}", node)
         column = self.domain[node.name]
         if isinstance(column, Categorical):
             return Meaning(node, "levels", lambda frame: codes_of(frame[node.name], column), column)
@@ -226,7 +228,7 @@ class Reader:
 
     def misplaced(self, meaning: Meaning, needed: str) -> ExpressionError:
         what = f"{self.part(meaning.node)} is {_KINDS[meaning.kind]}, and a {needed} is needed here."
-        return self.error(f"{what} {self.comparing_mend(meaning)}", meaning.node)
+        return self.error(f"{what} {self.comparison_hint(meaning)}", meaning.node)
 
     # ---- comparisons: both sides become numbers on one scale
 
@@ -243,8 +245,8 @@ class Reader:
             values = [np.asarray(operand.run(frame), dtype=np.float64) for operand in operands]
             values.append(values[-1])  # a list, always last, brings its own values
             total: Any = np.True_
-            for place, test in enumerate(tests):
-                total = np.logical_and(total, test(values[place], values[place + 1]))
+            for i, test in enumerate(tests):
+                total = np.logical_and(total, test(values[i], values[i + 1]))
             return total
 
         return Meaning(node, "condition", run)
@@ -329,8 +331,8 @@ class Reader:
             raise self.error(f"{names} are not ordered alike, so {sign} between them means nothing. {hint}", other.node)
         if not set(theirs) & set(column.levels):
             raise self.error(f"{names} have no level in common, so they are never equal. {hint}", other.node)
-        places = {level: float(code) for code, level in enumerate(column.levels)}
-        table = np.array([*(places.get(level, -1.0) for level in theirs), np.nan])
+        code_of = {level: float(code) for code, level in enumerate(column.levels)}
+        table = np.array([*(code_of.get(level, -1.0) for level in theirs), np.nan])
         return lambda codes: table[np.where(np.isnan(codes), len(theirs), codes).astype(int)]
 
     def onto_days(self, sign: str, days: Meaning, other: Meaning) -> _Convert:
@@ -386,7 +388,7 @@ class Reader:
     def onto_text(self, sign: str, text: Meaning, other: Meaning) -> NoReturn:
         raise self.error(
             f"{self.part(text.node)} is a text, and {self.part(other.node)} is {_KINDS[other.kind]}: a text compares "
-            f"with a column of levels, days or texts only. {self.text_mend(text.node)}", text.node
+            f"with a column of levels, days or texts only. {self.text_hint(text.node)}", text.node
         )  # fmt: skip
 
     def onto_truth(self, sign: str, truth: Meaning, other: Meaning) -> _Convert:
@@ -402,9 +404,9 @@ class Reader:
             "or false (1 or 0) only. Join comparisons by and, or compare numbers with numbers.", other.node
         )  # fmt: skip
 
-    # ---- mends
+    # ---- how to fix it
 
-    def column_mend(self, node: Name) -> str:
+    def column_hint(self, node: Name) -> str:
         dashed = [
             n for n in self.domain.names if words.written(n)[0] == "`" and self.text.startswith(n, node.place.start)
         ]
@@ -418,9 +420,9 @@ class Reader:
         near = words.close(node.name, self.domain.names)
         return f"Did you mean {words.written(near)}?" if near else "Use one of these."
 
-    def comparing_mend(self, meaning: Meaning) -> str:
+    def comparison_hint(self, meaning: Meaning) -> str:
         if meaning.kind == "text":
-            return self.text_mend(meaning.node)
+            return self.text_hint(meaning.node)
         if meaning.kind == "number":
             return f"Compare it, as in {self.part(meaning.node)} > 0."
         assert meaning.column is not None
@@ -430,7 +432,7 @@ class Reader:
         what = "text" if meaning.kind == "strings" else "level"
         return f"Compare it with a {what}: {words.example(meaning.column)}."
 
-    def text_mend(self, node: Node) -> str:
+    def text_hint(self, node: Node) -> str:
         assert isinstance(node, Constant)
         text = str(node.value)
         if text in self.domain.names:
@@ -459,7 +461,7 @@ def _numbers(cells: pd.Series) -> Array:
 
 
 def codes_of(cells: pd.Series, column: Categorical) -> Array:
-    """Places among the column's levels, NaN where missing."""
+    """Indices among the column's levels, NaN where missing."""
     if isinstance(column, Boolean):
         return _numbers(cells)
     levels = list(column.levels)

@@ -134,7 +134,7 @@ _FOREIGN = {
     ".": "a name with a dot in backticks, `a.b`: there are no attributes here",
     "{": "a list as [1, 2]", "}": "a list as [1, 2]", ":": "17 <= x < 30 for a range", ";": "one expression at a time",
 }  # fmt: skip
-_FOREIGN_WORDS = {
+_WORDS_OF_OTHER_LANGUAGES = {
     "AND": "and", "OR": "or", "NOT": "not", "IN": "in", "is": "missing(column) for a missing cell, == otherwise",
     "IS": "missing(column) for a missing cell, == otherwise", "if": "where(condition, a, b)",
     "between": "17 <= x < 30", "BETWEEN": "17 <= x < 30", "like": "in [...] with the levels you mean",
@@ -423,14 +423,14 @@ class Parser:
     def unexpected(self, wanted: str) -> ExpressionError:
         token, before = self.token, self.tokens[self.at - 1] if self.at else None
         got = "the end" if token.kind == "end" else words.short(token.text)
-        return self.error(f"expected {wanted}, got {got}. {_mend(before, token)}", token)
+        return self.error(f"expected {wanted}, got {got}. {_hint(before, token)}", token)
 
 
-def _mend(before: Token | None, token: Token) -> str:
-    """The likely mend where `token` does not fit after `before`."""
+def _hint(before: Token | None, token: Token) -> str:
+    """The likely fix where `token` does not fit after `before`."""
     for one in (token, before):
-        if one and one.kind == "name" and one.text in _FOREIGN_WORDS:
-            return f"{one.text} is not part of expressions: write {_FOREIGN_WORDS[one.text]}."
+        if one and one.kind == "name" and one.text in _WORDS_OF_OTHER_LANGUAGES:
+            return f"{one.text} is not part of expressions: write {_WORDS_OF_OTHER_LANGUAGES[one.text]}."
     if token.kind == "end":
         return f"Write what follows {words.short(before.text)}." if before else "Write an expression."
     if before and before.kind == "name" and token.kind in ("name", "number"):

@@ -6,7 +6,9 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date
+from kmeanalyst.releases.domain.column import Column
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.texts import replaced
 
@@ -14,7 +16,7 @@ WORDS = ("and", "or", "not", "in", "true", "false", "True", "False")
 
 
 class ExpressionError(ValueError):
-    """An expression is not as it must be; the message says what, why and the mend, and points at the place.
+    """An expression is not as it must be; the message says what is wrong, why and how to fix it, and points at the position.
 
     text      the expression.
     position  where in it the trouble starts, counted in characters from 0.

@@ -13,8 +13,9 @@ import pandas as pd
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.derived import Derived, kind_of
-from kmeanalyst.releases.domain.columns import Categorical, Number
 from kmeanalyst.releases.domain.domain import Domain, column_from_dict
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.expressions import LONGEST
 from kmeanalyst.releases.file.archive import POINTS
 from kmeanalyst.releases.file.header import plain

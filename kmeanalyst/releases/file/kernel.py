@@ -29,8 +29,8 @@ from kmeanalyst.kernels import (
 )
 from kmeanalyst.kernels.base import Array, coordinates_of
 from kmeanalyst.kernels.strings import characters_in_a_number
-from kmeanalyst.releases.domain.columns import Categorical
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.file.limits import MOST_KERNEL_WORK, refusal, refusing
 

@@ -15,7 +15,8 @@ import pandas as pd
 
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Column, Date
+from kmeanalyst.releases.domain.column import Column
+from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, POINTS
 from kmeanalyst.releases.file.header import FORMAT, PLAIN_MINOR, SCHEMA_MAJOR, SCHEMA_MINOR, plain, sha256
 from kmeanalyst.releases.file.opening import write_checked

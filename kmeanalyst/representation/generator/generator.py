@@ -1,4 +1,4 @@
-"""Room 3: from a measurement to rows, by a generator trained on it (DP-MERF; Harder, Adamczewski & Park 2021).
+"""From a measurement to rows, by a generator trained on it (DP-MERF; Harder, Adamczewski & Park 2021).
 
 A network turns noise and a class into soft rows (`soft_rows`): chances of levels, numbers within their bounds. It is
 trained by Adam to make ‖E φ − y‖² small, y the noisy mean: no private row is seen and no privacy spent. Where the

@@ -1,4 +1,4 @@
-"""Room 3: rows whose cells are chances, and the mean features they will have once drawn, in PyTorch.
+"""Rows whose cells are chances, and the mean features they will have once drawn, in PyTorch.
 
 A soft row has, for each column, the chances of its choices (levels, atoms, public ranges, missing) and, where a number
 is free, the number itself. Drawn rows take each cell by itself, so the expectation of a feature is a product over
@@ -29,8 +29,10 @@ from kmeanalyst.kernels.features.composed import (
 )
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.margins import Group, MarginFeatures
-from kmeanalyst.releases.domain.columns import Categorical, Column, Number
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.representation.latent_classes.within_cells import inside
 
 _IN_A_RANGE = 32  # values that stand for all of a range

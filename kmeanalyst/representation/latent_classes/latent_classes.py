@@ -1,4 +1,4 @@
-"""Room 3: from the noisy margins of a table to rows, by latent class models (Lazarsfeld & Henry 1968).
+"""From the noisy margins of a table to rows, by latent class models (Lazarsfeld & Henry 1968).
 
 A latent class says: given a class, the columns are independent, each cell with a probability of its own. A few dozen
 classes for each value of the target have the pair tables Σ_k w_k p_ki p_kj in closed form, so that thousands of noisy

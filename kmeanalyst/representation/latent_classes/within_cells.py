@@ -1,4 +1,4 @@
-"""Room 3: where in its cell a value lies: read off the finer tables of margins, or evenly.
+"""Where in its cell a value lies: read off the finer tables of margins, or evenly.
 
 A finer table has some hundred ranges and most of them hold few rows, so that noise is as large as what it hides. Its
 shares are therefore those of the model's coarser cells, divided by a law that is even but for what the measurement
@@ -14,8 +14,9 @@ from scipy.optimize import minimize
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
-from kmeanalyst.releases.domain.columns import Categorical, Number
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.weights.views import systematic_indices
 

@@ -1,4 +1,4 @@
-"""Room 3: from the noisy mean of random Fourier features to the table's mean, as near as the noise allows.
+"""From the noisy mean of random Fourier features to the table's mean, as near as the noise allows.
 
 1. Probability weights on a few free points, fitted to the measurement: a first sketch (`reduced_set`).
 2. A mixture of product distributions fitted to the measurement, from clusters of the sketch (`mixture`): few

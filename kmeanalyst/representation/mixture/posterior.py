@@ -1,4 +1,4 @@
-"""Room 3: the mixtures that the measurement leaves possible, by Hamiltonian Monte Carlo.
+"""The mixtures that the measurement leaves possible, by Hamiltonian Monte Carlo.
 
 The noise is known and Gaussian, and the mean feature of a mixture has exact gradients: what one would believe of
 the mixture after the measurement can be drawn from. The mean of the draws has less error than the best single

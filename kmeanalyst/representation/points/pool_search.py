@@ -1,4 +1,4 @@
-"""Room 3: weighted points near a noisy mean of any features, found by search: where no form of the features helps.
+"""Weighted points near a noisy mean of any features, found by search: where no form of the features helps.
 
 A mean of random Fourier features is denoised, and one of margins drawn from classes; here the features are only asked for
 their values (random binning, Maclaurin). By turns: the best probability weights on a pool of candidates, a convex
@@ -14,8 +14,8 @@ from __future__ import annotations
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.columns import Number
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.points.thinning import thinned
 from kmeanalyst.representation.progress import Progress, silent

@@ -1,4 +1,4 @@
-"""Room 3: few weighted points whose mean random Fourier feature is near a target, for every column kind.
+"""Few weighted points whose mean random Fourier feature is near a target, for every column kind.
 
 minimise ½‖Σ w_m φ(z_m) − y‖² over points and probability weights, by turns:
 
@@ -27,9 +27,10 @@ from threadpoolctl import threadpool_limits
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.releases.domain.columns import Column, Number
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.representation.mixture.component_laws import as_phasors, unit_phasors
 from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.weights.convex_fit import minimise_quadratic, probability_set

@@ -15,8 +15,9 @@ from kmeanalyst.inference.estimate import population_fit
 from kmeanalyst.inference.estimate.error_model import error_model
 from kmeanalyst.inference.estimate.population_fit import CompatiblePopulations, PopulationFit, fit_population
 from kmeanalyst.release import Release
-from kmeanalyst.releases.domain.columns import Categorical, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 
 
 def problem(seed: int = 0) -> population_fit._Problem:

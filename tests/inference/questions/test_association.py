@@ -12,9 +12,10 @@ import kmeanalyst as ka
 from kmeanalyst.inference.questions.association import MOST_GROUPS, _unsigned, associations
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.release import Release
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Date, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 
 DOMAIN = Domain(

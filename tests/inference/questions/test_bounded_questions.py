@@ -17,8 +17,10 @@ from kmeanalyst.inference.questions.expectation import conditions_by
 from kmeanalyst.inference.questions.tables import contingency, histogram, table
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.release import Release
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Real
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.representation.points import thinning
 from kmeanalyst.representation.points.thinning import THIN_WEIGHTS, thinned
 

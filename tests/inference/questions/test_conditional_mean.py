@@ -15,9 +15,10 @@ from kmeanalyst.inference.questions.conditional import conditional_estimates
 from kmeanalyst.inference.questions.conditional_embedding import Smoother, public_regulariser, smooth_kernel, smoother
 from kmeanalyst.kernels import Gaussian, MultiScale
 from kmeanalyst.release import Release
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Real
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Real
 
 LINE = Domain((Real(name="x", lower=-5, upper=5), Real(name="y", lower=-5, upper=5), Boolean(name="b")))
 

@@ -13,9 +13,10 @@ from kmeanalyst.inference.estimate import population_fit
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.release import Release, from_frame
-from kmeanalyst.releases.domain.columns import Categorical, Integer, Real
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 
 DOMAIN = Domain(
     (

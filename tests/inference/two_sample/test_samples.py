@@ -22,7 +22,7 @@ from kmeanalyst.inference.two_sample import mmd_test as two_sample
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.two_sample.samples import SampleRows
 from kmeanalyst.releases.domain import tables
-from kmeanalyst.releases.domain.columns import DomainError
+from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.tables import read_table, table_blocks
 
 ROWS = 53

@@ -17,8 +17,8 @@ from scipy.stats import norm
 
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.release import read_release
-from kmeanalyst.releases.domain.columns import Integer
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
+from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.statement import EXPONENTIAL, GAUSSIAN, LAPLACE
 from release_side import LedgerWarning, publish, publish_function
 from release_side.budget.composition import Spend, holds_if_adaptive, one_more
@@ -177,7 +177,7 @@ def test_a_budget_cannot_be_lifted_and_unlimited_is_said_once(place):
 TWICE = """
 import sys, warnings
 import release_side, kmeanalyst as ka
-from kmeanalyst.releases.domain.columns import Integer
+from kmeanalyst.releases.domain.numbers import Integer
 domain = ka.Domain((Integer(name="age", lower=17, upper=90),))
 frame = domain.decode(domain.draw(60, 1))
 small = {"epsilon": 0.5, "delta": 1e-6, "method": "subspace", "points": 5}

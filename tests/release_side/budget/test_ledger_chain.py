@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from ledger_chain_cases import FIELDS, recomputed, replace_all
 
 from kmeanalyst.release import read_release
-from kmeanalyst.releases.domain.columns import Integer
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
+from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.file import read_function
 from kmeanalyst.releases.statement import GAUSSIAN
 from release_side import extend_function, publish, publish_function

@@ -31,9 +31,10 @@ from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Date, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, feature_mean, mean_unit
 from kmeanalyst.releases.statement import GAUSSIAN, PrivacyStatement, StatementError, gaussian_delta
 from release_side.door.mechanism import GaussianNoise, PublishError, check_int64_range

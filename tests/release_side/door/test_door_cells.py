@@ -26,9 +26,10 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import CellFeatures
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.margins import MarginFeatures
-from kmeanalyst.releases.domain.columns import Categorical, Integer
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.measurement import GRID, grid_sensitivity
 from kmeanalyst.releases.statement import LAPLACE
 from release_side.door.mechanism import LaplaceNoise, PublishError

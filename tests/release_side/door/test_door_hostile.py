@@ -17,9 +17,10 @@ import pytest
 
 import release_side
 from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.releases.domain.columns import Categorical, Date, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.statement import gaussian_delta
 from release_side.door.mechanism import GaussianNoise, PublishError
 from release_side.door.private_mean import _shrink_to_bound, integer_features, within_norm

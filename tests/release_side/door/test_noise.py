@@ -30,8 +30,9 @@ from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.release import read_release
-from kmeanalyst.releases.domain.columns import Categorical, Integer
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.file import FileRefused, validate_release
 from kmeanalyst.releases.file.export import export
 from kmeanalyst.releases.measurement import GRID, SHRINK, grid_sensitivity

@@ -21,8 +21,9 @@ import release_side
 from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
 from kmeanalyst.kernels.features.composed import Concatenation
 from kmeanalyst.release import read_release
-from kmeanalyst.releases.domain.columns import Boolean, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
+from kmeanalyst.releases.domain.levels import Boolean
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.function import KINDS
 from kmeanalyst.releases.measurement import GRID

@@ -21,8 +21,9 @@ import pytest
 
 import release_side
 from kmeanalyst.release import Release
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Date, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.measurement import grid_sensitivity
 from kmeanalyst.representation.generator import generator
 from release_side.choices import options as choices

@@ -27,8 +27,10 @@ from kmeanalyst.inference.two_sample.mmd_test import mmd_test
 from kmeanalyst.kernels import Gaussian, Indicator, Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release, read_release
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, DomainError, Integer, Real
+from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file import FileRefused, validate_release
 from kmeanalyst.releases.file.kernel import diameter_over, distances, n_databases
 from kmeanalyst.releases.statement import MOST_DATABASES

@@ -19,8 +19,9 @@ import release_side
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.pivots import Pivots, stretch_of
-from kmeanalyst.releases.domain.columns import Boolean, Real
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
+from kmeanalyst.releases.domain.levels import Boolean
+from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.file import read_function
 from kmeanalyst.releases.file.limits import USUAL
 from kmeanalyst.releases.function import ReleasedFunction, function_of

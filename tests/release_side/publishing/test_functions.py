@@ -20,8 +20,9 @@ import release_side
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.pivots import Pivots, stretch_of
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Date, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.function import SLACK, FunctionForm, ReleasedFunction, function_of
 from kmeanalyst.releases.measurement import GRID
 from kmeanalyst.releases.statement import gaussian_delta

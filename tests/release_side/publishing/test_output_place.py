@@ -22,8 +22,8 @@ from click.testing import CliRunner
 
 import kmeanalyst as ka
 import release_side
-from kmeanalyst.releases.domain.columns import Integer
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
+from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.file import archive as atomic
 from release_side.budget.ledger import Ledger
 from release_side.choices.output_file import check_output

@@ -19,9 +19,10 @@ import release_side
 from kmeanalyst.kernels import Gaussian, KernelMean
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release, read_release
-from kmeanalyst.releases.domain.columns import Categorical, Date, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.file import FileRefused
 from kmeanalyst.representation.mixture import posterior
 from release_side.choices.options import checked_features, public_generator

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from kmeanalyst.releases.domain.columns import Integer, Real
 from kmeanalyst.releases.domain.domain import Domain, domain_toml, read_domain
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from release_side import draft_domain, extend_function, publish, publish_function
 from release_side.budget.ledger import Ledger
 from release_side.choices.public_inputs import refuse_private_as_public, samples_of

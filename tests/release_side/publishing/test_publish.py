@@ -23,8 +23,10 @@ import pytest
 import release_side
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release, read_release
-from kmeanalyst.releases.domain.columns import Boolean, Categorical, Column, Date, DomainError, Integer, Ordinal, Real
+from kmeanalyst.releases.domain.column import Column, DomainError
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
+from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
+from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.measurement import feature_mean
 from release_side.choices.options import METHODS

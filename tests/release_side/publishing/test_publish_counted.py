@@ -13,8 +13,9 @@ from click.testing import CliRunner
 
 from kmeanalyst.kernels import Gaussian, Sum
 from kmeanalyst.release import read_release
-from kmeanalyst.releases.domain.columns import Categorical, Integer
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.file.limits import USUAL
 from release_side.budget.ledger import Ledger, RecordedRelease
 from release_side.cli.main import main

@@ -20,8 +20,9 @@ from file_tools import SCHEMA_TEST
 import kmeanalyst
 from kmeanalyst.cli.main import main as analyst
 from kmeanalyst.release import read_release
-from kmeanalyst.releases.domain.columns import Categorical, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.measurement import SHRINK, feature_mean, grid_sensitivity
 from kmeanalyst.releases.statement import REPLACE_ROW, REPLACE_UNIT

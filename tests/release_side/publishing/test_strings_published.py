@@ -20,8 +20,9 @@ import kmeanalyst as ka
 import release_side
 from kmeanalyst.kernels import KernelMean
 from kmeanalyst.release import read_release
-from kmeanalyst.releases.domain.columns import Categorical, Real
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import ExpressionError
 from kmeanalyst.releases.file import validate_release

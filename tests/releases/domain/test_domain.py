@@ -1,4 +1,4 @@
-"""Room 2's frame: a cell is read as text, by itself, clamped to public bounds, and never raises by its value."""
+"""A cell is read as text, by itself, clamped to public bounds, and never raises by its value."""
 
 from __future__ import annotations
 
@@ -15,23 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kmeanalyst.releases.domain.cells import text_of
-from kmeanalyst.releases.domain.columns import (
-    CLAMPED,
-    KEPT,
-    REPLACED,
-    Boolean,
-    Categorical,
-    Column,
-    Date,
-    DomainError,
-    Integer,
-    Number,
-    Ordinal,
-    Real,
-)
+from kmeanalyst.releases.domain.column import CLAMPED, KEPT, REPLACED, Column, DomainError
 from kmeanalyst.releases.domain.domain import KINDS, Domain, column_from_dict, domain_toml, read_domain
 from kmeanalyst.releases.domain.draft import draft_domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
+from kmeanalyst.releases.domain.numbers import Date, Integer, Number, Real
 from kmeanalyst.releases.texts import flaw_of, spacing_flaw_of
 
 every_column = pytest.mark.parametrize("column", **named(COLUMNS))

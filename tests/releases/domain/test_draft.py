@@ -16,7 +16,7 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from kmeanalyst.releases.domain.columns import DomainError
+from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain, domain_toml, read_domain
 from kmeanalyst.releases.domain.draft import Draft
 from kmeanalyst.releases.texts import flaw_of, spacing_flaw_of

@@ -16,10 +16,12 @@ from kmeanalyst.inference.two_sample import samples
 from kmeanalyst.kernels import Gaussian, OnColumns, StringSpectrum, kernel_from_dict
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.strings import characters_in_a_number, packed, unpacked
-from kmeanalyst.releases.domain.columns import CLAMPED, KEPT, REPLACED, Categorical, DomainError, Real
+from kmeanalyst.releases.domain.column import CLAMPED, KEPT, REPLACED, DomainError
 from kmeanalyst.releases.domain.domain import Domain, column_from_dict
 from kmeanalyst.releases.domain.draft import draft_domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, table_kernel
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.domain.text_column import Text
 from release_side.private_rows.rows import open_private
 

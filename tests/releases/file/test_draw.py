@@ -13,8 +13,9 @@ import pytest
 from file_tools import SCHEMA_TEST, Members, forged, refused, setting
 
 from kmeanalyst.release import read_release
-from kmeanalyst.releases.domain.columns import Categorical, Integer
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.statement import PrivacyStatement, StatementError
 from release_side import publish

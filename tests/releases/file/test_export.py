@@ -16,8 +16,9 @@ from file_tools import changed
 from kmeanalyst.cli.main import main
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.release import Release, read_release
-from kmeanalyst.releases.domain.columns import Categorical, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.file.export import export, without_formulas, write_netcdf
 

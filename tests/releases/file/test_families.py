@@ -19,9 +19,11 @@ import release_side
 from kmeanalyst.kernels import ExponentialDot, KernelMean, Matern, Polynomial, RationalQuadratic
 from kmeanalyst.kernels.features.base import CellFeatures
 from kmeanalyst.release import Release
-from kmeanalyst.releases.domain.columns import Categorical, DomainError, Integer, Real
+from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file import measurement as measurement_module
 from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.measurement import GRID, SHRINK

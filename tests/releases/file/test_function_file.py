@@ -21,8 +21,9 @@ from referencing import Registry, Resource
 import release_side
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.release import read_release
-from kmeanalyst.releases.domain.columns import Boolean, Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean
+from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.file import FileRefused, read_function, validate_release
 from kmeanalyst.releases.function import ReleasedFunction
 

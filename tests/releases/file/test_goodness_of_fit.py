@@ -16,8 +16,9 @@ from file_tools import changed
 
 from kmeanalyst.cli.main import main
 from kmeanalyst.release import Release
-from kmeanalyst.releases.domain.columns import Categorical, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.file.validating import _distance_bounds, _linear_tail, fit_findings
 from kmeanalyst.releases.measurement import Measurement, feature_mean

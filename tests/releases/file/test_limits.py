@@ -23,8 +23,10 @@ from worst_files_made import FILES
 
 from kmeanalyst.cli.main import _estimate_table, main
 from kmeanalyst.release import from_frame, read_release
-from kmeanalyst.releases.domain.columns import Categorical, DomainError, Real
+from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.file import FileRefused, read_function, validate_release
 from kmeanalyst.releases.file import limits as refusal
 from kmeanalyst.releases.file.limits import LARGE, USUAL

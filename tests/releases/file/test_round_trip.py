@@ -109,8 +109,8 @@ def test_a_file_of_a_later_minor_version_is_read(mixed_path, mixed_release):
 
 
 def test_whole_numbers_beyond_32_bits_and_negative_zero_come_back(tmp_path):
-    from kmeanalyst.releases.domain.columns import Integer, Real
     from kmeanalyst.releases.domain.domain import Domain
+    from kmeanalyst.releases.domain.numbers import Integer, Real
 
     domain = Domain((Integer(name="n", lower=-(2**40), upper=2**52, missing=True), Real(name="x", lower=-1, upper=1)))
     points = pd.DataFrame({"n": pd.array([-(2**40), 2**52, None], dtype="Int64"), "x": [-0.0, 5e-324, -1.0]})

@@ -1,0 +1,258 @@
+"""A column of a domain: what a cell means, and how it becomes a number and is decoded again.
+
+A cell is read as text, cell by cell: no cell can change what its neighbours mean (METHODS §1). Encoded
+numbers keep their units (log units for log columns), levels become codes 0, 1, ..., dates days since
+1970-01-01, and a missing cell NaN. Encoding never raises and never warns by the value of a cell: it runs
+on private rows.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.cells import BAD, factorised, text_of
+from kmeanalyst.releases.texts import flaw_of, spacing_flaw_of
+
+KEPT, CLAMPED, REPLACED = 0, 1, 2  # what became of a cell: as it was, moved to a bound, or the default
+LONGEST_TEXT = 200  # characters of a name or a level
+
+
+class DomainError(ValueError):
+    """A domain, or data that should fit it, is not as it must be; the message says how to fix it.
+
+    >>> ka.Integer(name="age", lower=90, upper=17)
+    Traceback (most recent call last):
+        ...
+    kmeanalyst.releases.domain.column.DomainError: column age: lower must be below upper, got 90 and 17. Swap or widen
+        them.
+    """
+
+
+def plain_number(value: Any) -> Any:
+    """A numpy number as Python's own, which files can hold; anything else as it is."""
+    return value.item() if isinstance(value, np.integer | np.floating) else value
+
+
+def listed(column: str, field: str, values: Any) -> Sequence[Any]:
+    """The values of a field that is a list; a single text is not the list of its letters."""
+    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
+        raise DomainError(f"column {column}: {field} must be a list, got {values!r:.80}. Write it in brackets.")
+    return tuple(values)
+
+
+def check_shown(what: str, text: str | None) -> None:
+    """DomainError if a text that will be shown has a character that could deceive there: see `texts.flaw_of`."""
+    flaw = flaw_of(text) if text else None
+    if flaw is not None:
+        raise DomainError(
+            f"{what} has {flaw}, got {ascii(text)[:80]}: shown on a terminal or in a report, it could change or hide what "
+            "else is shown, and no reader takes such a file. Remove it, here and in the table."
+        )
+
+
+def check_spacing(what: str, text: str | None) -> None:
+    """DomainError if a name or a level could pass for another one, or for a line of ours, by its spaces."""
+    flaw = spacing_flaw_of(text) if text else None
+    if flaw is not None:
+        raise DomainError(
+            f"{what} has {flaw}, got {ascii(text)[:80]}: shown on a terminal, it could not be told from another name or line. "
+            "Write it with single spaces between words, here and in the table (cells match whatever spaces are at their ends)."
+        )
+
+
+def check_short(what: str, text: str | None) -> None:
+    """DomainError if a text that stands in every table of answers is longer than 200 characters."""
+    if text and len(text) > LONGEST_TEXT:
+        raise DomainError(
+            f"{what} must have at most {LONGEST_TEXT} characters, got {len(text)}: it stands in every table and picture. "
+            "Shorten it, here and in the table."
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column(ABC):
+    """One column of a domain (abstract).
+
+    name      as in the table's header.
+    missing   whether a missing cell is a value of its own; if not, it becomes the default.
+    default   what a bad cell becomes; None for missing if declared, else the first level or lower bound.
+    """
+
+    name: str
+    missing: bool = False
+    default: Any = None
+    kind: ClassVar[str]
+    is_number: ClassVar[bool] = False  # has bounds and a scale: real, integer, date, cyclic
+    is_text: ClassVar[bool] = False  # its cells are strings, which no random feature but that of strings reads
+    has_levels: ClassVar[bool] = False  # has `levels`: categorical, ordinal, boolean
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise DomainError(f"a column needs a name, got {self.name!r}. Write the name the table's header has.")
+        check_shown("a column's name", self.name)
+        check_short("a column's name", self.name)
+        check_spacing("a column's name", self.name)
+        if self.name == "weight":
+            raise DomainError('a column named "weight" is refused: the file\'s own column. Rename yours.')
+        if not isinstance(self.missing, bool):
+            raise DomainError(
+                f"column {self.name}: missing must be true or false, got {self.missing!r}. Write one of the two."
+            )
+
+    def _check_default(self) -> None:
+        if self.default is not None:
+            text = text_of(self.default)
+            check_shown(f"column {self.name}: default", text)
+            check_short(f"column {self.name}: default", text)
+            value = self.parse(text) if text else BAD
+            if value is BAD or self._encode_numbers(np.array([value]))[1][0]:
+                raise DomainError(
+                    f"column {self.name}: default {self.default!r} is not a value of the column, and every bad cell "
+                    "would become it. Name a value within the bounds or levels."
+                )
+
+    @property
+    def width(self) -> int:
+        """How many numbers of an encoded row a cell takes: 1, but for text, whose arrays are (n, width) where others are (n,).
+
+        >>> domain["age"].width
+        1
+        """
+        return 1
+
+    @abstractmethod
+    def parse(self, text: str) -> float | None:
+        """The number a cell's text stands for, before clamping; None if it stands for none.
+
+        >>> domain["sex"].parse("Male"), domain["sex"].parse("none of both")
+        (1.0, None)
+        """
+
+    @abstractmethod
+    def _fallback(self) -> float:
+        """The default of a column that names none and has no missing value."""
+
+    @property
+    def default_code(self) -> float:
+        """The encoded default: what a bad cell becomes.
+
+        >>> ka.Integer(name="age", lower=17, upper=90, default=30).default_code
+        30.0
+        """
+        if self.default is not None:
+            return self._encode_one(self.parse(text_of(self.default) or ""))
+        return math.nan if self.missing else self._encode_one(self._fallback())
+
+    def _encode_one(self, value: float | None) -> float:
+        return float(self._encode_numbers(np.array([value], dtype=float))[0][0])
+
+    def encode(self, cells: Any) -> tuple[Array, Array]:
+        """Encoded values and what became of each cell (KEPT, CLAMPED or REPLACED), both (n,).
+
+        cells   a sequence of anything: text, numbers, dates. Never raises by a cell's value.
+
+        >>> domain["sex"].encode(["Male", "female"])[0]
+        array([1., 0.])
+        """
+        codes, texts = factorised(cells)
+        parsed = [self.parse(text) if text else BAD for text in texts]
+        bad = np.array([value is BAD for value in parsed], dtype=bool)
+        missing = np.array([text == "" for text in texts], dtype=bool) & self.missing
+        values = np.array([0.0 if value is BAD else value for value in parsed], dtype=float)
+        encoded, clamped = self._encode_numbers(values)
+        encoded[bad] = self.default_code
+        encoded[missing] = math.nan
+        status = np.where(clamped, CLAMPED, KEPT)
+        status[bad] = REPLACED
+        status[missing] = KEPT
+        return encoded[codes], status[codes]
+
+    def _encode_numbers(self, values: Array) -> tuple[Array, Array]:
+        """Clamped and scaled numbers, and which of them were moved to a bound."""
+        return values.copy(), np.zeros(len(values), dtype=bool)
+
+    @abstractmethod
+    def decode(self, encoded: Array) -> pd.Series:
+        """Encoded values (n,) in natural units and levels, a missing one as pandas has it.
+
+        >>> domain["sex"].decode(np.array([1.0, 0.0])).tolist()
+        ['Male', 'Female']
+        """
+
+    @abstractmethod
+    def grid(self, size: int, rng: np.random.Generator) -> Array:
+        """At most `size` encoded values that cover the column: all of them if it has no more.
+
+        >>> domain["sex"].grid(4, np.random.default_rng(0)).shape
+        (2,)
+        """
+
+    def every_value(self, most: int) -> Array | None:
+        """All encoded values a cell can have, NaN for a missing one; None where there are more than `most`, or a continuum.
+
+        >>> domain["sex"].every_value(10)
+        array([0., 1.])
+        """
+        present = self._every_present(most)
+        values = None if present is None else self.with_missing(present)
+        return None if values is None or len(values) > most else values
+
+    @abstractmethod
+    def _every_present(self, most: int) -> Array | None: ...
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """The column as TOML and the file header have it.
+
+        >>> domain["sex"].to_dict()
+        {'name': 'sex', 'kind': 'categorical', 'levels': ['Female', 'Male']}
+        """
+
+    def describe(self) -> str:
+        """Kind and extent in a few words, for people.
+
+        >>> domain["income"].describe()
+        'categorical <=50K, >50K'
+        """
+        return f"{self.kind} {self._extent()}" + (", may be missing" if self.missing else "")
+
+    @abstractmethod
+    def _extent(self) -> str: ...
+
+    def _common_dict(self) -> dict[str, Any]:
+        out: dict[str, Any] = {"name": self.name, "kind": self.kind}
+        if self.missing:
+            out["missing"] = True
+        if self.default is not None:
+            out["default"] = self.default
+        return out
+
+    def draw(self, n: int, rng: np.random.Generator) -> Array:
+        """n encoded values spread evenly over the column; one in ten missing where that is declared.
+
+        >>> domain["age"].draw(3, np.random.default_rng(0)).shape
+        (3,)
+        """
+        values = self._draw_present(n, rng)
+        if self.missing:
+            values[rng.random(n) < 0.1] = math.nan
+        return values
+
+    @abstractmethod
+    def _draw_present(self, n: int, rng: np.random.Generator) -> Array: ...
+
+    def with_missing(self, values: Array) -> Array:
+        """Values, and NaN after them where the column can be missing.
+
+        >>> ka.Boolean(name="ill", missing=True).with_missing(np.array([0.0, 1.0]))
+        array([ 0.,  1., nan])
+        """
+        return np.append(values, math.nan) if self.missing else values

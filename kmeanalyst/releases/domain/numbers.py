@@ -1,0 +1,344 @@
+"""Columns of numbers between public bounds: real numbers, whole numbers and dates, and the scales of their codes."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.cells import BAD, parse_day, parse_number, text_of
+from kmeanalyst.releases.domain.column import (
+    CLAMPED,
+    KEPT,
+    REPLACED,
+    Column,
+    DomainError,
+    check_short,
+    check_shown,
+    listed,
+    plain_number,
+)
+
+_TO_SCALE: dict[str, Callable[[Array], Array]] = {"linear": lambda v: v, "log": np.log, "log1p": np.log1p}
+_FROM_SCALE: dict[str, Callable[[Array], Array]] = {"linear": lambda v: v, "log": np.exp, "log1p": np.expm1}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number(Column):
+    """What numbers and dates share: bounds, scale, and public values of interest."""
+
+    lower: Any
+    upper: Any
+    scale: str = "linear"
+    edges: tuple[Any, ...] = ()
+    atoms: tuple[Any, ...] = ()
+    is_number: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for field in ("lower", "upper", "default"):
+            object.__setattr__(self, field, plain_number(getattr(self, field)))
+        low, high = (self._public_number(field, getattr(self, field)) for field in ("lower", "upper"))
+        if not low < high:
+            raise DomainError(
+                f"column {self.name}: lower must be below upper, got {self.lower} and {self.upper}. Swap or widen them."
+            )
+        if self.scale not in ("linear", "log", "log1p"):
+            raise DomainError(
+                f'column {self.name}: scale must be "linear", "log" or "log1p", got {self.scale!r}. Name one of them.'
+            )
+        if (self.scale == "log" and low <= 0) or (self.scale == "log1p" and low <= -1):
+            raise DomainError(
+                f'column {self.name}: scale "{self.scale}" needs lower > {0 if self.scale == "log" else -1}, '
+                f'got {self.lower}: the logarithm is undefined there. Raise lower, or use "log1p" if zero occurs.'
+            )
+        for field in ("edges", "atoms"):
+            values = tuple(plain_number(value) for value in listed(self.name, field, getattr(self, field)))
+            for value in values:
+                if not low <= self._public_number(field, value) <= high:
+                    raise DomainError(
+                        f"column {self.name}: {field} must lie within the bounds, got {value!r}. Leave it out, or widen "
+                        "the bounds."
+                    )
+            object.__setattr__(self, field, values)
+        self._check_default()
+
+    def _public_number(self, field: str, value: Any) -> float:
+        text = text_of(value)
+        check_shown(f"column {self.name}: {field}", text)
+        check_short(f"column {self.name}: {field}", text)
+        number = self.parse(text) if text else BAD
+        if number is BAD or not math.isfinite(number):
+            raise DomainError(
+                f"column {self.name}: {field} must be a finite {self.kind} value, got {value!r}. Write one."
+            )
+        return number
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """(lower, upper) in encoded units.
+
+        >>> domain["age"].bounds
+        (9.0, 98.0)
+        """
+        low, high = self._scaled(np.array([self._public_number("bound", v) for v in (self.lower, self.upper)]))
+        return float(low), float(high)
+
+    @property
+    def step(self) -> float | None:
+        """The smallest difference between encoded values; None for a continuum.
+
+        >>> domain["age"].step
+        1.0
+        """
+        return None
+
+    def cuts(self, values: Sequence[Any]) -> Array:
+        """Encoded numbers that part the cells below each value from those at it and above; half a step lower for whole ones.
+
+        >>> domain["age"].cuts([30, 50])
+        array([29.5, 49.5])
+        """
+        return self._scaled(self._numbers(values))
+
+    def holds(self, below: Array, above: Array) -> Array:
+        """(n,) whether some value of the column lies in each range [below, above) of encoded units.
+
+        >>> domain["age"].holds(np.array([30.2, 30.6]), np.array([30.8, 31.4]))
+        array([False,  True])
+        """
+        return below < above
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The bounds in encoded units, with half a step beside them for whole numbers: evenly drawn, rounding is even.
+
+        >>> domain["age"].ends
+        (8.5, 98.5)
+        """
+        return self.bounds
+
+    def parse(self, text: str) -> float | None:
+        return parse_number(text)
+
+    def encode(self, cells: Any) -> tuple[Array, Array]:
+        if isinstance(cells, pd.Series) and isinstance(cells.dtype, pd.Int64Dtype):
+            cells = cells.to_numpy(dtype=np.float64, na_value=np.nan)
+        if isinstance(cells, pd.Series) and not isinstance(cells.dtype, pd.api.extensions.ExtensionDtype):
+            cells = cells.to_numpy()
+        if not (isinstance(cells, np.ndarray) and cells.dtype.kind in "fiu" and self.kind != "date"):
+            return super().encode(cells)
+        with np.errstate(over="ignore"):  # a wider number than float64 becomes infinite, and is clamped
+            values = cells.astype(np.float64)  # the same numbers their texts would give, without the texts
+        absent = np.isnan(values)
+        encoded, clamped = self._encode_numbers(np.where(absent, 0.0, values))
+        encoded[absent] = math.nan if self.missing else self.default_code
+        return encoded, np.where(absent, KEPT if self.missing else REPLACED, np.where(clamped, CLAMPED, KEPT))
+
+    def _encode_numbers(self, values: Array) -> tuple[Array, Array]:
+        clamped = self._clamp(values)
+        return self._scaled(clamped), ~self._near(clamped, values)
+
+    def _near(self, clamped: Array, values: Array) -> Array:
+        return clamped == values
+
+    def _clamp(self, values: Array) -> Array:
+        """Values moved to the nearest one the column allows."""
+        return np.clip(values, self._public_number("lower", self.lower), self._public_number("upper", self.upper))
+
+    def _fallback(self) -> float:
+        return self._public_number("lower", self.lower)
+
+    def _scaled(self, values: Array) -> Array:
+        values = np.asarray(values, dtype=float)
+        return _TO_SCALE[self.scale](values) + 0.0  # -0.0 is 0.0
+
+    def _natural(self, encoded: Array) -> Array:
+        encoded = np.asarray(encoded, dtype=float)
+        natural = self._clamp(_FROM_SCALE[self.scale](encoded))
+        if self.scale == "linear":
+            return natural
+        for towards in (-np.inf, np.inf):  # exp is rounded: take the neighbour that encodes to the code
+            near = natural
+            for _ in range(4):
+                near = self._clamp(np.nextafter(near, towards))
+                natural = np.where((self._scaled(natural) != encoded) & (self._scaled(near) == encoded), near, natural)
+        return natural
+
+    def rounded(self, encoded: Array) -> Array:
+        """Encoded values moved to the nearest ones that decode and encode to themselves.
+
+        >>> domain["age"].rounded(np.array([30.4, 120.0]))
+        array([30., 98.])
+        """
+        return self._scaled(self._natural(encoded))
+
+    def wrap(self, encoded: Array) -> Array:
+        """Encoded numbers, wherever they lie, moved to values of the column: those beyond its bounds to them.
+
+        >>> ka.Integer(name="age", lower=17, upper=90).wrap(np.array([3.2, 40.6, 1000.0]))
+        array([17., 41., 90.])
+        """
+        return self.rounded(np.clip(encoded, *self.bounds))
+
+    def grid(self, size: int, rng: np.random.Generator) -> Array:
+        low, high = self.bounds
+        even = np.linspace(low, high, size) + rng.uniform(-0.5, 0.5, size) * (high - low) / (size - 1)
+        return np.unique(
+            self.rounded(np.concatenate([np.clip(even, low, high), self._codes(self.edges), self.atom_codes]))
+        )
+
+    def _every_present(self, most: int) -> Array | None:
+        return None
+
+    def _codes(self, values: Sequence[Any]) -> Array:
+        return self._scaled(self._numbers(values))
+
+    def _numbers(self, values: Sequence[Any]) -> Array:
+        return np.array([self._public_number("value", v) for v in values], dtype=float)
+
+    @property
+    def atom_codes(self) -> Array:
+        """The encoded atoms, as cells encode to them; sorted.
+
+        >>> domain["capital-gain"].atom_codes
+        array([0.])
+        """
+        return np.unique(self.rounded(self._codes(self.atoms)))
+
+    def _draw_present(self, n: int, rng: np.random.Generator) -> Array:
+        return self.rounded(rng.uniform(*self.bounds, n))
+
+    def _extent(self) -> str:
+        return f"{self.lower} to {self.upper}" + (f" ({self.scale} scale)" if self.scale != "linear" else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        out = self._common_dict() | {"lower": self.lower, "upper": self.upper}
+        if self.scale != "linear":
+            out["scale"] = self.scale
+        for field in ("edges", "atoms"):
+            if getattr(self, field):
+                out[field] = list(getattr(self, field))
+        return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Real(Number):
+    """A number on a continuum, between public bounds.
+
+    >>> ka.Real(name="wage", lower=0, upper=1e6, scale="log1p", atoms=(0,)).encode(["0", "1e9", "x"])[0]
+    array([ 0.        , 13.81...,  0.        ])
+    """
+
+    kind: ClassVar[str] = "real"
+
+    def decode(self, encoded: Array) -> pd.Series:
+        return pd.Series(self._natural(encoded), name=self.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Whole(Number):
+    """Numbers that are whole in natural units: integers, and days."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        low, high = (self._public_number(field, getattr(self, field)) for field in ("lower", "upper"))
+        if math.ceil(low) > math.floor(high) or max(abs(low), abs(high)) > 2**53:
+            raise DomainError(
+                f"column {self.name}: the bounds must hold a whole number and stay within ±2^53, got {self.lower} and "
+                f"{self.upper}: further numbers are not exact. Move the bounds, or use kind real."
+            )
+
+    @property
+    def step(self) -> float | None:
+        return 1.0 if self.scale == "linear" else None
+
+    def cuts(self, values: Sequence[Any]) -> Array:
+        return self._scaled(np.ceil(self._numbers(values)) - 0.5)
+
+    def holds(self, below: Array, above: Array) -> Array:
+        first = np.ceil(_FROM_SCALE[self.scale](below))
+        return np.where(self._scaled(first) < below, self._scaled(first + 1), self._scaled(first)) < above
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        low, high = (self._public_number(field, getattr(self, field)) for field in ("lower", "upper"))
+        below, above = self._scaled(np.array([math.ceil(low) - 0.5, math.floor(high) + 0.5]))
+        return float(below), float(above)
+
+    def _clamp(self, values: Array) -> Array:
+        low, high = (self._public_number(field, getattr(self, field)) for field in ("lower", "upper"))
+        return np.clip(np.rint(np.clip(values, low, high)), math.ceil(low), math.floor(high))
+
+    def _near(self, clamped: Array, values: Array) -> Array:
+        return np.abs(clamped - values) <= 0.5
+
+    def grid(self, size: int, rng: np.random.Generator) -> Array:
+        every = self._every_present(size)
+        return super().grid(size, rng) if every is None else every
+
+    def _every_present(self, most: int) -> Array | None:
+        low, high = (self._public_number(field, getattr(self, field)) for field in ("lower", "upper"))
+        first, last = math.ceil(low), math.floor(high)
+        return self._scaled(np.arange(first, last + 1, dtype=float)) if last - first < most else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Integer(_Whole):
+    """A whole number between public bounds; a cell such as 13.4 is rounded.
+
+    >>> ka.Integer(name="age", lower=17, upper=90).encode(["41", "13.4", "200"])[0]
+    array([41., 17., 90.])
+    """
+
+    kind: ClassVar[str] = "integer"
+
+    def decode(self, encoded: Array) -> pd.Series:
+        natural = self._natural(encoded)
+        return pd.Series(natural, name=self.name).astype("Int64" if self.missing else "int64")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Date(_Whole):
+    """A day, written YYYY-MM-DD, between public bounds; encoded in days since 1970-01-01.
+
+    seasonal   whether the table kernel sees the day of the year too: days a year apart are then much alike.
+
+    >>> ka.Date(name="joined", lower="2000-01-01", upper="2024-12-31").encode(["2000-01-01", "1999-05-05"])[0]
+    array([10957., 10957.])
+    """
+
+    seasonal: bool = False
+    kind: ClassVar[str] = "date"
+
+    def __post_init__(self) -> None:
+        for field in ("lower", "upper", "default"):
+            value = getattr(self, field)
+            if isinstance(value, datetime.date):
+                object.__setattr__(self, field, value.isoformat())
+        for field in ("edges", "atoms"):
+            object.__setattr__(self, field, tuple(text_of(v) for v in listed(self.name, field, getattr(self, field))))
+        super().__post_init__()
+        if self.scale != "linear":
+            raise DomainError(f"column {self.name}: a date has no logarithm. Remove scale.")
+        if not isinstance(self.seasonal, bool):
+            raise DomainError(f"column {self.name}: seasonal must be true or false, got {self.seasonal!r:.80}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | ({"seasonal": True} if self.seasonal else {})
+
+    def parse(self, text: str) -> float | None:
+        return parse_day(text)
+
+    def decode(self, encoded: Array) -> pd.Series:
+        days = self._natural(encoded)
+        missing = np.isnan(days)
+        stamps = np.where(missing, 0, days).astype("datetime64[D]").astype("datetime64[s]")
+        stamps[missing] = np.datetime64("NaT", "s")
+        return pd.Series(stamps, name=self.name)
