@@ -1,7 +1,4 @@
-"""How commands are given a .kme file: the argument, the option for rehearsals, and reading it.
-
-An analyst's own rows in a file, gone through in blocks by the command line, which tells how far it is.
-"""
+"""What commands read: the argument FILE.kme with its options, and the rows of an analyst's own file, block by block."""
 
 from __future__ import annotations
 
@@ -38,13 +35,13 @@ def rehearsal_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def reads_large() -> bool:
-    """Whether the command that runs was given --large."""
+    """Whether the running command has the option --large."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(_LARGE))
 
 
 def check_not_read(output: str, *sources: str | None) -> None:
-    """ValueError for an output that would replace a file which the command reads."""
+    """Raise ValueError if the output would replace a file that the command reads."""
     for source in (source for source in sources if source is not None):
         if os.path.exists(output) and os.path.exists(source) and os.path.samefile(output, source):
             raise ValueError(f"{output} is a file that is read, and writing would replace it. Name a new file.")
@@ -60,7 +57,7 @@ def opened_release(path: str, allow_rehearsal: bool) -> Release:
 
 
 def opened_function(path: str, allow_rehearsal: bool) -> ReleasedFunction:
-    """The released function in a file, likewise."""
+    """The released function in a file, with a note where it is a rehearsal."""
     from kmeanalyst.releases.file import read_function
 
     function = read_function(path, allow_rehearsal=allow_rehearsal, large=reads_large())
@@ -74,13 +71,13 @@ def _note_if_rehearsed(path: str, released: Release | ReleasedFunction) -> None:
 
 
 class RowsWithProgress:
-    """The rows of a file in blocks, as mmd_test takes them, telling how far a pass through them is.
+    """The rows of a file in blocks, as mmd_test takes them; each block reports the progress.
 
-    How many rows there are is known after the first pass; until then only those that were read are told.
+    The number of rows is known after the first pass; until then only the number read is reported.
     """
 
     def __init__(self, path: str, on_progress: OnProgress) -> None:
-        self._path, self._tell = path, on_progress
+        self._path, self._on_progress = path, on_progress
         self._rows: int | None = None
 
     def __iter__(self) -> Iterator[pd.DataFrame]:
@@ -89,6 +86,6 @@ class RowsWithProgress:
         seen = 0
         for block in table_blocks(self._path):
             seen += len(block)
-            self._tell(f"testing {seen:,} rows", seen / self._rows if self._rows else None)
+            self._on_progress(f"testing {seen:,} rows", seen / self._rows if self._rows else None)
             yield block
         self._rows = seen

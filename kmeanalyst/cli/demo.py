@@ -1,4 +1,4 @@
-"""`kmeanalyst demo`: the whole road on data that ships with the package, each step explained.
+"""`kmeanalyst demo`: every step, from a private table to answers, on data that ships with the package.
 
 The curator's steps run as separate processes, `python -m release_side`: this package never sees private rows.
 """
@@ -23,7 +23,7 @@ from kmeanalyst.cli.terminal import say
 
 @dataclass
 class _Stage:
-    """Where the demo plays: its folder, and for --json the answers so far, with the talk on standard error."""
+    """The demo's folder, and for --json the answers so far; its explanations then go to standard error."""
 
     folder: Path
     as_json: bool
@@ -35,7 +35,7 @@ _MADE = (*(f"{name}.csv" for name in _FILES), "my_older_sample.csv", "domain.tom
 
 
 def run_demo(keep: str | None = None, *, as_json: bool = False) -> dict[str, Any]:
-    """Publish, inspect, ask and test in a temporary folder, or in `keep`, which is left behind.
+    """Publish, inspect, ask and test in a temporary folder, or in `keep`, which is not removed.
 
     Returns   the seconds it took, and for as_json what each step printed.
     """
@@ -48,9 +48,9 @@ def run_demo(keep: str | None = None, *, as_json: bool = False) -> dict[str, Any
     else:
         with tempfile.TemporaryDirectory() as temporary:
             steps = _walk(_Stage(Path(temporary), as_json))
-    kept = f" The files are in {keep}." if keep else " Its files are gone; --keep FOLDER keeps them."
+    kept = f" The files are in {keep}." if keep else " Its files were removed; --keep FOLDER keeps them."
     seconds = time.monotonic() - started
-    say(f"\nThat was the whole road, in {seconds:.0f} seconds.{kept}", err=as_json)
+    say(f"\nThat was every step, in {seconds:.0f} seconds.{kept}", err=as_json)
     return {"seconds": seconds, "folder": keep, "steps": steps}
 
 
@@ -68,7 +68,7 @@ def _walk(stage: _Stage) -> list[dict[str, Any]]:
     for name, shipped in _FILES.items():
         with (files("kmeanalyst") / "data" / f"{shipped}.csv.gz").open("rb") as source:
             (folder / f"{name}.csv").write_bytes(gzip.decompress(source.read()))
-    say("6,000 rows of the 1994 US census (Adult, UCI, CC BY 4.0) play the private table.", err=stage.as_json)
+    say("6,000 rows of the 1994 US census (Adult, UCI, CC BY 4.0) serve as the private table.", err=stage.as_json)
 
     _say(stage, "1. The curator drafts a domain: columns, bounds and levels, from a PUBLIC sample only.")
     _run(
@@ -77,27 +77,28 @@ def _walk(stage: _Stage) -> list[dict[str, Any]]:
 
     _say(
         stage,
-        "2. The curator sets a budget for all releases of the table, and publishes: one noisy mean is taken (ε = 1,",
+        "2. The curator sets a budget for all releases of the table, and publishes: one noisy mean is computed (ε = 1,",
         "   δ = 1e-6) and weighted points are fitted to it.",
-        "   The noise is drawn afresh every time, so your numbers below will differ a little from anyone else's.",
+        "   The noise is drawn anew in every run, so your numbers below will differ a little from anyone else's.",
     )
     counted = ("--ledger", "census.ledger", "--table", "census")
     _run(stage, "release_side", "ledger", "init", *counted[1:], "--epsilon", "2", "--delta", "1e-6")
     choices = ("--domain", "domain.toml", "--epsilon", "1", "--delta", "1e-6", "--output", "census.kme")
     _run(stage, "release_side", "publish", "private.csv", *choices, *counted)
     _say(
-        stage, "   Releases of one table add up. The ledger counts them, and the file carries the digest of its entry."
+        stage,
+        "   The budgets of a table's releases add up. The ledger counts them, and the file holds the digest of its entry.",
     )
     _run(stage, "release_side", "ledger", "show", "census.ledger")
     _run(stage, "release_side", "ledger", "verify", "census.ledger", "--head", "census.kme")
 
-    _say(stage, "3. From here on an analyst has census.kme alone. Does every claim in the file hold?")
+    _say(stage, "3. From here on an analyst has only census.kme. Does every claim in the file hold?")
     _run(stage, "kmeanalyst", "validate", "census.kme")
 
     _say(
         stage,
         "4. Questions, with error bars. Privacy: the noise that was added. Sampling: the table is itself a sample.",
-        "   Resolution: what the release cannot see of a question. (The private table says: mean age "
+        "   Resolution: what the release does not determine of a question. (The private table says: mean age "
         f"{_truth(folder)}.)",
     )
     _run(stage, "kmeanalyst", "expect", "census.kme", "age", "age > 50", "sex == 'Female' and income == '>50K'")
@@ -118,7 +119,7 @@ def _walk(stage: _Stage) -> list[dict[str, Any]]:
 
 
 def _truth(folder: Path) -> str:
-    """What only a demo can show: the answer on the rows that play the private table."""
+    """What only a demo can show: the answer on the private table."""
     import pandas as pd
 
     table = pd.read_csv(folder / "private.csv")
@@ -137,7 +138,7 @@ def _say(stage: _Stage, *lines: str) -> None:
 
 
 def _quoted(argument: str) -> str:
-    """An argument as a person would quote it in a shell: backticks want single quotes."""
+    """An argument as one would quote it in a shell: backticks need single quotes."""
     if not set(argument) & set(" `'<>"):
         return argument
     return f"'{argument}'" if "`" in argument else f'"{argument}"'

@@ -1,4 +1,4 @@
-"""`kmeanalyst evaluate`, and what `kmeanalyst info` says of a released function: parses, calls, prints."""
+"""`kmeanalyst evaluate`, and what `kmeanalyst info` prints of a released function: parses, calls, prints."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def show_function(path: str, allow_rehearsal: bool, as_json: bool) -> None:
     })  # fmt: skip
 
 
-@click.command("evaluate", short_help="A released function at points of yours.")
+@click.command("evaluate", short_help="Evaluate a released function at your points.")
 @click.argument("function_path", metavar="FILE.kme", type=click.Path())
 @click.argument("points", metavar="POINTS", type=click.Path())
 @rehearsal_option
 @json_option
 def evaluate_command(function_path: str, points: str, allow_rehearsal: bool, as_json: bool) -> None:
-    """A released function at the rows of POINTS (.csv or .parquet): values, and what they may be off by.
+    """Evaluate a released function at the rows of POINTS (.csv or .parquet): values, with their errors.
 
     \b
     Columns:
       value           the function, conditioned on its noisy values at the pivots
       standard_error  of the privacy noise, exact
-      unseen          bound on what no pivot shows; not a random error
+      unseen          bound on the error that the pivots do not determine; not random
       prediction      of ridge, logistic and svm; logistic has the probability of the second class too
 
     Example: kmeanalyst evaluate ill.kme points.csv --json
@@ -59,9 +59,9 @@ def evaluate_command(function_path: str, points: str, allow_rehearsal: bool, as_
     with working("evaluating"):
         answers = _answers(function, table)
     if as_json:
-        promise = function.statement
+        statement = function.statement
         print_json({
-            "kind": function.kind, "epsilon": promise.epsilon, "delta": promise.delta, "notes": notes,
+            "kind": function.kind, "epsilon": statement.epsilon, "delta": statement.delta, "notes": notes,
             "rehearsal": function.is_rehearsal, "points": answers.to_dict("records"),
         })  # fmt: skip
         return

@@ -1,4 +1,4 @@
-"""The analyst's command line: parses, calls, prints. Heavy imports wait inside the commands."""
+"""The analyst's command line: parses, calls, prints. Heavy imports are inside the commands."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ level_option = click.option(
     default=0.05,
     show_default=True,
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    help="Chance of a false alarm: a smaller p-value says that they differ.",
+    help="Probability of a false alarm: a smaller p-value means that they differ.",
 )
 
 
@@ -44,7 +44,7 @@ level_option = click.option(
 )
 @click.version_option(package_name="kmeanalyst")
 def main() -> None:
-    """Ask questions of a differentially private release: a .kme file of weighted rows with its noise law.
+    """Ask questions of a differentially private release: a .kme file of weighted rows with the distribution of its noise.
 
     \b
     Examples:
@@ -61,12 +61,12 @@ def main() -> None:
     """
 
 
-@main.command(short_help="What a release is and promises.")
+@main.command(short_help="What a release is and guarantees.")
 @release_argument
 @rehearsal_option
 @json_option
 def info(release_path: str, allow_rehearsal: bool, as_json: bool) -> None:
-    """Show what a release is and promises: rows, columns, ε and δ, noise, weights.
+    """Show what a release is and guarantees: rows, columns, ε and δ, noise, weights.
 
     Example: kmeanalyst info adult.kme
     """
@@ -138,7 +138,7 @@ _Command = Callable[..., Any]
 def _asks(each: str, *, view: bool = True, robust: bool = False) -> Callable[[_Command], _Command]:
     """The options that questions share, in the order they are shown.
 
-    each    what --by gives one of.
+    each    what --by gives for each level.
     view    whether the question can be asked of either view.
     robust  whether its answer has a robust interval.
     """
@@ -158,13 +158,13 @@ def _asks(each: str, *, view: bool = True, robust: bool = False) -> Callable[[_C
     ]
     if view:
         kinds = click.Choice(["signed", "probability", "fitted"])
-        told = "Weights to use; as released by default. fitted: the most plausible population, not the points."
-        options.insert(3, click.option("--view", type=kinds, help=told))
+        weights = "Weights to use; as released by default. fitted: the most plausible population, not the points."
+        options.insert(3, click.option("--view", type=kinds, help=weights))
     if robust:
-        told = "robust: the range over all populations, smooth or not, that agree with the measurement."
+        intervals = "robust: the range over all populations, smooth or not, that agree with the measurement."
         kinds = click.Choice(["default", "robust"])
         options.insert(
-            4, click.option("--interval", "kind", default="default", show_default=True, type=kinds, help=told)
+            4, click.option("--interval", "kind", default="default", show_default=True, type=kinds, help=intervals)
         )
 
     def with_options(command: _Command) -> _Command:
@@ -208,7 +208,7 @@ def expect(
     conditions = _conditions(release, where, by)
     asked = [partial(release.expectation, text, view=view) for text in expressions]
     with working("answering") as on_progress:
-        estimates = [answer for ask in _told(asked, on_progress) for answer in _answers(ask, conditions)]
+        estimates = [answer for ask in _with_progress(asked, on_progress) for answer in _answers(ask, conditions)]
         answer: Any = (
             [e.to_dict(level, kind) for e in estimates] if as_json else _estimate_table(estimates, level, kind)
         )
@@ -247,8 +247,8 @@ def quantile(
     with working("answering"):
         answers = [e for found in _answers(ask, _conditions(release, where, by)) for e in found]
     if as_json:
-        told = [e.to_dict(level) | {"q": e.interval_by.q} for e in answers]
-        print_json({"rehearsal": release.is_rehearsal, "column": column, "estimates": told})
+        found = [e.to_dict(level) | {"q": e.interval_by.q} for e in answers]
+        print_json({"rehearsal": release.is_rehearsal, "column": column, "estimates": found})
         return
     say(_estimate_table(answers, level))
 
@@ -288,7 +288,7 @@ def table(
         tables = _answers(partial(contingency, release, columns, view=view, tables=len(conditions)), conditions)
         found = [cell for each in tables for cell in each]
         if as_json:
-            cells = [{"groups": groups} | e.to_dict(level, kind) for groups, e in _told(found, on_progress)]
+            cells = [{"groups": groups} | e.to_dict(level, kind) for groups, e in _with_progress(found, on_progress)]
         else:
             text = _estimate_table([e for _, e in found], level, kind)
     if as_json:
@@ -297,8 +297,8 @@ def table(
     say(text)
 
 
-def _told(all_of_them: Sequence[Any], on_progress: OnProgress) -> Iterator[Any]:
-    """Each in turn; of several, how many are done is told."""
+def _with_progress(all_of_them: Sequence[Any], on_progress: OnProgress) -> Iterator[Any]:
+    """Each in turn; for several, the share that is done is reported."""
     for i, one in enumerate(all_of_them):
         if len(all_of_them) > 1:
             on_progress("answering", i / len(all_of_them))
@@ -306,7 +306,7 @@ def _told(all_of_them: Sequence[Any], on_progress: OnProgress) -> Iterator[Any]:
 
 
 def _answers(ask: Callable[..., Any], conditions: Sequence[str | None]) -> list[Any]:
-    """What ask(where=condition) gives for each; one that has no answer is told, and costs the others nothing."""
+    """Answer the question under each condition; conditions without an answer are reported and skipped."""
     answers: list[Any] = []
     refusals: dict[str | None, ValueError] = {}
     for condition in conditions:
@@ -321,7 +321,7 @@ def _answers(ask: Callable[..., Any], conditions: Sequence[str | None]) -> list[
     return answers
 
 
-_WIDEST = 100  # characters that a column of a printed table is padded to: a longer text makes its own line longer alone
+_WIDEST = 100  # characters: a longer text makes only its own line longer
 
 
 def _estimate_table(estimates: list[Any], level: float, kind: str = "default") -> str:
@@ -375,7 +375,7 @@ def mmd_test_command(release_path: str, sample_path: str, level: float, allow_re
 
 
 def _mmd_lines(result: TestResult) -> list[tuple[str, str]]:
-    """What a test says of distances, label and text: those of its numbers that it has."""
+    """Label and text of each distance that a test result has."""
     sign = "; negative values happen when both sides agree" if result.estimator == "unbiased" else ""
     lines = [("MMD²", f"{result.mmd_squared:.4g} ({result.estimator}{sign})")]
     if result.mmd_interval is not None:
@@ -393,7 +393,7 @@ def _mmd_lines(result: TestResult) -> list[tuple[str, str]]:
 @click.argument("sample_path", metavar="SAMPLE", type=click.Path())
 @level_option
 @click.option(
-    "--top", default=10, show_default=True, type=click.IntRange(min=1), help="At most so many lines of a kind."
+    "--top", default=10, show_default=True, type=click.IntRange(min=1), help="At most this many lines for each table."
 )
 @click.option("--plot", type=click.Path(dir_okay=False), metavar="OUT.png", help="Draw the witness of the columns.")
 @rehearsal_option
@@ -419,7 +419,7 @@ def compare(
 
     if sample_path.endswith(".kme"):
         raise ValueError(
-            "compare needs rows beside the release, and this is another release: its rows are not known. "
+            "compare needs rows to compare with, and this is another release: its rows are not known. "
             "Use mmd-test for two releases, or name a .csv or .parquet file."
         )
     release = opened_release(release_path, allow_rehearsal)
@@ -473,7 +473,7 @@ def export(
 ) -> None:
     """Write the points and weights for other tools.
 
-    In a .csv file a text cell that begins like a formula (=, +, -, @) gets an apostrophe before it, unless it is a number:
+    In a .csv file a text cell that begins like a formula (=, +, -, @) gets an apostrophe in front, unless it is a number:
     a spreadsheet would run it. The file of a rehearsal has a column NOT_PRIVATE.
 
     Example: kmeanalyst export adult.kme rows.csv --view resampled --rows 10000
@@ -488,7 +488,7 @@ def export(
         )
     if defused:
         note(
-            f"{defused} text cells begin like a formula, which a spreadsheet would run, and have an apostrophe before them. "
+            f"{defused} text cells begin like a formula, which a spreadsheet would run, and got an apostrophe in front. "
             "--keep-formulas leaves them as they are."
         )
     if view == "signed" and not release.is_probability:
@@ -519,7 +519,7 @@ def export(
 @rehearsal_option
 @json_option
 def thin(release_path: str, n: int, output: str, weights: Any, seed: int, allow_rehearsal: bool, as_json: bool) -> None:
-    """Keep N of the points, with weights that stay as near the whole release as N points can be found to.
+    """Keep N of the points, with weights that keep them as close to the whole release as possible.
 
     Example: kmeanalyst thin adult.kme 50 --output small.kme --weights uniform
     """
@@ -540,13 +540,13 @@ def thin(release_path: str, n: int, output: str, weights: Any, seed: int, allow_
         })  # fmt: skip
 
 
-@main.command(short_help="The whole road on data that ships here.")
+@main.command(short_help="Every step, on data that ships here.")
 @click.option(
     "--keep", type=click.Path(file_okay=False), help="Keep the files in this folder; by default they are removed."
 )
 @json_option
 def demo(keep: str | None, as_json: bool) -> None:
-    """The whole road on data that ships with the package: publish, inspect, ask, test. Under a minute.
+    """Every step on data that ships with the package: publish, inspect, ask, test. Under a minute.
 
     Example: kmeanalyst demo --keep demo_files
     """
@@ -569,7 +569,7 @@ def transform(
 ) -> None:
     """Write a release with further columns, computed from those it has; each may use those before it.
 
-    An expression without a name is named after its text. The measurement and the promise stay as they are.
+    An expression without a name is named after its text. The measurement and the privacy guarantee are unchanged.
 
     \b
     Examples:
@@ -591,7 +591,7 @@ def transform(
     new = transformed.derived[len(release.derived) :]
     for one in new:
         say(f"{one.column.name}: {one.describe()}", err=True)
-    say(f"wrote {output}; the promise is unchanged (post-processing)", err=True)
+    say(f"wrote {output}; the privacy guarantee is unchanged (post-processing)", err=True)
     if as_json:
         statement = release.statement
         print_json({
@@ -619,7 +619,7 @@ def transform(
 @click.option(
     "--view",
     type=click.Choice(["signed", "probability", "resampled", "fitted"]),
-    help="Weights to learn from; by default those that the estimator treats rightly.",
+    help="Weights to learn from; by default those that the estimator handles correctly.",
 )
 @click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="MODEL.skops", help="File to write.")
 @click.option(
@@ -636,14 +636,14 @@ def transform(
     multiple=True,
     help="Score of --test, as scikit-learn names it; repeat for more.",
 )
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Of all that is random.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of all randomness.")
 @rehearsal_option
 @json_option
 def train(
     release_path: str, target: str, estimator: str | None, settings: tuple[str, ...], columns: str | None, view: Any,
     output: str, sample: str | None, metrics: tuple[str, ...], seed: int, allow_rehearsal: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Train a scikit-learn model on a release, with the weights that it treats rightly.
+    """Train a scikit-learn model on a release, with the weights that the estimator handles correctly.
 
     The file holds no code; kmeanalyst.read_model loads it, and the model predicts on tables in natural units.
 

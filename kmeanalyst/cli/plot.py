@@ -1,4 +1,4 @@
-"""`kmeanalyst plot`: parses, draws, writes a file. What is drawn is the room `plots`' affair."""
+"""`kmeanalyst plot`: parses, calls `kmeanalyst.plots`, writes a file."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _LEVEL = click.FloatRange(0, 1, min_open=True, max_open=True)
     metavar="FIG.png",
     help="File to write: .png, .pdf, .svg.",
 )
-@click.option("--kind", type=click.Choice(_OF_ONE), help="Of one column.  [default: histogram]")
-@click.option("--bins", type=click.IntRange(min=1), help="So many equal ranges of a histogram of numbers.")
+@click.option("--kind", type=click.Choice(_OF_ONE), help="Drawing of one column.  [default: histogram]")
+@click.option("--bins", type=click.IntRange(min=1), help="Number of equal ranges of a histogram of numbers.")
 @click.option("--where", help="Only rows for which this condition holds.")
 @click.option(
-    "--sample", "sample_path", metavar="SAMPLE", help="Your own rows, .csv or .parquet, to lay over one column."
+    "--sample", "sample_path", metavar="SAMPLE", help="Your own rows, .csv or .parquet, to draw over one column."
 )
 @click.option(
     "--view",
     type=click.Choice(["signed", "probability", "fitted"]),
     help="Weights to use; as released by default. fitted: the most plausible population, not the points.",
 )
-@click.option("--level", default=0.95, show_default=True, type=_LEVEL, help="Of the intervals drawn.")
+@click.option("--level", default=0.95, show_default=True, type=_LEVEL, help="Coverage of the intervals.")
 @rehearsal_option
 @json_option
 def plot_command(
@@ -70,24 +70,24 @@ def plot_command(
     kind = kind or "histogram" if len(columns) == 1 else "table" if len(columns) == 2 else "pairs"
     asked = {"where": where, "view": view, "level": level}
     with working("drawing"):
-        figure = _drawn(release, kind, columns, asked | ({"bins": bins} if bins else {}) | _only(sample=sample))
+        figure = _draw(release, kind, columns, asked | ({"bins": bins} if bins else {}) | _only(sample=sample))
         save(figure, output)
-    for told in notes:
-        note(told)
+    for text in notes:
+        note(text)
     say(f"wrote {output}", err=True)
     if as_json:
-        promise = release.statement
+        statement = release.statement
         print_json({
             "output": output, "kind": kind, "columns": columns, "where": where, "level": level,
             "view": view or ("probability" if release.is_probability else "signed"),
-            "n_rows": promise.n_rows if promise else None, "epsilon": promise.epsilon if promise else None,
-            "delta": promise.delta if promise else None, "n_sample_rows": None if sample is None else len(sample),
+            "n_rows": statement.n_rows if statement else None, "epsilon": statement.epsilon if statement else None,
+            "delta": statement.delta if statement else None, "n_sample_rows": None if sample is None else len(sample),
             "notes": notes, "rehearsal": release.is_rehearsal,
         })  # fmt: skip
 
 
 def _check_options(n_columns: int, kind: str | None, bins: int | None, sample_path: str | None) -> None:
-    """UsageError for an option that this drawing has no place for."""
+    """Raise UsageError for an option that this drawing does not take."""
     of_one = {"--kind": kind, "--bins": bins, "--sample": sample_path}
     given = [name for name, value in of_one.items() if value is not None]
     if n_columns > 1 and given:
@@ -98,8 +98,8 @@ def _check_options(n_columns: int, kind: str | None, bins: int | None, sample_pa
         raise click.UsageError(f"--bins is for histograms, and a {kind} has no ranges. Leave one of them out.")
 
 
-def _drawn(release: Release, kind: str, columns: tuple[str, ...], asked: dict[str, Any]) -> Figure:
-    """The figure; pyplot, and so what a user of this process has open, is not touched."""
+def _draw(release: Release, kind: str, columns: tuple[str, ...], asked: dict[str, Any]) -> Figure:
+    """The figure, made without pyplot: figures that the process has open stay as they are."""
     from kmeanalyst import plots
     from kmeanalyst.plots.distributions import size_of_histogram
     from kmeanalyst.plots.joint import SIZE_OF_TABLE, check_pairs, size_of_pairs
@@ -123,7 +123,7 @@ def _drawn(release: Release, kind: str, columns: tuple[str, ...], asked: dict[st
 
 
 def _sample(release: Release, path: str | None) -> tuple[pd.DataFrame | None, list[str]]:
-    """The rows to lay over the drawing, and what is to be said of their cells."""
+    """The rows to draw over the release, and notes on their cells."""
     from kmeanalyst.plots.overlay import as_release
     from kmeanalyst.releases.domain.tables import read_table
 

@@ -14,7 +14,7 @@ from kmeanalyst.cli.terminal import json_option, print_json, say, working
 @click.command("report", short_help="Write one page for a colleague.")
 @release_argument
 @click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="REPORT.html", help="File to write.")
-@click.option("--columns", help="Columns to tell of, separated by commas; the first 60 by default.")
+@click.option("--columns", help="Columns to show, separated by commas; the first 60 by default.")
 @click.option(
     "--view",
     type=click.Choice(["signed", "probability", "fitted"]),
@@ -25,7 +25,7 @@ from kmeanalyst.cli.terminal import json_option, print_json, say, working
 def report_command(
     release_path: str, output: str, columns: str | None, view: Any, allow_rehearsal: bool, as_json: bool
 ) -> None:
-    """Write one page for a colleague: what a release promises, shows and cannot tell.
+    """Write one page for a colleague: what a release guarantees, shows and cannot show.
 
     The page needs no network: distributions with noise bands, pairs of columns, warnings, commands to ask further, and how to
     cite, in one HTML file that also prints.

@@ -1,4 +1,4 @@
-"""What both command lines share: clear errors, JSON, progress on a terminal. Nothing about data."""
+"""What both command lines share: clear errors, JSON output, a progress bar. Nothing here knows about data."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 
 class ClearErrors(click.Group):
-    """A group whose commands turn the errors meant for people into one line and exit code 1."""
+    """A group whose commands print an error meant for users as one line and end with exit code 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # the reader has seen enough (`| head`): click ends quietly
+        except BrokenPipeError:  # the reader has closed the pipe (`| head`): click ends without a message
             raise
         except (ValueError, KeyError, OSError, ImportError) as error:
             text = error.args[0] if isinstance(error, KeyError) and error.args else error
@@ -36,7 +36,7 @@ class ClearErrors(click.Group):
 
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print text, the only way in which commands do: a character that a terminal would obey or hide is written as its escape."""
+    """Print text: all that commands print goes through here. A character that a terminal would obey or hide is escaped."""
     click.echo(escaped(text), err=err, nl=nl)
 
 
@@ -60,7 +60,7 @@ def _plain(value: Any) -> Any:
 
 
 def completion_help(program: str) -> str:
-    """For the end of a program's help: how a shell learns to complete its commands, options and files."""
+    """The end of a program's help: how to make a shell complete its commands, options and files."""
     name = f"_{program.upper().replace('-', '_')}_COMPLETE"
     return f"""\b
     Tab completes commands, options and files; run once, then open a new shell:

@@ -24,7 +24,7 @@ from kmeanalyst.release import Release, View
 
 _DEFAULT = {"classification": "LogisticRegression", "regression": "Ridge"}
 _METRICS = {"classification": ("accuracy", "roc_auc", "log_loss"), "regression": ("r2", "root_mean_squared_error")}
-_PATIENT = {"LogisticRegression": {"max_iter": 1000}}  # scikit-learn's own 100 steps are few for indicators
+_PATIENT = {"LogisticRegression": {"max_iter": 1000}}  # scikit-learn's default of 100 steps is too few for indicators
 
 
 def named_estimator(release: Release, target: str, name: str | None, settings: Sequence[str], seed: int) -> Any:
@@ -47,7 +47,7 @@ def named_estimator(release: Release, target: str, name: str | None, settings: S
         estimator = known[name](**parameters)
     except TypeError as error:
         raise ValueError(
-            f"{name} could not be made: {error}. Mend --set; parameters that are estimators need Python."
+            f"{name} could not be made: {error}. Correct --set; parameters that are estimators need Python."
         ) from None
     if "random_state" in estimator.get_params() and "random_state" not in parameters:
         estimator.set_params(random_state=seed)
@@ -68,13 +68,13 @@ def _setting(text: str) -> tuple[str, Any]:
 class Trained:
     """A trained model, its file, and its scores on a sample.
 
-    told   warnings of the fit.
+    notes  warnings of the fit.
     """
 
     model: TrainedPipeline
     output: str
     scores: Mapping[str, Estimate]
-    told: tuple[str, ...]
+    notes: tuple[str, ...]
 
     @property
     def read_by(self) -> str:
@@ -85,7 +85,7 @@ class Trained:
     def to_dict(self) -> dict[str, Any]:
         """The report, the file, and the scores, as JSON has them."""
         report = vars(self.model.report) | {"columns": list(self._report.columns)}
-        report["notes"] = [*self._report.notes, *self.told]
+        report["notes"] = [*self._report.notes, *self.notes]
         classes = None if self.model.levels_ is None else self.model.levels_.tolist()
         return report | {
             "output": self.output,
@@ -94,7 +94,7 @@ class Trained:
         }
 
     def __str__(self) -> str:
-        lines = [str(self._report), *(f"note: {text}" for text in self.told)]
+        lines = [str(self._report), *(f"note: {text}" for text in self.notes)]
         return "\n".join([*lines, *(str(score) for score in self.scores.values())])
 
     @property
@@ -116,18 +116,18 @@ def train(
     metrics: Sequence[str] = (),
     seed: int = 0,
 ) -> Trained:
-    """Train, write, and score on a sample where there is one; ValueError says what does not fit before anything is written."""
+    """Train, write, and score on a sample where there is one; raises ValueError before anything is written."""
     if metrics and sample is None:
         raise ValueError("--metric is a score on rows to test with, and none are named. Add --test SAMPLE.")
     check_name(output)
     made = named_estimator(release, target, estimator, settings, seed)
     names = None if columns is None else [name.strip() for name in columns.split(",")]
-    with warnings.catch_warnings(record=True) as heard:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = fit(made, release, target, columns=names, view=view, rng=seed)
     found = {} if sample is None else _scores(model, sample, metrics)
     write_model(model, output)
-    return Trained(model, output, found, tuple(dict.fromkeys(str(one.message) for one in heard)))
+    return Trained(model, output, found, tuple(dict.fromkeys(str(one.message) for one in caught)))
 
 
 def _scores(model: TrainedPipeline, sample: str, metrics: Sequence[str]) -> dict[str, Estimate]:

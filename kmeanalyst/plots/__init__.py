@@ -1,7 +1,7 @@
 """Drawings of releases and of results, on matplotlib Axes: each function takes Axes or makes them, and returns them.
 
 What is drawn with an error is drawn with the estimate's own interval, at the level that the caption states. Series differ in
-line and marker as well as in colour: they are told apart in a grey print and by the colour-blind.
+line and marker as well as in colour: a grey print and colour-blind readers distinguish them.
 
 >>> axes = ka.plots.density(release, "age", sample=sample)
 >>> axes.figure.savefig("age.png")

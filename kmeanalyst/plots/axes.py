@@ -1,7 +1,7 @@
-"""Where the groups of a column stand on an axis, and how that axis is marked.
+"""The positions of a column's groups on an axis, and the axis' ticks and labels.
 
-Ranges of about one width stand on the column's own scale, in natural units (days since 1970-01-01 for dates, as matplotlib
-counts them), and missing cells beyond its end. What has no such scale stands side by side under its label: levels, and
+Ranges of about equal width are drawn on the column's own scale, in natural units (days since 1970-01-01 for dates, as matplotlib
+counts them), and missing cells beyond its end. What has no such scale is drawn side by side, each with its label: levels, and
 ranges of different widths, whose bars would be read by their area.
 """
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _ALIKE = 1.7  # ratio of widths up to which bars may be read by their height alone
-_WIDTH = 0.8  # of a bar that stands for a single value, or for a level
+_WIDTH = 0.8  # of a bar of a single value, or of a level
 _BEYOND = 0.5  # of a bar's width, between the bounds and what is missing
 _SHORT = 44  # characters of all labels that fit side by side
-_LEVEL, _CELL = 28, 16  # characters of a level, and of one beside a table
+_LEVEL, _CELL = 28, 16  # characters of a level, and of one next to a table
 _NEAR = 0.14  # of an axis' length: a tick this near that of missing cells would run into its label
 _MOST_TICKS = 7
 
@@ -42,9 +42,9 @@ _SCALES: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = 
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Where groups stand on an axis: each from left to right, in the axis' units.
+    """The positions of groups on an axis: the left and right end of each, in the axis' units.
 
-    labels    of groups that stand side by side; None on the column's own scale.
+    labels    of groups that are drawn side by side; None on the column's own scale.
     column    whose scale it is; None for a random variable's numbers, and for groups side by side.
     missing   which group is of missing cells; None where none is.
     single    (k,) whether a group is a public atom among ranges: drawn as a stem, not as a bar.
@@ -64,7 +64,7 @@ class Places:
         return back((there(self.lefts) + there(self.rights)) / 2)
 
     def aside(self, share: float) -> Array:
-        """(k,) places beside the middles, by so much of a bar's width; of stems, of the usual one's."""
+        """(k,) positions next to the middles, at this share of a bar's width; for stems, of the usual width."""
         there, back = scale_of(self.column)
         width = there(self.rights) - there(self.lefts)
         width = np.where(self.stems, np.median(width[~self.stems]), width)
@@ -77,7 +77,7 @@ class Places:
 
     @property
     def wordy(self) -> bool:
-        """Whether the labels are too long to stand side by side under an axis."""
+        """Whether the labels are too long for side by side under an axis."""
         return self.labels is not None and too_wordy(self.labels)
 
     def mark(self, ax: Axes, which: str) -> None:
@@ -95,7 +95,7 @@ class Places:
 
 
 def too_wordy(labels: Sequence[str]) -> bool:
-    """Whether labels are too long to stand side by side under an axis."""
+    """Whether labels are too long for side by side under an axis."""
     return sum(map(len, labels)) > _SHORT
 
 
@@ -105,7 +105,7 @@ def scale_of(column: Number | None) -> tuple[Callable[[Array], Array], Callable[
 
 
 def _with_room(column: Number | None, low: float, high: float) -> tuple[float, float]:
-    """Ends of an axis, with a little room on its scale."""
+    """Ends of an axis, with a small margin."""
     there, back = scale_of(column)
     a, b = (float(there(np.array(end))) for end in (low, high))
     return tuple(float(back(np.array(end))) for end in (a - 0.02 * (b - a), b + 0.02 * (b - a)))  # type: ignore[return-value]
@@ -115,12 +115,12 @@ def _with_room(column: Number | None, low: float, high: float) -> tuple[float, f
 
 
 def places_of(frame: pd.DataFrame, column: Column | None, *, cells: bool = False) -> Places:
-    """Where the groups of a histogram stand, or those of a table's side.
+    """The positions of the groups of a histogram, or of a table's side.
 
     frame   as `Release.histogram` gives it; the index has the labels.
     column  whose histogram it is; None for a random variable's.
     cells   whether they are sides of cells: these touch, and atoms among ranges, which have no side, make all groups
-            stand side by side.
+            are drawn side by side.
     """
     number = column if isinstance(column, Number) else None
     if "left" in frame and (own := _on_its_scale(frame, number, cells)) is not None:
@@ -260,7 +260,7 @@ def axis_label(column: Column | None, name: str) -> str:
 
 
 def cut(probabilities: Array, most: int) -> tuple[Array, str]:
-    """Which groups are drawn, in order: the most probable where they are more than so many; and a note of the others."""
+    """Indices of the groups to draw, in order: the most probable if there are too many; and a note on the others."""
     n = len(probabilities)
     if n <= most:
         return np.arange(n), ""

@@ -1,4 +1,4 @@
-"""One column's distribution, with the error of each number drawn: histograms, and what they are made of.
+"""Histograms of one column, with the error of each number drawn.
 
 Whiskers are the estimates' own intervals, at the level that the caption states, and cover every part of the error: privacy,
 sampling and resolution. Signed weights can make a probability negative; it is drawn so.
@@ -67,11 +67,11 @@ def histogram(
     column   of the release.
     bins     as `Release.histogram` takes them: public atoms and ranges between public edges by default, or levels.
     where, view, level  as there.
-    sample   rows of your own to lay over it: a DataFrame in natural units, or the path of a .csv or .parquet file. Their
+    sample   your own rows to draw over it: a DataFrame in natural units, or the path of a .csv or .parquet file. Their
              shares are drawn as squares, with the error of sampling.
-    most     of a long list of levels, the most probable so many are drawn, and the caption tells of the others.
-    Draws    numbers and dates on their own scale, a public atom as a stem, missing cells beside them. Ranges whose widths
-             differ stand side by side under their labels, where no area misleads. Columns of texts are refused.
+    most     how many levels are drawn, the most probable ones; the caption mentions the others.
+    Draws    numbers and dates on their own scale, a public atom as a stem, missing cells next to them. Ranges of different
+             widths are drawn side by side with labels, so that no area misleads. Columns of texts are refused.
 
     >>> axes = ka.plots.histogram(release, "age", where="sex == 'Female'", sample=sample)
     >>> axes.figure.savefig("age.png")
@@ -130,19 +130,19 @@ def _of_variable(
     ax, places = bars(frame, kind, name, ax)
     if kind is not None:
         ax.set(**{f"{'y' if places.wordy else 'x'}label": axis_label(None, name)})
-    told = " and ".join(condition.text for condition in variable.conditions)
+    conditions = " and ".join(condition.text for condition in variable.conditions)
     caption(
         ax,
         promises(releases, str(frame["view"].iloc[0])),
         f"whiskers: {percent(level)} intervals",
-        given(told) if told else "",
+        given(conditions) if conditions else "",
     )
     stamp(ax, any(release.is_rehearsal for release in releases))
     return ax
 
 
 def bars(frame: pd.DataFrame, column: Column | None, name: str, ax: Axes | None) -> tuple[Axes, Places]:
-    """A histogram's probabilities and intervals on Axes; lying ones where labels are long. Returns where they stand."""
+    """Draw a histogram's probabilities and intervals, as horizontal bars where labels are long. Returns the positions."""
     places = places_of(frame, column)
     down = places.wordy
     ax = axes_of(ax, size_of_bars(places.labels or ()))
@@ -153,7 +153,7 @@ def bars(frame: pd.DataFrame, column: Column | None, name: str, ax: Axes | None)
 
 
 def bars_at(ax: Axes, places: Places, frame: pd.DataFrame, *, down: bool) -> None:
-    """Bars, stems and whiskers of a histogram's rows, which stand at these places, across or down; their axis is marked."""
+    """Draw bars, stems and whiskers of a histogram's rows at these positions, vertical or horizontal, and mark the axis."""
     draw = ax.barh if down else ax.bar
     values = frame["probability"].to_numpy(dtype=float)
     solid = np.flatnonzero(~places.stems)
@@ -181,7 +181,7 @@ def _stems(ax: Axes, places: Array, values: Array) -> None:
 
 
 def _marks(ax: Axes, places: Places, shares: pd.DataFrame, n_rows: int) -> None:
-    """A sample's shares beside the middles of the bars, with their intervals, and what is what."""
+    """Draw a sample's shares next to the middles of the bars, with their intervals and a legend."""
     values = shares["value"].to_numpy()
     error = [values - shares["low"].to_numpy(), shares["high"].to_numpy() - values]
     whiskers(
@@ -192,7 +192,7 @@ def _marks(ax: Axes, places: Places, shares: pd.DataFrame, n_rows: int) -> None:
 
 
 def _legend(ax: Axes, down: bool) -> None:
-    """What is what: above bars that stand, where lying ones leave room."""
+    """The legend: above vertical bars, where there is space at horizontal ones."""
     if down:
         ax.legend(frameon=False, fontsize=8)
         return

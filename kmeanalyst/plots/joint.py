@@ -46,7 +46,7 @@ def table(
     """The probabilities of pairs of groups of two columns: a across, b upwards (levels downwards, as they are listed).
 
     where, view, level  as `Release.table` takes them.
-    most    of a long list of levels, the most probable so many are drawn, and the caption tells of the others.
+    most    how many levels are drawn, the most probable ones; the caption mentions the others.
     Draws   probabilities by darkness, with a bar that reads it; in cells that are few, the number and half the width of its
             interval. Hatched cells are those whose interval holds 0: no more is known of them than that they are rare.
 
@@ -76,7 +76,7 @@ def table(
     return ax
 
 
-_Side = tuple[list[Group], Places, str]  # groups, where they stand, and what is to be said of those left out
+_Side = tuple[list[Group], Places, str]  # groups, their positions, and a note on those left out
 
 
 def _side(population: Population, name: str, most: int) -> _Side:
@@ -180,11 +180,11 @@ def pairs(
             _cells(ax, population, [names[j], names[i]], [sides[j], sides[i]], level, written=False)
         _outer_labels(ax, release, names, i, j, sides[j][1])
         stamp(ax, release.is_rehearsal and j <= i, size=12)
-    told = (
+    promised = (
         f"{promises([release], population.view)}\nwhiskers: {percent(level)} intervals; hatched: the interval holds 0"
     )
     left_out = [f"{name}: {note}" for name, (_, _, note) in zip(names, sides, strict=True) if note]
-    lines = [told, *[given(where)] * (where is not None), *left_out]
+    lines = [promised, *[given(where)] * (where is not None), *left_out]
     axes[0, 0].figure.suptitle(without_formulas("\n".join(lines)), x=0.99, ha="right", fontsize=8, color=GREY)
     return axes
 

@@ -1,4 +1,4 @@
-"""An analyst's own rows, laid over a drawing of a release; and a column of numbers, as curves are made from it."""
+"""An analyst's own rows, drawn over a release; and a column of numbers, from which curves are made."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def as_release(release: ReleaseData, sample: Any) -> tuple[ReleaseData, list[str
     table = read_table(sample) if isinstance(sample, str | Path) else sample
     if not isinstance(table, pd.DataFrame):
         raise TypeError(
-            f"a sample is laid over a drawing by its columns' names, and a {type(table).__name__} has none. Pass a DataFrame, "
+            f"a sample is drawn by its columns' names, and a {type(table).__name__} has none. Pass a DataFrame, "
             "or the path of a table."
         )
     encoded, counts = release.domain.encode_counted(table)

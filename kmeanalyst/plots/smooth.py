@@ -1,7 +1,7 @@
 """A column of numbers as a curve: a smoothed density, and the distribution function, each with a band.
 
 The density at x is drawn as E[k_h(x, X)], an expectation like any other: its band covers privacy, sampling and resolution
-of the smoothed law, and says nothing of what smoothing hides. Mass is reflected at the bounds (Schuster 1985), and comes
+of the smoothed distribution, and does not cover what smoothing hides. Mass is reflected at the bounds (Schuster 1985), and comes
 round on a circle.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _CURVE = 121  # places of a density
-_STEPS = 100  # places of a distribution function, beside atoms
+_STEPS = 100  # points of a distribution function, in addition to atoms
 _BAND = 0.25  # opacity
 
 
@@ -45,11 +45,11 @@ def density(
 ) -> Axes:
     """A smoothed density of a column of numbers or dates, with a pointwise band.
 
-    bandwidth  standard deviation of the normal law it is smoothed by, in units of the column's scale (logarithms of a log
+    bandwidth  standard deviation of the normal distribution that smooths it, in units of the column's scale (logarithms of a log
                column, days of a date); Silverman's 1986 rule of thumb by default.
     where, view, level  as of other questions; missing cells are left out.
     sample     rows of your own, drawn as a dashed line smoothed alike: a DataFrame, or the path of a table.
-    Draws      what is not at a public atom; the atoms' probabilities are written beside the curve.
+    Draws      what is not at a public atom; the atoms' probabilities are written next to the curve.
 
     >>> axes = ka.plots.density(release, "age", sample=sample)
     >>> axes.get_xlabel()
@@ -59,12 +59,12 @@ def density(
     h = _bandwidth(numbers) if bandwidth is None else bandwidth
     if not (np.isfinite(h) and h > 0):
         raise ValueError(
-            f"bandwidth must be a positive number, got {bandwidth!r}: the law is smoothed by it. Leave it out."
+            f"bandwidth must be a positive number, got {bandwidth!r}: the distribution is smoothed by it. Leave it out."
         )
     grid = np.linspace(*numbers.column.bounds, _CURVE)
     curve = _Curve(release, numbers, grid, lambda codes: _smoothed(numbers.column, codes, grid, h), stepped=False)
     ax = curve.drawn(axes_of(ax), level)
-    notes = [] if sample is None else curve.beside(ax, sample, where)
+    notes = [] if sample is None else curve.draw_sample(ax, sample, where)
     ax.set(ylabel=f"density per {_unit(numbers.column)}", ylim=(min(0.0, ax.get_ylim()[0]), ax.get_ylim()[1]))
     curve.on_progress(
         ax,
@@ -98,7 +98,7 @@ def cdf(
     places = np.unique(np.concatenate([kind.rounded(np.linspace(low, high, _STEPS)), kind.atom_codes]))
     curve = _Curve(release, numbers, places, lambda codes: (codes[:, None] <= places).astype(float), stepped=True)
     ax = curve.drawn(axes_of(ax), level)
-    notes = [] if sample is None else curve.beside(ax, sample, where)
+    notes = [] if sample is None else curve.draw_sample(ax, sample, where)
     for end in (0, 1):
         ax.axhline(end, color=RULE, linewidth=0.8, zorder=0)
     ax.set_ylabel(f"P({plain(column)} ≤ x)")
@@ -138,7 +138,7 @@ class _Curve:
         self._line(ax, table["value"].to_numpy(), RELEASE, "release")
         return ax
 
-    def beside(self, ax: Axes, sample: Any, where: Question | None) -> list[str]:
+    def draw_sample(self, ax: Axes, sample: Any, where: Question | None) -> list[str]:
         """A sample's means as a dashed line, with a legend; returns what became of its cells."""
         rows, counted = as_release(self.release, sample)
         name = self.numbers.column.name
@@ -160,14 +160,16 @@ class _Curve:
         mark_scale(ax, "x", column)
         ax.set_xlim(float(self.x[0]), float(self.x[-1]))
         ax.set_xlabel(axis_label(column, column.name))
-        told = [given(where)] * (where is not None) + ["missing cells left out"] * column.missing + list(notes)
+        lines = [given(where)] * (where is not None) + ["missing cells left out"] * column.missing + list(notes)
         view = self.numbers.population.view
-        caption(ax, promises([self.release], view), f"band: {percent(level)} intervals at each place", " · ".join(told))
+        caption(
+            ax, promises([self.release], view), f"band: {percent(level)} intervals at each point", " · ".join(lines)
+        )
         stamp(ax, self.release.is_rehearsal)
 
 
 def _smoothed(column: Number, codes: Array, grid: Array, h: float) -> Array:
-    """The normal law around each cell, at each place: (n,) → (n, G); 0 for atoms and missing cells."""
+    """The normal density around each cell, at each point: (n,) → (n, G); 0 for atoms and missing cells."""
     low, high = column.bounds
     if isinstance(column, Cyclic):
         images = [codes, codes - column.period, codes + column.period]

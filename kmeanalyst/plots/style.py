@@ -1,6 +1,6 @@
-"""What all drawings share: series that are told apart without colour, quiet captions, the stamp, files.
+"""What all drawings share: series that differ without colour, captions, the stamp, files.
 
-Colours are those of Okabe & Ito 2008 (*Color universal design*), which the colour-blind tell apart; each series also has
+Colours are those of Okabe & Ito 2008 (*Color universal design*), which colour-blind readers distinguish; each series also has
 a line style and a marker of its own, so that a grey print shows the same. Matplotlib is imported when something
 is drawn.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kmeanalyst.releases.statement import PrivacyStatement
 
 SIZE = (6.0, 3.7)  # of one drawing, inches
-INK, GREY, RULE = "0.15", "0.4", "0.55"  # of whiskers, captions, and lines that stand for nothing drawn from data
+INK, GREY, RULE = "0.15", "0.4", "0.55"  # of whiskers, captions, and lines that show no data
 FORMATS = ("png", "pdf", "svg")
 _DPI = 150
 _LONGEST = 28  # characters of a label
@@ -74,7 +74,7 @@ def without_formulas(text: str) -> str:
 
 
 def whiskers(ax: Any, places: Array, values: Array, error: Any, *, down: bool = False, **looks: Any) -> None:
-    """Error bars of bars that stand, or lie one below the other."""
+    """Error bars of vertical or horizontal bars."""
     x, y = (values, places) if down else (places, values)
     ax.errorbar(x, y, **{"xerr" if down else "yerr": error}, **looks)
 
@@ -106,8 +106,8 @@ def promises(releases: Sequence[ReleaseData], view: str) -> str:
     """The promises of the releases a drawing is of, and the weights."""
     if len(releases) == 1:
         return f"{promise(releases[0].statement)} · {view} weights"
-    told = "; ".join(dict.fromkeys(promise(release.statement) for release in releases))
-    return f"{len(releases)} independent releases · {told} · {view} weights"
+    statements = "; ".join(dict.fromkeys(promise(release.statement) for release in releases))
+    return f"{len(releases)} independent releases · {statements} · {view} weights"
 
 
 def given(where: object) -> str:
@@ -174,7 +174,7 @@ def save(figure: Figure, path: str | Path, dpi: int = _DPI) -> None:
 
 @contextmanager
 def no_word_of_glyphs() -> Iterator[None]:
-    """A font may lack a level's letters: boxes stand for them, and nothing is said."""
+    """A font may lack a level's letters: boxes are drawn for them, without a warning."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield

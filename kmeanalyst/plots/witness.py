@@ -46,7 +46,7 @@ def witness(comparison: Comparison, column: str | None = None, *, ax: Axes | Non
 
     column   the one with the smallest p-value that has an axis, by default; columns of texts have none.
     Draws    f, averaged over the other columns, above 0 where the release has more; ± 2 standard errors, as if both had one
-             population; missing cells beside the line. Of a long list of levels those of the largest |f|.
+             population; missing cells next to the line. If there are too many levels, those of the largest |f|.
 
     >>> axes = ka.plots.witness(comparison, "age")
     """
@@ -80,7 +80,7 @@ def drawable(comparison: Comparison) -> list[str]:
 
 
 def save_witness(comparison: Comparison, path: str | Path, *, most: int = 6) -> None:
-    """Write a figure of the witness along the columns of the smallest p-values, at most so many.
+    """Write a figure of the witness along the columns of the smallest p-values, at most this many.
 
     >>> ka.plots.save_witness(comparison, "witness.png", most=2)
     """
@@ -93,7 +93,7 @@ def save_witness(comparison: Comparison, path: str | Path, *, most: int = 6) -> 
 
 
 def _bars(ax: Axes | None, found: Witness, kind: Categorical) -> tuple[Axes, str]:
-    """A bar for each level, lying ones where labels are long; and what is to be said of those left out."""
+    """Draw a bar for each level, horizontal where labels are long; returns a note on those left out."""
     codes = kind.with_missing(np.arange(len(kind.levels), dtype=float))
     f, error = found.part(found.domain.position(kind.name), codes)
     kept = np.sort(np.argsort(-np.abs(f), kind="stable")[:_MOST_LEVELS])
@@ -116,7 +116,7 @@ def _bars(ax: Axes | None, found: Witness, kind: Categorical) -> tuple[Axes, str
 
 
 def _line(ax: Axes, found: Witness, kind: Number) -> Axes:
-    """The line over the column's range, and a missing cell beside it."""
+    """Draw the line over the column's range, and a missing cell next to it."""
     j, back = found.domain.position(kind.name), scale_of(kind)[1]
     low, high = kind.bounds
     values = np.unique(np.concatenate([kind.rounded(np.linspace(low, high, _STEPS)), kind.atom_codes]))
@@ -128,17 +128,17 @@ def _line(ax: Axes, found: Witness, kind: Number) -> Axes:
     mark_scale(ax, "x", kind)
     ends = values[[0, -1]]
     if kind.missing:
-        beside = values[-1] + 0.08 * (values[-1] - values[0])
-        ends = np.array([values[0], beside + 0.04 * (values[-1] - values[0])])
-        _missing(ax, kind, back(values), float(back(beside)), *found.part(j, np.array([np.nan])))
+        aside = values[-1] + 0.08 * (values[-1] - values[0])
+        ends = np.array([values[0], aside + 0.04 * (values[-1] - values[0])])
+        _missing(ax, kind, back(values), float(back(aside)), *found.part(j, np.array([np.nan])))
     ax.set_xlim(*back(ends))
     ax.set_xlabel(axis_label(kind, kind.name))
     ax.set_ylabel(f"{_WITNESS}\n{_SIDES}")
     return ax
 
 
-def _missing(ax: Axes, kind: Number, x: Array, beside: float, f: Array, error: Array) -> None:
+def _missing(ax: Axes, kind: Number, x: Array, aside: float, f: Array, error: Array) -> None:
     """What the witness is at missing cells, as a mark beyond the column's end."""
-    ax.errorbar([beside], f, _ERRORS * error, fmt="s", color=INK, markerfacecolor="white", capsize=2, markersize=5)
+    ax.errorbar([aside], f, _ERRORS * error, fmt="s", color=INK, markerfacecolor="white", capsize=2, markersize=5)
     ticks = ticks_of(kind, float(x[0]), float(x[-1]))
-    mark_missing(ax, "x", kind, ticks, beside)
+    mark_missing(ax, "x", kind, ticks, aside)

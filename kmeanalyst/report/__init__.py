@@ -1,4 +1,4 @@
-"""The report: one self-contained page that tells a colleague what a release is, promises, shows and cannot tell.
+"""The report: one self-contained page for a colleague: what a release is, guarantees, shows and cannot show.
 
 `facts` asks the release (nothing here estimates anything itself), `promise`, `limits` and `further` put into words,
 `charts` draws, and `page` puts all of it into one HTML file without any address: no script, style, font or image comes from

@@ -1,4 +1,4 @@
-"""What the release cannot tell: warnings, read off its numbers and their errors."""
+"""What the release cannot show: warnings, derived from its numbers and their errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kmeanalyst.report.facts import ColumnFacts, ReleaseFacts
 from kmeanalyst.report.markup import inert
 
 ALARM, CARE, NOTE = "alarm", "care", "note"
-DISTINGUISHED = 0.01  # p-value below which an association is told apart from none
+DISTINGUISHED = 0.01  # p-value below which an association is distinguished from none
 _MOST_NAMES = 12
 _WEAK_EPSILON = 10.0
 _MOST_NOTES = 8
@@ -58,7 +58,7 @@ def _of_promise(facts: ReleaseFacts) -> Iterator[Caveat]:
     if promise.epsilon > _WEAK_EPSILON:
         yield Caveat(
             CARE, f"ε = {promise.epsilon:g} is a weak promise",
-            "Up to 1 is strong; above 10 a release may tell one row from another.",
+            "Up to 1 is strong; above 10 a release may distinguish one row from another.",
         )  # fmt: skip
     if promise.delta >= 1 / promise.n_rows:
         yield Caveat(
@@ -75,7 +75,7 @@ def _of_promise(facts: ReleaseFacts) -> Iterator[Caveat]:
         yield Caveat(
             CARE, "Errors are incomplete",
             "The exponential mechanism drew these rows and measured nothing: how far they are from the table is known only in "
-            f"the kernel’s distance (at most {promise.excess():.3g} beyond the nearest, with chance 95 %), so that the errors "
+            f"the kernel’s distance (at most {promise.excess():.3g} beyond the nearest, with probability 95 %), so that the errors "
             "shown leave the privacy part out.",
         )  # fmt: skip
 
@@ -115,7 +115,7 @@ def _of_errors(facts: ReleaseFacts) -> Iterator[Caveat]:
     if unseen:
         yield Caveat(
             NOTE, "Some columns are seen only coarsely",
-            "What the measured features cannot tell apart is the largest part of the error of the shares of "
+            "What the measured features cannot distinguish is the largest part of the error of the shares of "
             f"{_listed(unseen)}. Ask about wider ranges, or for a release whose domain declares the edges and atoms that matter.",
         )  # fmt: skip
     vague = [column.name for column in facts.columns if _vague(column)]
@@ -129,7 +129,7 @@ def _of_errors(facts: ReleaseFacts) -> Iterator[Caveat]:
     hidden = sum(pair.pvalue >= DISTINGUISHED for pair in known)
     if hidden:
         yield Caveat(
-            NOTE, f"{hidden} of {len(known)} pairs cannot be told from unrelated",
+            NOTE, f"{hidden} of {len(known)} pairs cannot be distinguished from unrelated ones",
             "That is no sign that they are: associations in a release are weaker than in its table, and their errors are "
             "wide.",
         )  # fmt: skip
@@ -178,7 +178,7 @@ def _of_columns(facts: ReleaseFacts) -> Iterator[Caveat]:
     if facts.left_out:
         yield Caveat(
             NOTE, "This page does not show all columns",
-            f"{facts.left_out:,} columns of the release are not told of here.",
+            f"{facts.left_out:,} columns of the release are not shown here.",
         )  # fmt: skip
 
 
@@ -191,7 +191,7 @@ def _of_notes(facts: ReleaseFacts) -> Iterator[Caveat]:
     for note, names in list(said.items())[:_MOST_NOTES]:
         yield Caveat(NOTE, f"Note on {_listed(names, 6)}", note)
     if len(said) > _MOST_NOTES:
-        yield Caveat(NOTE, "More notes", f"{len(said) - _MOST_NOTES} further notes stand with their columns.")
+        yield Caveat(NOTE, "More notes", f"{len(said) - _MOST_NOTES} further notes are with their columns.")
 
 
 def _listed(names: Sequence[str], most: int = _MOST_NAMES) -> str:

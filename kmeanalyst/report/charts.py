@@ -31,7 +31,7 @@ Scale = Callable[[float], float]
 
 
 def chart(facts: ColumnFacts, key: str) -> Markup | None:
-    """The drawing of a column; None where it has no shares. key is a word that tells its ids apart from other drawings'."""
+    """The drawing of a column; None where it has no shares. key is a word that makes its ids different from other drawings'."""
     bars = [bar for bar in facts.bars if math.isfinite(bar.estimate.value)]
     if not bars:
         return None
@@ -171,7 +171,7 @@ def _height_tick(value: float, up: Scale, left: float, right: float) -> Markup:
 
 
 def _feet(facts: ColumnFacts, bars: Sequence[Bar], across: Scale, y: float) -> list[Markup]:
-    """Values under the axis: single values in the middle of their bars, ends of ranges at theirs; as many as there is room."""
+    """Values under the axis: single values in the middle of their bars, ends of ranges at theirs; as many as fit."""
     single = all(bar.edges and bar.edges[0] == bar.edges[1] for bar in bars)
     places = [
         (across(sum(bar.extent) / 2 if single else bar.extent[0]), bar.edges[0])

@@ -30,7 +30,7 @@ _GRETTON = "Gretton, A., Borgwardt, K., Rasch, M., Schölkopf, B. & Smola, A. (2
 
 
 def commands(facts: ReleaseFacts) -> list[tuple[str, str]]:
-    """(what it tells, command) for this release, as a person would type them."""
+    """(what it shows, command) for this release, as one would type them."""
     file = plain_file(facts)
     extra = " --allow-rehearsal" if facts.release.is_rehearsal else ""
     number, levels = _example(facts, Number), _example(facts, Categorical)
@@ -50,7 +50,7 @@ def commands(facts: ReleaseFacts) -> list[tuple[str, str]]:
 
 
 def plain_file(facts: ReleaseFacts) -> str:
-    """The file's name where a shell takes it as it is, else a stand-in."""
+    """The file's name if a shell takes it as it is, else a placeholder."""
     return facts.source if facts.source and _PLAIN_FILE.fullmatch(facts.source) else "FILE.kme"
 
 
@@ -85,12 +85,12 @@ def papers(facts: ReleaseFacts) -> list[str]:
 def citation(facts: ReleaseFacts) -> str:
     """A sentence that names this release and no other."""
     promise = facts.release.statement
-    told = "weighted points without a privacy promise"
+    described = "weighted points without a privacy promise"
     if promise is not None:
         kind = "NOT PRIVATE rehearsal of a release" if promise.is_rehearsal else "differentially private release"
-        told = (
+        described = (
             f"{kind} of {promise.n_rows:,} {promise.counted} (ε = {promise.epsilon:g}, δ = {promise.delta:g}, "
             f"{promise.neighbouring}; {facts.release.method}, {promise.mechanism})"
         )
     digest = f" SHA-256 {facts.sha256}." if facts.sha256 else ""
-    return f"{facts.source or 'A release'}: {told}.{digest}"
+    return f"{facts.source or 'A release'}: {described}.{digest}"

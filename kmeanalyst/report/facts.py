@@ -1,4 +1,4 @@
-"""What a report tells, as numbers: the release is asked here, column by column and pair by pair.
+"""The numbers of a report: the release is asked here, column by column and pair by pair.
 
 Every number is an Estimate that the same question gives elsewhere (`kmeanalyst expect`, `quantile`, `table`). A file comes
 from a stranger: what is asked is bounded, whatever it declares.
@@ -33,8 +33,8 @@ from kmeanalyst.releases.release import ReleaseData, View
 
 MOST_COLUMNS = 60  # on one page; others are named by `columns`
 MOST_PAIRED = 20  # columns that pairs are shown of
-MOST_LEVELS = 30  # of a column that are told one by one
-_MOST_GROUPS = 60  # declared edges and atoms: with more, ranges of equal width stand in
+MOST_LEVELS = 30  # of a column that are shown one by one
+_MOST_GROUPS = 60  # declared edges and atoms: with more, ranges of equal width are used
 _RANGES = 20
 Progress = Callable[[str, float], None]
 
@@ -90,11 +90,11 @@ class ColumnFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseFacts:
-    """All that the page tells.
+    """All that the page shows.
 
     source    the file's name without its folder, or None.
     sha256    of the file's bytes, likewise; n_bytes its length.
-    left_out  how many columns the page has no room for.
+    left_out  how many columns the page leaves out.
     """
 
     release: ReleaseData
@@ -116,18 +116,18 @@ def facts_of(
     view: View | None = None,
     progress: Progress | None = None,
 ) -> ReleaseFacts:
-    """Ask a release all that a report tells; some seconds, most of them for the population fit.
+    """Ask a release everything that a report shows; some seconds, most of them for the population fit.
 
     source    the file that the release was read from: its name and SHA-256 identify the release on the page.
-    columns   names of the columns to tell of; the first sixty by default.
+    columns   names of the columns to show; the first sixty by default.
     view      as in `Release.expectation`; quantiles and pairs are of the probability view, or the fitted one.
-    progress  told what is being asked, and the share that is done.
+    progress  called with what is being asked, and the share that is done.
     """
     names = _chosen(release, columns)
     on_progress = progress or (lambda what, share: None)
     on_progress("report", 0.0)
     population = population_of(release, view=view)
-    told = tuple(_each(release, names, population, lambda share: on_progress("report", 0.3 + 0.3 * share)))
+    described = tuple(_each(release, names, population, lambda share: on_progress("report", 0.3 + 0.3 * share)))
     paired = tuple(name for name in names if not isinstance(release.columns[name], Text))[:MOST_PAIRED]
     pairs = associations(
         release,
@@ -138,7 +138,7 @@ def facts_of(
     on_progress("report", 1.0)
     data = None if source is None else Path(source).read_bytes()
     return ReleaseFacts(
-        release=release, view=population.view, columns=told, pairs=tuple(pairs), paired=paired,
+        release=release, view=population.view, columns=described, pairs=tuple(pairs), paired=paired,
         source=None if source is None else Path(source).name,
         sha256=None if data is None else hashlib.sha256(data).hexdigest(),
         n_bytes=None if data is None else len(data),
@@ -154,7 +154,7 @@ def _chosen(release: ReleaseData, columns: Sequence[str] | None) -> list[str]:
     names = list(dict.fromkeys(columns))
     if not 1 <= len(names) <= MOST_COLUMNS:
         raise ValueError(
-            f"a report tells of 1 to {MOST_COLUMNS} columns, got {len(names)}: a longer page is read by nobody. "
+            f"a report shows 1 to {MOST_COLUMNS} columns, got {len(names)}: a longer page is not read. "
             "Name fewer, and make a second report of the others."
         )
     return names
@@ -187,10 +187,10 @@ def _column_facts(population: Population, column: Column, description: str) -> C
         statistics |= asked(lambda: _moments(population, column), {}) | asked(lambda: _median(population, column), {})
     if column.missing:
         statistics |= asked(lambda: {"missing": _missing(population, column)}, {})
-    told = [*population.model.notes, *(note for estimate in statistics.values() for note in estimate.notes)]
+    found = [*population.model.notes, *(note for estimate in statistics.values() for note in estimate.notes)]
     return ColumnFacts(
         column=column, description=description, bars=bars, statistics=statistics,
-        notes=tuple(dict.fromkeys([*notes, *told])),
+        notes=tuple(dict.fromkeys([*notes, *found])),
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ _METHODS = {
     "exponential": "a small table drawn by the exponential mechanism",
     "foreign": "weighted points from elsewhere",
 }
-_NO_FACTOR = 20.0  # ε from which e^ε says nothing that people can picture
+_NO_FACTOR = 20.0  # ε from which e^ε is too large to picture
 
 
 def plain_words(release: ReleaseData) -> list[str]:
@@ -27,7 +27,7 @@ def plain_words(release: ReleaseData) -> list[str]:
         ]
     if promise.is_rehearsal:
         return [
-            "This is a rehearsal. Its noise was drawn from a seed, and whoever knows the seed can take it away again: nobody "
+            "This is a rehearsal. Its noise was drawn from a seed, and whoever knows the seed can remove it: nobody "
             "whose row is in the table is protected. The numbers below are what the same release would promise with real noise."
         ]
     return [_of_likelihood(promise), _of_guessing(promise), *_of_everything(promise)]
@@ -70,7 +70,7 @@ def guessing_right(promise: PrivacyStatement) -> float:
 def _of_guessing(promise: PrivacyStatement) -> str:
     yours = "the rows of your unit are" if promise.protects_units else "your row is"
     return (
-        f"Somebody who knows everything else in the table, and only has to tell which of two candidates {yours}, is right in "
+        f"Somebody who knows everything else in the table, and only has to decide which of two candidates {yours}, is right in "
         f"at most {100 * guessing_right(promise):.3g} % of cases, where blind guessing is right in 50 %."
     )
 

@@ -19,7 +19,7 @@ class Markup(str):
 
 
 def inert(text: str) -> str:
-    """Text in which each character shows, or stands for itself, and none turns others round.
+    """Text in which each character is visible, and none changes the direction of others.
 
     Control and format characters (bidirectional overrides, zero-width ones, half surrogate pairs) become U+FFFD.
 

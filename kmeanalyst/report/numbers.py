@@ -52,8 +52,8 @@ def percent(estimate: Estimate) -> str:
         return "not known"
     digits = _decimals(estimate)
     value, error = 100 * estimate.value, 100 * estimate.standard_error
-    told = f" ± {error:.{digits}f}" if math.isfinite(error) else ""
-    return f"{value:.{digits}f}{told} %".replace("-", _MINUS)
+    uncertainty = f" ± {error:.{digits}f}" if math.isfinite(error) else ""
+    return f"{value:.{digits}f}{uncertainty} %".replace("-", _MINUS)
 
 
 def percent_text(estimate: Estimate) -> str:

@@ -22,7 +22,7 @@ from kmeanalyst.report.numbers import bare_percent, percent, value_text, with_er
 
 _SECTIONS = (
     ("promise", "What this is, and what it promises"),
-    ("limits", "What it cannot tell"),
+    ("limits", "What it cannot show"),
     ("columns", "Columns at a glance"),
     ("distributions", "Distributions"),
     ("pairs", "Which columns go together"),
@@ -42,7 +42,7 @@ def write_report(
     view: View | None = None,
     progress: Progress | None = None,
 ) -> ReleaseFacts:
-    """Write the report of a release as one self-contained HTML page, and return what it tells; see `facts_of`."""
+    """Write the report of a release as one self-contained HTML page, and return its numbers; see `facts_of`."""
     facts = facts_of(release, source=source, columns=columns, view=view, progress=progress)
     with atomic_write(path) as temporary:
         temporary.write_bytes(report_html(facts).encode())
@@ -75,12 +75,12 @@ def report_html(facts: ReleaseFacts) -> str:
 
 
 def _stamp() -> Markup:
-    told = (
-        "The noise of this release was drawn from a seed and can be taken away again. Show this page to nobody who may not see "
+    text = (
+        "The noise of this release was drawn from a seed and can be removed. Show this page to nobody who may not see "
         "the private table itself."
     )
     return element(
-        "div", element("strong", "NOT PRIVATE: a rehearsal"), element("p", told), class_="stamp", role="alert"
+        "div", element("strong", "NOT PRIVATE: a rehearsal"), element("p", text), class_="stamp", role="alert"
     )
 
 
@@ -214,7 +214,7 @@ def _card(one: ColumnFacts, k: int) -> Markup:
         "article",
         element("h3", name_of(one.name, _NAME)),
         element("p", name_of(one.description, 200), class_="soft"),
-        chart(one, f"c{k}") or element("p", "No distribution is shown: see “What it cannot tell”."),
+        chart(one, f"c{k}") or element("p", "No distribution is shown: see “What it cannot show”."),
         _sentence(one),
         [element("p", name_of(note, 400), class_="soft") for note in one.notes[:3]],
         _shares(one) if one.bars else None,
@@ -225,21 +225,21 @@ def _card(one: ColumnFacts, k: int) -> Markup:
 
 def _sentence(one: ColumnFacts) -> Markup | None:
     """The statistics of a column of numbers in a line, and the missing share."""
-    told = []
+    parts = []
     if "mean" in one.statistics:
-        told.append(f"mean {with_error(one.statistics['mean'], one.column)}")
+        parts.append(f"mean {with_error(one.statistics['mean'], one.column)}")
     if "median" in one.statistics:
         median = one.statistics["median"]
         low, high = (value_text(median, one.column, end) for end in median.interval())
-        told.append(f"median {value_text(median, one.column, median.value)} (95 %: {low} to {high})")
+        parts.append(f"median {value_text(median, one.column, median.value)} (95 %: {low} to {high})")
         quartiles = [
             value_text(e, one.column, e.value)
             for e in (one.statistics["lower quartile"], one.statistics["upper quartile"])
         ]
-        told.append(f"quartiles {quartiles[0]} and {quartiles[1]}")
+        parts.append(f"quartiles {quartiles[0]} and {quartiles[1]}")
     if "missing" in one.statistics:
-        told.append(f"missing {percent(one.statistics['missing'])}")
-    return element("p", "; ".join(told)) if told else None
+        parts.append(f"missing {percent(one.statistics['missing'])}")
+    return element("p", "; ".join(parts)) if parts else None
 
 
 def _shares(one: ColumnFacts) -> Markup:
@@ -267,13 +267,13 @@ def _shares(one: ColumnFacts) -> Markup:
 
 def _pairs(facts: ReleaseFacts) -> list[Markup]:
     if not facts.pairs:
-        return [element("p", "There is no pair of columns to tell of.")]
+        return [element("p", "There is no pair of columns to show.")]
     explained = (
         "Correlation for two numbers (days and booleans count as numbers), in −1 to 1; the correlation ratio for a number and "
         "levels, and Cramér’s V for two columns of levels, in 0 to 1 and without a sign. Missing cells are a level of their "
-        "own beside levels, and leave a pair out of account beside numbers; levels rarer than "
+        "own in pairs with levels, and are left out in pairs with numbers; levels rarer than "
         f"{100 * LEAST_SHARE:g} %, and all but the {MOST_GROUPS - 1} most frequent, are taken together. In parentheses: not "
-        f"told apart from 0 (p ≥ {DISTINGUISHED:g}, by the errors of the release)."
+        f"distinguished from 0 (p ≥ {DISTINGUISHED:g}, by the errors of the release)."
     )
     left = f"{len(facts.paired)} of the {len(facts.columns)} columns are paired."
     return [element("p", explained), element("p", left, class_="soft"), _heat(facts), _pair_list(facts)]
@@ -338,11 +338,11 @@ def _pair_list(facts: ReleaseFacts) -> Markup:
         cells = [
             element("td", _short_number(n, 3) if math.isfinite(n) else "not known", data_v=_key(n)) for n in numbers
         ]
-        chance = f"{pair.pvalue:.2g}" if math.isfinite(pair.pvalue) else "not known"
+        pvalue = f"{pair.pvalue:.2g}" if math.isfinite(pair.pvalue) else "not known"
         names = [element("td", name_of(name, _NAME), class_="text") for name in pair.columns]
         measure = element("td", pair.measure or name_of(pair.note, 120) or "–", class_="text")
-        rows.append(element("tr", names, measure, cells, element("td", chance, data_v=_key(pair.pvalue))))
-    caption = "All pairs: those told apart from 0 first, the strongest first; a click on a heading sorts."
+        rows.append(element("tr", names, measure, cells, element("td", pvalue, data_v=_key(pair.pvalue))))
+    caption = "All pairs: those distinguished from 0 first, the strongest first; a click on a heading sorts."
     return element(
         "details", element("summary", f"All {len(rows)} pairs, with errors"), _table(heads, rows, caption, "sortable"),
         open=len(rows) <= 15, class_="long" if len(rows) > 15 else None,
@@ -364,11 +364,11 @@ def _further(facts: ReleaseFacts) -> list[object]:
 def _cite(facts: ReleaseFacts) -> list[object]:
     parts: list[object] = [element("p", "This release:"), element("pre", element("code", citation(facts)))]
     if facts.sha256:
-        told = (
+        text = (
             f"The report was made from a file of {facts.n_bytes:,} bytes with this SHA-256. A file with another one is another "
             "release, even under the same name."
         )
-        parts.append(element("p", told))
+        parts.append(element("p", text))
     if found := papers(facts):
         parts.append(element("p", "The methods:"))
         parts.append(element("ul", [element("li", paper) for paper in found], class_="plain"))

@@ -473,7 +473,7 @@ ANALYST = [
     Bad("a drawing of no kind", "plot {release} age --output {out}.xlsx", r"only \.png, \.pdf, \.svg are known\. Name"),
     Bad("a report on no column", "report {release} --output {out}.html --columns agee", r"no column .?agee.*"),
     Bad("a table of three", "table {release} age wage city", r"one or two columns, got 3\. Name two", code=2),
-    Bad("two releases compared", "compare {release} {release}", r"needs rows beside the release, .*\. Use mmd-test"),
+    Bad("two releases compared", "compare {release} {release}", r"needs rows to compare with, .*\. Use mmd-test"),
     Bad("compare lacks a column", "compare {release} {lacks_csv}", r"the sample lacks \"wage\": .*\. Add the column"),
     Bad("more than all", "thin {release} 10000 --output {out}.kme", r"from 1 to 40, got 10000: .*\. Pass how many"),
     Bad(
@@ -942,7 +942,7 @@ def test_a_step_of_the_demo_that_fails_ends_it(monkeypatch):
 def test_the_demo_runs_to_its_end_and_keeps_its_files(tmp_path):
     done = process("-m", "kmeanalyst", "demo", "--keep", "kept", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "That was the whole road" in done.stdout and "The files are in kept." in done.stdout
+    assert "That was every step" in done.stdout and "The files are in kept." in done.stdout
     assert "every claim that can be checked holds" in done.stdout
     pvalues = [float(found) for found in re.findall(r"^p-value +(\S+)", done.stdout, re.MULTILINE)]
     assert len(pvalues) == 2 and pvalues[0] > 1e-4 and pvalues[1] < 0.01

@@ -24,9 +24,10 @@ from click.shell_completion import get_completion_class
 from click.testing import CliRunner
 from doctest_names import ready_folder
 
-from kmeanalyst.cli import arguments as sample_file
 from kmeanalyst.cli import terminal
+from kmeanalyst.cli.arguments import RowsWithProgress
 from kmeanalyst.cli.main import main as analyst
+from kmeanalyst.releases.domain import tables
 from kmeanalyst.releases.domain.tables import table_blocks
 from release_side import Ledger, publish_function
 from release_side.choices import options
@@ -214,7 +215,7 @@ def test_a_line_appears_after_a_while_on_a_terminal_and_is_wiped_out(monkeypatch
     assert captured.out == ""
     assert "\rtesting 0 s" in captured.err
     bar = re.search(r"\rtesting 20,000 rows (\S+)( +)  50% 0 s", captured.err)
-    assert bar and abs(len(bar[1]) - len(bar[2])) <= 1 and len(bar[0]) <= 80
+    assert bar and abs(len(bar[1]) - len(bar[2])) <= 1 and len(bar[0]) <= 81  # and the \r
     assert "\rnote: something\n" in captured.err
     assert captured.err.endswith(" \r")  # nothing is left to see
 
@@ -274,9 +275,9 @@ def _standard_error(line: str, folder: Path, *, pipe: bool) -> str:
 
 
 def test_rows_of_a_file_are_the_files_and_the_second_pass_knows_how_many(folder, monkeypatch):
-    monkeypatch.setattr(sample_file, "table_blocks", functools.partial(table_blocks, rows=600))
+    monkeypatch.setattr(tables, "table_blocks", functools.partial(table_blocks, rows=600))
     told: list[tuple[str, float | None]] = []
-    rows = sample_file.RowsWithProgress(str(folder / "my_sample.csv"), lambda what, share: told.append((what, share)))
+    rows = RowsWithProgress(str(folder / "my_sample.csv"), lambda what, share: told.append((what, share)))
     for _ in range(2):
         pd.testing.assert_frame_equal(
             pd.concat(list(rows)), pd.read_csv(folder / "my_sample.csv", dtype=object, keep_default_na=False)

@@ -1,4 +1,4 @@
-"""Drawings: what stands on the paper is what was estimated, it is told apart without colour, and Axes in are Axes out."""
+"""Drawings: what stands on the paper is what was estimated, series differ without colour, and Axes in are Axes out."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_a_density_is_an_expectation_and_its_band_the_interval(numeric_release):
     (band,) = [one for one in ax.collections if isinstance(one, PolyCollection)]
     ends = sorted(point[1] for point in band.get_paths()[0].vertices if abs(point[0] - x[60]) < 1e-9)
     np.testing.assert_allclose([ends[0], ends[-1]], asked.interval(LEVEL), rtol=1e-6)
-    assert "80 % intervals at each place" in caption_of(ax) and "bandwidth 0.5" in caption_of(ax)
+    assert "80 % intervals at each point" in caption_of(ax) and "bandwidth 0.5" in caption_of(ax)
 
 
 @pytest.mark.parametrize("column", ["age", "income", "children", "joined"])
@@ -294,7 +294,7 @@ def test_pairs_are_a_corner_of_tables_with_histograms_on_the_diagonal(mixed_rele
     assert figure.get_suptitle().startswith("N = 2,000 rows · ε = 1")
 
 
-# ---------------------------------------------------------------- told apart without colour
+# ---------------------------------------------------------------- distinguished without colour
 
 
 def test_series_differ_in_line_and_marker_and_not_in_colour_alone():

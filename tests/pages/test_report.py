@@ -312,7 +312,7 @@ def test_columns_and_view_choose_what_is_told(levels_release):
     assert any("does not show all columns" in one.headline for one in warnings_of(facts))
     with pytest.raises(KeyError, match="no column 'agee'; the columns are"):
         facts_of(levels_release, columns=["agee"])
-    with pytest.raises(ValueError, match=rf"tells of 1 to {MOST_COLUMNS} columns, got 0: .*\. Name"):
+    with pytest.raises(ValueError, match=rf"shows 1 to {MOST_COLUMNS} columns, got 0: .*\. Name"):
         facts_of(levels_release, columns=[])
 
 
@@ -525,7 +525,7 @@ def test_a_rehearsal_is_refused_unless_it_is_asked_for(tmp_path):
     [
         ("report nowhere.kme --output {out}", r"nowhere\.kme: there is no such file", 1),
         ("report {file} --output {out} --columns agee", r"no column 'agee'; the columns are", 1),
-        ("report {file} --output {out} --columns ,", r"tells of 1 to 60 columns, got 0: .*\. Name", 1),
+        ("report {file} --output {out} --columns ,", r"shows 1 to 60 columns, got 0: .*\. Name", 1),
         ("report {file} --output {none}/r.html", r"no folder .*, so nothing was written\. Create", 1),
         ("report {file}", r"Missing option '--output'", 2),
         ("report {file} --output {out} --view resampled", r"Invalid value for '--view'", 2),

@@ -305,7 +305,7 @@ def test_the_command_writes_what_the_method_gives(numeric_release, path, tmp_pat
     told = json.loads(done.stdout)
     assert [one["column"]["name"] for one in told["derived"]] == ["r", "far", "x_times_y"]
     assert (told["output"], told["epsilon"], told["n_points"]) == (out, 1.0, len(numeric_release))
-    assert "the promise is unchanged (post-processing)" in done.stderr
+    assert "the privacy guarantee is unchanged (post-processing)" in done.stderr
     same(read_release(out), numeric_release.transform({"r": "sqrt(x**2 + y**2)", "far": "r > 2", "x_times_y": "x * y"}))
     asked = CliRunner().invoke(main, ["info", out, "--json"])
     assert json.loads(asked.stdout)["derived"] == told["derived"]
