@@ -16,12 +16,11 @@ import numpy as np
 from kmeanalyst.inference.estimate.estimate import Estimate
 from kmeanalyst.inference.estimate.population import Law, Population, estimate
 from kmeanalyst.inference.estimate.statistic import Statistic
-from kmeanalyst.inference.two_sample.effect_size import detectable_distance, distance_interval, shares_of
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.variables.nodes import Node, values_at
 from kmeanalyst.inference.variables.product_law import ProductLaw, law_of
 from kmeanalyst.inference.variables.reduced_points import default_kernel, gathered
-from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
+from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import ReleaseData
@@ -94,21 +93,18 @@ def test_against_sample(variable: RandomVariable, sample: Any, kernel: Kernel | 
     shown = features(rows)
     own = np.atleast_2d(np.cov(shown.T)) / len(rows)
     null = own + sum(part for part in law.model.covariance(influence).values() if part is not None)
-    eigenvalues, basis = np.linalg.eigh(null)
-    eigenvalues = np.maximum(eigenvalues, 0.0)
-    along = (basis.T @ (mean - shown.mean(axis=0))) ** 2
-    statistic = float(along.sum())
-    low, high = distance_interval(statistic, eigenvalues, shares_of(along - eigenvalues, eigenvalues))
+    form, difference = NormalQuadraticForm(null), mean - shown.mean(axis=0)
+    statistic, expected = float(difference @ difference), float(form.coefficients.sum())
     return TestResult(
         statistic=statistic,
-        pvalue=weighted_chi_squared_sf(statistic, eigenvalues),
-        mmd_squared=statistic - float(eigenvalues.sum()),
+        pvalue=form.sf(statistic),
+        mmd_squared=statistic - expected,
         method="noise-aware MMD, random variable against sample",
         n_release_points=n,
         n_sample_rows=len(rows),
-        noise_floor=float(np.sqrt(eigenvalues.sum())),
-        mmd_interval=(low, high),
-        detectable_mmd=detectable_distance(null, np.ones(len(null)), np.diag(own)),
+        noise_floor=float(np.sqrt(expected)),
+        mmd_interval=form.interval(difference),
+        detectable_mmd=form.detectable(np.diag(own)),
         **_about(variable.releases, law),
     )
 
