@@ -24,7 +24,7 @@ import pandas as pd
 
 from kmeanalyst.inference.estimate.population import Population, mean_statistic, population_of
 from kmeanalyst.inference.estimate.statistic import Statistic
-from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
+from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
@@ -229,7 +229,7 @@ def _signed(a: str, b: str, value: float, variance: float) -> Association:
     low, high = (float(np.clip(value + sign * _Z * error, -1.0, 1.0)) for sign in (-1, 1))
     return Association(
         columns=(a, b), measure="correlation", value=value, standard_error=error, interval=(low, high),
-        pvalue=_chance(value**2, np.array([[variance]])),
+        pvalue=_pvalue(value**2, np.array([[variance]])),
     )  # fmt: skip
 
 
@@ -243,16 +243,16 @@ def _unsigned(a: str, b: str, measure: str, d: Array, covariance: Array, rank: i
 
     return Association(
         columns=(a, b), measure=measure, value=root(0.0), standard_error=(root(1.0) - root(-1.0)) / 2,
-        interval=(root(-_Z), root(_Z)), pvalue=_chance(squared, covariance),
+        interval=(root(-_Z), root(_Z)), pvalue=_pvalue(squared, covariance),
     )  # fmt: skip
 
 
-def _chance(squared: float, covariance: Array) -> float:
+def _pvalue(squared: float, covariance: Array) -> float:
     """P(‖N(0, C)‖² > squared)."""
-    coefficients = np.maximum(np.linalg.eigvalsh(covariance), 0.0)
-    if not coefficients.max() > _ROUNDING**2 * squared:  # no error at all, as of a number and itself
+    form = NormalQuadraticForm(covariance)
+    if not form.coefficients.max() > _ROUNDING**2 * squared:  # no error at all, as of a number and itself
         return 0.0 if squared > 0 else float("nan")
-    return weighted_chi_squared_sf(squared, coefficients)
+    return form.sf(squared)
 
 
 def _unknown(a: str, b: str, note: str) -> Association:

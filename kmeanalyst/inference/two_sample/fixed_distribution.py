@@ -15,7 +15,7 @@ from kmeanalyst.inference.two_sample import effect_size as precision
 from kmeanalyst.inference.two_sample.distance import Pair, Sample, read_pair, without_diagonal
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.two_sample.samples import SampleRows, result_about
-from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_isf, weighted_chi_squared_sf
+from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import centre_gram
@@ -85,14 +85,14 @@ def _against_fixed(fixed: KernelMean, rows: Array) -> dict[str, Any]:
     unbiased = squared - 2 * across + among
     subset = _subset(fixed, sample)
     # the law's mean, from all rows: its shape, from the subset
-    coefficients = subset.eigenvalues * ((own - among) / max(subset.eigenvalues.sum(), 1e-300)) / n
+    null = NormalQuadraticForm(subset.eigenvalues * ((own - among) / max(subset.eigenvalues.sum(), 1e-300)) / n)
     statistic = max(0.0, unbiased + (own - among) / n)
     return {
         "statistic": statistic,
-        "pvalue": weighted_chi_squared_sf(statistic, coefficients),
+        "pvalue": null.sf(statistic),
         "mmd_squared": unbiased,
         "method": "MMD, fixed weighted points against sample",
-        **asdict(_precision(unbiased, coefficients, subset, n)),
+        **asdict(_precision(unbiased, null, subset, n)),
     }
 
 
@@ -108,9 +108,9 @@ def _subset(fixed: KernelMean, sample: KernelMean) -> _Subset:
     return _Subset(np.maximum(np.linalg.eigvalsh(K), 0.0), square, witness)
 
 
-def _precision(unbiased: float, coefficients: Array, subset: _Subset, n: int) -> precision.Precision:
-    """`coefficients` are those of the law of the biased statistic: its mean is tr Σ/n."""
-    floor = float(np.sqrt(coefficients.sum()))
+def _precision(unbiased: float, null: NormalQuadraticForm, subset: _Subset, n: int) -> precision.Precision:
+    """null: the distribution of the biased statistic, whose mean is tr Σ/n."""
+    floor = float(np.sqrt(null.coefficients.sum()))
     if subset.trace_of_square is None or floor == 0:
         return precision.Precision(floor, None, None)
     square = subset.trace_of_square
@@ -119,7 +119,5 @@ def _precision(unbiased: float, coefficients: Array, subset: _Subset, n: int) ->
     return precision.Precision(
         noise_floor=floor,
         mmd_interval=precision.mmd_interval(unbiased, null_variance, linear / n),
-        detectable_mmd=precision.detectable_mmd(
-            weighted_chi_squared_isf(_LEVEL, coefficients) - floor**2, null_variance, square / (n * trace)
-        ),
+        detectable_mmd=precision.detectable_mmd(null.isf(_LEVEL) - floor**2, null_variance, square / (n * trace)),
     )

@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from kmeanalyst.inference.two_sample.effect_size import detectable_distance, distance_interval, shares_of
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.two_sample.samples import SampleRows, result_about
-from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
+from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features.base import FeatureMap, sum_of_squares
@@ -206,12 +205,7 @@ def noise_aware_law(
 
 def mean_tail(statistic: float, weights: Array, nulls: Iterable[Array]) -> float:
     """P(Σ w_k d_k² > statistic), d ~ N(0, V), averaged over covariances V (K, K)."""
-    root = np.sqrt(weights)
-    tails = []
-    for null in nulls:
-        coefficients = np.maximum(np.linalg.eigvalsh(root[:, None] * null * root), 0.0)
-        tails.append(weighted_chi_squared_sf(statistic, coefficients))
-    return float(np.mean(tails))
+    return float(np.mean([NormalQuadraticForm(null, weights).sf(statistic) for null in nulls]))
 
 
 def noise_variances(measurements: Sequence[Measurement]) -> Iterator[list[Array]]:
@@ -239,32 +233,27 @@ def size_of_difference(
     """Noise floor, interval and detectable distance, as a TestResult has them.
 
     variance   trace of the rows' covariance in all of feature space.
-    The upper limit is for the whole of feature space, the lower one for the directions alone, where there is less
-    noise: a distance is never less than along some directions.
+    The interval is for the whole of feature space: beyond the directions all others count as one group of equal variances.
     """
     tau2 = sum(m.noise_scale**2 for m in measurements)
     null = shrink * covariance + tau2 * np.eye(len(covariance))
     eigenvalues, basis = np.linalg.eigh(null)
     eigenvalues = np.maximum(eigenvalues, tau2)
-    along = (basis.T @ (directions.vectors.T @ difference)) ** 2
+    along = basis.T @ (directions.vectors.T @ difference)
     remaining = len(difference) - len(covariance)
-    left_over = max(float(difference @ difference) - along.sum(), 0.0)
+    left_over = max(float(difference @ difference) - float(along @ along), 0.0)
     spread = max(shrink * (variance - float(np.trace(covariance))), 0.0) / max(remaining, 1) + tau2
     heavy = 2.5 if any(is_pure(m.noise_law) for m in measurements) else 1.0  # Laplace noise: ‖ξ‖² varies as 5F, not 2F
-    coefficients = np.append(eigenvalues, spread * heavy)
-    degrees = np.append(np.ones(len(eigenvalues)), remaining / heavy)
-    beyond = np.append(along - eigenvalues, left_over - remaining * spread)
-    if remaining == 0:
-        coefficients, degrees, beyond = coefficients[:-1], degrees[:-1], beyond[:-1]
-    low, _ = distance_interval(along.sum(), eigenvalues, shares_of(beyond[: len(eigenvalues)], eigenvalues))
-    low, high = distance_interval(
-        along.sum() + left_over, coefficients, shares_of(beyond, coefficients), degrees=degrees
+    everywhere = NormalQuadraticForm(
+        np.append(eigenvalues, spread * heavy)[: len(difference)],
+        degrees=np.append(np.ones(len(eigenvalues)), remaining / heavy)[: len(difference)],
     )
+    low, high = everywhere.interval(np.append(along, np.sqrt(left_over))[: len(difference)])
     return {
         "noise_floor": float(np.sqrt(shrink * variance + len(difference) * tau2)),
         "mmd_interval": (low, max(low, high)),
-        "detectable_mmd": detectable_distance(
-            null, direction_weights(directions, shrink, measurements), directions.variances
+        "detectable_mmd": NormalQuadraticForm(null, direction_weights(directions, shrink, measurements)).detectable(
+            directions.variances
         ),
     }
 

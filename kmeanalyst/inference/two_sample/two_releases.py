@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 from scipy.linalg import solve
 
-from kmeanalyst.inference.two_sample.effect_size import detectable_distance, distance_interval, shares_of
 from kmeanalyst.inference.two_sample.noise_aware import (
     directions_of,
     mean_tail,
@@ -26,6 +25,7 @@ from kmeanalyst.inference.two_sample.noise_aware import (
 )
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.two_sample.samples import result_about
+from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.principal import Directions, principal_components
 from kmeanalyst.releases.measurement import Measurement
@@ -127,16 +127,8 @@ def _of_different_maps(a: ReleaseData, b: ReleaseData, first: Measurement, secon
             _NO_PERSONS_SHARED,
         ),
         noise_floor=float(np.sqrt(np.trace(null))),
-        mmd_interval=_interval_along(difference, null),
-        detectable_mmd=detectable_distance(null, weights, shared.variances),
-    )
-
-
-def _interval_along(difference: Array, null: Array) -> tuple[float, float]:
-    eigenvalues, basis = np.linalg.eigh(null)
-    squares = (basis.T @ difference) ** 2
-    return distance_interval(
-        float(squares.sum()), np.maximum(eigenvalues, 0.0), shares_of(squares - eigenvalues, eigenvalues)
+        mmd_interval=NormalQuadraticForm(null).interval(difference),
+        detectable_mmd=NormalQuadraticForm(null, weights).detectable(shared.variances),
     )
 
 

@@ -8,30 +8,49 @@ hypothesis it is a weighted sum of χ², its coefficients the eigenvalues of tha
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, Self
 
 import numpy as np
 
 from kmeanalyst.inference.estimate.estimate import Estimate
 from kmeanalyst.inference.estimate.population import Law, Population, estimate
 from kmeanalyst.inference.estimate.statistic import Statistic
-from kmeanalyst.inference.two_sample.effect_size import detectable_distance, distance_interval, shares_of
 from kmeanalyst.inference.two_sample.result import TestResult
-from kmeanalyst.inference.variables.nodes import Node, values_at
+from kmeanalyst.inference.variables.nodes import Node, number_node, values_at
 from kmeanalyst.inference.variables.product_law import ProductLaw, law_of
 from kmeanalyst.inference.variables.reduced_points import default_kernel, gathered
-from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
+from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.release import ReleaseData
-
-if TYPE_CHECKING:
-    from kmeanalyst.inference.variables.random_variable import RandomVariable
+from kmeanalyst.releases.release import ReleaseData, View
 
 _REFERENCE = 40  # values of each side that features are taken from
 _LEAST = 1e-8  # of the largest eigenvalue: smaller ones are rounding
 _BESIDE = 100  # combinations of other releases at which a feature's influence is averaged
+
+
+class Variable(Protocol):
+    """What is asked of a RandomVariable here."""
+
+    @property
+    def nodes(self) -> tuple[Node, ...]: ...
+
+    @property
+    def conditions(self) -> tuple[Node, ...]: ...
+
+    @property
+    def view(self) -> View | None: ...
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def releases(self) -> tuple[ReleaseData, ...]: ...
+
+    def beside(self, variables: Sequence[Any], nodes: tuple[Node, ...]) -> Self: ...
+
+    def embedding(self, kernel: Kernel | None = None) -> KernelMean: ...
 
 
 def at_points(law: Law, node: Node) -> Array:
@@ -43,7 +62,7 @@ def at_points(law: Law, node: Node) -> Array:
     return next(values_at(node, frames, law.places[:1]))
 
 
-def distance(one: RandomVariable, other: RandomVariable, kernel: Kernel | None) -> Estimate:
+def distance(one: Variable, other: Variable, kernel: Kernel | None) -> Estimate:
     """‖μ − ν‖ of two variables' laws in the RKHS of the kernel, with its error to first order.
 
     kernel   by default the Gaussian of the first variable's standard deviation.
@@ -56,7 +75,7 @@ def distance(one: RandomVariable, other: RandomVariable, kernel: Kernel | None) 
             "components."
         )
     law = law_of(both.releases, both.conditions, both.view, beside=_BESIDE)
-    x, y = ([law.values(part._node) for part in variable] for variable in (one, other))
+    x, y = ([law.values(number_node(node)) for node in variable.nodes] for variable in (one, other))
     X, Y, n = np.column_stack(x), np.column_stack(y), len(law.weights)
     kernel = kernel or default_kernel(X[:n], law.weights)
     first, second = (gathered(Z[:n], law.weights, kernel, one.names).embedding for Z in (X, Y))
@@ -70,14 +89,14 @@ def distance(one: RandomVariable, other: RandomVariable, kernel: Kernel | None) 
     return estimate(law, Statistic(value, (h - g) @ (apart / np.linalg.norm(apart)), question=text))
 
 
-def mmd_to_sample(variable: RandomVariable, sample: Any, kernel: Kernel | None) -> float:
+def mmd_to_sample(variable: Variable, sample: Any, kernel: Kernel | None) -> float:
     """‖μ − mean k(sample, ·)‖; the errors of both sides make it larger than the populations' distance."""
     rows = _rows(variable, sample, least=1)
     embedding = variable.embedding(kernel)
     return embedding.distance(KernelMean(embedding.kernel, rows))
 
 
-def test_against_sample(variable: RandomVariable, sample: Any, kernel: Kernel | None) -> TestResult:
+def test_against_sample(variable: Variable, sample: Any, kernel: Kernel | None) -> TestResult:
     """The noise-aware test of a sample of values against a variable's law.
 
     sample   (L,) or (L, d) finite values, L ≥ 2, independent of the releases' rows.
@@ -86,7 +105,7 @@ def test_against_sample(variable: RandomVariable, sample: Any, kernel: Kernel | 
     """
     rows = _rows(variable, sample, least=2)
     law = law_of(variable.releases, variable.conditions, variable.view, beside=_BESIDE)
-    X, n = np.column_stack([law.values(part._node) for part in variable]), len(law.weights)
+    X, n = np.column_stack([law.values(number_node(node)) for node in variable.nodes]), len(law.weights)
     kernel = kernel or default_kernel(X[:n], law.weights)
     equal = np.full(len(rows), 1 / len(rows))
     features = _features(kernel, [_spread(X[:n], law.weights), _spread(rows, equal)])
@@ -94,21 +113,18 @@ def test_against_sample(variable: RandomVariable, sample: Any, kernel: Kernel | 
     shown = features(rows)
     own = np.atleast_2d(np.cov(shown.T)) / len(rows)
     null = own + sum(part for part in law.model.covariance(influence).values() if part is not None)
-    eigenvalues, basis = np.linalg.eigh(null)
-    eigenvalues = np.maximum(eigenvalues, 0.0)
-    along = (basis.T @ (mean - shown.mean(axis=0))) ** 2
-    statistic = float(along.sum())
-    low, high = distance_interval(statistic, eigenvalues, shares_of(along - eigenvalues, eigenvalues))
+    form, difference = NormalQuadraticForm(null), mean - shown.mean(axis=0)
+    statistic, expected = float(difference @ difference), float(form.coefficients.sum())
     return TestResult(
         statistic=statistic,
-        pvalue=weighted_chi_squared_sf(statistic, eigenvalues),
-        mmd_squared=statistic - float(eigenvalues.sum()),
+        pvalue=form.sf(statistic),
+        mmd_squared=statistic - expected,
         method="noise-aware MMD, random variable against sample",
         n_release_points=n,
         n_sample_rows=len(rows),
-        noise_floor=float(np.sqrt(eigenvalues.sum())),
-        mmd_interval=(low, high),
-        detectable_mmd=detectable_distance(null, np.ones(len(null)), np.diag(own)),
+        noise_floor=float(np.sqrt(expected)),
+        mmd_interval=form.interval(difference),
+        detectable_mmd=form.detectable(np.diag(own)),
         **_about(variable.releases, law),
     )
 
@@ -129,9 +145,9 @@ def _about(releases: tuple[ReleaseData, ...], law: Law) -> dict[str, Any]:
     }
 
 
-def _rows(variable: RandomVariable, sample: Any, least: int) -> Array:
-    for one in variable:
-        _ = one._node  # TypeError for levels
+def _rows(variable: Variable, sample: Any, least: int) -> Array:
+    for node in variable.nodes:
+        number_node(node)
     try:
         rows = np.asarray(sample, dtype=float)
     except (TypeError, ValueError):

@@ -90,6 +90,16 @@ def expression_node(release: ReleaseData, text: str) -> Node:
     return Node(text, kind, (release,), lambda frame: expression.evaluate(frame, release.columns), atomic=False)
 
 
+def number_node(node: Node) -> Node:
+    """The node itself; TypeError where it has levels."""
+    if node.kind == "levels":
+        raise TypeError(
+            f"{node.text} has levels, which have no numbers. Ask a comparison, such as "
+            '(variable == "a level").probability(), or the histogram.'
+        )
+    return node
+
+
 def missing_node(node: Node) -> Node:
     """The condition that a column's cell is missing, or that an expression is undefined."""
     if node.column is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 
@@ -11,9 +11,6 @@ from kmeanalyst.inference.variables.nodes import Kind, Node, applied, expression
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.meaning import power
-
-if TYPE_CHECKING:
-    from kmeanalyst.inference.variables.random_variable import RandomVariable
 
 _COMPARE: dict[str, Callable[..., Any]] = {
     "==": np.equal, "!=": np.not_equal,
@@ -42,88 +39,97 @@ _LOGIC: dict[str, Callable[..., Any]] = {"&": np.logical_and, "|": np.logical_or
 
 
 class VariableOperators:
-    """The operators of a RandomVariable, which inherits them; all of them give a RandomVariable."""
+    """The operators of a RandomVariable, which inherits them; all of them give a RandomVariable.
+
+    nodes   its components' expressions.
+    """
+
+    nodes: tuple[Node, ...]
+
+    def beside(self, variables: Sequence[Any], nodes: tuple[Node, ...]) -> Self:
+        """A variable of these nodes under the view and the conditions of all the variables."""
+        raise NotImplementedError
 
     __array_priority__ = 1000
 
-    def __add__(self, other: Any) -> RandomVariable:
+    def __add__(self, other: Any) -> Self:
         return _of_two("+", self, other)
 
-    def __radd__(self, other: Any) -> RandomVariable:
+    def __radd__(self, other: Any) -> Self:
         return _of_two("+", other, self)
 
-    def __sub__(self, other: Any) -> RandomVariable:
+    def __sub__(self, other: Any) -> Self:
         return _of_two("-", self, other)
 
-    def __rsub__(self, other: Any) -> RandomVariable:
+    def __rsub__(self, other: Any) -> Self:
         return _of_two("-", other, self)
 
-    def __mul__(self, other: Any) -> RandomVariable:
+    def __mul__(self, other: Any) -> Self:
         return _of_two("*", self, other)
 
-    def __rmul__(self, other: Any) -> RandomVariable:
+    def __rmul__(self, other: Any) -> Self:
         return _of_two("*", other, self)
 
-    def __truediv__(self, other: Any) -> RandomVariable:
+    def __truediv__(self, other: Any) -> Self:
         return _of_two("/", self, other)
 
-    def __rtruediv__(self, other: Any) -> RandomVariable:
+    def __rtruediv__(self, other: Any) -> Self:
         return _of_two("/", other, self)
 
-    def __pow__(self, other: Any) -> RandomVariable:
+    def __pow__(self, other: Any) -> Self:
         return _of_two("**", self, other)
 
-    def __rpow__(self, other: Any) -> RandomVariable:
+    def __rpow__(self, other: Any) -> Self:
         return _of_two("**", other, self)
 
-    def __mod__(self, other: Any) -> RandomVariable:
+    def __mod__(self, other: Any) -> Self:
         return _of_two("%", self, other)
 
-    def __rmod__(self, other: Any) -> RandomVariable:
+    def __rmod__(self, other: Any) -> Self:
         return _of_two("%", other, self)
 
-    def __neg__(self) -> RandomVariable:
+    def __neg__(self) -> Self:
         return _componentwise([self], _negative)
 
-    def __pos__(self) -> RandomVariable:
+    def __pos__(self) -> Self:
         return _componentwise([self], lambda x: x)
 
-    def __abs__(self) -> RandomVariable:
+    def __abs__(self) -> Self:
         return _componentwise([self], _absolute)
 
-    def __eq__(self, other: Any) -> RandomVariable:  # type: ignore[override]
+    def __eq__(self, other: Any) -> Self:  # type: ignore[override]
         return _of_two("==", self, other)
 
-    def __ne__(self, other: Any) -> RandomVariable:  # type: ignore[override]
+    def __ne__(self, other: Any) -> Self:  # type: ignore[override]
         return _of_two("!=", self, other)
 
-    def __lt__(self, other: Any) -> RandomVariable:
+    def __lt__(self, other: Any) -> Self:
         return _of_two("<", self, other)
 
-    def __le__(self, other: Any) -> RandomVariable:
+    def __le__(self, other: Any) -> Self:
         return _of_two("<=", self, other)
 
-    def __gt__(self, other: Any) -> RandomVariable:
+    def __gt__(self, other: Any) -> Self:
         return _of_two(">", self, other)
 
-    def __ge__(self, other: Any) -> RandomVariable:
+    def __ge__(self, other: Any) -> Self:
         return _of_two(">=", self, other)
 
     __hash__ = object.__hash__  # == makes a condition: variables are told apart by identity
 
-    def __and__(self, other: Any) -> RandomVariable:
+    def __and__(self, other: Any) -> Self:
         return _of_two("&", self, other)
 
-    def __rand__(self, other: Any) -> RandomVariable:
+    def __rand__(self, other: Any) -> Self:
         return _of_two("&", other, self)
 
-    def __or__(self, other: Any) -> RandomVariable:
+    def __or__(self, other: Any) -> Self:
         return _of_two("|", self, other)
 
-    def __ror__(self, other: Any) -> RandomVariable:
+    def __ror__(self, other: Any) -> Self:
         return _of_two("|", other, self)
 
-    def __invert__(self) -> RandomVariable:
+    def __invert__(self) -> Self:
         return _componentwise([self], _negated)
 
     def __bool__(self) -> bool:
@@ -177,12 +183,12 @@ def refuse_variables(*sides: Any) -> None:
     """TypeError where a random variable stands for a release or a sample of rows."""
     if any(map(is_variable, sides)):
         raise TypeError(
-            "a random variable is compared by itself, as its law is no sample of rows. Ask variable.distance(other), "
+            "a random variable is compared by itself, as its distribution is no sample of rows. Ask variable.distance(other), "
             "variable.mmd(sample) or variable.mmd_test(sample)."
         )
 
 
-def is_variable(x: Any) -> TypeGuard[RandomVariable]:
+def is_variable(x: Any) -> TypeGuard[VariableOperators]:
     """Whether it is a random variable."""
     return isinstance(x, VariableOperators)
 
@@ -198,7 +204,7 @@ def _of_two(sign: str, a: Any, b: Any) -> Any:
     return _componentwise([a, b], lambda x, y: rule(sign, x, y))
 
 
-def _componentwise(operands: Sequence[Any], rule: Callable[..., Node]) -> RandomVariable:
+def _componentwise(operands: Sequence[Any], rule: Callable[..., Node]) -> Any:
     """A rule of nodes and constants, for each component; a variable of one component goes with all of another's."""
     variables = [x for x in operands if is_variable(x)]
     counts = {len(x.nodes) for x in variables} - {1}

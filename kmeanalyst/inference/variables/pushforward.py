@@ -33,7 +33,7 @@ def pushforward(f: Callable[..., Any], *variables: Any) -> RandomVariable:
     """
     if not callable(f):
         raise TypeError(f"pushforward takes a function first, got {f!r:.80}. Pass e.g. lambda x, y: x * y.")
-    known = [variable for variable in variables if is_variable(variable)]
+    known: list[Any] = [variable for variable in variables if is_variable(variable)]
     if not known:
         raise TypeError("pushforward needs a random variable to push. Pass e.g. release['age'] after the function.")
     sizes = [len(variable.nodes) if is_variable(variable) else 0 for variable in variables]
@@ -52,7 +52,8 @@ def pushforward(f: Callable[..., Any], *variables: Any) -> RandomVariable:
         nodes: tuple[Node, ...] = (applied(flat, arguments, text=text, kind=kind, broadcasts=False),)
     else:
         nodes = tuple(_component(whole, j, kind) for j in range(tried.shape[1]))
-    return known[0].beside(known, nodes)
+    found: RandomVariable = known[0].beside(known, nodes)
+    return found
 
 
 def _component(whole: Node, j: int, kind: Kind) -> Node:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,7 @@ from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.variables import distance as variable_distance
 from kmeanalyst.inference.variables import reduced_points
 from kmeanalyst.inference.variables.boundedness import check_bounded
-from kmeanalyst.inference.variables.nodes import Node, column_node, joined, missing_node
+from kmeanalyst.inference.variables.nodes import Node, column_node, joined, missing_node, number_node
 from kmeanalyst.inference.variables.operators import VariableOperators, is_variable
 from kmeanalyst.inference.variables.product_law import ProductLaw, law_of
 from kmeanalyst.inference.variables.reduced_points import ReducedPoints, default_kernel, gathered
@@ -222,7 +222,7 @@ class RandomVariable(VariableOperators):
             raise ValueError(f'view must be "signed" or "probability", got {view!r:.80}: there are these weights.')
         return replace(self, view=view)
 
-    def beside(self, variables: Sequence[RandomVariable], nodes: tuple[Node, ...]) -> RandomVariable:
+    def beside(self, variables: Sequence[Any], nodes: tuple[Node, ...]) -> Self:
         """Nodes made of these variables' as one variable; ValueError where their views or conditions differ.
 
         >>> age, hours = release["age"], release["hours-per-week"]
@@ -241,7 +241,7 @@ class RandomVariable(VariableOperators):
                 "(x + y).given(condition)."
             )
         joined(node.releases for variable in variables for node in variable.nodes)
-        return RandomVariable(nodes, first.view, first.conditions)
+        return replace(self, nodes=nodes, view=first.view, conditions=first.conditions)
 
     @cached_property
     def _law(self) -> Law:
@@ -258,12 +258,7 @@ class RandomVariable(VariableOperators):
                 f"this question is about one component, and there are {len(self)}: {', '.join(self.names)}. Pick one, such "
                 "as variable[0]."
             )
-        if self.nodes[0].kind == "levels":
-            raise TypeError(
-                f"{self.nodes[0].text} has levels, which have no numbers. Ask a comparison, such as "
-                '(variable == "a level").probability(), or the histogram.'
-            )
-        return self.nodes[0]
+        return number_node(self.nodes[0])
 
     @property
     def _asked(self) -> Any:
@@ -407,7 +402,9 @@ class RandomVariable(VariableOperators):
 
     def _gathered(self, kernel: Kernel | None) -> ReducedPoints:
         weights = self._law.weights
-        values = np.column_stack([variable_distance.at_points(self._law, one._node) for one in self]).astype(float)
+        values = np.column_stack(
+            [variable_distance.at_points(self._law, number_node(node)) for node in self.nodes]
+        ).astype(float)
         check_defined(values.sum(axis=1), self.nodes[0].exclusion)
         return gathered(values, weights, kernel or default_kernel(values, weights), self.names)
 

@@ -7,8 +7,8 @@ import pytest
 from noisy_releases import DOMAIN, MAPS, NOISE_SCALE, L, N, noisy, population
 
 import kmeanalyst as ka
-from kmeanalyst.inference.two_sample.effect_size import detectable_distance, distance_interval, shares_of
 from kmeanalyst.inference.two_sample.noise_aware import directions_of
+from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
 from kmeanalyst.releases.memo import memo
 
 VARIANCES = np.array([4.0, 1.0, 0.5, 0.25])
@@ -22,14 +22,13 @@ def test_an_interval_misses_the_distance_no_oftener_than_it_says(length, at):
     shift = length * np.eye(4)[at]
     missed = 0
     for _ in range(300):
-        squares = (shift + np.sqrt(VARIANCES) * rng.normal(size=4)) ** 2
-        low, high = distance_interval(squares.sum(), VARIANCES, shares_of(squares - VARIANCES, VARIANCES))
+        low, high = NormalQuadraticForm(VARIANCES).interval(shift + np.sqrt(VARIANCES) * rng.normal(size=4))
         missed += not low <= length <= high
     assert missed <= 29
 
 
 def test_a_length_below_pure_noise_still_gives_an_interval_with_room():
-    low, high = distance_interval(1e-6, VARIANCES, np.eye(4)[0])
+    low, high = NormalQuadraticForm(np.diag(VARIANCES)).interval(np.full(4, 5e-4))
     assert low == 0.0 and high > 1.0
 
 
@@ -37,7 +36,7 @@ def test_the_detectable_distance_is_found_four_times_in_five():
     """2,000 draws: standard error .009."""
     rng = np.random.default_rng(1)
     weights, signal = np.array([1.0, 0.5, 2.0, 1.0]), np.array([2.0, 1.0, 1.0, 0.5])
-    distance = detectable_distance(np.diag(VARIANCES), weights, signal)
+    distance = NormalQuadraticForm(np.diag(VARIANCES), weights).detectable(signal)
     null = (rng.normal(size=(100_000, 4)) ** 2 * VARIANCES) @ weights
     signs = rng.choice([-1, 1], size=(2000, 4))
     shifted = signs * distance * np.sqrt(signal / signal.sum()) + np.sqrt(VARIANCES) * rng.normal(size=(2000, 4))
