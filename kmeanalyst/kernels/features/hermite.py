@@ -167,13 +167,13 @@ def _largest_products(lists: list[list[tuple[float, int]]], count: int) -> Itera
     first = (0,) * len(lists)
     heap, seen = [(-sum(entries[0][0] for entries in lists), first)], {first}
     while heap and count > 0:
-        size, places = heapq.heappop(heap)
+        size, indices = heapq.heappop(heap)
         if -size < _NEGLIGIBLE and len(seen) > 1:
             return
-        yield [entries[place][1] for entries, place in zip(lists, places, strict=True)]
+        yield [entries[i][1] for entries, i in zip(lists, indices, strict=True)]
         count -= 1
         for j, entries in enumerate(lists):
-            after = (*places[:j], places[j] + 1, *places[j + 1 :])
+            after = (*indices[:j], indices[j] + 1, *indices[j + 1 :])
             if after[j] < len(entries) and after not in seen:
                 seen.add(after)
                 heapq.heappush(heap, (-sum(e[p][0] for e, p in zip(lists, after, strict=True)), after))
