@@ -80,7 +80,7 @@ class Kernel(ABC):
         """
 
     def against(self, Y: Array) -> Callable[[Array], Array]:
-        """X ↦ gram(X, Y), for many X: what Y alone decides is worked out once where that is worth it.
+        """X ↦ gram(X, Y), for many X: what depends on Y alone is computed once where that is faster.
 
         >>> ka.kernels.Gaussian(1.0).against([[0.0]])([[0.0], [1.0]])
         array([[1.        ],
@@ -89,9 +89,9 @@ class Kernel(ABC):
         return lambda X: self.gram(X, Y)
 
     def mean_product(self, X: Array, u: Array, Y: Array, v: Array) -> float | None:
-        """Σ_i Σ_j u_i v_j k(x_i, y_j) where the kernel has a shorter way to it than its Gram matrix; else None.
+        """Σ_i Σ_j u_i v_j k(x_i, y_j) where the kernel can compute it faster than by its Gram matrix; else None.
 
-        >>> ka.kernels.Gaussian(1.0).mean_product([[0.0]], [1.0], [[1.0]], [1.0]) is None  # no way but the Gram matrix
+        >>> ka.kernels.Gaussian(1.0).mean_product([[0.0]], [1.0], [[1.0]], [1.0]) is None  # only by its Gram matrix
         True
         """
         return None
@@ -121,7 +121,7 @@ class Kernel(ABC):
 
     @property
     def width(self) -> int:
-        """How many numbers of an encoded row a column of its kind takes: 1, but for strings."""
+        """Number of entries of an encoded row that a column of its kind takes: 1, except for strings."""
         return 1
 
     def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
@@ -179,16 +179,16 @@ def _plain(value: Any) -> Any:
 def coordinates_of(widths: Sequence[int]) -> list[list[int]]:
     """Where the numbers of each column stand in an encoded row: the first of every column in order, then the others.
 
-    A column of one number is thus at its own position, whatever columns are beside it.
+    A column of one number is thus at its own position, whatever other columns there are.
 
     >>> coordinates_of([1, 3, 1, 2])
     [[0], [1, 4, 5], [2], [3, 6]]
     """
-    places, free = [], len(widths)
+    coordinates, free = [], len(widths)
     for j, width in enumerate(widths):
-        places.append([j, *range(free, free + width - 1)])
+        coordinates.append([j, *range(free, free + width - 1)])
         free += width - 1
-    return places
+    return coordinates
 
 
 def as_rows(X: Any) -> Array:
@@ -221,7 +221,7 @@ def checked_pair(X: Any, Y: Any) -> tuple[Array, Array]:
 
 
 def zero_where_missing_differs(K: Array, X: Array, Y: Array) -> Array:
-    """Set k(x, y) = 0 where the missing cells of x and y are not in the same places."""
+    """Set k(x, y) = 0 where the missing cells of x and y are not in the same columns."""
     missing_x, missing_y = np.isnan(X), np.isnan(Y)
     if not (missing_x.any() or missing_y.any()):
         return K
@@ -236,7 +236,7 @@ def filled(X: Array) -> Array:
 
 
 def check_positive(name: str, value: float, why: str, hint: str) -> None:
-    """Refuse a parameter that is not a positive number whose square is one too, in float64."""
+    """ValueError unless the parameter and its square are positive float64 numbers."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 1e-100 < value < 1e100:
         raise ValueError(
             f"{name} must be a positive finite number (between 1e-100 and 1e100), got {value!r:.80}: {why} {hint}"
@@ -244,9 +244,11 @@ def check_positive(name: str, value: float, why: str, hint: str) -> None:
 
 
 def check_kernel(kernel: Any) -> None:
-    """Refuse what is not a kernel."""
+    """ValueError unless the argument is a kernel."""
     if not isinstance(kernel, Kernel):
-        raise ValueError(f"a kernel is needed, got {kernel!r:.80}: nothing else will do. Pass e.g. Gaussian(1.0).")
+        raise ValueError(
+            f"expected a kernel, got {kernel!r:.80}: only kernels can be combined. Pass e.g. Gaussian(1.0)."
+        )
 
 
 @dataclass(frozen=True)
@@ -296,7 +298,7 @@ def _check_parts(name: str, parts: Sequence[Kernel]) -> None:
 
 
 class _Composed(Kernel):
-    """What sums and products of kernels share."""
+    """Base class of sums and products of kernels."""
 
     @property
     @abstractmethod
@@ -317,7 +319,7 @@ class _Composed(Kernel):
 
 @dataclass(frozen=True)
 class Sum(_Composed):
-    """k₁ + k₂ + ...: similar in any of the ways. bound² is the sum of the squared bounds.
+    """k₁ + k₂ + ...: rows are similar if they are under any term. bound² is the sum of the squared bounds.
 
     >>> (ka.kernels.Gaussian(1.0) + ka.kernels.Laplacian(1.0)).parts
     (Gaussian(lengthscale=1.0), Laplacian(lengthscale=1.0))
@@ -355,7 +357,7 @@ class Sum(_Composed):
 
 @dataclass(frozen=True)
 class Product(_Composed):
-    """k₁ · k₂ · ...: similar in every one of the ways.
+    """k₁ · k₂ · ...: rows are similar if they are under every factor.
 
     >>> (ka.kernels.Gaussian(1.0) * ka.kernels.Laplacian(1.0)).parts
     (Gaussian(lengthscale=1.0), Laplacian(lengthscale=1.0))
@@ -408,8 +410,8 @@ class OnColumns(Kernel):
 
     def __post_init__(self) -> None:
         check_kernel(self.kernel)
-        places = [isinstance(c, str) or (isinstance(c, int) and not isinstance(c, bool) and c >= 0) for c in self.on]
-        if isinstance(self.on, str) or len(self.on) == 0 or not all(places) or len(set(self.on)) != len(self.on):
+        valid = [isinstance(c, str) or (isinstance(c, int) and not isinstance(c, bool) and c >= 0) for c in self.on]
+        if isinstance(self.on, str) or len(self.on) == 0 or not all(valid) or len(set(self.on)) != len(self.on):
             raise ValueError(
                 f"columns must be distinct names or positions from 0, and at least one, got {self.on!r:.80}: "
                 "a column seen twice would count twice. Name each column once."

@@ -1,7 +1,7 @@
 """Kernels for numbers: Gaussian, Laplacian, Matérn, rational quadratic, and a mixture of Gaussians over lengthscales.
 
 Distances are summed column by column, in float64, with no matrix product: the value for a pair of
-rows then depends on that pair alone, not on the rows beside it (METHODS §1), and nothing cancels.
+rows then depends on that pair alone, not on the other rows (METHODS §1), and nothing cancels.
 
 A kernel for cyclic quantities: the hour of the day, the direction of the wind, the day of the year.
 """
@@ -142,7 +142,7 @@ class Laplacian(_UnitDiagonal):
         return Spectrum(rng.standard_cauchy((n_columns, count)) / self.lengthscale, {})
 
     def draw_widths(self, rng: np.random.Generator, n_columns: int, count: int) -> Array:
-        """δ·k''(δ) = δ/ℓ² · exp(−δ/ℓ): the Gamma law of shape 2."""
+        """δ·k''(δ) = δ/ℓ² · exp(−δ/ℓ): the Gamma distribution of shape 2."""
         return self.lengthscale * rng.standard_gamma(2.0, (n_columns, count))
 
 
@@ -181,7 +181,7 @@ class Matern(_UnitDiagonal):
     """The Matérn kernel of half-integer smoothness ν = p + ½, r = ‖x − y‖ (Rasmussen & Williams 2006, equation 4.16).
 
     exp(−s) p!/(2p)! Σ_i (p + i)!/(i! (p − i)!) (2s)^(p−i), s = √(2ν) r/ℓ: exp(−r/ℓ) for ν = ½, smoother as ν grows,
-    and near the Gaussian kernel from some ten on. Its spectral measure is a multivariate t law of 2ν degrees of freedom.
+    and near the Gaussian kernel from some ten on. Its spectral measure is a multivariate t distribution with 2ν degrees of freedom.
 
     nu            ν, one of ½, 3/2, 5/2, ..., 21/2.
     lengthscale   ℓ in the units of the columns.
@@ -319,19 +319,19 @@ class Periodic(_UnitDiagonal):
 
     def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
         """Harmonics n with probability e^(−κ) I_n(κ); a missing cell has phases of its own, at n = 0 too."""
-        which, places = rng.choice(len(self.lengthscales), count), rng.random((n_columns, count))
+        which, uniforms = rng.choice(len(self.lengthscales), count), rng.random((n_columns, count))
         harmonics = np.empty((n_columns, count))
         for i, concentration in enumerate(self._concentrations()):
-            upto = np.cumsum(harmonic_chances(concentration))
+            upto = np.cumsum(harmonic_probabilities(concentration))
             mine = np.flatnonzero(which == i)
-            harmonics[:, mine] = np.searchsorted(upto[:-1] / upto[-1], places[:, mine], side="right")
+            harmonics[:, mine] = np.searchsorted(upto[:-1] / upto[-1], uniforms[:, mine], side="right")
         harmonics *= rng.choice([-1.0, 1.0], (n_columns, count))
         missing = {j: rng.uniform(0, 2 * np.pi, (1, count)) for j in range(n_columns)}
         return Spectrum(2 * np.pi / self.period * harmonics, missing)
 
 
-def harmonic_chances(concentration: float) -> Array:
+def harmonic_probabilities(concentration: float) -> Array:
     """P(|n| = 0, 1, ...): e^(−κ) I_0(κ), then 2 e^(−κ) I_n(κ), as far as they matter."""
     most = int(40 + 12 * np.sqrt(concentration))  # a normal of variance κ, or steeper where κ is small
-    chances = ive(np.arange(most + 1), concentration) * np.where(np.arange(most + 1) == 0, 1.0, 2.0)
-    return chances[: 1 + int(np.flatnonzero(chances > _MASS_LEFT_OUT).max())]
+    probabilities = ive(np.arange(most + 1), concentration) * np.where(np.arange(most + 1) == 0, 1.0, 2.0)
+    return probabilities[: 1 + int(np.flatnonzero(probabilities > _MASS_LEFT_OUT).max())]

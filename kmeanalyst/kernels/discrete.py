@@ -75,7 +75,7 @@ class SoftenedProduct(_UnitDiagonal):
         if isinstance(self.inclusion, bool) or not _LEAST_INCLUSION <= self.inclusion <= 1:
             raise ValueError(
                 f"inclusion must be a probability of at least {_LEAST_INCLUSION}, got {self.inclusion!r}: it is the "
-                "chance that a feature looks at a column, and all would be rounding below. Pass e.g. 0.2."
+                "probability that a feature uses a column, and smaller values are lost in rounding. Pass e.g. 0.2."
             )
 
     @property
@@ -96,13 +96,13 @@ class SoftenedProduct(_UnitDiagonal):
     def against(self, Y: Array) -> Callable[[Array], Array]:
         Y = as_rows(Y)
         self._check_width(Y)
-        places = coordinates_of([kernel.width for kernel in self.kernels])
-        parts = [kernel.against(Y[:, own]) for kernel, own in zip(self.kernels, places, strict=True)]
+        coordinates = coordinates_of([kernel.width for kernel in self.kernels])
+        parts = [kernel.against(Y[:, own]) for kernel, own in zip(self.kernels, coordinates, strict=True)]
 
         def gram(X: Array) -> Array:
             X, _ = checked_pair(X, Y)
             K = np.ones((len(X), len(Y)))
-            for part, own in zip(parts, places, strict=True):
+            for part, own in zip(parts, coordinates, strict=True):
                 K *= (1 - self.inclusion) + self.inclusion * part(X[:, own])
             return (K - self._empty) / (1 - self._empty)
 
@@ -125,7 +125,7 @@ class SoftenedProduct(_UnitDiagonal):
         return Spectrum(linear, tables)
 
     def _draw_subsets(self, rng: Draws, count: int) -> Array:
-        """Non-empty subsets of the columns, (d, count): by rejection, so that the law is exact."""
+        """Non-empty subsets of the columns, (d, count): by rejection, so that the distribution is exact."""
         included = rng.random((len(self.kernels), count)) < self.inclusion
         while (empty := ~included.any(axis=0)).any():
             included[:, empty] = rng.random((len(self.kernels), int(empty.sum()))) < self.inclusion

@@ -3,7 +3,7 @@
 k(x, y) = f(s), s = Σ_j u_j v_j / d, where u and v are the rows with each column brought from its public bounds to [−1, 1]:
 centred and scaled, and clamped there. Without bounds √k(x, x) would have no supremum and no release a sensitivity; with
 them it is √f(1), reached at every corner of the domain. f(s) = Σ a_n s^n with a_n ≥ 0 makes k positive definite
-(Schoenberg 1942), and a_n/f(1) is the law of the degree of its random features.
+(Schoenberg 1942), and a_n/f(1) is the distribution of the degree of its random features.
 
 A missing cell counts as the middle of its column, and rows whose missing cells differ in place are orthogonal.
 """
@@ -140,7 +140,7 @@ class Polynomial(DotProduct):
         return self.offset >= 1 or self.degree % 2 == 0
 
     def draw_degrees(self, rng: np.random.Generator, count: int) -> Array:
-        """C(degree, n) offset^(degree − n)/(offset + 1)^degree: a binomial law."""
+        """C(degree, n) offset^(degree − n)/(offset + 1)^degree: a binomial distribution."""
         return rng.binomial(self.degree, 1 / (1 + self.offset), count)
 
 
@@ -176,5 +176,5 @@ class ExponentialDot(DotProduct):
         return True
 
     def draw_degrees(self, rng: np.random.Generator, count: int) -> Array:
-        """e^−rate rate^n/n!: Poisson's law."""
+        """e^−rate rate^n/n!: the Poisson distribution."""
         return rng.poisson(self.rate, count)

@@ -1,7 +1,7 @@
-"""Sources of numbers that kernels draw their frequencies from, beside numpy's generators.
+"""Sources of random numbers for the frequencies of kernels, as alternatives to numpy's generators.
 
 A kernel draws each quantity of a frequency (a normal, a lengthscale, a phase) for all R frequencies with one call. A
-source may therefore make the R values of a call depend on each other, as long as each alone keeps its law: every
+source may therefore make the R values of a call depend on each other, as long as each keeps its distribution: every
 frequency is then still a draw of the spectral measure, cosines and sines have the same norm, and the features are
 unbiased; only the error of their mean changes.
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Draws(Protocol):
-        """What kernels ask of a source; numpy's generators have it, as arrays of these shapes."""
+        """The methods that kernels call on a source; numpy's generators have them and return arrays of these shapes."""
 
         def random(self, size: Any) -> Any: ...
         def uniform(self, low: float, high: float, size: Any) -> Any: ...
@@ -132,8 +132,8 @@ class QuasiRandom:
     def choice(self, a: Any, size: Any = None, *, p: Any = None) -> Array:
         values = np.arange(a) if isinstance(a, int | np.integer) else np.asarray(a)
         shares = np.full(len(values), 1 / len(values)) if p is None else np.asarray(p)
-        places = np.searchsorted(np.cumsum(shares)[:-1], self._uniforms(size), side="right")
-        return values[places]
+        indices = np.searchsorted(np.cumsum(shares)[:-1], self._uniforms(size), side="right")
+        return values[indices]
 
 
 class _Counter(QuasiRandom):

@@ -33,7 +33,7 @@ _BLOCK_ENTRIES = 2**20  # of the Gram matrix at a time
 
 @dataclass(frozen=True)
 class Margins(_UnitDiagonal):
-    """A mean of matches: in one column, one and the target, two columns, two and the target, one seen finely, the target.
+    """A mean of matches: in one column, one and the target, two columns, two and the target, one in finer ranges, the target.
 
     With n the number of columns (of d) whose cells agree, t whether the target's do, n', d' the same without the
     target, and n″ that of the d″ columns with finer ranges whose finer cells agree,
@@ -72,12 +72,12 @@ class Margins(_UnitDiagonal):
         given = (self.atoms, self.missing, self.fine)
         if not (d and all(isinstance(each, tuple) and len(each) == d for each in given)):
             raise ValueError(
-                "margins need edges, atoms and missing for each of one or more columns; fine, if any, too."
+                "margins need edges, atoms and missing for each column, and fine if it is given. Pass one entry per column."
             )
         for values in (*self.edges, *self.atoms, *self.fine):
             _check_increasing(values)
         if not all(isinstance(missing, bool) for missing in self.missing):
-            raise ValueError("missing is true or false for each column.")
+            raise ValueError("missing must be true or false for each column. Pass one of the two for each.")
         if isinstance(self.target, bool) or not isinstance(self.target, int) or not -1 <= self.target < d:
             raise ValueError(f"target must be a column's number, 0 to {d - 1}, or -1 for none, got {self.target!r}.")
         if (cells := sum(self.sizes) + sum(self.fine_sizes)) > _MOST_CELLS:
@@ -97,13 +97,13 @@ class Margins(_UnitDiagonal):
         if len(self.others) < 1 and with_target:
             raise ValueError("a target alone is crossed with nothing. Give the second share 0.")
         if len(self.others) < 2 and (pairs or pairs_with_target):
-            raise ValueError("margins of two columns need two beside the target. Give their shares 0.")
+            raise ValueError("margins of two columns need two columns other than the target. Give their shares 0.")
         if not self.finer and finely:
-            raise ValueError("no column beside the target has finer ranges. Give the fifth share 0.")
+            raise ValueError("no column other than the target has finer ranges. Give the fifth share 0.")
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many cells each column is cut into."""
+        """Number of cells of each column."""
         return tuple(
             len(edges) + 1 + len(atoms) + missing
             for edges, atoms, missing in zip(self.edges, self.atoms, self.missing, strict=True)
@@ -111,7 +111,7 @@ class Margins(_UnitDiagonal):
 
     @property
     def fine_sizes(self) -> tuple[int, ...]:
-        """How many cells the finer table of each column of `finer` has."""
+        """Number of cells of the finer table of each column of `finer`."""
         return tuple(len(self.fine[j]) + 1 + len(self.atoms[j]) + self.missing[j] for j in self.finer)
 
     @property
@@ -125,7 +125,7 @@ class Margins(_UnitDiagonal):
 
     @property
     def n_tables(self) -> int:
-        """How many tables are measured."""
+        """Number of measured tables."""
         few = len(self.others)
         pairs = few * (few - 1) // 2
         tables = (len(self.edges), few, pairs, pairs, len(self.finer), 1)
@@ -133,12 +133,12 @@ class Margins(_UnitDiagonal):
 
     @property
     def others(self) -> tuple[int, ...]:
-        """The columns beside the target."""
+        """The columns other than the target."""
         return tuple(j for j in range(len(self.edges)) if j != self.target)
 
     @property
     def finer(self) -> tuple[int, ...]:
-        """The columns beside the target that have finer ranges."""
+        """The columns other than the target that have finer ranges."""
         return tuple(j for j in self.others if self.fine[j])
 
     def cells(self, X: Array) -> Array:
@@ -182,8 +182,6 @@ class Margins(_UnitDiagonal):
     def mean_product(self, X: Array, u: Array, Y: Array, v: Array) -> float | None:
         if self.n_cells > max(_MOST_COUNTED, len(X) * len(Y)):
             return None
-        pass  # which knows this kernel
-
         features = MarginFeatures(self)
         return float(features.mean(X, u) @ features.mean(Y, v))
 
@@ -216,7 +214,7 @@ class Margins(_UnitDiagonal):
 
 def _matches(x: Array, y: Array, columns: Sequence[int]) -> Array:
     """In how many of the columns the cells of rows of x (n, ·) and y (m, ·) agree, (n, m) float64."""
-    count = np.zeros((len(x), len(y)), dtype=np.uint8 if len(columns) < 256 else np.uint16)  # memory is what it costs
+    count = np.zeros((len(x), len(y)), dtype=np.uint8 if len(columns) < 256 else np.uint16)  # the cost is memory
     for j in columns:
         count += x[:, j, None] == y[None, :, j]
     return count.astype(np.float64)
@@ -276,7 +274,7 @@ class MarginFeatures(CellFeatures):
         return 1.0
 
     def arrays(self) -> dict[str, Array]:
-        """None: the kernel says it all."""
+        """None: the map follows from the kernel."""
         return {}
 
     def gram(self, X: Array, Y: Array) -> Array:
@@ -297,7 +295,7 @@ class MarginFeatures(CellFeatures):
 
 @dataclass(frozen=True)
 class Group:
-    """The tables of one kind: where their cells are among the features, and how high.
+    """The tables of one kind: the indices of their cells among the features, and their heights.
 
     kind      one of KINDS.
     height    of the coordinate of a row's cell: the root of the group's share over its number of tables.

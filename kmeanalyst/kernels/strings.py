@@ -165,8 +165,8 @@ class StringSpectrum(_UnitDiagonal):
         mers, column = np.unique(np.concatenate(found), return_inverse=True)
         each = np.concatenate(rows) * max(len(mers), 1) + column
         each, counts = np.unique(each, return_counts=True)
-        places = np.divmod(each, max(len(mers), 1))
-        return mers, csr_array((counts.astype(np.float64), places), shape=(n, len(mers)))
+        indices = np.divmod(each, max(len(mers), 1))
+        return mers, csr_array((counts.astype(np.float64), indices), shape=(n, len(mers)))
 
 
 def _onto(mers: Array, theirs: Array, counts: csr_array) -> csr_array:

@@ -1,6 +1,6 @@
 """Derived columns: expressions over the columns of a release, computed from its rows whenever rows are needed.
 
-A measurement speaks of the table's own columns, and nothing here changes that. A derived column is a name for an
+A measurement is of the table's own columns, and nothing here changes that. A derived column is a name for an
 expression: at every row that stands for the population it is computed anew, so that a question about it is the question
 about its expression, value and error. What it is made of is public: the expression, the domain, the released points.
 """
@@ -26,7 +26,7 @@ from kmeanalyst.releases.expressions import Expression, Extent, parse, words
 from kmeanalyst.releases.texts import flaw_of
 
 _ROWS = 2**16  # at once: an expression of many parts keeps as many arrays
-_FAR_WIDER = 100.0  # than the released values: bounds that tell nothing
+_FAR_WIDER = 100.0  # than the released values: such bounds say nothing
 _MARGIN = 0.1  # of the released values' range, on either side
 _EXACT = 2.0**53
 
@@ -91,8 +91,8 @@ def derive(frame: pd.DataFrame, known: Domain, expressions: Mapping[str, str]) -
     for name, text in expressions.items():
         if name in known.names:
             raise ValueError(
-                f"there is a column {words.written(name)} already, and a second of that name could not be told from it. "
-                "Name the new one otherwise."
+                f"there is a column {words.written(name)} already, and two columns of one name cannot be distinguished. "
+                "Choose another name."
             )
         one, values = _derived(frame, cells, known, name, text)
         cells[name], known = _series(one.column, values, frame.index), Domain((*known.columns, one.column))
@@ -101,13 +101,13 @@ def derive(frame: pd.DataFrame, known: Domain, expressions: Mapping[str, str]) -
 
 
 def with_derived(frame: pd.DataFrame, known: Domain, derived: Sequence[Derived]) -> tuple[pd.DataFrame, Domain]:
-    """Rows in natural units with their derived columns beside them, and the domain of both."""
+    """Rows in natural units with their derived columns, and the domain of both."""
     new: dict[str, pd.Series] = {}
     for one in derived:
         values = values_of(one.parsed, _named(one.parsed, frame, new), known)
         new[one.column.name] = _series(one.column, values, frame.index)
         known = Domain((*known.columns, one.column))
-    return _beside(frame, new), known
+    return _with_columns(frame, new), known
 
 
 def values_of(expression: Expression, frame: pd.DataFrame, known: Domain) -> Array:
@@ -165,8 +165,8 @@ def _bounds(extent: Extent, values: Array, kind: type[Column]) -> tuple[float, f
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
     width = high - low
     if not (extent.bounded and extent.high - extent.low <= _FAR_WIDER * width):
-        room = _MARGIN * width or max(abs(low) * _MARGIN, 0.5)
-        low, high = _outward(low - room, high + room)
+        margin = _MARGIN * width or max(abs(low) * _MARGIN, 0.5)
+        low, high = _outward(low - margin, high + margin)
         if extent.bounded:
             low, high = max(low, extent.low), min(high, extent.high)
     else:
@@ -189,10 +189,10 @@ def _outward(low: float, high: float) -> tuple[float, float]:
 def _named(expression: Expression, frame: pd.DataFrame, new: Mapping[str, pd.Series]) -> pd.DataFrame:
     """The columns that an expression names: a table of thousands takes long to cut and to join."""
     there = frame[[name for name in expression.columns if name not in new]]
-    return _beside(there, {name: new[name] for name in expression.columns if name in new})
+    return _with_columns(there, {name: new[name] for name in expression.columns if name in new})
 
 
-def _beside(frame: pd.DataFrame, new: Mapping[str, pd.Series]) -> pd.DataFrame:
+def _with_columns(frame: pd.DataFrame, new: Mapping[str, pd.Series]) -> pd.DataFrame:
     return pd.concat([frame, pd.DataFrame(dict(new))], axis=1) if new else frame
 
 
@@ -230,7 +230,7 @@ def at_points(frame: pd.DataFrame, known: Domain, derived: Sequence[Derived]) ->
                     f"its expression gives {present.min():.6g} to {present.max():.6g}. Derive it with transform."
                 )
         new[column.name], known = _series(column, values, frame.index), Domain((*known.columns, column))
-    return _beside(frame, new), known
+    return _with_columns(frame, new), known
 
 
 # ---------------------------------------------------------------- as text, for the command line
@@ -272,7 +272,7 @@ def named_expression(text: str, name: str | None = None) -> tuple[str, str]:
     quoted, plain, expression = assigned.groups()
     if name is not None:
         raise ValueError(
-            f"the new column has two names, {name} and {quoted or plain}: which is meant cannot be told. Leave one out."
+            f"the new column has two names, {name} and {quoted or plain}: it is unclear which is meant. Leave one out."
         )
     return (quoted.replace("``", "`") if quoted else plain), expression.strip()
 

@@ -19,12 +19,12 @@ SHRINK = 1 - 2.0**-20  # features are shrunk by this before rounding, so that ro
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Measurement:
-    """The private mean: mean of φ over the table's rows (or over units), plus noise of a known law on each coordinate.
+    """The private mean: mean of φ over the table's rows (or over units), plus noise of a known distribution on each coordinate.
 
     vector        (F,) float64, in units of the mean.
     noise_scale   standard deviation of the noise on each coordinate, in the same units.
     noise_law     one of noise.NOISE_LAWS, "discrete gaussian" or "discrete laplace": independent on each coordinate,
-                  indistinguishable from the continuous law at this scale.
+                  indistinguishable from the continuous distribution at this scale.
     n_rows        N, the number of rows averaged; of units where the statement protects units, each with its rows' average.
     feature_map   φ, of dimension F.
     noisy_sum     (F,) int64: the released integers, of which `vector` is the rescaled reading.
@@ -78,12 +78,12 @@ class Measurement:
 
     @property
     def sensitivity(self) -> float:
-        """How far replacing one row (or unit) can move the noiseless vector, in units of the mean: Euclidean, or L1 for Laplace."""
+        """The most that replacing one row (or unit) changes the noiseless vector, in units of the mean: L2, or L1 for Laplace."""
         unit = mean_unit(n_rows=self.n_rows, feature_map=self.feature_map)
         return grid_sensitivity(self.feature_map, self.noise_law) * unit
 
     def to_dict(self) -> dict[str, Any]:
-        """The measurement's header entries; its arrays are stored beside them.
+        """The measurement's header entries; its arrays are stored as files of their own.
 
         >>> sorted(release.measurement.to_dict())
         ['n_rows', 'noise_law', 'noise_scale']
@@ -92,7 +92,7 @@ class Measurement:
 
 
 def grid_sensitivity(feature_map: FeatureMap, noise_law: str = GAUSSIAN) -> float:
-    """How far two integer images on the grid can be apart, in the distance that the noise law is measured by.
+    """The largest distance of two integer images on the grid, in the norm that the noise is calibrated to.
 
     Euclidean: diameter · GRID, in units where the bound is GRID. L1: ⌈√F · diameter · GRID⌉ (Cauchy–Schwarz), whole
     because distances between whole numbers are. Of a map of cells 2 Σ heights, if that is less: two rows differ in at

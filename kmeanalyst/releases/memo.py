@@ -1,4 +1,4 @@
-"""What has been computed from a value and may be asked for again: kept as long as the value lives, and no part of it."""
+"""A memo: results computed from a value, kept as long as the value exists, and no part of it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 
 class Memoised:
-    """A value that can carry a memo: pickles and copies leave the memo out.
+    """A value that can carry a memo: pickles and copies exclude the memo.
 
     The memo is an attribute and not an entry of a weak dictionary: what is kept often refers to the value itself, and
-    such an entry would keep both alive for ever.
+    such an entry would keep both alive forever.
     """
 
     def __getstate__(self) -> dict[str, Any]:

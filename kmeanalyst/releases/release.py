@@ -1,7 +1,6 @@
-"""The published object as a value: weighted points, the noisy measurement they were made from, and the promise.
+"""The published object as a value: weighted points, the noisy measurement they were made from, and the guarantee.
 
-`ReleaseData` knows what lower floors know and asks nothing of higher ones. `kmeanalyst.release.Release` is this value with a
-line for each question.
+`ReleaseData` uses lower packages only. `kmeanalyst.release.Release` is this value with one line for each question.
 """
 
 from __future__ import annotations
@@ -37,16 +36,16 @@ _OF_THE_POINTS = ("population fit", "point features", "probability weights")  # 
 
 
 class ReleaseData(Memoised):
-    """Weighted points whose kernel mean embedding estimates a table's, with their noise and promise.
+    """Weighted points whose kernel mean embedding estimates a table's, with their noise and guarantee.
 
     points       DataFrame in natural units and levels, one row per point, one column per domain column.
     weights      (M,) finite, signed in general; used as they are, never normalised silently.
-    measurement  the noisy mean with its noise law; None where there is none (points from elsewhere, or rows that the
+    measurement  the noisy mean and its noise; None where there is none (points from another source, or rows that the
                  exponential mechanism drew: these have a statement).
     kernel       the kernel of the embedding, on encoded rows.
     domain       the table's columns, with public bounds and levels: what was measured, and what encoded rows are of.
     statement    PrivacyStatement; None where no privacy is promised or known.
-    method       how the points were made, e.g. "random-features"; "foreign" for data from elsewhere.
+    method       how the points were made, e.g. "random-features"; "foreign" for data from another source.
     weight_view  how the weights were fitted: "probability", "bounded", "signed", "published" or "given".
     fit_distance ‖Σ w φ(z) − y‖ to the measurement, as the maker reported it; None without a measurement.
     thinning_error  RKHS distance to the release this one was thinned from; None if it was not. A file does not keep it.

@@ -1,15 +1,15 @@
-"""The privacy promise of a release in one value, and the two-line arithmetic that checks it.
+"""The privacy guarantee of a release in one value, and the arithmetic that checks it.
 
-What ε and δ promise, in one sentence that all texts share: help, errors, the statement, reports.
+`guarantee` says what ε and δ guarantee, in the one sentence that help, errors, statements and reports share.
 
-δ is an addend. It is not the probability that the promise fails, nor that the privacy loss exceeds ε: for Gaussian noise
-that probability is larger (`noise.loss_above_epsilon`).
+δ is an addend. It is not the probability that the guarantee fails, nor that the privacy loss exceeds ε: for Gaussian noise
+that probability is larger (`loss_above_epsilon`).
 
-The laws of noise a release can have, and of choice without noise, and the arithmetic of what each promises.
+The mechanisms a release can have, with noise or by selection, and the arithmetic of what each guarantees.
 
 Gaussian noise is calibrated to the Euclidean distance between the vectors of two neighbours and gives (ε, δ);
 Laplace noise to their L1 distance and gives ε alone. The noise of a rehearsal is drawn from a seed: it has the
-same law and protects nobody.
+same distribution and protects nobody.
 
 The exponential mechanism adds no noise: it draws one of finitely many things, P(r) ∝ exp(−score(r)/b), each of them
 counted once (its base measure), and gives ε = 2Δ/b alone, Δ the sensitivity of the score (McSherry & Talwar 2007).
@@ -57,27 +57,27 @@ CALIBRATIONS = {GAUSSIAN: ("analytic", "zcdp"), LAPLACE: ("pure",), EXPONENTIAL:
 
 
 def rehearsed(law: str) -> str:
-    """The name of a law whose noise can be drawn again from a seed."""
+    """The name of a mechanism whose noise can be drawn again from a seed."""
     return _REHEARSAL + law
 
 
 def is_rehearsal(law: str) -> bool:
-    """Whether noise of this law protects nobody, because a seed gives it back."""
+    """Whether this mechanism protects nobody, because a seed reproduces its noise."""
     return law.startswith(_REHEARSAL)
 
 
 def is_pure(law: str) -> bool:
-    """Whether the law gives ε with δ = 0, and so measures neighbours by their L1 distance."""
+    """Whether the mechanism gives ε with δ = 0, and so is calibrated to the L1 distance of neighbours."""
     return law.removeprefix(_REHEARSAL) == LAPLACE
 
 
 def is_selection(law: object) -> bool:
-    """Whether the law draws one of finitely many things, so that there is a scale of scores and no noise."""
+    """Whether the mechanism draws one of finitely many databases, so that there is a scale of scores and no noise."""
     return isinstance(law, str) and law in SELECTIONS
 
 
 def calibrations_of(law: str) -> tuple[str, ...]:
-    """The ways in which noise of this law can have been scaled."""
+    """The calibrations that a mechanism can have."""
     return CALIBRATIONS[law.removeprefix(_REHEARSAL)]
 
 
@@ -126,7 +126,7 @@ def zcdp_delta(*, epsilon: float, rho: float) -> float:
 def pure_epsilon(*, noise_multiplier: float) -> float:
     """ε of Laplace noise whose standard deviation is noise_multiplier · L1 sensitivity: √2 / multiplier.
 
-    The discrete law of scale b has standard deviation √2 b (1 − 1/24b² + …): no difference at b > 10⁶.
+    The discrete distribution of scale b has standard deviation √2 b (1 − 1/24b² + …): no difference at b > 10⁶.
     """
     return math.sqrt(2) / noise_multiplier
 
@@ -137,7 +137,7 @@ def selection_epsilon(*, scale_multiplier: float) -> float:
 
 
 def selection_excess(*, score_scale: float, choices: int, chance: float) -> float:
-    """How far, with this chance, the score of what was drawn is at most above the best: b (ln choices + ln 1/(1 − chance)).
+    """With this probability the drawn score exceeds the best by at most b (ln choices + ln 1/(1 − chance)).
 
     All choices that score worse by that much weigh, together, at most choices · e^(−excess/b) times the best one
     (McSherry & Talwar 2007, Theorem 8).
@@ -160,9 +160,9 @@ NEIGHBOURS = (REPLACE_ROW, REPLACE_UNIT)
 LONGEST_UNIT = 200  # characters of the name of the column that identifies units
 METHOD = re.compile("[a-z0-9][a-z0-9-]{0,59}")  # how points were made: a word, so that it cannot pass for a sentence
 VERSION = re.compile("[A-Za-z0-9][A-Za-z0-9._+!-]{0,59}")  # of software: its name, and its number
-_SLACK = 1e-6  # relative room for rounding when a claim is recomputed
+_SLACK = 1e-6  # relative tolerance for rounding when a claim is recomputed
 MOST_DATABASES = 2_000_000  # that the exponential mechanism draws one of: each is scored
-_SMALLEST_DELTA = 1e-100  # that Gaussian noise may claim: none of ours does, and far below the arithmetic underflows
+_SMALLEST_DELTA = 1e-100  # that Gaussian noise may claim: no release does, and far below it the arithmetic underflows
 
 
 class StatementError(ValueError):
@@ -176,7 +176,7 @@ def software_versions(*packages: str) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyStatement:
-    """What a release promises about the rows it was made from. A field never changes its meaning.
+    """What a release guarantees about the rows it was made from. A field never changes its meaning.
 
     epsilon, delta    the (ε, δ) of differential privacy: P(A) ≤ e^ε P′(A) + δ for every set A of files, P and P′ those of
                       two neighbouring tables.
@@ -237,7 +237,7 @@ class PrivacyStatement:
             value = getattr(self, name)
             if not (isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf):
                 raise StatementError(
-                    f"{name} must be a positive finite number, got {value!r}: no promise follows from it."
+                    f"{name} must be a positive finite number, got {value!r}: no guarantee follows from it."
                 )
         if not (isinstance(self.delta, int | float) and not isinstance(self.delta, bool) and 0 <= self.delta < 1):
             raise StatementError(
@@ -302,7 +302,7 @@ class PrivacyStatement:
 
     @property
     def protects_units(self) -> bool:
-        """Whether the promise is made to units, each with all rows it has; `n_rows` then counts units."""
+        """Whether the guarantee is for units, each with all its rows; `n_rows` then counts units."""
         return self.neighbouring == REPLACE_UNIT
 
     @property
@@ -321,7 +321,7 @@ class PrivacyStatement:
         return float(getattr(self, _scale_name(self.mechanism))) / self.sensitivity
 
     def excess(self, chance: float = 0.95) -> float | None:
-        """With this chance over the draw ‖μ_D − μ_R‖ is at most this far above the best database's; None with noise.
+        """‖μ_D − μ_R‖ exceeds that of the best database by at most this much with this probability; None with noise.
 
         Source   McSherry & Talwar 2007, Theorem 8.
 
@@ -374,8 +374,8 @@ class PrivacyStatement:
         >>> release.statement.to_dict()["epsilon"]
         1.0
         """
-        told = asdict(self) | {"taken_as_public": list(self.taken_as_public)}
-        return {name: told[name] for name in _field_names(self.mechanism)}
+        entries = asdict(self) | {"taken_as_public": list(self.taken_as_public)}
+        return {name: entries[name] for name in _field_names(self.mechanism)}
 
     @classmethod
     def from_dict(cls, header: Any) -> PrivacyStatement:
@@ -402,12 +402,12 @@ def is_digest(value: object) -> bool:
 
 
 def neighbouring_of(unit: str | None) -> str:
-    """What one replaces to come to a neighbour: a row, or all rows of a unit that this column identifies."""
+    """What is replaced in a neighbouring table: a row, or all rows of a unit that this column identifies."""
     return REPLACE_ROW if unit is None else REPLACE_UNIT
 
 
 def is_unit_name(name: object) -> bool:
-    """Whether this can be the name of a column of identifiers: one line that a statement and a ledger can show."""
+    """Whether this can be the name of a column of identifiers: a single line that a statement and a ledger can show."""
     return isinstance(name, str) and 0 < len(name) <= LONGEST_UNIT and not (flaw_of(name) or spacing_flaw_of(name))
 
 

@@ -1,6 +1,6 @@
 """Which texts may be shown: one rule for what a file or a domain may say, and one function for every way out.
 
-A text from a stranger is shown beside what this program says, on a terminal, in a report or in a drawing. A line break in
+A text of unknown origin is shown next to what this program says, on a terminal, in a report or in a drawing. A line break in
 it could add a line that looks like the program's own; an escape sequence could erase one; a bidirectional control could
 reorder one; a character without a shape could make two different names look the same. The rule refuses such texts where they enter
 (`flaw_of`), and what cannot be refused, such as a column's name in an analyst's own sample, is escaped where it leaves
@@ -37,7 +37,7 @@ _NEEDED = re.compile(f"(?<={_LETTER})(?:{_SELECTORS}?[{JOINERS}](?={_LETTER})|{_
 
 
 def flaw_of(text: str) -> str | None:
-    """What keeps a text from being shown as it is, in words; None for a text that may be.
+    """Why a text must not be shown as it is, in words; None for a text that may be.
 
     A text may have every character that has a shape, and spaces. It may not have control characters, line or paragraph
     separators, bidirectional controls, other invisible characters, half surrogate pairs, or private-use and unassigned
@@ -56,7 +56,7 @@ def flaw_of(text: str) -> str | None:
 
 
 def spacing_flaw_of(text: str) -> str | None:
-    """What keeps a name or level from being told apart in print, in words; None where single spaces stand between words.
+    """Why a name or level cannot be distinguished in print, in words; None where single spaces stand between words.
 
     A run of spaces could move the end of a name to the start of a terminal's next line, where it would look like a line of
     ours; a space at an end, or a space of unusual width, could make two names that look the same.

@@ -588,7 +588,7 @@ CURATOR = [
         "publish {private} GOOD --domain {nowhere}.toml",
         r"no domain file at .*\. Draft one from a public sample",
     ),
-    Bad("broken domain", "publish {private} GOOD --domain {no_toml}", r"no\.toml is not TOML: .*\. Mend that line"),
+    Bad("broken domain", "publish {private} GOOD --domain {no_toml}", r"no\.toml is not TOML: .*\. Correct that line"),
     Bad(
         "unknown kind",
         "publish {private} GOOD --domain {unknown_toml}",

@@ -243,7 +243,7 @@ def test_only_kernels_that_are_proven_to_be_nonnegative_have_close_images():
         assert not has_close_images(kernel)
         assert CertifiedNystroem.of(Nystroem.fit(kernel, np.array([[-1.0], [0.5]]))) is None
         with pytest.raises(
-            ValueError, match=r"not known to be non-negative, so its rows can be 2·B apart\. Use Nystroem"
+            ValueError, match=r"not known to be non-negative, so two images can have distance 2·B\. Use Nystroem"
         ):
             CertifiedNystroem(kernel, np.array([[-1.0], [0.5]]), 1e-9)
 

@@ -189,20 +189,20 @@ PARTS: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"edges": ((0.5,),)}, "for each of one or more columns"),
+        ({"edges": ((0.5,),)}, "for each column"),
         ({"edges": ((0.5,), (2.0, 1.0))}, "must be finite and increase"),
         ({"atoms": ((np.nan,), ())}, "must be finite and increase"),
         ({"missing": (False, 1)}, "true or false"),
         ({"shares": (1, 0, 0, 0, 0)}, "six numbers"),
         ({"shares": (0.5, 0, 0, 0, 0, 0.5)}, "need one"),
-        ({"shares": (0.5, 0, 0, 0, 0.5, 0)}, "no column beside the target has finer ranges"),
-        ({"fine": ((0.5,),)}, "fine, if any, too"),
+        ({"shares": (0.5, 0, 0, 0, 0.5, 0)}, "no column other than the target has finer ranges"),
+        ({"fine": ((0.5,),)}, "fine if it is given"),
         ({"fine": ((0.5, 0.5), ())}, "must be finite and increase"),
         ({"target": 2}, "target must be a column's number"),
         ({"shares": (0.5, 0, 0, 0, 0, 0)}, "must add up to 1"),
         ({"shares": (1.5, 0, -0.5, 0, 0, 0)}, "at least 0"),
         ({"shares": (0.5, 0.5, 0, 0, 0, 0)}, "need one"),
-        ({"shares": (0.5, 0, 0.5, 0, 0, 0), "target": 0}, "need two beside the target"),
+        ({"shares": (0.5, 0, 0.5, 0, 0, 0), "target": 0}, "need two columns other than the target"),
         (
             {name: (value,) * 1001 for name, value in (("edges", ()), ("atoms", ()), ("missing", False))}
             | {"shares": (0, 0, 1, 0, 0, 0)},

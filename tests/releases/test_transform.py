@@ -213,7 +213,7 @@ def test_thinning_keeps_derived_columns(transformed):
     [
         ({}, r"needs a name and an expression.*got \{\}.*Write \{\"bmi\""),
         ("a = b", r"needs a name and an expression.*Write"),
-        ({"age": "2 * age"}, r"a column age already.*could not be told.*Name the new one otherwise"),
+        ({"age": "2 * age"}, r"a column age already.*cannot be distinguished.*Choose another name"),
         ({"new": "age", "new ": "agee"}, r"no column agee.*Did you mean age"),
         ({"weight": "age"}, r"column named \"weight\" is refused.*Rename yours"),
         ({"new": "city"}, r"city is a column of levels, and a number is needed"),

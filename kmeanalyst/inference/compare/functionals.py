@@ -133,7 +133,7 @@ def column_functions(domain: Domain, columns: Sequence[int], reference: Array, m
     The kernel is the table kernel of the columns: multi-scale for numbers, the indicator for levels, missing apart.
     """
     some = Domain(tuple(domain.columns[j] for j in columns))
-    places = domain.places_of(columns)
+    places = domain.indices_of(columns)
     points = reference[:: max(1, len(reference) // _ROWS)][:, places]
     n, kernel = len(points), table_kernel(some)
     K = kernel.gram(points, points)

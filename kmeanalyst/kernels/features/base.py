@@ -48,7 +48,7 @@ class FeatureMap(ABC):
         return self(X)
 
     def rough(self, X: Array) -> Array | csr_array:
-        """What `compact` gives, to six digits where that is quicker: for rows of the analyst's own making, never a table's."""
+        """What `compact` gives, to six digits where that is faster: for rows that the analyst made, never for private rows."""
         return self.compact(X)
 
     def gram(self, X: Array, Y: Array) -> Array:
@@ -57,7 +57,7 @@ class FeatureMap(ABC):
 
     @property
     def width(self) -> int:
-        """How many numbers `compact` holds for a row."""
+        """Number of values that `compact` stores per row."""
         return self.dimension
 
     def mean(self, X: Array, weights: Array) -> Array:
@@ -107,7 +107,7 @@ class CellFeatures(FeatureMap):
     """A map to T tables, each of them a run of coordinates that starts where the one before it ends (abstract).
 
     With a row in one cell of each table the squared norm is Σ heights², of every row, and as no coordinate is negative
-    two rows are at most √2 times as far apart.
+    the distance of two images is at most √2 times the bound.
     """
 
     @cached_property
@@ -142,21 +142,21 @@ class CellFeatures(FeatureMap):
         return True
 
     def __call__(self, X: Array) -> Array:
-        places = self.places(as_rows(X))
-        out = np.zeros((places.shape[1], self.dimension))
-        out[np.arange(len(out)), places] = self.heights[:, None]
+        indices = self.places(as_rows(X))
+        out = np.zeros((indices.shape[1], self.dimension))
+        out[np.arange(len(out)), indices] = self.heights[:, None]
         return out
 
     def compact(self, X: Array) -> csr_array:
-        places = self.places(as_rows(X))
-        tables, n = places.shape
+        indices = self.places(as_rows(X))
+        tables, n = indices.shape
         heights = np.tile(self.heights, n)
-        return csr_array((heights, places.T.ravel(), tables * np.arange(n + 1)), shape=(n, self.dimension))
+        return csr_array((heights, indices.T.ravel(), tables * np.arange(n + 1)), shape=(n, self.dimension))
 
     def mean(self, X: Array, weights: Array) -> Array:
         """Σ w_i φ(x_i) (F,), by counting."""
         X, total = as_rows(X), np.zeros(self.dimension)
         for block in row_blocks(len(X), self.width):
-            places = self.places(X[block])
-            total += np.bincount(places.ravel(), np.tile(weights[block], len(places)), minlength=self.dimension)
+            indices = self.places(X[block])
+            total += np.bincount(indices.ravel(), np.tile(weights[block], len(indices)), minlength=self.dimension)
         return total * np.repeat(self.heights, np.diff(self.starts))

@@ -1,15 +1,15 @@
 """Random binning features (Rahimi & Recht 2007, §4): grids of random width and shift; a feature for each bin of each grid.
 
-Two rows share a bin of a grid with a chance that is a hat function of their distance, and a kernel that is a mixture of
+Two rows share a bin of a grid with a probability that is a hat function of their distance, and a kernel that is a mixture of
 hats, as the Laplacian is, is the mean of that over widths of density δ·k''(δ). A grid has many bins, most of them empty:
 they are folded into a public number of cells, bin b of a grid to cell ((Σ_j b_j·stride_j) mod p) mod cells, p = 2³¹ − 1.
-Where all the bins of the domain have room the strides are those of an array and no two meet: the features' mean product
-is k. Elsewhere the strides are random and two bins meet with a chance of 1/cells (Carter & Wegman 1979, but for cells/p):
-it is between k and k + (1 − k)/cells, the upper end of which is (1 − 1/cells)·k but for a constant, and a constant is
-nothing to a difference of means.
+Where there are enough cells for all bins, the strides are those of an array and no two bins collide: the mean product of
+the features is k. Elsewhere the strides are random and two bins collide with probability 1/cells (Carter & Wegman 1979, but
+for cells/p): the mean product is between k and k + (1 − k)/cells. The upper end is (1 − 1/cells)·k plus a constant, and a
+constant cancels in a difference of means.
 
 Each row is in one cell of each grid: no coordinate is negative, the norm is exactly that of the kernel, and two rows
-are at most √2 times as far apart, not twice.
+have distance at most √2 times the bound, not twice.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class RandomBinning(CellFeatures):
         most_cells: int | None = None,
         rng: np.random.Generator | int | None = None,
     ) -> RandomBinning:
-        """Draw as many grids as `dimension` coordinates have room for; the last few coordinates may be left over.
+        """Draw as many grids as fit in `dimension` coordinates; the last few coordinates may stay unused.
 
         bounds            (d, 2) public bounds of the columns, encoded.
         missing_columns   where a cell may be missing: it has a bin of its own.
@@ -88,12 +88,12 @@ class RandomBinning(CellFeatures):
         """
         check_positive("dimension", dimension, "a grid has at least one cell.", "Pass a whole number, such as 2000.")
         most = max(1, min(most_cells or _USUAL_CELLS, dimension, MOST_CELLS))
-        rng, parts, room = np.random.default_rng(rng), [], dimension
-        while room > 0:
+        rng, parts, free = np.random.default_rng(rng), [], dimension
+        while free > 0:
             drawn = _grids(kernel, np.asarray(bounds, dtype=float), missing_columns, most, rng)
-            fitting = int(np.searchsorted(np.cumsum(drawn[-1]), room, side="right"))
+            fitting = int(np.searchsorted(np.cumsum(drawn[-1]), free, side="right"))
             parts.append([array[..., :fitting] for array in drawn])
-            room = 0 if fitting < len(drawn[-1]) else room - int(drawn[-1].sum())
+            free = 0 if fitting < len(drawn[-1]) else free - int(drawn[-1].sum())
         widths, shifts, missing, strides, cells = (
             np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True)
         )

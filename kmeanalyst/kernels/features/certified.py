@@ -1,8 +1,8 @@
-"""Subspace coordinates with a certificate: no two rows' images are further apart than √2·B, where the kernel is ≥ 0.
+"""Subspace coordinates with a certificate: the images of two rows have distance at most √2·B, where the kernel is ≥ 0.
 
-‖k(x, ·) − k(y, ·)‖² = k(x, x) + k(y, y) − 2k(x, y) ≤ 2 sup k(x, x) where k ≥ 0, and a projection brings nothing further
-apart. In float64 it is the matrix in use that counts. Here A is an inverse Cholesky factor of K + jI. The jitter j pays for
-the rounding of K and of its factorisation: directions of the subspace that are small against j fade, instead of being
+‖k(x, ·) − k(y, ·)‖² = k(x, x) + k(y, y) − 2k(x, y) ≤ 2 sup k(x, x) where k ≥ 0, and a projection increases no
+distance. In float64 the matrix in use counts. Here A is an inverse Cholesky factor of K + jI. The jitter j pays for
+the rounding of K and of its factorisation: directions of the subspace that are small against j are damped, not
 magnified. What is left of the rounding is computed from public points, by the curator and by every reader (PROOF.md §3b).
 """
 
@@ -51,10 +51,10 @@ def has_close_images(kernel: Kernel) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class CertifiedNystroem(Nystroem):
-    """Coordinates A k(Z, x), A an inverse Cholesky factor of K + jI, with images at most √2·B apart, B = bound·(1 + 2⁻¹⁰).
+    """Coordinates A k(Z, x), A an inverse Cholesky factor of K + jI, with images at distance at most √2·B, B = bound·(1 + 2⁻¹⁰).
 
-    jitter    j > 0; `CertifiedNystroem.of` takes the least of a few that will do.
-    excess    (computed) how much further apart than √2·bound two images may be, relative to that.
+    jitter    j > 0; `CertifiedNystroem.of` takes the smallest of a few that suffice.
+    excess    (computed) by how much the distance of two images may exceed √2·bound, relative to it.
     Errors    ValueError for a kernel that is not known to be ≥ 0, more than 3000 points, or no certificate.
     """
 
@@ -73,13 +73,13 @@ class CertifiedNystroem(Nystroem):
         if not excess <= _CERTIFIED:
             raise ValueError(
                 f"rounding could stretch distances of the subspace by {excess:.2g}, and at most {_CERTIFIED:.2g} is allowed "
-                "for: the jitter is too small for these points. Use CertifiedNystroem.of(basis), which finds one that will do."
+                "for: the jitter is too small for these points. Use CertifiedNystroem.of(basis), which finds a sufficient one."
             )
 
     def _check_parts(self) -> None:
         if not has_close_images(self.kernel):
             raise ValueError(
-                f"the kernel {self.kernel.name} is not known to be non-negative, so its rows can be 2·B apart. Use Nystroem."
+                f"the kernel {self.kernel.name} is not known to be non-negative, so two images can have distance 2·B. Use Nystroem."
             )
         if not 0 < self.jitter <= self.kernel.bound**2:
             raise ValueError(
@@ -120,15 +120,15 @@ class CertifiedNystroem(Nystroem):
     def arrays(self) -> dict[str, Array]:
         return {"points": self.points, "jitter": np.array([self.jitter])}
 
-    def basis_features(self, places: Array) -> Array:
-        """φ of the basis points at these places, to rounding: L⁻¹K = Lᵀ − jL⁻¹, as K + jI = L Lᵀ."""
-        units = np.zeros((self.dimension, len(places)), order="F")
-        units[places, np.arange(len(places))] = self.jitter
-        return self._factor[places] - solve_triangular(self._factor, units, lower=True, overwrite_b=True).T
+    def basis_features(self, indices: Array) -> Array:
+        """φ of the basis points of these indices, to rounding: L⁻¹K = Lᵀ − jL⁻¹, as K + jI = L Lᵀ."""
+        units = np.zeros((self.dimension, len(indices)), order="F")
+        units[indices, np.arange(len(indices))] = self.jitter
+        return self._factor[indices] - solve_triangular(self._factor, units, lower=True, overwrite_b=True).T
 
 
 def excess_of(basis: CertifiedNystroem, K: Array) -> float:
-    """By how much images of two rows may be further apart than √2·bound, relative to that; infinity without a proof.
+    """By how much the distance of two images may exceed √2·bound, relative to it; infinity without a proof.
 
     K   (F, F) the computed Gram matrix of the basis points plus jitter on its diagonal; the lower triangle counts.
 

@@ -2,7 +2,7 @@
 
 Bounds compose as the maps do, so that none is typed in: ‖(φ₁, φ₂)‖² = ‖φ₁‖² + ‖φ₂‖², ‖φ₁ ⊗ φ₂‖ = ‖φ₁‖ ‖φ₂‖ and
 ‖√c φ‖ = √c ‖φ‖. With one-hot features (margins) and random Fourier features as parts these are the maps of DP-MERF
-(Harder, Adamczewski & Park 2021): numbers beside levels is a concatenation, and what is labelled a product with the
+(Harder, Adamczewski & Park 2021): numbers with levels are a concatenation, and what is labelled a product with the
 label's one-hot.
 
 How a kernel is composed says how its features are (`composed_features`): a part of it that holds margins is made of
@@ -21,7 +21,7 @@ from kmeanalyst.kernels.base import Array, Kernel, OnColumns, Product, Scaled, S
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
 
-Leaf = Callable[[Kernel, tuple[int, ...], str], FeatureMap]  # of a kernel, the columns it looks at, and its place
+Leaf = Callable[[Kernel, tuple[int, ...], str], FeatureMap]  # of a kernel, the columns it uses, and its position
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +195,7 @@ def composed_features(kernel: Kernel, columns: tuple[int, ...], leaf: Leaf, plac
     """The features of a kernel on these columns, composed as it is.
 
     leaf    makes the features of a part that holds no margins, given the part, the columns that its rows have and what
-            stands before the names of its arrays.
+            precedes the names of its arrays.
     """
     if isinstance(kernel, Margins):
         return MarginFeatures(kernel)

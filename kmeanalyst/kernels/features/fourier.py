@@ -84,7 +84,7 @@ class RandomFourier(FeatureMap):
         frequencies       "independent"; "orthogonal", in blocks of as many as there are columns (Yu et al. 2016, for
                           kernels of Euclidean distance on two columns or more); or "quasi-random", a Sobol sequence with
                           a random shift (Avron, Sindhwani, Yang & Mahoney 2016). Each frequency alone has the kernel's
-                          spectral law in all three, and the norm is the same.
+                          spectral distribution in all three, and the norm is the same.
         """
         check_positive("dimension", dimension, "cosine and sine come in pairs.", "Pass an even number, such as 2000.")
         if dimension % 2:

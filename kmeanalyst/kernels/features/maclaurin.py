@@ -2,7 +2,7 @@
 
 f(s) = Σ a_n s^n: a feature has a degree n, drawn with probability a_n/f(1), and n random projections whose product it is:
 E[Π (ω_iᵀu)(ω_iᵀv)] = (⟨u, v⟩/d)^n for independent ω with E ωωᵀ = I/d. (The paper draws n with probability 2^−(n+1) and
-weighs the features by √(a_n 2^(n+1)); a law in proportion to a_n needs no weights.) Two laws of ω:
+weighs the features by √(a_n 2^(n+1)); probabilities in proportion to a_n need no weights.) Two distributions of ω:
 
     "coordinates"   a column at random: every feature is a product of numbers in [−1, 1], so that ‖φ(x)‖² ≤ f(1) for every
                     row, with equality at the corners of the domain; monomials of the columns.
@@ -10,8 +10,9 @@ weighs the features by √(a_n 2^(n+1)); a law in proportion to a_n needs no wei
                     expectation only: rows beyond are shortened to √f(1), which moves a product of features by no more
                     than the norms are off.
 
-The map shortens whatever the law: its bound is enforced, not expected. Missing cells: each feature has a sign for each
-column, which counts where that column's cell is missing, so that rows missing in different places are orthogonal on average.
+The map shortens under either distribution: its bound holds for every row, not in expectation. Missing cells: each feature
+has a sign for each column, which counts where that column's cell is missing, so that rows missing in different columns are
+orthogonal on average.
 """
 
 from __future__ import annotations

@@ -94,9 +94,9 @@ class Nystroem(FeatureMap):
     def __call__(self, X: Array) -> Array:
         return self._product(self._values(X))
 
-    def basis_features(self, places: Array) -> Array:
-        """φ of the basis points at these places, to rounding: L⁻¹K = Lᵀ, so that they are rows of L."""
-        return self._factor[places]
+    def basis_features(self, indices: Array) -> Array:
+        """φ of the basis points of these indices, to rounding: L⁻¹K = Lᵀ, so that they are rows of L."""
+        return self._factor[indices]
 
     def coefficients(self, coordinates: Array) -> Array:
         """Weights w on the points with Σ w_m k(z_m, ·) at these coordinates: L⁻ᵀβ (Algorithm 1, line 5)."""

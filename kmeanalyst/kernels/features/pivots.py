@@ -2,7 +2,7 @@
 
 A function f of the kernel's space (RKHS) has, in the span of k(z_1, ·), ..., k(z_F, ·), the coordinates A (f(z_1), ...,
 f(z_F)), A the inverse of K's Cholesky factor. Noise N(0, σ²I) on them is noise N(0, σ²K) on the values at the points:
-the law, at finitely many points, of the Gaussian process of Hall, Rinaldo & Wasserman (2013, Propositions 7 and 8).
+the distribution, at finitely many points, of the Gaussian process of Hall, Rinaldo & Wasserman (2013, Propositions 7 and 8).
 
 f ↦ A (f(z_1), ..., f(z_F)) is a projection and shortens distances, with real numbers. With float64 it is the matrix
 that is used which counts, and its stretch is computed here, from public points, with an allowance for every rounding:
@@ -26,7 +26,7 @@ from kmeanalyst.kernels.dot_product import ExponentialDot
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.margins import Margins
 
-STRETCH = 2.0**-10  # claimed: relative room above the kernel's own bound
+STRETCH = 2.0**-10  # claimed: relative margin above the kernel's own bound
 _CERTIFIED = STRETCH / 2  # proven of every map that is made
 _FITTED = STRETCH / 4  # asked of points that are picked, so that another machine's last digits do not matter
 _ROUNDING = 2.0**-53
@@ -150,7 +150,7 @@ def stretch_of(kernel: Kernel, points: Array, matrix: Array) -> tuple[float, flo
     """By how much f ↦ A (f(z_1), ..., f(z_m)) may stretch distances of the RKHS, and the error of a computed image.
 
     matrix    A (F, m), m the number of points.
-    Returns   (excess, error): images of all rows x, y are at most (1 + excess)·√2·bound apart where k ≥ 0, the error of
+    Returns   (excess, error): images of all rows x, y have distance at most (1 + excess)·√2·bound where k ≥ 0, the error of
               both included, and of norm at most (1 + excess)·bound.
 
     ‖f ↦ A f(Z)‖² is the largest eigenvalue of A K Aᵀ, at most 1 + ‖A K Aᵀ − I‖_F; the exact K is within `kernel_error`
@@ -185,7 +185,7 @@ def kernel_error(kernel: Kernel, n_columns: int) -> float:
 
 
 def _roundings(kernel: Kernel, n_columns: int) -> float:
-    """How many operations on the way to a value of the kernel round it, relative to its bound; 8 beside one for each column.
+    """How many operations on the way to a value of the kernel round it, relative to its bound: 8, and one for each column.
 
     Parts of sums count in full, though they are parts of the bound. A softened product divides by 1 − (1 − p)^d, which
     is small for few columns and a small p.

@@ -1,5 +1,6 @@
 """The public description of a table: names and kinds of columns, bounds and levels, and how cells become numbers.
 
-`columns` has the kinds, `domain` the table of them and its TOML file, `draft` proposes a domain from a public sample,
-`kernels_for_domain` chooses a kernel from the columns alone.
+`column` has the base class of columns; `numbers`, `levels`, `text_column` and `cyclic_column` have the kinds. `domain` has the
+table of columns and its TOML file, `draft` proposes a domain from a public sample, `kernels_for_domain` chooses a kernel
+from the columns alone.
 """

@@ -18,11 +18,11 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array
 
 BAD = None  # a text that stands for no value
-NO_CELL = object()  # a thing that is not a cell
+NO_CELL = object()  # an object that is not a cell
 
 
 def text_of(cell: Any) -> str | None:
-    """The text of one cell, "" for a missing one, None for a thing that is not a cell.
+    """The text of one cell, "" for a missing one, None for an object that is not a cell.
 
     A number that is whole is written without a decimal point, so that 13 and 13.0 both match the level "13".
     """
@@ -72,16 +72,16 @@ def parse_day(text: str) -> float | None:
 def factorised(cells: Any) -> tuple[Array, list[str | None]]:
     """(codes, distinct texts): each cell's text, so that a text is parsed once.
 
-    Texts are told apart by Python's own equality: the hash tables of data-frame libraries have taken "A" and
+    Texts are distinguished by Python's own equality: the hash tables of data-frame libraries have taken "A" and
     "A\\0", or an undecodable byte and its escape, for one text, and a row then changes what others mean.
     """
     try:
         texts = [text_of(cell) for cell in cell_by_cell(cells)]
     except Exception:  # by the value of a cell, such as a date whose time zone fails: it alone is no cell
         texts = [_read(partial(text_of, cell), failed=None) for cell in cell_by_cell(cells)]
-    places: dict[str | None, int] = {}
-    codes = np.fromiter((places.setdefault(text, len(places)) for text in texts), dtype=np.intp, count=len(texts))
-    return codes, list(places)
+    code_of: dict[str | None, int] = {}
+    codes = np.fromiter((code_of.setdefault(text, len(code_of)) for text in texts), dtype=np.intp, count=len(texts))
+    return codes, list(code_of)
 
 
 def cell_by_cell(cells: Any) -> Iterable[Any]:

@@ -26,7 +26,7 @@ LONGEST_TEXT = 200  # characters of a name or a level
 
 
 class DomainError(ValueError):
-    """A domain, or data that should fit it, is not as it must be; the message says how to fix it.
+    """A domain, or data for it, is invalid; the message says how to fix it.
 
     >>> ka.Integer(name="age", lower=90, upper=17)
     Traceback (most recent call last):
@@ -37,19 +37,19 @@ class DomainError(ValueError):
 
 
 def plain_number(value: Any) -> Any:
-    """A numpy number as Python's own, which files can hold; anything else as it is."""
+    """A numpy number as a Python number, which files can hold; anything else unchanged."""
     return value.item() if isinstance(value, np.integer | np.floating) else value
 
 
 def listed(column: str, field: str, values: Any) -> Sequence[Any]:
-    """The values of a field that is a list; a single text is not the list of its letters."""
+    """The values of a field that is a list; a single text is refused, not read as a list of letters."""
     if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
         raise DomainError(f"column {column}: {field} must be a list, got {values!r:.80}. Write it in brackets.")
     return tuple(values)
 
 
 def check_shown(what: str, text: str | None) -> None:
-    """DomainError if a text that will be shown has a character that could deceive there: see `texts.flaw_of`."""
+    """DomainError if a text that will be shown has a character that could mislead the reader: see `texts.flaw_of`."""
     flaw = flaw_of(text) if text else None
     if flaw is not None:
         raise DomainError(
@@ -59,20 +59,20 @@ def check_shown(what: str, text: str | None) -> None:
 
 
 def check_spacing(what: str, text: str | None) -> None:
-    """DomainError if a name or a level could pass for another one, or for a line of ours, by its spaces."""
+    """DomainError if a name or a level could look like another one, or like a line of this program, by its spaces."""
     flaw = spacing_flaw_of(text) if text else None
     if flaw is not None:
         raise DomainError(
-            f"{what} has {flaw}, got {ascii(text)[:80]}: shown on a terminal, it could not be told from another name or line. "
+            f"{what} has {flaw}, got {ascii(text)[:80]}: shown on a terminal, it could look like another name or line. "
             "Write it with single spaces between words, here and in the table (cells match whatever spaces are at their ends)."
         )
 
 
 def check_short(what: str, text: str | None) -> None:
-    """DomainError if a text that stands in every table of answers is longer than 200 characters."""
+    """DomainError if a text that appears in every table of answers has more than 200 characters."""
     if text and len(text) > LONGEST_TEXT:
         raise DomainError(
-            f"{what} must have at most {LONGEST_TEXT} characters, got {len(text)}: it stands in every table and picture. "
+            f"{what} must have at most {LONGEST_TEXT} characters, got {len(text)}: it appears in every table and picture. "
             "Shorten it, here and in the table."
         )
 
@@ -90,9 +90,9 @@ class Column(ABC):
     missing: bool = False
     default: Any = None
     kind: ClassVar[str]
-    is_number: ClassVar[bool] = False  # has bounds and a scale: real, integer, date, cyclic
-    is_text: ClassVar[bool] = False  # its cells are strings, which no random feature but that of strings reads
-    has_levels: ClassVar[bool] = False  # has `levels`: categorical, ordinal, boolean
+    is_number: ClassVar[bool] = False  # it has bounds and a scale: real, integer, date, cyclic
+    is_text: ClassVar[bool] = False  # its cells are strings
+    has_levels: ClassVar[bool] = False  # it has `levels`: categorical, ordinal, boolean
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -101,7 +101,9 @@ class Column(ABC):
         check_short("a column's name", self.name)
         check_spacing("a column's name", self.name)
         if self.name == "weight":
-            raise DomainError('a column named "weight" is refused: the file\'s own column. Rename yours.')
+            raise DomainError(
+                'a column named "weight" is refused: release files have a column of that name. Rename yours.'
+            )
         if not isinstance(self.missing, bool):
             raise DomainError(
                 f"column {self.name}: missing must be true or false, got {self.missing!r}. Write one of the two."
@@ -121,7 +123,7 @@ class Column(ABC):
 
     @property
     def width(self) -> int:
-        """How many numbers of an encoded row a cell takes: 1, but for text, whose arrays are (n, width) where others are (n,).
+        """Number of entries of an encoded row that a cell takes: 1, except for text, whose arrays are (n, width).
 
         >>> domain["age"].width
         1
@@ -130,7 +132,7 @@ class Column(ABC):
 
     @abstractmethod
     def parse(self, text: str) -> float | None:
-        """The number a cell's text stands for, before clamping; None if it stands for none.
+        """The number a cell's text stands for, before clamping; None if there is none.
 
         >>> domain["sex"].parse("Male"), domain["sex"].parse("none of both")
         (1.0, None)
@@ -217,7 +219,7 @@ class Column(ABC):
         """
 
     def describe(self) -> str:
-        """Kind and extent in a few words, for people.
+        """Kind and extent in a few words.
 
         >>> domain["income"].describe()
         'categorical <=50K, >50K'

@@ -17,10 +17,10 @@ from kmeanalyst.releases.domain.numbers import Number
 
 @dataclass(frozen=True, kw_only=True)
 class Cyclic(Number):
-    """A number on a circle: `upper` is `lower` again, and the two are a public period apart.
+    """A number on a circle: `upper` is `lower` again, and their difference is a public period.
 
-    A value outside is brought into [lower, upper) by whole periods, 25 o'clock to 1; that moves nothing. An infinite one
-    is nowhere on the circle, and becomes the default. Questions treat it as a number: its mean is that of the numbers.
+    A value outside is moved into [lower, upper) by whole periods, 25 o'clock to 1; such a cell counts as kept. An infinite
+    value is not on the circle and becomes the default. Questions treat it as a number: its mean is that of the numbers.
 
     >>> Cyclic(name="hour", lower=0, upper=24).encode(["23.5", "25", "-1", "24"])[0]
     array([23.5,  1. , 23. ,  0. ])
@@ -31,9 +31,13 @@ class Cyclic(Number):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.scale != "linear":
-            raise DomainError(f"column {self.name}: a circle has no logarithm. Remove scale.")
+            raise DomainError(
+                f'column {self.name}: scale must be "linear", got {self.scale!r}: a circle has no logarithm. Remove scale.'
+            )
         if self.atoms and self._public_number("upper", self.upper) in self._numbers(self.atoms):
-            raise DomainError(f"column {self.name}: the atom {self.upper} is {self.lower} again. Write the latter.")
+            raise DomainError(
+                f"column {self.name}: the atom {self.upper} is the same point as {self.lower}. Write {self.lower}."
+            )
         if not math.isfinite(self.period) or self.period < 1e-100:
             raise DomainError(
                 f"column {self.name}: the period must be a number from 1e-100 to 1e300, got {self.period}."
@@ -65,7 +69,7 @@ class Cyclic(Number):
         return encoded, infinite
 
     def cuts(self, values: Sequence[Any]) -> Array:
-        return self._numbers(values)  # as they are: an edge at upper parts nothing
+        return self._numbers(values)  # unchanged: an edge at upper separates nothing
 
     def decode(self, encoded: Array) -> pd.Series:
         return pd.Series(self._natural(encoded), name=self.name)

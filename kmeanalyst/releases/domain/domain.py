@@ -95,7 +95,7 @@ class SampleCounts:
         )
 
     def notes(self) -> list[str]:
-        """What a reader should know of the encoding, in words, column by column.
+        """Notes on the encoding for the reader, column by column.
 
         >>> domain.encode_counted(sample)[1].notes()
         []
@@ -152,22 +152,22 @@ class Domain:
         return iter(self.names)
 
     def __getitem__(self, name: str) -> Column:
-        """The column of that name; KeyError with what there is."""
+        """The column of that name; KeyError that lists the columns."""
         return self.columns[self.position(name)]
 
     def position(self, name: str) -> int:
-        """The place of a column in encoded rows; KeyError with what there is.
+        """The index of a column; KeyError that lists the columns.
 
         >>> domain.position("sex")
         3
         """
         if name not in self.names:
-            raise KeyError(f"no column {name!r:.250}; the columns are {_few(self.names)}. {_mend(name, self.names)}")
+            raise KeyError(f"no column {name!r:.250}; the columns are {_few(self.names)}. {_hint(name, self.names)}")
         return self.names.index(name)
 
     @cached_property
     def coordinates(self) -> list[list[int]]:
-        """Where the numbers of each column stand in an encoded row; see `coordinates_of`.
+        """The indices of the numbers of each column in an encoded row; see `coordinates_of`.
 
         >>> domain.coordinates[:2]
         [[0], [1]]
@@ -176,7 +176,7 @@ class Domain:
 
     @property
     def width(self) -> int:
-        """How many numbers an encoded row has: one for each column, but for text.
+        """Length of an encoded row: one number for each column, more for text.
 
         >>> domain.width
         7
@@ -191,18 +191,18 @@ class Domain:
         array([0, 1, 2, 3, 4, 5, 6])
         """
         column_of = np.empty(self.width, dtype=np.intp)
-        for j, places in enumerate(self.coordinates):
-            column_of[places] = j
+        for j, indices in enumerate(self.coordinates):
+            column_of[indices] = j
         return column_of
 
-    def places_of(self, columns: Sequence[int]) -> list[int]:
-        """Where the numbers of some columns stand, in the order in which rows of these columns alone have them.
+    def indices_of(self, columns: Sequence[int]) -> list[int]:
+        """The indices of some columns' numbers in an encoded row, in the order of rows of these columns alone.
 
-        >>> domain.places_of([3, 0])
+        >>> domain.indices_of([3, 0])
         [3, 0]
         """
         chosen = [self.coordinates[j] for j in columns]
-        return [*(places[0] for places in chosen), *(place for places in chosen for place in places[1:])]
+        return [*(indices[0] for indices in chosen), *(index for indices in chosen for index in indices[1:])]
 
     def _side_by_side(self, parts: Sequence[Array]) -> Array:
         """Encoded columns, (n,) or (n, width), as rows (n, width)."""
@@ -225,7 +225,7 @@ class Domain:
         return self._side_by_side([p[0] for p in pairs]), np.column_stack([p[1] for p in pairs])
 
     def check_has_columns(self, table: Any, *, what: str = "the table") -> list[str]:
-        """DomainError if `what` lacks a column; returns its further columns, which are ignored.
+        """DomainError if `what` lacks a column; returns the names of its other columns, which are ignored.
 
         >>> domain.check_has_columns(sample.assign(city="Basel"))
         ['city']
@@ -240,7 +240,7 @@ class Domain:
         repeated = sorted(name for name in self.names if present[name] > 1)
         if repeated:
             raise DomainError(
-                f"{what} has {_quoted(repeated)} more than once: which is meant cannot be told. Rename or remove one."
+                f"{what} has {_quoted(repeated)} more than once: it is unclear which is meant. Rename or remove one."
             )
         known = set(self.names)
         return [str(name) for name in present if name not in known]
@@ -278,7 +278,7 @@ class Domain:
         0   53  <=50K
         1   41  <=50K
         """
-        cells = [rows[:, places[0] if len(places) == 1 else places] for places in self.coordinates]
+        cells = [rows[:, indices[0] if len(indices) == 1 else indices] for indices in self.coordinates]
         frame = pd.DataFrame(
             {column.name: column.decode(part) for column, part in zip(self.columns, cells, strict=True)}
         )
@@ -289,7 +289,7 @@ class Domain:
         return frame
 
     def draw(self, n: int, rng: np.random.Generator | int) -> Array:
-        """n encoded rows spread evenly over the domain, each column by itself: a public reference.
+        """n encoded rows spread evenly over the domain, each column by itself: a public reference sample.
 
         >>> domain.draw(100, 0).shape
         (100, 7)
@@ -363,7 +363,7 @@ def _single_precision_within(values: Array, lower: float, upper: float) -> Array
 
 
 def read_domain(path: str | Path) -> Domain:
-    """Read a domain from its TOML file; DomainError says what to mend.
+    """Read a domain from its TOML file; DomainError says what to correct.
 
     >>> ka.read_domain("domain.toml")["age"]
     Integer(name='age', missing=False, default=None, lower=9, upper=98, scale='linear', edges=(), atoms=())
@@ -377,7 +377,7 @@ def read_domain(path: str | Path) -> Domain:
     except (OSError, UnicodeDecodeError) as error:
         raise DomainError(f"{path} could not be read as text: {error}. Name a TOML file.") from None
     except tomllib.TOMLDecodeError as error:
-        raise DomainError(f"{path} is not TOML: {error}. Mend that line.") from None
+        raise DomainError(f"{path} is not TOML: {error}. Correct that line.") from None
     unknown = sorted(set(parsed) - {"column", "sample"})
     if unknown:
         raise DomainError(
@@ -425,7 +425,7 @@ def _toml_value(value: Any) -> str:
     return repr(value)
 
 
-def _mend(name: Any, names: Sequence[str]) -> str:
+def _hint(name: Any, names: Sequence[str]) -> str:
     """What to do about a name that is no column's."""
     near = difflib.get_close_matches(name, names, n=1) if isinstance(name, str) else []
     return f"Did you mean {near[0]}?" if near else "Name one of these."

@@ -1,4 +1,4 @@
-"""Draft a domain from a PUBLIC sample: kinds guessed, bounds given room, doubts marked for the curator.
+"""Draft a domain from a PUBLIC sample: kinds guessed, bounds widened, doubts marked for the curator.
 
 Never from the private table: bounds and levels learned from private rows are themselves a release. Curators come here
 through `release_side.choices.drafting`, which asks for their word; analysts draft domains of their own rows.
@@ -26,7 +26,7 @@ from kmeanalyst.releases.domain.text_column import MOST_CHARACTERS, Text
 
 _MOST_LEVELS = 200
 _FEWEST_STRINGS, _OFTEN_NEW = 20, 0.5  # different texts, and their share of the rows, that make a column of strings
-_ROOM = 0.1  # of the sample's range, added at each end before rounding outward
+_MARGIN = 0.1  # of the sample's range, added at each end before rounding outward
 _HEAVY = 0.05  # a value of a number column that carries this share of the rows is suggested as an atom
 _LARGEST = 1e90  # a number beyond it, infinity too, is a code for something else; kernels hold lengths up to 1e100
 _SMALLEST = 1e-290  # bounds that are not zero are no nearer to it
@@ -49,7 +49,7 @@ class Draft:
 
 
 def draft_domain(sample: pd.DataFrame, *, strings: bool = False, collapse_rare: bool = False) -> Draft:
-    """Guess a domain from rows that are not private; DomainError names the columns that suggest nothing.
+    """Guess a domain from rows that are not private; DomainError names the columns that cannot be drafted.
 
     strings         whether a column of many different texts is one of strings, and no error.
     collapse_rare   whether levels seen fewer than ten times are drafted as one level, "other", the default.
@@ -180,8 +180,8 @@ def _draft_date(name: str, present: Sequence[str], days: _Parsed, missing: bool,
     else:
         notes.append("CHECK bounds: drafted a tenth of the sample's range wider at each end")
     _add(notes, doubts.codes(days, _iso))
-    room = max(1, math.ceil((last - first) * _ROOM))
-    lower, upper = max(first - room, _CALENDAR[0]), min(last + room, _CALENDAR[1])
+    margin = max(1, math.ceil((last - first) * _MARGIN))
+    lower, upper = max(first - margin, _CALENDAR[0]), min(last + margin, _CALENDAR[1])
     return Date(name=name, missing=missing or bad, lower=_iso(lower), upper=_iso(upper))
 
 
@@ -192,7 +192,7 @@ def _iso(day: float) -> str:
 def _draft_number(name: str, present: Sequence[str], numbers: _Parsed, missing: bool, notes: list[str]) -> Column:
     bad = _note_bad_cells("numbers", present, numbers, _number, notes)
     whole = bool((numbers == np.rint(numbers)).all())
-    low, high = _with_room(float(numbers.min()), float(numbers.max()), whole)
+    low, high = _widened(float(numbers.min()), float(numbers.max()), whole)
     whole = whole and max(-low, high) <= 2**53
     if numbers.min() == numbers.max():
         notes.append(doubts.constant(f"{numbers[0]:g}", "write the bounds of the code book"))
@@ -232,14 +232,14 @@ def _skew(values: np.ndarray[Any, Any]) -> float:
     return 0.0 if spread == 0 else float((centred**3).mean() / spread**3)
 
 
-def _with_room(low: float, high: float, whole: bool) -> tuple[float, float]:
+def _widened(low: float, high: float, whole: bool) -> tuple[float, float]:
     """Bounds a tenth of the range beyond the extremes, rounded outward; not below zero if the sample is not.
 
     Around a constant: a tenth of it, and at least 1 for whole numbers.
     """
-    room = (high - low) * _ROOM if high > low else max(abs(high) * _ROOM, float(whole))
-    room = max(room, abs(high) * 1e-3, 1e-9)
-    lower, upper = _round_out(low - room, math.floor), _round_out(high + room, math.ceil)
+    margin = (high - low) * _MARGIN if high > low else max(abs(high) * _MARGIN, float(whole))
+    margin = max(margin, abs(high) * 1e-3, 1e-9)
+    lower, upper = _round_out(low - margin, math.floor), _round_out(high + margin, math.ceil)
     return (max(0.0, lower) if low >= 0 else lower), upper
 
 

@@ -44,13 +44,13 @@ def identifier_of_texts(counts: Mapping[str, int]) -> str | None:
 
 def _identifier(distinct: int, n: int) -> str:
     return (
-        f"CHECK identifier: {distinct} different values in {n} cells: if this tells rows apart, remove the column: "
+        f"CHECK identifier: {distinct} different values in {n} cells: if it identifies rows, remove the column: "
         "a release is of a population, and an identifier says nothing of it"
     )
 
 
 def codes(numbers: _Values, shown: Callable[[float], str]) -> str | None:
-    """A doubt about repeated extreme values that stand apart from the others, such as 999 or -9.
+    """A doubt about repeated extreme values that are far from the others, such as 999 or -9.
 
     shown   how a value is written in the sample.
     """
@@ -68,21 +68,21 @@ def codes(numbers: _Values, shown: Callable[[float], str]) -> str | None:
 
 
 def _codes_at_the_end(values: _Values, counts: _Values, shown: Callable[[float], str]) -> list[float]:
-    """The largest values, at most three, if they are repeated and stand apart; `values` are distinct and rise."""
+    """The largest values, at most three, if they are repeated and far from the others; `values` are distinct and increasing."""
     for k in range(1, min(_MOST_CODES, len(values) - 2) + 1):
         rest, end = values[:-k], values[-k:]
         gap, spacing, extent = end[0] - rest[-1], float(np.median(np.diff(rest))), rest[-1] - rest[0]
         usual = all(_CODE.fullmatch(shown(value)) for value in end)
         negative = all(shown(value).startswith("-") for value in end) and rest[-1] <= 0 < end[0]
         negative &= len(rest) > 2  # -1, 0, 1 are values
-        apart = k == 1 and gap > 2 * extent
-        if counts[-k:].min() >= 2 and (apart or (usual and (negative or gap > 4 * spacing))):
+        far = k == 1 and gap > 2 * extent
+        if counts[-k:].min() >= 2 and (far or (usual and (negative or gap > 4 * spacing))):
             return [float(value) for value in end]
     return []
 
 
 def rare_levels(rare: Sequence[str]) -> str | None:
-    """A doubt about levels that few rows of the sample have: a level is published, whoever has it."""
+    """A doubt about levels that few rows of the sample have: a level is published even if one person has it."""
     if not rare:
         return None
     return (

@@ -1,14 +1,6 @@
-"""From a domain to a kernel: the default kernels for tables, and kernels written as text.
+"""From a domain to a kernel: the table kernel, margins (which cells, how high), DP-MERF's, and kernels written as text.
 
-Everything here depends on the domain and on the noise there will be (N, ε, δ) alone, so nothing is learned from private
-rows.
-
-From a domain to the margins kernel: which cells each column is cut into, and how high each kind of table is.
-
-Everything here depends on the domain and on the noise there will be (N, ε, δ) alone: nothing is learned from private
-rows.
-
-From a domain to the kernel of DP-MERF: numbers beside levels, crossed with the label.
+Everything here depends only on the domain and on the noise there will be (N, ε, δ): nothing is learned from private rows.
 """
 
 from __future__ import annotations
@@ -73,9 +65,9 @@ def margin_kernel(
     Errors   DomainError if there is no such column, or if the tables have more than a million cells.
     """
     position = -1 if target is None else position_of(domain, target)
-    place = position if len(domain) > 1 else -1
+    target_index = position if len(domain) > 1 else -1
     for ranges in _RANGES if len(domain) <= _MOST_COLUMNS else ():
-        if (kernel := _margins(domain, place, ranges, noise, finer=finer)).n_cells <= _MOST_FEATURES:
+        if (kernel := _margins(domain, target_index, ranges, noise, finer=finer)).n_cells <= _MOST_FEATURES:
             return kernel
     raise DomainError(
         f"the margins of these columns have more than {_MOST_FEATURES:,} cells, or more than {_MOST_COLUMNS} columns. "
@@ -139,9 +131,9 @@ def _fine_edges(column: Column, edges: tuple[float, ...], ranges: int) -> tuple[
     low, high = column.ends
     even = np.linspace(0, high - low, ranges + 1)
     even = low + (np.rint(even / column.step) * column.step if column.step else even)
-    room = 1e-6 * (high - low) / ranges
-    beside = np.abs(even[:, None] - np.array([low, high, *edges])).min(axis=1) > room
-    inner = np.unique([*even[beside & (even > low) & (even < high)], *edges])
+    margin = 1e-6 * (high - low) / ranges
+    separate = np.abs(even[:, None] - np.array([low, high, *edges])).min(axis=1) > margin
+    inner = np.unique([*even[separate & (even > low) & (even < high)], *edges])
     return tuple(inner.tolist()) if len(inner) > len(edges) else ()
 
 
@@ -168,17 +160,17 @@ def position_of(domain: Domain, target: str) -> int:
 
 
 _SHARE_OF_LABEL = 0.05  # of the squared norm: its classes by themselves
-_SHARE_OF_NUMBERS = 0.25  # of what is left: numbers, beside one-way tables
+_SHARE_OF_NUMBERS = 0.25  # of the rest: numbers, next to one-way tables
 _MOST_RANGED = 100  # columns, up to which ranges of numbers have one-way tables too
 
 
 def generator_kernel(domain: Domain, target: str | None = None) -> Kernel:
-    """The kernel of DP-MERF (Harder, Adamczewski & Park 2021): numbers beside levels, crossed with the label.
+    """The kernel of DP-MERF (Harder, Adamczewski & Park 2021): numbers and levels, crossed with the label.
 
     Numbers have one Gaussian, at lengthscales in parts of their ranges: rows drawn evenly from the bounds of d numbers
-    are √(d/6) ranges apart, which is the lengthscale. Levels, atoms and missing cells have their one-way tables, and so
+    have distance √(d/6) ranges, which is the lengthscale. Levels, atoms and missing cells have their one-way tables, and so
     have ranges of numbers while there are few columns. With a target all that is crossed with its classes, and their
-    own table stands beside it, so that their shares are known.
+    own table is added, so that their shares are known.
     """
     position = None if target is None else position_of(domain, target)
     label = position if len(domain) > 1 else None  # a label alone is crossed with nothing
@@ -203,16 +195,16 @@ def _has_special_cells(column: Column) -> bool:
 
 def _numbers_kernel(domain: Domain, numbers: tuple[int, ...]) -> Kernel:
     """A Gaussian over all of them, each column's lengthscale in parts of its range."""
-    apart = float(np.sqrt(len(numbers) / 6))
+    in_ranges = float(np.sqrt(len(numbers) / 6))
     groups: dict[float, list[int]] = {}  # columns of one range share a kernel: a wide table would have thousands
     for j in numbers:
         low, high = domain.columns[j].bounds  # type: ignore[attr-defined]
-        groups.setdefault(apart * (high - low), []).append(j)
+        groups.setdefault(in_ranges * (high - low), []).append(j)
     kernels = tuple(OnColumns(Gaussian(lengthscale), tuple(on)) for lengthscale, on in groups.items())
     return kernels[0] if len(kernels) == 1 else Product(kernels)
 
 
-_COLUMNS_SEEN = 3  # a random feature of the table kernel looks at about three columns
+_COLUMNS_SEEN = 3  # that a random feature of the table kernel uses on average
 _SUBSTRINGS = 3  # characters of the longest that are compared
 _YEAR = 365.2425  # days, in the mean of the calendar's 400 years
 _FINEST = 256  # a continuum is resolved to this part of its range
@@ -270,7 +262,7 @@ def kernel_from_spec(
     the kernel's fields are: "matern:nu=1.5,lengthscale=2", "rational-quadratic:alpha=1,lengthscale=2". Dot-product kernels
     ("polynomial:degree=2,offset=1", "exponential-dot:rate=1") are of columns scaled from their bounds to [−1, 1].
     target                 a column that the kernels margins and generator cross with the others.
-    noise, finer           of `margin_kernel`; other kernels have no use for them.
+    noise, finer           of `margin_kernel`; other kernels ignore them.
     """
     if target is not None and spec not in ("margins", "generator"):
         raise DomainError(
@@ -283,7 +275,7 @@ def kernel_from_spec(
     texts = [column.name for column in domain.columns if column.is_text]
     if texts and name != "table":
         raise DomainError(
-            f"the {name} kernel is not for strings, and {', '.join(texts)} has such: only the table kernel compares them. "
+            f"the {name} kernel does not compare strings, and {', '.join(texts)} holds strings: only the table kernel does. "
             'Write "table", or "table:length=4" for substrings of 4 characters.'
         )
     if texts and rest:
@@ -363,7 +355,7 @@ def _refuse_levels(name: str, domain: Domain) -> None:
     if levels:
         raise DomainError(
             f"the {name} kernel is for numbers, and {', '.join(levels)} have levels, which have no distance. "
-            'Use "table", which treats each column as what it is.'
+            'Use "table", which has a kernel for each kind of column.'
         )
 
 

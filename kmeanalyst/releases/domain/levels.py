@@ -65,7 +65,7 @@ class Categorical(Column):
         categories = cells.dtype.categories.tolist()
         if categories != list(self.levels) or any(type(each) is not str for each in categories):
             return super().encode(cells)
-        codes = cells.cat.codes.to_numpy().astype(np.float64)  # the levels themselves: each cell has its code
+        codes = cells.cat.codes.to_numpy().astype(np.float64)  # the column's own levels: each cell has its code
         absent = codes < 0
         codes[absent] = math.nan if self.missing else self.default_code
         return codes, np.where(absent & (not self.missing), REPLACED, KEPT)
@@ -132,7 +132,8 @@ class Boolean(Categorical):
         super().__post_init__()
         if self.levels != ("False", "True"):
             raise DomainError(
-                f"column {self.name}: a boolean has no levels of its own. Remove levels, or use categorical."
+                f"column {self.name}: the levels of a boolean are fixed, got {list(self.levels)!r:.80}. Remove levels, or use "
+                "categorical."
             )
 
     @cached_property

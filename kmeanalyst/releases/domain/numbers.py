@@ -31,7 +31,7 @@ _FROM_SCALE: dict[str, Callable[[Array], Array]] = {"linear": lambda v: v, "log"
 
 @dataclass(frozen=True, kw_only=True)
 class Number(Column):
-    """What numbers and dates share: bounds, scale, and public values of interest."""
+    """Base class of numbers and dates: bounds, scale, and public values of interest."""
 
     lower: Any
     upper: Any
@@ -100,7 +100,7 @@ class Number(Column):
         return None
 
     def cuts(self, values: Sequence[Any]) -> Array:
-        """Encoded numbers that part the cells below each value from those at it and above; half a step lower for whole ones.
+        """Encoded numbers that separate cells below each value from the others; half a step lower for whole numbers.
 
         >>> domain["age"].cuts([30, 50])
         array([29.5, 49.5])
@@ -117,7 +117,7 @@ class Number(Column):
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The bounds in encoded units, with half a step beside them for whole numbers: evenly drawn, rounding is even.
+        """The bounds in encoded units, widened by half a step for whole numbers, so that rounded uniform draws are uniform.
 
         >>> domain["age"].ends
         (8.5, 98.5)
@@ -135,7 +135,7 @@ class Number(Column):
         if not (isinstance(cells, np.ndarray) and cells.dtype.kind in "fiu" and self.kind != "date"):
             return super().encode(cells)
         with np.errstate(over="ignore"):  # a wider number than float64 becomes infinite, and is clamped
-            values = cells.astype(np.float64)  # the same numbers their texts would give, without the texts
+            values = cells.astype(np.float64)  # the same numbers as from their texts, which need not be made
         absent = np.isnan(values)
         encoded, clamped = self._encode_numbers(np.where(absent, 0.0, values))
         encoded[absent] = math.nan if self.missing else self.default_code
@@ -180,7 +180,7 @@ class Number(Column):
         return self._scaled(self._natural(encoded))
 
     def wrap(self, encoded: Array) -> Array:
-        """Encoded numbers, wherever they lie, moved to values of the column: those beyond its bounds to them.
+        """Any encoded numbers, moved to values of the column: those beyond its bounds to the bounds.
 
         >>> ka.Integer(name="age", lower=17, upper=90).wrap(np.array([3.2, 40.6, 1000.0]))
         array([17., 41., 90.])
@@ -252,7 +252,7 @@ class _Whole(Number):
         if math.ceil(low) > math.floor(high) or max(abs(low), abs(high)) > 2**53:
             raise DomainError(
                 f"column {self.name}: the bounds must hold a whole number and stay within ±2^53, got {self.lower} and "
-                f"{self.upper}: further numbers are not exact. Move the bounds, or use kind real."
+                f"{self.upper}: larger numbers are not exact. Move the bounds, or use kind real."
             )
 
     @property
@@ -308,7 +308,7 @@ class Integer(_Whole):
 class Date(_Whole):
     """A day, written YYYY-MM-DD, between public bounds; encoded in days since 1970-01-01.
 
-    seasonal   whether the table kernel sees the day of the year too: days a year apart are then much alike.
+    seasonal   whether the table kernel uses the day of the year too: days one year from each other are then similar.
 
     >>> ka.Date(name="joined", lower="2000-01-01", upper="2024-12-31").encode(["2000-01-01", "1999-05-05"])[0]
     array([10957., 10957.])
@@ -326,9 +326,13 @@ class Date(_Whole):
             object.__setattr__(self, field, tuple(text_of(v) for v in listed(self.name, field, getattr(self, field))))
         super().__post_init__()
         if self.scale != "linear":
-            raise DomainError(f"column {self.name}: a date has no logarithm. Remove scale.")
+            raise DomainError(
+                f'column {self.name}: scale must be "linear", got {self.scale!r}: a date has no logarithm. Remove scale.'
+            )
         if not isinstance(self.seasonal, bool):
-            raise DomainError(f"column {self.name}: seasonal must be true or false, got {self.seasonal!r:.80}.")
+            raise DomainError(
+                f"column {self.name}: seasonal must be true or false, got {self.seasonal!r:.80}. Write one of the two."
+            )
 
     def to_dict(self) -> dict[str, Any]:
         return super().to_dict() | ({"seasonal": True} if self.seasonal else {})

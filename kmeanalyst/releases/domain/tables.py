@@ -1,4 +1,4 @@
-"""Tables that are the reader's own or public: samples to test, public points, samples to draft from."""
+"""Tables of the analyst or of the public: samples to test, public points, samples to draft from."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
     Not for private rows: those go through release_side. DomainError says what is wrong with the file.
     """
     path = Path(path)
-    with _told_as_domain_errors(path):
+    with _as_domain_errors(path):
         table = pd.read_parquet(path) if _is_parquet(path) else pd.read_csv(path, dtype=str, **_cells_of(path))
     _check_rows(path, len(table))
     return table
@@ -36,7 +36,7 @@ def table_blocks(path: str | Path, *, rows: int = _BLOCK_ROWS) -> Iterator[pd.Da
     read at the end.
     """
     path, total = Path(path), 0
-    with _told_as_domain_errors(path):
+    with _as_domain_errors(path):
         for block in _parquet_blocks(path, rows) if _is_parquet(path) else _csv_blocks(path, rows):
             total += len(block)
             yield block
@@ -59,8 +59,8 @@ def _check_rows(path: Path, rows: int) -> None:
 
 
 @contextmanager
-def _told_as_domain_errors(path: Path) -> Iterator[None]:
-    """Whatever a library says of a file that is no table, as a DomainError that names the file."""
+def _as_domain_errors(path: Path) -> Iterator[None]:
+    """Turn a library's error about a file into a DomainError that names the file."""
     try:
         yield
     except DomainError:
@@ -70,12 +70,12 @@ def _told_as_domain_errors(path: Path) -> Iterator[None]:
             f"{path} is empty: it has no header line. Name a table whose first line names its columns."
         ) from None
     except (OSError, ValueError, EOFError, zlib.error) as error:  # the last two: a .gz file that is cut off or damaged
-        told = " ".join(str(error).split()).rstrip(".")
-        raise DomainError(f"{path} could not be read as a table: {told}. Write it again.") from None
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise DomainError(f"{path} could not be read as a table: {reason}. Write it again.") from None
 
 
 def _cells_of(path: Path) -> dict[str, Any]:
-    """How cells are read. A row's superfluous ones are ignored, as on the private side: they never shift the others."""
+    """How cells are read. A row's surplus cells are ignored, as on the private side: they never shift the others."""
     width = len(pd.read_csv(path, nrows=0, index_col=False, dtype=str, **_CSV).columns)
     return {"usecols": range(width), **_CSV}
 

@@ -1,7 +1,7 @@
 """Text columns: short strings over a public alphabet, such as codes, names or sequences.
 
 A cell is encoded as a few whole numbers, each of which holds as many characters as a float64 can (`kernels.strings`),
-so that rows stay tables of numbers. What no string of the column is, becomes one silently: this runs on private rows.
+so that rows stay tables of numbers. Any other cell silently becomes a string of the column: this runs on private rows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Text(Column):
 
     length    the most characters; a longer string is cut there.
     alphabet  the characters, each once; ASCII's letters, digits, space and signs by default.
-    unknown   the one that stands for any other character; it need not be in the alphabet.
+    unknown   the character that replaces any other; it need not be in the alphabet.
 
     A bad or empty cell becomes the default, or missing where that is declared; without a default it is the empty string.
 
@@ -115,7 +115,7 @@ class Text(Column):
         return np.concatenate([np.zeros((0, self.width)), *blocks])
 
     def _blocks(self, n: int) -> list[slice]:
-        """So many strings that their digits, a number each, take little memory."""
+        """Slices of strings whose digits, one number each, need little memory."""
         step = max(1, _MOST_DIGITS // self.length)
         return [slice(start, start + step) for start in range(0, n, step)]
 
@@ -161,7 +161,7 @@ class Text(Column):
         return self._draw_present(size, rng)
 
     def _every_present(self, most: int) -> Array | None:
-        return None  # more than can be listed, but for the shortest
+        return None  # too many to list, except for very short strings
 
     def _draw_present(self, n: int, rng: np.random.Generator) -> Array:
         digits = rng.integers(1, len(self.symbols) + 1, (n, self.length))

@@ -44,7 +44,7 @@ __all__ = ["DEEPEST", "LONGEST", "Expression", "ExpressionError", "Extent", "par
 
 
 def parse(text: str) -> Expression:
-    """Read an expression; ExpressionError if the text is none, whatever the text.
+    """Parse an expression; ExpressionError, whatever the text, if it is not one.
 
     >>> parse("hours * wage > 400 and `marital-status` in ['Widowed', 'Divorced']").columns
     ('hours', 'wage', 'marital-status')
@@ -53,15 +53,15 @@ def parse(text: str) -> Expression:
         raise ExpressionError(f"an expression must be text, got {type(text).__name__}. Write it in quotes: 'age > 50'.")
     if len(text) > LONGEST:
         raise ExpressionError(
-            f"the expression has {len(text)} characters and at most {LONGEST} are read: what is longer is no question "
-            "that a person asked. Shorten it, or pass a function of a DataFrame."
+            f"the expression has {len(text)} characters and at most {LONGEST} are read: a longer text is not "
+            "a question that a person wrote. Shorten it, or pass a function of a DataFrame."
         )
     return _parsed(text)
 
 
 @lru_cache(maxsize=1000)
 def _parsed(text: str) -> Expression:
-    """A question is asked at the points and at other rows, its columns are asked for, and it is often asked again."""
+    """Cached: one question is evaluated at several sets of rows, and often asked again."""
     parser = Parser(text)
     root = parser.whole()
     return Expression(text, tuple(parser.columns), root)
@@ -92,7 +92,7 @@ class Expression:
     def is_condition(self) -> bool:
         """Whether it is a condition by its text alone.
 
-        A boolean column by itself is one too, which the text cannot tell: `check(domain)` can.
+        A boolean column by itself is one too, which only `check(domain)` can know.
         """
         return reads_as_condition(self._root)
 
@@ -112,7 +112,7 @@ class Expression:
         return Interpreter(self.text, domain).answer(self._root)[0]
 
     def strings_compared(self, domain: Domain) -> tuple[str, ...]:
-        """The columns of strings that it compares with a text: of few texts can a release say how often they occur."""
+        """The columns of strings that it compares with a text: a release knows the frequency of few texts."""
         interpreter = Interpreter(self.text, domain)
         interpreter.answer(self._root)
         return tuple(interpreter.compared_with_texts)
@@ -132,7 +132,7 @@ class Expression:
     def evaluate(self, frame: pd.DataFrame, domain: Domain) -> Array:
         """The expression on every row of a frame: (n,) float64 for a number, bool for a condition.
 
-        frame       (n, d) in natural units and levels, as `domain.decode` gives it; further columns do no harm.
+        frame       (n, d) in natural units and levels, as `domain.decode` gives it; further columns are ignored.
         Returns     a new array. Missing cells and undefined results are NaN, and no comparison with them holds.
         Edge cases  log(-1) is NaN, 1 / 0 is inf, without a warning; a constant is repeated n times.
         """

@@ -1,6 +1,6 @@
 """Tree × domain → where an expression's values can lie, by interval arithmetic over the public bounds.
 
-Each part is bounded by itself, so that x - x has room it does not need: the answer is never too narrow, and may be too
+Each part is bounded separately, so that x - x gets bounds other than 0: the answer is never too narrow, and may be too
 wide (Moore 1966, *Interval Analysis*). What may be infinite or undefined on some row of the domain, such as a division
 by a column that can be 0, has no extent.
 """

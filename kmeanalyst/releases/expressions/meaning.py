@@ -208,7 +208,7 @@ class Interpreter:
         kind: Literal["number", "condition"] = "condition" if both_true_or_false else "number"
         return Meaning(node, kind, lambda frame: np.where(condition(frame), a(frame), b(frame)))
 
-    # ---- a part, as what its place needs
+    # ---- a part, as its context requires
 
     def as_number(self, meaning: Meaning) -> _Run:
         run = meaning.run

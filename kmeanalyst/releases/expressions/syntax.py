@@ -19,7 +19,7 @@ DEEPEST = 60  # parts within parts: with it neither reading nor evaluating can e
 
 @dataclass(frozen=True)
 class Place:
-    """Where a part stands in the text, and how many parts stand within parts of it."""
+    """The position of a part in the text, and how deeply parts are nested in it."""
 
     start: int
     end: int
@@ -126,7 +126,7 @@ class Token:
 
 NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`")  # a doubled quote stands for one
-_FOREIGN = {
+_SIGNS_OF_OTHER_LANGUAGES = {
     "===": "==", "//": "floor(a / b)", "<>": "!=", "&&": "and", "||": "or", "=<": "<=", "=>": ">=",
     "&": "and", "|": "or", "!": "not", "~": "not", "^": "**", "=": "==",
     "≤": "<=", "≥": ">=", "≠": "!=", "×": "*", "·": "*", "÷": "/", "−": "-", "–": "-",
@@ -141,8 +141,10 @@ _WORDS_OF_OTHER_LANGUAGES = {
     "LIKE": "in [...] with the levels you mean",
 }  # fmt: skip
 _SIGN = re.compile(r"\*\*|==|!=|<=|>=|[-+*/%<>()\[\],]")
-_FOREIGN_SIGN = re.compile("|".join(map(re.escape, _FOREIGN)))
-_LONG_FOREIGN_SIGN = re.compile("|".join(re.escape(sign) for sign in _FOREIGN if len(sign) > 1))
+_SIGN_OF_OTHER_LANGUAGES = re.compile("|".join(map(re.escape, _SIGNS_OF_OTHER_LANGUAGES)))
+_LONG_SIGN_OF_OTHER_LANGUAGES = re.compile(
+    "|".join(re.escape(sign) for sign in _SIGNS_OF_OTHER_LANGUAGES if len(sign) > 1)
+)
 
 
 def _tokens(text: str) -> list[Token]:
@@ -157,7 +159,7 @@ def _tokens(text: str) -> list[Token]:
 
 
 def _token(text: str, at: int) -> Token:
-    """The token that starts at a place that is no blank."""
+    """The token that starts at this position, which is not blank."""
     if text[at] in "'\"`":
         return _quoted_token(text, at)
     if number := NUMBER.match(text, at):
@@ -168,7 +170,7 @@ def _token(text: str, at: int) -> Token:
             end += 1
         word = text[at:end]
         return Token("word" if word in WORDS else "name", word, at, end, word)
-    if not _LONG_FOREIGN_SIGN.match(text, at) and (sign := _SIGN.match(text, at)):
+    if not _LONG_SIGN_OF_OTHER_LANGUAGES.match(text, at) and (sign := _SIGN.match(text, at)):
         return Token("sign", sign.group(), at, sign.end())
     return _refuse_character(text, at)
 
@@ -179,7 +181,7 @@ def _quoted_token(text: str, at: int) -> Token:
     match = _QUOTED.match(text, at)
     if match is None:
         raise ExpressionError(
-            f"this {what} is never closed: its {quote} has no partner. Close it with {quote}; within it, write {quote} "
+            f"this {what} is never closed: its {quote} opens and does not close. Close it with {quote}; within it, write {quote} "
             "twice.", text, at, at + 1,
         )  # fmt: skip
     value = match.group()[1:-1].replace(quote * 2, quote)
@@ -207,11 +209,11 @@ def _number_token(text: str, match: re.Match[str]) -> Token:
 
 
 def _refuse_character(text: str, at: int) -> NoReturn:
-    foreign = _FOREIGN_SIGN.match(text, at)
-    if foreign:
-        sign = foreign.group()
-        message = f"{sign} is not part of expressions: they have their own few signs. Write {_FOREIGN[sign]}."
-        raise ExpressionError(message, text, at, foreign.end())
+    other = _SIGN_OF_OTHER_LANGUAGES.match(text, at)
+    if other:
+        sign = other.group()
+        message = f"{sign} is not part of expressions: they have fewer signs than Python. Write {_SIGNS_OF_OTHER_LANGUAGES[sign]}."
+        raise ExpressionError(message, text, at, other.end())
     raise ExpressionError(
         f"the character U+{ord(text[at]):04X} is not part of expressions: it is no sign, letter or digit here. "
         "Remove it, or put the column's name that contains it in backticks.", text, at, at + 1,
@@ -280,14 +282,14 @@ class Parser:
 
     def whole(self) -> Node:
         if self.token.kind == "end":
-            raise ExpressionError("the expression is empty: it asks nothing. Write one, such as age > 50.", self.text)
+            raise ExpressionError("the expression is empty. Write one, such as age > 50.", self.text)
         root = self.expression(_OR)
         if self.token.kind != "end":
             raise self.unexpected("an operator or the end")
         return root
 
     def expression(self, loosest: int) -> Node:
-        """What stands here, with every operator that binds at least as tightly as `loosest`."""
+        """The part that starts here, with every operator that binds at least as tightly as `loosest`."""
         self.depth += 1
         self.check_depth(self.depth, self.token)
         left = self.prefix(loosest)
@@ -400,7 +402,7 @@ class Parser:
         return Items(place, tuple(item for item in items if isinstance(item, Constant)))
 
     def listed(self, closing: str, opening: Token, loosest: int) -> Sequence[Node]:
-        """What stands between commas, up to and with the closing sign; a comma may end it."""
+        """The parts between commas, up to and including the closing sign; a comma may end it."""
         items: list[Node] = []
         while not self.takes(closing):
             if items and not self.takes(","):
@@ -436,7 +438,7 @@ def _hint(before: Token | None, token: Token) -> str:
     if before and before.kind == "name" and token.kind in ("name", "number"):
         return "Put a name that is more than letters, digits and _ in backticks, or an operator between the two."
     if token.text == "[":
-        return "Lists stand after in only: there is no indexing."
+        return "Lists follow in only: there is no indexing."
     if token.text == "(":
         return "Only functions are called. Put an operator before the parenthesis."
     if token.text in (")", "]"):

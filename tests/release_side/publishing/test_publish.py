@@ -564,7 +564,7 @@ TABLES = [
     (_not_parquet, r"t\.parquet is not a Parquet file\. Write the table again, or name another"),
     (_not_gzip, r"t\.csv\.gz is cut off, damaged or no \.gz file, so its rows cannot be read\. Write it again"),
     (_cut_gzip, r"t\.csv\.gz is cut off, damaged or no \.gz file, so its rows cannot be read\. Write it again"),
-    (_repeated_column, r'the private table has "age" more than once: which is meant cannot be told\. Rename or remove'),
+    (_repeated_column, r'the private table has "age" more than once: it is unclear which is meant\. Rename or remove'),
     (_a_part_lacks_a_column, r'the private table lacks "city": .* every one is needed\. .* Add the column'),
 ]  # fmt: skip
 

@@ -116,8 +116,8 @@ def test_the_whole_road_by_the_command_line(tmp_path):
         ({"method": "random-features"}, "the method random-features draws or moves points"),
         ({"method": "random-features", "target": "lab"}, "draws or moves points|not for strings"),
         ({"public_points": None}, "strings drawn at random would be like none in the table"),
-        ({"kernel": "gaussian:lengthscale=1"}, "the gaussian kernel is not for strings"),
-        ({"kernel": "margins"}, "the margins kernel is not for strings"),
+        ({"kernel": "gaussian:lengthscale=1"}, "the gaussian kernel does not compare strings"),
+        ({"kernel": "margins"}, "the margins kernel does not compare strings"),
     ],
 )
 def test_what_strings_have_no_part_in_is_refused_before_the_table_is_opened(options, told, monkeypatch):

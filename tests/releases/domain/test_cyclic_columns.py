@@ -19,7 +19,7 @@ from scipy.stats import chisquare
 import kmeanalyst as ka
 import release_side
 from kmeanalyst.kernels import Gaussian, KernelMean, MultiScale, Periodic, SoftenedProduct
-from kmeanalyst.kernels.continuous import harmonic_chances
+from kmeanalyst.kernels.continuous import harmonic_probabilities
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.column import CLAMPED, KEPT, REPLACED, DomainError
@@ -69,7 +69,7 @@ def test_every_number_lands_on_the_circle_and_stays_there(value, column):
     [
         ({"lower": 24, "upper": 24}, "lower must be below upper"),
         ({"lower": 1, "upper": 24, "scale": "log"}, "a circle has no logarithm"),
-        ({"lower": 0, "upper": 24, "atoms": [24]}, "the atom 24 is 0 again"),
+        ({"lower": 0, "upper": 24, "atoms": [24]}, "the atom 24 is the same point as 0"),
         ({"lower": -1e308, "upper": 1e308}, "the period must be"),
         ({"lower": 0}, "Add upper"),
     ],
@@ -94,7 +94,7 @@ def test_a_period_is_nothing_to_the_kernel_and_near_by_it_is_gaussian():
 def test_its_fourier_series_has_positive_coefficients_that_add_up_to_one_and_give_the_kernel(lengthscale):
     """exp(κ(cos θ − 1)) = Σ e^(−κ) I_n(κ) cos nθ (Abramowitz & Stegun 9.6.34)."""
     kernel = Periodic(24.0, (lengthscale,))
-    chances = harmonic_chances(float(kernel._concentrations()[0]))
+    chances = harmonic_probabilities(float(kernel._concentrations()[0]))
     assert (chances > 0).all() and chances.sum() == pytest.approx(1, abs=1e-12)
     d = np.linspace(0, 24, 33)
     series = np.cos(2 * np.pi / 24 * d[:, None] * np.arange(len(chances))) @ chances
@@ -105,7 +105,7 @@ def test_random_features_draw_whole_harmonics_by_the_bessel_law_and_are_as_perio
     kernel = Periodic(24.0, (4.0,))
     drawn = kernel.draw_spectrum(np.random.default_rng(0), 1, 20_000).linear[0] * 24 / (2 * np.pi)
     np.testing.assert_allclose(drawn, np.rint(drawn), atol=1e-9)
-    chances = harmonic_chances(float(kernel._concentrations()[0]))[:6]
+    chances = harmonic_probabilities(float(kernel._concentrations()[0]))[:6]
     counts = np.bincount(np.abs(np.rint(drawn)).astype(int), minlength=7)
     expected = np.append(chances, 1 - chances.sum()) * len(drawn)
     seen = np.append(counts[:6], counts[6:].sum())

@@ -83,7 +83,7 @@ def test_numbers_beside_strings_stay_at_their_own_places():
     assert domain.decode(rows).astype({"a": object, "text": object}).equals(frame.astype({"a": object, "text": object}))
     assert domain.column_of[domain.coordinates[2]].tolist() == [2] * TEXTS[0].width
     alone = Domain((domain.columns[2], domain.columns[0]))
-    np.testing.assert_array_equal(rows[:, domain.places_of([2, 0])], alone.encode(frame))
+    np.testing.assert_array_equal(rows[:, domain.indices_of([2, 0])], alone.encode(frame))
 
 
 @pytest.mark.parametrize(
@@ -222,9 +222,9 @@ def test_a_spectrum_that_makes_no_sense_is_refused(arguments, told):
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        ("gaussian:lengthscale=1", "the gaussian kernel is not for strings"),
-        ("margins", "the margins kernel is not for strings"),
-        ("generator", "the generator kernel is not for strings"),
+        ("gaussian:lengthscale=1", "the gaussian kernel does not compare strings"),
+        ("margins", "the margins kernel does not compare strings"),
+        ("generator", "the generator kernel does not compare strings"),
         ("table:length=2.5", "length, a whole number"),
         ("table:size=2", "length, a whole number"),
         ("table:length", "not name=number"),

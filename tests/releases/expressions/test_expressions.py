@@ -497,7 +497,7 @@ MISTAKES = [
     # the text, what the carets mark, and pieces of the message: what, why, mend
     # -- characters and words
     ("age @ 3", "@", ["character U+0040", "no sign, letter or digit", "Remove it"]),
-    ("age = 3", "=", ["= is not part of expressions", "their own few signs", "Write ==."]),
+    ("age = 3", "=", ["= is not part of expressions", "fewer signs than Python", "Write ==."]),
     ("age === 3", "===", ["=== is not part", "signs", "Write ==."]),
     ("age // 3", "//", ["// is not part", "signs", "Write floor(a / b)."]),
     ("age <> 3", "<>", ["<> is not part", "signs", "Write !=."]),
@@ -507,14 +507,14 @@ MISTAKES = [
     ("age ≥ 3", "≥", ["≥ is not part", "signs", "Write >=."]),
     ("sex == “Male”", "“", ["“ is not part", "signs", 'Write ".']),
     ("age.mean", ".", [". is not part", "no attributes", "a name with a dot in backticks"]),
-    ("age == 'x", "'", ["this text is never closed", "no partner", "Close it with '"]),
-    ("`age > 3", "`", ["this name is never closed", "no partner", "Close it with `"]),
+    ("age == 'x", "'", ["this text is never closed", "opens and does not close", "Close it with '"]),
+    ("`age > 3", "`", ["this name is never closed", "opens and does not close", "Close it with `"]),
     ("`` > 3", "``", ["no name between the backticks", "every column has one", "Write a column's name"]),
     ("2age", "2a", ["the number 2 runs into 'a'", "neither number nor name", "Write 2 * x"]),
     ("1_000", "1_", ["the number 1 runs into '_'", "neither number nor name", "1000 without separators"]),
     ("1e999", "1e999", ["this number is too large", "infinity", "Write one below 1e308"]),
     # -- grammar
-    ("   ", "", ["the expression is empty", "asks nothing", "Write one, such as age > 50."]),
+    ("   ", "", ["the expression is empty", "Write one, such as age > 50."]),
     ("age >", "", ["expected a number, a text, a column", "got the end", "Write what follows >."]),
     ("age 3", "3", ["expected an operator or the end", "got 3", "backticks, or an operator between"]),
     ("hours per week", "per", ["expected an operator or the end", "got per", "backticks, or an operator between"]),

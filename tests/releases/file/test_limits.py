@@ -116,7 +116,7 @@ def test_names_and_levels_have_at_most_two_hundred_characters(where: str):
             make()
             continue
         with pytest.raises(
-            DomainError, match=r"must have at most 200 characters, got 201: it stands in every .* Shorten"
+            DomainError, match=r"must have at most 200 characters, got 201: it appears in every .* Shorten"
         ):
             make()
 
