@@ -43,11 +43,11 @@ OTHERS = tuple(name for name in FILES if name not in QUICK + WIDE)
 @LINUX
 @pytest.mark.parametrize("names", [QUICK, *(pytest.param(names, marks=pytest.mark.slow) for names in (WIDE, OTHERS))])
 def test_files_at_the_limits_take_seconds_and_megabytes(names: tuple[str, ...], tmp_path: Path):
-    paths = [tmp_path / f"{name}.kme" for name in names]
-    for name, path in zip(names, paths, strict=True):
+    files = [tmp_path / f"{name}.kme" for name in names]
+    for name, path in zip(names, files, strict=True):
         FILES[name](path)
     run = subprocess.run(
-        [sys.executable, "-W", "error", str(paths.SUPPORT / "reader_costs.py"), *map(str, paths), "validate", "info"],
+        [sys.executable, "-W", "error", str(paths.SUPPORT / "reader_costs.py"), *map(str, files), "validate", "info"],
         capture_output=True, text=True, timeout=1200, env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
     )  # fmt: skip
     assert run.returncode == 0, (run.stdout[-300:], run.stderr[-1000:])
