@@ -29,8 +29,7 @@ from file_tools import (
 from releases_cases import statement_of
 
 from kmeanalyst.release import read_release
-from kmeanalyst.releases.file import FileRefused, write_release
-from kmeanalyst.releases.file.archive import members_in, zipped
+from kmeanalyst.releases.file import FileRefused, archive, write_release
 from kmeanalyst.releases.file.reading import release_of
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import zcdp_rho
@@ -407,7 +406,7 @@ def check_reader_is_as_strict(path: Path, part: str, value: Any, *, wrap: Callab
         broken += 1
         text = json.dumps(header | {part: wrap(changed)} if part else changed)
         with pytest.raises(FileRefused):
-            release_of(members_in(zipped(members | {"release.json": text.encode()})), ReleaseData)
+            release_of(archive.members_in(archive.zipped(members | {"release.json": text.encode()})), ReleaseData)
             pytest.fail(f"{part}.{place} breaks the schema, and was read")
     return broken
 
