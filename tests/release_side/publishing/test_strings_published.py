@@ -239,8 +239,7 @@ SPECTRUM = ("kernel", "kernels", 0)
 FORGED: dict[str, tuple[Callable[[dict[str, Any], Members], None], str]] = {
     "a foreign letter": (edited_points(first("code", "AXA")), "no string of its alphabet and length"),
     "a string too long": (edited_points(first("code", "A" * 25)), "no string of its alphabet and length"),
-    "a control character": (edited_points(first("code", "A\x1b[2J")), "no string of its alphabet"),
-    "an empty string": (edited_points(first("code", "")), "empty cells, and neither a missing value nor an empty string"),
+    "a control character": (edited_points(first("code", "A\x1b[2J")), "it has a control character"),
     "strings where there are numbers": (
         lambda h, m: h["columns"].__setitem__(2, {"name": "mass", "kind": "text", "length": 3, "alphabet": "a", "unknown": "?"}),
         "mass",
