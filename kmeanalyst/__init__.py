@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
     from kmeanalyst.releases.domain.numbers import Date, Integer, Real
     from kmeanalyst.releases.domain.text_column import Text
-    from kmeanalyst.releases.file import FileRefused, read_function, validate_release
+    from kmeanalyst.releases.file import FileRefused, read_function, validate_release, write_function
     from kmeanalyst.releases.function import ReleasedFunction
     from kmeanalyst.releases.statement import PrivacyStatement
     from kmeanalyst.representation.points.thinning import thin
@@ -106,6 +106,7 @@ _HOMES = {
     "refit": "kmeanalyst.learning.training.refits",
     "score": "kmeanalyst.learning.scoring.evaluation",
     "weight_support": "kmeanalyst.learning.weights.weight_support",
+    "write_function": "kmeanalyst.releases.file",
     "write_model": "kmeanalyst.learning.training.pipeline",
 }
 __version__ = "0.1.0"
@@ -116,7 +117,8 @@ __all__ = [
     "TrainedPipeline", "UnboundedWeights", "WeightSupport", "associations", "calibration", "compare", "expected_calibration_error",
     "feature_importance", "fit", "fit_embedding", "from_frame", "independence_test", "kernels", "median_lengthscale",
     "mmd", "mmd_squared", "mmd_test", "plots", "pushforward", "read_domain", "read_function", "read_model", "read_release",
-    "refit", "score", "shrunk_mean", "shrunk_vector", "thin", "validate_release", "weight_support", "write_model",
+    "refit", "score", "shrunk_mean", "shrunk_vector", "thin", "validate_release", "weight_support", "write_function",
+    "write_model",
 ]  # fmt: skip
 
 

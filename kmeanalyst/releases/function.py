@@ -21,7 +21,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -316,15 +315,6 @@ class ReleasedFunction(ABC):
     def is_rehearsal(self) -> bool:
         """Whether the noise came from a seed, so that the release is NOT PRIVATE."""
         return self.statement.is_rehearsal
-
-    def write(self, path: str | Path) -> None:
-        """Write the function as a .kme file; the file appears whole or not at all.
-
-        >>> function.write("copy.kme")
-        """
-        from kmeanalyst.releases.file.function import write_function
-
-        write_function(self, path)
 
     def summary(self) -> dict[str, str]:
         """What the function is, line by line: label → text.

@@ -16,6 +16,7 @@ import numpy as np
 from kmeanalyst.kernels import Gaussian, Kernel, OnColumns, Product
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.pivots import Pivots
+from kmeanalyst.releases import file
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain, read_domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, table_kernel
@@ -338,7 +339,7 @@ def function_digest(function: ReleasedFunction) -> str:
 def write_function(function: ReleasedFunction, output: str | Path) -> None:
     """Write the function; PublishError where that fails, when its noise has been drawn."""
     try:
-        function.write(output)
+        file.write_function(function, output)
     except (OSError, ValueError) as error:
         raise PublishError(f"{output} was not written: {str(error).rstrip('.')}.") from None
 

@@ -15,6 +15,7 @@ import release_side
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Real
+from kmeanalyst.releases.file import write_function
 
 FOLDER = Path(__file__).parent / "function_v1"
 X = Real(name="x", lower=-3.0, upper=3.0)
@@ -32,7 +33,7 @@ def main() -> None:
             raise SystemExit(f"{path.name} is there and is kept for ever. Give a new file a name of its own.")
         domain = Domain((X,)) if kind == "density" else PLANE
         function = release_side.publish_function(frame, domain, kind=kind, target=target, epsilon=1.0, delta=1e-6)
-        function.write(path)
+        write_function(function, path)
         expected[kind] = {
             "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
             "statement": function.statement.to_dict(),

@@ -203,8 +203,8 @@ def test_a_function_file_keeps_the_same_rule(tmp_path: Path) -> None:
     domain = Domain((Real(name="x", lower=-3.0, upper=3.0), Real(name="y", lower=0.0, upper=1.0)))
     frame = domain.decode(domain.draw(40, 3))
     path = tmp_path / "ridge.kme"
-    release_side.publish_function(frame, domain, epsilon=1.0, delta=1e-6, kind="ridge", target="y", rehearsal=1).write(
-        path
+    release_side.publish_function(
+        frame, domain, epsilon=1.0, delta=1e-6, kind="ridge", target="y", rehearsal=1, output=path
     )
     header = json.loads(members_of(path)["release.json"])
     for number, place in enumerate(texts_within(header)):

@@ -56,7 +56,7 @@ def edited(data: bytes, rng: np.random.Generator) -> bytes:
 
 def sealed(members: dict[str, bytes], rng: np.random.Generator) -> bytes:
     """The file with one member edited, and every checksum made good."""
-    name = str(rng.choice([*members, "points.parquet"]))  # twice as often the points, where a library reads
+    name = str(rng.choice([*members, "points.csv"]))  # twice as often the points, where a library reads
     members = members | {name: edited(members[name], rng)}
     header = members["release.json"]
     for other, data in members.items():
@@ -96,7 +96,7 @@ def main(folder: Path, how_many: int) -> None:
             data = bytearray(sealed(parts[i % len(wholes)], rng))
         began = time.perf_counter()
         try:
-            release = release_of(members_in(bytes(data)))
+            release = release_of(members_in(bytes(data)), Release)
         except FileRefused as refusal:
             assert MESSAGE.fullmatch(str(refusal)) and str(refusal).isprintable(), str(refusal)
             outcome = "refused"

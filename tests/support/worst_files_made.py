@@ -1,16 +1,13 @@
-"""The files of worst_files.py: each is small, valid, and at a limit of the reader (`Limits` in refusal.py)."""
+"""The files of worst_files.py: each is small, valid, and at a limit of the reader (`Limits` in limits.py)."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
-from file_tools import declared, zipped
 
 from kmeanalyst.kernels import (
     ExponentialDot,
@@ -37,12 +34,13 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.file.archive import HEADER, POINTS, zipped
 from kmeanalyst.releases.file.function import write_function
-from kmeanalyst.releases.file.header import FORMAT
+from kmeanalyst.releases.file.header import FORMAT, declaration, plain
 from kmeanalyst.releases.file.kernel import _MOST_WORK, MOST_ROWS, diameter_over, kernel_work, n_databases
 from kmeanalyst.releases.file.limits import USUAL
 from kmeanalyst.releases.file.points import arrow_type, cells_of_a_row, is_text
-from kmeanalyst.releases.file.writing import _measurement_header, canonical, npy_of, plain
+from kmeanalyst.releases.file.writing import _measurement_header, canonical, npy_of, points_csv
 from kmeanalyst.releases.function import FunctionForm, function_of
 from kmeanalyst.releases.measurement import Measurement, grid_sensitivity
 from kmeanalyst.releases.statement import PrivacyStatement
@@ -63,7 +61,6 @@ def written(
     derived: Sequence[Derived] = (),
     derived_cells: Sequence[Any] = (),
     method: str = "foreign",
-    **parquet: Any,
 ) -> None:
     """A file of these points: the same cell in every row, unless `cells` has an array for each column."""
     domain = Domain(tuple(columns))
@@ -73,10 +70,8 @@ def written(
         cell if isinstance(cell, np.ndarray | pa.Array) else pa.repeat(pa.scalar(cell, arrow_type(column)), n_points)
         for cell, column in zip(of_each, every, strict=True)
     ]
-    table = pa.table([*map(pa.array, arrays), pa.repeat(1 / n_points, n_points)], [*(c.name for c in every), "weight"])
-    out, members = io.BytesIO(), {}
-    pq.write_table(table, out, **({"compression": "none", "store_schema": False, "write_statistics": False} | parquet))
-    members["points.parquet"] = out.getvalue()
+    weights = pa.array(np.full(n_points, 1 / n_points))
+    members = {POINTS: points_csv(every, [*map(pa.array, arrays), weights])}
     measurement = None if feature_map is None else _measurement(feature_map)
     if feature_map is not None and measurement is not None:
         statement = _statement(measurement)
@@ -87,9 +82,9 @@ def written(
         "kernel": kernel.to_dict(), "method": method, "weight_view": "given", "n_points": n_points,
         "fit_distance": None, "statement": None if statement is None else statement.to_dict(),
         "measurement": None if measurement is None else _measurement_header(measurement), "versions": {},
-        "members": declared(members),
+        "members": declaration(members),
     } | ({"derived": [one.to_dict() for one in derived]} if derived else {})  # fmt: skip
-    path.write_bytes(zipped([("release.json", canonical(plain(header))), *members.items()]))
+    path.write_bytes(zipped({HEADER: canonical(plain(header)), **members}))
 
 
 def _cell(column: Column) -> Any:
@@ -167,12 +162,21 @@ def logarithms(path: Path) -> None:
 
 def wide(path: Path) -> None:
     columns = [Real(name=f"{j:0200}", lower=0, upper=1) for j in range(USUAL.columns)]
-    written(path, columns, USUAL.cells // (USUAL.columns + 1), Gaussian(1.0), write_batch_size=10_000)
+    written(path, columns, USUAL.cells // (USUAL.columns + 1), Gaussian(1.0))
 
 
-def pages(path: Path) -> None:
-    columns = reals(9)
-    written(path, columns, USUAL.pages // 10, Gaussian(1.0), use_dictionary=False, data_page_size=1, write_batch_size=1)
+def long_numbers(path: Path) -> None:
+    """Numbers of as many digits as there are, all different."""
+    columns = [Real(name=f"x{j}", lower=-1, upper=1) for j in range(19)]
+    n = USUAL.cells // 20
+    cells = np.random.default_rng(0).normal(size=(19, n)) * 1e-300
+    written(path, columns, n, Gaussian(1.0), cells=list(np.clip(cells, -1, 1)))
+
+
+def long_levels(path: Path) -> None:
+    """Levels of quotation marks, each of which is written twice."""
+    columns = [Categorical(name=f"c{j}", levels=('"' * 200, "b")) for j in range(10)]
+    written(path, columns, USUAL.cells // cells_of_a_row(Domain(tuple(columns))), Gaussian(1.0))
 
 
 # ---------------------------------------------------------------------- the header
@@ -326,7 +330,8 @@ def function(path: Path) -> None:
 FILES: dict[str, Callable[[Path], None]] = {
     each.__name__: each
     for each in (
-        long_texts, long_texts_that_differ, short_texts, levels_of_points, numbers, logarithms, wide, pages, levels,
+        long_texts, long_texts_that_differ, short_texts, levels_of_points, numbers, logarithms, wide, long_numbers, long_levels,
+        levels,
         long_names, many_kernels, atoms, draw, derived_work, derived_columns, subspace, subspace_of_strings,
         random_features, margins_of_columns, margins_of_many_columns, margins_of_points, maclaurin, binning,
         crossed_features, function,

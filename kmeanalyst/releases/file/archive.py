@@ -1,13 +1,15 @@
 """A release's members and the zip that holds them: bytes on disk to named members, and back.
 
-Two zip readers must not see two files in one. The archive is therefore plain: stored members of known names,
-one after another without a gap, every byte accounted for.
+Two zip readers must not see two files in one. The archive is therefore plain: members of known names, one after another
+without a gap, every byte accounted for. All are stored but points.csv, which may be deflated: it then expands to exactly
+the length that its headers declare, which is bounded before a byte is inflated.
 
-Files that appear whole or not at all.
+Also the atomic writing of files: they appear whole or not at all.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import re
@@ -17,11 +19,12 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from kmeanalyst.releases.file.limits import MOST_BYTES, MOST_MEMBERS, FileRefused, refusal, refusing
+from kmeanalyst.releases.file.limits import MOST_BYTES, MOST_MEMBERS, FileRefused, limits, refusal, refusing, too_large
 
 _ROOM = 2**20  # bytes; a release of usual size has less
 
@@ -46,7 +49,7 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
 
 
 def check_place(path: str | Path) -> None:
-    """OSError or ValueError now if `written_whole(path)` would fail later: every step of it but the last is taken.
+    """OSError or ValueError now if `atomic_write(path)` would fail later: every step of it but the last is taken.
 
     A temporary file of `_ROOM` bytes is written and removed; `path` is not touched. A larger file may still find no room.
     """
@@ -90,16 +93,40 @@ def _flush(path: Path, flags: int = os.O_RDWR) -> None:
         os.close(descriptor)
 
 
-HEADER, POINTS, NOISY_SUM = "release.json", "points.parquet", "measurement/noisy_sum.npy"
+HEADER, POINTS, NOISY_SUM = "release.json", "points.csv", "measurement/noisy_sum.npy"
+BLOCK = 2**23  # bytes of a member that are inflated at a time
 PIVOTS = "measurement/points.npy"  # of a function: a member of this name is there in a subspace's release too
-Members = dict[str, bytes] | dict[str, memoryview]  # name → bytes
 
+_LEVEL = 1  # of deflating: numbers become hardly smaller at higher ones, which take seven times as long
 _CHECK = "Check that it is a .kme file"
 
 _END = struct.Struct("<4s4H2LH")
 _MOST_ENTRY_BYTES = 256  # of a member in the central directory
 _LOCAL = struct.Struct("<4s5H3L2H")
-_MEMBER_NAME = re.compile(r"release\.json|points\.parquet|measurement/[a-z][a-z0-9_]*\.npy")
+_MEMBER_NAME = re.compile(r"release\.json|points\.csv|measurement/[a-z][a-z0-9_]*\.npy")
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of an archive, whose checksum is right.
+
+    data       bytes as the archive has them.
+    size       bytes of the member itself: of `data`, or of what they expand to.
+    sha256     digest of the member itself, in lower-case hexadecimal.
+    deflated   whether `data` are deflated, as only points.csv may be.
+    """
+
+    data: memoryview
+    size: int
+    sha256: str
+    deflated: bool = False
+
+    def blocks(self) -> Iterator[bytes | memoryview]:
+        """The member itself, at most BLOCK bytes at a time."""
+        return _inflated(self.data, self.size) if self.deflated else _pieces(self.data)
+
+
+Members = Mapping[str, Member]  # by name
 
 
 def contents(path: Path) -> bytes:
@@ -123,8 +150,8 @@ def _opened_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def members_in(raw: bytes) -> dict[str, memoryview]:
-    """Member name → its bytes, of a zip whose every byte is accounted for.
+def members_in(raw: bytes) -> dict[str, Member]:
+    """The members by name, of a zip whose every byte is accounted for.
 
     The members must fill the file from its start without a gap: two zip readers then cannot see two files.
     """
@@ -138,7 +165,7 @@ def members_in(raw: bytes) -> dict[str, memoryview]:
         raise refusal(f"the members {twice!r:.200} occur twice", "readers would disagree on which of them counts")
     members, position = {}, 0
     for info in sorted(listed, key=lambda info: info.header_offset):
-        members[info.filename], position = _stored_bytes(raw, info, position, directory)
+        members[info.filename], position = _member(raw, info, position, directory)
     if position != directory:
         raise refusal("the archive has bytes that belong to no member", "readers could see different files in it")
     if HEADER not in members or not {POINTS, NOISY_SUM} & set(members):  # a release has points, a function none
@@ -169,41 +196,80 @@ def _check_entry(info: zipfile.ZipInfo) -> None:
     kind = stat.S_IFMT(info.external_attr >> 16)
     if info.flag_bits & 0x1:
         raise refusal(f"member {name!r:.80} is encrypted", "a release hides nothing from its reader")
-    if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
-        raise refusal(f"member {name!r:.80} is compressed", "a release has stored members only, of known size")
     if kind not in (0, stat.S_IFREG):
         raise refusal(f"member {name!r:.80} is a link or a device", "a release has plain members only")
     if not _MEMBER_NAME.fullmatch(name):
         raise refusal(f"member name {name!r:.80}", "no member of a release is called so, and no path is followed")
     if info.flag_bits & ~0x800 or info.extra or info.comment:
         raise refusal(f"member {name!r:.80} has flags, extra fields or a comment", "readers could take it differently")
+    _check_size(info)
 
 
-def _stored_bytes(raw: bytes, info: zipfile.ZipInfo, position: int, end: int) -> tuple[memoryview, int]:
-    """The member's bytes and where they end; its own header must say what the directory says."""
+def _check_size(info: zipfile.ZipInfo) -> None:
+    name = info.orig_filename
+    deflated = info.compress_type == zipfile.ZIP_DEFLATED
+    if info.compress_type != zipfile.ZIP_STORED and not (deflated and name == POINTS):
+        raise refusal(f"member {name!r:.80} is compressed", f"only {POINTS} may be, by the method deflate")
+    if not (info.compress_size < info.file_size if deflated else info.compress_size == info.file_size):
+        raise refusal(f"member {name!r:.80} has two sizes that do not fit each other", "it was damaged or altered")
+    if name == POINTS and info.file_size > limits().points_bytes:
+        raise too_large(f"{POINTS} has {info.file_size} bytes", f"at most {limits().points_bytes} are read")
+
+
+def _member(raw: bytes, info: zipfile.ZipInfo, position: int, end: int) -> tuple[Member, int]:
+    """The member and where it ends; its own header must say what the directory says."""
     name = info.orig_filename.encode()
     start = position + _LOCAL.size + len(name)
-    stop = start + info.file_size
+    stop = start + info.compress_size
     if info.header_offset != position or stop > end:
         raise refusal(f"member {info.filename} is not where it should be", "members overlap or leave a gap")
-    told = _LOCAL.unpack(raw[position : position + _LOCAL.size])
-    facts = (b"PK\3\4", info.flag_bits, 0, info.CRC, info.file_size, info.file_size, len(name), 0)
-    if told[:1] + told[2:4] + told[6:] != facts or raw[start - len(name) : start] != name:
+    found = _LOCAL.unpack(raw[position : position + _LOCAL.size])
+    sizes = info.compress_size, info.file_size
+    facts = (b"PK\3\4", info.flag_bits, info.compress_type, info.CRC, *sizes, len(name), 0)
+    if found[:1] + found[2:4] + found[6:] != facts or raw[start - len(name) : start] != name:
         raise refusal(f"member {info.filename} has two headers that differ", "readers would disagree on it")
-    data = memoryview(raw)[start:stop]
-    if zlib.crc32(data) != info.CRC:
+    data, deflated = memoryview(raw)[start:stop], info.compress_type == zipfile.ZIP_DEFLATED
+    checksum, digest = 0, hashlib.sha256()
+    for block in Member(data, info.file_size, "", deflated).blocks():
+        checksum = zlib.crc32(block, checksum)
+        digest.update(block)
+    if checksum != info.CRC:
         raise refusal(f"member {info.filename} does not have its checksum", "the file was damaged or altered")
-    return data, stop
+    return Member(data, info.file_size, digest.hexdigest(), deflated), stop
+
+
+def _pieces(data: memoryview) -> Iterator[memoryview]:
+    for start in range(0, len(data), BLOCK):
+        yield data[start : start + BLOCK]
+
+
+def _inflated(data: memoryview, size: int) -> Iterator[bytes]:
+    """What deflated data expand to, a block at a time; FileRefused, at most a block too late, unless it is `size` bytes."""
+    inflate, rest, made = zlib.decompressobj(-zlib.MAX_WBITS), bytes(data), 0
+    while not inflate.eof:
+        try:
+            block = inflate.decompress(rest, BLOCK)
+        except zlib.error as error:
+            raise refusal(f"member {POINTS} cannot be inflated", str(error)) from None
+        rest, made = inflate.unconsumed_tail, made + len(block)
+        if made > size or not (block or inflate.eof):
+            break
+        yield block
+    if made != size or not inflate.eof or inflate.unused_data:
+        raise refusal(f"member {POINTS} does not expand to the {size} bytes that it declares", "it was altered")
 
 
 def zipped(members: dict[str, bytes]) -> bytes:
-    """A zip of stored members whose bytes depend on the members alone."""
+    """A zip whose bytes depend on the members alone; points.csv is deflated where that makes it smaller."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for name, data in members.items():
             info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
             info.create_system, info.external_attr = 3, (stat.S_IFREG | 0o644) << 16
-            archive.writestr(info, data)
+            start = data[:BLOCK]
+            deflate = name == POINTS and len(zlib.compress(start, _LEVEL)) < len(start)
+            method = zipfile.ZIP_DEFLATED if deflate else zipfile.ZIP_STORED
+            archive.writestr(info, data, compress_type=method, compresslevel=_LEVEL)
     archive_bytes = out.getvalue()
     if len(archive_bytes) > MOST_BYTES:
         raise ValueError(

@@ -21,15 +21,15 @@ from kmeanalyst.releases.file.header import (
     SCHEMA_MAJOR,
     check_function_header,
     check_members,
+    declaration,
     parsed,
     plain,
-    sha256,
 )
 from kmeanalyst.releases.file.kernel import check_kernel, kernel_of, kernel_work
 from kmeanalyst.releases.file.limits import limits, refusal, refusing, too_large
 from kmeanalyst.releases.file.measurement import CLOSE, array_of, basis_points, promise_of
-from kmeanalyst.releases.file.opening import columns_in, read_container, write_checked
-from kmeanalyst.releases.file.writing import canonical, npy_of
+from kmeanalyst.releases.file.reading import columns_in, read_container
+from kmeanalyst.releases.file.writing import canonical, npy_of, write_checked
 from kmeanalyst.releases.function import FunctionForm, ReleasedFunction, function_of
 from kmeanalyst.releases.statement import software_versions
 
@@ -52,7 +52,7 @@ def read_function(path: str | Path, *, allow_rehearsal: bool = False, large: boo
 
 def function_in(members: Members) -> ReleasedFunction:
     """The function that the members hold, or FileRefused."""
-    header = parsed(members[HEADER])
+    header = parsed(members[HEADER].data)
     check_function_header(header)
     check_members(header, members)
     with refusing("the columns"):
@@ -63,7 +63,7 @@ def function_in(members: Members) -> ReleasedFunction:
     kernel = kernel_of(header["kernel"], len(domain))
     check_kernel(kernel, domain, domain.decode(domain.draw(8, 0)))
     basis = _basis_of(header["measurement"], kernel, domain, members)
-    noisy_sum = array_of(NOISY_SUM, members[NOISY_SUM], "<i8", [basis.dimension])
+    noisy_sum = array_of(NOISY_SUM, members[NOISY_SUM].data, "<i8", [basis.dimension])
     with refusing("the function"):
         told, steps = header["measurement"], form.grid_sensitivity(basis)
         unit = form.unit(basis, told["n_rows"])
@@ -91,7 +91,7 @@ def _basis_of(told: dict[str, Any], kernel: Kernel, domain: Domain, members: Mem
             f"the function has {told['n_pivots']} pivots",
             f"the kernel takes {work} steps on them to prove its bound, and at most {limits().pivot_work} are taken",
         )
-    points = array_of(PIVOTS, members[PIVOTS], "<f8", [told["n_pivots"], len(domain)])
+    points = array_of(PIVOTS, members[PIVOTS].data, "<f8", [told["n_pivots"], len(domain)])
     with refusing("the pivots"):
         return Pivots(kernel, basis_points(kernel, domain, {"points": points}))
 
@@ -101,6 +101,8 @@ def write_function(function: ReleasedFunction, path: str | Path) -> None:
 
     The same function gives the same bytes. What is written has been read back first: ValueError, and no file, if its own
     reader would refuse it.
+
+    >>> ka.write_function(function, "copy.kme")
     """
     write_checked(_members_of(function), function_in, "function", path)
 
@@ -124,6 +126,6 @@ def _members_of(function: ReleasedFunction) -> dict[str, bytes]:
             "n_pivots": function.basis.dimension,
         },
         "versions": software_versions("kmeanalyst", "numpy"),
-        "members": {name: {"bytes": len(data), "sha256": sha256(data)} for name, data in members.items()},
+        "members": declaration(members),
     }
     return {HEADER: canonical(plain(header)), **members}

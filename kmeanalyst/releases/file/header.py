@@ -147,7 +147,7 @@ _FUNCTION_MEASUREMENT_RULES = {
 _MEMBER_RULES = {"bytes": _SIZE, "sha256": _DIGEST}
 
 
-def parsed(data: bytes | memoryview) -> dict[str, Any]:
+def parsed(data: memoryview) -> dict[str, Any]:
     """The header as plain values, all of them finite, of bounded depth, no key twice."""
     if len(data) > limits().header_bytes:
         raise too_large(f"{HEADER} has {len(data)} bytes", f"at most {limits().header_bytes} are read")
@@ -278,10 +278,10 @@ def check_members(header: dict[str, Any], members: Members) -> None:
             f"needed {sorted(wanted)!r:.300}, declared {sorted(declared)!r:.300}, present {sorted(present)!r:.300}",
         )
     for name, entry in header["members"].items():
-        data = members[name]
-        if len(data) != entry["bytes"]:
-            raise refusal(f"member {name} has {len(data)} bytes", f"the header declares {entry['bytes']}")
-        if sha256(data) != entry["sha256"]:
+        member = members[name]
+        if member.size != entry["bytes"]:
+            raise refusal(f"member {name} has {member.size} bytes", f"the header declares {entry['bytes']}")
+        if member.sha256 != entry["sha256"]:
             raise refusal(f"member {name} does not have the declared SHA-256", "the file was damaged or altered")
 
 
@@ -301,6 +301,6 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def sha256(data: bytes | memoryview) -> str:
-    """The digest as the header has it, in lower-case hexadecimal."""
-    return hashlib.sha256(data).hexdigest()
+def declaration(members: dict[str, bytes]) -> dict[str, Any]:
+    """What a header says of the other members: length and SHA-256 of each."""
+    return {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in members.items()}

@@ -1,4 +1,4 @@
-"""How the reader says no: one exception, whose message has what, why and mend, and the limits it keeps.
+"""How the reader refuses a file: one exception, whose message has what, why and fix, and the limits that it keeps.
 
 A message may repeat what a file says, which is as suspect as the rest of it: it is one line, and a character that has no
 shape, such as one that begins a command to the terminal, is written as its escape.
@@ -20,8 +20,6 @@ from kmeanalyst.releases.texts import one_line
 MOST_BYTES = 2**31 - 1  # of a file: below this a zip needs no 64-bit extension
 MOST_HEADER_DEPTH = 32
 MOST_MEMBERS = 10_000
-MOST_ROW_GROUPS = 1000
-MOST_FOOTER_BYTES = 2**22  # of points.parquet, whose own description is parsed in Python
 MOST_DERIVED_COLUMNS = 100
 MOST_KERNEL_WORK = 100_000  # passes over a Gram matrix, one for each column and lengthscale that a part looks at
 
@@ -33,9 +31,9 @@ class Limits:
     columns        numbers in an encoded row.
     header_bytes   of release.json.
     header_marks   commas and opening brackets of the header: it has about as many values, levels among them.
-    pages          of points.parquet: a header is written for each.
-    points         rows of points.parquet, which can take less than a byte each.
-    cells          points × (numbers in an encoded row + 1 for the weight); eight characters of a text count as a number.
+    points_bytes   of points.csv, inflated; more than as many cells as are read can have.
+    points         rows of points.csv.
+    cells          points × (columns + 1 for the weight); a long level counts as several, and so does a text.
     derived_work   characters of the derived columns' expressions × (points + 5000 + 100 × columns + 50 × levels of one).
     basis_points   of a subspace: matrices of that size are built on reading, and one is factorised.
     basis_work     entries of the subspace's Gram matrix × passes of the kernel; likewise of rows that a draw lists.
@@ -49,7 +47,7 @@ class Limits:
     columns: int = 3000
     header_bytes: int = 2**22
     header_marks: int = 2**18
-    pages: int = 50_000
+    points_bytes: int = 2**28
     points: int = 250_000
     cells: int = 5_100_000  # 50,000 points of 100 columns have 5,050,000
     derived_work: int = 2**26
@@ -64,7 +62,7 @@ class Limits:
 
 USUAL = Limits()
 LARGE = Limits(
-    columns=5000, header_bytes=2**24, header_marks=2**20, pages=200_000, points=10_000_000, cells=10_000_000,
+    columns=5000, header_bytes=2**24, header_marks=2**20, points_bytes=2**29, points=10_000_000, cells=10_000_000,
     derived_work=2**28, basis_points=10_000, basis_work=10_000_000_000, pivots=3000, pivot_work=10_000_000_000,
     features=100_000_000, tables=1_000_000, feature_work=10**15,
 )  # fmt: skip
@@ -95,7 +93,7 @@ _LARGE = "If you trust its maker, read it with --large (in Python large=True), w
 
 
 class FileRefused(ValueError):
-    """A file that cannot be read as a release, or is not to be trusted; the message has the mend.
+    """A file that cannot be read as a release, or is not to be trusted; the message says how to fix it.
 
     >>> ka.read_release("my_sample.csv")
     Traceback (most recent call last):
@@ -110,12 +108,12 @@ class HoldsFunction(FileRefused):
 
 
 def refusal(what: str, why: str, hint: str = _AGAIN) -> FileRefused:
-    """The exception to raise, with what was found, why it is refused, and the mend."""
+    """The exception to raise, with what was found, why it is refused, and the fix."""
     return FileRefused(one_line(f"{what}: {why}. {hint}."))
 
 
 def too_large(what: str, why: str) -> FileRefused:
-    """The refusal of a file that is beyond the limits in force; the mend is to lift them where that can be done."""
+    """The refusal of a file that is beyond the limits in force; the fix is to lift them where that can be done."""
     return refusal(what, why, _AGAIN if limits() == LARGE else _LARGE)
 
 

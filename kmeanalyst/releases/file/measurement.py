@@ -101,7 +101,7 @@ def measurement_of(header: dict[str, Any], kernel: Kernel, domain: Domain, membe
         return None
     described = told["feature_map"]
     arrays = {
-        name: array_of(f"measurement/{name}.npy", members[f"measurement/{name}.npy"], "<f8", shape)
+        name: array_of(f"measurement/{name}.npy", members[f"measurement/{name}.npy"].data, "<f8", shape)
         for name, shape in described["arrays"].items()
     }
     feature_map = _FEATURE_MAPS[described["name"]](kernel, domain, arrays)
@@ -109,7 +109,7 @@ def measurement_of(header: dict[str, Any], kernel: Kernel, domain: Domain, membe
         raise refusal("feature_map, field name", f"the kernel makes it {feature_map.name}")
     if feature_map.dimension != described["dimension"]:
         raise refusal("feature_map, field dimension", f"the arrays make {feature_map.dimension} features")
-    noisy_sum = array_of(NOISY_SUM, members[NOISY_SUM], "<i8", [described["dimension"]])
+    noisy_sum = array_of(NOISY_SUM, members[NOISY_SUM].data, "<i8", [described["dimension"]])
     unit = mean_unit(n_rows=told["n_rows"], feature_map=feature_map)
     if not math.isclose(told["grid_noise_scale"] * unit, told["noise_scale"], rel_tol=CLOSE):
         raise refusal("grid_noise_scale", "it is not the noise scale in steps of the grid: one of the two is wrong")
@@ -181,7 +181,7 @@ _NPY_HEADER = re.compile(
 _MOST_NPY_HEADER_BYTES = 1024
 
 
-def array_of(name: str, data: bytes | memoryview, dtype: str, shape: list[int]) -> Array:
+def array_of(name: str, data: memoryview, dtype: str, shape: list[int]) -> Array:
     """An array of an npy member, once its header has been found to say dtype and shape, and its size to fit."""
     start = len(_NPY_MAGIC) + 2
     length = int.from_bytes(data[start - 2 : start], "little")

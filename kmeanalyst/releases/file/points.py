@@ -1,7 +1,16 @@
-"""points.parquet: weighted points in natural units, as Domain.decode gives them, every cell within the domain."""
+"""points.csv: weighted points in natural units, as Domain.decode gives them, with every cell within the domain.
+
+The file is split into lines here, so that a quotation mark cannot reach beyond its line. Arrow's CSV reader then
+splits the lines into texts, without guessing types, and each text is matched with the pattern of its column's kind
+before it is converted. Conversion does not depend on the locale.
+"""
 
 from __future__ import annotations
 
+import csv
+import math
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,28 +24,15 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Date, Integer
 from kmeanalyst.releases.domain.text_column import Text
-from kmeanalyst.releases.file.archive import POINTS
+from kmeanalyst.releases.file.archive import BLOCK, POINTS, Member
 from kmeanalyst.releases.file.limits import limits, refusal, refusing, too_large
-from kmeanalyst.releases.file.parquet_footer import chunks_of
-from kmeanalyst.releases.file.parquet_pages import plain_parquet
 
-_OF_A_TEXT = 4  # cells that a text counts as, at least: each is handled as an object
+_CELLS_OF_A_TEXT = 4  # what a text counts as, at least: each is handled as an object
+_BYTES_OF_A_CELL = 24  # the longest number, -2.2250738585072014e-308
+_CONTROL = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]")
+_LINES = re.compile(rb'(?:(?:"[^"\n]*+(?:""[^"\n]*+)*+"|[^",\n]*+)[,\n])*+')  # possessive: never read twice
 
-
-def points_and_weights(data: bytes | memoryview, domain: Domain, n_points: int) -> tuple[pd.DataFrame, Array]:
-    """Points in natural units and levels, as Domain.decode gives them, and weights (M,)."""
-    check_size(n_points, domain)
-    with refusing(POINTS):
-        table = _arrow_table(data, domain, n_points)
-        table.validate(full=True)
-        columns = {column.name: _series(column, table.column(j)) for j, column in enumerate(domain.columns)}
-        weight = table.column(len(domain))
-        if weight.null_count:
-            raise refusal(f"{POINTS}, column weight", "a missing weight means nothing")
-        weights = weight.to_numpy()
-    if not np.isfinite(weights).all():
-        raise refusal(f"{POINTS}, column weight", "a weight that is infinite or not a number means nothing")
-    return pd.DataFrame(columns), weights
+# ---------------------------------------------------------------------- size
 
 
 def check_size(n_points: int, domain: Domain) -> None:
@@ -51,20 +47,37 @@ def check_size(n_points: int, domain: Domain) -> None:
 
 
 def cells_of_a_row(domain: Domain) -> int:
-    """How many numbers a point takes: its cells and its weight; a text takes 4, or one for each eight characters."""
-    return 1 + sum(
-        max(_OF_A_TEXT, column.width, -(-column.length // 8)) if isinstance(column, Text) else 1
-        for column in domain.columns
-    )
+    """What a row counts as: 1 for each number and for the weight, more for long levels and for texts (FORMAT.md §8)."""
+    return 1 + sum(map(_cells_of, domain.columns))
+
+
+def _cells_of(column: Column) -> int:
+    if isinstance(column, Text):
+        return max(_CELLS_OF_A_TEXT, column.width, -(-column.length // 8))
+    if is_text(column):
+        return -(-max(len(quoted(level).encode()) for level in column.levels) // _BYTES_OF_A_CELL)  # type: ignore[attr-defined]
+    return 1
+
+
+# ---------------------------------------------------------------------- cells as texts
 
 
 def is_text(column: Column) -> bool:
-    """Whether the file holds the column's cells as texts: strings and levels, but not truth values."""
+    """Whether the cells of a column are texts in the file: strings and levels, but not truth values."""
     return isinstance(column, Text) or (isinstance(column, Categorical) and not isinstance(column, Boolean))
 
 
+def quoted(text: str) -> str:
+    """A text as a cell of a CSV file, in quotation marks where RFC 4180 needs them.
+
+    >>> quoted("Basel"), quoted('5" pipe, old')
+    ('Basel', '"5"" pipe, old"')
+    """
+    return '"' + text.replace('"', '""') + '"' if '"' in text or "," in text else text
+
+
 def arrow_type(column: Column) -> Any:
-    """The column's type in the file (FORMAT.md §3)."""
+    """The type in which Arrow holds a column."""
     import pyarrow as pa
 
     if is_text(column):
@@ -72,34 +85,128 @@ def arrow_type(column: Column) -> Any:
     return {Boolean: pa.bool_(), Date: pa.date32(), Integer: pa.int64()}.get(type(column), pa.float64())
 
 
-def _arrow_table(data: bytes | memoryview, domain: Domain, n_points: int) -> Any:
-    """The Parquet table, read only once its own description fits the header, and from pages that we described.
+def _pattern(column: Column) -> str:
+    """What a cell of a column that is no text must match, as a regular expression of RE2."""
+    patterns: dict[type[Column], str] = {
+        Boolean: "true|false", Date: "[0-9]{4}-[0-9]{2}-[0-9]{2}", Integer: "-?[0-9]+",
+    }  # fmt: skip
+    return patterns.get(type(column), _REAL)
 
-    Levels are read as dictionaries: a text that is repeated a million times is held once.
+
+_REAL = r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?"
+
+# ---------------------------------------------------------------------- reading
+
+
+def points_and_weights(member: Member, domain: Domain, n_points: int) -> tuple[pd.DataFrame, Array]:
+    """Points in natural units and levels, as Domain.decode gives them, and weights (M,)."""
+    check_size(n_points, domain)
+    with refusing(POINTS):
+        *cells, weight = _arrow_columns(member, domain, n_points)
+        columns = {column.name: _series(column, found) for column, found in zip(domain.columns, cells, strict=True)}
+        if weight.null_count:
+            raise refusal(f"{POINTS}, column weight", "a missing weight means nothing")
+        weights = weight.to_numpy()
+    if not np.isfinite(weights).all():
+        raise refusal(f"{POINTS}, column weight", "a weight that is infinite means nothing")
+    return pd.DataFrame(columns), weights
+
+
+def _arrow_columns(member: Member, domain: Domain, n_points: int) -> list[Any]:
+    """The columns of the file and the weight as Arrow's chunked arrays of n_points cells, an empty cell as null.
+
+    Texts are dictionaries: a text that is repeated a million times is held once.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    kinds = [_parquet_kind(column) for column in domain.columns] + ["real"]
-    groups = chunks_of(data, list(zip([*domain.names, "weight"], kinds, strict=True)), n_points)
-    texts = [str(j) for j, kind in enumerate(kinds) if kind == "text"]
-    plain = pa.BufferReader(pa.py_buffer(plain_parquet(data, groups)))
-    table = pq.ParquetFile(plain, read_dictionary=texts).read(use_threads=False)
-    return table.unify_dictionaries().combine_chunks()
+    tables, n_rows = [], 0
+    for place, block in enumerate(_whole_lines(member)):
+        lines = _after_header(block, [*domain.names, "weight"]) if place == 0 else block
+        if lines:
+            tables.append(_table(lines, domain.columns))
+            n_rows += len(tables[-1])
+        if n_rows > n_points:
+            raise refusal(f"{POINTS} has more than {n_points} rows", f"the header declares {n_points}")
+    if n_rows != n_points:
+        raise refusal(f"{POINTS} has {n_rows} rows", f"the header declares {n_points}")
+    return list(pa.concat_tables(tables).unify_dictionaries().combine_chunks().columns)
 
 
-def _parquet_kind(column: Column) -> str:
-    if is_text(column):
-        return "text"
-    return "real" if isinstance(column, Cyclic) else column.kind
+def _whole_lines(member: Member) -> Iterator[bytes]:
+    """The member in blocks of whole lines, each of them sound: no control character, and each quotation mark closed."""
+    rest = b""
+    for piece in member.blocks():
+        block = rest + piece
+        end = block.rfind(b"\n") + 1
+        lines, rest = block[:end], block[end:]
+        if len(rest) > BLOCK:
+            raise refusal(POINTS, f"it has a line of more than {BLOCK} bytes")
+        if _CONTROL.search(lines):
+            raise refusal(POINTS, "it has a control character; lines end with U+000A, and there is no other")
+        if lines.startswith(b"\n") or b"\n\n" in lines:  # Arrow would take it for a row of missing cells
+            raise refusal(POINTS, "it has an empty line")
+        if b'"' in lines and not _LINES.fullmatch(lines):
+            raise refusal(POINTS, "it has a quotation mark that does not enclose a cell on one line")
+        if lines:
+            yield lines
+    if rest:
+        raise refusal(POINTS, "its last line does not end with U+000A")
+
+
+def _after_header(lines: bytes, names: list[str]) -> bytes:
+    """The lines after the first one, which must have exactly these names."""
+    header, _, others = lines.partition(b"\n")
+    found = next(csv.reader([header.decode()], strict=True), [])
+    if len(found) != len(names):
+        raise refusal(f"{POINTS} has {len(found)} columns", f"domain and weight make {len(names)}")
+    for one, name in zip(found, names, strict=True):
+        if one != name:
+            raise refusal(f"{POINTS} has other columns than declared", f"{one!r:.80} is in the place of {name!r:.80}")
+    return others
+
+
+def _table(lines: bytes, columns: Sequence[Column]) -> Any:
+    """Lines of cells as an Arrow table, whose columns are called 0, 1, ... and the last of which is the weight."""
+    import pyarrow as pa
+    import pyarrow.csv as arrow_csv
+
+    text, names = pa.string(), [str(j) for j in range(len(columns) + 1)]
+    types = [pa.dictionary(pa.int32(), text) if is_text(column) else text for column in columns]
+    found = arrow_csv.read_csv(
+        pa.BufferReader(lines),
+        arrow_csv.ReadOptions(use_threads=False, block_size=len(lines) + 1, column_names=names),
+        arrow_csv.ParseOptions(ignore_empty_lines=False),
+        arrow_csv.ConvertOptions(
+            column_types=dict(zip(names, [*types, text], strict=True)), null_values=[""], strings_can_be_null=True
+        ),
+    )
+    cells = [_converted(column, found.column(j)) for j, column in enumerate(columns)]
+    weight = _matched("weight", found.column(len(columns)), _REAL, pa.float64())
+    return pa.Table.from_arrays([*cells, weight], names=names)
+
+
+def _converted(column: Column, cells: Any) -> Any:
+    """Cells that are texts as they are, others as values of their kind."""
+    return cells if is_text(column) else _matched(column.name, cells, _pattern(column), arrow_type(column))
+
+
+def _matched(name: str, cells: Any, pattern: str, kind: Any) -> Any:
+    import pyarrow.compute as pc
+
+    matched = pc.match_substring_regex(cells, f"^(?:{pattern})$")
+    if pc.all(matched).as_py() is False:
+        odd = cells.filter(pc.invert(matched))[0].as_py()
+        raise refusal(f"{POINTS}, column {name}", f"{odd!r:.80} is not written as its kind is: {pattern}")
+    with refusing(f"{POINTS}, column {name}"):
+        return cells.cast(kind)
 
 
 def _series(column: Column, values: Any) -> pd.Series:
-    """A column as Domain.decode gives it; every value within the domain, nulls only where declared."""
-    if values.null_count and not column.missing:
-        raise refusal(f"{POINTS}, column {column.name}", "it has nulls, and the domain declares no missing value")
+    """A column as Domain.decode gives it; every value within the domain, empty cells only where it has them."""
     if isinstance(column, Text):
         return _strings(column, values)
+    if values.null_count and not column.missing:
+        raise refusal(f"{POINTS}, column {column.name}", "it has empty cells, and the domain declares no missing value")
     if is_text(column):
         return column.decode(_codes(column, values))
     if isinstance(column, Boolean):
@@ -108,31 +215,42 @@ def _series(column: Column, values: Any) -> pd.Series:
         days = values.cast("int32").cast("float64").to_numpy()
         _check_bounds(column, days, values.null_count, column.bounds)
         return column.decode(days)
+    low, high = (float(column.parse(text_of(bound) or "")) for bound in (column.lower, column.upper))  # type: ignore
+    if isinstance(column, Integer):
+        return _whole_numbers(column, values, math.ceil(low), math.floor(high))
     numbers = values.to_numpy()
-    low, high = (column.parse(text_of(bound) or "") for bound in (column.lower, column.upper))  # type: ignore[attr-defined]
     _check_bounds(column, numbers, values.null_count, (low, high))
     if isinstance(column, Cyclic) and (numbers == high).any():
         raise refusal(
             f"{POINTS}, column {column.name}", "it has its upper bound as a value, which is its lower one again"
         )
-    if isinstance(column, Integer) and column.missing:
-        whole = pd.arrays.IntegerArray(np.array(values.fill_null(0)), np.array(values.is_null()))
-        return pd.Series(whole, name=column.name)
     return pd.Series(np.array(numbers), name=column.name)
 
 
+def _whole_numbers(column: Column, values: Any, low: int, high: int) -> pd.Series:
+    """Integers, compared with the bounds as integers: no float64 tells 2^53 + 1 from 2^53."""
+    whole = np.array(values.fill_null(low))
+    _check_bounds(column, whole, 0, (low, high))
+    if column.missing:
+        return pd.Series(pd.arrays.IntegerArray(whole, np.array(values.is_null())), name=column.name)
+    return pd.Series(whole, name=column.name)
+
+
 def _strings(column: Text, values: Any) -> pd.Series:
-    """Strings as Domain.decode gives them, each of which is one of the column; an entry of the dictionary is looked at once."""
+    """Strings as Domain.decode gives them, each of which is one of the column; a repeated one is looked at once."""
+    has_empty = not column.missing and column.default is None
+    if values.null_count and not (column.missing or has_empty):
+        raise refusal(
+            f"{POINTS}, column {column.name}", "it has empty cells, and neither a missing value nor an empty string"
+        )
     chunk = values.chunk(0)
     texts = chunk.dictionary.to_pylist()
-    if not all(texts) and (column.missing or column.default is not None):
-        raise refusal(f"{POINTS}, column {column.name}", "an empty string is no value of it: it is a missing cell")
     odd = [text for text in texts if column.held(text) != text]
     if odd:
         raise refusal(f"{POINTS}, column {column.name}", f"{odd[0]!r:.80} is no string of its alphabet and length")
     place = chunk.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)
-    known = np.vstack([column.encode(texts)[0], np.full((1, column.width), np.nan)])
-    return column.decode(known).take(place).reset_index(drop=True)
+    empty = np.full((1, column.width), 0.0 if has_empty else np.nan)
+    return column.decode(np.vstack([column.encode(texts)[0], empty])).take(place).reset_index(drop=True)
 
 
 def _codes(column: Column, values: Any) -> Array:
@@ -150,6 +268,6 @@ def _codes(column: Column, values: Any) -> Array:
 
 
 def _check_bounds(column: Column, numbers: Array, n_missing: int, bounds: tuple[Any, Any]) -> None:
-    inside = (numbers >= bounds[0]) & (numbers <= bounds[1])  # false for NaN, which only a null may have become
+    inside = (numbers >= bounds[0]) & (numbers <= bounds[1])  # false for NaN, which stands for a missing cell
     if int(inside.sum()) + n_missing != len(numbers):
-        raise refusal(f"{POINTS}, column {column.name}", "it has values outside its bounds, or NaN that is not null")
+        raise refusal(f"{POINTS}, column {column.name}", "it has values outside its bounds")

@@ -1,22 +1,95 @@
-"""From a path to a release: the layers of a file in order, each of which may trust only those before it."""
+"""From a path to a release: the layers of a file in order, each of which may trust only those before it.
+
+Derived columns are part of it. The cells are there for other readers: this one computes them anew from the expressions,
+which are text of a small grammar that cannot do anything but arithmetic on columns, and refuses a file whose cells are
+others.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
-from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.file.archive import HEADER, POINTS, Members
-from kmeanalyst.releases.file.derived import check_cells, derived_of
-from kmeanalyst.releases.file.header import check_header, check_members, parsed
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.derived import Derived, kind_of
+from kmeanalyst.releases.domain.domain import Domain, column_from_dict
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Number
+from kmeanalyst.releases.expressions import LONGEST
+from kmeanalyst.releases.file.archive import HEADER, POINTS, Members, contents, members_in
+from kmeanalyst.releases.file.header import check_header, check_members, parsed, plain
 from kmeanalyst.releases.file.kernel import check_kernel, kernel_of
-from kmeanalyst.releases.file.limits import refusing
+from kmeanalyst.releases.file.limits import (
+    MOST_DERIVED_COLUMNS,
+    FileRefused,
+    limits,
+    reading,
+    refusal,
+    refusing,
+    too_large,
+)
 from kmeanalyst.releases.file.measurement import measurement_of, statement_of
-from kmeanalyst.releases.file.opening import columns_in, read_container
 from kmeanalyst.releases.file.points import points_and_weights
 from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.releases.texts import one_line
 
 R = TypeVar("R", bound=ReleaseData)
+_FIELDS = {"column", "expression", "uses"}
+_PLAIN = {"name", "kind", "lower", "upper", "missing"}  # what a derived column can say of itself
+_REMAINDER = 49  # characters more: of numbers far apart it is a long division, bit by bit
+_ROUNDING = 1e-9  # logarithms and powers are not rounded alike everywhere
+
+
+# ---------------------------------------------------------------------- any file
+
+
+class Stamped(Protocol):
+    """What says of itself whether it is a rehearsal."""
+
+    @property
+    def is_rehearsal(self) -> bool:
+        """Whether it is stamped NOT PRIVATE."""
+
+
+_T = TypeVar("_T", bound=Stamped)
+
+
+def read_container(
+    path: str | Path, parse: Callable[[Members], _T], what: str, *, allow_rehearsal: bool, large: bool
+) -> _T:
+    """What the file's members hold, by `parse`; FileRefused, with the path, where that or a rehearsal is refused.
+
+    what    "release" or "function".
+    large   lift the usual limits on size and work.
+    """
+    try:
+        with reading(large=large):
+            found = parse(members_in(contents(Path(path))))
+        if found.is_rehearsal and not allow_rehearsal:
+            raise refusal(
+                "the file is stamped NOT PRIVATE",
+                "it is a rehearsal, whose noise a seed gives back: nobody whose row is in it is protected",
+                f"Ask its maker for the {what} itself; to read it all the same, say --allow-rehearsal "
+                "(in Python allow_rehearsal=True)",
+            )
+        return found
+    except FileRefused as refused:
+        raise type(refused)(one_line(f"{path}: {refused}")) from None
+
+
+def columns_in(header: dict[str, Any]) -> Domain:
+    """The measured columns; ValueError where they are not written as a domain writes them."""
+    domain = Domain.from_dict(header["columns"])
+    if plain(domain.to_dict()) != header["columns"]:
+        raise ValueError("they are not written as a domain writes them")
+    return domain
+
+
+# ---------------------------------------------------------------------- a release
 
 
 def read_release(path: str | Path, kind: type[R], *, allow_rehearsal: bool = False, large: bool = False) -> R:
@@ -28,7 +101,7 @@ def read_release(path: str | Path, kind: type[R], *, allow_rehearsal: bool = Fal
 
 def release_of(members: Members, kind: type[R]) -> R:
     """The release of a class that the members hold, or FileRefused."""
-    header = parsed(members[HEADER])
+    header = parsed(members[HEADER].data)
     check_header(header)
     check_members(header, members)
     with refusing("the columns"):
@@ -48,3 +121,70 @@ def release_of(members: Members, kind: type[R]) -> R:
         )  # fmt: skip
     check_cells(release, points)
     return release
+
+
+# ---------------------------------------------------------------------- derived columns
+
+
+def derived_of(header: dict[str, Any], domain: Domain) -> tuple[Derived, ...]:
+    """The derived columns that a header describes, each of which fits the columns before it."""
+    entries = header.get("derived", [])
+    if len(entries) > MOST_DERIVED_COLUMNS:
+        raise refusal(f"the file has {len(entries)} derived columns", f"at most {MOST_DERIVED_COLUMNS}")
+    with refusing("a derived column"):
+        length = sum(map(_length, entries))  # before any is looked at: what they cost is bounded by it
+    levels = max(len(column.levels) if isinstance(column, Categorical) else 0 for column in domain.columns)
+    work = length * (header["n_points"] + 5000 + 100 * (len(domain) + len(entries)) + 50 * levels)
+    if work > limits().derived_work:
+        raise too_large(
+            f"the expressions of derived columns have {length} characters (a % counts as {_REMAINDER + 1})",
+            f"times {header['n_points']} points, 5000, 100 for each column and 50 for each of the most levels of one, {levels}, "
+            f"that is {work}, and at most {limits().derived_work}",
+        )
+    found: list[Derived] = []
+    for entry in entries:
+        with refusing("a derived column"):
+            found.append(_entry(entry, domain))
+            domain = Domain((*domain.columns, found[-1].column))
+    return tuple(found)
+
+
+def _length(entry: Any) -> int:
+    """How many characters an expression has, or what costs as much."""
+    if not isinstance(entry, dict) or set(entry) != _FIELDS:
+        raise ValueError(f"it should be a table of {', '.join(sorted(_FIELDS))}")
+    if not isinstance(entry["expression"], str) or not 0 < len(entry["expression"]) <= LONGEST:
+        raise ValueError(f"its expression must be a text of 1 to {LONGEST} characters")
+    return len(entry["expression"]) + _REMAINDER * entry["expression"].count("%")
+
+
+def _entry(entry: dict[str, Any], known: Domain) -> Derived:
+    one = Derived(column=column_from_dict(entry["column"]), expression=entry["expression"])
+    if plain(one.to_dict()) != entry or not set(entry["column"]) <= _PLAIN:
+        raise ValueError("it is not written as a derived column is: what it uses is what its expression names")
+    kind, _ = kind_of(one.parsed, known)
+    if type(one.column) is not kind:
+        raise ValueError(f"it is said to be {one.column.kind}, and its expression gives {kind.kind} cells")
+    return one
+
+
+def check_cells(release: ReleaseData, cells: pd.DataFrame) -> None:
+    """FileRefused unless the derived cells of a file (M, d) are those that their expressions give."""
+    frame = release.frame
+    for one in release.derived:
+        said, computed = (_numbers(source[one.column.name]) for source in (cells, frame))
+        room = 0.0
+        if isinstance(one.column, Number) and one.column.kind == "real":
+            present = _ROUNDING * computed[~np.isnan(computed)]  # before they are subtracted, which might overflow
+            spread = float(np.ptp(present)) if len(present) else 0.0
+            room = min(_ROUNDING * one.column.upper - _ROUNDING * one.column.lower, spread or _ROUNDING)
+        alike = np.isclose(said, computed, rtol=room and _ROUNDING, atol=room, equal_nan=True)
+        if not alike.all():
+            raise refusal(
+                f"{POINTS}, derived column {one.column.name}",
+                f"{int((~alike).sum())} of its cells are not what its expression {one.expression!r:.80} gives",
+            )
+
+
+def _numbers(series: pd.Series) -> Array:
+    return series.to_numpy(dtype=np.float64, na_value=np.nan)

@@ -5,8 +5,10 @@ The same release gives the same bytes, and nothing is written that its own reade
 
 from __future__ import annotations
 
+import datetime
 import io
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,10 @@ from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.numbers import Date
-from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, POINTS
-from kmeanalyst.releases.file.header import FORMAT, PLAIN_MINOR, SCHEMA_MAJOR, SCHEMA_MINOR, plain, sha256
-from kmeanalyst.releases.file.opening import write_checked
-from kmeanalyst.releases.file.points import arrow_type, is_text
+from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, POINTS, Members, atomic_write, members_in, zipped
+from kmeanalyst.releases.file.header import FORMAT, PLAIN_MINOR, SCHEMA_MAJOR, SCHEMA_MINOR, declaration, plain
+from kmeanalyst.releases.file.limits import FileRefused, reading
+from kmeanalyst.releases.file.points import arrow_type, is_text, quoted
 from kmeanalyst.releases.file.reading import release_of
 from kmeanalyst.releases.measurement import Measurement, mean_unit
 from kmeanalyst.releases.release import ReleaseData
@@ -36,9 +38,24 @@ def write_release(release: ReleaseData, path: str | Path) -> None:
     write_checked(_members_of(release), lambda members: release_of(members, ReleaseData), "release", path)
 
 
+def write_checked(members: dict[str, bytes], parse: Callable[[Members], Any], what: str, path: str | Path) -> None:
+    """Write members as a file, which appears whole or not at all; ValueError, and no file, if its reader would refuse it.
+
+    The reader here is one with the usual limits lifted, so that what was read with `large` can be written again.
+    """
+    archive = zipped(members)
+    try:
+        with reading(large=True):
+            parse(members_in(archive))
+    except FileRefused as refused:
+        raise ValueError(f"this {what} cannot be written, because no reader would take it: {refused}") from None
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(archive)
+
+
 def _members_of(release: ReleaseData) -> dict[str, bytes]:
     """Member name → bytes, the header first."""
-    members = {POINTS: _parquet(release)}
+    members = {POINTS: _csv(release)}
     if release.measurement is not None:
         _check_writable(release.measurement, release.kernel)
         members[NOISY_SUM] = npy_of(release.measurement.noisy_sum, "<i8")
@@ -80,8 +97,8 @@ def _header(release: ReleaseData, members: dict[str, bytes]) -> dict[str, Any]:
         "n_points": len(release),
         "statement": None if release.statement is None else release.statement.to_dict(),
         "measurement": None if release.measurement is None else _measurement_header(release.measurement),
-        "versions": software_versions("kmeanalyst", "numpy", "pyarrow"),
-        "members": {name: {"bytes": len(data), "sha256": sha256(data)} for name, data in members.items()},
+        "versions": software_versions("kmeanalyst", "numpy"),
+        "members": declaration(members),
     }
     if release.derived:
         header["derived"] = [one.to_dict() for one in release.derived]
@@ -108,21 +125,37 @@ def npy_of(array: Array, dtype: str) -> bytes:
     return out.getvalue()
 
 
-def _parquet(release: ReleaseData) -> bytes:
-    """Points in natural units and weights, as Parquet without compression and without a pandas schema."""
+def _csv(release: ReleaseData) -> bytes:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    frame = release.frame
-    arrays = [_arrow_array(column, frame[column.name]) for column in release.columns.columns]
-    arrays.append(pa.array(release.weights, pa.float64()))
-    table = pa.Table.from_arrays(arrays, names=[*release.columns.names, "weight"])
-    out = io.BytesIO()
-    pq.write_table(
-        table, out, compression="none", store_schema=False, write_statistics=False, row_group_size=len(release),
-        use_dictionary=[column.name for column in release.columns.columns if is_text(column)],
-    )  # fmt: skip
-    return out.getvalue()
+    frame, columns = release.frame, release.columns.columns
+    arrays = [_arrow_array(column, frame[column.name]) for column in columns]
+    return points_csv(columns, [*arrays, pa.array(release.weights, pa.float64())])
+
+
+def points_csv(columns: Sequence[Column], arrays: Sequence[Any]) -> bytes:
+    """Points in natural units as FORMAT.md §3 says: numbers are the shortest that are read as the same.
+
+    arrays   cells of each column, and the weights last, as Arrow arrays.
+    """
+    formats = [_FORMATS.get(column.kind, quoted if is_text(column) else repr) for column in columns]
+    out = io.StringIO()
+    out.write(",".join([*(quoted(column.name) for column in columns), "weight"]) + "\n")
+    for start in range(0, len(arrays[-1]), _ROWS):
+        cells = [
+            ["" if cell is None else written(cell) for cell in array.slice(start, _ROWS).to_pylist()]
+            for written, array in zip([*formats, repr], arrays, strict=True)
+        ]
+        out.writelines(",".join(row) + "\n" for row in zip(*cells, strict=True))
+    return out.getvalue().encode()
+
+
+_ROWS = 4096  # written at a time: their cells as texts take ten times the bytes
+_FORMATS: dict[str, Callable[[Any], str]] = {
+    "boolean": lambda cell: "true" if cell else "false",
+    "date": datetime.date.isoformat,
+    "integer": str,
+}
 
 
 def _arrow_array(column: Column, series: pd.Series) -> Any:

@@ -22,7 +22,7 @@ from kmeanalyst.kernels.features.pivots import Pivots, stretch_of
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Real
-from kmeanalyst.releases.file import read_function
+from kmeanalyst.releases.file import read_function, write_function
 from kmeanalyst.releases.file.limits import USUAL
 from kmeanalyst.releases.function import ReleasedFunction, function_of
 from kmeanalyst.releases.measurement import GRID
@@ -319,12 +319,12 @@ def test_a_file_that_says_other_things_of_the_same_numbers_is_not_extended(
     old = first(kind, ledger)
     strange: Any = forged(old)
     if written:
-        strange.write(tmp_path / "strange.kme")  # no reader finds anything wrong with it
+        write_function(strange, tmp_path / "strange.kme")  # no reader finds anything wrong with it
         strange = tmp_path / "strange.kme"
     domain = Domain((replace(X, upper=4.0),)) if forged is of_a_wider_column else DOMAINS[kind]
     with pytest.raises(PublishError, match=r"knows of no such function of table 't'.*the file as it was written"):
         extend_function(table_of(), domain, strange, pivots=NEW, ledger=ledger, table="t")
-    old.write(tmp_path / "old.kme")
+    write_function(old, tmp_path / "old.kme")
     assert further(kind, ledger, tmp_path / "old.kme").basis.dimension == 8  # the honest file is
 
 

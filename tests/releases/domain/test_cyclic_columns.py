@@ -6,7 +6,6 @@ import json
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 from contracts import COLUMNS
 from file_points_cases import edited_points, first
@@ -212,8 +211,8 @@ def test_a_release_of_cyclic_columns_read_back_is_the_release_written(release, t
     same(read_release(path), release)
     assert validate_release(path) == [] and SCHEMA_TEST.is_valid(json.loads(members_of(path)["release.json"]))
     forgeries = {
-        "upper": (edited_points(first("hour", 24.0, pa.float64())), "its upper bound as a value"),
-        "beyond": (edited_points(first("hour", 25.0, pa.float64())), "values outside its bounds"),
+        "upper": (edited_points(first("hour", "24.0")), "its upper bound as a value"),
+        "beyond": (edited_points(first("hour", "25.0")), "values outside its bounds"),
         "bounds": (lambda h, m: setting("columns", 0, "upper", to=-1)(h), "lower must be below upper"),
         "scale": (lambda h, m: setting("columns", 0, "scale", to="log1p")(h), "a circle has no logarithm"),
         "season": (lambda h, m: setting("columns", 3, "seasonal", to=1)(h), "seasonal must be true or false"),

@@ -8,6 +8,7 @@ import socket
 import stat
 import struct
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,7 +77,7 @@ def with_gap(members: Members) -> bytes:
         for name, data in members.items():
             archive.writestr(name, data)
             archive.fp.write(b"hidden")
-            archive.start_dir = archive.fp.on_progress()
+            archive.start_dir = archive.fp.tell()
     return out.getvalue()
 
 
@@ -124,11 +125,44 @@ def without(data: bytes, name: str) -> bytes:
         return zipped([(n, archive.read(n)) for n in archive.namelist() if n != name])
 
 
+def packed(data: bytes, which: str, method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """The archive with one member compressed by a method."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name), method if name == which else zipfile.ZIP_STORED)
+    return out.getvalue()
+
+
+def deflate(data: bytes, level: int = 9) -> bytes:
+    compressor = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return compressor.compress(data) + compressor.flush()
+
+
+def repacked(data: bytes, pack: Callable[[bytes], bytes]) -> bytes:
+    """The archive with other deflated bytes for its points, under headers that declare the true length and checksum."""
+    members = members_of_bytes(data)
+    points = members.pop("points.csv")
+    packed_points = pack(points)
+    out = bytearray(zipped([*members.items(), ("points.csv", packed_points)]))
+    facts = struct.pack("<3L", zlib.crc32(points), len(packed_points), len(points))
+    local, central = out.rindex(b"PK\3\4"), out.rindex(b"PK\1\2")
+    out[local + 8 : local + 10] = out[central + 10 : central + 12] = b"\x08\0"
+    out[local + 14 : local + 26] = out[central + 16 : central + 28] = facts
+    return bytes(out)
+
+
+def members_of_bytes(data: bytes) -> Members:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
 def deflated(data: bytes) -> bytes:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         return zipped([(n, archive.read(n)) for n in archive.namelist()], zipfile.ZIP_DEFLATED)
 
 
+EXPANDS = (r"member points\.csv does not expand to the \d+ bytes that it declares", "it was altered")
 END = ("the archive's end record does not fit the file", "truncated, padded or altered")
 LINK = ("member 'measurement/a.npy' is a link or a device", "plain members only")
 ARCHIVES: dict[str, tuple[Callable[[bytes], bytes], str, str]] = {
@@ -152,7 +186,28 @@ ARCHIVES: dict[str, tuple[Callable[[bytes], bytes], str, str]] = {
     "a directory of garbage": (
         lambda d: patched(d, d.index(b"PK\1\2"), b"garbage"), "the archive: it does not make sense", "magic number",
     ),
-    "a compressed member": (deflated, r"member 'release\.json' is compressed", "stored members only"),
+    "a compressed header": (deflated, r"member 'release\.json' is compressed", r"only points\.csv may be"),
+    "a compressed array": (
+        lambda d: packed(d, "measurement/linear.npy"), r"member 'measurement/linear\.npy' is compressed", "only points",
+    ),
+    "points compressed otherwise": (
+        lambda d: packed(d, "points.csv", zipfile.ZIP_BZIP2), r"member 'points\.csv' is compressed", "by the method deflate",
+    ),
+    "points that expand to more": (lambda d: repacked(d, lambda p: deflate(p + b"x")), *EXPANDS),
+    "points that expand to less": (lambda d: repacked(d, lambda p: deflate(p[:-1])), *EXPANDS),
+    "a bomb": (lambda d: repacked(d, lambda p: deflate(bytes(2**20))), *EXPANDS),
+    "deflated points that end early": (lambda d: repacked(d, lambda p: deflate(p)[:-9]), *EXPANDS),
+    "bytes after the deflated points": (lambda d: repacked(d, lambda p: deflate(p) + b"more"), *EXPANDS),
+    "empty blocks without end": (lambda d: repacked(d, lambda p: b"\0\0\0\xff\xff" * 300), *EXPANDS),
+    "deflated nonsense": (
+        lambda d: repacked(d, lambda p: b"\xff" * 99), r"member points\.csv cannot be inflated", "invalid block type",
+    ),
+    "deflated points that grow": (
+        lambda d: repacked(d, lambda p: deflate(p, 0)), r"member 'points\.csv' has two sizes", "do not fit each other",
+    ),
+    "other points of the same size": (
+        lambda d: repacked(d, lambda p: deflate(p[::-1])), r"member points\.csv does not have its checksum", "damaged",
+    ),
     "an encrypted member": (lambda d: with_flag(d, 1), r"member 'release\.json' is encrypted", "hides nothing"),
     "a data descriptor": (lambda d: with_flag(d, 8), r"member 'release\.json' has flags, extra", "take it differently"),
     "an extra field": (
@@ -161,10 +216,10 @@ ARCHIVES: dict[str, tuple[Callable[[bytes], bytes], str, str]] = {
     ),
     "a link": (lambda d: appended(d, (as_link("measurement/a.npy"), b"/etc/passwd")), *LINK),
     "a member twice": (
-        lambda d: appended(d, ("points.parquet", b"other")), r"the members \['points\.parquet'\] occur twice",
+        lambda d: appended(d, ("points.csv", b"other")), r"the members \['points\.csv'\] occur twice",
         "disagree",
     ),
-    "members that overlap": (overlapping, r"member points\.parquet is not where it should be", "overlap or leave a gap"),
+    "members that overlap": (overlapping, r"member points\.csv is not where it should be", "overlap or leave a gap"),
     "a member of two gigabytes": (
         lambda d: sized(d, 2**31), r"member release\.json is not where it should be", "overlap or leave a gap",
     ),
@@ -175,8 +230,8 @@ ARCHIVES: dict[str, tuple[Callable[[bytes], bytes], str, str]] = {
         lambda d: patched(d, 28, b"\1\0"), r"member release\.json has two headers that differ", "disagree on it",
     ),
     "a gap": (
-        lambda d: with_gap({"release.json": b"{}", "points.parquet": b""}),
-        r"member points\.parquet is not where it should be", "overlap or leave a gap",
+        lambda d: with_gap({"release.json": b"{}", "points.csv": b""}),
+        r"member points\.csv is not where it should be", "overlap or leave a gap",
     ),
     "bytes after the members": (
         lambda d: with_gap({"release.json": b"{}"}), "bytes that belong to no member", "see different files",
@@ -210,8 +265,8 @@ def test_a_member_with_a_name_that_is_a_path_or_unknown_is_refused(name, mixed_p
     assert not (tmp_path / "evil").exists()
 
 
-@pytest.mark.parametrize("name", ["release.json", "points.parquet"])
+@pytest.mark.parametrize("name", ["release.json", "points.csv"])
 def test_an_archive_without_header_or_points_is_no_release(name, mixed_path, tmp_path):
     data = without(mixed_path.read_bytes(), name)
-    what, hint = r"lacks release\.json or points\.parquet", "Check that it is a .kme file."
+    what, hint = r"lacks release\.json or points\.csv", "Check that it is a .kme file."
     refused(data, tmp_path, what, "it is not a release", hint)

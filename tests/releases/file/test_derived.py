@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from file_points_cases import Forgery, Row, edited_points, with_cells
 from file_tools import SCHEMA_TEST, SENSELESS, Members, forged, members_of, refused, same, setting
 
 from kmeanalyst.release import Release, read_release
 from kmeanalyst.releases.file import FileRefused, write_release
 from kmeanalyst.releases.file.limits import MOST_DERIVED_COLUMNS
 
-POINTS = "points.parquet"
 NEW = {"twice": "2 * age", "old": "twice > 100", "rate": "log(income) / age", "kids": "children + 1"}
 TWICE, OLD, RATE, KIDS = range(4)
 CITY = 4  # of the columns of the table
@@ -119,7 +116,7 @@ ENTRIES: dict[str, tuple[Edit, str, str]] = {
     "a condition for a number": (said(OLD, "twice", "twice"), ENTRY, "said to be boolean, .* gives integer cells"),
     "a scale": (entry(RATE, "column", "scale", to="log1p"), ENTRY, "not written as a derived column is"),
     "a default": (entry(TWICE, "column", "default", to=40), ENTRY, "not written as a derived column is"),
-    "not missing": (without(KIDS, "column", "missing"), "column kids", "it has nulls"),
+    "not missing": (without(KIDS, "column", "missing"), "column kids", "it has empty cells"),
     "missing": (entry(TWICE, "column", "missing", to=True), "the release", "which may be missing|expression gives integer"),
     "narrow bounds": (entry(TWICE, "column", "upper", to=60), "column twice", "values outside its bounds"),
     "another number": (said(TWICE, "3 * age", "age"), "the release|derived column twice", "3 \\* age|to [0-9]"),
@@ -134,30 +131,17 @@ def test_an_entry_that_is_none_is_refused(path, tmp_path, case):
     refused(forged(path, lambda header, _: edit(header)), tmp_path, what, why)
 
 
-def with_cell(column: str, value: Any) -> Callable[[dict[str, Any], Members], None]:
-    """The first cell of a column of the points replaced."""
-
-    def edit(_: dict[str, Any], members: Members) -> None:
-        table = pq.read_table(io.BytesIO(members[POINTS]))
-        place = table.column_names.index(column)
-        cells = [value(old) if callable(value) else value for old in table[column].to_pylist()[:1]]
-        changed = pa.chunked_array([pa.array(cells + table[column].to_pylist()[1:], table.schema.types[place])])
-        out = io.BytesIO()
-        pq.write_table(
-            table.set_column(place, column, changed), out, compression="none", store_schema=False,
-            use_dictionary=["city", "school"],
-        )  # fmt: skip
-        members[POINTS] = out.getvalue()
-
-    return edit
+def with_cell(column: str, make: Callable[[str], str]) -> Forgery:
+    """The first cell of a column of the points made anew from what it says."""
+    return edited_points(lambda rows: [*with_cells(column, make)(rows[:2]), *rows[2:]])
 
 
 CELLS = {
-    "a whole number": ("twice", lambda old: 36 if old != 36 else 38),
-    "a truth value": ("old", lambda old: not old),
-    "a real number": ("rate", lambda old: old * (1 + 1e-6)),
-    "a missing cell": ("kids", lambda old: 3 if old is None else None),
-    "what it is made of": ("age", lambda old: 41 if old != 41 else 42),
+    "a whole number": ("twice", lambda old: "36" if old != "36" else "38"),
+    "a truth value": ("old", lambda old: "false" if old == "true" else "true"),
+    "a real number": ("rate", lambda old: repr(float(old) * (1 + 1e-6))),
+    "a missing cell": ("kids", lambda old: "" if old else "3"),
+    "what it is made of": ("age", lambda old: "41" if old != "41" else "42"),
 }
 
 
@@ -174,7 +158,7 @@ def test_cells_that_are_not_what_their_expression_gives_are_refused(path, tmp_pa
 def test_wide_bounds_and_missing_cells_leave_no_room_for_other_cells(tmp_path, mixed_release, bound):
     """A cell may depart by 10⁻⁹ of the cells' own spread, or of the bounds if these are narrower."""
     write_release(mixed_release.transform({"part": "`capital.gain` / 7"}), tmp_path / "derived.kme")
-    change = with_cell("part", 900.0)
+    change = with_cell("part", lambda old: "900.0")
 
     def edit(header: dict[str, Any], members: Members) -> None:
         header["derived"][0]["column"] |= {"lower": -bound, "upper": bound}
@@ -184,7 +168,7 @@ def test_wide_bounds_and_missing_cells_leave_no_room_for_other_cells(tmp_path, m
 
 
 def test_rounding_of_another_machine_is_no_lie(path, tmp_path, mixed_release):
-    path.write_bytes(forged(path, with_cell("rate", lambda old: old * (1 + 1e-14))))
+    path.write_bytes(forged(path, with_cell("rate", lambda old: repr(float(old) * (1 + 1e-14)))))
     same(read_release(path), mixed_release.transform(NEW))  # computed here, whatever the last digit says
 
 
@@ -208,14 +192,10 @@ def test_the_schema_refuses_the_same_shapes(path, case):
 
 
 def test_a_column_that_nothing_declares_is_refused(mixed_path, tmp_path):
-    def with_one_more(_: dict[str, Any], members: Members) -> None:
-        table, out = pq.read_table(io.BytesIO(members[POINTS])), io.BytesIO()
-        more = table.add_column(len(columns), "more", pa.array([1.0] * len(table)))
-        pq.write_table(more, out, compression="none", store_schema=False)
-        members[POINTS] = out.getvalue()
+    def with_one_more(rows: list[Row]) -> list[Row]:
+        return [[*row[:-1], "more" if row is rows[0] else "1.0", row[-1]] for row in rows]
 
-    columns = json.loads(members_of(mixed_path)["release.json"])["columns"]
-    refused(forged(mixed_path, with_one_more), tmp_path, r"points\.parquet", "column")
+    refused(forged(mixed_path, edited_points(with_one_more)), tmp_path, r"points\.csv", "column")
 
 
 def test_the_longest_expressions_that_are_read_are_read_quickly(path, tmp_path):

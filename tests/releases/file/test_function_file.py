@@ -24,7 +24,7 @@ from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Real
-from kmeanalyst.releases.file import FileRefused, read_function, validate_release
+from kmeanalyst.releases.file import FileRefused, read_function, validate_release, write_function
 from kmeanalyst.releases.function import ReleasedFunction
 
 HERE = paths.TESTS
@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file of each kind."""
     place = tmp_path_factory.mktemp("functions")
     for kind in ("density", "ridge", "logistic", "svm"):
-        published(kind).write(place / f"{kind}.kme")
+        write_function(published(kind), place / f"{kind}.kme")
     return place
 
 
@@ -66,12 +66,12 @@ def same(one: ReleasedFunction, other: ReleasedFunction) -> None:
 @pytest.mark.parametrize("calibration", ["analytic", "zcdp"])
 def test_a_function_read_back_is_the_function_written(kind: str, calibration: str, tmp_path: Path):
     function = published(kind, calibration=calibration)
-    function.write(tmp_path / "f.kme")
+    write_function(function, tmp_path / "f.kme")
     read = read_function(tmp_path / "f.kme")
     same(function, read)
     table = PLANE.decode(PLANE.draw(20, 5))
     pd.testing.assert_frame_equal(function.evaluate(table), read.evaluate(table), check_exact=True)
-    read.write(tmp_path / "g.kme")
+    write_function(read, tmp_path / "g.kme")
     assert (tmp_path / "f.kme").read_bytes() == (tmp_path / "g.kme").read_bytes()
     assert validate_release(tmp_path / "f.kme") == []
     SCHEMA_TEST.validate(json.loads(members_of(tmp_path / "f.kme")["release.json"]))
@@ -91,7 +91,7 @@ def test_neither_reader_takes_the_others_file(folder: Path, mixed_path: Path):
 
 def test_a_rehearsal_is_refused_unless_asked_for(tmp_path: Path):
     function = published("svm", rehearsal=1)
-    function.write(tmp_path / "f.kme")
+    write_function(function, tmp_path / "f.kme")
     with pytest.raises(FileRefused, match=r"stamped NOT PRIVATE: it is a rehearsal.*say --allow-rehearsal"):
         read_function(tmp_path / "f.kme")
     assert len(validate_release(tmp_path / "f.kme")) == 1
@@ -104,7 +104,7 @@ def test_a_function_whose_promise_is_too_good_is_not_written(tmp_path: Path):
     function = published("svm")
     function.statement = replace(function.statement, epsilon=0.5)
     with pytest.raises(ValueError, match=r"cannot be written, because no reader would take it.*claims δ"):
-        function.write(tmp_path / "f.kme")
+        write_function(function, tmp_path / "f.kme")
     assert not (tmp_path / "f.kme").exists()
 
 
@@ -173,7 +173,7 @@ FORGERIES: dict[str, tuple[str, Edit, str, str]] = {
     "a field more": ("svm", field("remark", to=1), r"release\.json", r"unknown fields \['remark'\]"),
     "no statement": ("svm", dropped("statement"), r"release\.json", r"missing fields \['statement'\]"),
     "no function": ("svm", field("function", to=None), FIELD + "function", "it must be a table"),
-    "points as well": ("svm", lambda h, m: m.update({"points.parquet": b"x"}), "the members differ", "declared"),
+    "points as well": ("svm", lambda h, m: m.update({"points.csv": b"x"}), "the members differ", "declared"),
     "an array more": ("svm", lambda h, m: m.update({"measurement/linear.npy": b"x"}), "the members differ", "linear"),
     "no pivots": ("svm", without(PIVOTS), "the members differ", "needed"),
     "no coordinates": ("svm", without(SUM), "the archive lacks", "it is not a release"),
@@ -279,9 +279,9 @@ def test_damaged_files_are_refused_or_sound_and_nothing_else(folder: Path, tmp_p
 
     rng, path = np.random.default_rng(21), tmp_path / "f.kme"
     wholes = [(folder / f"{kind}.kme").read_bytes() for kind in ("density", "logistic")]
-    parts, read = [parts_of(whole) | {"points.parquet": b""} for whole in wholes], 0
+    parts, read = [parts_of(whole) | {"points.csv": b""} for whole in wholes], 0
     for each in parts:
-        del each["points.parquet"]
+        del each["points.csv"]
     for i in range(600):
         whole = bytearray(wholes[i % 2])
         if i % 3 == 0:

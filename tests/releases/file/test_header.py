@@ -29,8 +29,9 @@ from file_tools import (
 from releases_cases import statement_of
 
 from kmeanalyst.release import read_release
-from kmeanalyst.releases.file import FileRefused, write_release
+from kmeanalyst.releases.file import FileRefused, archive, write_release
 from kmeanalyst.releases.file.reading import release_of
+from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import zcdp_rho
 from release_side.door.mechanism import GaussianNoise, LaplaceNoise
 from release_side.door.private_mean import private_mean
@@ -405,7 +406,7 @@ def check_reader_is_as_strict(path: Path, part: str, value: Any, *, wrap: Callab
         broken += 1
         text = json.dumps(header | {part: wrap(changed)} if part else changed)
         with pytest.raises(FileRefused):
-            release_of(members | {"release.json": text.encode()})
+            release_of(archive.members_in(archive.zipped(members | {"release.json": text.encode()})), ReleaseData)
             pytest.fail(f"{part}.{place} breaks the schema, and was read")
     return broken
 
@@ -445,23 +446,23 @@ def absent(header: dict[str, Any], members: Members) -> None:
 
 
 def altered(header: dict[str, Any], members: Members) -> None:
-    members["points.parquet"] = members["points.parquet"][:-9] + b"x" + members["points.parquet"][-8:]
+    members["points.csv"] = members["points.csv"][:-9] + b"x" + members["points.csv"][-8:]
 
 
 def shortened(header: dict[str, Any], members: Members) -> None:
-    members["points.parquet"] = members["points.parquet"][:-1]
+    members["points.csv"] = members["points.csv"][:-1]
 
 
 MEMBERS: dict[str, tuple[Callable[[dict[str, Any], Members], None], str, str]] = {
     "an undeclared member": (undeclared, "the members differ from the declared ones", r"present \[.*table_77"),
     "an absent member": (absent, "the members differ from the declared ones", r"needed \[.*linear"),
-    "an altered member": (altered, r"member points\.parquet does not have the declared SHA-256", "damaged or altered"),
-    "a shortened member": (shortened, r"member points\.parquet has \d+ bytes", r"the header declares \d+"),
+    "an altered member": (altered, r"member points\.csv does not have the declared SHA-256", "damaged or altered"),
+    "a shortened member": (shortened, r"member points\.csv has \d+ bytes", r"the header declares \d+"),
     "a declared path": (digest("../x", {"bytes": 0, "sha256": "0" * 64}), "the members differ", r"'\.\./x'"),
-    "a digest that is none": (digest("points.parquet", {"bytes": 1, "sha256": "x"}), "field sha256", "64 hexadecimal"),
-    "a length that is a text": (digest("points.parquet", {"bytes": "1", "sha256": "0" * 64}), "field bytes", "whole"),
+    "a digest that is none": (digest("points.csv", {"bytes": 1, "sha256": "x"}), "field sha256", "64 hexadecimal"),
+    "a length that is a text": (digest("points.csv", {"bytes": "1", "sha256": "0" * 64}), "field bytes", "whole"),
     "an entry that is a list": (
-        digest("points.parquet", []), r"member 'points\.parquet'", "should be a table of bytes",
+        digest("points.csv", []), r"member 'points\.csv'", "should be a table of bytes",
     ),
 }  # fmt: skip
 

@@ -1,106 +1,334 @@
-"""Refusals of the .kme file's points: Parquet that does not fit the domain, or whose footer is odd."""
+"""points.csv: what is written is read back to the last bit, and what does not fit the domain is refused."""
 
 from __future__ import annotations
 
+import csv
+import io
+import locale
 from collections.abc import Callable
-from typing import Any
 
-import pyarrow as pa
+import numpy as np
+import pandas as pd
 import pytest
-from file_points_cases import edited_points, first, with_column
-from file_tools import SENSELESS, Members, forged, narrow, refused, same, setting
-from parquet_forge import closed
+from file_points_cases import Forgery, Row, edited_bytes, edited_points, first, rows_of, with_cells
+from file_tools import SENSELESS, forged, members_of, narrow, refused, same, setting
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kmeanalyst.release import read_release
-from kmeanalyst.releases.file import FileRefused, parquet_footer, thrift
+from kmeanalyst.kernels import Gaussian
+from kmeanalyst.release import Release, read_release
+from kmeanalyst.releases.domain.cyclic_column import Cyclic
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
+from kmeanalyst.releases.domain.numbers import Date, Integer, Real
+from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.file import archive, write_release
+from kmeanalyst.releases.file.limits import USUAL
+from kmeanalyst.releases.file.points import cells_of_a_row
 
-NAN = float("nan")
-OTHER, UNBOUND = "has other columns than declared", "values outside its bounds, or NaN that is not null"
-NULLS = "it has nulls, and the domain declares no missing value"
-DAY = pa.date32()
-POINTS: dict[str, tuple[Callable[[dict[str, Any], Members], None], str, str]] = {
-    "no Parquet": (lambda h, m: m.update({"points.parquet": b"PAR1 nonsense PAR1"}), r"points\.parquet: ", SENSELESS),
-    "an empty member": (lambda h, m: m.update({"points.parquet": b""}), r"points\.parquet: ", SENSELESS),
-    "compressed pages": (
-        edited_points(lambda t: t, compression="snappy"), "column 'age' is compressed",
-        "size cannot be known beforehand",
-    ),
-    "a stored Arrow schema": (
-        edited_points(lambda t: t, store_schema=True), "has an ARROW:schema entry", "those of Parquet itself",
-    ),
-    "one row less": (edited_points(lambda t: t.slice(1)), r"points\.parquet has 59 rows", "the header declares 60"),
-    "more rows": (edited_points(lambda t: pa.concat_tables([t, t])), "has 120 rows", "the header declares 60"),
-    "a column more": (
-        edited_points(lambda t: t.append_column("x", t["age"])), "has 12 columns", "domain and weight make 11",
-    ),
-    "a column less": (edited_points(lambda t: t.drop_columns(["age"])), "has 10 columns", "domain and weight make 11"),
-    "another name": (
-        edited_points(lambda t: t.rename_columns(["AGE", *t.column_names[1:]])), OTHER, "AGE INT64 does not fit",
-    ),
-    "another order": (
-        edited_points(lambda t: t.select(["children", "age", *t.column_names[2:]])), OTHER, "order does not fit",
-    ),
-    "numbers of 32 bits": (
-        edited_points(with_column("age", lambda c: pa.array(c, pa.int32()))), OTHER,
-        "age INT32 does not fit the domain",
-    ),
-    "floats for integers": (
-        edited_points(with_column("age", lambda c: pa.array(map(float, c)))), OTHER, "age DOUBLE does not fit",
-    ),
-    "bytes for levels": (
-        edited_points(with_column("city", lambda c: pa.array([x.encode() for x in c]))), OTHER, "city BYTE_ARRAY does not",
-    ),
-    "lists for numbers": (
-        edited_points(with_column("age", lambda c: pa.array([[x] for x in c]))), "has nested columns",
-        "a cell of a release is one value",
-    ),
-    "a struct of numbers": (
-        edited_points(with_column("age", lambda c: pa.array([{"x": x} for x in c]))), "has nested columns",
-        "a cell of a release is one value",
-    ),
-    "timestamps for dates": (
-        edited_points(with_column("joined", lambda c: pa.array(c).cast(pa.timestamp("ms")))), OTHER, "joined INT64",
-    ),
-    "many row groups": (edited_points(lambda t: t, row_group_size=1), "has 60 row groups", "at most 50 are read"),
-    "a null age": (edited_points(first("age", None, pa.int64())), "column age", NULLS),
-    "a null income": (edited_points(first("income", None, pa.float64())), "column income", NULLS),
-    "a null city": (edited_points(first("city", None, pa.string())), "column city", NULLS),
-    "a null truth": (edited_points(first("married", None, pa.bool_())), "column married", NULLS),
-    "a null day": (edited_points(first("joined", None, DAY)), "column joined", NULLS),
-    "NaN that is not null": (edited_points(first("capital.gain", NAN, pa.float64())), r"column capital\.gain", UNBOUND),
-    "NaN undeclared": (edited_points(first("income", NAN, pa.float64())), "column income", UNBOUND),
-    "an infinite income": (edited_points(first("income", float("inf"), pa.float64())), "column income", UNBOUND),
-    "an income below": (edited_points(first("income", 0.5, pa.float64())), "column income", UNBOUND),
-    "an age above": (edited_points(first("age", 91, pa.int64())), "column age", UNBOUND),
-    "children below zero": (edited_points(first("children", -1, pa.int64())), "column children", UNBOUND),
-    "a day too early": (edited_points(first("joined", -10_000, DAY)), "column joined", UNBOUND),
-    "a day too late": (edited_points(first("left", 2**31 - 1, DAY)), "column left", UNBOUND),
-    "an unseen level": (
-        edited_points(first("city", "Bern", pa.string())), "column city", "'Bern' is not one of its levels",
-    ),
-    "a level with spaces": (
-        edited_points(first("city", " Zürich", pa.string())), "column city", "not one of its levels",
-    ),
-    "an empty level": (edited_points(first("school", "", pa.string())), "column school", "'' is not one of its levels"),
-    "a null weight": (edited_points(first("weight", None, pa.float64())), "column weight", "a missing weight"),
-    "an infinite weight": (edited_points(first("weight", float("-inf"), pa.float64())), "column weight", "infinite"),
-    "a NaN weight": (edited_points(first("weight", NAN, pa.float64())), "column weight", "infinite or not a number"),
+# ---------------------------------------------------------------------- what is written is read back
+
+EXTREMES = [
+    -0.0,
+    0.0,
+    5e-324,
+    -5e-324,
+    2.2250738585072014e-308,
+    7.976931348623157e307,
+    -1e300,
+    0.1,
+    1 / 3,
+    2**53 + 2.0,
+]
+EVERY_KIND = Domain((
+    Real(name="real", lower=-8e307, upper=8e307),
+    Real(name='odd "name", with a comma', lower=1e-300, upper=1e300, scale="log", missing=True),
+    Integer(name="integer", lower=-(2**53), upper=2**53, missing=True), Integer(name="whole", lower=0, upper=9),
+    Categorical(name="levels", levels=("NA", "nan", "NULL", "a,b", '"', '""', "13", "-", "=1+1", "true", "é😀"), missing=True),
+    Ordinal(name="ordinal", levels=("no", "yes")), Boolean(name="truth"), Boolean(name="truth or none", missing=True),
+    Date(name="day", lower="0001-01-01", upper="9999-12-31"),
+    Date(name="day or none", lower="1900-01-01", upper="2100-01-01", missing=True),
+    Cyclic(name="hour", lower=0, upper=24), Text(name="text", length=30, alphabet='ab ",😀', unknown="b"),
+    Text(name="text or none", length=4, alphabet="ab", missing=True),
+    Text(name="text with default", length=4, alphabet="ab", default="a"),
+))  # fmt: skip
+
+
+def release_of(domain: Domain, points: pd.DataFrame, weights: np.ndarray) -> Release:
+    return Release(
+        points=points, weights=weights, measurement=None, kernel=Gaussian(1.0), domain=domain, statement=None
+    )
+
+
+def read_back(release: Release, folder) -> Release:
+    write_release(release, folder / "a.kme")
+    return read_release(folder / "a.kme")
+
+
+def test_cells_of_every_kind_come_back_to_the_last_bit(tmp_path):
+    """Drawn cells, and extremes in the columns that can hold them."""
+    points = EVERY_KIND.decode(EVERY_KIND.draw(500, 1))
+    points["real"] = np.resize(np.array(EXTREMES), 500)
+    points["integer"] = pd.array(np.resize(np.array([2**53, -(2**53), 2**53 - 1, 0, -1]), 500), dtype="Int64")
+    points.loc[3, "integer"] = pd.NA
+    points.loc[0, "text"] = ""
+    points.loc[1, "text"] = ' "a", '
+    release = release_of(EVERY_KIND, points, np.resize(np.array(EXTREMES), 500))
+    read = read_back(release, tmp_path)
+    same(release, read)
+    assert read.frame["real"].to_numpy().tobytes() == points["real"].to_numpy().tobytes()  # the sign of zero too
+
+
+@given(st.lists(st.tuples(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False)),
+                min_size=1, max_size=50))  # fmt: skip
+def test_every_float_comes_back_to_the_last_bit(tmp_path_factory, pairs):
+    domain = Domain((Real(name="real", lower=-1.7976931348623157e308, upper=1.7976931348623157e308),))
+    cells, weights = np.array(pairs).T.copy()
+    read = read_back(release_of(domain, pd.DataFrame({"real": cells}), weights), tmp_path_factory.mktemp("floats"))
+    assert read.frame["real"].to_numpy().tobytes() == cells.tobytes()
+    assert read.weights.tobytes() == weights.tobytes()
+
+
+def test_an_empty_cell_is_missing_or_the_empty_string_as_the_domain_has_it(tmp_path):
+    points = EVERY_KIND.decode(EVERY_KIND.draw(2, 1))
+    points.loc[0, ["text", "text or none"]] = ["", None]
+    read = read_back(release_of(EVERY_KIND, points, np.ones(2)), tmp_path)
+    line = rows_of(members_of(tmp_path / "a.kme")["points.csv"])[1]
+    assert line[EVERY_KIND.names.index("text")] == line[EVERY_KIND.names.index("text or none")] == ""
+    assert read.frame.loc[0, "text"] == "" and pd.isna(read.frame.loc[0, "text or none"])
+
+
+def test_points_are_csv_that_the_csv_module_and_pandas_read(mixed_path, mixed_release):
+    data = members_of(mixed_path)["points.csv"]
+    assert data.endswith(b"\n") and b"\r" not in data
+    table = pd.read_csv(io.BytesIO(data), keep_default_na=False, na_values=[""])
+    assert list(table) == [*mixed_release.domain.names, "weight"] == rows_of(data)[0]
+    assert [name for name in table if table[name].isna().any()] == [
+        "children",
+        "capital.gain",
+        "school",
+        "insured",
+        "left",
+    ]
+    np.testing.assert_allclose(table["weight"], mixed_release.weights, rtol=1e-15)
+    assert [float(row[-1]) for row in rows_of(data)[1:]] == mixed_release.weights.tolist()
+    assert table["city"].tolist() == mixed_release.to_frame()["city"].astype(object).tolist()
+
+
+def quoting_all(data: bytes) -> bytes:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows_of(data))
+    return out.getvalue().encode()
+
+
+OTHER_WRITERS: dict[str, Forgery] = {
+    "every cell in quotation marks": edited_bytes(quoting_all),
+    "numbers with an exponent": edited_points(with_cells("income", lambda cell: format(float(cell), ".17e"))),
+    "numbers with more digits": edited_points(with_cells("weight", lambda cell: format(float(cell), ".40f"))),
+    "leading zeros": edited_points(with_cells("age", lambda cell: f"00{cell}")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("writer", OTHER_WRITERS)
+def test_points_as_other_writers_may_write_them_are_read(writer, mixed_path, mixed_release):
+    mixed_path.write_bytes(forged(mixed_path, OTHER_WRITERS[writer]))
+    same(mixed_release, read_release(mixed_path))
+
+
+def test_points_in_many_blocks_are_read(mixed_path, mixed_release, monkeypatch):
+    monkeypatch.setattr(archive, "BLOCK", 700)
+    same(mixed_release, read_release(mixed_path))
+
+
+def test_reading_does_not_depend_on_the_locale(mixed_path, mixed_release):
+    before = locale.setlocale(locale.LC_ALL)
+    for name in ("de_DE.UTF-8", "fr_FR.UTF-8", "C"):
+        try:
+            locale.setlocale(locale.LC_ALL, name)
+            same(mixed_release, read_release(mixed_path))
+        except locale.Error:  # not installed here
+            continue
+        finally:
+            locale.setlocale(locale.LC_ALL, before)
+
+
+# ---------------------------------------------------------------------- refusals
+
+UNBOUND, EMPTY = "values outside its bounds", "it has empty cells, and the domain declares no missing value"
+WRITTEN, OTHER = "is not written as its kind is", "has other columns than declared"
+QUOTES = "a quotation mark that does not enclose a cell on one line"
+CONTROL = "it has a control character; lines end with U\\+000A"
+RAGGED = f"{SENSELESS}.*Expected 11 columns"
+
+
+def lines(edit: Callable[[list[Row]], list[Row]]) -> Forgery:
+    return edited_points(edit)
+
+
+def cell(name: str, value: str) -> Forgery:
+    return edited_points(first(name, value))
+
+
+def replaced(old: bytes, new: bytes) -> Forgery:
+    return edited_bytes(lambda data: data.replace(old, new, 1))
+
+
+def at_end(more: bytes) -> Forgery:
+    return edited_bytes(lambda data: data + more)
+
+
+def row(place: int, edit: Callable[[Row], Row]) -> Forgery:
+    return edited_points(lambda rows: [*rows[:place], edit(rows[place]), *rows[place + 1 :]])
+
+
+POINTS: dict[str, tuple[Forgery, str, str]] = {
+    # the file as such
+    "an empty member": (edited_bytes(lambda data: b""), r"points\.csv has 0 rows", "declares 60"),
+    "the header alone": (lines(lambda rows: rows[:1]), r"points\.csv has 0 rows", "declares 60"),
+    "no text": (edited_bytes(lambda data: bytes(range(128, 256)) * 9 + b"\n"), r"points\.csv", SENSELESS),
+    "Parquet": (edited_bytes(lambda data: b"PAR1 nonsense PAR1\n"), r"points\.csv has 1 columns", "make 11"),
+    "one row less": (lines(lambda rows: rows[:-1]), r"points\.csv has 59 rows", "the header declares 60"),
+    "one row more": (lines(lambda rows: [*rows, rows[-1]]), "has more than 60 rows", "the header declares 60"),
+    "a column more": (lines(lambda rows: [[*each, "1"] for each in rows]), "has 12 columns", "weight make 11"),
+    "a column less": (lines(lambda rows: [each[1:] for each in rows]), "has 10 columns", "weight make 11"),
+    "no header": (lines(lambda rows: rows[1:]), OTHER, "in the place of 'age'"),
+    "the header twice": (lines(lambda rows: [rows[0], *rows[:-1]]), "column age", WRITTEN),
+    "another name": (replaced(b"age,", b"AGE,"), OTHER, "'AGE' is in the place of 'age'"),
+    "a name with spaces": (replaced(b"age,", b" age,"), OTHER, "' age' is in the place of 'age'"),
+    "a name twice": (replaced(b"children,", b"age,"), OTHER, "'age' is in the place of 'children'"),
+    "another order": (lines(lambda rows: [[*each[1:2], each[0], *each[2:]] for each in rows]), OTHER, "'children'"),
+    "weights first": (lines(lambda rows: [[each[-1], *each[:-1]] for each in rows]), OTHER, "'weight'"),
+    "a byte order mark": (edited_bytes(lambda data: b"\xef\xbb\xbf" + data), OTHER, r"'\\ufeffage'"),
+    "UTF-16": (edited_bytes(lambda data: data.decode().encode("utf-16")), r"points\.csv", "control character"),
+    "semicolons": (edited_bytes(lambda data: data.replace(b",", b";")), r"points\.csv", QUOTES),
+    "tabs": (edited_bytes(lambda data: data.replace(b",", b"\t")), r"points\.csv", CONTROL),
+    "lines that end with CR LF": (edited_bytes(lambda data: data.replace(b"\n", b"\r\n")), r"points\.csv", CONTROL),
+    "a lone carriage return": (replaced(b"\n", b"\r"), r"points\.csv", CONTROL),
+    "a last line without end": (edited_bytes(lambda data: data[:-1]), r"points\.csv", "last line does not end"),
+    "half a line more": (at_end(b"41,"), r"points\.csv", "last line does not end"),
+    "an empty line": (at_end(b"\n"), r"points\.csv", "it has an empty line"),
+    "an empty line within": (replaced(b"\n", b"\n\n"), r"points\.csv", "it has an empty line"),
+    "an empty line before": (edited_bytes(lambda data: b"\n" + data), r"points\.csv", "it has an empty line"),
+    "a comment": (at_end(b"# made by nobody\n"), r"points\.csv", RAGGED),
+    "a row with a cell less": (row(7, lambda each: each[:-1]), r"points\.csv", RAGGED),
+    "a row with a cell more": (row(7, lambda each: [*each, "1"]), r"points\.csv", RAGGED),
+    "a row with a comma at its end": (row(60, lambda each: [*each, ""]), r"points\.csv", RAGGED),
+    "NUL": (cell("city", "Z\0rich"), r"points\.csv", CONTROL),
+    "an escape": (cell("city", "\x1b[2J"), r"points\.csv", CONTROL),
+    "invalid UTF-8 in a level": (replaced("Zürich".encode(), b"Z\xfcrich"), r"points\.csv", SENSELESS),
+    "invalid UTF-8 in the header": (replaced(b"age", b"\xff\xfe"), r"points\.csv", SENSELESS),
+    "half a character at the end": (edited_bytes(lambda data: data[:-1] + b"\xe6\n"), r"points\.csv", SENSELESS),
+    "a surrogate": (replaced("Zürich".encode(), "\ud800".encode("utf-8", "surrogatepass")), r"points\.csv", SENSELESS),
+    "an overlong NUL": (replaced("Zürich".encode(), b"\xc0\x80"), r"points\.csv", SENSELESS),
+    # quotation marks
+    "a quotation mark that swallows": (row(3, lambda each: each) and replaced(b"\n", b'\n"'), r"points\.csv", QUOTES),
+    "a quotation mark at the end": (edited_bytes(lambda data: data[:-1] + b'"\n'), r"points\.csv", QUOTES),
+    "a quotation mark within a cell": (replaced("Zürich".encode(), b'Z"rich'), r"points\.csv", QUOTES),
+    "text after a quoted cell": (replaced(b'text"""', b'text"""x'), r"points\.csv", QUOTES),
+    "a space before a quoted cell": (replaced(b',"""quoted', b', """quoted'), r"points\.csv", QUOTES),
+    "an open quoted cell": (replaced(b'text"""', b'text""'), r"points\.csv", QUOTES),
+    "a line break within a cell": (cell("city", "Zü\nrich"), r"points\.csv", QUOTES),
+    "a backslash before a quotation mark": (replaced(b'text"""', b'text\\"""'), "column city", "not one of its levels"),
+    "an open quotation mark in the header": (replaced(b"age", b'"age'), r"points\.csv", QUOTES),
+    "single quotation marks": (cell("age", "'41'"), "column age", WRITTEN),
+    # numbers
+    "a real number for an integer": (cell("age", "41.0"), "column age", WRITTEN),
+    "an integer with an exponent": (cell("age", "4e1"), "column age", WRITTEN),
+    "an integer with a plus": (cell("age", "+41"), "column age", WRITTEN),
+    "an integer in hexadecimal": (cell("age", "0x29"), "column age", WRITTEN),
+    "an integer with underscores": (cell("age", "4_1"), "column age", WRITTEN),
+    "an integer with commas": (cell("age", "1,000"), "column age", WRITTEN),
+    "an integer with spaces": (cell("age", " 41"), "column age", WRITTEN),
+    "Arabic digits": (cell("age", "٤١"), "column age", WRITTEN),
+    "an integer beyond 64 bits": (cell("age", "9" * 30), "column age", SENSELESS),
+    "an integer of a million digits": (cell("age", "9" * 1_000_000), "column age", SENSELESS),
+    "two minus signs": (cell("age", "--41"), "column age", WRITTEN),
+    "a minus alone": (cell("children", "-"), "column children", WRITTEN),
+    "a truth value for a number": (cell("age", "true"), "column age", WRITTEN),
+    "a word for a number": (cell("income", "forty"), "column income", WRITTEN),
+    "NaN": (cell("income", "nan"), "column income", WRITTEN),
+    "NaN where missing is declared": (cell("capital.gain", "NaN"), r"column capital\.gain", WRITTEN),
+    "NA where missing is declared": (cell("capital.gain", "NA"), r"column capital\.gain", WRITTEN),
+    "infinity": (cell("income", "inf"), "column income", WRITTEN),
+    "infinity in full": (cell("income", "-Infinity"), "column income", WRITTEN),
+    "a number that overflows": (cell("income", "1e999"), "column income", UNBOUND),
+    "a decimal comma": (cell("income", "3,5"), "column income", WRITTEN),
+    "a hexadecimal float": (cell("income", "0x1p3"), "column income", WRITTEN),
+    "a number with spaces": (cell("income", "35 "), "column income", WRITTEN),
+    "a number with a currency": (cell("income", "$35"), "column income", WRITTEN),
+    "two points": (cell("income", "1.2.3"), "column income", WRITTEN),
+    "a number without digits before the point": (cell("income", ".5"), "column income", WRITTEN),
+    "an exponent without digits": (cell("income", "1e"), "column income", WRITTEN),
+    "a formula": (cell("income", "=1+1"), "column income", WRITTEN),
+    "an income below": (cell("income", "0.5"), "column income", UNBOUND),
+    "an income just above": (cell("income", repr(np.nextafter(1e6, 2e6).item())), "column income", UNBOUND),
+    "an age above": (cell("age", "91"), "column age", UNBOUND),
+    "children below zero": (cell("children", "-1"), "column children", UNBOUND),
+    # days and truth values
+    "a day too early": (cell("joined", "1949-12-31"), "column joined", UNBOUND),
+    "a day too late": (cell("left", "9999-12-31"), "column left", UNBOUND),
+    "a day that is not": (cell("joined", "2001-02-30"), "column joined", SENSELESS),
+    "a day with its hour": (cell("joined", "2001-02-03 00:00:00"), "column joined", WRITTEN),
+    "a day of another order": (cell("joined", "03/02/2001"), "column joined", WRITTEN),
+    "a day without dashes": (cell("joined", "20010203"), "column joined", WRITTEN),
+    "a day as a number": (cell("joined", "11356"), "column joined", WRITTEN),
+    "a week": (cell("joined", "2001-W05"), "column joined", WRITTEN),
+    "True": (cell("married", "True"), "column married", WRITTEN),
+    "a truth value as a number": (cell("married", "1"), "column married", WRITTEN),
+    "a truth value as a word": (cell("insured", "yes"), "column insured", WRITTEN),
+    # levels and missing cells
+    "an unseen level": (cell("city", "Bern"), "column city", "'Bern' is not one of its levels"),
+    "a level with spaces": (cell("city", " Zürich"), "column city", "not one of its levels"),
+    "a level in capitals": (cell("city", "ZÜRICH"), "column city", "not one of its levels"),
+    "a level decomposed": (cell("city", "Zu\u0308rich"), "column city", "not one of its levels"),
+    "a code for a level": (cell("city", "0"), "column city", "'0' is not one of its levels"),
+    "NA for a missing level": (cell("school", "NA"), "column school", "'NA' is not one of its levels"),
+    "an empty age": (cell("age", ""), "column age", EMPTY),
+    "an empty income": (cell("income", ""), "column income", EMPTY),
+    "an empty city": (cell("city", ""), "column city", EMPTY),
+    "an empty city in quotation marks": (replaced("Zürich".encode(), b'""'), "column city", EMPTY),
+    "an empty truth": (cell("married", ""), "column married", EMPTY),
+    "an empty day": (cell("joined", ""), "column joined", EMPTY),
+    "an empty weight": (cell("weight", ""), "column weight", "a missing weight"),
+    "an infinite weight": (cell("weight", "-inf"), "column weight", WRITTEN),
+    "a weight that overflows": (cell("weight", "-1e999"), "column weight", "infinite"),
+    "a NaN weight": (cell("weight", "nan"), "column weight", WRITTEN),
+    "a weight in words": (cell("weight", "all"), "column weight", WRITTEN),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", POINTS)
-def test_points_that_do_not_fit_the_domain_are_refused(case, mixed_path, tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet_footer, "MOST_ROW_GROUPS", 50)
+def test_points_that_do_not_fit_the_domain_are_refused(case, mixed_path, tmp_path):
     edit, what, why = POINTS[case]
     refused(forged(mixed_path, edit), tmp_path, what, why)
 
 
-def test_points_in_several_row_groups_and_plain_pages_are_read(mixed_path, mixed_release):
-    mixed_path.write_bytes(forged(mixed_path, edited_points(lambda t: t, row_group_size=7, use_dictionary=False)))
-    same(mixed_release, read_release(mixed_path))
+TEXTS: dict[str, tuple[str, str, str]] = {
+    "a foreign letter": ("text", "abc", "'abc' is no string of its alphabet and length"),
+    "a text too long": ("text or none", "ababa", "no string of its alphabet and length"),
+    "an empty text": ("text with default", "", "empty cells, and neither a missing value nor an empty string"),
+    "a whole number that no float64 holds": ("integer", str(2**53 + 1), UNBOUND),
+}  # fmt: skip
 
 
-def test_more_cells_than_the_limit_are_refused_before_they_are_read(mixed_path, tmp_path, monkeypatch):
+@pytest.mark.parametrize("case", TEXTS)
+def test_texts_and_whole_numbers_outside_the_domain_are_refused(case, tmp_path):
+    write_release(
+        release_of(EVERY_KIND, EVERY_KIND.decode(EVERY_KIND.draw(9, 1)), np.ones(9)), path := tmp_path / "a.kme"
+    )
+    name, value, why = TEXTS[case]
+    refused(forged(path, cell(name, value)), tmp_path, f"column {name}", why)
+
+
+def test_a_line_beyond_the_limit_is_refused(mixed_path, tmp_path, monkeypatch):
+    from kmeanalyst.releases.file import points
+
+    monkeypatch.setattr(points, "BLOCK", 200)
+    monkeypatch.setattr(archive, "BLOCK", 200)
+    refused(forged(mixed_path, cell("city", "x" * 999)), tmp_path, r"points\.csv", "a line of more than 200 bytes")
+
+
+def test_more_cells_or_bytes_than_the_limit_are_refused_before_they_are_read(mixed_path, tmp_path, monkeypatch):
     for n_points, what, why in (
         (250_001, "250001 points", "at most 250000 are read"),
         (250_000, "250000 points of 10 columns", "make 2750000 cells, and at most 2700000 are read"),
@@ -108,90 +336,19 @@ def test_more_cells_than_the_limit_are_refused_before_they_are_read(mixed_path, 
         narrow(monkeypatch, cells=2_700_000)
         edit = setting("n_points", to=n_points)
         refused(forged(mixed_path, lambda h, m, edit=edit: edit(h)), tmp_path, what, why)
-
-
-# ---------------------------------------------------------------------- how Parquet describes itself
-
-
-def read_struct(data: bytes) -> dict[int, Any]:
-    return thrift.Reader(data, 0, len(data)).struct()
-
-
-def test_a_footer_is_read_by_its_field_numbers():
-    """Field 1 the whole number -1, field 2 the text hi, field 3 a list of two structs with field 1 true."""
-    data = b"\x15\x01" + b"\x18\x02hi" + b"\x19\x2c" + 2 * b"\x11\x00" + b"\x00"
-    assert read_struct(data) == {1: -1, 2: b"hi", 3: [{1: True}, {1: True}]}
-
-
-def test_a_struct_read_back_is_the_struct_written():
-    fields = [(1, thrift.I32, -1), (3, thrift.TEXT, b"hi" * 99), (4, thrift.LIST, (thrift.STRUCT, [[(1, thrift.I64, 2**62)]])),
-              (7, thrift.FALSE, None), (8, thrift.STRUCT, [(5, thrift.LIST, (thrift.I32, list(range(99))))])]  # fmt: skip
-    written = thrift.struct_bytes(fields)
-    assert read_struct(written) == {1: -1, 3: b"hi" * 99, 4: [{1: 2**62}], 7: False, 8: {5: list(range(99))}}
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"\x15\x02\x05\x02\x02\x00", "field 1 occurs twice"),
-        (b"\x1c" * 20, "structs nested too deep"),
-        (b"\x19\x1c" + b"\x19\x19" * 20, "structs nested too deep"),
-        (b"\x19\xf1\xff\xff\xff\xff\x0f", "a list of booleans"),
-        (b"\x1b\x00", "values of kind 11"),
-        (b"\x15" + b"\xff" * 11, "more than 64 bits"),
-        (b"\x19\xf7\xff\xff\xff\xff\x0f", "a list is longer than what follows"),
-        (b"\x19\x37" + b"\0" * 20, "ends within a value"),
-        (b"\x17\0\0", "ends within a value"),
-        (b"\x18\x05hi\0", "ends within a value"),
-        (b"\x13", "ends within a value"),
-        (b"\x15\x80", "ends within a value"),
-        (b"\x15\x02", "ends within a value"),
-    ],
-)
-def test_a_footer_that_is_odd_or_would_swell_is_refused(data, message):
-    with pytest.raises(ValueError, match=message):
-        read_struct(data)
-
-
-def test_a_footer_over_the_limit_is_refused(mixed_path, tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet_footer, "MOST_FOOTER_BYTES", 100)
-    refused(mixed_path.read_bytes(), tmp_path, r"points\.parquet: ", "its footer does not fit")
-
-
-def test_more_pages_than_the_limit_are_refused(mixed_path, tmp_path, monkeypatch):
-    narrow(monkeypatch, pages=13)  # the file has 13: one for each column, and two dictionaries
+    size = len(members_of(mixed_path)["points.csv"])
+    narrow(monkeypatch, points_bytes=size)
     read_release(mixed_path)
-    narrow(monkeypatch, pages=12)
-    refused(mixed_path.read_bytes(), tmp_path, "column 'weight' has too many pages", "at most 12 are read in all")
+    narrow(monkeypatch, points_bytes=size - 1)
+    refused(mixed_path.read_bytes(), tmp_path, rf"points\.csv has {size} bytes", f"at most {size - 1} are read")
 
 
-@pytest.mark.parametrize("field", [1, 8, 9])
-def test_a_column_that_lies_in_another_file_or_is_encrypted_is_refused(field):
-    described = {3: [b"age"], 4: 0, 5: 60, 6: 10, 7: 10, 9: 4}
-    parquet_footer._chunk({3: described}, "integer", True, 60)
-    with pytest.raises(
-        FileRefused, match=r"column 'age': its description does not fit the file\. Fetch the file again"
-    ):
-        parquet_footer._chunk({3: described, field: b"/etc/passwd"}, "integer", True, 60)
-    with pytest.raises(
-        FileRefused, match=r"column 'age': its description does not fit the file\. Fetch the file again"
-    ):
-        parquet_footer._chunk({3: described}, "integer", True, 61)
-
-
-@pytest.mark.parametrize(
-    "sizes", [[59], [30, 31], [70, -10], []], ids=["one less", "one more", "one below zero", "no group"]
-)
-def test_row_groups_that_do_not_make_the_rows_are_refused(sizes):
-    def file_of(sizes: list[int]) -> bytes:
-        schema = [[[4, 8, b"root"], [5, 5, 1]], [[1, 5, 5], [3, 5, 1], [4, 8, b"weight"]]]
-        described = [[1, 5, 5], [3, 9, (8, [b"weight"])], [4, 5, 0], [5, 6, 0], [6, 6, 0], [7, 6, 0], [9, 6, 4]]
-        groups = []
-        for n in sizes:
-            chunk = [[3, 12, [[number, kind, n if number == 5 else value] for number, kind, value in described]]]
-            groups.append([[1, 9, (12, [chunk])], [3, 6, n]])
-        return closed(b"PAR1", [[2, 9, (12, schema)], [3, 6, 60], [4, 9, (12, groups)]])
-
-    assert len(parquet_footer.chunks_of(file_of([20, 40]), [("weight", "real")], 60)) == 2
-    with pytest.raises(FileRefused, match=r"row groups: they do not make 60 rows of 1 columns\. Fetch the file again"):
-        parquet_footer.chunks_of(file_of(sizes), [("weight", "real")], 60)
+def test_what_the_limit_on_cells_allows_fits_the_limit_on_bytes():
+    """So that a curator who keeps to the cells spends nothing on a file that readers refuse."""
+    long = Domain(
+        (Categorical(name="c", levels=("é" * 200, '"' * 200)), Text(name="t", length=999, alphabet="😀", unknown="😀"))
+    )
+    longest = len(('"' + "é" * 200 + '",').encode()) + 2 * 200 + 4 * 999 + 3 + 25
+    assert longest * (USUAL.cells / cells_of_a_row(long)) < USUAL.points_bytes
+    assert cells_of_a_row(Domain((Real(name="x", lower=0, upper=1), Categorical(name="c", levels=("a" * 24,))))) == 3
+    assert cells_of_a_row(Domain((Categorical(name="c", levels=("a" * 25,)),))) == 3

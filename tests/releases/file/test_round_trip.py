@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 from file_tools import SCHEMA_TEST, Members, changed, declared, forged, members_of, same
 
@@ -43,10 +42,12 @@ def test_the_same_release_gives_the_same_bytes(release, tmp_path):
     assert (tmp_path / "c.kme").read_bytes() == first
 
 
-def test_a_file_holds_stored_members_and_a_canonical_header(release, tmp_path):
+def test_a_file_holds_deflated_points_other_stored_members_and_a_canonical_header(release, tmp_path):
     write_release(release, tmp_path / "a.kme")
     with zipfile.ZipFile(tmp_path / "a.kme") as archive:
-        assert {info.compress_type for info in archive.infolist()} == {zipfile.ZIP_STORED}
+        deflated = [info.filename for info in archive.infolist() if info.compress_type == zipfile.ZIP_DEFLATED]
+        assert deflated == ["points.csv"]
+        assert {info.compress_type for info in archive.infolist()} <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
         assert archive.namelist()[0] == "release.json"
     members = members_of(tmp_path / "a.kme")
     header = json.loads(members["release.json"])
@@ -88,16 +89,6 @@ def test_features_follow_from_the_arrays_as_the_format_says(mixed_path, mixed_re
             phases += table[place] * (1.0 if len(table) > 1 else lost[:, None])
     features = np.hstack([np.cos(phases), np.sin(phases)]) / np.sqrt(arrays["linear"].shape[1])
     np.testing.assert_allclose(features, mixed_release.measurement.feature_map(x), atol=1e-12)
-
-
-def test_points_are_plain_parquet_that_pandas_reads(mixed_path, mixed_release):
-    table = pq.read_table(io.BytesIO(members_of(mixed_path)["points.parquet"]))
-    kinds = ["int64", "int64", "double", "double", "string", "string", "bool", "bool", "date32[day]", "date32[day]"]
-    assert [str(kind) for kind in table.schema.types] == [*kinds, "double"]
-    assert table.column_names == [*mixed_release.domain.names, "weight"]
-    with_nulls = [name for name in table.column_names if table[name].null_count]
-    assert with_nulls == ["children", "capital.gain", "school", "insured", "left"]
-    assert table["city"].to_pylist() == mixed_release.to_frame()["city"].astype(object).tolist()
 
 
 def test_a_file_of_a_later_minor_version_is_read(mixed_path, mixed_release):
