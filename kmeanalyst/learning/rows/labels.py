@@ -259,7 +259,7 @@ def _check_tails(column: Any, values: Array) -> None:
 def _draw_rows(release: ReleaseData, column: Column) -> DrawnRows:
     law, rng = number_law(release, column.name), np.random.default_rng(1)
     rows = _mixture(release).draw(_ROWS, rng)
-    values = _draw_labels(law.bins, law.chances(rows), rng)
+    values = _draw_labels(law.bins, law.probabilities(rows), rng)
     order = rng.permutation(values.size)  # in order, nearest neighbours would see only the first labels of a row
     frame = release.decode(rows)
     known: Any = column
