@@ -1,4 +1,4 @@
-"""Room 3: how long work tells what it is doing, and how much of it is done."""
+"""How long work tells what it is doing, and how much of it is done."""
 
 from __future__ import annotations
 

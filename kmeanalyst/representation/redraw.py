@@ -1,4 +1,4 @@
-"""Room 3: a release as it might have come out, had its noise been drawn again (parametric bootstrap).
+"""A release as it might have come out, had its noise been drawn again (parametric bootstrap).
 
 The released points stand for the table: their mean feature and fresh noise of the release's own law make a new measurement,
 and points and weights are fitted to that as they were to the first. Whatever is computed from the release can be computed

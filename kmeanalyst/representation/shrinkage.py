@@ -1,4 +1,4 @@
-"""Room 3: kernel means drawn towards zero, or towards a public guess. Post-processing: no privacy is spent.
+"""Kernel means drawn towards zero, or towards a public guess. Post-processing: no privacy is spent.
 
 Of an analyst's own sample, the kernel mean shrinkage estimators of Muandet, Sriperumbudur, Fukumizu, Gretton & Schölkopf
 (2016, JMLR 17): simple, one factor for all directions, and flexible, more where the sample varies less; how much is

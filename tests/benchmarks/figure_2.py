@@ -118,7 +118,7 @@ def place(
     """
     domain, rng = domain_of(table.rows.shape[1]), np.random.default_rng(0)
     start = time.perf_counter()
-    estimate = denoise.denoised(measurement, domain, rng=rng)
+    estimate = denoise.denoise_measurement(measurement, domain, rng=rng)
     denoising = since(start)
     results.default[epsilon] = default_points(measurement, "random-features", domain)
     for m in sorted({*numbers, results.default[epsilon]}):

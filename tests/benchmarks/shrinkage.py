@@ -23,7 +23,7 @@ from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.releases.domain.columns import Real
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean, mean_unit
-from kmeanalyst.representation.mixture.denoise import denoised
+from kmeanalyst.representation.mixture.denoise import denoise_measurement
 from kmeanalyst.representation.shrinkage import shrunk_mean, shrunk_vector
 from kmeanalyst.representation.weights.public_prior import wiener_coordinates
 
@@ -83,7 +83,7 @@ def releases(repetitions: int) -> None:
                 used = (
                     wiener_coordinates(public, y)
                     if name == "subspace"
-                    else denoised(y, DOMAIN, public=public, rng=0).mean
+                    else denoise_measurement(y, DOMAIN, public=public, rng=0).mean
                 )
                 estimates = (y.vector, shrunk_vector(y), shrunk_vector(y, towards=guess), used)
                 found.append([float(np.linalg.norm(estimate - mean)) for estimate in estimates])

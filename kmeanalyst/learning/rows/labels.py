@@ -38,7 +38,7 @@ from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.release import ReleaseData, View
-from kmeanalyst.representation.mixture.denoise import denoised
+from kmeanalyst.representation.mixture.denoise import denoise_measurement
 from kmeanalyst.representation.mixture.mixture import Mixture
 
 Labels = Literal["drawn", "measured", "released"]
@@ -239,7 +239,7 @@ def _mixture(release: ReleaseData) -> Mixture:
     key = "fitted mixture"
     if key not in memo(release):
         assert release.measurement is not None
-        memo(release)[key] = denoised(release.measurement, release.domain, rng=0).mixture
+        memo(release)[key] = denoise_measurement(release.measurement, release.domain, rng=0).mixture
     found: Mixture = memo(release)[key]
     return found
 

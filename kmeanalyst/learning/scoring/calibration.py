@@ -1,4 +1,4 @@
-"""Room 5: whether rows to which a model gives a chance of 30 % are so in 30 of 100 cases, with the error of each share.
+"""Whether rows to which a model gives a chance of 30 % are so in 30 of 100 cases, with the error of each share.
 
 Bins are of predicted values alone, at the released points or the sample's rows, and are taken as fixed.
 """

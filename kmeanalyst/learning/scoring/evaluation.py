@@ -1,4 +1,4 @@
-"""Room 5: how good a model is on a release or on a sample of real rows, each score with its error.
+"""How good a model is on a release or on a sample of real rows, each score with its error.
 
 A score on a release is a function of its weights like any other statistic: its influence function at the released points
 and at the rows of the fitted population gives its error in parts, and two models' scores keep their correlation, so that
@@ -7,7 +7,7 @@ data shows in the score, and is no part of the error.
 
 Metrics of classes and numbers are asked of the weights as released; those of ranks of the probability view.
 
-Room 5: asking a model: which target, which classes, and its answers at rows in natural units, each asked for once.
+Asking a model: which target, which classes, and its answers at rows in natural units, each asked for once.
 """
 
 from __future__ import annotations

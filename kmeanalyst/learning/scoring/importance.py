@@ -1,4 +1,4 @@
-"""Room 5: how much worse a model gets when a column tells it nothing, with the error of the drop.
+"""How much worse a model gets when a column tells it nothing, with the error of the drop.
 
 Permutation importance (Breiman 2001, *Random forests*; Fisher, Rudin & Dominici 2019, *All models are wrong, but many are
 useful*): the column's cells are exchanged between rows. In a population that is drawing them from the column's own law,

@@ -1,4 +1,4 @@
-"""Room 5: scikit-learn's metrics as functions of the rows' weights, each with its derivative by every weight.
+"""Scikit-learn's metrics as functions of the rows' weights, each with its derivative by every weight.
 
 A metric is made of weighted sums. A `Smooth` number carries its derivative by each row's weight through sums, products,
 quotients and roots, so that precision or R² is written as its formula and its influence function follows (Deville 1999).

@@ -1,4 +1,4 @@
-"""Room 5: a sample of real rows as the law a score is of: equal weights, and the sampling error of independent rows.
+"""A sample of real rows as the law a score is of: equal weights, and the sampling error of independent rows.
 
 Scores of several models on one sample keep their correlation: samples of equal content share one error model for as
 long as an estimate of it is alive.

@@ -1,4 +1,4 @@
-"""Room 5: what a model file may hold, checked apart from skops: before anything is made, and once more on what was made.
+"""What a model file may hold, checked apart from skops: before anything is made, and once more on what was made.
 
 skops names the types that a file would make. Versions before 0.15 could be shown one name and make or call another thing
 (CVE-2025-54412 and 54413, closed in 0.12; the names of random generators, closed in 0.15). These checks do not

@@ -1,4 +1,4 @@
-"""Room 3: rows whose cells are chances, and the mean features they will have once drawn, in PyTorch.
+"""Rows whose cells are chances, and the mean features they will have once drawn, in PyTorch.
 
 A soft row has, for each column, the chances of its choices (levels, atoms, public ranges, missing) and, where a number
 is free, the number itself. Drawn rows take each cell by itself, so the expectation of a feature is a product over

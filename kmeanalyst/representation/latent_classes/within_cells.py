@@ -1,4 +1,4 @@
-"""Room 3: where in its cell a value lies: read off the finer tables of margins, or evenly.
+"""Where in its cell a value lies: read off the finer tables of margins, or evenly.
 
 A finer table has some hundred ranges and most of them hold few rows, so that noise is as large as what it hides. Its
 shares are therefore those of the model's coarser cells, divided by a law that is even but for what the measurement

@@ -1,10 +1,10 @@
-"""Room 3: what one component of a mixture says about a column, and its characteristic function.
+"""What one component of a mixture says about a column, and its characteristic function.
 
 A normal law for numbers, atoms and missing cells beside it where they are declared, a probability for every value
 of a column that has few. Each law has E e^{ip}, the mean of a random Fourier feature's phasor, in closed form, its
 slopes in the parameters, and draws.
 
-Room 3: a mean random Fourier feature as phasors: one complex number e^{ip} for each pair of cosine and sine.
+A mean random Fourier feature as phasors: one complex number e^{ip} for each pair of cosine and sine.
 """
 
 from __future__ import annotations

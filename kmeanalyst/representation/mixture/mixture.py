@@ -1,4 +1,4 @@
-"""Room 3: a mixture of product distributions whose mean random Fourier feature comes close to a noisy one.
+"""A mixture of product distributions whose mean random Fourier feature comes close to a noisy one.
 
 A component gives each column a law of its own, independent of the others: a normal law for numbers, a
 probability for every level, a chance to be missing. Its mean feature is then a product of characteristic

@@ -1,4 +1,4 @@
-"""Room 3: few weighted points whose mean random Fourier feature is near a target, for every column kind.
+"""Few weighted points whose mean random Fourier feature is near a target, for every column kind.
 
 minimise ½‖Σ w_m φ(z_m) − y‖² over points and probability weights, by turns:
 

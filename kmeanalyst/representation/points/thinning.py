@@ -1,4 +1,4 @@
-"""Room 3: fewer points for the same embedding (kernel herding, quadrature thinning). Post-processing: no privacy is spent.
+"""Fewer points for the same embedding (kernel herding, quadrature thinning). Post-processing: no privacy is spent.
 
 The target is μ = Σ w_m k(z_m, ·) with the weights as released, signed in general. The error is the RKHS distance
 ‖Σ v_i k(z_i, ·) − μ‖ of n chosen points to it, in the exact kernel: no features, no subset of the release.

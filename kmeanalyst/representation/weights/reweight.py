@@ -1,4 +1,4 @@
-"""Room 3: weights on given points from a noisy mean. Post-processing: no privacy is spent here.
+"""Weights on given points from a noisy mean. Post-processing: no privacy is spent here.
 
 Every fit is min ½‖Σ w_m φ(z_m) − y‖² over a convex set of weights, solved to a duality gap. The set is
 what removes noise: a probability measure cannot follow it (METHODS §2), while the papers' raw
