@@ -6,7 +6,7 @@ First, n rows of a standard normal population in five dimensions, kernel exp(−
 repetitions (×10), relative to that of the plain mean, for the simple and the flexible estimator of Muandet et al. 2016.
 Then a noisy mean of N = 10⁴ rows in two dimensions, of which 200 more are public: mean of ‖estimate − mean of the table‖
 over the root of F·τ², for y itself, y drawn towards zero and towards the public rows (James-Stein), and what makes points
-and weights: the Wiener step of a subspace, and `denoised` for random features, both with the public rows.
+and weights: the Wiener step of a subspace, and `denoise_measurement` for random features, both with the public rows.
 """
 
 from __future__ import annotations
