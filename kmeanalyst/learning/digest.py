@@ -1,4 +1,4 @@
-"""What a release is told by: models keep it, so that a score on the release they were trained on says so."""
+"""A fingerprint of a release. Trained models store it, so that scoring on the training release can be flagged."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def digest(release: ReleaseData) -> str:
 
     A release read back from its file, or with further derived columns, has the same; a thinned one has another.
     """
-    told = hashlib.sha256()
+    fingerprint = hashlib.sha256()
     measured = np.empty(0) if release.measurement is None else release.measurement.vector
     for numbers in (release.weights, release.encoded_points, measured):
-        told.update(f"{numbers.shape};".encode())
-        told.update(_plain(numbers).tobytes())
-    return told.hexdigest()
+        fingerprint.update(f"{numbers.shape};".encode())
+        fingerprint.update(_plain(numbers).tobytes())
+    return fingerprint.hexdigest()
 
 
 def _plain(numbers: Array) -> Array:

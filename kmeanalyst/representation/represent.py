@@ -19,7 +19,7 @@ from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.representation.latent_classes.latent_classes import draw_rows, fit_latent_classes
-from kmeanalyst.representation.mixture.denoise import Denoised, denoised
+from kmeanalyst.representation.mixture.denoise import Denoised, denoise_measurement
 from kmeanalyst.representation.points.pool_search import search_points
 from kmeanalyst.representation.points.reduced_set import reduced_set
 from kmeanalyst.representation.progress import Progress, between, silent
@@ -50,23 +50,23 @@ def represent(
     """
     if view not in VIEWS:
         raise ValueError(f"weights must be {', '.join(VIEWS[:-1])} or {VIEWS[-1]}, got {view!r}. Name one of these.")
-    rng, told = np.random.default_rng(rng), progress or silent
+    rng, report = np.random.default_rng(rng), progress or silent
     features = measurement.feature_map
     if isinstance(features, MarginFeatures):
-        model = fit_latent_classes(measurement, rng, between(0.0, 0.9, told))
+        model = fit_latent_classes(measurement, rng, between(0.0, 0.9, report))
         points = draw_rows(model, measurement, domain, n_points, rng)
-        told("placing points", 1.0)
+        report("placing points", 1.0)
         total = 1.0 if bound is None else min(1.0, bound)
         return domain.encode(domain.decode(points, float32=float32)), np.full(n_points, total / n_points)
     if not isinstance(features, RandomFourier | Nystroem):
         return search_points(
             measurement, domain, n_points=n_points, view=view, bound=bound, public=public, float32=float32, rng=rng,
-            progress=told,
+            progress=report,
         )  # fmt: skip
-    estimate = denoised(measurement, domain, public=public, rng=rng, progress=between(0.0, 0.8, told))
+    estimate = denoise_measurement(measurement, domain, public=public, rng=rng, progress=between(0.0, 0.8, report))
     return place_points(
         estimate, measurement, domain, n_points=n_points, view=view, bound=bound, public=public, float32=float32,
-        rng=rng, progress=between(0.8, 1.0, told),
+        rng=rng, progress=between(0.8, 1.0, report),
     )  # fmt: skip
 
 
@@ -84,18 +84,18 @@ def place_points(
     progress: Progress | None = None,
 ) -> tuple[Array, Array]:
     """Points (M, d) and weights (M,) that carry an estimate at hand, with the arguments of `represent`."""
-    rng, told = np.random.default_rng(rng), progress or silent
+    rng, report = np.random.default_rng(rng), progress or silent
     start = _starting_points(estimate, public, n_points, rng)
     if float32:
         start = domain.encode(domain.decode(start, float32=True))
     weights = weights_towards(estimate, view, start, measurement, bound)
     if _distance(estimate, measurement, start, weights) <= _SHARE_OF_DOUBT * estimate.posterior_sd:
-        told("placing points", 1.0)
+        report("placing points", 1.0)
         return start, weights
     points, _ = reduced_set(
         measurement.feature_map, estimate.mean, domain, n_points=n_points, start=start,  # type: ignore[arg-type]
         enough=_SHARE_OF_DOUBT * estimate.posterior_sd, ridge=_evenness(estimate, n_points), uniform=view == "uniform",
-        rng=rng, progress=told,
+        rng=rng, progress=report,
     )  # fmt: skip
     if float32:
         points = domain.encode(domain.decode(points, float32=True))

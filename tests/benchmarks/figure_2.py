@@ -114,11 +114,11 @@ def place(
 ) -> tuple[Any, Any]:
     """Denoise once and place each number of points, and the default number; returns the points of that, and weights.
 
-    The draws of `place_points` go on where those of `denoised` ended: points and weights are those of `represent`, rng=0.
+    The draws of `place_points` continue those of `denoise_measurement`: points and weights are those of `represent`, rng=0.
     """
     domain, rng = domain_of(table.rows.shape[1]), np.random.default_rng(0)
     start = time.perf_counter()
-    estimate = denoise.denoised(measurement, domain, rng=rng)
+    estimate = denoise.denoise_measurement(measurement, domain, rng=rng)
     denoising = since(start)
     results.default[epsilon] = default_points(measurement, "random-features", domain)
     for m in sorted({*numbers, results.default[epsilon]}):
@@ -189,7 +189,7 @@ def print_lines(results: Results, name: str, epsilon: float) -> None:
 
 @contextmanager
 def steps_seen() -> Iterator[dict[str, Any]]:
-    """What the steps of `denoised` return while it runs, by name."""
+    """What the steps of `denoise_measurement` return while it runs, by name."""
     seen: dict[str, Any] = {}
 
     def watched(name: str) -> Any:

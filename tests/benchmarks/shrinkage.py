@@ -6,7 +6,7 @@ First, n rows of a standard normal population in five dimensions, kernel exp(−
 repetitions (×10), relative to that of the plain mean, for the simple and the flexible estimator of Muandet et al. 2016.
 Then a noisy mean of N = 10⁴ rows in two dimensions, of which 200 more are public: mean of ‖estimate − mean of the table‖
 over the root of F·τ², for y itself, y drawn towards zero and towards the public rows (James-Stein), and what makes points
-and weights: the Wiener step of a subspace, and `denoised` for random features, both with the public rows.
+and weights: the Wiener step of a subspace, and `denoise_measurement` for random features, both with the public rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.measurement import Measurement, feature_mean, mean_unit
-from kmeanalyst.representation.mixture.denoise import denoised
+from kmeanalyst.representation.mixture.denoise import denoise_measurement
 from kmeanalyst.representation.shrinkage import shrunk_mean, shrunk_vector
 from kmeanalyst.representation.weights.public_prior import wiener_coordinates
 
@@ -83,7 +83,7 @@ def releases(repetitions: int) -> None:
                 used = (
                     wiener_coordinates(public, y)
                     if name == "subspace"
-                    else denoised(y, DOMAIN, public=public, rng=0).mean
+                    else denoise_measurement(y, DOMAIN, public=public, rng=0).mean
                 )
                 estimates = (y.vector, shrunk_vector(y), shrunk_vector(y, towards=guess), used)
                 found.append([float(np.linalg.norm(estimate - mean)) for estimate in estimates])

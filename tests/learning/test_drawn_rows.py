@@ -126,7 +126,7 @@ def test_row_functions_are_centred_and_do_not_look_at_the_target(rows: np.ndarra
     np.testing.assert_array_equal(functions(other), psi)
     assert psi.shape[1] == len(functions.blocks) <= 200
     assert RowFunctions.of(DOMAIN, 3, rows, 20)(rows).shape[1] <= 20
-    with pytest.raises(ValueError, match=r"too many numbers to find: more than 3 functions"):
+    with pytest.raises(ValueError, match=r"too many numbers to fit: more than 3 functions"):
         RowFunctions.of(DOMAIN, 3, rows, 3)
 
 
@@ -135,7 +135,7 @@ def test_the_law_of_a_number_is_found_with_its_spread(rows: np.ndarray):
     law = fit_number_law(
         measurement_of(DOMAIN, table(N, 1)), DOMAIN, 3, rows, np.random.default_rng(0).permutation(rows[:, 3])
     )
-    chances = law.chances(DOMAIN.encode(UNSEEN))
+    chances = law.probabilities(DOMAIN.encode(UNSEEN))
     np.testing.assert_allclose(chances.sum(axis=1), 1)
     present = chances[:, :-1] / chances[:, :-1].sum(axis=1, keepdims=True)
     mean = present @ [part.mean() for part in law.bins.members[:-1]]
@@ -148,7 +148,7 @@ def test_the_law_of_a_number_is_found_with_its_spread(rows: np.ndarray):
 def test_a_law_under_much_noise_is_no_worse_than_none(rows: np.ndarray):
     """Spreads of the priors are found: noise a hundred times larger than above is not followed."""
     law = fit_number_law(measurement_of(DOMAIN, table(N, 1), 100 * NOISE), DOMAIN, 3, rows, rows[:, 3])
-    mean = law.chances(DOMAIN.encode(UNSEEN))[:, :-1] @ [part.mean() for part in law.bins.members[:-1]]
+    mean = law.probabilities(DOMAIN.encode(UNSEEN))[:, :-1] @ [part.mean() for part in law.bins.members[:-1]]
     assert r2_score(UNSEEN["cost"], mean) > -0.1
 
 
@@ -171,7 +171,7 @@ def test_models_of_numbers_learn_from_drawn_rows_what_the_points_do_not_say(rele
 def test_drawn_labels_follow_the_law_given_each_row(release: Release):
     """Four labels of each row, evenly along its law: their mean is its mean, up to a quarter's spread."""
     found, law = drawn_rows(release, DOMAIN["cost"]), number_law(release, "cost")
-    chances = law.chances(DOMAIN.encode(found.frame))[:, :-1]
+    chances = law.probabilities(DOMAIN.encode(found.frame))[:, :-1]
     mean = chances / chances.sum(axis=1, keepdims=True) @ [part.mean() for part in law.bins.members[:-1]]
     own = pd.DataFrame({"cost": found.cells, "mean": mean}).groupby(found.frame["a"].to_numpy()).mean()
     assert np.isfinite(found.cells).all() and len(found.cells) == 20_000 and len(own) > 4500

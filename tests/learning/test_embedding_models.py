@@ -249,5 +249,5 @@ def test_rows_that_are_no_frame_of_the_columns_are_refused(classifier: Embedding
 
 def test_too_many_levels_are_refused(monkeypatch: pytest.MonkeyPatch, releases: dict[str, Release]):
     monkeypatch.setattr(measured_law, "_MOST_NUMBERS", 5)
-    with pytest.raises(ValueError, match=r"numbers to find from .* moments.*too long.*rows instead"):
+    with pytest.raises(ValueError, match=r"numbers to fit from .* moments.*too long.*rows instead"):
         EmbeddingClassifier("y").fit(releases["margins"])

@@ -91,7 +91,7 @@ def test_an_unknown_encoding_is_refused_in_training(plain: Release) -> None:
 
 
 def test_a_clusterer_is_given_no_target(plain: Release) -> None:
-    with pytest.raises(ValueError, match=r"KMeans learns without a target.*Leave target out"):
+    with pytest.raises(ValueError, match=r"KMeans is unsupervised, so target='ill' would be ignored.*Leave target out"):
         fit(KMeans(2), plain, "ill")
 
 

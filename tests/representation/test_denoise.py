@@ -18,7 +18,7 @@ from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.representation import represent
 from kmeanalyst.representation.mixture import denoise, posterior
-from kmeanalyst.representation.mixture.denoise import Denoised, denoised
+from kmeanalyst.representation.mixture.denoise import Denoised, denoise_measurement
 from kmeanalyst.representation.mixture.mixture import Mixture, MixtureFit
 from kmeanalyst.representation.points.reduced_set import reduced_set
 
@@ -56,7 +56,7 @@ class Case:
 def case(request) -> Case:
     """A measurement whose noise is 0.14 or 0.71 altogether, and its estimate."""
     measurement, told = noisy(request.param), []
-    estimate = denoised(measurement, PLANE, rng=0, progress=lambda what, share: told.append((what, share)))
+    estimate = denoise_measurement(measurement, PLANE, rng=0, progress=lambda what, share: told.append((what, share)))
     return Case(measurement, estimate, told)
 
 
@@ -73,7 +73,7 @@ def test_the_estimate_is_far_nearer_than_the_measurement_and_nearer_than_the_ske
     for seed in range(100, 104):
         measurement = noisy(noise_scale, seed=seed)
         points, weights = reduced_set(FEATURES, measurement.vector, PLANE, n_points=300, enough=noise_scale, rng=0)
-        estimate = denoised(measurement, PLANE, rng=0)
+        estimate = denoise_measurement(measurement, PLANE, rng=0)
         errors.append([error(v) for v in (estimate.mean, measurement.vector, feature_mean(FEATURES, points, weights))])
     ours, measured_, sketched = np.sqrt(np.mean(np.square(errors), axis=0))
     assert ours < 0.4 * measured_
@@ -128,9 +128,9 @@ def one_component_only(monkeypatch):
 def test_what_the_mixture_cannot_say_the_wiener_step_adds(one_component_only, monkeypatch):
     """Three clusters by one component: the error falls below a fifth, to that of the measurement or less."""
     measurement = noisy(0.002)
-    mended = denoised(measurement, PLANE, rng=0)
+    mended = denoise_measurement(measurement, PLANE, rng=0)
     monkeypatch.setattr(denoise, "_explained", lambda measurement, mean: True)
-    bare = denoised(measurement, PLANE, rng=0)
+    bare = denoise_measurement(measurement, PLANE, rng=0)
     assert error(bare.mean) > 0.2
     assert error(mended.mean) < 0.2 * error(bare.mean)
     assert error(mended.mean) < 1.05 * error(measurement.vector)
@@ -185,7 +185,7 @@ def test_public_rows_help_where_they_know_more_and_never_hurt(case: Case, n_publ
 
 def test_public_rows_go_through_the_whole_of_it():
     public = population(200, np.random.default_rng(13))
-    estimate = denoised(noisy(0.1), PLANE, public=public, rng=0)
+    estimate = denoise_measurement(noisy(0.1), PLANE, public=public, rng=0)
     assert estimate.public > 0.3
     assert error(estimate.mean) < 0.2 * error(noisy(0.1).vector)
 
@@ -196,7 +196,7 @@ def test_public_rows_go_through_the_whole_of_it():
 @pytest.fixture
 def known(case: Case, monkeypatch) -> Case:
     """The case, whose estimate is not worked out again."""
-    monkeypatch.setattr(represent, "denoised", lambda *args, **options: case.estimate)
+    monkeypatch.setattr(represent, "denoise_measurement", lambda *args, **options: case.estimate)
     return case
 
 

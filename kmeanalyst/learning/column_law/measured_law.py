@@ -1,28 +1,26 @@
-"""The law of a column given the others, fitted to a release's measurement.
+"""The distribution of a column given the others, fitted to a release's measurement.
 
-Rows (x, c) have the law p(x) π(c|x). The measurement is y = E φ(x, c) + e, so that with p(x) from the released points
-y ≈ Σ_m w_m Σ_c π(c|x_m) φ(x_m, c), whatever the feature map: no more than the label's dependence is left to find. Here
-π(c|x) ∝ q(c) exp(Σ_r t_r(c) θ_rᵀψ(x)), t being public scores of the target's values, ψ a basis on the other columns, and θ
-minimises
+Rows (x, c) have the distribution p(x) π(c|x). The measurement is y = E φ(x, c) + e, so that with p(x) from the released
+points y ≈ Σ_m w_m Σ_c π(c|x_m) φ(x_m, c), whatever the feature map: only the label's dependence is left to find. π is a
+conditional exponential family (`exponential_family`), t being public scores of the target's values, ψ a basis on the other
+columns, and its misfit
 
-    ½ ‖Σ_m w_m Σ_c π(c|x_m) φ(x_m, c) − y‖²_{R⁻¹} + ½ Σ_b ‖θ_b‖²/s_b²,    R = τ²I + Cov φ · (1/N + 1/3M)
+    ½ ‖Σ_m w_m Σ_c π(c|x_m) φ(x_m, c) − y‖²_{R⁻¹},    R = τ²I + Cov φ · (1/N + 1/3M).
 
-by Gauss and Newton. The noise law gives τ², a table of N rows Cov φ/N; that p(x) is carried by M points counts as a third of
-a sample of them (as in `inference.smoother`). The spread s_b of each block b of θ is read off the measurement: MacKay 1992's
-update s_b² = ‖θ_b‖²/γ_b, γ_b the number of the block's directions that the measurement settles, with one direction more of
-size 0.1, without which noise alone could pass for a large spread. So nothing is tuned.
+The noise gives τ², a table of N rows Cov φ/N; that p(x) is represented by M points counts as a third of a sample of them (as
+in `questions.conditional_embedding`).
 
-The points' own labels are not used. Points are fitted to all of the measurement, noise too, and hold the whole of a joint
-law in M rows; the dependence of one column on the others is a few numbers, and the measurement tells those better.
+The points' own labels are not used. Points are fitted to all of the measurement, noise included, and represent a whole joint
+distribution by M rows; the dependence of one column on the others is a few numbers, and the measurement determines those
+better.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.linalg import cholesky, solve_triangular
 from scipy.sparse import csr_array, vstack
 
 from kmeanalyst.inference.questions.conditional_embedding import smooth_kernel
@@ -31,6 +29,7 @@ from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.learning.column_law.exponential_family import ConditionalExponentialFamily, FitRules, fit_family
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Number
@@ -44,17 +43,17 @@ _DIRECTIONS = 500  # of a dense feature map
 _CENTRES = 200  # of the smooth block
 _MOST_NUMBERS = 4000  # in θ
 _MOST_SLOPES = 10**8  # moments × numbers in θ
-_STEPS = 25
-_FLAT = 1e-2  # precision of the constants' prior: they are hardly penalised
-_PRECISIONS = (1e-2, 1e4)
-_DOUBTED, _LITTLE = 1.0, 0.1  # directions that each spread is thought to have been seen along before, and how large
+_RULES = FitRules(
+    steps=25, shortest_step=1e-4, change=0.1, gain=1e-3, first_precision=1.0,
+    constant_precision=1e-2,  # the constants are hardly penalised
+)  # fmt: skip
 
 
-class Basis:
+class ReleaseBasis:
     """ψ: (n, d) encoded rows → (n, P): a constant, then blocks of centred functions of all columns but the target.
 
     Blocks: the cells of the margins kernel if that is measured, else levels, missing cells and atoms; numbers, standardised;
-    and, but for margins, coordinates of a smooth kernel (`smoother.smooth_kernel`).
+    and, but for margins, coordinates of a smooth kernel (`conditional_embedding.smooth_kernel`).
     """
 
     def __init__(self, release: ReleaseData, target: str, X: Array, w: Array, centres: int) -> None:
@@ -74,7 +73,8 @@ class Basis:
             drawn = np.unique(others[systematic_indices(w, min(centres, len(w)))], axis=0)
             self._smooth = Nystroem.fit(smooth_kernel(self._columns), drawn, tolerance=1e-6)
         blocks = self._blocks(X)
-        self.sizes = tuple(block.shape[1] for block in blocks)
+        sizes = [block.shape[1] for block in blocks]
+        self.blocks = np.repeat(np.arange(-1, len(sizes)), (1, *sizes))
         self._means = [w @ block for block in blocks]
 
     def __call__(self, X: Array) -> Array:
@@ -84,7 +84,7 @@ class Basis:
     @property
     def width(self) -> int:
         """P."""
-        return 1 + sum(self.sizes)
+        return len(self.blocks)
 
     def _others(self, X: Array) -> Array:
         return np.delete(X, self._target, axis=1)
@@ -115,54 +115,10 @@ class Basis:
         return np.hstack(marks).astype(float)
 
 
-@dataclass(frozen=True, eq=False)
-class MeasuredLaw:
-    """π(c|x) ∝ exp(log_base_c + Σ_r scores_cr θ_rᵀψ(x)) of a target's C values, and how well θ is known.
-
-    theta       (R, P).
-    covariance  (RP, RP) of θ, r slowest: of the Gaussian that the posterior is near its mode.
-    spreads     (R, blocks) s_b, as the measurement has them.
-    """
-
-    basis: Basis
-    scores: Array
-    log_base: Array
-    theta: Array
-    covariance: Array
-    spreads: Array
-
-    def probabilities(self, X: Array) -> Array:
-        """π (n, C) at encoded rows (n, d); what stands in the target's place does not matter."""
-        parts = [_shares(self.basis(X[block]), self) for block in self._rows(X)]
-        return np.concatenate(parts or [np.zeros((0, len(self.log_base)))])
-
-    def standard_errors(self, X: Array, values: Array) -> Array:
-        """(n, k) of Σ_c π(c|x) v_c, for v (C, k): to first order in θ."""
-        parts = [self._errors(self.basis(X[block]), values) for block in self._rows(X)]
-        return np.concatenate(parts or [np.zeros((0, values.shape[1]))])
-
-    def _errors(self, psi: Array, values: Array) -> Array:
-        pi, out = _shares(psi, self), np.empty((len(psi), values.shape[1]))
-        for k, v in enumerate(values.T):
-            tilts = (pi * v) @ self.scores - (pi @ v)[:, None] * (pi @ self.scores)  # Cov_π(v, t_r), (n, R)
-            slopes = (tilts[:, :, None] * psi[:, None, :]).reshape(len(psi), -1)
-            out[:, k] = np.sqrt(np.maximum(np.einsum("ni,ni->n", slopes @ self.covariance, slopes), 0.0))
-        return out
-
-    def _rows(self, X: Array) -> list[slice]:
-        return row_blocks(len(X), 2 * self.theta.size + self.basis.width)
-
-
-def _shares(psi: Array, law: Any) -> Array:
-    """π (n, C) from ψ (n, P)."""
-    exponents = law.log_base + psi @ law.theta.T @ law.scores.T
-    exponents -= exponents.max(axis=1, keepdims=True)
-    pi = np.exp(exponents)
-    return pi / pi.sum(axis=1, keepdims=True)
-
-
-def fit_measured_law(release: ReleaseData, target: str, values: Array, scores: Array, base: Array) -> MeasuredLaw:
-    """The law of a target given the other columns, fitted to the release's measurement; deterministic.
+def fit_measured_law(
+    release: ReleaseData, target: str, values: Array, scores: Array, base: Array
+) -> ConditionalExponentialFamily:
+    """The distribution of a target given the other columns, fitted to the release's measurement; deterministic.
 
     values  (C,) encoded values of the target; a NaN stands for a missing cell.
     scores  (C, R) t_r(c).
@@ -172,12 +128,13 @@ def fit_measured_law(release: ReleaseData, target: str, values: Array, scores: A
     measurement = release.measurement
     assert measurement is not None
     X, w = _points(release, None if isinstance(measurement.feature_map, MarginFeatures) else MOST_POINTS)
-    room = _MOST_NUMBERS // scores.shape[1] - Basis(release, target, X, w, 0).width
-    basis = Basis(release, target, X, w, int(np.clip(room, 0, _CENTRES)))
+    room = _MOST_NUMBERS // scores.shape[1] - ReleaseBasis(release, target, X, w, 0).width
+    basis = ReleaseBasis(release, target, X, w, int(np.clip(room, 0, _CENTRES)))
     _check_size(target, basis.width * scores.shape[1], measurement.feature_map)
     with_value = [_with(X, release.domain.position(target), value) for value in values]
     moments, measured = _moments(measurement, X, w, with_value)
-    return _Problem(basis, basis(X), w, scores, np.log(base), moments, measured).solved()
+    misfit = _MomentMisfit(w, scores, moments, measured)
+    return fit_family(basis, scores, np.log(base), X, misfit, _RULES)
 
 
 def _points(release: ReleaseData, most: int | None) -> tuple[Array, Array]:
@@ -198,8 +155,8 @@ def _check_size(target: str, numbers: int, feature_map: FeatureMap) -> None:
     moments = feature_map.dimension if isinstance(feature_map, MarginFeatures) else _DIRECTIONS
     if numbers > _MOST_NUMBERS or numbers * moments > _MOST_SLOPES:
         raise ValueError(
-            f"the law of {target!r} has {numbers:,} numbers to find from {moments:,} moments: with so many levels that takes "
-            "too long. Train a model on the release's rows instead, or release with fewer levels or edges."
+            f"the distribution of {target!r} has {numbers:,} numbers to fit from {moments:,} moments: with so many levels that "
+            "takes too long. Train a model on the release's rows instead, or release with fewer levels or edges."
         )
 
 
@@ -246,78 +203,24 @@ def _along(feature_map: FeatureMap, X: Array, V: Array) -> Array:
     return np.vstack([feature_map.compact(X[block]) @ V for block in row_blocks(len(X), feature_map.width)])
 
 
-@dataclass
-class _Problem:
-    """½‖Φᵀ(w π) − y‖² + ½ Σ prior θ², Φ and y of error 1."""
+@dataclass(frozen=True, eq=False)
+class _MomentMisfit:
+    """½‖Φᵀ(w π) − y‖², Φ and y of error 1."""
 
-    basis: Basis
-    psi: Array  # (M, P)
     w: Array
     scores: Array
-    log_base: Array
     moments: Array | csr_array  # (C·M, K), values of the target slowest
     measured: Array
 
-    def __post_init__(self) -> None:
-        self.theta = np.zeros((self.scores.shape[1], self.psi.shape[1]))
-        self.block = np.repeat(np.arange(-1, len(self.basis.sizes)), (1, *self.basis.sizes))
-        self.precision = np.where(self.block < 0, _FLAT, np.ones_like(self.theta))
-
-    def solved(self) -> MeasuredLaw:
-        """Gauss–Newton steps, halved where they do not pay, each followed by an update of the spreads."""
-        for _ in range(_STEPS):
-            before, residual = self._value(self.theta)
-            slopes = self._slopes()
-            factor = cho_factor(slopes.T @ slopes + np.diag(self.precision.ravel()))
-            gradient = slopes.T @ residual + (self.precision * self.theta).ravel()
-            gained = self._moved(cho_solve(factor, gradient).reshape(self.theta.shape), before)
-            covariance = cho_solve(factor, np.eye(self.theta.size))
-            if self._respread(np.diag(covariance).reshape(self.theta.shape)) < 0.1 and gained < 1e-5 * before + 1e-3:
-                break
-        starts = [int(np.argmax(self.block == b)) for b in range(len(self.basis.sizes))]
-        spreads = 1 / np.sqrt(self.precision[:, starts])
-        return MeasuredLaw(self.basis, self.scores, self.log_base, self.theta, covariance, spreads)
-
-    def _value(self, theta: Array) -> tuple[float, Array]:
-        """The objective and the residual (K,)."""
-        pi = self._pi(theta)
+    def value(self, pi: Array) -> tuple[float, Array]:
         residual = self.moments.T @ (self.w[:, None] * pi).T.ravel() - self.measured
-        return float(residual @ residual + (self.precision * theta**2).sum()) / 2, residual
+        return float(residual @ residual) / 2, residual
 
-    def _pi(self, theta: Array) -> Array:
-        return _shares(self.psi, MeasuredLaw(self.basis, self.scores, self.log_base, theta, theta, theta))
-
-    def _slopes(self) -> Array:
-        """(K, RP) of the residual by θ."""
-        pi, repeated = self._pi(self.theta), np.tile(self.psi, (len(self.log_base), 1))
-        mean_scores = pi @ self.scores
+    def linearise(self, pi: Array, psi: Array, residual: Array) -> tuple[Array, Array]:
+        repeated, mean_scores = np.tile(psi, (pi.shape[1], 1)), pi @ self.scores
         parts = []
-        for r in range(len(self.theta)):
+        for r in range(self.scores.shape[1]):
             change = self.w[:, None] * pi * (self.scores[:, r] - mean_scores[:, [r]])
             parts.append(self.moments.T @ (change.T.ravel()[:, None] * repeated))
-        return np.hstack(parts)
-
-    def _moved(self, step: Array, before: float) -> float:
-        """Takes the step, or a part of it; returns by how much the objective fell."""
-        length = 1.0
-        while length > 1e-4:
-            after, _ = self._value(self.theta - length * step)
-            if after <= before:
-                self.theta = self.theta - length * step
-                return before - after
-            length /= 2
-        return 0.0
-
-    def _respread(self, variances: Array) -> float:
-        """MacKay's update of each block's precision from the variances of θ; the largest change of a logarithm."""
-        largest = 0.0
-        for b in range(len(self.basis.sizes)):
-            own = self.block == b
-            for theta, precision, variance in zip(self.theta, self.precision, variances, strict=True):
-                old = precision[own][0]
-                settled = max(float((1 - old * variance[own]).sum()), 1e-3)
-                new = (settled + _DOUBTED) / (float((theta[own] ** 2).sum()) + _DOUBTED * _LITTLE**2)
-                new = float(np.clip(new, *_PRECISIONS))
-                largest = max(largest, abs(np.log(new / old)))
-                precision[own] = new
-        return largest
+        slopes = np.hstack(parts)  # (K, RP) of the residual
+        return slopes.T @ slopes, slopes.T @ residual

@@ -1,30 +1,28 @@
-"""The law of a number given the other columns, fitted to the measurement of random Fourier features.
+"""The distribution of a number given the other columns, fitted to the measurement of random Fourier features.
 
-    π(c | x) ∝ q(c) exp(Σ_r t_r(c) θ_rᵀψ(x))
-
-The number's values are parted into bins c, of which q is the mixture's share and whose phasors are means over the mixture's
-values in them: high frequencies would see bare points as atoms. Scores t move the law and change its width, and what is
-special (atoms, a missing cell) has one of its own. ψ are a constant, low polynomials of each other column, and products of
-two columns' ones. With rows x_i drawn from the mixture (`denoise`) the mean phasor is, on the frequencies that look at the
-number,
+A conditional exponential family (`exponential_family`). The number's values are divided into bins c, of which q is the
+mixture's share and whose phasors are means over the mixture's values in them: high frequencies would see bare points as
+atoms. Scores t shift the distribution and change its width, and special values (atoms, a missing cell) have one of their own.
+ψ are a constant, low polynomials of each other column, and products of those of two columns. With rows x_i drawn from the
+mixture (`denoise`) the mean phasor is, on the frequencies that depend on the number,
 
     μ_r = Σ_i w_i e^{ip_r(x_i)} Σ_c π(c | x_i) χ_rc,      χ_rc = mean of e^{ip_r(c)} over the bin,
 
-and θ has the posterior mode under the exact noise, the table's own sampling, and normal priors whose spreads, one for each
-block of ψ and score, are found by MacKay's (1992) updates. ‖μ − y‖² of n rows is too large by (1/n)·mean‖e_i − μ‖², the more
-so the wider π is: that part is taken off, or laws would come out too wide where rows are few.
+and θ is the posterior mode under the exact noise, the table's own sampling, and the family's priors. ‖μ − y‖² of n rows is
+too large by (1/n)·mean‖e_i − μ‖², and more so the wider π is: that part is subtracted, or the fitted distributions would be
+too wide where rows are few.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.learning.column_law.exponential_family import ConditionalExponentialFamily, FitRules, fit_family
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import Measurement
@@ -37,10 +35,11 @@ _MOST_NUMBERS = 900  # in θ
 _RICHNESS = ((3, 4), (3, 3), (3, 2), (2, 2), (3, 0), (1, 0))  # degree in one column, and in products of two
 _CLIP, _LARGEST = 2.5, 4.0  # standard deviations beyond which a number is at the end; the largest size of a polynomial
 _RAREST = 1e-3  # share of a level that has a function of its own
-_STEPS, _FIRST = 20, 1 / 0.1**2  # and the precision that all start from
-_PRECISIONS = (1e-2, 1e4)
+_RULES = FitRules(
+    steps=20, shortest_step=1e-3, change=0.2, gain=0.1, first_precision=1 / 0.1**2,
+    constant_precision=None,  # a flat prior of a constant would move the distribution along the noise
+)  # fmt: skip
 _ALONG = 5  # times its mean over frequencies: what the error of drawn rows is along the few directions that matter
-_DOUBTED, _LITTLE = 1.0, 0.1  # directions that each spread is thought to have been seen along before, and how large
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,8 +208,8 @@ class RowFunctions:
             if _count([single.degrees for single in singles.values()], together) <= most:
                 return cls(singles, X, together)
         raise ValueError(
-            f"the law of {domain.names[target]!r} has too many numbers to find: more than {most} functions of the other columns, "
-            "most of them of levels. Train a model on the release's rows instead, or release with fewer levels."
+            f"the distribution of {domain.names[target]!r} has too many numbers to fit: more than {most} functions of the "
+            "other columns, most of them of levels. Train a model on the release's rows instead, or release with fewer levels."
         )
 
     def __call__(self, X: Array) -> Array:
@@ -235,33 +234,23 @@ def _count(degrees: list[Array], together: int) -> int:
     return 1 + sum(len(own) for own in degrees) + sum(pairs)
 
 
-# ---------------------------------------------------------------- the law
+# ---------------------------------------------------------------- the distribution
 
 
 @dataclass(frozen=True, eq=False)
 class NumberLaw:
     """π(c | x) of a number's bins, as fitted.
 
-    functions  ψ.
-    theta      (R, P).
     residual   half the squared distance to the measurement in units of its error, per number measured: about ½ for the truth.
     """
 
     bins: Bins
-    functions: RowFunctions
-    theta: Array
+    family: ConditionalExponentialFamily
     residual: float
 
-    def chances(self, X: Array) -> Array:
+    def probabilities(self, X: Array) -> Array:
         """(n, C) given encoded rows (n, d); what stands in the number's place does not matter."""
-        return _chances(self.functions(X), self.theta, self.bins)
-
-
-def _chances(psi: Array, theta: Array, bins: Bins) -> Array:
-    exponents = np.log(bins.shares) + psi @ theta.T @ bins.scores.T
-    exponents -= exponents.max(axis=1, keepdims=True)
-    pi = np.exp(exponents)
-    return pi / pi.sum(axis=1, keepdims=True)
+        return self.family.probabilities(X)
 
 
 def rows_for(features: RandomFourier, target: int, most: int) -> int:
@@ -270,108 +259,56 @@ def rows_for(features: RandomFourier, target: int, most: int) -> int:
 
 
 def fit_number_law(measurement: Measurement, domain: Domain, target: int, X: Array, values: Array) -> NumberLaw:
-    """The law of the number in column `target` given the others; deterministic.
+    """The distribution of the number in column `target` given the others; deterministic.
 
-    X       (n, d) encoded rows of equal weight, drawn from a mixture of the whole law.
+    X       (n, d) encoded rows of equal weight, drawn from a mixture that fits the whole table.
     values  (m,) of the number, drawn from it too.
     Errors  ValueError where the number has one value, or the others too many levels.
     """
     bins = Bins.of(values, domain.columns[target])  # type: ignore[arg-type]
     most = _MOST_NUMBERS // max(bins.scores.shape[1], 1)
-    return _Fit(measurement, target, X, bins, RowFunctions.of(domain, target, X, most)).solved()
+    misfit = _PhasorMisfit(measurement, target, X, bins)
+    family = fit_family(RowFunctions.of(domain, target, X, most), bins.scores, np.log(bins.shares), X, misfit, _RULES)
+    return NumberLaw(bins, family, family.misfit / max(2 * len(misfit.measured), 1))
 
 
-@dataclass(eq=False)
-class _Fit:
-    """½‖μ − y‖²/error² − ½ (1/n²) Σ‖m_i‖²/error² + ½ Σ precision θ², m_i the mean phasor of row i."""
+class _PhasorMisfit:
+    """½‖μ − y‖²/error² − ½ (1/n²) Σ‖m_i‖²/error², m_i the mean phasor of row i."""
 
-    measurement: Measurement
-    target: int
-    X: Array
-    bins: Bins
-    functions: RowFunctions
-    theta: Array = field(init=False)
-
-    def __post_init__(self) -> None:
-        features: Any = self.measurement.feature_map
-        looks, n = features.looks_at(self.target), len(self.X)
+    def __init__(self, measurement: Measurement, target: int, X: Array, bins: Bins) -> None:
+        features: Any = measurement.feature_map
+        looks, n = features.looks_at(target), len(X)
         phases = np.zeros((n, len(looks)))
-        for j in range(self.X.shape[1]):
-            if j != self.target:
-                phases += features.column_phases(j, self.X[:, j], looks)
-        self.of_rows, self.of_bins = unit_phasors(phases), self.bins.phasors(features, self.target, looks)
-        self.measured = as_phasors(self.measurement.vector, features)[looks].astype(np.complex64)
-        noise = features.n_frequencies * (self.measurement.noise_scale / features.norm_bound) ** 2
-        rows = _ALONG * (1 / self.measurement.n_rows + 1 / n) / 2  # the table's, and these
+        for j in range(X.shape[1]):
+            if j != target:
+                phases += features.column_phases(j, X[:, j], looks)
+        self.scores = bins.scores
+        self.of_rows, self.of_bins = unit_phasors(phases), bins.phasors(features, target, looks)
+        self.measured = as_phasors(measurement.vector, features)[looks].astype(np.complex64)
+        noise = features.n_frequencies * (measurement.noise_scale / features.norm_bound) ** 2
+        rows = _ALONG * (1 / measurement.n_rows + 1 / n) / 2  # the table's, and these
         self.error2 = noise + rows  # of a real part
         self.gram = (self.of_bins @ self.of_bins.conj().T).real.astype(float)
-        self.psi = self.functions(self.X)
-        self.theta = np.zeros((self.bins.scores.shape[1], self.psi.shape[1]))
-        self.blocks = self.functions.blocks
-        self.precision = np.full(self.theta.shape, _FIRST)
 
-    def solved(self) -> NumberLaw:
-        """Gauss–Newton steps, halved where they do not pay, each followed by an update of the spreads."""
-        value, residual, pi = self._value(self.theta)
-        for _ in range(_STEPS):
-            slopes, gradient = self._slopes(residual, pi)
-            factor = cho_factor(slopes @ slopes.T + np.diag(self.precision.ravel()))
-            step = cho_solve(factor, gradient + (self.precision * self.theta).ravel()).reshape(self.theta.shape)
-            before = self._penalised(value, self.theta)
-            length = 1.0
-            while length > 1e-3:
-                theta = self.theta - length * step
-                found = self._value(theta)
-                if self._penalised(found[0], theta) <= before:
-                    break
-                length /= 2
-            else:
-                break
-            self.theta, (value, residual, pi) = theta, found
-            gained = before - self._penalised(value, theta)
-            variances = np.diag(cho_solve(factor, np.eye(theta.size))).reshape(theta.shape)
-            if self._respread(variances) < 0.2 and gained < 1e-5 * abs(before) + 0.1:
-                break
-        return NumberLaw(self.bins, self.functions, self.theta, value / max(2 * len(self.measured), 1))
-
-    def _penalised(self, value: float, theta: Array) -> float:
-        return value + 0.5 * float((self.precision * theta**2).sum())
-
-    def _value(self, theta: Array) -> tuple[float, Array, Array]:
-        """The misfit, the residual (r,) and the chances (n, C)."""
-        pi = _chances(self.psi, theta, self.bins)
+    def value(self, pi: Array) -> tuple[float, Array]:
         by_bin = (pi / len(pi)).astype(np.complex64).T @ self.of_rows
         residual = (by_bin * self.of_bins).sum(axis=0) - self.measured
         square = float((residual.real**2 + residual.imag**2).sum(dtype=float))
         spread = float(((pi @ self.gram) * pi).sum()) / len(pi) ** 2
-        return 0.5 * (square - spread) / self.error2, residual, pi
+        return 0.5 * (square - spread) / self.error2, residual
 
-    def _slopes(self, residual: Array, pi: Array) -> tuple[Array, Array]:
-        """The slopes (RP, 2r) of the residual's parts by θ in units of their error, and the misfit's gradient (RP,)."""
-        n, psi = len(pi), self.psi.astype(np.float32)
+    def linearise(self, pi: Array, psi: Array, residual: Array) -> tuple[Array, Array]:
+        n, psi32 = len(pi), psi.astype(np.float32)
         slopes, correction = [], []
-        mean_scores = pi @ self.bins.scores
-        for r, scores in enumerate(self.bins.scores.T):
+        mean_scores = pi @ self.scores
+        for r, scores in enumerate(self.scores.T):
             change = pi * (scores - mean_scores[:, [r]]) / n
             by_row = (change.astype(np.complex64) @ self.of_bins) * self.of_rows
-            slopes.append(np.hstack([psi.T @ np.ascontiguousarray(part) for part in (by_row.real, by_row.imag)]))
-            correction.append(self.psi.T @ ((change @ self.gram) * pi).sum(axis=1) / n)
-        J = np.vstack(slopes).astype(float) / np.sqrt(self.error2)
+            slopes.append(np.hstack([psi32.T @ np.ascontiguousarray(part) for part in (by_row.real, by_row.imag)]))
+            correction.append(psi.T @ ((change @ self.gram) * pi).sum(axis=1) / n)
+        J = np.vstack(slopes).astype(float) / np.sqrt(self.error2)  # (RP, 2r) of the residual's parts
         parts = np.concatenate([residual.real, residual.imag]).astype(float) / np.sqrt(self.error2)
-        return J, J @ parts - np.concatenate(correction) / self.error2
-
-    def _respread(self, variances: Array) -> float:
-        """MacKay's update of each block's precision for each score; the largest change of a logarithm."""
-        largest = 0.0
-        for b in range(-1, self.blocks.max() + 1):  # constants too: a flat one would move the law along the noise
-            own = self.blocks == b
-            for theta, precision, variance in zip(self.theta, self.precision, variances, strict=True):
-                old = precision[own][0]
-                settled = max(float((1 - old * variance[own]).sum()), 1e-3)
-                new = (settled + _DOUBTED) / (float((theta[own] ** 2).sum()) + _DOUBTED * _LITTLE**2)
-                precision[own] = new = float(np.clip(new, *_PRECISIONS))
-                largest = max(largest, abs(np.log(new / old)))
-        return largest
+        return J @ J.T, J @ parts - np.concatenate(correction) / self.error2
 
 
 __all__ = ["Bins", "NumberLaw", "RowFunctions", "fit_number_law", "rows_for"]

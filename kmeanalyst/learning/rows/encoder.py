@@ -87,9 +87,9 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
         domain = self.domain
         frame = self._completed(pd.DataFrame(X))
         rows, counts = domain.encode_counted(frame)
-        told = [note for note in counts.notes() if not note.startswith("ignored")]
-        if told:
-            warnings.warn("of the rows to predict: " + "; ".join(told), UserWarning, stacklevel=2)
+        notes = [note for note in counts.notes() if not note.startswith("ignored")]
+        if notes:
+            warnings.warn("of the rows to predict: " + "; ".join(notes), UserWarning, stacklevel=2)
         if self.encoding == "natural":
             return domain.decode(rows).set_axis(frame.index)
         _refuse_texts(domain)

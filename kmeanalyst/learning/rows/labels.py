@@ -40,7 +40,7 @@ from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.release import ReleaseData, View
-from kmeanalyst.representation.mixture.denoise import denoised
+from kmeanalyst.representation.mixture.denoise import denoise_measurement
 from kmeanalyst.representation.mixture.mixture import Mixture
 
 Labels = Literal["drawn", "measured", "released"]
@@ -241,7 +241,7 @@ def _mixture(release: ReleaseData) -> Mixture:
     key = "fitted mixture"
     if key not in memo(release):
         assert release.measurement is not None
-        memo(release)[key] = denoised(release.measurement, release.domain, rng=0).mixture
+        memo(release)[key] = denoise_measurement(release.measurement, release.domain, rng=0).mixture
     found: Mixture = memo(release)[key]
     return found
 
@@ -261,7 +261,7 @@ def _check_tails(column: Any, values: Array) -> None:
 def _draw_rows(release: ReleaseData, column: Column) -> DrawnRows:
     law, rng = number_law(release, column.name), np.random.default_rng(1)
     rows = _mixture(release).draw(_ROWS, rng)
-    values = _draw_labels(law.bins, law.chances(rows), rng)
+    values = _draw_labels(law.bins, law.probabilities(rows), rng)
     order = rng.permutation(values.size)  # in order, nearest neighbours would see only the first labels of a row
     frame = release.decode(rows)
     known: Any = column

@@ -1,9 +1,9 @@
 """Which rows of a release a model learns from, and with what weights.
 
-A model of weighted rows is that of the measure Σ w δ only where scikit-learn treats weights so (`weight_support`). What can
-be done before it sees any is done here: rows of weight zero are left out, weights are taken relative to their sum, and the
-sum is set to an effective number of rows, because penalties and priors are weighed against it: weights that sum to one would
-leave hardly anything but the penalty.
+A model of weighted rows is a model of the measure Σ w δ only where scikit-learn treats weights so (`weight_support`). What
+can be prepared is prepared here: rows of weight zero are left out, weights are divided by their sum, and the sum is set to an
+effective number of rows, because penalties and priors are weighed against it: with weights that sum to one the penalty
+would dominate.
 """
 
 from __future__ import annotations
@@ -152,19 +152,19 @@ def predictors_of(release: ReleaseData, target: str | None, columns: Sequence[st
         raise ValueError(
             f"columns must be a list of the release's columns, got {columns!r}. They are {', '.join(release.columns.names)}."
         )
-    if told := [name for name in columns if name in texts]:
+    if chosen_texts := [name for name in columns if name in texts]:
         raise ValueError(
-            f"{words.written(told[0])} is a column of texts, which no feature is made of. Leave it out, or derive a condition "
-            f'first: release.transform({{"is_so": "{words.example(release.columns[told[0]])}"}}).'
+            f"{words.written(chosen_texts[0])} is a column of texts, which no feature is made of. Leave it out, or derive a "
+            f'condition first: release.transform({{"is_so": "{words.example(release.columns[chosen_texts[0]])}"}}).'
         )
     if target is not None and target in columns:
         raise ValueError(
             f"{words.written(target)} is the target, and cannot be among the columns it is predicted from."
         )
-    told = [] if target is None else [name for name in columns if _is_made_with(release, name, target)]
-    if target is not None and told:
+    computed = [] if target is None else [name for name in columns if _is_made_with(release, name, target)]
+    if target is not None and computed:
         raise ValueError(
-            f"{', '.join(told)} is computed from {words.written(target)}, the target: who knows it knows the answer. Leave it "
+            f"{', '.join(computed)} is computed from {words.written(target)}, the target, and would reveal it. Leave it "
             "out of columns."
         )
     return list(dict.fromkeys(columns))
@@ -360,7 +360,7 @@ def _relative(weights: Array) -> Array:
 
 
 def effective_size(weights: Array) -> float:
-    """(Σw)²/Σw²: how many rows of equal weight would tell as much (Kish 1965)."""
+    """(Σw)²/Σw²: the number of rows of equal weight with the same information (Kish 1965)."""
     return float(fsum(weights) ** 2 / fsum(weights**2))
 
 

@@ -34,8 +34,8 @@ MOST_BYTES = 2**30  # of a model file's members, unpacked, and again for each pa
 MOST_SCHEMA_BYTES = 2**25  # of the member that says what the file makes
 _SCHEMA = "schema.json"
 _LABELS = {
-    "measured": "each that a point can have by its chance given the other columns",
-    "drawn": 'as the rows, from laws fitted to the measurement: the released points (labels="released") are too few to tell them',
+    "measured": "every label that a point can have, weighted by its probability given the other columns",
+    "drawn": 'like the rows, from distributions fitted to the measurement: the released points (labels="released") are too few',
 }
 
 
@@ -52,8 +52,8 @@ class TrainingReport:
     rows            how many rows it saw.
     effective_rows  what their weights summed to.
     encoding        how columns were encoded: see `DomainEncoder`.
-    labels          where labels came from: "released", the points' own; "measured", their law given the other columns; or
-                    "drawn", with rows of their own, from laws fitted to the measurement.
+    labels          where labels came from: "released", the points' own; "measured", their distribution given the other columns;
+                    or "drawn", with rows of their own, from distributions fitted to the measurement.
     notes           what else a reader should know.
     release_digest  SHA-256 of the release, so that a score on it can say that it is of the rows learned from.
     epsilon, delta  the release's promise, which the model inherits (post-processing); None where there is none.
@@ -115,7 +115,7 @@ class TrainedPipeline(Pipeline):
     >>> print(model.report)
     LogisticRegression for income (classification) from 6 columns (onehot)
     weights: probability, as released: they are probabilities, up to their sum
-    labels: measured, each that a point can have by its chance given the other columns
+    labels: measured, every label that a point can have, weighted by its probability given the other columns
     rows: 576 with weights that sum to 576
     promise: ε = 1, δ = 1e-06, inherited from the release
     """
@@ -139,7 +139,7 @@ class TrainedPipeline(Pipeline):
         return self.report is not None or super().__sklearn_is_fitted__()
 
     def __getitem__(self, step: Any) -> Any:
-        """A step; of a slice a plain pipeline, which tells of no training."""
+        """A step; of a slice a plain pipeline, without a training report."""
         return Pipeline(self.steps[step]) if isinstance(step, slice) else super().__getitem__(step)
 
     @property

@@ -1,7 +1,7 @@
-"""How far a model's predictions and scores hang on the noise that happened to be drawn.
+"""How much a model's predictions and scores depend on the noise that happened to be drawn.
 
 The release's noise is drawn again, points and weights are fitted to the new measurement, and the model is trained on those
-(`redraw`): the spread of what such models say is the error of what the first one says.
+(`redraw`): the standard deviation of such models' predictions is the standard error of the first one's.
 """
 
 from __future__ import annotations
@@ -124,12 +124,13 @@ def refit(
         raise ValueError(f"redraws must be at least 2, got {redraws}: one more model has no spread. Ask for ten.")
     if model.report is None or model.report.release_digest != digest(release):
         raise ValueError(
-            "the model was trained on another release, of whose noise this one tells nothing. Pass the release it was trained on."
+            "the model was trained on another release, and its noise cannot be redrawn from this one. Pass the release it was "
+            "trained on."
         )
     if model.target is None:
         raise ValueError(
             f"{model.report.estimator} has no target, and the numbers of clusters mean nothing from one fit to the next: there "
-            "is no spread to tell. Refit a classifier or regressor."
+            "is no spread to report. Refit a classifier or regressor."
         )
     streams = np.random.default_rng(rng).spawn(redraws)
     others = []

@@ -1,6 +1,6 @@
-"""Scikit-learn's models trained on a release, each with the weights that it treats rightly.
+"""Train scikit-learn's estimators on a release, each with weights that it handles correctly.
 
-Handing weights to an estimator and to the estimators inside it (scikit-learn's metadata routing).
+Weights also reach the estimators inside an estimator, by scikit-learn's metadata routing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ from kmeanalyst.learning.rows.training_rows import (
 from kmeanalyst.learning.training.pipeline import TrainedPipeline, TrainingReport
 from kmeanalyst.learning.weights.weight_support import WeightSupport, weight_support
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import ReleaseData, View
 
 
@@ -362,8 +361,8 @@ def _goal(estimator: Any, release: ReleaseData, target: str | None) -> Target | 
     if target is not None:
         if is_clusterer(estimator) or is_outlier_detector(estimator):
             raise ValueError(
-                f"{type(estimator).__name__} learns without a target, and would be told {words.written(target)} for nothing: "
-                "what it predicts is another thing. Leave target out; leave a column out by columns=[...]."
+                f"{type(estimator).__name__} is unsupervised, so target={target!r} would be ignored. Leave target out; to "
+                "exclude the column use columns=[...]."
             )
         task: Any = "classification" if is_classifier(estimator) else "regression" if is_regressor(estimator) else None
         return target_of(release, target, task)
@@ -398,7 +397,7 @@ def _check_two_classes(goal: Target, rows: TrainingRows) -> None:
     present = _classes_of(rows)
     if len(present) < 2:
         raise ValueError(
-            f"all rows have {goal.column.name} = {present[0]}, so there is nothing to tell apart. The release has too little "
+            f"all rows have {goal.column.name} = {present[0]}, so there are no classes to separate. The release has too little "
             "of the other levels to learn them."
         )
 
@@ -451,7 +450,7 @@ def _check_features(estimator: Any, encoder: DomainEncoder) -> None:
 
 
 def _with_levels(estimator: Any, encoder: DomainEncoder) -> Any:
-    """CategoricalNB told how many levels each column has: a release need not have them all."""
+    """CategoricalNB with the number of levels of each column set: the points of a release need not have them all."""
     if isinstance(estimator, CategoricalNB) and estimator.min_categories is None:
         sizes = [
             len(column.levels) + column.missing for column in encoder.domain.columns if isinstance(column, Categorical)

@@ -89,14 +89,14 @@ def generated_rows(
     check_torch()
     import torch
 
-    told = progress or silent
+    report = progress or silent
     kernel = measurement.feature_map.kernel
     choices = choices_of(kernel, domain)
     label = label_of(kernel)
     shares = np.ones(1) if label is None else class_shares(measurement, label, len(choices[label]))
     with _seeded(torch):
         task = _Task(choices, label, shares, expected_features(measurement.feature_map, choices))
-        network = _trained(task, measurement, told)
+        network = _trained(task, measurement, report)
         return _drawn(task, network, n_points)
 
 
@@ -241,7 +241,7 @@ def _outputs(task: _Task, network: Any, classes: Tensor) -> Tensor:
     return network(torch.cat([torch.randn(len(classes), _NOISE), label], dim=1))
 
 
-def _trained(task: _Task, measurement: Measurement, told: Progress) -> Any:
+def _trained(task: _Task, measurement: Measurement, report: Progress) -> Any:
     """The network after Adam has made ‖mean E φ − y‖² + τ² · doubt small, on fresh noise in each step."""
     import torch
 
@@ -259,7 +259,7 @@ def _trained(task: _Task, measurement: Measurement, told: Progress) -> Any:
         adam.zero_grad()
         loss.backward()
         adam.step()
-        told("training a generator", (step + 1) / _STEPS)
+        report("training a generator", (step + 1) / _STEPS)
     return network
 
 

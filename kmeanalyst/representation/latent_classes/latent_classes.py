@@ -54,13 +54,13 @@ def fit_latent_classes(
     """The average of several fits to noisy margins (of MarginFeatures), as one model; its classes are those of all."""
     features = measurement.feature_map
     assert isinstance(features, MarginFeatures)
-    rng, told = np.random.default_rng(rng), progress or silent
+    rng, report = np.random.default_rng(rng), progress or silent
     search = _Search(features, measurement.vector, measurement.noise_scale)
     found = []
     with threadpool_limits(limits=1, user_api="blas"):
         for i in range(_FITS):
             found.append(search.fitted(rng))
-            told("fitting latent classes", (i + 1) / _FITS)
+            report("fitting latent classes", (i + 1) / _FITS)
     return LatentClasses(
         np.concatenate([model.weights for model in found]) / _FITS, np.vstack([model.probabilities for model in found])
     )
@@ -136,10 +136,10 @@ class _Search:
 
     def _target_start(self) -> Array:
         """Logits (Y,) of the target's noisy table, no share below its noise: a class of no weight would never gain any."""
-        told = [self.observed[kind] for kind in ("target", "target one-way") if kind in self.observed]
-        if not told:
+        observed = [self.observed[kind] for kind in ("target", "target one-way") if kind in self.observed]
+        if not observed:
             return np.zeros(self.values)
-        best = min(told, key=lambda observed: observed.noise)
+        best = min(observed, key=lambda one: one.noise)
         return np.log(np.maximum(best.values, max(best.noise, _SMALLEST)))
 
     def _split(self, flat: Array) -> tuple[Array, Array, Array, Array]:

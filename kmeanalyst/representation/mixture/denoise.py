@@ -54,7 +54,7 @@ class Denoised:
     public: float = 0.0
 
 
-def denoised(
+def denoise_measurement(
     measurement: Measurement,
     domain: Domain,
     *,
@@ -73,8 +73,12 @@ def denoised(
             "a measurement is denoised in random Fourier features, and this one is of other features. "
             "Give the points yourself, and fit weights on them with weights_for."
         )
-    rng, told = np.random.default_rng(rng), progress or silent
-    sketching, clustering, weighing = between(0.0, 0.25, told), between(0.25, 0.65, told), between(0.65, 1.0, told)
+    rng, report = np.random.default_rng(rng), progress or silent
+    sketching, clustering, weighing = (
+        between(0.0, 0.25, report),
+        between(0.25, 0.65, report),
+        between(0.65, 1.0, report),
+    )
     points, weights = reduced_set(
         features, measurement.vector, domain, n_points=_SKETCH_POINTS, start=public, rng=rng,
         enough=measurement.noise_scale, progress=lambda _, share: sketching("sketching", share),

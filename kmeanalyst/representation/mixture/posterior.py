@@ -157,8 +157,8 @@ class _Chain:
             np.clip(place, self.low, self.high, out=place)
             energy, slope = self._energy(place)
             momentum = momentum - 0.5 * step * slope
-        chance = float(np.exp(np.minimum(0.0, before - energy - 0.5 * momentum @ momentum)))
-        if self.rng.random() < chance:
+        accepted = float(np.exp(np.minimum(0.0, before - energy - 0.5 * momentum @ momentum)))
+        if self.rng.random() < accepted:
             self.place, self.energy, self.slope = place, energy, slope
         if adapt:
-            self.step *= float(np.exp(0.1 * (chance - _ACCEPTED)))
+            self.step *= float(np.exp(0.1 * (accepted - _ACCEPTED)))

@@ -46,18 +46,18 @@ def search_points(
 
     The arguments are those of `represent`. public: rows that join the first pool.
     """
-    told = progress or silent
+    report = progress or silent
     size = int(np.clip(_MOST_NUMBERS // measurement.feature_map.dimension, _FEWEST, _MOST))
     pool = _as_released(domain.draw(size, rng), domain, float32)
     if public is not None:
         pool = np.vstack([public[rng.permutation(len(public))[: size // 2]], pool])
     for turn in range(_ROUNDS):
         weights = _probability_weights(pool, measurement)
-        told("placing points", (turn + 1) / (_ROUNDS + 1))
+        report("placing points", (turn + 1) / (_ROUNDS + 1))
         if turn + 1 < _ROUNDS:
             pool = _next_pool(pool, weights, domain, size, _FIRST_STEP / 2**turn, float32, rng)
     points = _chosen(pool, weights, measurement, n_points, domain, float32, rng)
-    told("placing points", 1.0)
+    report("placing points", 1.0)
     if view == "uniform":
         return points, np.full(n_points, 1 / n_points)
     return points, weights_for(view, points, measurement, bound=bound)
