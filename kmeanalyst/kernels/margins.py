@@ -285,12 +285,12 @@ class MarginFeatures(CellFeatures):
         cells = self.kernel.cells(X).T
         if self.kernel.shares[4]:
             cells = np.vstack([cells, self.kernel.fine_cells(X).T])
-        places = np.empty((len(self.heights), len(X)), dtype=np.intp)
+        indices = np.empty((len(self.heights), len(X)), dtype=np.intp)
         first = 0
         for group in self.groups:
-            group.find(cells, places[first : first + len(group.tables)])
+            group.find(cells, indices[first : first + len(group.tables)])
             first += len(group.tables)
-        return places
+        return indices
 
 
 @dataclass(frozen=True)
@@ -328,26 +328,26 @@ class Group:
         """One past the last feature."""
         return int(self.start + self._shapes.prod(axis=1).sum())
 
-    def find(self, cells: Array, places: Array) -> None:
-        """Write the feature of each row's cell in each table to places (tables, n), from cells (columns, n)."""
-        if places.shape[1] < _FEW_ROWS:
-            self._find_at_once(cells, places)
+    def find(self, cells: Array, indices: Array) -> None:
+        """Write the feature of each row's cell in each table to `indices` (tables, n), from cells (columns, n)."""
+        if indices.shape[1] < _FEW_ROWS:
+            self._find_at_once(cells, indices)
             return
-        for own, start, table, shape in zip(places, self.starts, self.tables, self._shapes, strict=True):
+        for own, start, table, shape in zip(indices, self.starts, self.tables, self._shapes, strict=True):
             own[:] = cells[table[0]]
             for column, size in zip(table[1:], shape[1:], strict=True):
                 own *= size
                 own += cells[column]
             own += start
 
-    def _find_at_once(self, cells: Array, places: Array) -> None:
+    def _find_at_once(self, cells: Array, indices: Array) -> None:
         """The same for few rows of many tables, where a loop over tables would take longer than the sums."""
         tables = self._tables
-        places[:] = cells[tables[:, 0]]
+        indices[:] = cells[tables[:, 0]]
         for i in range(1, tables.shape[1]):
-            places *= self._shapes[:, i, None]
-            places += cells[tables[:, i]]
-        places += self.starts[:, None]
+            indices *= self._shapes[:, i, None]
+            indices += cells[tables[:, i]]
+        indices += self.starts[:, None]
 
     @cached_property
     def _tables(self) -> Array:

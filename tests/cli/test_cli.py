@@ -477,7 +477,9 @@ ANALYST = [
     Bad("compare lacks a column", "compare {release} {lacks_csv}", r"the sample lacks \"wage\": .*\. Add the column"),
     Bad("more than all", "thin {release} 10000 --output {out}.kme", r"from 1 to 40, got 10000: .*\. Pass how many"),
     Bad(
-        "a name that is taken", "transform {release} age=wage --output {out}.kme", r"column age already, and .*\. Name"
+        "a name that is taken",
+        "transform {release} age=wage --output {out}.kme",
+        r"column age already, and .*\. Choose",
     ),
     Bad("learn no column", "train {release} --target agee --output {out}.skops", r"no column agee to learn; .*\. Name"),
     Bad("a model with code", "train {release} --target city --output {out}.pkl", r"as a \.skops file, got .*\. Name"),

@@ -215,7 +215,7 @@ def table_kernel(domain: Domain, *, length: int = _SUBSTRINGS, blended: bool = T
     """The default kernel for tables: a softened product of one kernel per column (METHODS §3).
 
     Numbers, dates and ordinals get Gaussians at lengthscales from one step of the column up to its range,
-    an octave apart, cyclic quantities the same around their circle, seasonal dates both; levels get the indicator.
+    one octave each, cyclic quantities the same around their circle, seasonal dates both; levels get the indicator.
     length, blended   of strings: the substrings that two of them share, of up to so many characters or of just so many.
     """
     kernels = tuple(
