@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from release_side.budget.ledger import Ledger
     from release_side.choices.drafting import draft_domain
     from release_side.door.mechanism import GaussianNoise, LaplaceNoise, PublishError
-    from release_side.publishing.extending import extend_function
     from release_side.publishing.functions import publish_function
     from release_side.publishing.plan import plan
     from release_side.publishing.publish import LedgerWarning, publish
@@ -37,7 +36,6 @@ _HOMES = {
     "Domain": "kmeanalyst.releases.domain.domain",
     "DomainError": "kmeanalyst.releases.domain.columns",
     "read_domain": "kmeanalyst.releases.domain.domain",
-    "extend_function": "release_side.publishing.extending",
     "draft_domain": "release_side.choices.drafting",
     "GaussianNoise": "release_side.door.mechanism",
     "LaplaceNoise": "release_side.door.mechanism",
@@ -51,8 +49,8 @@ _HOMES = {
 }
 __all__ = [
     "Boolean", "Categorical", "Cyclic", "Date", "Domain", "DomainError", "GaussianNoise", "Integer", "LaplaceNoise",
-    "Ledger", "LedgerWarning", "Ordinal", "PublishError", "Real", "Spend", "Text", "draft_domain", "extend_function", "plan",
-    "publish", "publish_function", "read_domain",
+    "Ledger", "LedgerWarning", "Ordinal", "PublishError", "Real", "Spend", "Text", "draft_domain", "plan", "publish",
+    "publish_function", "read_domain",
 ]  # fmt: skip
 
 

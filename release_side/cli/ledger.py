@@ -178,7 +178,7 @@ _ADAPTIVE = (
 
 
 def _release_lines(account: TableAccount) -> list[str]:
-    """A line for each release, and one for each extension of a function."""
+    """A heading, and a line for each release."""
     rows = [("time (UTC)", "epsilon", "delta", "noise", "N", "method", "file")]
     for release in account.releases:
         spend = release.spend
@@ -188,11 +188,7 @@ def _release_lines(account: TableAccount) -> list[str]:
         file = "not published" if release.output is None else one_line(release.output)
         rows.append((time, f"{spend.epsilon:g}", f"{spend.delta:g}", noise, counted, spend.method, file))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return lines + [
-        f"extended to {each.pivots} pivots: release {each.release}, {one_line(each.time)}, no spend"
-        for each in account.extensions
-    ]
+    return ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 __all__ = ["ledger"]

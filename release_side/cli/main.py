@@ -14,7 +14,7 @@ from kmeanalyst.cli.terminal import completion_help, json_option, print_json, sa
 from kmeanalyst.releases.statement import guarantee
 from kmeanalyst.releases.texts import escaped, one_line
 from release_side.cli.counting_options import check_counted, counting_options
-from release_side.cli.function import extend_function_command, publish_function_command
+from release_side.cli.function import publish_function_command
 from release_side.cli.ledger import ledger
 
 
@@ -401,5 +401,4 @@ def counted(ledger_path: str, table: str) -> str:
 
 
 main.add_command(publish_function_command)
-main.add_command(extend_function_command)
 main.add_command(ledger)

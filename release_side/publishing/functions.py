@@ -6,7 +6,6 @@ Source: Hall, Rinaldo & Wasserman 2013.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,8 @@ from kmeanalyst.releases.domain.columns import Categorical, Column, Number
 from kmeanalyst.releases.domain.domain import Domain, read_domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, table_kernel
 from kmeanalyst.releases.domain.text_column import Text
-from kmeanalyst.releases.file.header import plain
 from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.file.limits import USUAL
-from kmeanalyst.releases.file.writing import canonical
 from kmeanalyst.releases.function import KINDS, FunctionForm, ReleasedFunction, function_of
 from kmeanalyst.releases.statement import PrivacyStatement, software_versions, zcdp_rho
 from kmeanalyst.representation.progress import Progress
@@ -124,8 +121,6 @@ def publish_function(
             form, inputs, basis, noisy, mechanism, n_rows, given=pivots is not None,
             ledger_head=spending.head if spending else None,
         )  # fmt: skip
-        if spending:
-            spending.register_function(function_digest(function), basis.dimension)
         if output is not None:
             write_function(function, output)
     if output is not None and spending:
@@ -136,7 +131,7 @@ def publish_function(
 def _check_delta(delta: object) -> None:
     """PublishError for δ = 0: the law of Gaussian noise is the same in every basis, and that of Laplace noise is not.
 
-    Values between pivots and at later ones are answered from the joint law of a process; coordinates with Laplace noise
+    Values between pivots are answered from the joint law of a process; coordinates with Laplace noise
     are those of no process.
     """
     if isinstance(delta, int | float) and delta == 0:
@@ -320,19 +315,6 @@ def taken_as_public(form: FunctionForm, *, given: bool) -> tuple[str, ...]:
     )
 
 
-def function_digest(function: ReleasedFunction) -> str:
-    """The digest of a function and of all that is said of it, by which a ledger knows it.
-
-    Of all: were the promise, the kernel or λ not in it, a file with another one could be extended by another law.
-    """
-    said = {
-        "columns": function.domain.to_dict(), "kernel": function.basis.kernel.to_dict(),
-        "function": function.form.to_dict(), "statement": function.statement.to_dict(),
-    }  # fmt: skip
-    numbers = function.noisy_sum.tobytes() + function.basis.points.tobytes()
-    return hashlib.sha256(hashlib.sha256(canonical(plain(said))).digest() + numbers).hexdigest()
-
-
 def write_function(function: ReleasedFunction, output: str | Path) -> None:
     """Write the function; PublishError where that fails, when its noise has been drawn."""
     try:
@@ -341,13 +323,4 @@ def write_function(function: ReleasedFunction, output: str | Path) -> None:
         raise PublishError(f"{output} was not written: {str(error).rstrip('.')}.") from None
 
 
-__all__ = [
-    "candidate_points",
-    "check_pivots",
-    "function_digest",
-    "kernel_of_function",
-    "measured",
-    "publish_function",
-    "taken_as_public",
-    "write_function",
-]  # fmt: skip
+__all__ = ["kernel_of_function", "normalised", "publish_function"]

@@ -298,11 +298,6 @@ class Spending:
             self.head = self._ledger.release(self._number).digest
         self.is_spent = True
 
-    def register_function(self, state: str, pivots: int) -> None:
-        """Note what a released function came to be, for extensions."""
-        if self._ledger is not None:
-            self._ledger.register_function(self._number, state, pivots)
-
     def published(self, output: str | Path) -> None:
         """Note the file's name; what is spent and written is so whether or not this succeeds."""
         try:

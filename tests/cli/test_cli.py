@@ -537,11 +537,6 @@ CURATOR = [
     ),
     Bad("a density of levels", "publish-function {private} --kind density FUNCTION", r"city have levels .*\. Leave"),
     Bad("predict nothing", "publish-function {private} --kind svm FUNCTION", r"no target is named: .*\. Name it"),
-    Bad(
-        "extend a release",
-        "extend-function {private} {release} --domain {domain} --ledger {nowhere} --table t --output {out}.kme --grid 5",
-        r"holds weighted points: it is no function",
-    ),
     Bad("no ledger", "ledger show {nowhere}", r"there is no ledger .*\. Check the path, or make one"),
     Bad("a budget of nothing", "ledger init {nowhere} --table t --epsilon 0 --delta 0", r"epsilon must be .*\. Pass"),
     Bad("missing table", "publish {nowhere}.csv GOOD", r"no file at .*nowhere\.csv\. Check the path"),
