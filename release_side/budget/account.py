@@ -8,7 +8,7 @@ from typing import Any
 
 from kmeanalyst.releases.statement import GAUSSIAN, LAPLACE
 from release_side.budget.composition import Spend, fits, holds_if_adaptive, largest_epsilon_left, rounded, total_epsilon
-from release_side.door.mechanism import PublishError
+from release_side.errors import PublishError
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ from release_side.budget.composition import Spend, check_text
 from release_side.budget.ledger_chain import BUDGET, OUTPUT, RELEASE, Entry, first_fault
 from release_side.budget.ledger_file import LedgerFile
 from release_side.budget.ledger_history import SPEND_FIELDS, History
-from release_side.door.mechanism import PublishError, check_budget
+from release_side.door.mechanism import check_budget
+from release_side.errors import PublishError
 
 _ALIKE = 0.75  # share of two names' letters from which one may be a misspelling of the other
 UNSEEN_WITHOUT_HEAD = (

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from release_side.door.mechanism import PublishError
+from release_side.errors import PublishError
 
 BEGINNING = "0" * 64  # stands for the digest before the first entry
 LEDGER, BUDGET, RELEASE, OUTPUT = "ledger", "budget", "release", "output"

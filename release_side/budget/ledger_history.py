@@ -9,7 +9,8 @@ from typing import Any
 from release_side.budget.account import RecordedRelease, TableAccount
 from release_side.budget.composition import Spend, check_text
 from release_side.budget.ledger_chain import BUDGET, LEDGER, OUTPUT, RELEASE, Entry
-from release_side.door.mechanism import PublishError, check_budget
+from release_side.door.mechanism import check_budget
+from release_side.errors import PublishError
 
 SPEND_FIELDS = tuple(each.name for each in fields(Spend))
 

@@ -10,7 +10,7 @@ import click
 from kmeanalyst.cli.terminal import json_option, print_json, say, working
 from kmeanalyst.releases.statement import guarantee
 from kmeanalyst.releases.texts import one_line
-from release_side.cli.counting_options import check_counted, counting_options
+from release_side.cli.counting_options import check_counted, counted, counting_options
 
 _DENSITY = {"kde": "density"}  # a second name
 
@@ -69,8 +69,7 @@ def publish_function_command(private: str, domain_path: str, kind: str, as_json:
 
 
 def _show(function: Any, output: str, ledger: str | None, table: str | None, as_json: bool) -> None:
-    from release_side.cli.main import counted
-    from release_side.door.mechanism import PublishError
+    from release_side.errors import PublishError
 
     if as_json:
         print_json({

@@ -119,7 +119,7 @@ def _show(ledger_path: str, found: Verification) -> None:
 def _digest(head: str) -> str:
     """The digest that is meant: itself, or what the header of a released file has; PublishError if that has none."""
     from kmeanalyst.releases.statement import is_digest
-    from release_side.door.mechanism import PublishError
+    from release_side.errors import PublishError
 
     if is_digest(head.lower()):
         return head.lower()
@@ -141,7 +141,7 @@ def _head_in(path: str) -> str | None:
     from kmeanalyst.releases.file.limits import HoldsFunction
     from kmeanalyst.releases.file.reading import read_release
     from kmeanalyst.releases.release import ReleaseData
-    from release_side.door.mechanism import PublishError
+    from release_side.errors import PublishError
 
     try:
         try:

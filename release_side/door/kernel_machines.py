@@ -19,7 +19,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.pivots import STRETCH, Pivots, kernel_error
 from kmeanalyst.releases.function import HINGE_WIDTH, SLACK, FunctionForm
 from kmeanalyst.representation.progress import Progress
-from release_side.door.mechanism import PublishError
+from release_side.errors import PublishError
 
 _ROUNDING = 2.0**-53
 _SOLVED = 2.0**-13  # distance from the minimiser that steps are counted for, relative to the sensitivity

@@ -24,7 +24,7 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import NO_CELL
 from kmeanalyst.releases.domain.domain import Domain
-from release_side.door.mechanism import PublishError
+from release_side.errors import PublishError
 
 Table: TypeAlias = str | Path | pd.DataFrame
 _PIECE = 20_000  # rows read at a time

@@ -28,7 +28,9 @@ from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.columns import Categorical, Integer, Real
 from kmeanalyst.releases.domain.domain import Domain, domain_toml, read_domain
 from kmeanalyst.releases.file.export import export
+from kmeanalyst.representation import by_method
 from release_side.cli.main import main as release_side_main
+from release_side.door import door
 from release_side.private_rows.rows import open_private
 from release_side.publishing.publish import publish
 
@@ -764,7 +766,8 @@ def test_the_text_of_an_unforeseen_error_is_withheld(place, error, files, tmp_pa
     def fail(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr(publishing, place, fail)
+    homes = {"private_mean": door, "represent": by_method, "open_private": publishing}
+    monkeypatch.setattr(homes[place], place, fail)
     output = (
         "--output",
         str(tmp_path / "o.kme"),
@@ -795,7 +798,7 @@ def test_the_text_of_an_unforeseen_error_is_withheld(place, error, files, tmp_pa
 def test_an_unforeseen_error_is_withheld_in_a_process_too(files, tmp_path):
     """What Python itself would print of an error and of those it came from does not reach the terminal."""
     code = (
-        "import sys, release_side.publishing as p\n"
+        "import sys, release_side.door.door as p\n"
         "def fail(*a, **k):\n"
         "    try: int('secret 4711')\n"
         "    except ValueError as e: raise RuntimeError('secret 4712') from e\n"
