@@ -57,7 +57,7 @@ class PrivateTable(ABC):
         if not set(header) & set(domain.names):
             raise PublishError(
                 "the header of the private table names no column of the domain, so it may be a row, and it is not shown. "
-                "Give the table a first line that names its columns, or mend the names in the domain."
+                "Give the table a first line that names its columns, or correct the names in the domain."
             )
         return domain.check_has_columns(header, what="the private table")
 

@@ -1,7 +1,7 @@
 """What a budget would buy, from public facts alone: a release of a made-up table, measured.
 
 No formula knows how far weighted points end from a table: that depends on the optimiser, the kernel and the
-weights. So the table is replaced by a stand-in made from the domain, and everything after the door is done as
+weights. So the table is replaced by a synthetic population, a stand-in made from the domain, and everything after the door is done as
 `publish` does it: the same features, noise of the same scale, the same points and weights. A stand-in knows what
 was measured, so the error can be taken in the kernel's own distance. No private row is near, nothing is spent, and
 what is simulated carries the stamp of a rehearsal and is thrown away.
@@ -96,7 +96,7 @@ def plan(
                                  margins have higher one-way tables where noise is large: not quite one space).
                 sampling_error   root mean square distance of a table of N rows from its own population, there too:
                                  √((E k(x, x) − ‖μ‖²)/N). A release that errs by less costs less than sampling does.
-                se_mean          standard error that the analyst reads beside the mean of a column of numbers, as a part
+                se_mean          standard error that the analyst reads with the mean of a column of numbers, as a part
                                  of the column's range; the median over those columns, NaN if there is none.
                 se_probability   the same of a probability near one half, the median over a question to each column.
                 seconds          what publishing takes on this machine, once the table is read.

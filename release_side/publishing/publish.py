@@ -69,12 +69,12 @@ def publish(
                     or the public rows up to 3000 for a subspace.
     features        F, coordinates measured by random features (cosine and sine count two); 4000 by default. With a
                     generator those of the random part of its kernel, 1000 by default: the cells of margins come
-                    beside them, and a target has them once for each of its classes.
+                    in addition, and a target has them once for each of its classes.
     family          of random features: "fourier", "orthogonal" or "quasi-random" frequencies; "binning" (laplacian kernel),
                     "maclaurin" (polynomial, exponential-dot: their default) or "hermite" (gaussian, few columns).
     kernel          Kernel or its text; "table", a product over the columns, by default. "margins" (the default with a
                     target): all one-way and two-way tables of levels, public edges and atoms, no random features.
-                    "generator" (the default of that method): numbers by a Gaussian kernel, beside one-way tables of
+                    "generator" (the default of that method): numbers by a Gaussian kernel, together with one-way tables of
                     levels, atoms and missing cells.
     target          a column that models will predict: its relations to pairs of others are measured as well. With a
                     generator: the label, which everything else is measured for each class of.
