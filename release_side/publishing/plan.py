@@ -1,8 +1,8 @@
 """What a budget would buy, from public facts alone: a release of a made-up table, measured.
 
 No formula knows how far weighted points end from a table: that depends on the optimiser, the kernel and the
-weights. So the table is replaced by a synthetic population, a stand-in made from the domain, and everything after the door is done as
-`publish` does it: the same features, noise of the same scale, the same points and weights. A stand-in knows what
+weights. So the table is replaced by a synthetic population, a stand-in made from the domain, and everything after the
+door is done as `publish` does it: the same features, noise of the same scale, the same points and weights. A stand-in knows what
 was measured, so the error can be taken in the kernel's own distance. No private row is near, nothing is spent, and
 what is simulated carries the stamp of a rehearsal and is thrown away.
 """
