@@ -43,10 +43,9 @@ def method_class(method: str) -> type[ReleaseMethod]:
 def chosen_method(method: str, choices: Choices, domain: Domain, public: Array | None = None) -> Any:
     """The method with its choices: margins where random features are asked for under a kernel that is one of margins."""
     kind = method_class(method)
-    if kind is RandomFeatures:
-        spec = RandomFeatures.spec(choices, domain)
-        if isinstance(kernel_from_spec(spec, domain, choices.target), MarginsKernel):
-            kind = METHODS["margins"]
+    spec = kind.spec(choices, domain)
+    if kind is RandomFeatures and isinstance(kernel_from_spec(spec, domain, choices.target), MarginsKernel):
+        kind = METHODS["margins"]
     return kind(choices, public)
 
 

@@ -73,6 +73,11 @@ class ReleaseMethod(Protocol):
 
     def __init__(self, choices: Any, public: Array | None = None) -> None: ...
 
+    @classmethod
+    def spec(cls, choices: Any, domain: Domain) -> Kernel | str:
+        """The kernel asked for or the method's own; DomainError if there is none such for this domain."""
+        ...
+
     def mechanism(self, epsilon: float, delta: float, rehearsal: int | None) -> Any:
         """The noise, or the draw, with this guarantee; PublishError if it cannot be had."""
 

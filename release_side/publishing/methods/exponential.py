@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
@@ -75,6 +76,13 @@ class Exponential:
         self.choices, self.public = choices, public
         self._databases: dict[tuple[PopulationSize, float], MultisetSampler] = {}  # their list is long: made once
 
+    @classmethod
+    def spec(cls, choices: Choices, domain: Domain) -> Kernel | str:
+        """The kernel asked for, or the table kernel, or margins with a target; DomainError if there is none such."""
+        spec = choices.kernel or ("table" if choices.target is None else "margins")
+        kernel_from_spec(spec, domain, choices.target)
+        return spec
+
     def mechanism(
         self, epsilon: float, delta: float, rehearsal: int | None
     ) -> ExponentialMechanism | RehearsedExponential:
@@ -92,7 +100,7 @@ class Exponential:
         return self._databases[key]
 
     def _checked(self, domain: Domain, size: PopulationSize, epsilon: float) -> MultisetSampler:
-        spec = self.choices.kernel or ("table" if self.choices.target is None else "margins")
+        spec = self.spec(self.choices, domain)
         kernel = kernel_as_read(kernel_from_spec(spec, domain, self.choices.target), domain)
         with fitting():
             databases = small_databases(
