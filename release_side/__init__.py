@@ -2,6 +2,7 @@
 
 import release_side
 domain = release_side.read_domain("domain.toml")
+release_side.Ledger("budget.ledger").init("census", epsilon=2.0, delta=1e-6)
 release = release_side.publish("private.csv", domain, epsilon=1.0, delta=1e-6, ledger="budget.ledger", table="census")
 release.write("table.kme")
 """
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
     from kmeanalyst.releases.domain.text_column import Text
     from release_side.budget.composition import Spend
     from release_side.budget.ledger import Ledger
+    from release_side.budget.spending import LedgerWarning
     from release_side.choices.drafting import draft_domain
-    from release_side.door.mechanism import GaussianNoise, LaplaceNoise, PublishError
-    from release_side.publishing.extending import extend_function
+    from release_side.door.mechanism import GaussianNoise, LaplaceNoise
+    from release_side.errors import PublishError
     from release_side.publishing.functions import publish_function
     from release_side.publishing.plan import plan
-    from release_side.publishing.publish import LedgerWarning, publish
+    from release_side.publishing.publish import publish
 
 _HOMES = {
     "Boolean": "kmeanalyst.releases.domain.levels",
@@ -39,23 +41,27 @@ _HOMES = {
     "Domain": "kmeanalyst.releases.domain.domain",
     "DomainError": "kmeanalyst.releases.domain.column",
     "read_domain": "kmeanalyst.releases.domain.domain",
-    "extend_function": "release_side.publishing.extending",
     "draft_domain": "release_side.choices.drafting",
     "GaussianNoise": "release_side.door.mechanism",
     "LaplaceNoise": "release_side.door.mechanism",
     "Ledger": "release_side.budget.ledger",
-    "LedgerWarning": "release_side.publishing.publish",
+    "LedgerWarning": "release_side.budget.spending",
     "Spend": "release_side.budget.composition",
-    "PublishError": "release_side.door.mechanism",
+    "PublishError": "release_side.errors",
     "plan": "release_side.publishing.plan",
     "publish": "release_side.publishing.publish",
     "publish_function": "release_side.publishing.functions",
 }
 __all__ = [
     "Boolean", "Categorical", "Cyclic", "Date", "Domain", "DomainError", "GaussianNoise", "Integer", "LaplaceNoise",
-    "Ledger", "LedgerWarning", "Ordinal", "PublishError", "Real", "Spend", "Text", "draft_domain", "extend_function", "plan",
-    "publish", "publish_function", "read_domain",
+    "Ledger", "LedgerWarning", "Ordinal", "PublishError", "Real", "Spend", "Text", "draft_domain", "plan", "publish",
+    "publish_function", "read_domain",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> Any:

@@ -17,10 +17,8 @@ from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.measurement import Measurement, feature_mean, mean_unit
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import is_pure
-from kmeanalyst.representation.generator.generator import generated_rows
+from kmeanalyst.representation.by_method import KEEPS_POINTS, REPRESENT, Points, Wanted, place
 from kmeanalyst.representation.progress import Progress
-from kmeanalyst.representation.represent import represent
-from kmeanalyst.representation.weights.reweight import weights_for
 from kmeanalyst.representation.weights.views import view_weights
 
 R = TypeVar("R", bound=ReleaseData)
@@ -62,7 +60,7 @@ def redraw(
 
 def _check_known(release: ReleaseData, sampling: bool) -> None:
     texts = ", ".join(column.name for column in release.domain.columns if isinstance(column, Text))
-    if texts and release.method != "subspace":
+    if texts and release.method not in KEEPS_POINTS:
         raise ValueError(
             f"{texts} is a column of texts, and the method {release.method} places points: there is no string between two "
             'others. Only releases of the method "subspace" can be drawn again with texts.'
@@ -93,16 +91,12 @@ def _noise(measurement: Measurement, rng: np.random.Generator) -> Array:
 
 def _represented(
     release: ReleaseData, measurement: Measurement, rng: np.random.Generator, progress: Progress | None
-) -> tuple[Array, Array]:
+) -> Points:
     """Points (M, d), encoded, and weights (M,), made as the release's were."""
-    n_points, view = len(release), release.weight_view
-    if release.method == "subspace":
-        return release.encoded_points, weights_for(view, release.encoded_points, measurement)
-    if release.method == "generator":
-        rows = generated_rows(measurement, release.domain, n_points=n_points, progress=progress)
-        return release.domain.encode(release.domain.decode(rows)), np.full(n_points, 1 / n_points)
-    view = "uniform" if np.ptp(release.weights) == 0 else view
-    return represent(measurement, release.domain, n_points=n_points, view=view, rng=rng, progress=progress)
+    given = release.encoded_points if release.method in KEEPS_POINTS else None
+    even = given is None and np.ptp(release.weights) == 0
+    wanted = Wanted(n_points=len(release), view="uniform" if even else release.weight_view, given=given, rng=rng)
+    return REPRESENT.get(release.method, place)(measurement, release.domain, wanted, progress)
 
 
 __all__ = ["redraw"]

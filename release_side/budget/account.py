@@ -8,7 +8,7 @@ from typing import Any
 
 from kmeanalyst.releases.statement import GAUSSIAN, LAPLACE
 from release_side.budget.composition import Spend, fits, holds_if_adaptive, largest_epsilon_left, rounded, total_epsilon
-from release_side.door.mechanism import PublishError
+from release_side.errors import PublishError
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,6 @@ class RecordedRelease:
 
 
 @dataclass(frozen=True)
-class RecordedExtension:
-    """Further pivots of a released function, which spent nothing: of which release, when, and how many there are now."""
-
-    release: int
-    time: str
-    pivots: int
-
-
-@dataclass(frozen=True)
 class TableAccount:
     """A table of the ledger: its budget (None: unlimited, releases are only counted) and every release, oldest first.
 
@@ -68,7 +59,6 @@ class TableAccount:
     epsilon: float | None
     delta: float | None
     releases: tuple[RecordedRelease, ...]
-    extensions: tuple[RecordedExtension, ...] = ()
 
     @property
     def spends(self) -> tuple[Spend, ...]:
@@ -207,8 +197,7 @@ class TableAccount:
             else {"epsilon": self.epsilon_left, "delta": self.delta, "mechanism": self.mechanism_left},
             "holds_if_adaptive": self.holds_if_adaptive,
             "releases": [release.to_dict() for release in self.releases],
-            **({"extensions": [asdict(each) for each in self.extensions]} if self.extensions else {}),
         }
 
 
-__all__ = ["RecordedExtension", "RecordedRelease", "TableAccount"]
+__all__ = ["RecordedRelease", "TableAccount"]

@@ -36,7 +36,8 @@ from kmeanalyst.releases.statement import (
     is_unit_name,
 )
 from kmeanalyst.releases.texts import flaw_of
-from release_side.door.mechanism import GaussianNoise, LaplaceNoise, PublishError, check_budget
+from release_side.door.mechanism import GaussianNoise, LaplaceNoise, check_budget
+from release_side.errors import PublishError
 
 _SLACK = 1e-6  # relative room for rounding when a claim is recomputed, as in a release's statement
 _CONTINUOUS = 1 + 5e-10  # half of the factor that each multiplier carries for its discrete law pays for it in a total

@@ -20,12 +20,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from release_side.budget.account import RecordedExtension, RecordedRelease, TableAccount
+from release_side.budget.account import RecordedRelease, TableAccount
 from release_side.budget.composition import Spend, check_text
-from release_side.budget.ledger_chain import BUDGET, EXTENSION, FUNCTION, OUTPUT, RELEASE, Entry, first_fault
+from release_side.budget.ledger_chain import BUDGET, OUTPUT, RELEASE, Entry, first_fault
 from release_side.budget.ledger_file import LedgerFile
 from release_side.budget.ledger_history import SPEND_FIELDS, History
-from release_side.door.mechanism import PublishError, check_budget
+from release_side.door.mechanism import check_budget
+from release_side.errors import PublishError
 
 _ALIKE = 0.75  # share of two names' letters from which one may be a misspelling of the other
 UNSEEN_WITHOUT_HEAD = (
@@ -181,82 +182,6 @@ class Ledger:
                 )
             transaction.append(OUTPUT, {"release": release_id, "output": text})
 
-    def register_function(self, release_id: int, state: str, pivots: int) -> None:
-        """Note what a released function came to be, so that it can be extended, once, from there.
-
-        state   the digest of its coordinates and pivots; each may come up only once.
-
-        >>> ledger = release_side.Ledger("functions.ledger")
-        >>> account = ledger.init("adult", epsilon=2.0, delta=1e-6)
-        >>> ledger.register_function(ledger.record("adult", spend), state="ab" * 32, pivots=20)
-        """
-        with self._file.writing() as transaction:
-            transaction.append(FUNCTION, {"release": release_id, "state": state, "pivots": pivots})
-            History.of(transaction.entries)  # PublishError, and nothing is written, for a state that is there already
-
-    def extend(self, table: str, state: str, *, most: int) -> int:
-        """Note, before its noise is drawn, that a function is extended from this state; the release it came from.
-
-        Two extensions of one state would show the same values with two draws of noise, which is a second spend: a state
-        can be extended once, even if nothing comes of it. `most`: in how many parts a function may be released.
-
-        >>> ledger = release_side.Ledger("functions.ledger")
-        >>> account = ledger.init("sites", epsilon=2.0, delta=1e-6)
-        >>> ledger.register_function(ledger.record("sites", spend), state="cd" * 32, pivots=20)
-        >>> ledger.extend("sites", "cd" * 32, most=10) > 0
-        True
-        """
-        name = _table_name(table)
-        with self._file.writing() as transaction:
-            history = History.of(transaction.entries)
-            self._check_extensible(history, name, state, most)
-            transaction.append(EXTENSION, {"state": state})
-            return history.functions[state].release
-
-    def check_extensible(self, table: str, state: str, *, most: int) -> None:
-        """PublishError unless this state of a function of the table is known and has not been extended yet.
-
-        >>> ledger = release_side.Ledger("functions.ledger")
-        >>> account = ledger.init("shops", epsilon=2.0, delta=1e-6)
-        >>> ledger.register_function(ledger.record("shops", spend), state="ef" * 32, pivots=20)
-        >>> ledger.check_extensible("shops", "ef" * 32, most=10)  # silent, or PublishError
-        """
-        name = _table_name(table)
-        self._file.check_place(writing=True)
-        self._check_extensible(History.of(self._file.entries()), name, state, most)
-
-    def _check_extensible(self, history: History, table: str, state: str, most: int) -> None:
-        self._known(history, table)
-        found = history.functions.get(state)
-        if found is None or history.release(found.release)[0] != table:
-            raise PublishError(
-                f"the ledger {self.path} knows of no such function of table {table!r}, so nobody could see to it that it is "
-                "extended once only. Name the ledger and the table that it was published with, and the file as it was written."
-            )
-        if found.extended:
-            raise PublishError(
-                "this state of the function has been extended already: once more would show the same values with other noise, "
-                "which is a second spend. Extend the latest file, or publish another function."
-            )
-        parts = len(history.parts_of(found.release))
-        if parts >= most:
-            raise PublishError(f"this function has {parts} parts, and at most {most} are proven for. Publish another.")
-
-    def parts(self, state: str) -> tuple[int, ...]:
-        """How many pivots a function had after each of its parts, up to this state; none where it was not counted here.
-
-        >>> ledger = release_side.Ledger("budget.ledger")
-        >>> account = ledger.init("plots", epsilon=2.0, delta=1e-6)
-        >>> ledger.parts("f3a1")
-        ()
-        """
-        history = History.of(self._file.entries())
-        last = history.functions.get(state)
-        if last is None:
-            return ()
-        states = history.parts_of(last.release)
-        return tuple(each.pivots for each in states[: states.index(last) + 1])
-
     def account(self, table: str) -> TableAccount:
         """One table with its budget and releases; PublishError if the ledger does not know it.
 
@@ -366,4 +291,4 @@ def _table_name(name: object) -> str:
     return str(spelled)
 
 
-__all__ = ["Ledger", "RecordedExtension", "RecordedRelease", "TableAccount", "Verification"]
+__all__ = ["Ledger", "RecordedRelease", "TableAccount", "Verification"]

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from release_side.door.mechanism import PublishError
+from release_side.errors import PublishError
 
 BEGINNING = "0" * 64  # stands for the digest before the first entry
-LEDGER, BUDGET, RELEASE, OUTPUT, FUNCTION, EXTENSION = "ledger", "budget", "release", "output", "function", "extension"
-KINDS = (LEDGER, BUDGET, RELEASE, OUTPUT, FUNCTION, EXTENSION)
+LEDGER, BUDGET, RELEASE, OUTPUT = "ledger", "budget", "release", "output"
+KINDS = (LEDGER, BUDGET, RELEASE, OUTPUT)
 _SALT_BYTES = 32
 
 
@@ -33,8 +33,7 @@ class Entry:
 
     number    1, 2, … in the order in which entries were written.
     time      when, in UTC.
-    kind      "ledger" (the first one), "budget", "release", "output" (the file of a release), "function" (the state of a
-              released function) or "extension" (this state was extended).
+    kind      "ledger" (the first one), "budget", "release" or "output" (the file of a release).
     facts     what was recorded, in canonical JSON.
     salt      32 random bytes, in hexadecimal digits.
     previous  digest of the entry before.
@@ -106,4 +105,4 @@ def _has_its_digest(entry: Entry) -> bool:
         return False
 
 
-__all__ = ["BEGINNING", "BUDGET", "EXTENSION", "FUNCTION", "LEDGER", "OUTPUT", "RELEASE", "Entry", "first_fault"]
+__all__ = ["BEGINNING", "BUDGET", "LEDGER", "OUTPUT", "RELEASE", "Entry", "first_fault"]

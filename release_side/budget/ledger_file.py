@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from release_side.budget.ledger_chain import LEDGER, Entry, first_fault
-from release_side.door.mechanism import PublishError
+from release_side.errors import PublishError
 
 _APPLICATION = int.from_bytes(b"kmel", "big")
 _FORMAT = 1

@@ -1,4 +1,4 @@
-"""What the entries of a ledger add up to: budgets, releases, functions. Nothing is kept but the entries themselves."""
+"""What the entries of a ledger add up to: budgets and releases. Nothing is kept but the entries themselves."""
 
 from __future__ import annotations
 
@@ -6,22 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from release_side.budget.account import RecordedExtension, RecordedRelease, TableAccount
+from release_side.budget.account import RecordedRelease, TableAccount
 from release_side.budget.composition import Spend, check_text
-from release_side.budget.ledger_chain import BUDGET, EXTENSION, FUNCTION, LEDGER, OUTPUT, RELEASE, Entry
-from release_side.door.mechanism import PublishError, check_budget
+from release_side.budget.ledger_chain import BUDGET, LEDGER, OUTPUT, RELEASE, Entry
+from release_side.door.mechanism import check_budget
+from release_side.errors import PublishError
 
 SPEND_FIELDS = tuple(each.name for each in fields(Spend))
-
-
-@dataclass
-class FunctionState:
-    """A released function after one of its parts: of which release, how many pivots, and whether it was extended."""
-
-    release: int
-    time: str
-    pivots: int
-    extended: bool = False
 
 
 @dataclass
@@ -30,12 +21,10 @@ class History:
 
     budgets    table → (ε, δ), or (None, None) for a table that is counted and not limited.
     releases   (table, release), in the order in which they were recorded; the n-th has id n.
-    functions  digest of a function → its state, in the order in which they came about.
     """
 
     budgets: dict[str, tuple[float | None, float | None]] = field(default_factory=dict)
     releases: list[tuple[str, RecordedRelease]] = field(default_factory=list)
-    functions: dict[str, FunctionState] = field(default_factory=dict)
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> History:
@@ -54,7 +43,6 @@ class History:
     def _take(self, entry: Entry) -> None:
         takers: dict[str, Callable[[Entry, dict[str, Any]], None]] = {
             BUDGET: self._take_budget, RELEASE: self._take_release, OUTPUT: self._take_output,
-            FUNCTION: self._take_function, EXTENSION: self._take_extension,
         }  # fmt: skip
         if entry.kind != LEDGER:
             takers[entry.kind](entry, entry.read())
@@ -81,18 +69,6 @@ class History:
             raise PublishError("the release has a file already, or its name is not text.")
         self.releases[release.id - 1] = (table, replace(release, output=facts["output"]))
 
-    def _take_function(self, entry: Entry, facts: dict[str, Any]) -> None:
-        self.release(facts["release"])
-        if facts["state"] in self.functions:
-            raise PublishError("a function has this state already.")
-        self.functions[facts["state"]] = FunctionState(facts["release"], entry.time, int(facts["pivots"]))
-
-    def _take_extension(self, entry: Entry, facts: dict[str, Any]) -> None:
-        state = self.functions[facts["state"]]
-        if state.extended:
-            raise PublishError("this state was extended already.")
-        state.extended = True
-
     # ------------------------------------------------------------------ questions
 
     def release(self, number: Any) -> tuple[str, RecordedRelease]:
@@ -105,21 +81,7 @@ class History:
         """A table that has a budget, or is unlimited."""
         epsilon, delta = self.budgets[table]
         mine = tuple(release for name, release in self.releases if name == table)
-        return TableAccount(table, epsilon, delta, mine, self._extensions({release.id for release in mine}))
-
-    def parts_of(self, release: int) -> list[FunctionState]:
-        """The states of the function that a release is, oldest first."""
-        return [state for state in self.functions.values() if state.release == release]
-
-    def _extensions(self, releases: set[int]) -> tuple[RecordedExtension, ...]:
-        """What became of functions after they were first released."""
-        seen: set[int] = set()
-        found = []
-        for state in self.functions.values():
-            if state.release in seen & releases:
-                found.append(RecordedExtension(state.release, state.time, state.pivots))
-            seen.add(state.release)
-        return tuple(found)
+        return TableAccount(table, epsilon, delta, mine)
 
 
-__all__ = ["SPEND_FIELDS", "FunctionState", "History"]
+__all__ = ["SPEND_FIELDS", "History"]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from kmeanalyst.releases.file.archive import check_place
-from release_side.door.mechanism import PublishError
+from release_side.errors import PublishError
 from release_side.private_rows.rows import Table, paths_of, would_read
 
 _OF_LEDGER = ("", "-journal", "-wal", "-shm")  # SQLite keeps files of these names next to a database

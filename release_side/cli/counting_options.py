@@ -29,7 +29,7 @@ def counting_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def check_counted(choices: Mapping[str, Any]) -> None:
     """PublishError unless a ledger counts the release, or the user said that none does; a rehearsal spends nothing."""
-    from release_side.door.mechanism import PublishError
+    from release_side.errors import PublishError
 
     if choices["ledger"] is choices["table"] is None and choices["rehearsal"] is None and not choices["uncounted"]:
         raise PublishError(
@@ -38,4 +38,18 @@ def check_counted(choices: Mapping[str, Any]) -> None:
         )
 
 
-__all__ = ["check_counted", "counting_options"]
+def counted(ledger_path: str, table: str) -> str:
+    """What the table has spent, now that the release is counted."""
+    from release_side.budget.composition import rounded
+    from release_side.budget.ledger import Ledger
+
+    account = Ledger(ledger_path).account(table)
+    spent = (
+        f"has spent epsilon {rounded(account.total_epsilon, up=True)} of {account.epsilon:g} at delta {account.total_delta:g}"
+        if account.epsilon
+        else f"is unlimited and has spent epsilon {rounded(account.total_epsilon, up=True)} at delta {account.total_delta:g}"
+    )
+    return f"counted in {ledger_path} as a release of table {account.name}, which {spent}"
+
+
+__all__ = ["check_counted", "counted", "counting_options"]

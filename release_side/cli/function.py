@@ -10,7 +10,7 @@ import click
 from kmeanalyst.cli.terminal import json_option, print_json, say, working
 from kmeanalyst.releases.statement import guarantee
 from kmeanalyst.releases.texts import one_line
-from release_side.cli.counting_options import check_counted, counting_options
+from release_side.cli.counting_options import check_counted, counted, counting_options
 
 _DENSITY = {"kde": "density"}  # a second name
 
@@ -69,8 +69,7 @@ def publish_function_command(private: str, domain_path: str, kind: str, as_json:
 
 
 def _show(function: Any, output: str, ledger: str | None, table: str | None, as_json: bool) -> None:
-    from release_side.cli.main import counted
-    from release_side.door.mechanism import PublishError
+    from release_side.errors import PublishError
 
     if as_json:
         print_json({
@@ -86,46 +85,4 @@ def _show(function: Any, output: str, ledger: str | None, table: str | None, as_
         say(f"{label:<11} {text}")
 
 
-@click.command("extend-function", short_help="Measure a published one further, at no spend.")
-@click.argument("private", metavar="PRIVATE", type=click.Path())
-@click.argument("function_path", metavar="FILE.kme", type=click.Path())
-@click.option("--domain", "domain_path", required=True, type=click.Path(), help="The domain it was published with.")
-@click.option(
-    "--ledger", required=True, type=click.Path(dir_okay=False), metavar="LEDGER", help="Where it was counted."
-)
-@click.option("--table", required=True, metavar="NAME", help="What the ledger calls the private table.")
-@click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="NEW.kme", help="File to write.")
-@click.option("--force", is_flag=True, help="Replace NEW.kme if it exists.")
-@click.option("--pivots", type=click.Path(), metavar="FILE", help="Further public points to measure it at.")
-@click.option("--grid", type=int, metavar="SIZE", help="Further points on a grid: so many values of each number.")
-@click.option("--workers", type=int, metavar="N", help="Threads of a density; as many as processors by default.")
-@json_option
-def extend_function_command(
-    private: str,
-    function_path: str,
-    domain_path: str,
-    ledger: str,
-    table: str,
-    output: str,
-    as_json: bool,
-    **choices: Any,
-) -> None:
-    """Measure the function in FILE.kme at further points, at no further spend. PRIVATE must be unchanged since.
-
-    Each file can be extended once; the next extension starts from NEW.kme.
-
-    \b
-    Example:
-      release-side extend-function private.csv age.kme --domain age.toml --grid 100 \\
-          --ledger budget.ledger --table people --output age2.kme
-    """
-    from release_side.publishing.extending import extend_function
-
-    with working("extending") as progress:
-        function = extend_function(
-            private, domain_path, function_path, ledger=ledger, table=table, output=output, progress=progress, **choices
-        )
-    _show(function, output, ledger, table, as_json)
-
-
-__all__ = ["extend_function_command", "publish_function_command"]
+__all__ = ["publish_function_command"]

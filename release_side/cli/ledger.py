@@ -119,7 +119,7 @@ def _show(ledger_path: str, found: Verification) -> None:
 def _digest(head: str) -> str:
     """The digest that is meant: itself, or what the header of a released file has; PublishError if that has none."""
     from kmeanalyst.releases.statement import is_digest
-    from release_side.door.mechanism import PublishError
+    from release_side.errors import PublishError
 
     if is_digest(head.lower()):
         return head.lower()
@@ -141,7 +141,7 @@ def _head_in(path: str) -> str | None:
     from kmeanalyst.releases.file.limits import HoldsFunction
     from kmeanalyst.releases.file.reading import read_release
     from kmeanalyst.releases.release import ReleaseData
-    from release_side.door.mechanism import PublishError
+    from release_side.errors import PublishError
 
     try:
         try:
@@ -178,7 +178,7 @@ _ADAPTIVE = (
 
 
 def _release_lines(account: TableAccount) -> list[str]:
-    """A line for each release, and one for each extension of a function."""
+    """A heading, and a line for each release."""
     rows = [("time (UTC)", "epsilon", "delta", "noise", "N", "method", "file")]
     for release in account.releases:
         spend = release.spend
@@ -188,11 +188,7 @@ def _release_lines(account: TableAccount) -> list[str]:
         file = "not published" if release.output is None else one_line(release.output)
         rows.append((time, f"{spend.epsilon:g}", f"{spend.delta:g}", noise, counted, spend.method, file))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return lines + [
-        f"extended to {each.pivots} pivots: release {each.release}, {one_line(each.time)}, no spend"
-        for each in account.extensions
-    ]
+    return ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 __all__ = ["ledger"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import click
 from kmeanalyst.cli.terminal import completion_help, json_option, print_json, say, working
 from kmeanalyst.releases.statement import guarantee
 from kmeanalyst.releases.texts import escaped, one_line
-from release_side.cli.counting_options import check_counted, counting_options
-from release_side.cli.function import extend_function_command, publish_function_command
+from release_side.choices.choices import METHOD_NAMES, Choices
+from release_side.cli.counting_options import check_counted, counted, counting_options
+from release_side.cli.function import publish_function_command
 from release_side.cli.ledger import ledger
 
 
@@ -58,7 +60,7 @@ def _warnings_in_plain_words() -> Iterator[None]:
 
 def _spent_note(error: BaseException) -> list[str]:
     """The one note that may be shown: that the noise had been drawn."""
-    from release_side.door.mechanism import SPENT
+    from release_side.errors import SPENT
 
     return [note for note in getattr(error, "__notes__", []) if note == SPENT]
 
@@ -72,7 +74,7 @@ _WITHHELD = (
 def _public_errors() -> tuple[type[Exception], ...]:
     """Errors whose texts name public facts only."""
     from kmeanalyst.releases.domain.column import DomainError
-    from release_side.door.mechanism import PublishError
+    from release_side.errors import PublishError
 
     return DomainError, PublishError, OSError
 
@@ -150,80 +152,36 @@ def draft_domain_command(
         say(text, nl=False)
 
 
-_CHOICES = (
-    click.option(
-        "--method",
-        default="random-features",
-        show_default=True,
-        type=click.Choice(["random-features", "subspace", "generator", "exponential"]),
-        help="How points are made: by a fit to noisy features; given points, weighted; a trained network; or, for few "
-        "levels, a small database drawn as a whole (--delta 0).",
-    ),
-    click.option(
-        "--public-points", type=click.Path(), help="Rows that are already public: points to use or start from."
-    ),
-    click.option(
-        "--points",
-        type=int,
-        metavar="M",
-        help="How many points the release has; by default what the method thinks enough.",
-    ),
-    click.option(
-        "--features",
-        type=int,
-        metavar="F",
-        help="How many feature coordinates are measured (even), 4000 by default; of a generator's kernel in its random part.",
-    ),
-    click.option(
-        "--family",
-        type=click.Choice(["fourier", "orthogonal", "quasi-random", "binning", "maclaurin"]),
-        help="Of random features: fourier (default), orthogonal or quasi-random frequencies; binning (laplacian kernel) "
-        "or maclaurin (polynomial, exponential-dot).",
-    ),
-    click.option(
-        "--kernel",
-        metavar="SPEC",
-        help='"table" (default), "margins" (default with a target), "gaussian:lengthscale=158.1", '
-        '"laplacian:lengthscale=2", "matern:nu=1.5,lengthscale=2", "rational-quadratic:alpha=1,lengthscale=2", '
-        '"polynomial:degree=2,offset=1", "exponential-dot:rate=1".',
-    ),
-    click.option(
-        "--target",
-        metavar="COLUMN",
-        help="A column that models will predict: everything else is measured beside it, and for each of its classes.",
-    ),
-    click.option(
-        "--weights",
-        default="probability",
-        show_default=True,
-        type=click.Choice(["probability", "bounded", "signed", "uniform", "published"]),
-        help="Weights of the points: probabilities; signed with Σ|w| at most --bound; the best signed ones; 1/M each; "
-        "or Algorithm 1's as printed.",
-    ),
-    click.option(
-        "--bound", type=float, metavar="C", help="Largest Σ|w| for bounded (default 1) and signed (default 2) weights."
-    ),
-    click.option("--float32", is_flag=True, help="Round real columns of the points to single precision."),
-    click.option(
-        "--noise",
-        default="gaussian",
-        show_default=True,
-        type=click.Choice(["gaussian", "laplace"]),
-        help="The noise's law; laplace goes with --delta 0.",
-    ),
-    click.option(
-        "--calibration",
-        type=click.Choice(["analytic", "zcdp"]),
-        help="Of Gaussian noise; analytic, the least, by default.",
-    ),
+def _choice_option(choice: Field[Any]) -> Callable[..., Any]:
+    """The option of one field of `Choices`: name and default are the field's, the rest is in its metadata."""
+    facts = dict(choice.metadata)
+    values, default = facts.pop("choices", None), choice.default
+    if values is not None:
+        facts["type"] = click.Choice(list(values))
+    elif facts.get("type") == "path":
+        facts["type"] = click.Path()
+    if isinstance(default, bool):
+        facts["is_flag"] = True
+    elif default is not None:
+        facts |= {"default": default, "show_default": True}
+    return click.option("--" + choice.name.replace("_", "-"), **facts)
+
+
+_METHOD = click.option(
+    "--method",
+    default=METHOD_NAMES[0],
+    show_default=True,
+    type=click.Choice(list(METHOD_NAMES)),
+    help="How points are made: by a fit to noisy features; given points, weighted; a trained network; or, for few "
+    "levels, a small database drawn as a whole (--delta 0).",
 )
 
 
 def _choices(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that publish and plan share: what is chosen from public facts, and changes what a release is worth."""
-    for option in reversed(_CHOICES):
-        command = option(command)
-    return command
+    for choice in reversed(fields(Choices)):
+        command = _choice_option(choice)(command)
+    return _METHOD(command)
 
 
 class _ManyEpsilons(click.Command):
@@ -360,7 +318,7 @@ def publish(private: str, domain_path: str, as_json: bool, **choices: Any) -> No
           --ledger budget.ledger --table people
     """
     from kmeanalyst.releases.domain.domain import read_domain
-    from release_side.door.mechanism import PublishError
+    from release_side.errors import PublishError
     from release_side.private_rows.rows import open_private
     from release_side.publishing.publish import publish as publish_table
 
@@ -386,20 +344,5 @@ def publish(private: str, domain_path: str, as_json: bool, **choices: Any) -> No
         say(f"{label:<11} {text}")
 
 
-def counted(ledger_path: str, table: str) -> str:
-    """What the table has spent, now that the release is counted."""
-    from release_side.budget.composition import rounded
-    from release_side.budget.ledger import Ledger
-
-    account = Ledger(ledger_path).account(table)
-    spent = (
-        f"has spent epsilon {rounded(account.total_epsilon, up=True)} of {account.epsilon:g} at delta {account.total_delta:g}"
-        if account.epsilon
-        else f"is unlimited and has spent epsilon {rounded(account.total_epsilon, up=True)} at delta {account.total_delta:g}"
-    )
-    return f"counted in {ledger_path} as a release of table {account.name}, which {spent}"
-
-
 main.add_command(publish_function_command)
-main.add_command(extend_function_command)
 main.add_command(ledger)

@@ -28,7 +28,8 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.file.kernel import MOST_ROWS, MOST_SIZE, diameter_over, distances, enumerate_rows, n_databases
 from kmeanalyst.releases.measurement import GRID
 from kmeanalyst.releases.statement import EXPONENTIAL, MOST_DATABASES, rehearsed
-from release_side.door.mechanism import PublishError, check_budget, check_int64_range, check_seed, laplace_scale
+from release_side.door.mechanism import check_budget, check_int64_range, check_seed, laplace_scale
+from release_side.errors import PublishError
 
 _STEPS = 2**20  # of the grid of images, between the two rows that are furthest apart
 _MOST_CELLS = 2**24  # databases × M

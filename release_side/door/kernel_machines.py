@@ -19,11 +19,10 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.pivots import STRETCH, Pivots, kernel_error
 from kmeanalyst.releases.function import HINGE_WIDTH, SLACK, FunctionForm
 from kmeanalyst.representation.progress import Progress
-from release_side.door.mechanism import PublishError
+from release_side.errors import PublishError
 
 _ROUNDING = 2.0**-53
 _SOLVED = 2.0**-13  # distance from the minimiser that steps are counted for, relative to the sensitivity
-MOST_PARTS = 16  # in which coordinates may be released, each after a solution of its own: errors add up in squares
 _SUMMED = 128  # rows at a time
 _MOST_ROWS = 20_000  # their Gram matrix is in memory
 _MOST_WORK = 4e12  # steps × N²: about an hour
@@ -54,7 +53,7 @@ def plan_machine(form: FunctionForm, basis: Pivots, n_rows: int) -> Plan:
     steps = max(1, math.ceil(math.log(max(2.0, form.norm(bound) / solved)) / -math.log(factor)))
     length = 2 / (smoothness + convexity)
     rounded = solved + _float_error(form, basis, n_rows, length)
-    off = math.sqrt(MOST_PARTS) * (rounded + _coordinate_error(form, basis, n_rows))
+    off = rounded + _coordinate_error(form, basis, n_rows)
     apart = STRETCH / 2 * (sensitivity + 2 * rounded) + 2 * off
     error = apart + math.sqrt(basis.dimension) * form.unit(basis, n_rows)
     _check_plan(form, basis, n_rows, steps, error / sensitivity)

@@ -28,6 +28,7 @@ from kmeanalyst.releases.statement import (
     rehearsed,
     zcdp_delta,
 )
+from release_side.errors import PublishError
 
 NOISES = ("gaussian", "laplace")
 
@@ -37,20 +38,6 @@ _DISCRETE_FACTOR = 1 + 1e-9
 _LARGEST_SUM = 2**62
 _EPSILONS = (1e-5, 1e5)  # beyond, the calibration library's solver loses more digits than the factor pays for
 _DELTAS = (1e-30, 0.5)  # the argument for the discrete law leaves out a tail of mass e^-99
-
-
-SPENT = "The noise had been drawn: count this release as spent."  # said of whatever fails after that
-
-
-class PublishError(ValueError):
-    """A publication that cannot go on; the message names public facts only, and the mend.
-
-    >>> release_side.publish("private.csv", "domain.toml", epsilon=-1, delta=1e-6)
-    Traceback (most recent call last):
-        ...
-    release_side.door.mechanism.PublishError: epsilon must be a positive number between 1e-05 and 100000, got -1: the
-        calibration is proven for these alone. Pass e.g. 1.0.
-    """
 
 
 @dataclass(frozen=True)

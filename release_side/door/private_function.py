@@ -19,7 +19,8 @@ from kmeanalyst.releases.function import FunctionForm
 from kmeanalyst.releases.measurement import GRID
 from kmeanalyst.representation.progress import Progress
 from release_side.door.kernel_machines import machine_coordinates, machine_weights, plan_machine, targets_of
-from release_side.door.mechanism import Noise, PublishError, RehearsalNoise, check_int64_range
+from release_side.door.mechanism import Noise, RehearsalNoise, check_int64_range
+from release_side.errors import PublishError
 
 _LARGEST = 2.0**61
 

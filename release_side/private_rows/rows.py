@@ -24,7 +24,7 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import NO_CELL
 from kmeanalyst.releases.domain.domain import Domain
-from release_side.door.mechanism import PublishError
+from release_side.errors import PublishError
 
 Table: TypeAlias = str | Path | pd.DataFrame
 _PIECE = 20_000  # rows read at a time
@@ -57,7 +57,7 @@ class PrivateTable(ABC):
         if not set(header) & set(domain.names):
             raise PublishError(
                 "the header of the private table names no column of the domain, so it may be a row, and it is not shown. "
-                "Give the table a first line that names its columns, or mend the names in the domain."
+                "Give the table a first line that names its columns, or correct the names in the domain."
             )
         return domain.check_has_columns(header, what="the private table")
 

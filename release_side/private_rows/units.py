@@ -24,7 +24,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import cell_by_cell
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.statement import LONGEST_UNIT, is_unit_name
-from release_side.door.mechanism import PublishError
+from release_side.errors import PublishError
 from release_side.private_rows.rows import PrivateTable, silently
 
 NO_IDENTIFIER = ""  # of an empty cell: all such rows are the rows of one unit

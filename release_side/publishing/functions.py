@@ -6,7 +6,6 @@ Source: Hall, Rinaldo & Wasserman 2013.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from pathlib import Path
 from typing import Any
@@ -16,36 +15,27 @@ import numpy as np
 from kmeanalyst.kernels import Gaussian, Kernel, OnColumns, Product
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.pivots import Pivots
-from kmeanalyst.releases import file
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain, read_domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, table_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.domain.text_column import Text
-from kmeanalyst.releases.file.header import plain
+from kmeanalyst.releases.file.function import write_function
 from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.file.limits import USUAL
-from kmeanalyst.releases.file.writing import canonical
 from kmeanalyst.releases.function import KINDS, FunctionForm, ReleasedFunction, function_of
+from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.releases.statement import PrivacyStatement, software_versions, zcdp_rho
 from kmeanalyst.representation.progress import Progress
-from release_side.choices.options import (
-    check_ledger,
-    check_workers,
-    kernel_as_read,
-    processors,
-    public_generator,
-    public_rows,
-)
-from release_side.choices.output_file import check_output
-from release_side.choices.public_inputs import refuse_private_as_public
+from release_side.budget.spending import Counting
+from release_side.choices.options import check_workers, kernel_as_read, processors, public_generator, public_rows
 from release_side.door.kernel_machines import plan_machine
-from release_side.door.mechanism import Noise, PublishError, RehearsalNoise, noise_for
+from release_side.door.mechanism import Noise, RehearsalNoise, noise_for
 from release_side.door.private_function import NoisyCoordinates, private_function
 from release_side.door.private_mean import private_mean
+from release_side.errors import PublishError
 from release_side.private_rows.rows import PrivateTable, Table, open_private
-from release_side.publishing.publish import Spending, note_budget_spent
 
 _PIVOTS = 400  # candidates, where the curator names neither points nor a grid
 
@@ -99,47 +89,37 @@ def publish_function(
     domain_path, domain = domain, domain if isinstance(domain, Domain) else read_domain(domain)
     _check_delta(delta)
     mechanism = noise_for("gaussian", epsilon, delta, calibration=calibration, rehearsal=rehearsal)
-    check_ledger(ledger, table, rehearsal, uncounted=uncounted)
     check_workers(workers)
     inputs, column = _inputs_and_target(domain, kind, target)
-    check_output(output, private=private, ledger=ledger, others=(domain_path, pivots), force=force)
-    refuse_private_as_public(private, pivots, inputs, () if rehearsal is not None else domain.samples)
+    counting = Counting(
+        ledger=ledger, table=table, uncounted=uncounted, weak=weak, rehearsal=rehearsal, output=output, force=force
+    )
+    counting.check_before_opening(private, pivots, inputs, domain, (domain_path, pivots))
     rows = open_private(private)
     rows.check_columns(domain)
-    n_rows = rows.count()
-    if n_rows < 1:
+    size = PopulationSize(rows.count())
+    if size.count < 1:
         raise PublishError("the table has no rows: nothing can be released. Name a table with at least one row.")
-    form = _form(kind, column, regularisation, n_rows)
-    basis = _basis(kernel_of_function(kind, kernel, inputs, n_rows), inputs, pivots, grid)
+    form = _form(kind, column, regularisation, size.count)
+    basis = _basis(kernel_of_function(kind, kernel, inputs, size.count), inputs, pivots, grid)
     if kind != "density":
-        plan_machine(form, basis, n_rows)  # what cannot be solved is refused before anything is counted
-    spending = None
-    if isinstance(mechanism, Noise):  # a rehearsal spends nothing
-        spending = Spending(
-            ledger, table, mechanism, n_rows=n_rows, method=f"function: {kind}", uncounted=uncounted, weak=weak
-        )
-    with note_budget_spent(spending):
-        noisy = measured(
-            rows, domain, form, basis, mechanism, n_rows=n_rows, workers=workers or processors(), progress=progress,
-            record_spend=spending.record if spending else None,
+        plan_machine(form, basis, size.count)  # what cannot be solved is refused before anything is counted
+    spending = counting.spending(mechanism, size, f"function: {kind}")
+    with spending.noted():
+        noisy = _measured(
+            rows, domain, form, basis, mechanism, n_rows=size.count, workers=workers or processors(), progress=progress,
+            record_spend=spending.record,
         )  # fmt: skip
-        function = _function(
-            form, inputs, basis, noisy, mechanism, n_rows, given=pivots is not None,
-            ledger_head=spending.head if spending else None,
-        )  # fmt: skip
-        if spending:
-            spending.register_function(function_digest(function), basis.dimension)
-        if output is not None:
-            write_function(function, output)
-    if output is not None and spending:
-        spending.published(output)
+        function = _function(form, inputs, basis, noisy, mechanism, size, given=pivots is not None, head=spending.head)
+        spending.write(lambda path: write_function(function, path))
+    spending.published()
     return function
 
 
 def _check_delta(delta: object) -> None:
     """PublishError for δ = 0: the law of Gaussian noise is the same in every basis, and that of Laplace noise is not.
 
-    Values between pivots and at later ones are answered from the joint law of a process; coordinates with Laplace noise
+    Values between pivots are answered from the joint law of a process; coordinates with Laplace noise
     are those of no process.
     """
     if isinstance(delta, int | float) and delta == 0:
@@ -235,9 +215,9 @@ def _basis(kernel: Kernel, inputs: Domain, pivots: Table | None, grid: int | Non
     """The pivots that are kept; PublishError if there are too many, or none will do."""
     if pivots is not None and grid is not None:
         raise PublishError("pivots and grid both say where the function is measured. Pass one of them.")
-    points = public_rows(pivots, inputs) if pivots is not None else candidate_points(kernel, inputs, grid)
+    points = public_rows(pivots, inputs) if pivots is not None else _candidate_points(kernel, inputs, grid)
     assert points is not None
-    check_pivots(len(points), kernel, inputs)
+    _check_pivots(len(points), kernel, inputs)
     try:
         return Pivots.fit(kernel_as_read(kernel, inputs), points)
     except PublishError:
@@ -246,7 +226,7 @@ def _basis(kernel: Kernel, inputs: Domain, pivots: Table | None, grid: int | Non
         raise PublishError(f"the function cannot be measured at these points: {error}") from None
 
 
-def check_pivots(count: int, kernel: Kernel, inputs: Domain) -> None:
+def _check_pivots(count: int, kernel: Kernel, inputs: Domain) -> None:
     """PublishError, before anything is spent, if so many points are more than a reader takes."""
     if count > USUAL.pivots or count**2 * kernel_work(kernel, len(inputs)) > USUAL.pivot_work:
         raise PublishError(
@@ -254,7 +234,7 @@ def check_pivots(count: int, kernel: Kernel, inputs: Domain) -> None:
         )
 
 
-def candidate_points(kernel: Kernel, inputs: Domain, grid: int | None) -> Array:
+def _candidate_points(kernel: Kernel, inputs: Domain, grid: int | None) -> Array:
     """A grid over the domain: `grid` values of each number, every level; by default about 400 points in all, or draws."""
     if grid is not None and (isinstance(grid, bool) or not isinstance(grid, int) or grid < 2):
         raise PublishError(
@@ -280,7 +260,7 @@ def _values(column: Column, size: int) -> Array:
     return np.arange(len(column.levels), dtype=float)
 
 
-def measured(
+def _measured(
     rows: PrivateTable, domain: Domain, form: FunctionForm, basis: Pivots, mechanism: Noise | RehearsalNoise,
     *, n_rows: int, workers: int, **door: Any,
 ) -> NoisyCoordinates:  # fmt: skip
@@ -294,22 +274,22 @@ def measured(
 
 def _function(
     form: FunctionForm, inputs: Domain, basis: Pivots, noisy: NoisyCoordinates, mechanism: Noise | RehearsalNoise,
-    n_rows: int, *, given: bool, ledger_head: str | None,
+    size: PopulationSize, *, given: bool, head: str | None,
 ) -> ReleasedFunction:  # fmt: skip
-    """The released function with its promise; post-processing."""
-    unit, steps = form.unit(basis, n_rows), form.grid_sensitivity(basis)
+    """The released function with its guarantee; post-processing."""
+    unit, steps = form.unit(basis, size.count), form.grid_sensitivity(basis)
     statement = PrivacyStatement(
-        epsilon=mechanism.epsilon, delta=mechanism.delta, neighbouring="replace-one", mechanism=mechanism.name,
+        epsilon=mechanism.epsilon, delta=mechanism.delta, neighbouring=size.neighbouring, mechanism=mechanism.name,
         sensitivity=steps * unit, noise_scale=noisy.grid_scale * unit, calibration=mechanism.calibration,
-        rho=zcdp_rho(mechanism.name, noise_multiplier=noisy.grid_scale / steps), n_rows=n_rows,
-        public_points=basis.dimension if given else 0, taken_as_public=taken_as_public(form, given=given),
+        rho=zcdp_rho(mechanism.name, noise_multiplier=noisy.grid_scale / steps), n_rows=size.count,
+        public_points=basis.dimension if given else 0, taken_as_public=_taken_as_public(form, given=given),
         versions=software_versions("kmeanalyst", "numpy", "scipy", "pandas", "opendp", "dp-accounting"),
-        ledger_head=ledger_head,
+        ledger_head=head,
     )  # fmt: skip
     return function_of(form=form, domain=inputs, basis=basis, noisy_sum=noisy.noisy_sum, statement=statement)
 
 
-def taken_as_public(form: FunctionForm, *, given: bool) -> tuple[str, ...]:
+def _taken_as_public(form: FunctionForm, *, given: bool) -> tuple[str, ...]:
     """What a function takes as public, in words; given: whether points were given as public rows."""
     machine = "" if form.target is None else f", the target {form.target.name} and the regularisation"
     pivots = (
@@ -323,34 +303,4 @@ def taken_as_public(form: FunctionForm, *, given: bool) -> tuple[str, ...]:
     )
 
 
-def function_digest(function: ReleasedFunction) -> str:
-    """The digest of a function and of all that is said of it, by which a ledger knows it.
-
-    Of all: were the promise, the kernel or λ not in it, a file with another one could be extended by another law.
-    """
-    said = {
-        "columns": function.domain.to_dict(), "kernel": function.basis.kernel.to_dict(),
-        "function": function.form.to_dict(), "statement": function.statement.to_dict(),
-    }  # fmt: skip
-    numbers = function.noisy_sum.tobytes() + function.basis.points.tobytes()
-    return hashlib.sha256(hashlib.sha256(canonical(plain(said))).digest() + numbers).hexdigest()
-
-
-def write_function(function: ReleasedFunction, output: str | Path) -> None:
-    """Write the function; PublishError where that fails, when its noise has been drawn."""
-    try:
-        file.write_function(function, output)
-    except (OSError, ValueError) as error:
-        raise PublishError(f"{output} was not written: {str(error).rstrip('.')}.") from None
-
-
-__all__ = [
-    "candidate_points",
-    "check_pivots",
-    "function_digest",
-    "kernel_of_function",
-    "measured",
-    "publish_function",
-    "taken_as_public",
-    "write_function",
-]  # fmt: skip
+__all__ = ["kernel_of_function", "normalised", "publish_function"]

@@ -1,8 +1,8 @@
 """What a budget would buy, from public facts alone: a release of a made-up table, measured.
 
 No formula knows how far weighted points end from a table: that depends on the optimiser, the kernel and the
-weights. So the table is replaced by a stand-in made from the domain, and everything after the door is done as
-`publish` does it: the same features, noise of the same scale, the same points and weights. A stand-in knows what
+weights. So the table is replaced by a synthetic population, a stand-in made from the domain, and everything after the
+door is done as `publish` does it: the same features, noise of the same scale, the same points and weights. A stand-in knows what
 was measured, so the error can be taken in the kernel's own distance. No private row is near, nothing is spent, and
 what is simulated carries the stamp of a rehearsal and is thrown away.
 """
@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,22 +35,16 @@ from kmeanalyst.releases.domain.numbers import Integer, Number, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.measurement import Measurement, feature_mean, grid_sensitivity, mean_unit
+from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.representation.progress import Progress, silent
-from release_side.choices.options import (
-    check_choices,
-    check_strings,
-    checked_features,
-    kernel_for,
-    processors,
-    public_generator,
-    public_rows,
-    spec_for,
-)
-from release_side.choices.subspaces import better_basis, certified_basis
-from release_side.door.mechanism import PublishError, RehearsalNoise, noise_for
+from release_side.budget.spending import weakness
+from release_side.choices.options import check_strings, processors, public_generator, public_rows
+from release_side.door.mechanism import RehearsalNoise
 from release_side.door.private_mean import private_mean
+from release_side.errors import PublishError
 from release_side.private_rows.rows import Table
-from release_side.publishing.publish import to_release, weakness
+from release_side.publishing.methods import ReleaseMethod, chosen_method, method_class
+from release_side.publishing.publish import to_release
 
 _log = logging.getLogger("release_side")
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
@@ -57,13 +52,14 @@ NOTE = (
     "predicted on a made-up stand-in table of the same domain and size, one of many possible: a real table's errors may "
     "be a third of these, or two and a half times as large. Nothing private was read and nothing is spent."
 )
+_SEED = 0  # of the simulated noise: the same draw for each ε, so that they compare
 _CLUSTERS = 5
 _CENTRES = (0.1, 0.9)  # of clusters in a column of numbers, in parts of its range
 _SPREADS = (0.02, 0.1)  # of one cluster there
 _ON_ATOMS = 0.3  # of the cells of a column that declares atoms
 _MISSING = 0.1  # of the cells of a column that may miss some
-_STAND_IN_ROWS = (1000, 20_000)  # fewest and most
-_STAND_IN_WORK = 1.2e9  # kernel entries times passes for the squared norm of the stand-in: some seconds
+_SYNTHETIC_ROWS = (1000, 20_000)  # fewest and most
+_SYNTHETIC_WORK = 1.2e9  # kernel entries times passes for the squared norm of the stand-in: some seconds
 _PUBLIC_ROWS = 3000  # that a stand-in like public rows is made from, at most
 _ALIKE = 0.08  # of the public rows are alike enough to swap cells
 _TIMED_ROWS = 2000
@@ -102,7 +98,7 @@ def plan(
                                  margins have higher one-way tables where noise is large: not quite one space).
                 sampling_error   root mean square distance of a table of N rows from its own population, there too:
                                  √((E k(x, x) − ‖μ‖²)/N). A release that errs by less costs less than sampling does.
-                se_mean          standard error that the analyst reads beside the mean of a column of numbers, as a part
+                se_mean          standard error that the analyst reads with the mean of a column of numbers, as a part
                                  of the column's range; the median over those columns, NaN if there is none.
                 se_probability   the same of a probability near one half, the median over a question to each column.
                 seconds          what publishing takes on this machine, once the table is read.
@@ -119,58 +115,59 @@ def plan(
        epsilon  noise_scale  sampling_error
     0      1.0     0.001408        0.008998
     """
-    if method == "exponential":
-        raise PublishError(
-            "plan simulates noise, and the exponential mechanism adds none. Its release says how far it may be from the "
-            "best: try publish with --rehearsal on a public table of that size."
-        )
     domain = domain if isinstance(domain, Domain) else read_domain(domain)
-    mechanisms = [_simulated_noise(noise, e, delta, calibration) for e in _as_list(epsilon)]
-    n_rows = _as_whole(rows)
-    check_choices(method, weights, points, features, bound, None, float32=float32, family=family)
-    check_strings(method, domain, public_points)
+    kind = method_class(method)
+    if kind.no_plan:
+        raise PublishError(kind.no_plan)
+    choices = kind.options(
+        public_points=public_points, points=points, features=features, family=family, kernel=kernel, target=target,
+        weights=weights, bound=bound, float32=float32, noise=noise, calibration=calibration,
+    )  # fmt: skip
+    mechanisms = [kind(choices).mechanism(e, delta, _SEED) for e in _as_list(epsilon)]
+    size = PopulationSize(_as_whole(rows))
+    check_strings(method, domain, public_points, places_points=kind.places_points)
     public = public_rows(public_points, domain)
-    spec = spec_for(method, kernel, domain, target)
-    kernels = [kernel_for(method, spec, domain, target, mechanism, n_rows) for mechanism in mechanisms]
-    names = [json.dumps(chosen.to_dict(), sort_keys=True) for chosen in kernels]
-    different = dict(zip(names, kernels, strict=True))
+    return _simulate(
+        chosen_method(method, choices, domain, public), domain, mechanisms, size, public, progress or silent
+    )
+
+
+def _simulate(
+    method: ReleaseMethod,
+    domain: Domain,
+    mechanisms: list[RehearsalNoise],
+    size: PopulationSize,
+    public: Array | None,
+    on_progress: Progress,
+) -> pd.DataFrame:
+    """A row for each mechanism. The populations of one kernel are one, and its features are drawn once."""
     started = time.perf_counter()
-    maps = {
-        name: checked_features(method, chosen, domain, public, points, features, weights, n_rows=n_rows, family=family)
-        for name, chosen in different.items()
-    }
-    certified = {name: certified_basis(feature_map) for name, (feature_map, _) in maps.items()}
-    drawing = (time.perf_counter() - started) / len(maps)
-    measured_by = [
-        better_basis(maps[name][0], certified[name], maps[name][1], mechanism, n_rows=n_rows)
-        for mechanism, name in zip(mechanisms, names, strict=True)
-    ]
-    for mechanism, feature_map in zip(mechanisms, measured_by, strict=True):  # all refusals come before simulating
+    maps = [method.prepare(domain, size, mechanism) for mechanism in mechanisms]
+    names = [json.dumps(feature_map.kernel.to_dict(), sort_keys=True) for feature_map in maps]
+    drawing = (time.perf_counter() - started) / len(set(names))
+    for mechanism, feature_map in zip(mechanisms, maps, strict=True):  # all refusals come before simulating
         mechanism.deviation(grid_sensitivity(feature_map, mechanism.name))
-        if reason := weakness(mechanism.noise, n_rows):
+        if reason := weakness(mechanism.noise, size):
             _log.warning("%s. publish refuses it without --weak. Choose less.", reason)
-    on_progress = progress or silent
-    on_progress("making a stand-in", 0.0)
+    on_progress("making a synthetic population", 0.0)
     truths = {
-        name: SyntheticPopulation.of(domain, different[name], feature_map, public=public, n_rows=n_rows)
-        for name, (feature_map, _) in maps.items()
+        name: SyntheticPopulation.of(domain, feature_map.kernel, public=public, n_rows=size.count)
+        for name, feature_map in dict(zip(names, maps, strict=True)).items()
     }
-    on_progress("making a stand-in", 1.0)
-    per_row = _seconds_per_row(truths[names[0]].rows, measured_by[0], mechanisms[0])
+    on_progress("making a synthetic population", 1.0)
+    per_row = _seconds_per_row(truths[names[0]].rows, maps[0], mechanisms[0])
 
     def simulated(mechanism: RehearsalNoise, name: str, done: int) -> dict[str, Any]:
         started = time.perf_counter()
-        truth, feature_map, spanning = truths[name], measured_by[done], maps[name][1]
-        same = feature_map is maps[name][0]
-        mean_feature = truth.mean_feature if same else feature_mean(feature_map, truth.rows)
+        measured = method.measure(SimulatedDoor(truths[name], mechanism, size), domain, size)
         release = to_release(
-            _measured(mean_feature, feature_map, mechanism, n_rows=n_rows), mechanism, domain, different[name],
-            method=method, spanning=spanning, public=public, points=points, weights=weights, bound=bound,
-            float32=float32, progress=lambda _, share: on_progress("simulating releases", (done + 0.8 * share) / len(mechanisms)),
+            method, measured, mechanism, domain, size,
+            progress=lambda _, share: on_progress("simulating releases", (done + 0.8 * share) / len(mechanisms)),
         )  # fmt: skip
         file_bytes = _file_bytes(release)
-        seconds = drawing + per_row * n_rows + time.perf_counter() - started
-        return _facts(release) | _errors(release, truth, n_rows) | {"seconds": seconds, "file_bytes": file_bytes}
+        seconds = drawing + per_row * size.count + time.perf_counter() - started
+        errors = _errors(release, truths[name], size.count)
+        return _facts(release) | errors | {"seconds": seconds, "file_bytes": file_bytes}
 
     pairs = zip(mechanisms, names, strict=True)
     table = pd.DataFrame([simulated(mechanism, name, done) for done, (mechanism, name) in enumerate(pairs)])
@@ -196,45 +193,44 @@ def _as_whole(rows: int) -> int:
     return int(rows)
 
 
-def _simulated_noise(noise: str, epsilon: float, delta: float, calibration: str | None) -> RehearsalNoise:
-    """The noise that publish would add, from a fixed seed: the same draw for each ε, so that they compare."""
-    mechanism = noise_for(noise, epsilon, delta, calibration=calibration, rehearsal=0)
-    assert isinstance(mechanism, RehearsalNoise)
-    return mechanism
-
-
 # ---------------------------------------------------------------------- the stand-in
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SyntheticPopulation:
     """A population made of public facts, and what of it the plans need.
 
     rows           (S, d) encoded: the population gives each of them the same mass.
     embedding      their kernel mean.
     squared_norm   of the embedding.
-    mean_feature   (F,) mean of φ over the rows: what the door would measure of a table that is just so.
     """
 
     rows: Array
     embedding: KernelMean
     squared_norm: float
-    mean_feature: Array
 
     @classmethod
-    def of(
-        cls, domain: Domain, kernel: Kernel, feature_map: FeatureMap, *, public: Array | None, n_rows: int
-    ) -> SyntheticPopulation:
+    def of(cls, domain: Domain, kernel: Kernel, *, public: Array | None, n_rows: int) -> SyntheticPopulation:
         """As many rows as the table has, within what the kernel's double sum over them can cost."""
-        fewest, most = _STAND_IN_ROWS
-        most = int(np.clip(math.sqrt(_STAND_IN_WORK / kernel_work(kernel, domain.width)), fewest, most))
+        fewest, most = _SYNTHETIC_ROWS
+        most = int(np.clip(math.sqrt(_SYNTHETIC_WORK / kernel_work(kernel, domain.width)), fewest, most))
         rng = public_generator("stand-in", table_kernel(domain), domain, 0)  # the same whatever the kernel
         size = int(np.clip(n_rows, fewest, most))
         rows = (
             clustered_rows(domain, size, rng) if public is None else bootstrap_like(public, domain, kernel, size, rng)
         )
         embedding = KernelMean(kernel, rows)
-        return cls(rows, embedding, embedding.squared_norm(), feature_mean(feature_map, rows))
+        return cls(rows, embedding, embedding.squared_norm())
+
+    def mean_feature(self, feature_map: FeatureMap) -> Array:
+        """(F,) what the door would measure of a table that is just so; of one map it is worked out once."""
+        if feature_map not in self._means:
+            self._means[feature_map] = feature_mean(feature_map, self.rows)
+        return self._means[feature_map]
+
+    @cached_property
+    def _means(self) -> dict[FeatureMap, Array]:
+        return {}
 
     def distance(self, release: Release) -> float:
         """RKHS distance of the release's weighted points from the stand-in."""
@@ -304,14 +300,23 @@ def _atoms(column: Number) -> Array:
 # ---------------------------------------------------------------------- one simulated release
 
 
-def _measured(mean_feature: Array, feature_map: FeatureMap, mechanism: RehearsalNoise, *, n_rows: int) -> Measurement:
-    """The measurement of a table of n_rows rows whose mean feature is this; the noise is of the mechanism's scale."""
-    sensitivity = grid_sensitivity(feature_map, mechanism.name)
-    exact_sum = np.rint(mean_feature / mean_unit(n_rows=n_rows, feature_map=feature_map)).astype(np.int64)
-    return Measurement.from_sum(
-        mechanism.add_to(exact_sum, sensitivity=sensitivity), grid_scale=mechanism.deviation(sensitivity),
-        n_rows=n_rows, feature_map=feature_map, noise_law=mechanism.name,
-    )  # fmt: skip
+@dataclass(frozen=True, eq=False)
+class SimulatedDoor:
+    """What a method meets instead of a private table: a synthetic population, measured with the noise of a rehearsal."""
+
+    population: SyntheticPopulation
+    noise: RehearsalNoise
+    size: PopulationSize
+
+    def mean(self, feature_map: FeatureMap, share: float = 1.0) -> Measurement:
+        """The measurement of a table of this size whose mean feature is the population's, with noise of the same scale."""
+        sensitivity = grid_sensitivity(feature_map, self.noise.name)
+        unit = mean_unit(n_rows=self.size.count, feature_map=feature_map)
+        exact_sum = np.rint(self.population.mean_feature(feature_map) / unit).astype(np.int64)
+        return Measurement.from_sum(
+            self.noise.add_to(exact_sum, sensitivity=sensitivity), grid_scale=self.noise.deviation(sensitivity),
+            n_rows=self.size.count, feature_map=feature_map, noise_law=self.noise.name,
+        )  # fmt: skip
 
 
 def _seconds_per_row(rows: Array, feature_map: FeatureMap, mechanism: RehearsalNoise) -> float:

@@ -1,70 +1,30 @@
 """The whole flow on one page: a private table and public choices in, a release out.
 
 Everything chosen before the door (kernel, features, points, sizes) follows from the domain, N, ε, δ and
-public files. Everything after it is post-processing of the measurement.
+public files. Everything after it is post-processing of what came through the door.
 """
 
 from __future__ import annotations
 
-import logging
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from kmeanalyst.kernels import Kernel
-from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain, read_domain
-from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.releases.statement import counted_as, neighbouring_of
-from kmeanalyst.representation.generator.generator import generated_rows
+from kmeanalyst.releases.measurement import feature_mean
+from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.representation.progress import Progress
-from kmeanalyst.representation.represent import represent
-from kmeanalyst.representation.weights.reweight import weights_for
-from release_side.budget.composition import Spend
-from release_side.budget.ledger import Ledger
-from release_side.choices.options import (
-    METHODS,
-    check_choices,
-    check_draw_choices,
-    check_ledger,
-    check_strings,
-    checked_features,
-    default_points,
-    kernel_for,
-    processors,
-    public_rows,
-    spec_for,
-)
-from release_side.choices.output_file import check_output
-from release_side.choices.public_inputs import refuse_private_as_public
-from release_side.choices.statement import statement_for
-from release_side.choices.subspaces import better_basis, certified_basis
-from release_side.door.exponential_mechanism import ExponentialMechanism
-from release_side.door.mechanism import SPENT, Noise, PublishError, RehearsalNoise, noise_for
-from release_side.door.private_mean import private_mean
+from release_side.budget.spending import Counting, LedgerWarning
+from release_side.choices.options import check_strings, check_workers, processors, public_rows
+from release_side.door.door import Door
+from release_side.errors import PublishError
 from release_side.private_rows.rows import Table, open_private
 from release_side.private_rows.units import units_of
-
-_WEAK_EPSILON = 10.0
-NO_LEDGER = (
-    "no ledger: releases of one table add up, and nothing counts this one. Name a ledger and the table (ledger=…, table=…; see "
-    "release-side ledger init), or pass uncounted=True."
-)
-_log = logging.getLogger("release_side")
-
-
-class LedgerWarning(UserWarning):
-    """A release that no ledger counts, or whose total in the ledger holds only under a condition.
-
-    >>> issubclass(release_side.LedgerWarning, UserWarning)
-    True
-    """
+from release_side.publishing.methods import Measured, ReleaseMethod, chosen_method, method_class
 
 
 def publish(
@@ -109,12 +69,12 @@ def publish(
                     or the public rows up to 3000 for a subspace.
     features        F, coordinates measured by random features (cosine and sine count two); 4000 by default. With a
                     generator those of the random part of its kernel, 1000 by default: the cells of margins come
-                    beside them, and a target has them once for each of its classes.
-    family          of random features: "fourier", "orthogonal" or "quasi-random" frequencies; "binning" (laplacian kernel)
+                    in addition, and a target has them once for each of its classes.
+    family          of random features: "fourier", "orthogonal" or "quasi-random" frequencies; "binning" (laplacian kernel),
                     or "maclaurin" (polynomial, exponential-dot: their default).
     kernel          Kernel or its text; "table", a product over the columns, by default. "margins" (the default with a
                     target): all one-way and two-way tables of levels, public edges and atoms, no random features.
-                    "generator" (the default of that method): numbers by a Gaussian kernel, beside one-way tables of
+                    "generator" (the default of that method): numbers by a Gaussian kernel, together with one-way tables of
                     levels, atoms and missing cells.
     target          a column that models will predict: its relations to pairs of others are measured as well. With a
                     generator: the label, which everything else is measured for each class of.
@@ -151,212 +111,68 @@ def publish(
     (1.0, False, 20)
     >>> published.write("age.kme")
     """
-    if method == "exponential":
-        from release_side.publishing.exponential import publish_small_database
-
-        check_draw_choices(
-            weights, features, bound, float32=float32, noise=noise, calibration=calibration, family=family, unit=unit
-        )
-        return publish_small_database(
-            private, domain, epsilon=epsilon, delta=delta, public_points=public_points, points=points, kernel=kernel,
-            target=target, ledger=ledger, table=table, uncounted=uncounted, weak=weak, rehearsal=rehearsal, output=output,
-            force=force, progress=progress,
-        )  # fmt: skip
     domain_path, domain = domain, domain if isinstance(domain, Domain) else read_domain(domain)
-    mechanism = noise_for(noise, epsilon, delta, calibration=calibration, rehearsal=rehearsal)
-    check_choices(method, weights, points, features, bound, workers, float32=float32, family=family)
-    check_ledger(ledger, table, rehearsal, uncounted=uncounted)
-    check_output(output, private=private, ledger=ledger, others=(domain_path, public_points), force=force)
-    refuse_private_as_public(private, public_points, domain, () if rehearsal is not None else domain.samples)
-    check_strings(method, domain, public_points)
-    public = public_rows(public_points, domain)
-    spec = spec_for(method, kernel, domain, target)
+    kind = method_class(method)
+    choices = kind.options(
+        public_points=public_points, points=points, features=features, family=family, kernel=kernel, target=target,
+        weights=weights, bound=bound, float32=float32, noise=noise, calibration=calibration,
+    )  # fmt: skip
+    mechanism = kind(choices).mechanism(epsilon, delta, rehearsal)
+    check_workers(workers)
+    if unit is not None and kind.no_units:
+        raise PublishError(kind.no_units)
+    counting = Counting(
+        ledger=ledger, table=table, uncounted=uncounted, weak=weak, rehearsal=rehearsal, output=output, force=force
+    )
+    counting.check_before_opening(private, public_points, domain, domain, (domain_path, public_points))
+    check_strings(method, domain, public_points, places_points=kind.places_points)
+    chosen = chosen_method(method, choices, domain, public_rows(public_points, domain))
     rows = open_private(private)
     rows.check_columns(domain)
     units = None if unit is None else units_of(rows, unit, domain)
-    n_rows = units.count if units else rows.count()
-    chosen_kernel = kernel_for(method, spec, domain, target, mechanism, n_rows)
-    feature_map, spanning = checked_features(
-        method, chosen_kernel, domain, public, points, features, weights, n_rows=n_rows, family=family
-    )
-    feature_map = better_basis(feature_map, certified_basis(feature_map), spanning, mechanism, n_rows=n_rows)
-    spending = None
-    if isinstance(mechanism, Noise):  # a rehearsal spends nothing
-        spending = Spending(
-            ledger, table, mechanism, n_rows=n_rows, method=method, unit=unit, uncounted=uncounted, weak=weak
-        )
-    with note_budget_spent(spending):
-        measurement = private_mean(
-            units.grouped(rows.encoded(domain)) if units else rows.encoded(domain),
-            feature_map, mechanism, n_rows=n_rows, workers=workers or processors(),
-            record_spend=spending.record if spending else None, progress=progress,
-        )  # fmt: skip
-        del rows, units  # from here on, post-processing
-        release = to_release(
-            measurement, mechanism, domain, chosen_kernel, method=method, spanning=spanning, public=public,
-            points=points, weights=weights, bound=bound, float32=float32, unit=unit,
-            ledger_head=spending.head if spending else None, progress=progress,
-        )  # fmt: skip
-        if output is not None:
-            write_release_whole(release, output)
-    if output is not None and spending:
-        spending.published(output)
+    size = PopulationSize(units.count if units else rows.count(), unit)
+    chosen.prepare(domain, size, mechanism)
+    spending = counting.spending(mechanism, size, chosen.name)
+    pieces = units.grouped(rows.encoded(domain)) if units else rows.encoded(domain)
+    door = Door(pieces, mechanism, size, spending.record, workers or processors(), progress)
+    with spending.noted():
+        measured = chosen.measure(door, domain, size)
+        del rows, units, pieces, door  # from here on, post-processing
+        release = to_release(chosen, measured, mechanism, domain, size, ledger_head=spending.head, progress=progress)
+        spending.write(release.write)
+    spending.published()
     return release
 
 
 def to_release(
-    measurement: Measurement,
-    mechanism: Noise | RehearsalNoise,
+    method: ReleaseMethod,
+    measured: Measured,
+    mechanism: Any,
     domain: Domain,
-    kernel: Kernel,
+    size: PopulationSize,
     *,
-    method: str,
-    spanning: Array | None,
-    public: Array | None,
-    points: int | None,
-    weights: str,
-    bound: float | None,
-    float32: bool,
-    unit: str | None = None,
     ledger_head: str | None = None,
-    progress: Progress | None,
+    progress: Progress | None = None,
 ) -> Release:
-    """The release that a measurement becomes: everything after the door, in memory. Post-processing."""
-    n_public = 0
-    if method == "subspace":
-        assert spanning is not None
-        # the points as the file will hold them: public rows were decoded and encoded again, drawn ones are of the domain
-        encoded, n_public = spanning, len(spanning) if public is not None else 0
-        fitted = weights_for(weights, encoded, measurement, bound=bound, n_public=n_public)
-    elif method == "generator":
-        n_points = points or default_points(measurement, method, domain)
-        rows = generated_rows(measurement, domain, n_points=n_points, progress=progress)
-        encoded = domain.encode(domain.decode(rows, float32=float32))
-        fitted = np.full(n_points, 1 / n_points)
-    else:
-        n_points = points or default_points(measurement, method, domain)
-        encoded, fitted = represent(
-            measurement, domain, n_points=n_points, view=weights, bound=bound,
-            public=public, float32=float32, rng=0, progress=progress,
-        )  # fmt: skip
-    frame = domain.decode(encoded, float32=float32)
-    fitted_mean = feature_mean(measurement.feature_map, encoded, fitted)
+    """The release that a measurement or a draw becomes: everything after the door, in memory. Post-processing."""
+    encoded, weights = method.represent(measured, domain, progress)
+    measurement = measured.rounds[-1] if measured.rounds else None
+    distance = None
+    if measurement is not None:
+        fitted = feature_mean(measurement.feature_map, encoded, weights)
+        distance = float(np.linalg.norm(fitted - measurement.vector))
+    view = method.choices.weights
     return Release(
-        points=frame,
-        weights=fitted,
+        points=domain.decode(encoded, float32=method.choices.float32),
+        weights=weights,
         measurement=measurement,
-        kernel=kernel,
+        kernel=measured.kernel,
         domain=domain,
-        statement=statement_for(
-            mechanism, measurement, method, n_public, given=public is not None, unit=unit, ledger_head=ledger_head
-        ),
-        method=method,
-        weight_view="probability" if weights == "uniform" else weights,
-        fit_distance=float(np.linalg.norm(fitted_mean - measurement.vector)),
+        statement=method.statement(measured, mechanism, size, len(encoded), ledger_head=ledger_head),
+        method=method.name,
+        weight_view="probability" if view == "uniform" else view,
+        fit_distance=distance,
     )
 
 
-class Spending:
-    """What one release spends: checked when the size of the table is known, recorded just before the noise.
-
-    head   digest of the ledger's entry for this release, once it is recorded; None without a ledger.
-
-    Without a ledger nothing is recorded, which one UserWarning says unless the release is meant to be uncounted.
-    """
-
-    def __init__(
-        self,
-        ledger: str | Path | None,
-        table: str | None,
-        noise: Noise | ExponentialMechanism,
-        *,
-        n_rows: int,
-        method: str,
-        unit: str | None = None,
-        uncounted: bool = False,
-        weak: bool = False,
-    ) -> None:
-        self.is_spent, self.head = False, None
-        self._ledger, self._table = None if ledger is None else Ledger(ledger), table or ""
-        self._spend = Spend(
-            epsilon=noise.epsilon, delta=noise.delta, mechanism=noise.name, calibration=noise.calibration,
-            noise_multiplier=noise.multiplier(), n_rows=n_rows, method=method,
-            neighbouring=neighbouring_of(unit), unit=unit,
-        )  # fmt: skip
-        if not weak:
-            check_strength(noise, n_rows, unit)
-        if self._ledger is not None:
-            if warning := self._ledger.check(self._table, self._spend):
-                warnings.warn(warning, LedgerWarning, stacklevel=3)
-        elif not uncounted:
-            _warn_once_that_nothing_counts()
-
-    def record(self) -> None:
-        """The last thing before the noise."""
-        if self._ledger is not None:
-            self._number = self._ledger.record(self._table, self._spend)
-            self.head = self._ledger.release(self._number).digest
-        self.is_spent = True
-
-    def register_function(self, state: str, pivots: int) -> None:
-        """Note what a released function came to be, for extensions."""
-        if self._ledger is not None:
-            self._ledger.register_function(self._number, state, pivots)
-
-    def published(self, output: str | Path) -> None:
-        """Note the file's name; what is spent and written is so whether or not this succeeds."""
-        try:
-            if self._ledger is not None:
-                self._ledger.published(self._number, Path(output))
-        except PublishError:
-            _log.warning("%s is written and counted as spent; the ledger could not note its name.", output)
-
-
-def weakness(noise: Noise | ExponentialMechanism, n_rows: int, unit: str | None = None) -> str | None:
-    """Why a promise protects little, from public facts alone: ε, δ and N; None if it does not."""
-    what = counted_as(unit)
-    if noise.epsilon > _WEAK_EPSILON:
-        return f"epsilon {noise.epsilon:g} is a weak promise: above {_WEAK_EPSILON:g} a release may tell single {what} apart"
-    if noise.delta >= 1 / n_rows:
-        return (
-            f"delta {noise.delta:g} is a weak promise for N = {n_rows:,} {what}: with delta of 1/N or more a release may give "
-            f"whole {what} away"
-        )
-    return None
-
-
-def check_strength(noise: Noise | ExponentialMechanism, n_rows: int, unit: str | None) -> None:
-    """PublishError for a weak promise, before anything is spent."""
-    if reason := weakness(noise, n_rows, unit):
-        raise PublishError(
-            f"{reason}. Nothing was spent. Choose less, or, if that is meant, pass --weak (in Python weak=True)."
-        )
-
-
-@contextmanager
-def note_budget_spent(spending: Spending | None) -> Iterator[None]:
-    """Whatever fails after noise was drawn says that the release counts."""
-    try:
-        yield
-    except PublishError as error:
-        raise PublishError(f"{error} {SPENT}" if spending and spending.is_spent else str(error)) from None
-    except BaseException as error:
-        if spending and spending.is_spent:
-            error.add_note(SPENT)
-        raise
-
-
-@cache
-def _warn_once_that_nothing_counts() -> None:
-    warnings.warn(NO_LEDGER, LedgerWarning, stacklevel=4)
-
-
-def write_release_whole(release: Release, output: str | Path) -> None:
-    """Write the file; PublishError if it does not come about."""
-    try:
-        release.write(output)
-    except (OSError, ValueError) as error:
-        raise PublishError(f"{output} was not written: {str(error).rstrip('.')}.") from None
-
-
-__all__ = ["METHODS", "DomainError", "LedgerWarning", "publish"]
+__all__ = ["DomainError", "LedgerWarning", "publish", "to_release"]

@@ -38,10 +38,12 @@ from kmeanalyst.representation.mixture.component_laws import from_phasors
 from kmeanalyst.representation.mixture.mixture import mean_phasors
 from kmeanalyst.representation.represent import place_points
 from kmeanalyst.representation.weights.reweight import weights_for
-from release_side.choices.options import default_points, feature_map_for
+from release_side.choices.choices import Choices
 from release_side.choices.subspaces import certified_basis
 from release_side.door.mechanism import GaussianNoise
 from release_side.door.private_mean import private_mean
+from release_side.publishing.methods.random_features import RandomFeatures
+from release_side.publishing.methods.subspace import Subspace
 
 POINTS = (10, 31, 100, 316, 1000)  # among the published
 SUBSPACE = (100, 316, 1000)
@@ -120,7 +122,7 @@ def place(
     start = time.perf_counter()
     estimate = denoise.denoise_measurement(measurement, domain, rng=rng)
     denoising = since(start)
-    results.default[epsilon] = default_points(measurement, "random-features", domain)
+    results.default[epsilon] = RandomFeatures(Choices()).default_points(measurement, domain)
     for m in sorted({*numbers, results.default[epsilon]}):
         start = time.perf_counter()
         points, weights = place_points(estimate, measurement, domain, n_points=m, view="probability", rng=deepcopy(rng))
@@ -154,7 +156,8 @@ def subspace(results: Results, table: Setting, draws: int) -> None:
     """Algorithm 1 with probability weights, on points drawn from the domain."""
     domain = domain_of(results.dimension)
     for m in SUBSPACE:
-        plain, points = feature_map_for("subspace", table.kernel, domain, None, m, None, False)
+        method = Subspace(Choices(points=m))
+        plain, points = method.features(table.kernel, domain), method.spanning(table.kernel, domain)
         feature_map = certified_basis(plain) or plain
         inner = KernelMean(table.kernel, table.rows).evaluate(points)
         position = {point.tobytes(): i for i, point in enumerate(points)}
@@ -270,7 +273,7 @@ def study(dimension: int, options: argparse.Namespace) -> Results:
     table = load(dimension, 1)
     results = Results(dimension, float(np.sqrt((1 - table.squared_norm) / len(table.rows))))
     domain = domain_of(dimension)
-    feature_map, _ = feature_map_for("random-features", table.kernel, domain, None, None, None, False)
+    feature_map = RandomFeatures(Choices()).features(table.kernel, domain)
     assert isinstance(feature_map, RandomFourier)
     exact = feature_mean(feature_map, table.rows)
     print(f"\nD = {dimension}: embedding of the rows to that of the population {results.finite_sample:.5f}")

@@ -31,7 +31,7 @@ from kmeanalyst.inference.two_sample import noise_aware
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
-from release_side.publishing import publish as publishing
+from kmeanalyst.representation import by_method
 
 LEVELS = (0.05, 0.01)
 METHODS = ("random-features", "subspace")
@@ -57,7 +57,7 @@ class Setting:
 def pvalues(setting: Setting, releases: range) -> Array:
     """(releases, samples of each, sizes, 2): p-values of the test, and of the same test told that there is no noise."""
     if not setting.fit:
-        publishing.represent, publishing.weights_for = _no_fit, _even  # type: ignore[assignment]
+        by_method.represent, by_method.weights_for = _no_fit, _even  # type: ignore[assignment]
     noise_aware.size_of_difference = lambda *_: {}  # type: ignore[assignment]
     domain, draw, options = POPULATIONS[setting.table]
     sizes = {"features": 500} if setting.method == "random-features" and setting.table != "margins" else {}

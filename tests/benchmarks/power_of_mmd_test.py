@@ -31,7 +31,7 @@ from kmeanalyst.kernels import Gaussian, Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Real
-from release_side.publishing import publish as publishing
+from kmeanalyst.representation import by_method
 
 ANCHOR = Path(__file__).resolve().parents[3] / "shared" / "anchors" / "mixture_of_Gaussians_N100000_D5.npz"
 N, L, DELTA = 10_000, 500, 1e-6
@@ -59,7 +59,7 @@ def pvalues(
     """p-values by shift and test."""
     domain, kernel, rows = population(simulated)
     if not naive:
-        publishing.represent = lambda measurement, domain, **_: (domain.draw(10, 0), np.full(10, 0.1))  # type: ignore[assignment]
+        by_method.represent = lambda measurement, domain, **_: (domain.draw(10, 0), np.full(10, 0.1))  # type: ignore[assignment]
     found: dict[tuple[float, str], list[float]] = defaultdict(list)
     for repetition in range(repetitions):
         rng = np.random.default_rng(repetition)

@@ -29,7 +29,9 @@ from kmeanalyst.releases.domain.domain import Domain, domain_toml, read_domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file.export import export
+from kmeanalyst.representation import by_method
 from release_side.cli.main import main as release_side_main
+from release_side.door import door
 from release_side.private_rows.rows import open_private
 from release_side.publishing.publish import publish
 
@@ -540,11 +542,6 @@ CURATOR = [
     ),
     Bad("a density of levels", "publish-function {private} --kind density FUNCTION", r"city have levels .*\. Leave"),
     Bad("predict nothing", "publish-function {private} --kind svm FUNCTION", r"no target is named: .*\. Name it"),
-    Bad(
-        "extend a release",
-        "extend-function {private} {release} --domain {domain} --ledger {nowhere} --table t --output {out}.kme --grid 5",
-        r"holds weighted points: it is no function",
-    ),
     Bad("no ledger", "ledger show {nowhere}", r"there is no ledger .*\. Check the path, or make one"),
     Bad("a budget of nothing", "ledger init {nowhere} --table t --epsilon 0 --delta 0", r"epsilon must be .*\. Pass"),
     Bad("missing table", "publish {nowhere}.csv GOOD", r"no file at .*nowhere\.csv\. Check the path"),
@@ -772,7 +769,8 @@ def test_the_text_of_an_unforeseen_error_is_withheld(place, error, files, tmp_pa
     def fail(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr(publishing, place, fail)
+    homes = {"private_mean": door, "represent": by_method, "open_private": publishing}
+    monkeypatch.setattr(homes[place], place, fail)
     output = (
         "--output",
         str(tmp_path / "o.kme"),
@@ -803,7 +801,7 @@ def test_the_text_of_an_unforeseen_error_is_withheld(place, error, files, tmp_pa
 def test_an_unforeseen_error_is_withheld_in_a_process_too(files, tmp_path):
     """What Python itself would print of an error and of those it came from does not reach the terminal."""
     code = (
-        "import sys, release_side.publishing.publish as p\n"
+        "import sys, release_side.door.door as p\n"
         "def fail(*a, **k):\n"
         "    try: int('secret 4711')\n"
         "    except ValueError as e: raise RuntimeError('secret 4712') from e\n"

@@ -126,10 +126,10 @@ def place(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     """A copy of the folder to be in, and smaller releases than by default: the words of a call are as printed."""
     shutil.copytree(folder, tmp_path / "here")
     monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setattr(options, "_FEATURES", 60)
+    monkeypatch.setattr(options, "FEATURES", 60)
     monkeypatch.setattr(options, "DEFAULT_POINTS", 20)
-    monkeypatch.setattr(options, "_MOST_DEFAULT_POINTS", 20)
-    monkeypatch.setattr(plan, "_STAND_IN_ROWS", (200, 400))
+    monkeypatch.setattr(options, "MOST_DEFAULT_POINTS", 20)
+    monkeypatch.setattr(plan, "_SYNTHETIC_ROWS", (200, 400))
     return tmp_path / "here"
 
 

@@ -34,12 +34,17 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file.limits import USUAL
 from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.representation.generator import generator
 from kmeanalyst.representation.generator.generator import check_kernel, class_shares, generated_rows, label_of
 from kmeanalyst.representation.generator.soft_rows import Choices, SoftRows, choices_of, edges_of, expected_features
-from release_side.choices import options as choices
+from release_side.choices.choices import Choices as PublicChoices
+from release_side.choices.options import drawn_rows
+from release_side.door import door
 from release_side.door.mechanism import GaussianNoise, PublishError
 from release_side.publishing import publish as publishing
+from release_side.publishing.methods import generator as method_module
+from release_side.publishing.methods.generator import Generator
 from release_side.publishing.plan import plan
 
 SMALL: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "method": "generator", "features": 60}
@@ -269,8 +274,8 @@ def test_the_label_is_what_all_else_is_crossed_with():
 def test_a_kernel_that_no_reader_would_take_is_refused_before_anything_is_spent(
     inner: Kernel, deep: int, why: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(choices, "check_torch", lambda: None)
-    monkeypatch.setattr(publishing, "private_mean", never)
+    monkeypatch.setattr(method_module, "check_torch", lambda: None)
+    monkeypatch.setattr(door, "private_mean", never)
     kernel: Kernel = Sum((OnColumns(CELL, (3,)), inner))
     for _ in range(deep):
         kernel = Scaled(1.0, kernel)
@@ -286,8 +291,8 @@ def test_a_factor_that_is_no_margins_of_one_column_is_no_label():
 
 
 def test_finer_tables_are_refused_and_left_out_of_the_kernel_of_the_domain(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(choices, "check_torch", lambda: None)
-    monkeypatch.setattr(publishing, "private_mean", never)
+    monkeypatch.setattr(method_module, "check_torch", lambda: None)
+    monkeypatch.setattr(door, "private_mean", never)
     frame = PEOPLE.decode(PEOPLE.draw(50, 0))
     with pytest.raises(PublishError, match=r"finer tables of margins look within them.*share 0"):
         release_side.publish(
@@ -295,8 +300,7 @@ def test_finer_tables_are_refused_and_left_out_of_the_kernel_of_the_domain(monke
         )
     noise = GaussianNoise(1.0, 1e-6)
     for spec in (None, "margins"):
-        spec = choices.spec_for("generator", spec, PEOPLE, "rich")
-        kernel = choices.kernel_for("generator", spec, PEOPLE, "rich", noise, 1000)
+        kernel = Generator(PublicChoices(kernel=spec, target="rich")).kernel(PEOPLE, PopulationSize(1000), noise)
         check_kernel(kernel, len(PEOPLE))
 
 
@@ -309,8 +313,8 @@ def test_finer_tables_are_refused_and_left_out_of_the_kernel_of_the_domain(monke
     ],
 )
 def test_a_product_whose_factors_share_a_column_is_refused(kernel: Kernel, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(choices, "check_torch", lambda: None)
-    monkeypatch.setattr(publishing, "private_mean", never)
+    monkeypatch.setattr(method_module, "check_torch", lambda: None)
+    monkeypatch.setattr(door, "private_mean", never)
     with pytest.raises(ValueError, match=r"must look at different columns.*Place each on columns of its own"):
         check_kernel(kernel, len(PEOPLE))
     with pytest.raises(PublishError, match="different columns"):
@@ -323,7 +327,7 @@ def test_a_product_whose_factors_share_a_column_is_refused(kernel: Kernel, monke
 def test_without_torch_it_is_refused_before_a_row_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """What, why and mend; no ledger is written and nothing is spent."""
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.setattr(publishing, "private_mean", never)
+    monkeypatch.setattr(door, "private_mean", never)
     monkeypatch.setattr(publishing, "open_private", never)
     message = (
         r"trains a network with PyTorch, which is not installed\. Install it with pip install 'kmeanalyst\[generator\]'"
@@ -341,7 +345,7 @@ def test_torch_is_imported_by_nothing_else(monkeypatch: pytest.MonkeyPatch):
     kernel = generator_kernel(PEOPLE, "rich")
     rows = PEOPLE.encode(frame(50))
     assert class_shares(measured(kernel, rows), 3, 2).sum() == pytest.approx(1.0)
-    features, _ = choices.checked_features("generator", kernel, PEOPLE, None, 10, 40, "probability", n_rows=50)
+    features = Generator(PublicChoices(features=40)).features(kernel, PEOPLE)
     assert isinstance(features, Concatenation) and isinstance(features.maps[1], TensorProduct)
     assert len(choices_of(kernel, PEOPLE)) == 4
     with pytest.raises(ImportError, match="pip install"):
@@ -364,8 +368,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_choices_that_mean_nothing_for_a_generator_are_refused_before_the_door(
     options: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(choices, "check_torch", lambda: None)
-    monkeypatch.setattr(publishing, "private_mean", never)
+    monkeypatch.setattr(method_module, "check_torch", lambda: None)
+    monkeypatch.setattr(door, "private_mean", never)
     with pytest.raises((PublishError, DomainError), match=message):
         release_side.publish(frame(50), PEOPLE, **(SMALL | options))
 
@@ -400,9 +404,7 @@ def test_a_release_is_read_back_with_its_measurement(
 
 
 def test_features_count_the_random_part_before_it_is_crossed_with_the_label():
-    features, _ = choices.checked_features(
-        "generator", generator_kernel(PEOPLE, "rich"), PEOPLE, None, 10, 60, "probability", n_rows=50
-    )
+    features = Generator(PublicChoices(features=60)).features(generator_kernel(PEOPLE, "rich"), PEOPLE)
     cells = 13 + 11 + 3
     assert features.dimension == 2 + 2 * (60 + cells)
 
@@ -479,12 +481,10 @@ def test_a_generator_is_planned_like_anything_else(monkeypatch: pytest.MonkeyPat
 
 def test_default_rows_are_as_many_as_readers_allow_of_a_wide_table():
     wide = Domain(tuple(Integer(name=f"p{j}", lower=0, upper=255) for j in range(784)))
-    features, _ = choices.checked_features(
-        "generator", generator_kernel(wide), wide, None, None, 20, "probability", n_rows=60_000
-    )
+    features = Generator(PublicChoices(features=20)).features(generator_kernel(wide), wide)
     measurement = Measurement(
         vector=np.zeros(20), noise_scale=1.0, noise_law="discrete gaussian", n_rows=60_000, feature_map=features,
         noisy_sum=np.zeros(20, dtype=np.int64),
     )  # fmt: skip
-    assert choices.default_points(measurement, "generator", wide) == USUAL.cells // 785
-    assert choices.default_points(measurement, "generator", PEOPLE) == 50_000
+    assert drawn_rows(measurement, wide) == USUAL.cells // 785
+    assert drawn_rows(measurement, PEOPLE) == 50_000

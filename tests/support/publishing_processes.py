@@ -36,16 +36,17 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.file import archive as atomic
 from kmeanalyst.releases.file import validate_release, writing
-from release_side.budget import composition, ledger
+from release_side.budget import composition, ledger, spending
 from release_side.choices import output_file
-from release_side.door import mechanism
+from release_side.door import door, mechanism
 from release_side.publishing import publish as publishing
 
 DOMAIN = Domain((Integer(name="age", lower=0, upper=99),))
 FRAME = DOMAIN.decode(DOMAIN.draw(40, 1))
 DOOR = sys.modules["release_side.door.private_mean"]
 TRACED = {
-    module.__file__ for module in (atomic, writing, composition, ledger, mechanism, output_file, publishing, DOOR)
+    module.__file__
+    for module in (atomic, writing, composition, ledger, spending, mechanism, output_file, publishing, door, DOOR)
 }
 HONEST = mechanism.GaussianNoise.add_to
 

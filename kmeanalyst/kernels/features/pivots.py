@@ -11,7 +11,6 @@ distances in the RKHS, such as √2 of two rows under a kernel that is not negat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -80,41 +79,6 @@ class Pivots(Nystroem):
             "no independent points are among these in the kernel's space, so nothing can be measured at them. Name points "
             "that differ, or choose a smaller lengthscale."
         )
-
-    def extended(self, points: Array, *, parts: Sequence[int] = ()) -> Pivots:
-        """These pivots and, after them, as many of `points` as a bound on old and new coordinates together is proven for.
-
-        The old coordinates are those of this map, the new ones the further ones of the map returned: jointly they stretch
-        no distance by more than STRETCH / 4.
-        parts    where this map is an extension itself: how many pivots there were after each part of it, 0 < ... < F.
-                 Coordinates of a part are those of the map that there was then, to the last digit.
-        Errors   ValueError if none of the points is independent of the pivots.
-        """
-        points = as_rows(points)
-        seen = solve_triangular(self._factor, self.kernel.gram(self.points, points), lower=True)
-        left = self.kernel.gram(points, points) - seen.T @ seen
-        for tolerance in _TOLERANCES:
-            _, picked, rank, _ = lapack.dpstrf(left, tol=tolerance * self.kernel.bound**2, lower=1)
-            if rank == 0 or not np.diagonal(left).max(initial=0.0) > tolerance * self.kernel.bound**2:
-                break
-            try:
-                found = Pivots(self.kernel, np.vstack([self.points, points[picked[:rank] - 1]]))
-            except ValueError:
-                continue
-            if stretch_of(self.kernel, found.points, found.in_parts([*parts, self.dimension]))[0] <= _FITTED:
-                return found
-        raise ValueError(
-            "the function is known at these points from the pivots there are, as well as rounding allows. Evaluate the "
-            "function there, or name points that are farther from the pivots."
-        )
-
-    def in_parts(self, sizes: Sequence[int]) -> Array:
-        """(F, F) the matrix of coordinates that were released in parts: of the first `size` pivots for each of the sizes."""
-        joint = self.matrix.copy()
-        for size in sorted(set(sizes), reverse=True):  # smaller ones last: their rows are what was released first
-            joint[:size] = 0.0
-            joint[:size, :size] = Pivots(self.kernel, self.points[:size]).matrix
-        return joint
 
     @cached_property
     def matrix(self) -> Array:

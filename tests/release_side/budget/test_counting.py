@@ -21,11 +21,11 @@ from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.statement import EXPONENTIAL, GAUSSIAN, LAPLACE
 from release_side import LedgerWarning, publish, publish_function
+from release_side.budget import spending
 from release_side.budget.composition import Spend, holds_if_adaptive, one_more
 from release_side.budget.ledger import Ledger
 from release_side.cli.main import main
 from release_side.door.mechanism import PublishError
-from release_side.publishing import publish as publishing
 
 DOMAIN = Domain((Integer(name="age", lower=17, upper=90),))
 FRAME = DOMAIN.decode(DOMAIN.draw(60, 1))
@@ -195,18 +195,18 @@ def test_publishing_without_a_ledger_warns_once_in_a_process_unless_that_is_mean
     found = eval(done.stdout)
     assert len(found) == times
     for category, is_user_warning, message, filename in found:
-        assert category == "LedgerWarning" and is_user_warning and message == publishing.NO_LEDGER
+        assert category == "LedgerWarning" and is_user_warning and message == spending.NO_LEDGER
         assert filename == "<string>"  # the caller's line
-    assert all(word in publishing.NO_LEDGER for word in ("add up", "ledger=", "uncounted=True"))
+    assert all(word in spending.NO_LEDGER for word in ("add up", "ledger=", "uncounted=True"))
 
 
 def test_the_warning_comes_before_anything_is_read(monkeypatch):
-    publishing._warn_once_that_nothing_counts.cache_clear()
+    spending._warn_once_that_nothing_counts.cache_clear()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(LedgerWarning, match="no ledger"):
             publish(Unread(FRAME), DOMAIN, **SMALL)
-    publishing._warn_once_that_nothing_counts.cache_clear()
+    spending._warn_once_that_nothing_counts.cache_clear()
 
 
 @pytest.mark.parametrize("choice", [{"ledger": "b.ledger", "table": "people"}])

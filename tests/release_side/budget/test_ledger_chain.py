@@ -25,7 +25,7 @@ from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.file import read_function
 from kmeanalyst.releases.statement import GAUSSIAN
-from release_side import extend_function, publish, publish_function
+from release_side import publish, publish_function
 from release_side.budget.composition import one_more
 from release_side.budget.ledger import Ledger
 from release_side.budget.ledger_chain import Entry, first_fault
@@ -40,12 +40,12 @@ SMALL: dict[str, Any] = {"epsilon": 0.5, "delta": 1e-6, "points": 5, "features":
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    """Seven entries: the first one, two budgets, two releases, a file and a function."""
+    """Seven entries: the first one, two budgets, two releases and their files."""
     made = Ledger(tmp_path / "budget.ledger")
     made.init("adult", 2.0, 1e-5)
     made.init("census", unlimited=True)
     made.published(made.record("adult", SPEND), "a.kme")
-    made.register_function(made.record("census", SPEND), "ab" * 32, 10)
+    made.published(made.record("census", SPEND), "c.kme")
     return made
 
 
@@ -77,9 +77,6 @@ def refuses_everything(ledger: Ledger) -> None:
         lambda: ledger.check("adult", SPEND),
         lambda: ledger.record("adult", SPEND),
         lambda: ledger.published(2, "b.kme"),
-        lambda: ledger.register_function(2, "cd" * 32, 10),
-        lambda: ledger.extend("census", "ab" * 32, most=16),
-        lambda: ledger.parts("ab" * 32),
         ledger.head,
         lambda: publish(FRAME, DOMAIN, **SMALL, ledger=ledger.path, table="adult"),
     ):
@@ -263,24 +260,20 @@ def test_uncounted_releases_and_rehearsals_have_no_head():
         assert "ledger" not in release.summary()
 
 
-def test_functions_their_extensions_and_draws_have_heads_too(ledger, tmp_path):
+def test_functions_and_draws_have_heads_too(ledger, tmp_path):
     counted: dict[str, Any] = {"ledger": ledger.path, "table": "census"}
-    first, second, drawn = (tmp_path / f"{name}.kme" for name in ("first", "second", "drawn"))
-    publish_function(FRAME, DOMAIN, kind="density", epsilon=0.5, delta=1e-6, grid=5, **counted, output=first)
-    extend_function(FRAME, DOMAIN, first, grid=9, **counted, output=second)
+    function, drawn = tmp_path / "function.kme", tmp_path / "drawn.kme"
+    publish_function(FRAME, DOMAIN, kind="density", epsilon=0.5, delta=1e-6, grid=5, **counted, output=function)
     ledger.init("drawn", unlimited=True)
     counted["table"] = "drawn"
     few = Domain((Integer(name="n", lower=0, upper=2),))
     publish(
         few.decode(few.draw(30, 1)), few, method="exponential", epsilon=0.5, delta=0, points=2, **counted, output=drawn
     )
-    assert verify(ledger, first, second, drawn).exit_code == 0
-    heads = [read_function(first).statement.ledger_head, read_function(second).statement.ledger_head]
-    assert heads[0] != heads[1] and "ledger" in read_function(first).summary()
-    digests = [entry.digest for entry in ledger._file.entries()]
-    assert digests.index(heads[1]) > digests.index(heads[0])
-    extensions = [entry.digest for entry in ledger._file.entries() if entry.kind == "extension"]
-    assert digests.index(heads[1]) >= digests.index(extensions[0])
+    assert verify(ledger, function, drawn).exit_code == 0
+    heads = [read_function(function).statement.ledger_head, read_release(drawn).statement.ledger_head]
+    recorded = [ledger.account(table).releases[-1].digest for table in ("census", "drawn")]
+    assert heads == recorded and "ledger" in read_function(function).summary()
 
 
 def test_the_command_line_prints_the_head(ledger, tmp_path):

@@ -27,13 +27,14 @@ from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.function import KINDS
 from kmeanalyst.releases.measurement import GRID
+from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.releases.statement import LAPLACE
-from release_side.choices import options as choices
-from release_side.choices.options import FAMILIES
-from release_side.choices.statement import statement_for
+from release_side.choices.choices import FAMILIES, METHOD_NAMES, Choices
 from release_side.cli.main import main
 from release_side.door.mechanism import GaussianNoise, LaplaceNoise, PublishError
 from release_side.door.private_mean import private_mean
+from release_side.publishing.methods import Measured
+from release_side.publishing.methods.generator import Generator
 
 DOMAIN = Domain((Real(name="x", lower=-1, upper=1), Boolean(name="y")))
 NUMBERS = Domain((Real(name="x", lower=-1, upper=1), Real(name="z", lower=0, upper=10)))
@@ -64,7 +65,7 @@ def table(domain: Domain) -> pd.DataFrame:
 
 
 def test_every_method_is_tried_here():
-    assert {how.get("method", "random-features") for _, how in METHODS.values()} == set(choices.EVERY_METHOD)
+    assert {how.get("method", "random-features") for _, how in METHODS.values()} == set(METHOD_NAMES)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -93,12 +94,15 @@ def check_noise(feature_map: FeatureMap, noise_scale: float, n: int) -> None:
 
 def test_the_measurement_of_a_generator_has_it_before_any_network_is_trained():
     """All that a generator learns of the table is this measurement: what is trained on it is post-processing."""
-    kernel = choices.kernel_for("generator", "generator", DOMAIN, "y", LaplaceNoise(0.5, 0), N)
-    features, _ = choices.checked_features("generator", kernel, DOMAIN, None, 20, 40, "probability", n_rows=N)
+    method, noise, size = (
+        Generator(Choices(target="y", points=20, features=40)),
+        LaplaceNoise(0.5, 0),
+        PopulationSize(N),
+    )
+    features = method.prepare(DOMAIN, size, noise)
     assert isinstance(features, Concatenation)
-    noise = LaplaceNoise(0.5, 0)
     measurement = private_mean([DOMAIN.encode(table(DOMAIN))], features, noise, n_rows=N)
-    statement = statement_for(noise, measurement, "generator", 0, given=False)
+    statement = method.statement(Measured((measurement,)), noise, size, 20, ledger_head=None)
     statement.check_arithmetic()
     assert (statement.epsilon, statement.delta, statement.mechanism) == (0.5, 0.0, LAPLACE)
     check_noise(features, measurement.noise_scale, N)

@@ -45,7 +45,7 @@ def test_the_check_above_sees_a_spend_that_is_recorded_too_late(tmp_path: Path):
         record_spend()
         return measurement
 
-    publishing.private_mean = late
+    door.private_mean = late
 
     def marked(""",
     )

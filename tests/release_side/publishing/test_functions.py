@@ -5,13 +5,16 @@ Sensitivities are attacked with neighbouring tables made for it; statistical tes
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from contracts import KERNELS, KernelCase, named
 from scipy.optimize import minimize
 from scipy.stats import chi2
@@ -20,13 +23,15 @@ import release_side
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.pivots import Pivots, stretch_of
-from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
+from kmeanalyst.releases.file import read_function
 from kmeanalyst.releases.function import SLACK, FunctionForm, ReleasedFunction, function_of
 from kmeanalyst.releases.measurement import GRID
 from kmeanalyst.releases.statement import gaussian_delta
 from release_side.budget.ledger import Ledger
+from release_side.cli.main import main
 from release_side.door.kernel_machines import (
     Plan,
     machine_coordinates,
@@ -653,3 +658,47 @@ def test_coordinates_of_a_machine_are_its_values_at_the_pivots():
     rows, weights = PLANE.draw(50, 1)[:, :1], np.random.default_rng(0).normal(size=50)
     exact = basis.kernel.gram(basis.points, rows) @ weights
     np.testing.assert_allclose(basis.function_values(machine_coordinates(weights, rows, basis)), exact, atol=1e-10)
+
+
+def test_a_number_of_threads_that_is_none_is_refused():
+    with pytest.raises(PublishError, match="workers must be a whole number of at least 1, got -1"):
+        publish_function(table_of("density"), domain_of("density"), kind="density", workers=-1, **BUDGET)
+
+
+def test_functions_are_published_and_evaluated_from_the_command_line(tmp_path: Path):
+    from kmeanalyst.cli.main import main as analyst
+
+    x = np.random.default_rng(0).normal(size=80).clip(-3, 3)
+    domain = Domain((Real(name="x", lower=-3.0, upper=3.0), Boolean(name="y")))
+    asked = pd.DataFrame({"x": [-2.2, 0.7, 1.4]})
+    pd.DataFrame({"x": x, "y": x + np.random.default_rng(1).normal(size=80) > 0}).to_csv(
+        tmp_path / "p.csv", index=False
+    )
+    asked.to_csv(tmp_path / "asked.csv", index=False)
+    (tmp_path / "domain.toml").write_text(domain_toml(domain), encoding="utf-8")
+    private, toml, ledger, points, output = (
+        str(tmp_path / name) for name in ("p.csv", "domain.toml", "ledger", "asked.csv", "a.kme")
+    )
+    Ledger(ledger).init("t", unlimited=True)
+    spent = ["--domain", toml, "--ledger", ledger, "--table", "t", "--epsilon", "1", "--delta", "1e-6"]
+
+    def run(command: Any, *words: str) -> Any:
+        result = CliRunner().invoke(command, list(words))
+        assert result.exit_code == 0, result.output
+        return result
+
+    machine = ["--kind", "logistic", "--target", "y", "--pivots", points, "--output", output]
+    shown = run(main, "publish-function", private, *spent, *machine, "--json")
+    assert json.loads(shown.stdout)["kind"] == "logistic"
+    assert "pivots      3 points" in run(main, "publish-function", private, *spent, *machine, "--force").stdout
+    answers = json.loads(run(analyst, "evaluate", output, points, "--json").stdout)
+    assert answers["kind"] == "logistic" and len(answers["points"]) == 3
+    first_point = answers["points"][0]
+    assert set(first_point) == {"value", "standard_error", "unseen", "prediction", "probability"}
+    assert first_point["value"] == pytest.approx(read_function(output).values(asked)[0])
+    assert "standard_error" in run(analyst, "evaluate", output, points).stdout
+    assert json.loads(run(analyst, "info", output, "--json").stdout)["n_pivots"] == 3
+    assert "ReleasedLogistic" in run(analyst, "info", output).stdout
+    assert json.loads(run(analyst, "validate", output, "--json").stdout) == {"valid": True, "findings": []}
+    density = ["--kind", "kde", "--kernel", "table", "--output", str(tmp_path / "c.kme")]
+    assert "density" in run(main, "publish-function", private, *spent, *density).stdout

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import paths
 import pytest
 from click.testing import CliRunner
 
@@ -57,20 +56,11 @@ class Curator:
             return release_side.publish(self.private, toml, points=4, features=8, **BUDGET, **counted)
         if method == "exponential":
             return release_side.publish(self.private, toml, method=method, epsilon=1.0, delta=0, points=2, **counted)
-        if method == "function":
-            return release_side.publish_function(self.private, toml, kind="density", grid=4, **BUDGET, **counted)
-        return release_side.extend_function(self.private, toml, self.folder / "first.kme", grid=9, **counted)
-
-    def ready_for(self, method: str) -> int:
-        """Publish what the method starts from; how much the ledger then has."""
-        if method == "extension":
-            self.call("function", self.folder / "first.kme")
-        return self.recorded()
+        return release_side.publish_function(self.private, toml, kind="density", grid=4, **BUDGET, **counted)
 
     def recorded(self) -> int:
-        """How many releases and extensions the ledger has."""
-        account = self.ledger.account("people")
-        return len(account.releases) + len(account.extensions)
+        """How many releases the ledger has."""
+        return len(self.ledger.account("people").releases)
 
 
 @pytest.fixture
@@ -198,12 +188,12 @@ ALWAYS: dict[str, tuple[Callable[[Path], Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("method", ["publish", "exponential", "function", "extension"])
+@pytest.mark.parametrize("method", ["publish", "exponential", "function"])
 @pytest.mark.parametrize("case", [*WITHOUT_FORCE, *ALWAYS])
 def test_an_output_that_cannot_be_written_is_refused_before_anything_is_spent(case, method, curator, draws):
     place, message = (WITHOUT_FORCE | ALWAYS)[case]
     output = place(curator.folder)
-    spent = curator.ready_for(method)
+    spent = curator.recorded()
     before, drawn = contents(curator.folder), len(draws)
     for force in (False, True) if case in ALWAYS else (False,):
         with pytest.raises(PublishError, match=message if force or case != "read-only" else "old.kme exists"):
@@ -212,10 +202,10 @@ def test_an_output_that_cannot_be_written_is_refused_before_anything_is_spent(ca
     assert contents(curator.folder) == before
 
 
-@pytest.mark.parametrize("method", ["publish", "exponential", "function", "extension"])
+@pytest.mark.parametrize("method", ["publish", "exponential", "function"])
 def test_force_replaces_an_existing_file_and_is_counted(method, curator, draws):
     """The power of the test above: it counts what is drawn and recorded."""
-    output, spent = existing(curator.folder), curator.ready_for(method)
+    output, spent = existing(curator.folder), curator.recorded()
     drawn = len(draws)
     curator.call(method, output, force=True)
     assert curator.recorded() == spent + 1 and len(draws) > drawn
@@ -274,7 +264,7 @@ print(curator.recorded())
 
 def test_a_disk_without_room_is_found_before_anything_is_spent(tmp_path):
     """A limit on the size of files stands for a full disk: the ledger fits, a release of usual size does not."""
-    code = FULL.format(tests=str(Path(__file__).parent), support=str(paths.SUPPORT), folder=str(tmp_path))
+    code = FULL.format(tests=str(Path(__file__).parent), folder=str(tmp_path))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     told, recorded = done.stdout.splitlines()
@@ -311,12 +301,6 @@ def test_the_command_line_asks_for_force(curator):
     told = CliRunner().invoke(main, [str(word) for word in (*command, *words, "--force")])
     assert told.exit_code == 0, told.stderr
     assert curator.recorded() == 1 and ka.read_function(output).kind == "density"
-    again = ["extend-function", curator.private, output, "--grid", 9, *words[:2], *words[8:], "--output"]
-    (curator.folder / "further.kme").write_bytes(b"older")
-    further = [str(word) for word in (*again, curator.folder / "further.kme")]
-    refused = CliRunner().invoke(main, further)
-    assert refused.exit_code == 1 and "further.kme exists" in refused.stderr and curator.recorded() == 1
-    assert CliRunner().invoke(main, [*further, "--force"]).exit_code == 0 and curator.recorded() == 2
 
 
 def test_a_rehearsal_does_not_replace_a_release_unasked(curator):

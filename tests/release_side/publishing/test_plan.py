@@ -25,11 +25,12 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.file import FileRefused
 from kmeanalyst.representation.mixture import posterior
-from release_side.choices.options import checked_features, public_generator
+from release_side.choices.options import public_generator
 from release_side.cli.main import main
 from release_side.door.mechanism import PublishError
 from release_side.publishing import plan as planning
 from release_side.publishing import publish as publishing
+from release_side.publishing.methods import MeanMethod
 from release_side.publishing.plan import EPSILONS, SyntheticPopulation, bootstrap_like, clustered_rows, plan
 
 SMALL: dict[str, Any] = {"points": 40, "features": 200}
@@ -57,7 +58,7 @@ def square() -> Domain:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small stand-in, and a short posterior in plans and publications alike."""
-    monkeypatch.setattr(planning, "_STAND_IN_ROWS", (500, 1000))
+    monkeypatch.setattr(planning, "_SYNTHETIC_ROWS", (500, 1000))
     monkeypatch.setattr(posterior, "_WARM_UP", 15)
     monkeypatch.setattr(posterior, "_DRAWS", 30)
     monkeypatch.setattr(posterior, "_FEWEST", 10)
@@ -105,16 +106,18 @@ def test_a_plan_has_the_promise_noise_and_sizes_of_the_release(choices, square, 
 def test_the_noise_that_is_simulated_has_the_scale_that_is_told(square, simulated):
     plan(square, **BUDGET, points=20, features=4000)
     measurement = simulated[0].measurement
-    truth = SyntheticPopulation.of(square, simulated[0].kernel, measurement.feature_map, public=None, n_rows=2000)
-    deviation = (measurement.vector - truth.mean_feature).std()
+    truth = SyntheticPopulation.of(square, simulated[0].kernel, public=None, n_rows=2000)
+    deviation = (measurement.vector - truth.mean_feature(measurement.feature_map)).std()
     assert deviation == pytest.approx(measurement.noise_scale, rel=0.06)  # 5 standard errors of 4000 draws
 
 
 def test_what_is_simulated_is_the_mean_of_a_table_of_that_many_rows(square, simulated):
     plan(square, **(BUDGET | {"rows": 10**5}), **SMALL)
     measurement = simulated[0].measurement
-    truth = SyntheticPopulation.of(square, simulated[0].kernel, measurement.feature_map, public=None, n_rows=10**5)
-    np.testing.assert_allclose(measurement.vector, truth.mean_feature, atol=6 * measurement.noise_scale)
+    truth = SyntheticPopulation.of(square, simulated[0].kernel, public=None, n_rows=10**5)
+    np.testing.assert_allclose(
+        measurement.vector, truth.mean_feature(measurement.feature_map), atol=6 * measurement.noise_scale
+    )
     assert (measurement.n_rows, simulated[0].statement.n_rows) == (10**5, 10**5)
 
 
@@ -132,7 +135,7 @@ def test_the_error_of_a_mean_is_that_over_the_cells_that_are_not_missing(domain,
 def test_the_rkhs_error_is_the_distance_of_the_release_from_the_stand_in_in_the_kernel_itself(domain, simulated):
     row = plan(domain, **BUDGET, **SMALL).iloc[0]
     release = simulated[0]
-    truth = SyntheticPopulation.of(domain, release.kernel, release.measurement.feature_map, public=None, n_rows=2000)
+    truth = SyntheticPopulation.of(domain, release.kernel, public=None, n_rows=2000)
     expected = release.embedding.distance(KernelMean(release.kernel, truth.rows))
     assert row.rkhs_error == pytest.approx(expected, rel=1e-9)
 
@@ -140,7 +143,7 @@ def test_the_rkhs_error_is_the_distance_of_the_release_from_the_stand_in_in_the_
 def test_the_sampling_error_of_two_far_points_is_the_root_of_half_over_n():
     """μ = ½k(0, ·) + ½k(100, ·): k(x, x) = 1 and ‖μ‖² = ½."""
     embedding = KernelMean(Gaussian(1.0), np.array([[0.0], [100.0]]))
-    truth = SyntheticPopulation(embedding.points, embedding, embedding.squared_norm(), np.zeros(2))
+    truth = SyntheticPopulation(embedding.points, embedding, embedding.squared_norm())
     assert truth.sampling_error(50) == pytest.approx(0.1)
 
 
@@ -148,7 +151,7 @@ def test_the_standard_errors_are_those_the_analyst_reads(square, simulated):
     row = plan(square, **BUDGET, **SMALL).iloc[0]
     release = simulated[0]
     assert row.se_mean == pytest.approx(np.median([release.mean(name).standard_error / 12 for name in "xy"]))
-    truth = SyntheticPopulation.of(square, release.kernel, release.measurement.feature_map, public=None, n_rows=2000)
+    truth = SyntheticPopulation.of(square, release.kernel, public=None, n_rows=2000)
     questions = [f"{name} > {np.median(truth.rows[:, j])!r}".replace("np.float64", "") for j, name in enumerate("xy")]
     assert row.se_probability == pytest.approx(np.median([release.probability(q).standard_error for q in questions]))
 
@@ -248,8 +251,8 @@ def test_the_same_facts_give_the_same_plan(domain):
 
 def test_the_features_and_the_stand_in_are_made_once_for_all_budgets(square, monkeypatch):
     calls: list[str] = []
-    features, of = planning.checked_features, SyntheticPopulation.of
-    monkeypatch.setattr(planning, "checked_features", lambda *a, **k: (calls.append("features"), features(*a, **k))[1])
+    features, of = MeanMethod.checked_features, SyntheticPopulation.of
+    monkeypatch.setattr(MeanMethod, "checked_features", lambda *a: (calls.append("features"), features(*a))[1])
     monkeypatch.setattr(SyntheticPopulation, "of", lambda *a, **k: (calls.append("stand-in"), of(*a, **k))[1])
     assert len(plan(square, **(BUDGET | {"epsilon": [0.5, 1.0, 2.0]}), **SMALL)) == 3
     assert calls == ["features", "stand-in"]
@@ -506,7 +509,7 @@ def test_rows_domain_and_delta_must_be_named(option, toml):
 def test_progress_goes_to_its_end(square):
     told: list[tuple[str, float]] = []
     plan(square, **(BUDGET | {"epsilon": [1.0, 2.0]}), **SMALL, progress=lambda what, share: told.append((what, share)))
-    for what in ("making a stand-in", "simulating releases"):
+    for what in ("making a synthetic population", "simulating releases"):
         shares = [share for said, share in told if said == what]
         assert shares == sorted(shares) and shares[-1] == 1.0 and shares.count(1.0) == 1, shares
 
@@ -518,8 +521,6 @@ def test_the_help_names_the_command():
 
 def test_stand_ins_of_one_domain_are_alike_whatever_the_kernel(square):
     def rows(kernel: str) -> Array:
-        chosen = kernel_from_spec(kernel, square)
-        features, _ = checked_features("random-features", chosen, square, None, 20, 64, "probability", n_rows=500)
-        return SyntheticPopulation.of(square, chosen, features, public=None, n_rows=500).rows
+        return SyntheticPopulation.of(square, kernel_from_spec(kernel, square), public=None, n_rows=500).rows
 
     np.testing.assert_array_equal(rows("gaussian:lengthscale=1"), rows("laplacian:lengthscale=2"))

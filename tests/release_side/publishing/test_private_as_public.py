@@ -18,7 +18,7 @@ import pytest
 
 from kmeanalyst.releases.domain.domain import Domain, domain_toml, read_domain
 from kmeanalyst.releases.domain.numbers import Integer, Real
-from release_side import draft_domain, extend_function, publish, publish_function
+from release_side import draft_domain, publish, publish_function
 from release_side.budget.ledger import Ledger
 from release_side.choices.public_inputs import refuse_private_as_public, samples_of
 from release_side.door.mechanism import PublishError
@@ -206,17 +206,6 @@ def test_every_way_to_publish_asks_whether_its_public_rows_are_the_private_table
         entry(*_folder_as_both(tmp_path))
 
 
-def test_an_extension_asks_as_well(tmp_path):
-    private = write(tmp_path / "t.parquet" / "a.parquet", table())
-    counted = {"ledger": account(tmp_path), "table": "t"}
-    released = publish_function(
-        tmp_path / "t.parquet", DOMAIN, kind="density", epsilon=1, delta=1e-6, grid=3, **counted
-    )
-    for public in (tmp_path / "t.parquet", private):
-        with pytest.raises(PublishError, match=REFUSED):
-            extend_function(tmp_path / "t.parquet", DOMAIN, released, pivots=public, **counted)
-
-
 # ---------------------------------------------------------------------- the same rows in another container
 
 
@@ -313,13 +302,12 @@ def test_pivots_are_compared_in_the_columns_that_the_function_looks_at(tmp_path)
             publish_function(private, DOMAIN, kind="ridge", target="wage", delta=1e-6, pivots=pivots, **EPSILON)
 
 
-def test_an_extension_asks_whether_the_rows_are_the_same_and_the_ledger_stays_as_it_is(tmp_path):
+def test_a_refusal_of_the_same_rows_leaves_the_ledger_as_it_is(tmp_path):
     private, copied = _csv_as_parquet(tmp_path)
     counted = {"ledger": account(tmp_path), "table": "t"}
-    released = publish_function(private, DOMAIN, kind="density", epsilon=1, delta=1e-6, grid=3, **counted)
     before = counted["ledger"].read_bytes()
     with pytest.raises(PublishError, match=REFUSED):
-        extend_function(private, DOMAIN, released, pivots=copied, **counted)
+        publish_function(private, DOMAIN, kind="density", epsilon=1, delta=1e-6, pivots=copied, **counted)
     with pytest.raises(PublishError, match=REFUSED):
         publish(private, DOMAIN, epsilon=1, delta=1e-6, public_points=copied, **counted)
     assert counted["ledger"].read_bytes() == before
@@ -531,16 +519,6 @@ def test_every_way_to_publish_asks_what_the_domain_was_drafted_from(call, tmp_pa
     for domain in (drafted(private, tmp_path), draft_domain(private, this_sample_is_public=True).domain):
         with pytest.raises(PublishError, match=SAMPLE_REFUSED):
             call(private, domain)
-
-
-def test_an_extension_asks_what_the_domain_was_drafted_from(tmp_path):
-    private, counted = write(tmp_path / "t.csv", table()), {"ledger": account(tmp_path), "table": "t"}
-    domain = draft_domain(private, this_sample_is_public=True).domain
-    released = publish_function(
-        private, Domain(domain.columns), kind="density", epsilon=1, delta=1e-6, grid=3, **counted
-    )
-    with pytest.raises(PublishError, match=SAMPLE_REFUSED):
-        extend_function(private, domain, released, grid=5, **counted)
 
 
 def test_a_domain_drafted_from_a_file_of_the_private_folder_is_refused(tmp_path):

@@ -29,12 +29,14 @@ from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.measurement import feature_mean
-from release_side.choices.options import METHODS
 from release_side.door.mechanism import GaussianNoise, PublishError
 from release_side.private_rows import rows as rows_module
 from release_side.private_rows.rows import open_private
+from release_side.publishing.methods import METHODS as EVERY_METHOD
+from release_side.publishing.methods import MeanMethod
 from release_side.publishing.publish import publish
 
+METHODS = sorted({method.name for method in EVERY_METHOD.values() if issubclass(method, MeanMethod)}, reverse=True)
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 SMALL: dict[str, dict[str, Any]] = {
     "random-features": {"points": 20, "features": 100}, "subspace": {"points": 20},

@@ -17,10 +17,11 @@ from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.file.limits import USUAL
+from kmeanalyst.representation import by_method
 from release_side.budget.ledger import Ledger, RecordedRelease
 from release_side.cli.main import main
+from release_side.door import door
 from release_side.door.mechanism import GaussianNoise, PublishError
-from release_side.publishing import publish as publishing
 from release_side.publishing.publish import publish
 
 DOMAIN = Domain((Integer(name="age", lower=17, upper=90), Categorical(name="city", levels=("A", "B", "C"))))
@@ -91,7 +92,7 @@ def test_a_budget_that_another_process_spends_meanwhile_is_not_overspent(counted
     """Both pass the early check; the one that comes second to the noise draws none."""
     book = Ledger(counted["ledger"])
     book.init("people", 1.0, 1e-6)
-    honest, drawn = publishing.private_mean, []
+    honest, drawn = door.private_mean, []
 
     def late(*facts: Any, **options: Any) -> Any:
         if not drawn:
@@ -99,7 +100,7 @@ def test_a_budget_that_another_process_spends_meanwhile_is_not_overspent(counted
             publish(FRAME, DOMAIN, **ONE, **counted)
         return honest(*facts, **options)
 
-    monkeypatch.setattr(publishing, "private_mean", late)
+    monkeypatch.setattr(door, "private_mean", late)
     noise = GaussianNoise.add_to
     monkeypatch.setattr(GaussianNoise, "add_to", lambda *a, **k: (drawn.append("noise"), noise(*a, **k))[1])
     with pytest.raises(PublishError, match="does not fit"):
@@ -188,11 +189,11 @@ def test_whatever_fails_after_the_draw_says_that_it_counts(counted, monkeypatch)
     def fails(*facts: Any, **options: Any) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr(publishing, "represent", fails)
+    monkeypatch.setattr(by_method, "represent", fails)
     with pytest.raises(MemoryError) as caught:
         publish(FRAME, DOMAIN, **ONE, **counted)
     assert caught.value.__notes__ == ["The noise had been drawn: count this release as spent."]
-    monkeypatch.setattr(publishing, "private_mean", fails)
+    monkeypatch.setattr(door, "private_mean", fails)
     with pytest.raises(MemoryError) as caught:
         publish(FRAME, DOMAIN, **ONE, **counted)
     assert not hasattr(caught.value, "__notes__")
@@ -299,7 +300,7 @@ def test_the_command_line_keeps_the_budget(tmp_path, monkeypatch):
     Ledger(book).init("clinics", unlimited=True)
     other = call(*words, "--ledger", book, "--table", "clinics", "--output", output)
     assert "as a release of table clinics, which is unlimited and has spent epsilon 1 at" in other.stderr
-    monkeypatch.setattr(publishing, "represent", lambda *facts, **options: 1 / 0)
+    monkeypatch.setattr(by_method, "represent", lambda *facts, **options: 1 / 0)
     failed = call(*words, "--ledger", book, "--table", "clinics", "--output", output, "--force")
     assert failed.exit_code == 1 and "details are withheld" in failed.stderr
     assert failed.stderr.endswith("The noise had been drawn: count this release as spent.\n")

@@ -186,9 +186,9 @@ def test_a_person_replaced_by_hostile_rows_shows_in_the_noisy_numbers_alone(size
 
 @pytest.mark.parametrize("size", [{"kernel": "margins"}, {"features": 40}, {}])
 def test_default_sizes_follow_from_the_number_of_persons(size, monkeypatch):
-    for limit in ("DEFAULT_POINTS", "_MOST_DEFAULT_POINTS"):
+    for limit in ("DEFAULT_POINTS", "MOST_DEFAULT_POINTS"):
         monkeypatch.setattr(f"release_side.choices.options.{limit}", 20)
-    monkeypatch.setattr("release_side.choices.options._FEATURES", 60)
+    monkeypatch.setattr("release_side.choices.options.FEATURES", 60)
     by_person = publish(TABLE, DOMAIN, unit="person_id", **BUDGET, **size)
     as_rows = publish(TABLE[:PERSONS], DOMAIN, **BUDGET, **size)
     for release in (by_person, as_rows):

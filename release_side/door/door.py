@@ -1,0 +1,76 @@
+"""The door as methods see it: private rows behind two calls, of which one may be made, once.
+
+A method gets a `Door` and no rows. `mean` hands them to `private_mean`, `draw` to `sample_database`; after either call the
+door is closed and its rows are gone, so that a method cannot spend what was counted once a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.releases.population_size import PopulationSize
+from kmeanalyst.representation.progress import Progress
+from release_side.door.exponential_mechanism import (
+    ExponentialMechanism,
+    MultisetSampler,
+    RehearsedExponential,
+    sample_database,
+)
+from release_side.door.mechanism import Noise, RehearsalNoise
+from release_side.door.private_mean import private_mean
+from release_side.private_rows.units import UnitRows
+
+N = TypeVar("N", Noise | RehearsalNoise, ExponentialMechanism | RehearsedExponential)
+
+
+@dataclass(eq=False, repr=False)
+class Door(Generic[N]):
+    """Private rows, the noise that they will get, and what to do just before it is drawn.
+
+    rows          pieces (n_i, d) of the table, encoded and clamped by a Domain, or its units; None once the door is closed.
+    noise         the noise of the whole release.
+    size          how many rows or units there are; public.
+    record_spend  called once, just before noise is drawn; an error there means that none is.
+    """
+
+    rows: Iterable[Array] | Iterable[UnitRows] | None
+    noise: N
+    size: PopulationSize
+    record_spend: Callable[[], None] | None = None
+    workers: int = 1
+    progress: Progress | None = None
+
+    def mean(self: Door[Noise | RehearsalNoise], feature_map: FeatureMap, share: float = 1.0) -> Measurement:
+        """The noisy mean feature vector of the rows, by `private_mean`.
+
+        share   the part of the release's budget that this round spends. All methods make one round, so it is 1: noise for
+                a smaller share is not implemented, and refused.
+        """
+        if share != 1.0:
+            raise ValueError(f"a round spends the whole budget, share 1, got {share!r}. Pass 1, and measure once.")
+        return private_mean(
+            self._taken(), feature_map, self.noise, n_rows=self.size.count, workers=self.workers,
+            record_spend=self.record_spend, progress=self.progress,
+        )  # fmt: skip
+
+    def draw(self: Door[ExponentialMechanism | RehearsedExponential], databases: MultisetSampler) -> Array:
+        """Encoded rows (M, d) of a small database near the table, by `sample_database`."""
+        return sample_database(
+            self._taken(), databases, self.noise, n_rows=self.size.count,
+            record_spend=self.record_spend, progress=self.progress,
+        )  # fmt: skip
+
+    def _taken(self) -> Iterable[Array]:
+        """The rows, which the door no longer has."""
+        if self.rows is None:
+            raise ValueError("the door was used: a second look at the rows would be a second spend. Measure once.")
+        rows, self.rows = self.rows, None
+        return rows  # type: ignore[return-value]
+
+
+__all__ = ["Door"]

@@ -1,0 +1,19 @@
+"""The one exception of the curator's side."""
+
+from __future__ import annotations
+
+SPENT = "The noise had been drawn: count this release as spent."  # said of whatever fails after that
+
+
+class PublishError(ValueError):
+    """A publication that cannot go on. The message names public facts only, and how to fix it.
+
+    >>> release_side.publish("private.csv", "domain.toml", epsilon=-1, delta=1e-6)
+    Traceback (most recent call last):
+        ...
+    release_side.errors.PublishError: epsilon must be a positive number between 1e-05 and 100000, got -1: the
+        calibration is proven for these alone. Pass e.g. 1.0.
+    """
+
+
+__all__ = ["SPENT", "PublishError"]

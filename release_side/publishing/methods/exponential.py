@@ -1,0 +1,154 @@
+"""Exponential: M rows of a small public domain, drawn as a whole near the table (Balog et al. 2018, §3.4).
+
+This method measures no mean: `measure` makes no round and returns a draw, which is released as it is. No noise is added.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from kmeanalyst.kernels import Kernel
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
+from kmeanalyst.releases.file.limits import USUAL
+from kmeanalyst.releases.file.points import cells_of_a_row
+from kmeanalyst.releases.population_size import PopulationSize
+from kmeanalyst.releases.statement import PrivacyStatement
+from kmeanalyst.representation.by_method import Points
+from kmeanalyst.representation.progress import Progress
+from release_side.choices.choices import NOISES, Choices
+from release_side.choices.options import fitting, kernel_as_read
+from release_side.choices.statement import NO_PROTECTION, statement_of_draw
+from release_side.door.door import Door
+from release_side.door.exponential_mechanism import (
+    ExponentialMechanism,
+    MultisetSampler,
+    RehearsedExponential,
+    small_databases,
+)
+from release_side.errors import PublishError
+from release_side.publishing.methods.base import Drawn, Measured
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ExponentialChoices(Choices):
+    """Points, a kernel and a grid: there are no features, and rows of equal weight."""
+
+    least_points = 1
+
+    def check_method(self) -> None:
+        for name, chosen in (
+            ("features", self.features is not None),
+            ("family", self.family is not None),
+            ("bound", self.bound is not None),
+            ("float32", self.float32),
+            ("noise", self.noise not in NOISES),
+            ("calibration", self.calibration is not None),
+            (f"{self.weights} weights", self.weights not in ("probability", "uniform")),
+        ):
+            if chosen:
+                raise PublishError(
+                    f"{name} does not go with the exponential mechanism, which draws rows of equal weight and adds no "
+                    "noise. Leave it out, or choose another method."
+                )
+
+
+class Exponential:
+    """Draw a database of public rows; those near the private table are likelier."""
+
+    name: ClassVar[str] = "exponential"
+    options: ClassVar[type[Choices]] = ExponentialChoices
+    places_points: ClassVar[bool] = False
+    no_units: ClassVar[str | None] = (
+        "unit protects units by the average of all their rows, and the exponential mechanism counts single rows. "
+        "Leave it out, or choose another method."
+    )
+    no_plan: ClassVar[str | None] = (
+        "plan simulates noise, and the exponential mechanism adds none. Its release says how far it may be from the "
+        "best: try publish with --rehearsal on a public table of that size."
+    )
+
+    def __init__(self, choices: Choices, public: Array | None = None) -> None:
+        self.choices, self.public = choices, public
+        self._databases: dict[tuple[PopulationSize, float], MultisetSampler] = {}  # their list is long: made once
+
+    @classmethod
+    def spec(cls, choices: Choices, domain: Domain) -> Kernel | str:
+        """The kernel asked for, or the table kernel, or margins with a target; DomainError if there is none such."""
+        spec = choices.kernel or ("table" if choices.target is None else "margins")
+        kernel_from_spec(spec, domain, choices.target)
+        return spec
+
+    def mechanism(
+        self, epsilon: float, delta: float, rehearsal: int | None
+    ) -> ExponentialMechanism | RehearsedExponential:
+        """The draw, which is the mechanism."""
+        fresh = ExponentialMechanism(epsilon, delta)
+        return fresh if rehearsal is None else RehearsedExponential(fresh, rehearsal)
+
+    def prepare(
+        self, domain: Domain, size: PopulationSize, noise: ExponentialMechanism | RehearsedExponential
+    ) -> MultisetSampler:
+        """The databases to draw from; PublishError, before a row is read, if the draw or its file would be too large."""
+        key = size, noise.epsilon
+        if key not in self._databases:
+            self._databases[key] = self._checked(domain, size, noise.epsilon)
+        return self._databases[key]
+
+    def _checked(self, domain: Domain, size: PopulationSize, epsilon: float) -> MultisetSampler:
+        spec = self.spec(self.choices, domain)
+        kernel = kernel_as_read(kernel_from_spec(spec, domain, self.choices.target), domain)
+        with fitting():
+            databases = small_databases(
+                kernel, domain, self.public, self.choices.points, n_rows=size.count, epsilon=epsilon
+            )
+            _ = databases.sensitivity
+        if (cells := databases.size * cells_of_a_row(domain)) > USUAL.cells:
+            raise PublishError(
+                f"the release would have {cells:,} cells, and readers allow {USUAL.cells:,}. Pass fewer points."
+            )
+        return databases
+
+    def measure(
+        self, door: Door[ExponentialMechanism | RehearsedExponential], domain: Domain, size: PopulationSize
+    ) -> Measured:
+        """No round, and one draw."""
+        databases = self.prepare(domain, size, door.noise)
+        return Measured(drawn=Drawn(door.draw(databases), databases))
+
+    def represent(self, measured: Measured, domain: Domain, progress: Progress | None) -> Points:
+        """M points of weight 1/M; a row that was drawn twice is two of them."""
+        assert measured.drawn is not None
+        rows = measured.drawn.rows
+        return rows, np.full(len(rows), 1 / len(rows))
+
+    def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
+        """The number of points, and what they were drawn from."""
+        drawn_from = (
+            f"the rows given as public, from which the points were drawn; {NO_PROTECTION}"
+            if self.public is not None
+            else "every row that the domain allows, from which the points were drawn"
+        )
+        return ("the number of points", drawn_from)
+
+    def statement(
+        self,
+        measured: Measured,
+        noise: ExponentialMechanism | RehearsedExponential,
+        size: PopulationSize,
+        n_points: int,
+        *,
+        ledger_head: str | None,
+    ) -> PrivacyStatement:
+        """The guarantee of the draw."""
+        assert measured.drawn is not None
+        return statement_of_draw(
+            noise, measured.drawn.databases, size, self.taken_as_public(measured, n_points), ledger_head=ledger_head
+        )
+
+
+__all__ = ["Exponential"]

@@ -1,0 +1,92 @@
+"""Generator: a noisy mean of features that are composed as the kernel is, and a network trained on it (DP-MERF)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kmeanalyst.kernels import Kernel
+from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.composed import composed_features
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.representation.by_method import Wanted
+from kmeanalyst.representation.generator.generator import check_kernel, check_torch
+from release_side.choices import options as defaults
+from release_side.choices.choices import Choices
+from release_side.choices.options import drawn_rows, most_rows, public_generator
+from release_side.errors import PublishError
+from release_side.publishing.methods.base import SIZES, MeanMethod, Measured
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GeneratorChoices(Choices):
+    """No family, and weights that are equal."""
+
+    def check_method(self) -> None:
+        if self.weights not in ("probability", "uniform"):
+            raise PublishError(
+                f"rows of a generator have equal weights, and {self.weights} weights are not equal. Leave weights out, or "
+                "choose another method."
+            )
+        try:
+            check_torch()
+        except ImportError as error:
+            raise PublishError(str(error)) from None
+        self.refuse_family("generator")
+
+
+class Generator(MeanMethod):
+    """Margins and random Fourier features, composed; rows of equal weight from a trained network."""
+
+    name: ClassVar[str] = "generator"
+    options: ClassVar[type[Choices]] = GeneratorChoices
+    default_kernel: ClassVar[str | None] = "generator"
+    finer: ClassVar[bool] = False  # its rows are probabilities of cells
+
+    def features(self, kernel: Kernel, domain: Domain) -> FeatureMap:
+        """Composed as the kernel is; each part without margins has F coordinates of its own."""
+        if self.public is not None:
+            raise PublishError(
+                "a generator starts from noise and has no use for public points. Leave them out, or choose another method."
+            )
+        drawn: list[RandomFourier] = []
+        dimension = self.choices.features or defaults.GENERATOR_FEATURES
+
+        def leaf(part: Kernel, columns: tuple[int, ...], place: str) -> FeatureMap:
+            own = Domain(tuple(domain.columns[j] for j in columns))
+            rng = public_generator(f"frequencies {place}", part, own, dimension)
+            drawn.append(
+                RandomFourier.draw(
+                    part, n_columns=len(own), dimension=dimension, missing_columns=own.missing_columns, rng=rng
+                )
+            )
+            return drawn[-1]
+
+        try:
+            check_kernel(kernel, len(domain))
+            feature_map = composed_features(kernel, tuple(range(len(domain))), leaf)
+        except ValueError as error:
+            raise PublishError(str(error)) from None
+        if self.choices.features is not None and not drawn:
+            raise PublishError(
+                "this kernel has no random part: its features are cells, as many as the domain says. Leave features out."
+            )
+        return feature_map
+
+    def most_points(self, kernel: Kernel, domain: Domain) -> int:
+        """As many as were asked for, or the most rows that are drawn by default."""
+        return self.choices.points or most_rows(domain)
+
+    def wanted(self, measurement: Measurement, domain: Domain) -> Wanted:
+        """Rows of equal weight, by default as many as the table has, within limits."""
+        n_points = self.choices.points or drawn_rows(measurement, domain)
+        return Wanted(n_points=n_points, float32=self.choices.float32)
+
+    def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
+        """The frequencies and the sizes."""
+        return ("the frequencies, drawn from a public seed", SIZES)
+
+
+__all__ = ["Generator"]

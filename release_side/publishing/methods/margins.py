@@ -1,0 +1,40 @@
+"""Margins: noisy tables of levels, public edges and atoms, and rows of equal weight that are drawn to fit them."""
+
+from __future__ import annotations
+
+from kmeanalyst.kernels import Kernel
+from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.measurement import Measurement
+from release_side.choices.options import drawn_rows, most_rows
+from release_side.errors import PublishError
+from release_side.publishing.methods.random_features import RandomFeatures
+
+
+class Margins(RandomFeatures):
+    """The method of random features, with the cells of margins for features. Files and ledgers know the two by one name."""
+
+    def features(self, kernel: Kernel, domain: Domain) -> FeatureMap:
+        """One feature for each cell of each table."""
+        if self.choices.family is not None:
+            raise PublishError("margins have features of their own. Leave family out, or choose another kernel.")
+        if self.public is not None:
+            raise PublishError(
+                "margins have no use for public points: rows are drawn from classes. Leave public points out, or choose "
+                "another kernel."
+            )
+        if self.choices.features is not None:
+            raise PublishError("margins have one feature for each cell: the domain says how many. Leave features out.")
+        return MarginFeatures(kernel)  # type: ignore[arg-type]
+
+    def most_points(self, kernel: Kernel, domain: Domain) -> int:
+        """As many as were asked for, or the most rows that are drawn by default."""
+        return self.choices.points or most_rows(domain)
+
+    def default_points(self, measurement: Measurement, domain: Domain) -> int:
+        """As many rows as the table has, within limits."""
+        return drawn_rows(measurement, domain)
+
+
+__all__ = ["Margins"]

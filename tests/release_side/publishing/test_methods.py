@@ -1,0 +1,134 @@
+"""The release methods as one type: the registry, what each promises to `publish`, and a door that opens once."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kmeanalyst.kernels import Gaussian
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean
+from kmeanalyst.releases.domain.numbers import Integer, Real
+from kmeanalyst.releases.population_size import PopulationSize
+from kmeanalyst.releases.statement import CALIBRATIONS, GAUSSIAN
+from kmeanalyst.representation.by_method import KEEPS_POINTS, REPRESENT
+from release_side.choices.choices import CALIBRATIONS as NAMED_CALIBRATIONS
+from release_side.choices.choices import METHOD_NAMES, NOISES, Choices
+from release_side.cli.main import main
+from release_side.door import mechanism
+from release_side.door.door import Door
+from release_side.door.mechanism import GaussianNoise
+from release_side.errors import PublishError
+from release_side.publishing.methods import METHODS, MeanMethod, chosen_method, method_class
+
+DOMAIN = Domain((Real(name="x", lower=-3.0, upper=3.0), Boolean(name="y")))
+SMALL = Domain((Integer(name="n", lower=0, upper=3), Boolean(name="y")))
+every_method = pytest.mark.parametrize("name", METHODS)
+
+
+def door_of(domain: Domain, noise: Any, n_rows: int = 50, **options: Any) -> Door:
+    return Door([domain.draw(n_rows, 1)], noise, PopulationSize(n_rows), **options)
+
+
+def test_the_registry_has_the_names_that_curators_type_and_margins():
+    assert {*METHOD_NAMES, "margins"} == set(METHODS)
+    assert {method.name for method in METHODS.values()} == set(METHOD_NAMES)
+    measured = {method.name for method in METHODS.values() if issubclass(method, MeanMethod)}
+    assert measured == set(REPRESENT) and measured > KEEPS_POINTS
+    for name in ("margins", "magic"):
+        with pytest.raises(PublishError, match=r"method must be one of random-features, .*Name one of these"):
+            method_class(name)
+
+
+@pytest.mark.parametrize(
+    ("choices", "columns", "kind"),
+    [
+        ({}, 2, "random-features"), ({"kernel": "margins"}, 2, "margins"), ({"target": "y"}, 2, "margins"),
+        ({"kernel": "gaussian:lengthscale=2"}, 1, "random-features"),
+    ],
+)  # fmt: skip
+def test_margins_are_random_features_under_a_kernel_of_margins(choices: dict[str, Any], columns: int, kind: str):
+    chosen = chosen_method("random-features", Choices(**choices), Domain(DOMAIN.columns[:columns]))
+    assert type(chosen) is METHODS[kind] and chosen.name == "random-features"
+
+
+def test_the_options_of_the_command_line_are_the_choices():
+    for command in ("publish", "plan"):
+        options = {parameter.name: parameter for parameter in main.commands[command].params}
+        for field in fields(Choices):
+            assert options[field.name].help == field.metadata["help"]
+        assert options["weights"].default == Choices().weights and options["float32"].is_flag
+    assert NOISES == mechanism.NOISES and set(NAMED_CALIBRATIONS) == set(CALIBRATIONS[GAUSSIAN])
+
+
+@every_method
+def test_every_method_measures_represents_and_states_its_guarantee(name: str, rough_representation: None):
+    if name == "generator":
+        pytest.importorskip("torch", reason="a generator trains a network with PyTorch, which is not installed")
+    kind, domain = METHODS[name], SMALL if name == "exponential" else DOMAIN
+    method = kind(kind.options(points=6, kernel="margins" if name == "margins" else None))
+    noise = method.mechanism(0.5, 0.0 if name == "exponential" else 1e-6, 1)
+    door, size = door_of(domain, noise), PopulationSize(50)
+    measured = method.measure(door, domain, size)
+    assert door.rows is None and (len(measured.rounds), measured.drawn is None) in [(1, True), (0, False)]
+    points, weights = method.represent(measured, domain, None)
+    assert points.shape == (6, domain.width) and weights.shape == (6,)
+    statement = method.statement(measured, noise, size, 6, ledger_head=None)
+    statement.check_arithmetic()
+    assert statement.n_rows == 50 and statement.taken_as_public[-2:] == method.taken_as_public(measured, 6)[-2:]
+
+
+def features() -> RandomFourier:
+    return RandomFourier.draw(Gaussian(1.0), n_columns=2, dimension=20, rng=0)
+
+
+def test_a_door_opens_once_and_keeps_no_rows():
+    spent: list[str] = []
+    door = door_of(DOMAIN, GaussianNoise(1.0, 1e-6), record_spend=lambda: spent.append("recorded"))
+    assert door.mean(features()).n_rows == 50
+    with pytest.raises(ValueError, match=r"the door was used: .* second spend\. Measure once"):
+        door.mean(features())
+    assert spent == ["recorded"] and door.rows is None
+
+
+def test_a_share_of_the_budget_is_refused_before_the_rows_are_taken():
+    door = door_of(DOMAIN, GaussianNoise(1.0, 1e-6))
+    with pytest.raises(ValueError, match=r"a round spends the whole budget, share 1, got 0\.5"):
+        door.mean(features(), share=0.5)
+    assert door.rows is not None
+
+
+def test_rows_that_are_not_as_many_as_announced_are_refused_and_nothing_is_spent():
+    spent: list[str] = []
+    rows: Array = DOMAIN.draw(50, 1)
+    door = Door([rows], GaussianNoise(1.0, 1e-6), PopulationSize(49), record_spend=lambda: spent.append("recorded"))
+    with pytest.raises(PublishError, match="the table has 50 rows, not the 49"):
+        door.mean(features())
+    assert spent == []
+
+
+def test_choices_cannot_be_changed_and_refuse_what_their_method_has_no_use_for():
+    with pytest.raises(AttributeError):
+        Choices().points = 3  # type: ignore[misc]
+    for name, wrong, message in (
+        ("subspace", {"features": 20}, "a subspace has as many features as it has points"),
+        ("subspace", {"family": "fourier"}, "subspace has its own"),
+        ("exponential", {"weights": "signed"}, "signed weights does not go with the exponential mechanism"),
+        ("random-features", {"weights": "published"}, "they need method \"subspace\""),
+        ("random-features", {"features": 21}, "features must be even, got 21"),
+        ("margins", {"bound": 2.0}, "probability weights have none"),
+    ):  # fmt: skip
+        with pytest.raises(PublishError, match=message):
+            METHODS[name].options(**wrong)
+
+
+def test_a_size_says_what_it_counts():
+    rows, units = PopulationSize(10), PopulationSize(10, "patient")
+    assert (rows.counted, rows.neighbouring) == ("rows", "replace-one")
+    assert (units.counted, units.neighbouring) == ("units of 'patient'", "replace-one-unit")
+    assert np.isclose(rows.count, units.count) and rows != units
