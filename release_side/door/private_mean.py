@@ -91,9 +91,9 @@ def unit_averages(units: UnitRows, feature_map: FeatureMap) -> Array:
     has at most 2^32 rows. A unit of one row has that row's integers.
     """
     totals, sizes = np.zeros((len(units), feature_map.dimension), dtype=np.int64), units.sizes
-    for column_of, rows in units.chunks(_step(feature_map)):
-        first = np.flatnonzero(np.diff(column_of, prepend=-1))
-        totals[column_of[first]] += np.add.reduceat(integer_features(rows, feature_map), first).astype(np.int64)
+    for owners, rows in units.chunks(_step(feature_map)):
+        first = np.flatnonzero(np.diff(owners, prepend=-1))
+        totals[owners[first]] += np.add.reduceat(integer_features(rows, feature_map), first).astype(np.int64)
     several = sizes > 1
     totals[several] = np.sign(totals[several]) * (np.abs(totals[several]) // sizes[several, None])
     return _enforce_norm(totals.astype(np.float64), feature_map)
@@ -126,14 +126,14 @@ def _averaged_counts(units: UnitRows, places_of: Callable[[Array], Array], by_fe
     These are `unit_averages` of the same map, taken at the few places where a unit has rows.
     """
     F, found = len(by_feature), []
-    for column_of, rows in units.chunks(step):
-        found.append(np.unique(column_of * F + places_of(rows), return_counts=True))
+    for owners, rows in units.chunks(step):
+        found.append(np.unique(owners * F + places_of(rows), return_counts=True))
     keys, back = np.unique(np.concatenate([keys for keys, _ in found]), return_inverse=True)
     counts = np.zeros(len(keys), dtype=np.int64)
     np.add.at(counts, back, np.concatenate([times for _, times in found]))
-    column_of, places = np.divmod(keys, F)
+    owners, places = np.divmod(keys, F)
     total = np.zeros(F, dtype=np.int64)
-    np.add.at(total, places, counts * by_feature[places] // units.sizes[column_of])
+    np.add.at(total, places, counts * by_feature[places] // units.sizes[owners])
     return total
 
 
