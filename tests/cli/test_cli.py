@@ -800,7 +800,7 @@ def test_the_text_of_an_unforeseen_error_is_withheld(place, error, files, tmp_pa
 def test_an_unforeseen_error_is_withheld_in_a_process_too(files, tmp_path):
     """What Python itself would print of an error and of those it came from does not reach the terminal."""
     code = (
-        "import sys, release_side.publishing as p\n"
+        "import sys, release_side.publishing.publish as p\n"
         "def fail(*a, **k):\n"
         "    try: int('secret 4711')\n"
         "    except ValueError as e: raise RuntimeError('secret 4712') from e\n"
