@@ -216,8 +216,8 @@ class SamplingErrors(ErrorModel):
     def _least_change(self, influence: Array, level: float) -> float:
         """Nothing bounds it: ValueError."""
         raise ValueError(
-            "a robust interval is the range over all populations that agree with a measurement, and there is none here (a sample is none): "
-            'anything agrees. Ask kind="default".'
+            "a robust interval is the range over all populations that agree with a measurement, and there is none here (a "
+            'sample is none): anything agrees. Ask kind="default".'
         )
 
 
