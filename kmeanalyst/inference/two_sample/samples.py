@@ -1,4 +1,4 @@
-"""Room 4: a sample beside a release: its rows encoded by the release's domain, block by block, and results about both."""
+"""Room 4: a sample next to a release: its rows encoded by the release's domain, block by block, and results about both."""
 
 from __future__ import annotations
 
