@@ -7,7 +7,7 @@ Deville 1999, *Variance estimation for complex statistics*) and, by the error mo
 Given a condition g the weights are v = w g / Σ w g, and dT/dw(z) = g(z) (T′(z) − Σ v T′) / Σ w g. Without one, w is
 used as it is: signed weights need not sum to one, and nothing is normalised silently.
 
-Resampled rows are refused: their answers would carry an error of resampling that no part tells, and the probability
+Resampled rows are refused: their answers would carry an error of resampling that no part shows, and the probability
 view gives the same answers without it.
 
 Room 4: what a statistic is made from: weighted points, one release's or the product of several.

@@ -1,10 +1,10 @@
 """Room 4: E[f(Y) | X = x] from one release, each with its error.
 
 The value and its influence function are those of the regression (`smoother`), so that privacy, sampling and resolution come
-about as for any statistic. The regression has a bias of its own, which no influence function tells: what is left of it to
+about as for any statistic. The regression has a bias of its own, which no influence function shows: what is left of it to
 first order counts as resolution, besides the rest.
 
-What no part tells is dependence that the release itself has lost: noise flattens a narrow ridge in (X, Y), and the points
+What no part shows is dependence that the release itself has lost: noise flattens a narrow ridge in (X, Y), and the points
 were fitted to what is left. At N = 20,000 and 500 features, 95 % intervals held 0.97 and more of the time at ε = 1 over three
 smooth distributions; at ε = 0.1 0.94 for a saturating curve, but 0.70 for a wave (tests/benchmarks/conditional_expectation.py).
 

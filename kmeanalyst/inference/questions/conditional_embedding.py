@@ -72,7 +72,7 @@ def smooth_kernel(domain: Domain) -> Kernel:
 class Smoother:
     """The regression on some columns of a population, for whatever is asked of the others.
 
-    people       Population, in the view that is used.
+    population   in the view that is used.
     conditioning the columns that are given.
     basis        coordinates of k(x, ·).
     features     (n, r + 1) φ at the rows of population.model.frame.
