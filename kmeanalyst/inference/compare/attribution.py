@@ -1,8 +1,8 @@
 """Which columns, and which pairs of columns, differ between a release and a sample.
 
 Functions of one column, or products of centred functions of two, are read off both sides by their linear functionals
-(functionals.py) and tested together with the noise in the law. Where populations differ elsewhere, what the features do
-not see of the functions lets some of that in; its likely size is part of the law too.
+(functionals.py) and tested together with the noise in the distribution. Where populations differ elsewhere, what the features do
+not see of the functions lets some of that in; its likely size is part of the distribution too.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def _test(
     if len(group.variances) == 0:
         return GroupTest(np.nan, 0.0)
     seen = group.read.signal
-    law = law_along(vectors, differences, (seen * group.variances) @ seen.T, covariance, shrink, evidence)
-    return GroupTest(law[1], group.read.seen)
+    _, pvalue = law_along(vectors, differences, (seen * group.variances) @ seen.T, covariance, shrink, evidence)
+    return GroupTest(pvalue, group.read.seen)
 
 
 def _batches(groups: Iterable[Group], dimension: int) -> Iterator[list[Group]]:
@@ -126,7 +126,7 @@ class Columns:
 def column_tests(
     columns: Columns, evidence: MeanEmbeddingEstimate, reader: RidgeProjector, sample: SampleRows, elsewhere: float
 ) -> tuple[list[GroupTest], list[Array]]:
-    """Does each column have the same law on both sides? The tests, and the differences of its functions' means.
+    """Does each column have the same distribution on both sides? The tests, and the differences of its functions' means.
 
     elsewhere   the relative variance by which the two populations differ as a whole.
     """

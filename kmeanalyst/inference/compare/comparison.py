@@ -49,9 +49,9 @@ def as_html(comparison: Comparison, top: int = 10) -> str:
 
 def verdict(comparison: Comparison) -> str:
     """The overall test in a line."""
-    told = "release and sample differ" if comparison.differs else "no difference that this release can show"
+    outcome = "release and sample differ" if comparison.differs else "no difference that this release can show"
     noise = "privacy noise included" if comparison.overall.noise_aware else "privacy noise not known"
-    return f"{told} (p = {comparison.overall.pvalue:.3g}, level {comparison.level:g}; {noise})"
+    return f"{outcome} (p = {comparison.overall.pvalue:.3g}, level {comparison.level:g}; {noise})"
 
 
 def sections(comparison: Comparison, top: int) -> list[tuple[str, pd.DataFrame | None]]:
@@ -102,7 +102,7 @@ def _cell(value: Any) -> str:
     return shortened(text, _WIDEST)
 
 
-_SOME_ROWS = 2000  # of the sample: its columns' laws, and where its mass is
+_SOME_ROWS = 2000  # of the sample: its columns' distributions, and where its mass is
 _BLURRED = 0.5  # share seen below which a verdict is noted to be blurred
 
 
@@ -111,7 +111,7 @@ class Comparison:
     """Where a release and a sample differ.
 
     overall      the TestResult of mmd_test: is it one population?
-    columns      a row for each column: pvalue of a test of its law; adjusted, for the number of columns (Holm);
+    columns      a row for each column: pvalue of a test of its distribution; adjusted, for the number of columns (Holm);
                  differs, at the level; seen, the share of the column's functions that the features see.
     pairs        the same for the association of each pair of columns: first, second, pvalue, adjusted, differs, seen.
                  Where little is seen, a small difference can be missed, and one elsewhere can show.
@@ -174,7 +174,7 @@ class Comparison:
         }
 
     def to_text(self, top: int = 10) -> str:
-        """What differs, for people: at most `top` lines of each kind.
+        """What differs, for a reader: at most `top` lines of each kind.
 
         >>> print(comparison.to_text(top=2))
         release and sample differ (p = ..., level 0.05; privacy noise included)
@@ -195,7 +195,7 @@ def compare(release: ReleaseData, sample: Any, *, level: float = 0.05) -> Compar
     """Test whether a sample is from a release's population, and show where they differ.
 
     sample    DataFrame in natural units, or encoded rows (L, d); independent of the table's rows.
-    level     of the verdicts: the chance of any false alarm among the columns, and among the pairs, where both have one
+    level     of the verdicts: the probability of any false alarm among the columns, and among the pairs, where both have one
               population; in (0, 1).
     Returns   Comparison.
     Assumes   that rows are independent. The level of each test holds whatever the features see (see functionals.py);
@@ -205,7 +205,7 @@ def compare(release: ReleaseData, sample: Any, *, level: float = 0.05) -> Compar
     ['age']
     """
     if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a chance. Pass e.g. 0.05.")
+        raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a probability. Pass e.g. 0.05.")
     overall = mmd_test(release, sample)
     rows, evidence = SampleRows(release, sample), evidence_of(release)
     some = rows.some(_SOME_ROWS)

@@ -82,10 +82,10 @@ _Line = tuple[str, str, float, float, float, float]
 
 def _lines_of(release: ReleaseData, column: Column, own: _Sums, notes: list[str]) -> Iterator[_Line]:
     if isinstance(column, Categorical):
-        told = np.argsort(-own.counts, kind="stable")[:_MOST_LEVELS]
-        if len(told) < len(own.counts):
-            notes.append(f"{column.name}: differences of the {len(told)} levels that the sample has most of")
-        for code in told:
+        most = np.argsort(-own.counts, kind="stable")[:_MOST_LEVELS]
+        if len(most) < len(own.counts):
+            notes.append(f"{column.name}: differences of the {len(most)} levels that the sample has most of")
+        for code in most:
             equals = _condition(column, partial(np.equal, float(code)))
             yield _share(release, column, column.levels[code], equals, own.counts[code] / own.n, own.n)
     elif isinstance(column, Text):

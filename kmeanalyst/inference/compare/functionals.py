@@ -8,7 +8,7 @@ is like u only decides what a rejection can be laid at the door of.
 What a release knows of its population, as the questions about parts of it need it: a mean of features.
 
 With a measurement that is the noisy mean, with its noise. Weighted points without one are taken as a fixed
-distribution, seen through features of their own kernel: no noise, and nothing random but the sample beside them.
+distribution, seen through features of their own kernel: no noise, and nothing random but the sample compared with them.
 
 Functions of some columns alone, to ask what a release says of those columns and no others.
 
@@ -60,7 +60,7 @@ class MeanEmbeddingEstimate:
         return float(sum(measurement.noise_scale**2 for measurement in self.measurements))
 
     def directions(self, release: ReleaseData, rows: Array) -> Directions:
-        """Directions of feature space: the leading ones of the test beside these rows, or all if there is no noise."""
+        """Directions of feature space: the leading ones of the test against these rows, or all if there is no noise."""
         if self.measurements:
             return directions_of(release, self.measurements[0], rows)
         size = self.feature_map.dimension
@@ -85,7 +85,7 @@ def reference_rows(evidence: MeanEmbeddingEstimate, rows: Array, weights: Array 
     """Rows (n, d) that functions are read at: each cell from the domain or from one of `rows`, whatever its neighbours.
 
     In the first half most cells are the domain's, in the second most are the rows'. They lie where the
-    population does, and where another one may, and know of the rows no more than each column's law.
+    population does, and where another one may, and know of the rows no more than each column's distribution.
     weights   (len(rows),) probabilities; equal by default.
     """
     rng = np.random.default_rng(0)
@@ -130,7 +130,7 @@ class ColumnFunctions:
 def column_functions(domain: Domain, columns: Sequence[int], reference: Array, most: int) -> ColumnFunctions:
     """At most that many principal functions of these columns: fewer for few levels, none for a column of one value.
 
-    The kernel is the table kernel of the columns: multi-scale for numbers, the indicator for levels, missing apart.
+    The kernel is the table kernel of the columns: multi-scale for numbers, the indicator for levels, missing cells by themselves.
     """
     some = Domain(tuple(domain.columns[j] for j in columns))
     places = domain.indices_of(columns)

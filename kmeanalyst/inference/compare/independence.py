@@ -85,7 +85,7 @@ def hsic_permutation_test(
     """
     if permutations < 1:
         raise ValueError(
-            f"permutations must be at least 1, got {permutations}: the law is made of them. Pass e.g. 999."
+            f"permutations must be at least 1, got {permutations}: the distribution is made of them. Pass e.g. 999."
         )
     kernels = kernel if isinstance(kernel, tuple) else (kernel, kernel)
     rng = np.random.default_rng(rng)

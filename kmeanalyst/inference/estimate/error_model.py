@@ -33,7 +33,7 @@ class ErrorModel(ABC):
     everywhere  whether every row that the domain has is in `frame`.
 
     An influence (n,) or (n, k) has a value for each row of `frame`. One of n + 1 values ends in a bias, which the
-    statistic has beside its error: it counts as resolution, and as a fixed change of a robust interval.
+    statistic has besides its error: it counts as resolution, and as a fixed change of a robust interval.
     """
 
     release: ReleaseData | None

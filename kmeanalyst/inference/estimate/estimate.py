@@ -196,7 +196,7 @@ class InverseCdf:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate(Differentiable):
-    """An estimated number with its standard error, in parts that are always told apart.
+    """An estimated number with its standard error, in parts that are always kept separate.
 
     value           the estimate, in the units of the question.
     standard_error  root of the sum of the squared parts.
@@ -206,9 +206,9 @@ class Estimate(Differentiable):
     view            the weights it was computed with: "signed", "probability" or "fitted"; "sample": of real rows, whose
                     error has no other part than sampling.
     question        what was asked, as text.
-    notes           what a reader should know beside the number.
+    notes           what a reader should know besides the number.
     terms           error models with the estimate's influence function at the rows of each; none if it is unknown.
-    interval_by     how an interval comes about that is not value ± error; None for the normal law.
+    interval_by     how an interval comes about that is not value ± error; None for the normal distribution.
 
     Estimates and numbers can be added, subtracted, multiplied and divided, raised to a number, and handed to np.sqrt,
     np.log and np.exp: the error follows to first order. Those of one release keep their correlation and must share
@@ -238,7 +238,7 @@ class Estimate(Differentiable):
     def interval(self, level: float = 0.95, kind: str = "default") -> tuple[float, float]:
         """(low, high) of coverage `level` in (0, 1).
 
-        kind   "default": value ± z·standard_error, normal law, or by `interval_by`. "robust": the range over all
+        kind   "default": value ± z·standard_error, normal distribution, or by `interval_by`. "robust": the range over all
                populations, smooth or not, that agree with the measurement, to first order, and no less than the default
                (some tenths of a second; a quantile's some seconds). ValueError where it is not known (no measurement).
 
@@ -329,8 +329,8 @@ class Estimate(Differentiable):
 
     def _numbers(self) -> str:
         low, high = self.interval()
-        told = {name: part for name, part in self.parts.items() if part is not None or self.view != SAMPLE}
-        parts = ", ".join(f"{name} {'unknown' if v is None else self.written(v)}" for name, v in told.items())
+        known = {name: part for name, part in self.parts.items() if part is not None or self.view != SAMPLE}
+        parts = ", ".join(f"{name} {'unknown' if v is None else self.written(v)}" for name, v in known.items())
         return (
             f"{self.written(self.value)} ± {self.written(self.standard_error)} "
             f"(95 %: {self.written(low)} to {self.written(high)}; {parts})"
@@ -341,8 +341,8 @@ class Estimate(Differentiable):
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<br><small>{escape(note)}</small>" for note in self.notes)
-        told = f"{escape(self._numbers())} <small>[{escape(self.view)} weights]</small>"
-        return f"<div><strong>{escape(self.question)}</strong>: {told}{notes}</div>"
+        numbers = f"{escape(self._numbers())} <small>[{escape(self.view)} weights]</small>"
+        return f"<div><strong>{escape(self.question)}</strong>: {numbers}{notes}</div>"
 
 
 class Estimates(tuple[Estimate, ...]):
@@ -380,12 +380,12 @@ class Estimates(tuple[Estimate, ...]):
 def _row(estimate: Estimate, level: float) -> dict[str, Any]:
     low, high = estimate.interval(level)
     parts = {name: np.nan if part is None else part for name, part in estimate.parts.items()}
-    told = {"view": estimate.view, "note": "; ".join(estimate.notes)}
+    words = {"view": estimate.view, "note": "; ".join(estimate.notes)}
     return {
         "value": estimate.value,
         "standard_error": estimate.standard_error,
         "low": low,
         "high": high,
         **parts,
-        **told,
+        **words,
     }

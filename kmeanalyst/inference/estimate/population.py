@@ -7,7 +7,7 @@ Deville 1999, *Variance estimation for complex statistics*) and, by the error mo
 Given a condition g the weights are v = w g / Σ w g, and dT/dw(z) = g(z) (T′(z) − Σ v T′) / Σ w g. Without one, w is
 used as it is: signed weights need not sum to one, and nothing is normalised silently.
 
-Resampled rows are refused: their answers would carry an error of resampling that no part tells, and the probability
+Resampled rows are refused: their answers would carry an error of resampling that no part shows, and the probability
 view gives the same answers without it.
 
 What a statistic is made from: weighted points, one release's or the product of several.
@@ -34,7 +34,7 @@ from kmeanalyst.representation.weights.views import view_weights
 
 
 class Errors(Protocol):
-    """What a law's errors are read off: an ErrorModel, or several of independent releases together."""
+    """What a distribution's errors are read off: an ErrorModel, or several of independent releases together."""
 
     @property
     def notes(self) -> tuple[str, ...]: ...
@@ -45,9 +45,9 @@ class Errors(Protocol):
 
 
 class Law(Protocol):
-    """Weighted points, and the rows beside them at which derivatives must be known: what a statistic is made from.
+    """Weighted points, and the further rows at which derivatives must be known: what a statistic is made from.
 
-    A Population is the law of a release; a ProductLaw (see `product_law`) that of several independent ones.
+    A Population is the distribution of a release; a ProductLaw (see `product_law`) that of several independent ones.
     """
 
     @property
@@ -94,11 +94,11 @@ class Law(Protocol):
 
 
 class ConditionedRows:
-    """What laws of weighted rows share: means, and influence functions given a condition or not (see `population_of`).
+    """What distributions of weighted rows share: means, and influence functions given a condition or not (see `population_of`).
 
     weights    (M,) on the first rows of model.frame; given a condition they sum to one.
     given      (n,) bool over model.frame, whether the condition holds; None without one.
-    chance     Σ w · condition under the law's weights; 1 without a condition.
+    chance     Σ w · condition under the distribution's weights; 1 without a condition.
     condition  the condition as text; "" without one.
     """
 
@@ -134,9 +134,9 @@ class ConditionedRows:
 
 
 def infeasible_value(what: str, feasible: Any, value: Callable[[Any], float]) -> str:
-    """A note on an infeasible value, with the statistic's value under the feasible law (None: it has none)."""
-    beside = "says nothing given the condition" if feasible is None else f"gives {value(feasible):.4g}"
-    return f"{what}: signed weights can give one. The probability view {beside}."
+    """A note on an infeasible value, with the statistic's value under the feasible distribution (None: it has none)."""
+    instead = "says nothing given the condition" if feasible is None else f"gives {value(feasible):.4g}"
+    return f"{what}: signed weights can give one. The probability view {instead}."
 
 
 _BLOCK = 2**24  # numbers of influence functions whose errors are computed at once
@@ -196,7 +196,7 @@ class Population(ConditionedRows):
 
     @cached_property
     def in_probability_view(self) -> Population | None:
-        """The same population in the probability view; None if its condition has no chance there."""
+        """The same population in the probability view; None if its condition has probability 0 there."""
         try:
             return population_of(self.release, where=self.where, view="probability")
         except ValueError:
@@ -211,7 +211,7 @@ class Population(ConditionedRows):
 
 
 def population_of(release: ReleaseData, *, where: Where = None, view: View | None = None) -> Population:
-    """The population of a view, given conditions; ValueError where they have no chance.
+    """The population of a view, given conditions; ValueError where they have probability 0.
 
     where   a condition, or several that must all hold.
     view    "signed" (as released; the default), "probability", or "fitted": the population that error bars start from, some
@@ -227,13 +227,13 @@ def population_of(release: ReleaseData, *, where: Where = None, view: View | Non
         check_condition(values[: len(weights)])
     given = np.logical_and.reduce([values == 1 for values in held])
     chance = positive_chance(float(weights @ given[: len(weights)]))
-    told = [shown(condition, "condition") for condition in conditions]
-    text = told[0] if len(told) == 1 else " and ".join(f"({part})" for part in told)
+    texts = [shown(condition, "condition") for condition in conditions]
+    text = texts[0] if len(texts) == 1 else " and ".join(f"({part})" for part in texts)
     return Population(release, label, conditions, model, weights * given[: len(weights)] / chance, given, chance, text)
 
 
 def positive_chance(chance: float) -> float:
-    """The chance of a condition; ValueError where there is none."""
+    """The probability of a condition; ValueError where it is not positive."""
     if chance <= 0:
         raise ValueError(
             f"the condition has probability {chance:.3g} under the released weights, so nothing can be said given "
@@ -243,7 +243,7 @@ def positive_chance(chance: float) -> float:
 
 
 def mean_statistic(law: Law, values: Array) -> Statistic:
-    """Σ v · values as a statistic of the law's weights, of values (n,) or (n, k) as `Law.values` gives them."""
+    """Σ v · values as a statistic of the distribution's weights, of values (n,) or (n, k) as `Law.values` gives them."""
     return mean_of_rows(law.weights, values)
 
 
@@ -254,7 +254,7 @@ def answer(
     notes: tuple[str, ...] = (),
     interval_by: IntervalRule | None = None,
 ) -> Statistic:
-    """A statistic of the law's weights as one of the released weights (the chain rule), with what is said of it."""
+    """A statistic of the distribution's weights as one of the released weights (the chain rule), with what is said of it."""
     influence = None if statistic.influence is None else law.influence(statistic.influence)
     return Statistic(float(statistic.value), influence, law.text(question), notes, interval_by)
 
@@ -305,7 +305,7 @@ def _estimate(law: Law, statistic: Statistic, parts: dict[str, float | None]) ->
 
 
 def check_defined(values: Array, hint: str) -> None:
-    """ValueError where a value at a point is not finite; the mend says how such points are excluded."""
+    """ValueError where a value at a point is not finite; the hint says how such points are excluded."""
     undefined = int((~np.isfinite(values)).sum())
     if undefined:
         raise ValueError(
@@ -337,7 +337,7 @@ def _check_met(release: ReleaseData, question: Question, values: Array) -> None:
         return
     if strings := parse(question).strings_compared(release.columns):
         raise ValueError(
-            f"no row that the release knows of tells {question!r:.200} apart from the others, so how often it holds cannot be "
+            f"no row that the release knows of distinguishes {question!r:.200} from the others, so how often it holds cannot be "
             f"said. Ask about texts of released points, as release.to_frame() has them in column {words.written(strings[0])}."
         )
 

@@ -1,4 +1,4 @@
-"""Populations that a measurement allows, the most plausible one and others beside it (METHODS §5).
+"""Populations that a measurement allows, the most plausible one and others next to it (METHODS §5).
 
 A population is a mixture p of small clouds of rows: rows as they are, and rows blurred by two widths, all of them near
 the released points or anywhere in the domain. The measurement y pulls p away from a reference q, and relative entropy
@@ -17,7 +17,7 @@ taken under p and a little of q, which also lies where p has no mass: a heavy ta
 The range of an answer over all populations on stated rows that agree with a measurement (METHODS §5).
 
 A population is any probability weights p on the rows, smooth or not. It agrees with y if |v_kᵀ(Σ p φ(z) − y)| stays
-within the noise and sampling errors of every one of K leading directions at once (normal law, Bonferroni). The least
+within the noise and sampling errors of every one of K leading directions at once (normal distribution, Bonferroni). The least
 and the largest Σ p h are two linear programs. Nothing is assumed but that the population is near one on these rows, and
 where these are all the rows that the domain has not even that: the range is far wider than the interval of the most
 plausible population, and is meant as the outer limit.
@@ -107,7 +107,7 @@ class CompatiblePopulations:
         return milp(values, constraints=[agrees, everything], bounds=Bounds(0.0, np.inf))
 
 
-_EVEN, _SHARP, _BROAD = 300, 280, 420  # clouds: anywhere, near the points, near their columns' laws
+_EVEN, _SHARP, _BROAD = 300, 280, 420  # clouds: anywhere, near the points, near their columns' distributions
 _EVERY_ROW = 1000  # of a domain with no more rows is in the fit
 _SHARES = (0.2, 0.2, 0.6)  # of the reference that these have
 _KEPT = (0.9, 0.5)  # of a near row's cells that are of one point; the others are of another
@@ -254,7 +254,7 @@ def _singles(release: ReleaseData, rng: np.random.Generator) -> tuple[Array, Arr
 
 
 def _on_atoms(domain: Domain, rows: Array) -> Array:
-    """Cells hardly beside a declared atom moved onto it: the features hardly tell the two, and mass is declared there."""
+    """Cells next to a declared atom moved onto it: the features hardly tell the two, and mass is declared there."""
     rows = rows.copy()
     for j, column in enumerate(domain.columns):
         if isinstance(column, Number):
@@ -265,7 +265,7 @@ def _on_atoms(domain: Domain, rows: Array) -> Array:
 
 
 def _exchanged(domain: Domain, points: Array, p: Array, n: int, kept: float, rng: np.random.Generator) -> Array:
-    """n rows: each cell of one drawn point with chance `kept`, else of another."""
+    """n rows: each cell of one drawn point with probability `kept`, otherwise of another."""
     home, other = (points[rng.choice(len(p), n, p=p / p.sum())] for _ in range(2))
     return np.where((rng.random((n, len(domain))) < kept)[:, domain.column_of], home, other)
 

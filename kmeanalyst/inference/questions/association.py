@@ -5,7 +5,7 @@ S the variance of a number or the probability of a level, ‖D‖² is the squar
 a number's variance that levels explain (correlation ratio, Fisher 1925), and φ² of two columns of levels; its root over
 √(the fewer levels − 1) is Cramér's V (Cramér 1946, §21.9). All are 0 where columns are uncorrelated and at most 1.
 
-Errors: D's first-order law is normal, with the covariance C of the release's error model; that of ‖D‖² is then a
+Errors: D's first-order distribution is normal, with the covariance C of the release's error model; that of ‖D‖² is then a
 quadratic form's, whose second order counts where D is small: variance 4 DᵀCD + 2 tr C². Noise alone would give tr C, and
 it is not subtracted: released points follow a part of the noise and smooth away a part of the dependence, and on real tables
 values come out too small rather than too large. Weights are those of the probability view: signed ones can give negative
@@ -35,7 +35,7 @@ from kmeanalyst.releases.expressions.meaning import days_of
 from kmeanalyst.releases.release import ReleaseData, View
 
 MOST_GROUPS = 8  # of levels: the rarest are taken together
-LEAST_SHARE = 0.02  # of a level that is told apart
+LEAST_SHARE = 0.02  # of a level that is kept by itself
 _Z = 1.959964
 _ROUNDING = 1e-12  # of a variance: none
 Progress = Callable[[str, float], None]
@@ -51,7 +51,7 @@ class Association:
     value           NaN where a column does not vary.
     standard_error  half the width of the 68 % interval.
     interval        (low, high) at 95 %, within the measure's range.
-    pvalue          of the hypothesis that the value is 0, by the normal law of the error model.
+    pvalue          of the hypothesis that the value is 0, by the normal distribution of the error model.
     note            what a reader should know, or "".
 
     >>> found = ka.associations(release, ["age", "income"])[0]
@@ -87,8 +87,8 @@ def associations(
 
     columns   names; all by default, derived ones too.
     view      "probability" (the default) or "fitted".
-    progress  told of each pair.
-    A missing cell is a level of its own beside levels, and leaves a pair out of account beside numbers. Levels rarer than
+    progress  called after each pair.
+    A missing cell is a level of its own next to levels, and leaves a pair out of account next to numbers. Levels rarer than
     2 %, or beyond the eight most frequent, are taken together.
 
     >>> for one in ka.associations(release, ["age", "income", "sex"]):
@@ -224,7 +224,7 @@ def _standardised(population: Population, x: _Side, y: _Side) -> tuple[Array, Ar
 
 
 def _signed(a: str, b: str, value: float, variance: float) -> Association:
-    """A correlation, by the normal law."""
+    """A correlation, by the normal distribution."""
     error = float(np.sqrt(max(variance, 0.0)))
     low, high = (float(np.clip(value + sign * _Z * error, -1.0, 1.0)) for sign in (-1, 1))
     return Association(
@@ -234,7 +234,7 @@ def _signed(a: str, b: str, value: float, variance: float) -> Association:
 
 
 def _unsigned(a: str, b: str, measure: str, d: Array, covariance: Array, rank: int) -> Association:
-    """√(‖D‖²/rank), by the law of a quadratic form of normal variables to second order."""
+    """√(‖D‖²/rank), by the distribution of a quadratic form of normal variables to second order."""
     squared = float(d @ d)
     error = float(np.sqrt(max(4 * d @ covariance @ d + 2 * np.sum(covariance**2), 0.0)))
 

@@ -1,14 +1,14 @@
 """E[f(Y) | X = x] from one release, each with its error.
 
 The value and its influence function are those of the regression (`smoother`), so that privacy, sampling and resolution come
-about as for any statistic. The regression has a bias of its own, which no influence function tells: what is left of it to
-first order counts as resolution, beside the rest.
+about as for any statistic. The regression has a bias of its own, which no influence function shows: what is left of it to
+first order counts as resolution, besides the rest.
 
-What no part tells is dependence that the release itself has lost: noise flattens a narrow ridge in (X, Y), and the points
+What no part shows is dependence that the release itself has lost: noise flattens a narrow ridge in (X, Y), and the points
 were fitted to what is left. At N = 20,000 and 500 features, 95 % intervals held 0.97 and more of the time at ε = 1 over three
-smooth laws; at ε = 0.1 0.94 for a saturating curve, but 0.70 for a wave (tests/benchmarks/conditional_expectation.py).
+smooth distributions; at ε = 0.1 0.94 for a saturating curve, but 0.70 for a wave (tests/benchmarks/conditional_expectation.py).
 
-The law of a table's rows given X = x, as weights on the released points.
+The distribution of a table's rows given X = x, as weights on the released points.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _notes(value: float, is_condition: bool, unknown: float) -> list[str]:
             "kernel's smoothness"
         )
     if is_condition and not -_ROUNDING <= value <= 1 + _ROUNDING:
-        notes.append(f"{value:.4g} is no probability: the weights of a conditional law can be negative")
+        notes.append(f"{value:.4g} is no probability: the weights of a conditional distribution can be negative")
     return notes
 
 
@@ -164,11 +164,12 @@ def conditional_law(
     view: View | None = None,
     kernel: Kernel | str | None = None,
 ) -> ConditionalLaw:
-    """The law of the rows given one value of each of some columns; options as in `conditional_expectation`."""
+    """The distribution of the rows given one value of each of some columns; options as in `conditional_expectation`."""
     names, rows, several = given_rows(release, given)
     if several:
         raise ValueError(
-            "a conditional law is given one value of each column, and here there is a list. Ask for one law at a time, or "
+            "a conditional distribution is given one value of each column, and here there is a list. Ask for one "
+            "distribution at a time, or "
             "for conditional_expectation, which takes lists."
         )
     return ConditionalLaw(smoother(release, names, where=where, view=view, kernel=kernel), rows)

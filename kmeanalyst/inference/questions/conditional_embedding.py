@@ -1,4 +1,4 @@
-"""The regression behind conditional laws: the conditional mean embedding of one release.
+"""The regression behind conditional distributions: the conditional mean embedding of one release.
 
 Kernel ridge regression with the release's weights in the place of 1/n: ĝ = b + h minimises Σ w_i (f_i − ĝ(x_i))² + λ‖h‖²
 (Song et al. 2009; Grünewälder et al. 2012; Fukumizu, Song & Gretton 2013). The constant b is not penalised, so that the
@@ -72,10 +72,10 @@ def smooth_kernel(domain: Domain) -> Kernel:
 class Smoother:
     """The regression on some columns of a population, for whatever is asked of the others.
 
-    people       Population, in the view that is used.
+    population   in the view that is used.
     conditioning the columns that are given.
     basis        coordinates of k(x, ·).
-    features     (n, r + 1) φ at the rows of people.model.frame.
+    features     (n, r + 1) φ at the rows of population.model.frame.
     regulariser  λ.
     notes        what every answer should say.
     """
@@ -145,7 +145,7 @@ def smoother(
     """The regression on these columns; in the probability view, with a note, where the released weights allow none."""
     if view == "fitted":
         raise ValueError(
-            "a conditional law is of the released points, and the fitted population has other rows. Ask for "
+            "a conditional distribution is of the released points, and the fitted population has other rows. Ask for "
             'view="signed" or "probability".'
         )
     conditioning = Domain(tuple(release.columns[name] for name in columns))

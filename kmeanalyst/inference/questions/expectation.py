@@ -94,7 +94,7 @@ def probability_of(population: Law, condition: Any) -> Statistic:
 
 
 def statistic_of(population: Law, values: Array, text: str) -> Statistic:
-    """Σ v · values, from (n,) values at the rows of people.model.frame."""
+    """Σ v · values, from (n,) values at the rows of population.model.frame."""
     found = mean_statistic(population, values)
     value, notes = float(found.value), tuple[str, ...]()
     at_points = values[: len(population.weights)]

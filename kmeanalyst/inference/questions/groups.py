@@ -28,7 +28,7 @@ MOST_ASKED = 500  # groups of which each is a population of its own, with condit
 class Group:
     """Some of a column's values.
 
-    label      for people: a level, a number, or a range such as "[30, 50)".
+    label      for readers: a level, a number, or a range such as "[30, 50)".
     condition  the expression that holds for them and for no others.
     left       the lowest of them, and right where they end, of numbers and dates; None of levels and missing cells.
     column     whose values they are, and code, the place of a level among the column's; None of other groups.
@@ -48,7 +48,7 @@ def groups_of(domain: Domain, name: str, bins: int | Sequence[float] | None = No
     bins   None: levels; the public atoms of a number, each by itself, and the ranges between its public edges. Without
            edges, each value of whole numbers that have at most 20, else ten ranges of equal width on the column's scale.
            A number: so many such ranges. A list: edges in natural units, as numpy has them (the last range closed);
-           what lies outside is in no group. With bins, atoms are not told apart.
+           what lies outside is in no group. With bins, atoms are not kept separate.
 
     Errors   ValueError for more than 10,000 groups, before any of them is made.
     """
@@ -107,7 +107,7 @@ def _number_groups(column: Number, written: str, bins: int | Sequence[float] | N
     if len(others) > LONGEST:
         raise ValueError(
             f"{column.name} has {len(atoms):,} atoms, too many to be left out of each range: an expression has at most {LONGEST:,} "
-            "characters. Pass bins, which do not tell atoms apart, or ask for single ranges with probability(...)."
+            "characters. Pass bins, which do not keep atoms separate, or ask for single ranges with probability(...)."
         )
     return [_one(column, written, atom) for atom in atoms] + _ranges(column, written, edges, others)
 
@@ -183,7 +183,7 @@ def _text(column: Column, value: Any) -> str:
 
 
 def _shown(values: Sequence[Any]) -> list[str]:
-    """Values for people: numbers with six digits, or with as many more as tell them apart."""
+    """Values for readers: numbers with six digits, or with as many more as distinguish them."""
     for digits in (6, 9, 12, 17):
         texts = [f"{value:.{digits}g}" if isinstance(value, float) else str(value) for value in values]
         if len(set(texts)) == len(texts):

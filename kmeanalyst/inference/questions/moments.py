@@ -42,7 +42,7 @@ class MatrixEstimate:
 
     names      (d,) what rows and columns stand for.
     estimates  the d(d+1)/2 entries on and above the diagonal, row by row.
-    notes      what a reader should know beside the numbers.
+    notes      what a reader should know besides the numbers.
 
     >>> found = release.corr(["age", "education-num"])
     >>> found.value
@@ -218,7 +218,7 @@ def _least(population: Law, X: Array) -> Array:
 
 
 def _central_moments(population: Law, X: Array, pairs: Sequence[tuple[int, int]]) -> Statistic:
-    """Σ v (x_i - m_i)(x_j - m_j) (k,) for each pair, m = Σ v x; X is (n, d) at the rows of the law."""
+    """Σ v (x_i - m_i)(x_j - m_j) (k,) for each pair, m = Σ v x; X is (n, d) at the rows of the distribution."""
     mean = mean_statistic(population, X)
     centred = X - mean.value  # before it is squared: nothing cancels
     shift, rest = mean - mean.value, mean_statistic(population, centred)  # 0, and 0 where the weights sum to one

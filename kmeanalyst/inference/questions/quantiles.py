@@ -3,7 +3,7 @@
 The quantile of order q is the smallest released value at which the distribution function of the probability view
 reaches q: numpy's "inverted_cdf" with weights. It increases in q and lies among the released values. Its interval
 inverts that of the distribution function (Woodruff 1952, *Confidence intervals for medians and other position
-measures*), so that it never leaves the column's bounds; there is no normal law for it, and no symmetry.
+measures*), so that it never leaves the column's bounds; there is no normal distribution for it, and no symmetry.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class RegressionEstimate:
     target        what was explained, as text.
     names         (k,) of the coefficients: "intercept", and the predictors as questions: "age", "city == 'Basel'".
     coefficients  Estimates, in that order.
-    notes         what a reader should know beside the numbers.
+    notes         what a reader should know besides the numbers.
 
     >>> fit = release.regression("age", ["education-num", "sex"])
     >>> fit.names

@@ -171,7 +171,7 @@ def _columns_by_name(a: pd.DataFrame, b: pd.DataFrame) -> tuple[pd.DataFrame, pd
     for side, other, which in ((a, b, "second"), (b, a, "first")):
         repeated = sorted(name for name, count in Counter(side.columns).items() if count > 1)
         if repeated:
-            raise ValueError(f"columns {repeated} appear more than once: which is meant cannot be told. Rename one.")
+            raise ValueError(f"columns {repeated} appear more than once: which is meant is not clear. Rename one.")
         lacking = [name for name in side.columns if name not in set(other.columns)]
         if lacking:
             raise ValueError(

@@ -127,7 +127,7 @@ def witness_variance(witness: Array, square: float, *, rows: int | None = None, 
     """Variance of the populations' witness from its values at some rows, each left out of its own value.
 
     rows     n, from which the values are means; as many as the values by default.
-    square   tr Σ². The sample variance has, beside that of the witness, tr Σ²(n − 2)/(n − 1)² from the n − 1 rows.
+    square   tr Σ². The sample variance has, besides that of the witness, tr Σ²(n − 2)/(n − 1)² from the n − 1 rows.
     other    what the other sample adds.
     """
     n = rows or len(witness)

@@ -1,6 +1,6 @@
 """Weighted points without a measurement against a sample: only the sample is random.
 
-Under the hypothesis L·MMD² has the law of Σ e_i χ²₁, e the eigenvalues of the features' covariance Σ (Gretton et al.
+Under the hypothesis L·MMD² has the distribution of Σ e_i χ²₁, e the eigenvalues of the features' covariance Σ (Gretton et al.
 2012, theorem 12, with one side fixed). Their sum, tr Σ, is taken from all rows, how they fall off from a subset.
 """
 
@@ -23,7 +23,7 @@ from kmeanalyst.releases.release import ReleaseData
 
 _MOST_EIGEN_ROWS = 2000
 _LEVEL = 0.05
-_TOLD = "no measurement: the weighted points are tested as a fixed distribution, without any noise of their own"
+_NOTE = "no measurement: the weighted points are tested as a fixed distribution, without any noise of their own"
 
 
 def fixed_against_sample(release: ReleaseData, sample_rows: SampleRows) -> TestResult:
@@ -33,7 +33,7 @@ def fixed_against_sample(release: ReleaseData, sample_rows: SampleRows) -> TestR
         release,
         **_against_fixed(release.embedding, rows),
         n_sample_rows=len(rows),
-        notes=(_TOLD, *sample_rows.notes),
+        notes=(_NOTE, *sample_rows.notes),
     )
 
 
@@ -57,7 +57,7 @@ def weighted_against_sample(a: Sample, b: Sample, kernel: Kernel | None) -> Test
         n_release_rows=None,
         n_release_points=len(points),
         n_sample_rows=len(rows),
-        notes=(_TOLD, *pair.notes),
+        notes=(_NOTE, *pair.notes),
     )
 
 
@@ -84,7 +84,7 @@ def _against_fixed(fixed: KernelMean, rows: Array) -> dict[str, Any]:
     among, across, squared = without_diagonal(sample), fixed.inner(sample), fixed.squared_norm()
     unbiased = squared - 2 * across + among
     subset = _subset(fixed, sample)
-    # the law's mean, from all rows: its shape, from the subset
+    # the distribution's mean, from all rows: its shape, from the subset
     null = NormalQuadraticForm(subset.eigenvalues * ((own - among) / max(subset.eigenvalues.sum(), 1e-300)) / n)
     statistic = max(0.0, unbiased + (own - among) / n)
     return {

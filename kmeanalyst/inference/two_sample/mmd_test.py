@@ -37,7 +37,7 @@ def mmd_test(
     permutations   for plain samples only.
     rng            None, an int or a Generator; for plain samples only (the other tests draw nothing).
     estimator      for plain samples only: "unbiased" (pairs of a row with itself left out) or "biased".
-    Returns        TestResult. With a measurement the law includes the privacy noise; weighted points without
+    Returns        TestResult. With a measurement the distribution includes the privacy noise; weighted points without
                    one are tested as a fixed distribution, and the result says so.
     Assumes        that the sample is independent of the table's rows and of public rows used as points.
 
@@ -73,7 +73,7 @@ def _without_release(
     weighted = [isinstance(side, tuple) and len(side) == 2 for side in (a, b)]
     if all(weighted):
         raise ValueError(
-            "both sides have weights, so neither is a sample whose randomness could be known: there is no law to test "
+            "both sides have weights, so neither is a sample whose randomness could be known: there is no distribution to test "
             "against. Give one side as plain rows, or ask for the distance alone with mmd."
         )
     if any(weighted):
@@ -92,7 +92,7 @@ def _check_beside_release(other: ReleaseData | Sample, kernel: KernelChoice, est
         )
     if isinstance(other, tuple) and len(other) == 2:
         raise ValueError(
-            "a release is tested against rows, and these have weights: the law of a weighted sample is unknown. Give the "
+            "a release is tested against rows, and these have weights: the distribution of a weighted sample is unknown. Give the "
             "rows without weights, or ask for the distance alone with mmd."
         )
 

@@ -1,8 +1,8 @@
 """Tests of a release that know the privacy noise.
 
 y = mean φ(X) + τξ is all that is known of the table (METHODS §4). Under the hypothesis d = y − mean φ(Y) has
-covariance Σc + τ²I, c = 1/N + 1/L. The statistic is Σ w_i (v_iᵀd)² along directions v_i of a reference beside both sides,
-of variances λ_i, and its law a weighted sum of χ² (for Laplace noise a mixture of such sums). The weights
+covariance Σc + τ²I, c = 1/N + 1/L. The statistic is Σ w_i (v_iᵀd)² along directions v_i of a reference, not of either side,
+of variances λ_i, and its distribution a weighted sum of χ² (for Laplace noise a mixture of such sums). The weights
 w_i = cλ_i/(cλ_i + r)² are those of a spectral regularized test (Harchaoui, Bach & Moulines 2008; Hagrass,
 Sriperumbudur & Li 2024), 1/(cλ_i + r), damped where the noise hides a direction. The noise is a ridge of its own: r = τ²,
 or more where rows are few. They find shifts that ‖d‖², the statistic of a plain MMD test, misses.
@@ -34,7 +34,7 @@ from kmeanalyst.representation.weights.views import view_weights
 
 _REFERENCE_ROWS = 1000
 _SAMPLE_ROWS = 400  # of a sample among the rows that directions are taken from
-_DRAWS_BESIDE, _DRAWS_COUNT_AS = 200, 200  # even draws of the domain beside them, more where they are fewer
+_DRAWS_BESIDE, _DRAWS_COUNT_AS = 200, 200  # even draws of the domain next to them, more where they are fewer
 _LAPLACE_DRAWS = 64  # of the variances of Laplace noise; eight times as many for up to _FEW_FEATURES
 _FEW_FEATURES = 1000
 _ROWS_PER_DIRECTION = 5  # with 3, a true hypothesis was rejected 8 times in 100 at 5 %, low noise
@@ -86,10 +86,10 @@ class Moments:
     def shrunk_covariance(self, weights: Array, variances: Array) -> Array:
         """The covariance (K, K) drawn towards a public diagonal until its weighted square has the size it should have.
 
-        A covariance of few rows has the right trace, but too few and too large eigenvalues: a law made from it has too
-        heavy a tail, and the test falls silent (rejections of .02 and .002 at 5 % and 1 % with 30 rows). The square's
-        size tr(WΣWΣ) has an estimate without bias, whatever the rows' law (Himeno & Yamada 2014, J. Multivariate Anal.
-        130, 27); the target is the reference's covariance, scaled to the same trace.
+        A covariance of few rows has the right trace, but too few and too large eigenvalues: the null distribution
+        made from it is too heavy-tailed, and the test becomes conservative (rejections of .02 and .002 at 5 % and 1 %
+        with 30 rows). The square's size tr(WΣWΣ) has an estimate without bias, whatever the rows' distribution (Himeno &
+        Yamada 2014, J. Multivariate Anal. 130, 27); the target is the reference's covariance, scaled to the same trace.
 
         weights, variances   w, λ (K,): of the statistic, and of the reference along the directions.
         """
@@ -132,7 +132,7 @@ def sample_moments(
     """Of encoded rows in blocks: memory does not grow with their number.
 
     left_out   places of rows that the covariance shall not know: along directions that were taken from rows, these
-               have more variance than others, and a law from them is too wide.
+               have more variance than others, and a distribution from them is too wide.
     """
     vectors, n, left_out = directions.vectors, 0, np.empty(0, dtype=int) if left_out is None else left_out
     total, square = np.zeros(feature_map.dimension), 0.0
@@ -162,7 +162,7 @@ def sample_moments(
 def direction_weights(directions: Directions, shrink: float, measurements: Sequence[Measurement]) -> Array:
     """w_i = cλ_i/(cλ_i + r)² (K,): the statistic's weights, of public facts and the reference alone.
 
-    r = max(τ², cρ), ρ the least ridge that leaves Σ λ_i/(λ_i + ρ) ≤ 1/(5c) effective directions, 150 at most: a law
+    r = max(τ², cρ), ρ the least ridge that leaves Σ λ_i/(λ_i + ρ) ≤ 1/(5c) effective directions, 150 at most: a distribution
     from few rows knows no more of them, and along the least of many directions a mean of some thousand rows is not yet
     normal. Under the hypothesis the statistic is about as large as that number.
     """
@@ -192,7 +192,7 @@ def noise_aware_law(
 
     difference   d (F,). covariance: Σ along the directions (K, K). shrink: c, the sum of 1/rows over both sides.
     Gaussian noise adds τ²I to the covariance. Laplace noise is Gaussian of a random variance, exponential with mean
-    τ²: given the variances the law is exact, and the p-value is its mean over draws of them from a fixed seed.
+    τ²: given the variances the distribution is exact, and the p-value is its mean over draws of them from a fixed seed.
     """
     weights = direction_weights(directions, shrink, measurements)
     statistic = float(weights @ (directions.vectors.T @ difference) ** 2)

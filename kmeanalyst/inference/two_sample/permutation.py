@@ -230,11 +230,11 @@ def permutation_test(
     if len(kernels) > 1:
         statistics, tie = np.max(standard, axis=0), max(each.tie / (each.scale or 1.0) for each in relabelled)
     exceed = int((statistics[1:] >= statistics[0] - tie).sum())
-    told = relabelled[0]
+    first = relabelled[0]
     return TestResult(
-        statistic=float(statistics[0]) if len(kernels) > 1 else told.observed,
+        statistic=float(statistics[0]) if len(kernels) > 1 else first.observed,
         pvalue=(exceed + 1) / (permutations + 1),
-        mmd_squared=told.observed,
+        mmd_squared=first.observed,
         estimator=estimator,
         method=_method(permutations, len(kernels)),
         noise_aware=False,
@@ -242,14 +242,14 @@ def permutation_test(
         n_release_points=n,
         n_sample_rows=m,
         notes=(*pair.notes, *_aggregate_notes(standard, kernels), *_unit_notes(units)),
-        **asdict(precision.of_two_samples(told.sums, told.unbiased, _margin(told.statistics[1:]))),
+        **asdict(precision.of_two_samples(first.sums, first.unbiased, _margin(first.statistics[1:]))),
     )
 
 
 def _check(permutations: int, estimator: str) -> None:
     if permutations < 1:
         raise ValueError(
-            f"permutations must be at least 1, got {permutations}: the law is made of them. Pass e.g. 999."
+            f"permutations must be at least 1, got {permutations}: the distribution is made of them. Pass e.g. 999."
         )
     if estimator not in ("unbiased", "biased"):
         raise ValueError(
@@ -402,10 +402,10 @@ def _aggregate_notes(standard: Sequence[Array], kernels: Sequence[Kernel]) -> li
         return []
     labels = [f"{kernel!r:.80}" for kernel in kernels]
     most = int(np.argmax([each[0] for each in standard]))
-    told = ", ".join(f"{label} {each[0]:.1f}" for label, each in zip(labels, standard, strict=True))
+    listed = ", ".join(f"{label} {each[0]:.1f}" for label, each in zip(labels, standard, strict=True))
     return [
         f"most telling: {labels[most]}",
-        f"statistics in standard deviations under one population: {told}",
+        f"statistics in standard deviations under one population: {listed}",
         f"mmd_squared, the interval and what is detectable are those of {labels[0]}",
     ]
 

@@ -14,8 +14,8 @@ class TestResult:
     pvalue            probability of a statistic at least as large if both sides have one population.
     mmd_squared       estimate of the squared maximum mean discrepancy; the unbiased one can be negative.
     estimator         which estimate that is: "unbiased" or "biased".
-    method            how the statistic and its law were made, in words.
-    noise_aware       whether the law includes the privacy noise; false without a measurement.
+    method            how the statistic and its distribution were made, in words.
+    noise_aware       whether the distribution includes the privacy noise; false without a measurement.
     n_release_rows    N, rows (or protected units) behind the release; None for plain samples and points from elsewhere.
     n_release_points  M, points of the release, or rows of the first sample.
     n_sample_rows     L, rows of the second sample (N of the second release).

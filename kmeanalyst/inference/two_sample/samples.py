@@ -1,4 +1,4 @@
-"""A sample beside a release: its rows encoded by the release's domain, block by block, and results about both."""
+"""A sample next to a release: its rows encoded by the release's domain, block by block, and results about both."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Release against release, both noises in the law.
+"""Release against release, both noises in the distribution.
 
 Of one feature map the two measurements are compared as they are. Of different maps (other frequencies, sizes, kernels)
 only functions that both maps can express are comparable. Such functions are found on public reference rows: u_k, the
 principal functions of the mean of both kernels, written as b₁ᵀφ₁ and b₂ᵀφ₂ by ridge regression, the ridge being the
 noise each coefficient would bring in. What the two still disagree about, D = b₁ᵀφ₁ − b₂ᵀφ₂, has an unknown mean under
-the population with (E D)(E D)ᵀ ≤ E D Dᵀ: that bound, over rows the fit has not seen, is added to the law's covariance.
+the population with (E D)(E D)ᵀ ≤ E D Dᵀ: that bound, over rows the fit has not seen, is added to the distribution's covariance.
 """
 
 from __future__ import annotations

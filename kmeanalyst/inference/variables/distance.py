@@ -1,4 +1,4 @@
-"""Distances of a random variable's law to others' and to samples, and the test of a sample.
+"""Distances of a random variable's distribution to others' and to samples, and the test of a sample.
 
 Values are seen through the kernel's features on some reference values. Each feature is a question, so that its mean over
 the releases' weighted points has an influence function on each release, and all of them together a joint covariance:
@@ -54,7 +54,7 @@ class Variable(Protocol):
 
 
 def at_points(law: Law, node: Node) -> Array:
-    """A node's values at the law's points, levels and missing cells as they are."""
+    """A node's values at the distribution's points, levels and missing cells as they are."""
     if isinstance(law, Population):
         return np.asarray(node(law.model.frame.iloc[: len(law.weights)]))
     assert isinstance(law, ProductLaw)
@@ -63,15 +63,16 @@ def at_points(law: Law, node: Node) -> Array:
 
 
 def distance(one: Variable, other: Variable, kernel: Kernel | None) -> Estimate:
-    """‖μ − ν‖ of two variables' laws in the RKHS of the kernel, with its error to first order.
+    """‖μ − ν‖ of two variables' distributions in the RKHS of the kernel, with its error to first order.
 
     kernel   by default the Gaussian of the first variable's standard deviation.
-    Edge     the influence is that of the distance's direction, and the error unknown where the laws are one.
+    Edge     the influence is that of the distance's direction, and the error unknown where the distributions are one.
     """
     both = one.beside([one, other], (*one.nodes, *other.nodes))
     if len(one.nodes) != len(other.nodes):
         raise ValueError(
-            f"laws of {len(one.nodes)} and {len(other.nodes)} components are in different spaces. Compare the same number of "
+            f"distributions of {len(one.nodes)} and {len(other.nodes)} components are in different spaces. Compare "
+            f"the same number of "
             "components."
         )
     law = law_of(both.releases, both.conditions, both.view, beside=_BESIDE)
@@ -82,11 +83,11 @@ def distance(one: Variable, other: Variable, kernel: Kernel | None) -> Estimate:
     value, text = first.distance(second), f"distance({', '.join(one.names)}; {', '.join(other.names)})"
     features = _features(kernel, [_spread(X[:n], law.weights), _spread(Y[:n], law.weights)])
     (m, h), (k, g) = law.features(X, features), law.features(Y, features)
-    apart = m - k
-    if not apart.any():
-        told = "the released points have one law, and a distance has no first-order error at 0: the error is not known"
-        return estimate(law, Statistic(0.0, None, question=text, notes=(told,)))
-    return estimate(law, Statistic(value, (h - g) @ (apart / np.linalg.norm(apart)), question=text))
+    difference = m - k
+    if not difference.any():
+        note = "the released points have one distribution, and a distance has no first-order error at 0: the error is not known"
+        return estimate(law, Statistic(0.0, None, question=text, notes=(note,)))
+    return estimate(law, Statistic(value, (h - g) @ (difference / np.linalg.norm(difference)), question=text))
 
 
 def mmd_to_sample(variable: Variable, sample: Any, kernel: Kernel | None) -> float:
@@ -97,7 +98,7 @@ def mmd_to_sample(variable: Variable, sample: Any, kernel: Kernel | None) -> flo
 
 
 def test_against_sample(variable: Variable, sample: Any, kernel: Kernel | None) -> TestResult:
-    """The noise-aware test of a sample of values against a variable's law.
+    """The noise-aware test of a sample of values against a variable's distribution.
 
     sample   (L,) or (L, d) finite values, L ≥ 2, independent of the releases' rows.
     kernel   by default the Gaussian of the variable's standard deviation, for each component.

@@ -32,7 +32,7 @@ Kind = Literal["number", "condition", "levels"]
 class Node:
     """A function of rows: of a column's cells, or of other nodes' values.
 
-    text       the expression, for people.
+    text       the expression, for readers.
     kind       "number": float64, NaN where undefined. "condition": bool. "levels": text, "" where missing.
     releases   those whose rows it depends on.
     function   of the rows of a frame, for a column; else of the arguments' values, arrays (n,) or constants.

@@ -115,7 +115,7 @@ class VariableOperators:
     def __ge__(self, other: Any) -> Self:
         return _of_two(">=", self, other)
 
-    __hash__ = object.__hash__  # == makes a condition: variables are told apart by identity
+    __hash__ = object.__hash__  # == makes a condition: variables are distinguished by identity
 
     def __and__(self, other: Any) -> Self:
         return _of_two("&", self, other)

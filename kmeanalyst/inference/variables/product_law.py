@@ -1,4 +1,4 @@
-"""The joint law of several releases taken as independent: the product of their weighted points.
+"""The joint distribution of several releases taken as independent: the product of their weighted points.
 
 Up to some millions of combinations the product is taken whole; beyond, combinations are drawn: each release's points
 as evenly as its weights allow (systematic resampling, Kitagawa 1996), matched at random. A statistic with derivative
@@ -45,7 +45,7 @@ class ProductLaw:
     """Weighted combinations of several releases' points, given a condition or not; a `Law`.
 
     factors     the releases' populations, in one view.
-    places      the combinations; then for each release all rows of its frame beside combinations of the others' points.
+    places      the combinations; then for each release all rows of its frame with combinations of the others' points.
     weights     (P,) of the combinations; given a condition they sum to one.
     beside      for each release, the weights of the others' combinations.
     given       (n,) bool over all places, whether the condition holds; None without one.
@@ -99,11 +99,11 @@ class ProductLaw:
 
     def text(self, question: str) -> str:
         """The question as text, with the condition."""
-        told = " and ".join(shown(condition) for condition in self.conditions)
-        return f"{question} | {told}" if told else question
+        conditions = " and ".join(shown(condition) for condition in self.conditions)
+        return f"{question} | {conditions}" if conditions else question
 
     def values(self, question: Node) -> Array:
-        """A node's values at the combinations, then beside each release's rows, finite at the combinations."""
+        """A node's values at the combinations, then with each release's rows, finite at the combinations."""
         frames = {factor.release: factor.model.frame for factor in self.factors}
         values = np.concatenate([np.asarray(v, dtype=float) for v in values_at(question, frames, self.places)])
         values[~np.isfinite(values)] = np.nan
@@ -159,7 +159,7 @@ class ProductLaw:
 def law_of(
     releases: Sequence[ReleaseData], conditions: Sequence[Node] = (), view: View | None = None, *, beside: int = _BESIDE
 ) -> Law:
-    """The law of one release, or the product of several, given conditions; ValueError where these have no chance.
+    """The distribution of one release, or the product of several, given conditions; ValueError where these have probability 0.
 
     beside   combinations of the other releases' points, at most, that an influence on one is averaged over.
     """

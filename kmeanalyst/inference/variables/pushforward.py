@@ -18,7 +18,7 @@ _ALIKE = 1e-5  # single precision
 
 
 def pushforward(f: Callable[..., Any], *variables: Any) -> RandomVariable:
-    """f(X, Y, ...) as a random variable: its law is that of the variables, pushed through f.
+    """f(X, Y, ...) as a random variable: its distribution is that of the variables, pushed through f.
 
     f           vectorised: takes one argument for each variable and gives an array (n,), or (n, d) for d components. A
                 variable of one component comes as an array (n,), float64 (bool for a condition, text for levels), one of
@@ -84,12 +84,12 @@ def _checked(found: Any, n: int, text: str) -> Array:
 
 
 def _tried(node: Node) -> Array:
-    """The function's values at a few points of each release, one beside the other."""
+    """The function's values at a few points of each release, one next to the other."""
     return _at_rows(node, np.arange(min(_TRIED, *(len(release) for release in node.releases))))
 
 
 def _at_rows(node: Node, rows: Array) -> Array:
-    """A node's values at these points of each release, one beside the other."""
+    """A node's values at these points of each release, one next to the other."""
     frames = {release: release.frame.iloc[rows] for release in node.releases}
     if len(frames) == 1:
         return np.asarray(node(next(iter(frames.values()))))
@@ -98,7 +98,7 @@ def _at_rows(node: Node, rows: Array) -> Array:
 
 
 def _check_row_by_row(node: Node, tried: Array, text: str) -> None:
-    """ValueError unless other rows beside a row, and their order, leave its value as it is."""
+    """ValueError unless other rows next to a row, and their order, leave its value as it is."""
     fewer = np.arange(len(tried) - 1)[::-1]
     if not len(fewer):
         return
@@ -108,7 +108,7 @@ def _check_row_by_row(node: Node, tried: Array, text: str) -> None:
         alone.astype(float), tried[fewer].astype(float), rtol=_ALIKE, atol=scale, equal_nan=True
     ):
         raise ValueError(
-            f"{text} gives a row another value when there are other rows beside it, so it is no function of the row: it "
+            f"{text} gives a row another value when there are other rows next to it, so it is no function of the row: it "
             "looks at them all, as x.mean() or np.sort do, or it draws. Write a function that works row by row."
         )
 

@@ -1,7 +1,7 @@
 """Random variables: columns of releases, functions of them, and questions about these (METHODS §6).
 
-Kernel probabilistic programming: Σ w f(z) stands for the law of f(X) (Schölkopf et al. 2015; Simon-Gabriel et al. 2016;
-Balog et al. 2018, §3.3). Columns of one release have its joint law; different releases are taken as independent, and
+Kernel probabilistic programming: Σ w f(z) stands for the distribution of f(X) (Schölkopf et al. 2015; Simon-Gabriel et al. 2016;
+Balog et al. 2018, §3.3). Columns of one release have its joint distribution; different releases are taken as independent, and
 answers say so. Everything is tracked by the identity of the Release object: X - X is zero.
 
 The histogram of a random variable.
@@ -198,7 +198,7 @@ class RandomVariable(VariableOperators):
         each = zip(self.nodes, names, strict=True)
         return replace(self, nodes=tuple(replace(node, text=name, atomic=True) for node, name in each))
 
-    # ---------------------------------------------------------------- under which law
+    # ---------------------------------------------------------------- under which distribution
 
     def given(self, *conditions: RandomVariable) -> RandomVariable:
         """The variable given that conditions hold; what it is elsewhere does not matter.
@@ -232,12 +232,13 @@ class RandomVariable(VariableOperators):
         first = variables[0]
         if any(other.view != first.view for other in variables):
             raise ValueError(
-                "these variables are of different views of their releases' weights, and one law has one. Make them alike with "
+                "these variables are of different views of their releases' weights, and one distribution has one. "
+                "Make them alike with "
                 'in_view("probability").'
             )
         if any(set(other.conditions) != set(first.conditions) for other in variables):
             raise ValueError(
-                "these variables are given different conditions, and one law has one. Calculate first and condition then: "
+                "these variables are given different conditions, and one distribution has one. Calculate first and condition then: "
                 "(x + y).given(condition)."
             )
         joined(node.releases for variable in variables for node in variable.nodes)
@@ -262,7 +263,7 @@ class RandomVariable(VariableOperators):
 
     @property
     def _asked(self) -> Any:
-        """The component as its law takes a question: a plain column by its name, so that its bounds are known."""
+        """The component as its distribution takes a question: a plain column by its name, so that its bounds are known."""
         node = self._node
         plain = node.column is not None and len(self.releases) == 1 and node.kind == "number"
         return node.column if plain and not isinstance(self.releases[0].columns[node.column], Date) else node  # type: ignore[index]
@@ -278,7 +279,7 @@ class RandomVariable(VariableOperators):
         return estimate(self._law, mean_of(self._law, self._node))
 
     def var(self) -> Estimate:
-        """The variance, with its error bar; negative under some signed weights, and told so.
+        """The variance, with its error bar; negative under some signed weights, and a note says so.
 
         >>> release["age"].var()
         var(age): 192 ± 14 (95 %: 165 to 219; privacy 10, sampling 4, resolution 8)
@@ -360,7 +361,7 @@ class RandomVariable(VariableOperators):
         """At most n weighted values near to all, with their distance in the RKHS of the kernel.
 
         kernel   Gaussian with the variable's standard deviation as lengthscale by default.
-        weights  "probability", "uniform", or "signed" (Σ|w| at most that of the law, or 1 if that is more).
+        weights  "probability", "uniform", or "signed" (Σ|w| at most that of the distribution, or 1 if that is more).
 
         >>> (release["age"] + release["hours-per-week"]).thin(20).to_frame().shape
         (20, 2)
@@ -368,7 +369,7 @@ class RandomVariable(VariableOperators):
         return reduced_points.reduced(self._gathered(kernel), n, weights)
 
     def embedding(self, kernel: Kernel | None = None) -> KernelMean:
-        """The embedding of the variable's law: of its points, or where they are many, of cells of them (see `thin`).
+        """The embedding of the variable's distribution: of its points, or where they are many, of cells of them (see `thin`).
 
         >>> release["age"].embedding().points.shape
         (288, 1)
@@ -376,7 +377,7 @@ class RandomVariable(VariableOperators):
         return self._gathered(kernel).embedding
 
     def distance(self, other: RandomVariable, kernel: Kernel | None = None) -> Estimate:
-        """MMD between the laws of two variables, with its error bar; see `variable_distance`.
+        """MMD between the distributions of two variables, with its error bar; see `variable_distance`.
 
         >>> release["age"].distance(release["hours-per-week"])
         distance(age; `hours-per-week`): 0.233 ± 0.013 (95 %: 0.209 to 0.258; privacy 0.008, sampling 0.006, resolution
@@ -385,7 +386,7 @@ class RandomVariable(VariableOperators):
         return variable_distance.distance(self, other, kernel)
 
     def mmd(self, sample: Any, kernel: Kernel | None = None) -> float:
-        """MMD between the variable's law, as its points have it, and a sample of values (L,) or (L, d).
+        """MMD between the variable's distribution, as its points have it, and a sample of values (L,) or (L, d).
 
         >>> release["age"].mmd(sample["age"])
         0.01599...
@@ -393,7 +394,7 @@ class RandomVariable(VariableOperators):
         return variable_distance.mmd_to_sample(self, sample, kernel)
 
     def mmd_test(self, sample: Any, kernel: Kernel | None = None) -> TestResult:
-        """Test whether a sample of values has the variable's law, all errors of the releases counted in.
+        """Test whether a sample of values has the variable's distribution, all errors of the releases counted in.
 
         >>> (release["age"] * 2).mmd_test(sample["age"] * 2).pvalue
         0.7873...

@@ -1,4 +1,4 @@
-"""Weighted values, many or few, with a stated distance to the law that they stand for.
+"""Weighted values, many or few, with a stated distance to the distribution that they stand for.
 
 A product has as many points as its factors' numbers multiplied. They are gathered in cells (a tree that always parts the
 cell whose mean stands for its values least well), and the cells thinned to as few points as asked for with bounded
@@ -23,10 +23,10 @@ _CELLS = 4096
 
 @dataclass(frozen=True, eq=False)
 class ReducedPoints:
-    """Weighted values that stand for the law of a random variable.
+    """Weighted values that stand for the distribution of a random variable.
 
     values      (m, d).
-    weights     (m,), Σ|w| at most that of the law, or 1 if that is more.
+    weights     (m,), Σ|w| at most that of the distribution, or 1 if that is more.
     names       (d,) of the components.
     kernel      in whose RKHS the error is.
     rkhs_error  distance of the embedding to that of all `stands_for` weighted values: that of the cells' means, computed,

@@ -526,5 +526,5 @@ def test_a_column_of_one_level_has_no_test_and_takes_none_from_the_others():
 
 @pytest.mark.parametrize("level", [0, 1, -0.1])
 def test_a_level_that_is_no_chance_is_refused(level: Any, mixed_release):
-    with pytest.raises(ValueError, match=r"level must lie between 0 and 1, got .*it is a chance.*0\.05"):
+    with pytest.raises(ValueError, match=r"level must lie between 0 and 1, got .*it is a probability.*0\.05"):
         ka.compare(mixed_release, mixed_release.resample(20, rng=0), level=level)

@@ -193,7 +193,7 @@ def test_the_fitted_view_is_of_the_fitted_population_with_the_same_errors(releas
         told - release.probability("x0 > 0", view="probability")
     with pytest.raises(ValueError, match=r"no measurement, so no population.*Ask view="):
         foreign_release.mean("age", view="fitted")
-    with pytest.raises(ValueError, match=r"conditional law is of the released points.*Ask for view="):
+    with pytest.raises(ValueError, match=r"conditional distribution is of the released points.*Ask for view="):
         release.conditional_expectation("x0", given={"x1": 0.0}, view="fitted")
 
 

@@ -611,7 +611,7 @@ def test_the_law_of_a_large_sample_has_its_mean_from_all_rows_and_its_shape_from
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, r"both sides have weights.*no law to test.*plain rows, or ask for the distance"),
+        ({}, r"both sides have weights.*no distribution to test.*plain rows, or ask for the distance"),
         ({"kernel": "aggregated"}, r"one kernel, got 'aggregated'.*Pass one"),
         ({"kernel": Gaussian(1.0)}, r"at least two rows.*got 1. Add"),
     ],
@@ -625,7 +625,7 @@ def test_weighted_points_that_cannot_be_tested_are_refused(options, message):
 
 def test_weights_and_estimators_beside_a_release_are_refused(mixed_release):
     frame = mixed_release.resample(20, rng=0)
-    with pytest.raises(ValueError, match=r"these have weights.*law.*unknown.*without weights"):
+    with pytest.raises(ValueError, match=r"these have weights.*distribution.*unknown.*without weights"):
         ka.mmd_test(mixed_release, (frame, np.ones(20) / 20))
     with pytest.raises(ValueError, match=r"estimator goes with plain samples, got 'biased'.*Leave it out"):
         ka.mmd_test(mixed_release, frame, estimator="biased")
