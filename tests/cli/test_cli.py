@@ -733,6 +733,7 @@ def test_an_older_file_stays_as_it_was_when_a_publication_fails(files, tmp_path,
     assert listing(tmp_path) == {str(output): b"older"}
 
 
+@pytest.mark.slow
 def test_the_bad_calls_look_the_same_from_a_shell(files, tmp_path):
     """No traceback and the same exit codes in processes of their own."""
     places = wrong_files(tmp_path, files)
@@ -816,6 +817,7 @@ def test_an_unforeseen_error_is_withheld_in_a_process_too(files, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_hostile_cells_leave_no_word_on_the_terminal(files, tmp_path):
     """The same table with and without them prints the same, but for what the noise decides."""
     plain = Path(files.private).read_text(encoding="utf-8").splitlines()

@@ -134,6 +134,7 @@ def place(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 @pytest.mark.parametrize(("program", "line"), EXAMPLES, ids=[line[:70] for _, line in EXAMPLES])
+@pytest.mark.slow(but="kmeanalyst demo --keep demo_files")
 def test_an_example_runs_as_printed_and_shows_no_progress_where_nobody_watches(program, line, place, monkeypatch):
     watched: list[bool] = []
     monkeypatch.setattr(terminal, "on_terminal", lambda: watched.append(False))
@@ -245,6 +246,7 @@ def test_an_error_stands_on_a_line_of_its_own(monkeypatch, capsys):
         "--output out.kme --uncounted --force",
     ],
 )
+@pytest.mark.slow(but="kmeanalyst mmd-test adult.kme my_sample.csv")
 def test_a_pseudo_terminal_shows_the_line_and_a_pipe_does_not(line, folder):
     shown = re.compile(r"\r(testing|publishing)\b.* \d s")
     assert shown.search(_standard_error(line, folder, pipe=False))

@@ -40,6 +40,7 @@ def test_quantile_json_is_what_python_says(mixed_path):
         assert told["view"] == "probability" and list(told["parts"]) == ["privacy", "sampling", "resolution"]
 
 
+@pytest.mark.slow
 def test_robust_intervals_are_asked_for_by_name(mixed_path):
     release = read_release(mixed_path)
     found = answer("expect", mixed_path, "age > 50", "--interval", "robust")["estimates"][0]

@@ -168,6 +168,7 @@ def test_an_hour_is_a_feature_within_its_bounds_and_comes_round():
 
 
 @pytest.mark.parametrize("family", ["quasi-random", "binning"])
+@pytest.mark.slow(but="quasi-random")
 def test_points_of_cyclic_columns_stay_on_the_circle_in_every_family(family: str):
     domain = Domain((HOUR, MASS))
     frame = domain.decode(domain.draw(500, 0))
@@ -236,6 +237,7 @@ MANY_ROUNDINGS = {
 
 
 @pytest.mark.parametrize("name", MANY_ROUNDINGS)
+@pytest.mark.slow(but="a small softened product")
 def test_no_kernel_is_further_from_its_exact_value_than_its_certificate_allows(name: str):
     kernel, most = MANY_ROUNDINGS[name]
     rng = np.random.default_rng(1)

@@ -27,8 +27,8 @@ from kmeanalyst.releases.domain.numbers import Date, Integer, Number, Real
 from kmeanalyst.releases.file import FileRefused
 from kmeanalyst.releases.file.kernel import check_kernel
 from kmeanalyst.releases.file.measurement import _FEATURE_MAPS
+from release_side.door import door
 from release_side.door.mechanism import PublishError
-from release_side.publishing import publish as publishing
 
 every_map = pytest.mark.parametrize("case", **named([case for case in FEATURE_MAPS if case.family == "margins"]))
 
@@ -235,6 +235,7 @@ def publish(frame: pd.DataFrame, **options: Any) -> Any:
     )
 
 
+@pytest.mark.product
 def test_a_release_of_margins_is_read_back_and_answers(tmp_path: Path):
     frame = people(4000, np.random.default_rng(3))
     written = publish(frame, target="rich", rehearsal=1, output=tmp_path / "r.kme")
@@ -263,6 +264,7 @@ def test_a_release_of_margins_is_read_back_and_answers(tmp_path: Path):
         ({"kernel": Gaussian(3.0), "method": "subspace", "points": 20}, Gaussian),
     ],
 )
+@pytest.mark.product(but="options6-Gaussian")
 def test_margins_are_the_default_with_a_target_and_only_then(rough_representation, options: dict[str, Any], kind: type):
     frame = people(200, np.random.default_rng(9))
     assert isinstance(publish(frame, kernel=options.pop("kernel", None), **options).kernel, kind)
@@ -345,7 +347,7 @@ def test_finer_ranges_that_are_none_of_the_columns_are_refused_before_anything_i
     kernel = replace(margin_kernel(PEOPLE), fine=fine)
     with pytest.raises(FileRefused, match=what):
         _FEATURE_MAPS["margins"](kernel, PEOPLE, {})
-    monkeypatch.setattr(publishing, "private_mean", None)
+    monkeypatch.setattr(door, "private_mean", None)
     with pytest.raises(PublishError, match=what):
         publish(people(50, np.random.default_rng(8)), kernel=kernel, points=10)
 

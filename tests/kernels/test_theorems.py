@@ -122,6 +122,7 @@ def test_the_error_of_algorithm_1_is_that_of_its_points_of_its_noise_and_of_samp
     assert sampling < 3 * (1 - PLANE.squared_norm) / n  # O(1/N), as Fτ² is O(M/N²)
 
 
+@pytest.mark.product
 def test_algorithm_2_is_consistent():
     """Theorem 7: F → ∞ and M → ∞ with F/N² → 0 make the reduced set's embedding → μ, at a fixed (ε, δ)."""
     errors = [error(random_features(n)) for n in SIZES]

@@ -153,8 +153,7 @@ def test_a_law_under_much_noise_is_no_worse_than_none(rows: np.ndarray):
 
 
 # ---------------------------------------------------------------- rows drawn by it
-
-
+@pytest.mark.slow
 def test_models_of_numbers_learn_from_drawn_rows_what_the_points_do_not_say(release: Release):
     for estimator, least in (
         (LinearRegression(), 0.6),

@@ -222,6 +222,7 @@ def _cases() -> list[Any]:
 
 @OTHER_VERSION
 @pytest.mark.parametrize("key", _cases())
+@pytest.mark.estimators(but="AffinityPropagation")
 def test_the_answer_is_what_the_probe_finds(key: str):
     found, said = table_entry(ESTIMATORS[key]), support(ESTIMATORS[key])
     assert (said, said.nonnegative_ok) == (found["verdict"], found["nonnegative_ok"]), found["reason"]

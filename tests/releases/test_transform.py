@@ -60,6 +60,7 @@ def test_a_derived_cell_is_its_expression_by_hand():
         ("`per head` > 100 and not older", "income / (age - 10) > 100 and not (age > 40 and city in ['Zürich', 'St. Gallen'])"),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_a_question_about_derived_columns_is_one_about_their_expressions(
     mixed_release, transformed, question, same_question
 ):

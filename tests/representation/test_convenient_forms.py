@@ -49,6 +49,7 @@ def test_uniform_weights_are_equal_and_the_file_calls_them_probabilities(domain,
     assert not validate_release(tmp_path / "u.kme")
 
 
+@pytest.mark.slow
 def test_uniform_weights_cost_little_because_the_points_do_the_work(domain, frame):
     """Within 1.25 times the error of fitted weights, and well below that of as many rows of the table itself."""
     choices = CHOICES | {"features": 1000, "rehearsal": 0}

@@ -64,6 +64,7 @@ def case(request) -> Case:
 
 
 @pytest.mark.parametrize("noise_scale", [0.01, 0.05])
+@pytest.mark.slow(but="0.05")
 def test_the_estimate_is_far_nearer_than_the_measurement_and_nearer_than_the_sketch(noise_scale: float):
     """√200 coordinates carry noise into the measurement, a few dozen parameters into the estimate.
 
@@ -335,6 +336,7 @@ HOSTILE: dict[str, tuple[Domain, Array, float, int, int]] = {  # domain, rows, n
 @pytest.mark.parametrize(
     ("name", "view"), list(zip(HOSTILE, cycle(["probability", "signed", "uniform"]), strict=False))
 )
+@pytest.mark.slow(but="one integer, huge noise-uniform")
 def test_hostile_measurements_give_finite_weights_on_points_of_the_domain(short, name: str, view: str):
     """No warning, no NaN but for missing cells, and the progress of every stage ends at one."""
     domain, rows, noise_scale, dimension, n_points = HOSTILE[name]

@@ -85,6 +85,7 @@ def test_the_loss_is_the_distance_of_the_models_own_features(small, target: str 
 
 
 @EVERY_TARGET
+@pytest.mark.slow(but="None")
 def test_the_fit_is_far_nearer_to_the_table_than_its_measurement(target: str | None):
     measurement = measurement_of(ROWS, PEOPLE, noise_scale=0.01, target=target)
     features = measurement.feature_map

@@ -41,6 +41,7 @@ def trace(chain: _Chain, *, warm_up: int, count: int) -> Array:
 
 
 @pytest.mark.parametrize("noise", [0.02, 0.3])
+@pytest.mark.slow(but="0.02")
 def test_one_component_is_drawn_from_the_posterior_that_numerical_integration_gives(noise: float):
     """Means and standard deviations of (mean, log sd) on a fine grid, and by 2000 trajectories.
 
@@ -81,6 +82,7 @@ def test_the_energys_slope_is_its_slope(noise: float):
         np.testing.assert_allclose(slope[part], np.array(numerical)[part], atol=3e-3 * np.abs(numerical).max())
 
 
+@pytest.mark.slow
 def test_logits_of_two_components_meet_the_virial_identity():
     """E[(x − c)·∂U/∂x] = 1 for every coordinate of a density e^{−U} that vanishes at its ends, whatever c."""
     search, truth = one_component(0.1)
@@ -108,6 +110,7 @@ def start_for(search: MixtureFit) -> Mixture:
     return search.fitted(search.around(points, np.array([0.5, 0.3, 0.2]), np.arange(3)), 200)
 
 
+@pytest.mark.slow
 def test_the_spread_of_the_draws_is_the_error_of_their_mean():
     """Over 10 draws of noise, root mean square error over root mean square spread is between ½ and 2."""
     errors, spreads = [], []

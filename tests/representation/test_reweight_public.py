@@ -113,6 +113,7 @@ class Population:
 
 @pytest.mark.parametrize("m", [1, 2, 3, 5, 12, 40, 150])
 @pytest.mark.parametrize("noise_scale", [1e-5, 1e-3, 1e-2, 1e-1])
+@pytest.mark.slow(but="0.001-40")
 def test_the_step_is_nowhere_worse_than_the_noisy_mean_or_the_public_mean(m: int, noise_scale: float):
     """From one public row, whose own covariance is zero, to many: 15 draws have a root mean square good to 10 %."""
     step, raw, baseline = Population(m).errors(noise_scale)

@@ -91,6 +91,7 @@ def test_two_of_eight_points_are_the_best_of_all_pairs_or_near_them(kind, signed
 @KINDS
 @SIGNS
 @pytest.mark.parametrize("case", **named(KERNELS))
+@pytest.mark.product(but="indicator-signed-release-uniform")
 def test_the_stated_error_is_the_distance(kind, signed, case):
     rng = np.random.default_rng(1)
     points, weights = case.rows(rng, 60), cloud(60, signed=signed)[1]

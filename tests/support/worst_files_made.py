@@ -167,9 +167,9 @@ def wide(path: Path) -> None:
 
 def long_numbers(path: Path) -> None:
     """Numbers of as many digits as there are, all different."""
-    columns = [Real(name=f"x{j}", lower=-1, upper=1) for j in range(19)]
-    n = USUAL.cells // 20
-    cells = np.random.default_rng(0).normal(size=(19, n)) * 1e-300
+    columns = [Real(name=f"x{j}", lower=-1, upper=1) for j in range(20)]
+    n = USUAL.cells // 21
+    cells = np.random.default_rng(0).normal(size=(20, n)) * 1e-300
     written(path, columns, n, Gaussian(1.0), cells=list(np.clip(cells, -1, 1)))
 
 

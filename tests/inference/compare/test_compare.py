@@ -127,6 +127,7 @@ def verdicts(
 
 @pytest.mark.parametrize("epsilon", [1.0, 0.1])
 @pytest.mark.parametrize("method", sorted(MAPS))
+@pytest.mark.levels(but="margins-1.0")
 def test_false_alarms_of_columns_and_pairs_are_as_rare_as_told(method, epsilon, few_reference_rows):
     """60 tables, three columns and three pairs each: a rate of 5 % shows more than 11 % of 180 with chance 5e-4."""
     for p in verdicts(method, 60, epsilon=epsilon):
@@ -140,6 +141,7 @@ def test_a_test_that_leaves_the_noise_out_raises_false_alarms(few_reference_rows
     assert (columns <= 0.05).mean() > 0.4 and (pairs <= 0.05).mean() > 0.4
 
 
+@pytest.mark.levels
 def test_laplace_noise_holds_the_level_too(few_reference_rows):
     for p in verdicts("margins", 8, epsilon=0.1, law="discrete laplace"):
         assert (p <= 0.05).mean() <= 0.25  # of 24: a rate of 5 % shows more with chance 1e-4
@@ -161,6 +163,7 @@ def test_a_shift_in_one_column_flags_that_column_and_not_the_others(method, few_
 
 
 @pytest.mark.parametrize("method", ["random-features", "margins"])
+@pytest.mark.levels(but="margins")
 def test_a_changed_association_flags_the_pair_and_not_the_columns(method):
     columns, pairs = verdicts(method, 8, n=6000, sample_size=3000, tie=0.7)
     assert (pairs[:, 1] <= 0.01).mean() > 0.8
@@ -333,6 +336,7 @@ def test_the_witness_is_the_shrunk_difference_along_its_directions():
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 0.1])
+@pytest.mark.levels(but="0.1")
 def test_the_witness_spreads_as_its_standard_errors_say(epsilon):
     """80 tables, noises and samples: the root mean square of z is 1 within 10 % (4 standard errors are 23 %/√points)."""
     rng = np.random.default_rng(5)

@@ -88,6 +88,7 @@ def pvalues(name: str, repetitions: int, *, correlation: float = 0.0, epsilon: f
 
 @pytest.mark.parametrize("epsilon", [1.0, 0.1])
 @pytest.mark.parametrize("name", sorted(MAPS))
+@pytest.mark.levels(but="margins-0.1")
 def test_independent_columns_are_seldom_called_dependent(name, epsilon, few_reference_rows):
     """Of 40 tables a level of 5 % rejects more than 8 with chance 2e-4; a third column depends on both."""
     assert (pvalues(name, 40, epsilon=epsilon) <= 0.05).sum() <= 8

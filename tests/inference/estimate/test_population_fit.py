@@ -160,6 +160,7 @@ def test_a_domain_of_few_rows_is_whole_in_the_robust_range():
     assert Domain((Real(name="x", lower=0, upper=1),)).enumerate_rows(10**9) is None
 
 
+@pytest.mark.levels
 def test_a_quantile_s_robust_interval_holds_those_of_compatible_populations(release):
     """P(x0 <= x) is at least 1/2 for some population at the lower end, and for each of them at the upper."""
     median = release.quantile("x0", 0.5)

@@ -209,6 +209,7 @@ def test_intervals_hold_the_truth_of_a_smooth_law_and_no_other(waves):
     assert held >= 11 and false <= 3
 
 
+@pytest.mark.levels
 def test_conditional_quantiles_and_probabilities_of_a_known_law(waves):
     law = waves[0].conditional_law(given={"x": 1.0})
     assert re.fullmatch(r"ConditionalLaw of a row \| x = 1 \([0-9,]+ points\)", repr(law))

@@ -569,6 +569,7 @@ def test_weighted_points_are_tested_as_a_release_without_a_measurement_is():
         assert any("tested as a fixed distribution" in note for note in ours.notes)
 
 
+@pytest.mark.levels
 def test_a_fixed_distribution_is_tested_at_its_level_and_its_interval_holds():
     # false-alarm rate 1e-4; the points are the population itself, up to 1/2000
     points = np.random.default_rng(0).normal(size=(2000, 1))

@@ -16,7 +16,6 @@ import pytest
 from click.testing import CliRunner
 
 import kmeanalyst as ka
-from kmeanalyst.cli import arguments as sample_file
 from kmeanalyst.cli.main import main
 from kmeanalyst.inference.two_sample import mmd_test as two_sample
 from kmeanalyst.inference.two_sample.result import TestResult
@@ -78,6 +77,7 @@ def test_a_file_in_blocks_encodes_as_the_frame_it_holds(block, mixed_release, fr
 
 
 @pytest.mark.parametrize("block", [1, 10, 20_000])
+@pytest.mark.levels(but="20000")
 def test_the_test_of_a_path_is_the_test_of_its_frame(block, mixed_release, frame, tmp_path, monkeypatch):
     monkeypatch.setitem(table_blocks.__kwdefaults__, "rows", block)
     for path in files_of(frame, tmp_path):
@@ -299,7 +299,7 @@ def test_the_command_streams_its_sample(mixed_path, frame, tmp_path, monkeypatch
     for path in files_of(frame, tmp_path):
         seen: list[int] = []
         monkeypatch.setattr(
-            sample_file, "table_blocks", lambda path, seen=seen: seen.append(1) or table_blocks(path, rows=9)
+            tables, "table_blocks", lambda path, seen=seen: seen.append(1) or table_blocks(path, rows=9)
         )
         monkeypatch.setattr(tables, "read_table", lambda path: pytest.fail("read whole"))
         result = CliRunner().invoke(main, ["mmd-test", str(mixed_path), str(path)])

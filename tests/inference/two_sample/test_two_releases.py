@@ -32,6 +32,7 @@ def pair(first, second, noise_scale, rng, shift=0.0, n_points=400):
 
 
 @pytest.mark.parametrize("name", sorted(MAPS))
+@pytest.mark.levels(but="subspace")
 def test_two_releases_of_one_map_hold_their_level_and_show_a_difference(name):
     rng, directions = np.random.default_rng(6), None
     same, apart = [], []
@@ -45,6 +46,7 @@ def test_two_releases_of_one_map_hold_their_level_and_show_a_difference(name):
 
 
 @pytest.mark.parametrize("name", sorted(OTHER_MAPS))
+@pytest.mark.levels(but="a subspace")
 def test_releases_of_different_maps_hold_their_level_and_show_a_difference(name, monkeypatch):
     monkeypatch.setattr(two_releases, "_EVEN_ROWS", 150)
     rng = np.random.default_rng(7)
@@ -58,6 +60,7 @@ def test_releases_of_different_maps_hold_their_level_and_show_a_difference(name,
     assert "different features" in apart[0].notes[0] and apart[0].noise_aware
 
 
+@pytest.mark.levels
 def test_what_two_maps_disagree_about_is_not_taken_for_a_difference():
     """Few features and little noise: without the allowance every true hypothesis would be rejected."""
     first, second = (RandomFourier.draw(Gaussian(0.7), n_columns=2, dimension=16, rng=i) for i in (1, 2))

@@ -105,6 +105,7 @@ def pvalues(feature_map, noise_scale, repetitions, *, shift=0.0, told=None):
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 0.1])
+@pytest.mark.levels
 def test_p_values_are_uniform_when_both_sides_come_from_one_population(feature_map, epsilon):
     # false-alarm rate 1e-4 each; the seeds are fixed, so a pass stays a pass
     p = pvalues(feature_map, NOISE_SCALE[epsilon], 200)
@@ -112,11 +113,13 @@ def test_p_values_are_uniform_when_both_sides_come_from_one_population(feature_m
     assert (p <= 0.05).mean() <= 0.11
 
 
+@pytest.mark.levels(but="subspace")
 def test_a_test_that_leaves_the_noise_out_rejects_true_hypotheses(feature_map):
     told_less = pvalues(feature_map, NOISE_SCALE[0.1], 40, told=NOISE_SCALE[0.1] / 10)
     assert (told_less <= 0.05).mean() > 0.5
 
 
+@pytest.mark.levels(but="subspace")
 def test_a_shifted_sample_is_found(feature_map):
     assert (pvalues(feature_map, NOISE_SCALE[1.0], 40, shift=0.5) <= 0.05).mean() > 0.7
 
@@ -134,6 +137,7 @@ def test_the_test_does_not_look_at_the_released_points(feature_map):
     assert (first.statistic, first.pvalue, first.mmd_interval) == (again.statistic, again.pvalue, again.mmd_interval)
 
 
+@pytest.mark.levels
 def test_a_population_that_fills_little_of_its_domain_is_in_sight():
     """A ball of a hundredth of the domain's width: a shift that even directions alone hardly show."""
     tight = RandomFourier.draw(Gaussian(0.1), n_columns=2, dimension=300, rng=3)
@@ -149,6 +153,7 @@ def test_a_population_that_fills_little_of_its_domain_is_in_sight():
     assert np.median(found) < 0.4 * np.median(blind)
 
 
+@pytest.mark.levels
 def test_small_shifts_are_found_that_the_squared_length_of_the_difference_does_not_show():
     feature_map, shrink, tau = MAPS["random-features"], 1 / N + 1 / L, NOISE_SCALE[1.0]
     rng, found, by_length = np.random.default_rng(5), 0, 0
@@ -185,6 +190,7 @@ def mean_of_zeros() -> Measurement:
     return noisy(feature_map, np.zeros(feature_map.dimension), 1.0, np.random.default_rng(0)).measurement
 
 
+@pytest.mark.levels
 def test_the_unbiased_estimate_averages_to_the_squared_distance_of_the_populations(feature_map):
     rng = np.random.default_rng(8)
     truth = feature_map(population(50_000, rng)).mean(axis=0) - feature_map(population(50_000, rng, 0.4)).mean(axis=0)

@@ -281,6 +281,7 @@ def squared_errors(n: int, draw: int, truth: KernelMean) -> dict[str, float]:
     }
 
 
+@pytest.mark.levels
 def test_a_bounded_reduced_set_is_no_worse_than_pairs_and_keeps_falling():
     means: dict[int, dict[str, float]] = {20: {}, 200: {}}
     truth = power_of_normals(Gaussian(127.0))

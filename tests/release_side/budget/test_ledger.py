@@ -205,6 +205,7 @@ def test_processes_that_make_the_ledger_at_once_make_one(tmp_path):
 
 @needs_fork
 @pytest.mark.parametrize("begun", [1, 0], ids=["a ledger in use", "a new ledger"])
+@pytest.mark.slow
 def test_a_kill_at_any_line_leaves_a_sound_ledger_with_all_of_a_spend_or_nothing_of_it(tmp_path, begun):
     """And what had been recorded when `record` returned is there."""
     findings = processes("kill", tmp_path, begun)

@@ -121,6 +121,7 @@ def public_part(release: Release) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("method", SIZES)
 @pytest.mark.parametrize("cell", HOSTILE, ids=lambda cell: repr(cell)[:20])
+@pytest.mark.slow(but="'inf'-subspace")
 def test_a_hostile_neighbour_takes_the_same_way_and_shows_the_same(method, cell, tmp_path, capfd, caplog):
     one = seen(table(tmp_path, {}), capfd, caplog, **SIZES[method])
     for columns in ([0], [1], [2, 3, 4], range(5)):

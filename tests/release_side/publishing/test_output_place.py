@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import paths
 import pytest
 from click.testing import CliRunner
 
@@ -264,7 +265,7 @@ print(curator.recorded())
 
 def test_a_disk_without_room_is_found_before_anything_is_spent(tmp_path):
     """A limit on the size of files stands for a full disk: the ledger fits, a release of usual size does not."""
-    code = FULL.format(tests=str(Path(__file__).parent), folder=str(tmp_path))
+    code = FULL.format(tests=str(Path(__file__).parent), support=str(paths.SUPPORT), folder=str(tmp_path))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     told, recorded = done.stdout.splitlines()

@@ -91,6 +91,7 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> list[Release]:
     ],
     ids=["default", "laplace", "zcdp", "published", "signed"],
 )
+@pytest.mark.slow(but="signed")
 def test_a_plan_has_the_promise_noise_and_sizes_of_the_release(choices, square, tmp_path):
     row = plan(square, **(BUDGET | choices)).iloc[0]
     options = {"epsilon": 1.0, "delta": 1e-6} | choices
@@ -103,6 +104,7 @@ def test_a_plan_has_the_promise_noise_and_sizes_of_the_release(choices, square, 
     assert row.file_bytes == pytest.approx((tmp_path / "r.kme").stat().st_size, abs=100)  # digits in the header
 
 
+@pytest.mark.slow
 def test_the_noise_that_is_simulated_has_the_scale_that_is_told(square, simulated):
     plan(square, **BUDGET, points=20, features=4000)
     measurement = simulated[0].measurement
@@ -169,11 +171,13 @@ def test_without_a_column_of_numbers_the_error_of_a_mean_is_not_known(domain):
     assert np.isnan(row.se_mean) and 0 < row.se_probability < 1
 
 
+@pytest.mark.slow
 def test_every_column_kind_can_be_planned_with_missing_cells_atoms_and_logarithms(mixed_domain):
     row = plan(mixed_domain, **BUDGET, **SMALL).iloc[0]
     assert np.isfinite(row[["rkhs_error", "sampling_error", "se_mean", "se_probability"]].astype(float)).all()
 
 
+@pytest.mark.slow
 def test_seconds_grow_with_the_rows(square):
     few, many = (plan(square, **(BUDGET | {"rows": n}), **SMALL).seconds[0] for n in (1000, 2**31))
     assert many > 1000 * few / 40  # 2 million times the rows; the fit takes the same for both
@@ -198,6 +202,7 @@ def workers(n: int, rng: np.random.Generator) -> pd.DataFrame:
 @pytest.mark.parametrize(("space", "people", "kernel"), [
     ("square", clusters, "gaussian:lengthscale=1.5"), ("domain", workers, "table"),
 ])  # fmt: skip
+@pytest.mark.slow(but="square-clusters-gaussian:lengthscale=1.5-0.1")
 def test_a_real_error_is_within_about_a_factor_of_two_of_the_predicted(space, people, kernel, epsilon, request):
     space, n = request.getfixturevalue(space), 5000
     options: dict[str, Any] = {"delta": 1e-6, "kernel": kernel, "points": 200, "features": 1000}
@@ -208,6 +213,7 @@ def test_a_real_error_is_within_about_a_factor_of_two_of_the_predicted(space, pe
     assert 0.4 < real / predicted < 1.5
 
 
+@pytest.mark.slow
 def test_more_budget_buys_less_noise_and_smaller_errors(square):
     options: dict[str, Any] = {"rows": 20_000, "delta": 1e-6, "kernel": "gaussian:lengthscale=2"}
     table = plan(square, epsilon=[0.05, 0.5, 5.0], points=100, features=400, **options)
@@ -217,8 +223,7 @@ def test_more_budget_buys_less_noise_and_smaller_errors(square):
 
 
 # ---------------------------------------------------------------------- public facts alone
-
-
+@pytest.mark.slow
 def test_a_plan_takes_no_private_table_and_a_grid_of_budgets_by_default(square):
     assert not {"private", "ledger", "table", "output"} & set(inspect.signature(plan).parameters)
     assert plan(square, rows=1000, delta=1e-6, **SMALL).epsilon.tolist() == list(EPSILONS)
@@ -244,11 +249,13 @@ def test_a_plan_leaves_no_file_and_what_it_writes_meanwhile_no_reader_takes_for_
         read_release(tmp_path / "kept.kme")
 
 
+@pytest.mark.slow
 def test_the_same_facts_give_the_same_plan(domain):
     first, second = (plan(domain, **BUDGET, **SMALL).drop(columns="seconds") for _ in range(2))
     pd.testing.assert_frame_equal(first, second)
 
 
+@pytest.mark.slow
 def test_the_features_and_the_stand_in_are_made_once_for_all_budgets(square, monkeypatch):
     calls: list[str] = []
     features, of = MeanMethod.checked_features, SyntheticPopulation.of
@@ -430,6 +437,7 @@ def test_the_command_passes_every_choice_on(toml, asked):
     assert set(asked) | {"domain"} == set(inspect.signature(plan).parameters)
 
 
+@pytest.mark.slow
 def test_margins_are_planned_like_anything_else(domain):
     wide, tight = plan(
         domain, rows=2000, delta=1e-6, points=400, kernel="margins", target="city", epsilon=[0.1, 1.0]
@@ -458,6 +466,7 @@ def test_json_is_one_object_of_numbers_with_null_for_what_is_not_known(domain, t
         assert all(isinstance(row[name], int | float) for name in COLUMNS if name not in ("method", "se_mean"))
 
 
+@pytest.mark.slow
 def test_in_words_a_plan_is_a_table_and_a_note_that_it_is_a_prediction(toml, domain):
     result = call("--domain", toml, *SOUND, "--epsilon", "1")
     assert result.exit_code == 0

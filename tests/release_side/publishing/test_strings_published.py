@@ -182,7 +182,7 @@ def test_how_often_a_released_string_occurs_is_answered_with_an_error(release):
 @pytest.mark.parametrize(
     ("ask", "told"),
     [
-        (lambda r: r.probability("code == 'ACGTACGTAC'"), "no row that the release knows of tells"),
+        (lambda r: r.probability("code == 'ACGTACGTAC'"), "no row that the release knows of distinguishes"),
         (lambda r: r.probability("code == 'xyz'"), "code has no text 'xyz'"),
         (lambda r: r.probability("code == ''"), "For a missing cell write missing"),
         (lambda r: r.probability("code == 3"), "3 is a number: they share no scale"),

@@ -179,6 +179,7 @@ def release() -> ka.Release:
     return release_side.publish(TABLE, DOMAIN, epsilon=1.0, delta=1e-6, features=400, points=100)
 
 
+@pytest.mark.slow
 def test_random_features_of_cyclic_columns_give_points_on_the_circle_near_the_table(release):
     assert isinstance(release.kernel, SoftenedProduct) and isinstance(release.kernel.kernels[0], Periodic)
     assert not isinstance(release.kernel.kernels[3], MultiScale)
@@ -225,6 +226,7 @@ def test_a_release_of_cyclic_columns_read_back_is_the_release_written(release, t
 
 
 @pytest.mark.parametrize("options", [{"kernel": "margins", "points": 100}, {"method": "subspace", "points": 60}])
+@pytest.mark.slow(but="options1")
 def test_the_other_methods_take_cyclic_columns_as_the_numbers_they_are(options):
     made = release_side.publish(TABLE, DOMAIN, epsilon=1.0, delta=1e-6, **options)
     assert made.to_frame()["hour"].between(0, 24, inclusive="left").all()

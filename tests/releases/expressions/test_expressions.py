@@ -225,6 +225,7 @@ def random_frame(seed: int, n: int) -> pd.DataFrame:
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 3).flatmap(numbers), st.integers(0, 2**32), st.integers(0, 30))
+@pytest.mark.slow
 def test_numbers_are_what_numpy_computes(part, seed, n):
     text, direct = part
     frame = random_frame(seed, n)
@@ -237,6 +238,7 @@ def test_numbers_are_what_numpy_computes(part, seed, n):
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 3).flatmap(conditions), st.integers(0, 2**32), st.integers(0, 30))
+@pytest.mark.slow
 def test_conditions_are_what_numpy_computes(part, seed, n):
     text, direct = part
     frame = random_frame(seed, n)

@@ -126,6 +126,7 @@ ENTRIES: dict[str, tuple[Edit, str, str]] = {
 
 
 @pytest.mark.parametrize("case", ENTRIES)
+@pytest.mark.slow(but="expressions that take for ever")
 def test_an_entry_that_is_none_is_refused(path, tmp_path, case):
     edit, what, why = ENTRIES[case]
     refused(forged(path, lambda header, _: edit(header)), tmp_path, what, why)

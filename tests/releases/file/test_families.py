@@ -92,6 +92,7 @@ def _rough(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", WAYS)
+@pytest.mark.product(but="binning")
 def test_a_release_of_each_family_read_back_is_the_release_written(name: str, releases, tmp_path: Path):
     releases[name].write(tmp_path / "a.kme")
     same(releases[name], ka.read_release(tmp_path / "a.kme"))

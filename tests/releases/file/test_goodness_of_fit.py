@@ -90,12 +90,14 @@ def findings(release: Release, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", HONEST)
+@pytest.mark.slow(but="subspace of few points")
 def test_an_honest_release_has_no_findings(name, releases, tmp_path):
     assert findings(releases[name], tmp_path) == []
 
 
 @pytest.mark.parametrize("weights", ["probability", "uniform", "signed"])
 @pytest.mark.parametrize("name", HONEST)
+@pytest.mark.slow(but="random features, signed-uniform")
 def test_a_thinned_release_has_no_findings(name, weights, releases, tmp_path):
     release = releases[name]
     assert findings(release.thin(max(2, len(release) // 10), weights=weights), tmp_path) == []
@@ -106,6 +108,7 @@ def test_a_thinned_release_has_no_findings(name, weights, releases, tmp_path):
 @pytest.mark.parametrize(
     "name", ["random features", "subspace", "subspace, published", "subspace of few points", "margins"]
 )
+@pytest.mark.slow(but="subspace of few points-200-10.0")
 def test_neither_noise_nor_its_absence_makes_a_finding(name, n, epsilon, tmp_path):
     assert findings(published(name, epsilon=epsilon, n=n), tmp_path) == []
 
@@ -135,6 +138,7 @@ def test_points_of_something_else_are_found(name, releases, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["random features", "subspace", "margins"])
+@pytest.mark.slow(but="subspace")
 def test_the_points_and_weights_of_another_table_are_found(name, releases, tmp_path):
     other = published(name, other=True)
     assert findings(other, tmp_path) == []
