@@ -34,31 +34,7 @@ if TYPE_CHECKING:
 
 
 class Release(ReleaseData):
-    """Weighted points whose kernel mean embedding estimates a table's, with their noise and promise.
-
-    points       DataFrame in natural units and levels, one row per point, one column per domain column.
-    weights      (M,) finite, signed in general; used as they are, never normalised silently.
-    measurement  the noisy mean with its noise law; None where there is none (points from elsewhere, or rows that the
-                 exponential mechanism drew: these have a statement).
-    kernel       the kernel of the embedding, on encoded rows.
-    domain       the table's columns, with public bounds and levels: what was measured, and what encoded rows are of.
-    statement    PrivacyStatement; None where no privacy is promised or known.
-    method       how the points were made, e.g. "random-features"; "foreign" for data from elsewhere.
-    weight_view  how the weights were fitted: "probability", "bounded", "signed", "published" or "given".
-    fit_distance ‖Σ w φ(z) − y‖ to the measurement, as the maker reported it; None without a measurement.
-    thinning_error  RKHS distance to the release this one was thinned from; None if it was not. A file does not keep it.
-    derived      columns that were computed from others (`transform`), in order; `points` need not have them.
-
-    >>> release = ka.read_release("adult.kme")
-    >>> len(release), release.domain.names[:3], release.is_probability, release.is_rehearsal
-    (300, ('age', 'education-num', 'marital-status'), True, False)
-    >>> release  # what it is and promises
-    kmeanalyst.Release
-     table       6,000 private rows
-     privacy     ε = 1, δ = 1e-06 (neighbours: replace-one; ρ = 0.028)
-     mechanism   discrete gaussian, sensitivity 0.000333, analytic calibration
-    ...
-    """
+    __doc__ = ReleaseData.__doc__  # the fields are described once, where they are
 
     def view_weights(self, view: View = "signed") -> Array:
         """Weights (M,) of a view: "signed" as released, "probability" the nearest probability weights.

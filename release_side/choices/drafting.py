@@ -11,6 +11,7 @@ from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.draft import Draft
 from kmeanalyst.releases.domain.draft import draft_domain as drafted_from
 from kmeanalyst.releases.domain.tables import read_table
+from release_side.choices.output_file import is_same_file
 from release_side.choices.public_inputs import public_files, samples_of
 from release_side.private_rows.rows import Table
 
@@ -48,7 +49,7 @@ def check_not_the_sample(output: str | Path | None, sample: str | Path) -> None:
         return
     path = Path(output)
     for file in public_files(sample):
-        if path.absolute() == file.absolute() or (path.exists() and path.samefile(file)):
+        if is_same_file(path, file):
             raise DomainError(
                 f"{output} is a file of the sample, which the domain would replace: the sample would be lost. "
                 "Name another file, such as domain.toml."

@@ -41,7 +41,7 @@ def check_output(
     path = Path(output)
     _check_writable(path)
     for other in _inputs(private, ledger, others):
-        if _same(path, other):
+        if is_same_file(path, other):
             raise PublishError(
                 f"{output} is named as the release's file and as another ({other}), which it would replace. "
                 "Name a new file."
@@ -91,7 +91,7 @@ def _inputs(private: Table, ledger: str | Path | None, others: tuple[object, ...
     yield from (Path(other) for other in others if isinstance(other, str | Path))
 
 
-def _same(path: Path, other: Path) -> bool:
+def is_same_file(path: Path, other: Path) -> bool:
     """Whether two paths are one file, now or once both exist: links and other spellings included."""
     if path.exists() and other.exists():
         return path.samefile(other)
@@ -130,4 +130,4 @@ def _check_rights(path: Path, status: os.stat_result) -> None:
         )
 
 
-__all__ = ["check_output"]
+__all__ = ["check_output", "is_same_file"]

@@ -252,7 +252,7 @@ def _arrow_cell(cell: Any) -> Any:
     """A cell in Python's terms; what has none (a day beyond the calendar, text that is not UTF-8) is no cell."""
     try:
         return cell.as_py()
-    except Exception:  # by the value of a private cell: whatever it is, it must not leave this room
+    except Exception:  # by the value of a private cell: whatever it is, it must not leave this module
         return NO_CELL
 
 

@@ -139,7 +139,7 @@ def identifier(cell: Any) -> str | bytes:
     """
     try:
         return _identifier(cell)
-    except Exception:  # by the value of a private cell: whatever it is, it must not leave this room
+    except Exception:  # by the value of a private cell: whatever it is, it must not leave this module
         return NO_IDENTIFIER
 
 

@@ -359,7 +359,7 @@ def _published_findings(release: ReleaseData) -> list[str]:
     feature_map, points = release.measurement.feature_map, release.encoded_points
     if not isinstance(feature_map, Nystroem):
         return ["weights: said to be the published ones of a subspace, but the measurement has another feature map"]
-    solved = feature_map.coefficients(release.measurement.vector)  # as published_weights, which is in a later room
+    solved = feature_map.coefficients(release.measurement.vector)  # as published_weights, which is on a higher floor
     on_basis = {row.tobytes(): weight for row, weight in zip(feature_map.points, solved, strict=True)}
     expected = np.array([on_basis.pop(row.tobytes(), 0.0) for row in points])
     if on_basis:
