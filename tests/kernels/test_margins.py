@@ -169,6 +169,17 @@ def test_edges_of_whole_numbers_lie_half_a_step_below_them(column: Number):
         assert edge < codes[0] and edge > low
 
 
+def test_ranges_chosen_for_a_column_of_steps_end_between_its_values():
+    """Ages 9 to 98 in twelve even ranges would be cut at 31 itself: half of that year's range would hold no value."""
+    column = Integer(name="age", lower=9, upper=98)
+    kernel = margin_kernel(Domain((column,)))
+    for edges in (kernel.edges[0], kernel.fine[0]):
+        np.testing.assert_array_equal(np.mod(edges, 1.0), 0.5)
+    assert len(kernel.edges[0]) == 11
+    every_age = np.arange(9.0, 99.0)[:, None]
+    assert len(np.unique(kernel.fine_cells(every_age))) == len(every_age) == kernel.fine_sizes[0]
+
+
 def test_shares_follow_the_heights_and_the_number_of_tables():
     with_target, without = margin_kernel(PEOPLE, "rich"), margin_kernel(PEOPLE)
     np.testing.assert_allclose(with_target.shares, np.array([4 * 9, 3 * 4, 0, 3, 2, 0.07 * 53]) / (1.07 * 53))

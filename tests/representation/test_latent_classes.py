@@ -142,6 +142,15 @@ def test_whole_numbers_are_even_within_their_range():
     assert np.abs(counts - 1000).max() < 5 * np.sqrt(1000)
 
 
+def test_every_year_of_age_is_released():
+    """With cuts at whole numbers the ages on a cut (31, 46, 61) were in no released row."""
+    domain = Domain((Integer(name="age", lower=9, upper=98),))
+    measurement = measurement_of(np.arange(9.0, 99.0)[:, None], domain, noise_scale=1e-4)
+    rows, _ = represent.represent(measurement, domain, n_points=5000, rng=0)
+    counts = np.bincount(rows[:, 0].astype(int), minlength=99)[9:]
+    assert counts.min() > 40  # of 56 on average
+
+
 def test_a_range_leaves_its_atom_to_the_atoms_own_cell():
     domain = Domain((Integer(name="i", lower=0, upper=9, edges=(5,), atoms=(0,)),))
     model = LatentClasses(np.ones(1), np.array([[0.9, 0.0, 0.1]]))

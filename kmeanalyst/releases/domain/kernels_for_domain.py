@@ -31,6 +31,7 @@ from kmeanalyst.kernels import (
     StringSpectrum,
     Sum,
 )
+from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column, DomainError
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
@@ -118,7 +119,7 @@ def _cuts(column: Column, ranges: int) -> tuple[tuple[float, ...], tuple[float, 
     elif column.step and high - low <= _FEW_VALUES:
         edges = np.arange(low, high)
     else:
-        edges = np.linspace(low, high, ranges + 1)
+        edges = _even_edges(column, ranges)
     inner = np.unique(edges[(edges > low) & (edges < high)])
     return tuple(inner.tolist()), tuple(column.atom_codes.tolist())
 
@@ -129,12 +130,18 @@ def _fine_edges(column: Column, edges: tuple[float, ...], ranges: int) -> tuple[
         return ()
     assert isinstance(column, Number)
     low, high = column.ends
-    even = np.linspace(0, high - low, ranges + 1)
-    even = low + (np.rint(even / column.step) * column.step if column.step else even)
+    even = _even_edges(column, ranges)
     margin = 1e-6 * (high - low) / ranges
     separate = np.abs(even[:, None] - np.array([low, high, *edges])).min(axis=1) > margin
     inner = np.unique([*even[separate & (even > low) & (even < high)], *edges])
     return tuple(inner.tolist()) if len(inner) > len(edges) else ()
+
+
+def _even_edges(column: Number, ranges: int) -> Array:
+    """(ranges + 1,) ends of even ranges, in encoded units; moved between two values where the column has steps."""
+    low, high = column.ends
+    even = np.linspace(0, high - low, ranges + 1)
+    return low + (np.rint(even / column.step) * column.step if column.step else even)
 
 
 def one_way_kernel(domain: Domain, columns: tuple[int, ...], *, ranged: bool) -> OnColumns:
