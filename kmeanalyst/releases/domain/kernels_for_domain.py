@@ -13,19 +13,15 @@ from typing import Any
 import numpy as np
 
 from kmeanalyst.kernels import (
-    ExponentialDot,
+    KERNELS,
     Gaussian,
     Indicator,
     Kernel,
-    Laplacian,
     Margins,
-    Matern,
     MultiScale,
     OnColumns,
     Periodic,
-    Polynomial,
     Product,
-    RationalQuadratic,
     Scaled,
     SoftenedProduct,
     StringSpectrum,
@@ -208,7 +204,6 @@ _COLUMNS_SEEN = 3  # that a random feature of the table kernel uses on average
 _SUBSTRINGS = 3  # characters of the longest that are compared
 _YEAR = 365.2425  # days, in the mean of the calendar's 400 years
 _FINEST = 256  # a continuum is resolved to this part of its range
-_OF_THE_DOMAIN = ("table", "margins", "generator")
 
 
 def table_kernel(domain: Domain, *, length: int = _SUBSTRINGS, blended: bool = True) -> Kernel:
@@ -218,10 +213,13 @@ def table_kernel(domain: Domain, *, length: int = _SUBSTRINGS, blended: bool = T
     one octave each, cyclic quantities the same around their circle, seasonal dates both; levels get the indicator.
     length, blended   of strings: the substrings that two of them share, of up to so many characters or of just so many.
     """
-    kernels = tuple(
-        spectrum_of(column, length, blended=blended) if isinstance(column, Text) else _column_kernel(column)
-        for column in domain.columns
-    )
+
+    def kernel_of(column: Column) -> Kernel:
+        if isinstance(column, Text):
+            return StringSpectrum(length, symbols=len(column.symbols), numbers=column.width, blended=blended)
+        return _column_kernel(column)
+
+    kernels = tuple(map(kernel_of, domain.columns))
     return SoftenedProduct(kernels=kernels, inclusion=float(np.clip(_COLUMNS_SEEN / len(domain), 0.01, 0.5)))
 
 
@@ -241,11 +239,6 @@ def _column_kernel(column: Column) -> Kernel:
 def _octaves(broadest: float, finest: float) -> tuple[float, ...]:
     octaves = max(0, round(np.log2(broadest / finest)))
     return tuple(float(broadest) / 2.0**i for i in reversed(range(octaves + 1)))
-
-
-def spectrum_of(column: Text, length: int = _SUBSTRINGS, *, blended: bool = True) -> StringSpectrum:
-    """The spectrum kernel of a text column's strings."""
-    return StringSpectrum(length=length, symbols=len(column.symbols), numbers=column.width, blended=blended)
 
 
 def kernel_from_spec(
@@ -285,54 +278,45 @@ def kernel_from_spec(
             raise DomainError(
                 f'the {name} kernel takes no parameters, got {rest!r}: the domain sets them. Write "{name}".'
             )
-        if name == "table":
-            return table_kernel(domain)
-        return (
-            generator_kernel(domain, target)
-            if name == "generator"
-            else margin_kernel(domain, target, noise, finer=finer)
-        )
+        return _OF_THE_DOMAIN[name](domain, target, noise, finer)
     if name not in _OF_NUMBERS:
         raise DomainError(
             f"unknown kernel {name!r}. Write one of {', '.join(_OF_THE_DOMAIN)}, {', '.join(_OF_NUMBERS)}."
         )
     _refuse_levels(name, domain)
-    make, allowed = _OF_NUMBERS[name]
     try:
-        return make(domain, **_parameters(rest))
+        return _kernel_of_numbers(name, domain, _parameters(rest))
     except TypeError:
+        allowed = _OF_NUMBERS[name]
         raise DomainError(f'kernel {spec!r}: {name} takes {allowed}. Write "{name}:{allowed}".') from None
     except ValueError as error:
         raise DomainError(f"kernel {spec!r}: {error}") from None
 
 
-def _polynomial(domain: Domain, *, degree: float = 2.0, offset: float = 1.0) -> Kernel:
-    whole = int(degree) if degree == degree // 1 and abs(degree) < 1e9 else degree  # else the kernel says what is wrong
-    return Polynomial(whole, offset, *_bounds(domain))  # type: ignore[arg-type]
-
-
-def _exponential(domain: Domain, *, rate: float = 1.0) -> Kernel:
-    return ExponentialDot(rate, *_bounds(domain))
-
-
-def _bounds(domain: Domain) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The columns' public bounds, encoded."""
-    ends = [column.bounds for column in domain.columns]  # type: ignore[attr-defined]
-    return tuple(float(low) for low, _ in ends), tuple(float(high) for _, high in ends)
-
-
-def _of_distance(kernel: type[Kernel]) -> Callable[..., Kernel]:
-    return lambda domain, **parameters: kernel(**parameters)
-
-
-_OF_NUMBERS: dict[str, tuple[Callable[..., Kernel], str]] = {  # how it is made, and what may be written
-    "gaussian": (_of_distance(Gaussian), "lengthscale=1.0"),
-    "laplacian": (_of_distance(Laplacian), "lengthscale=1.0"),
-    "matern": (_of_distance(Matern), "nu=1.5,lengthscale=1.0"),
-    "rational-quadratic": (_of_distance(RationalQuadratic), "alpha=1.0,lengthscale=1.0"),
-    "polynomial": (_polynomial, "degree=2,offset=1.0"),
-    "exponential-dot": (_exponential, "rate=1.0"),
+_OF_THE_DOMAIN: dict[str, Callable[[Domain, str | None, float, bool], Kernel]] = {
+    "table": lambda domain, target, noise, finer: table_kernel(domain),
+    "margins": lambda domain, target, noise, finer: margin_kernel(domain, target, noise, finer=finer),
+    "generator": lambda domain, target, noise, finer: generator_kernel(domain, target),
 }
+_OF_NUMBERS = {  # what may be written
+    "gaussian": "lengthscale=1.0",
+    "laplacian": "lengthscale=1.0",
+    "matern": "nu=1.5,lengthscale=1.0",
+    "rational-quadratic": "alpha=1.0,lengthscale=1.0",
+    "polynomial": "degree=2,offset=1.0",
+    "exponential-dot": "rate=1.0",
+}
+_DOT_PRODUCTS = {"polynomial": {"degree": 2.0, "offset": 1.0}, "exponential-dot": {"rate": 1.0}}  # and their defaults
+
+
+def _kernel_of_numbers(name: str, domain: Domain, parameters: dict[str, Any]) -> Kernel:
+    if name not in _DOT_PRODUCTS:
+        return KERNELS[name](**parameters)
+    parameters = _DOT_PRODUCTS[name] | parameters
+    if (degree := parameters.get("degree", 0.5)).is_integer() and abs(degree) < 1e9:
+        parameters["degree"] = int(degree)  # of any other number the kernel says what is wrong
+    lower, upper = zip(*(column.bounds for column in domain.columns), strict=True)  # type: ignore[attr-defined]
+    return KERNELS[name](**parameters, lower=lower, upper=upper)
 
 
 def _substrings(text: str) -> dict[str, Any]:

@@ -126,9 +126,6 @@ class Text(Column):
             own[: len(cut)] = [self._digits.get(character, other) for character in cut]
         return packed(digits, len(self.symbols))
 
-    def _fallback(self) -> float:
-        return 0.0
-
     @property
     def default_code(self) -> float:
         """The first of the default's numbers."""
@@ -159,9 +156,6 @@ class Text(Column):
 
     def grid(self, size: int, rng: np.random.Generator) -> Array:
         return self._draw_present(size, rng)
-
-    def _every_present(self, most: int) -> Array | None:
-        return None  # too many to list, except for very short strings
 
     def _draw_present(self, n: int, rng: np.random.Generator) -> Array:
         digits = rng.integers(1, len(self.symbols) + 1, (n, self.length))
