@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from kmeanalyst.kernels.base import Array, Spectrum, as_rows, checked_pair
-from kmeanalyst.kernels.continuous import _UnitDiagonal
+from kmeanalyst.kernels.base import Array, Spectrum, as_rows, check_width, checked_pair, is_whole
+from kmeanalyst.kernels.continuous import UnitDiagonal
 
 if TYPE_CHECKING:
     from kmeanalyst.kernels.draws import Draws
@@ -59,7 +59,7 @@ def _place_values(symbols: int, k: int) -> Array:
 
 
 @dataclass(frozen=True)
-class StringSpectrum(_UnitDiagonal):
+class StringSpectrum(UnitDiagonal):
     """The normalised spectrum kernel: the cosine between two strings' counts of p-mers, substrings of p characters.
 
     k(s, t) = Σ_u #_u(s) #_u(t) / √(Σ_u #_u(s)² Σ_u #_u(t)²), u all substrings of `length` characters; blended: of 1 to
@@ -89,7 +89,7 @@ class StringSpectrum(_UnitDiagonal):
     def __post_init__(self) -> None:
         for field, most in (("length", 62), ("symbols", MOST_SYMBOLS), ("numbers", _MOST_NUMBERS)):
             value = getattr(self, field)
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            if not is_whole(value) or not 1 <= value <= most:
                 raise ValueError(
                     f"{field} must be a whole number from 1 to {most}, got {value!r:.80}: a spectrum counts substrings "
                     "of `length` characters, of `symbols` kinds, in strings of so many numbers. Pass e.g. length=3."
@@ -116,8 +116,7 @@ class StringSpectrum(_UnitDiagonal):
         Y = as_rows(Y)
         self._check_width(Y)
         mers, counts = self._counted(Y)
-        others = _factor(counts)
-        lengths = _squared_lengths(counts)
+        others, lengths = _factor(counts), _squared_lengths(counts)
         sort = _sort(Y, lengths)
 
         def gram(X: Array) -> Array:
@@ -144,11 +143,7 @@ class StringSpectrum(_UnitDiagonal):
         )
 
     def _check_width(self, X: Array) -> None:
-        if X.shape[1] != self.numbers:
-            raise ValueError(
-                f"this kernel is for strings of {self.numbers} numbers, the rows have {X.shape[1]}. "
-                "Encode the rows with the domain the kernel was made for."
-            )
+        check_width(X, self.numbers, f"is for strings of {self.numbers} numbers")
 
     def _counted(self, X: Array) -> tuple[Array, csr_array]:
         """The p-mers that occur, numbered (V,) increasing, and how often in each string, (n, V)."""

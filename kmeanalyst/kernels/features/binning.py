@@ -123,7 +123,7 @@ class RandomBinning(CellFeatures):
         found = np.clip(np.floor((values - self.shifts[j, :, None]) / self.widths[j, :, None]), 0.0, last)
         return np.where(np.isnan(values), self.missing[j, :, None], found)
 
-    def places(self, X: Array) -> Array:
+    def cell_indices(self, X: Array) -> Array:
         X = rows_of(X, len(self.widths))
         cells, strides = self.cells.astype(np.int64)[:, None], self.strides.astype(np.int64)
         folded = np.zeros((len(cells), len(X)), dtype=np.int64)

@@ -6,7 +6,7 @@ the distribution, at finitely many points, of the Gaussian process of Hall, Rina
 
 f ↦ A (f(z_1), ..., f(z_F)) is a projection and shortens distances, with real numbers. With float64 it is the matrix
 that is used which counts, and its stretch is computed here, from public points, with an allowance for every rounding:
-distances in the RKHS, such as √2 of two rows under a kernel that is not negative, may then be relied upon.
+distances in the RKHS, such as √2 of two rows under a kernel that is not negative, then hold for the images too.
 """
 
 from __future__ import annotations
