@@ -15,14 +15,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from kmeanalyst.kernels.draws import Draws
+from kmeanalyst.kernels.draws import Draws
 
 Array = NDArray[Any]
 
@@ -189,6 +188,16 @@ def coordinates_of(widths: Sequence[int]) -> list[list[int]]:
         coordinates.append([j, *range(free, free + width - 1)])
         free += width - 1
     return coordinates
+
+
+def slices(n: int, size: int) -> list[slice]:
+    """Slices of at most `size` indices, at least one, that cover 0 ... n − 1 in order.
+
+    >>> slices(5, 2)
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    size = max(1, size)
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
 def as_rows(X: Any) -> Array:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import ive
@@ -26,9 +26,7 @@ from kmeanalyst.kernels.base import (
     is_number,
     zero_where_missing_differs,
 )
-
-if TYPE_CHECKING:
-    from kmeanalyst.kernels.draws import Draws
+from kmeanalyst.kernels.draws import Draws
 
 _SMOOTHNESSES = tuple(p + 0.5 for p in range(11))
 _FAR = 1e4  # exp(−10⁴) is 0 in float64, and (2·10⁴)^10 is finite

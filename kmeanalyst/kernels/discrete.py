@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,9 +20,7 @@ from kmeanalyst.kernels.base import (
     is_whole,
 )
 from kmeanalyst.kernels.continuous import UnitDiagonal
-
-if TYPE_CHECKING:
-    from kmeanalyst.kernels.draws import Draws
+from kmeanalyst.kernels.draws import Draws
 
 _LEAST_INCLUSION = 0.001
 

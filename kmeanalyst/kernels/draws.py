@@ -12,24 +12,10 @@ unbiased; only the error of their mean changes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from typing import Protocol
-
-    class Draws(Protocol):
-        """The methods that kernels call on a source; numpy's generators have them and return arrays of these shapes."""
-
-        def random(self, size: Any) -> Any: ...
-        def uniform(self, low: float, high: float, size: Any) -> Any: ...
-        def standard_normal(self, size: Any) -> Any: ...
-        def standard_cauchy(self, size: Any) -> Any: ...
-        def standard_gamma(self, shape: float, size: Any) -> Any: ...
-        def choice(self, a: Any, size: Any = None, *, p: Any = None) -> Any: ...
-
 
 Array = NDArray[Any]
 _MOST_DIMENSIONS = 21_201  # of the Sobol sequence's table of direction numbers
@@ -131,3 +117,6 @@ class _Counter(QuasiRandom):
         shape = (size,) if isinstance(size, int | np.integer) else tuple(size)
         self.used += int(np.prod(shape[:-1])) * (shape[-1] == self._count)
         return np.clip(self._rng.random(shape), _LEAST, 1 - _LEAST)
+
+
+Draws: TypeAlias = np.random.Generator | QuasiRandom  # what kernels draw from

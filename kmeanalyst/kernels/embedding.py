@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from kmeanalyst.kernels.base import Array, Kernel, as_rows
+from kmeanalyst.kernels.base import Array, Kernel, as_rows, slices
 
 _MOST_WORKERS = 4
 _Result = TypeVar("_Result")
@@ -35,8 +35,7 @@ _BLOCK_ENTRIES = 4_000_000  # 32 MB of float64 per block
 
 def row_blocks(n_rows: int, width: int) -> list[slice]:
     """Slices of rows such that each block of (rows, width) has at most a few million entries."""
-    step = max(1, _BLOCK_ENTRIES // max(1, width))
-    return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
+    return slices(n_rows, _BLOCK_ENTRIES // max(1, width))
 
 
 def centre_gram(K: Array) -> None:

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from kmeanalyst.kernels.base import Array, as_rows, checked_pair, is_number, is_whole
+from kmeanalyst.kernels.base import Array, as_rows, checked_pair, is_number, is_whole, slices
 from kmeanalyst.kernels.continuous import UnitDiagonal
 from kmeanalyst.kernels.features.base import CellFeatures
 
@@ -188,9 +188,8 @@ class Margins(UnitDiagonal):
         X, Y = checked_pair(X, Y)
         x, y = (np.hstack([self.cells(rows), self.fine_cells(rows)]).astype(np.int32) for rows in (X, Y))
         K = np.empty((len(X), len(Y)))
-        step = max(1, _BLOCK_ENTRIES // max(1, len(Y)))
-        for start in range(0, len(X), step):
-            K[start : start + step] = self._block(x[start : start + step], y)
+        for block in slices(len(X), _BLOCK_ENTRIES // max(1, len(Y))):
+            K[block] = self._block(x[block], y)
         return K
 
     def _block(self, x: Array, y: Array) -> Array:

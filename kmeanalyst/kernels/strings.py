@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from kmeanalyst.kernels.base import Array, Spectrum, as_rows, check_width, checked_pair, is_whole
 from kmeanalyst.kernels.continuous import UnitDiagonal
-
-if TYPE_CHECKING:
-    from kmeanalyst.kernels.draws import Draws
+from kmeanalyst.kernels.draws import Draws
 
 MOST_SYMBOLS = 1000
 _MOST_NUMBERS = 1000  # a string takes

@@ -22,7 +22,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from kmeanalyst.kernels.base import Array, as_rows, check_positive
+from kmeanalyst.kernels.base import Array, as_rows, check_positive, slices
 from kmeanalyst.kernels.dot_product import DotProduct
 from kmeanalyst.kernels.features.base import FeatureMap
 
@@ -134,8 +134,8 @@ def _by_level(degrees: Array, projections: Array) -> list[tuple[Array, Array]]:
 def _shortened(features: Array, bound: float) -> Array:
     """Rows with a norm above the bound are scaled to it; the others stay as they are."""
     squares = np.zeros(len(features))
-    for start in range(0, features.shape[1], 512):  # in pieces whose sum depends on the width alone
-        squares += np.square(features[:, start : start + 512]).sum(axis=1)
+    for piece in slices(features.shape[1], 512):  # the order of the sums depends on the width alone
+        squares += np.square(features[:, piece]).sum(axis=1)
     long = squares > bound**2
     features[long] *= (bound / np.sqrt(squares[long]))[:, None]
     return features

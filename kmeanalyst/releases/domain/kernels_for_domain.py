@@ -315,8 +315,8 @@ def _kernel_of_numbers(name: str, domain: Domain, parameters: dict[str, Any]) ->
     parameters = _DOT_PRODUCTS[name] | parameters
     if (degree := parameters.get("degree", 0.5)).is_integer() and abs(degree) < 1e9:
         parameters["degree"] = int(degree)  # of any other number the kernel says what is wrong
-    lower, upper = zip(*(column.bounds for column in domain.columns), strict=True)  # type: ignore[attr-defined]
-    return KERNELS[name](**parameters, lower=lower, upper=upper)
+    ends = zip(*(column.bounds for column in domain.columns), strict=True)  # type: ignore[attr-defined]
+    return KERNELS[name](**parameters, **dict(zip(("lower", "upper"), ends, strict=True)))
 
 
 def _substrings(text: str) -> dict[str, Any]:
