@@ -1,9 +1,9 @@
 """Sources of random numbers for the frequencies of kernels, as alternatives to numpy's generators.
 
 A kernel draws each quantity of a frequency (a normal, a lengthscale, a phase) for all R frequencies with one call. A
-source may therefore make the R values of a call depend on each other, as long as each keeps its distribution: every
-frequency is then still a draw of the spectral measure, cosines and sines have the same norm, and the features are
-unbiased; only the error of their mean changes.
+source may therefore make the R values of a call dependent, as long as each keeps its distribution: every frequency is
+still a draw from the spectral measure, cosines and sines have the same norm, and the features are unbiased. Only the
+error of their mean changes.
 
     OrthogonalDraws    normals of d columns come in blocks of d orthogonal vectors (Yu et al. 2016).
     QuasiRandom        uniforms are a Sobol sequence with a random shift (Cranley & Patterson 1976; Avron et al. 2016).
@@ -30,7 +30,9 @@ class OrthogonalDraws(np.random.Generator):
 
     def __init__(self, rng: np.random.Generator) -> None:
         super().__init__(rng.bit_generator)
-        self.made_blocks = False  # whether some call had more than one column, so that there was something to turn
+        self.made_blocks = (
+            False  # whether some call had more than one column, so that blocks had vectors to make orthogonal
+        )
 
     def standard_normal(self, size: tuple[int, int]) -> Array:  # type: ignore[override]
         """(d, R) standard normal vectors, orthogonal within each block of d; each alone is N(0, I)."""

@@ -37,13 +37,13 @@ from kmeanalyst.releases.domain.text_column import Text
 _RANGES = (12, 9, 6, 4)  # that a column of numbers is cut into: the first with which all tables have few enough cells
 _FEW_VALUES = 16  # a column of whole numbers with no more has a cell for each
 _FINE_RANGES, _MOST_FINE_RANGES = 300, 20_000  # of the finer table of a column of numbers; of all those tables
-_WITHOUT_PAIRS = (1.0, 3.0, 0.0, 0.0, 0.0)  # where a cell of a pair's table would have more than this noise:
-_LOST = 0.15
+_LOST = 0.15  # with more noise than this in a cell of a pair's table, pairs are left out, and these are the heights:
+_WITHOUT_PAIRS = (1.0, 3.0, 0.0, 0.0, 0.0)
 _SHARE_OF_TARGET = 0.07  # of the others' squared norm: its own table, so that a rare class is not lost in noise
 _MOST_FEATURES = 10**6  # cells of all tables
 _MOST_COLUMNS = 1000
 USUAL_NOISE = 1e-3  # of a share that is measured alone
-# of a cell one way, where one of two ways has 1: steps, so that releases of much the same size share a kernel
+# of a cell one way, if one of two ways has 1: in steps, so that releases of similar size share a kernel
 _HEIGHTS = (1.0, 1.5, 2.0, 3.0, 4.0)
 
 
@@ -97,7 +97,10 @@ def _margins(domain: Domain, target: int, ranges: int, noise: float, *, finer: b
 
 
 def _heights(with_target: bool, noise: float) -> tuple[float, ...]:
-    """Of a cell one way, one way × target, two ways, two ways × target, one way and finely; by measurement on Adult."""
+    """Heights of a cell in tables of one way, one way × target, two ways, two ways × target, and finer ranges.
+
+    They are chosen by measurements on the Adult data.
+    """
     wanted = 2.8 * (noise / USUAL_NOISE) ** (1 / 3)
     alone = min(_HEIGHTS, key=lambda height: abs(math.log(height / wanted)))
     return (alone, min(alone, 2.0), 0.0, 1.0, 1.0) if with_target else (alone, 0.0, 1.0, 0.0, 1.0)
@@ -120,7 +123,7 @@ def _cuts(column: Column, ranges: int) -> tuple[tuple[float, ...], tuple[float, 
 
 
 def _fine_edges(column: Column, edges: tuple[float, ...], ranges: int) -> tuple[float, ...]:
-    """Inner edges of some hundred ranges, of one value each where that is enough; none if they are the column's own."""
+    """Inner edges of some hundred ranges, or of one for each value if that is fewer; none if they are the column's own."""
     if column.has_levels or ranges < 1:
         return ()
     assert isinstance(column, Number)
@@ -134,7 +137,7 @@ def _fine_edges(column: Column, edges: tuple[float, ...], ranges: int) -> tuple[
 
 
 def one_way_kernel(domain: Domain, columns: tuple[int, ...], *, ranged: bool) -> OnColumns:
-    """Alike in levels, atoms and missing cells of these columns, and in ranges of their numbers if so asked."""
+    """A kernel of the levels, atoms and missing cells of these columns; if `ranged`, of ranges of their numbers too."""
     chosen = [domain.columns[j] for j in columns]
     cuts = [_cuts(column, _RANGES[0]) for column in chosen]
     margins = Margins(
@@ -155,15 +158,15 @@ def position_of(domain: Domain, target: str) -> int:
     return domain.position(target)
 
 
-_SHARE_OF_LABEL = 0.05  # of the squared norm: its classes by themselves
-_SHARE_OF_NUMBERS = 0.25  # of the rest: numbers, next to one-way tables
+_SHARE_OF_LABEL = 0.05  # of the squared norm, for the table of its classes
+_SHARE_OF_NUMBERS = 0.25  # of the rest, for numbers; one-way tables have the remainder
 _MOST_RANGED = 100  # columns, up to which ranges of numbers have one-way tables too
 
 
 def generator_kernel(domain: Domain, target: str | None = None) -> Kernel:
     """The kernel of DP-MERF (Harder, Adamczewski & Park 2021): numbers and levels, crossed with the label.
 
-    Numbers have one Gaussian, at lengthscales in parts of their ranges: rows drawn evenly from the bounds of d numbers
+    Numbers have one Gaussian, at lengthscales that are fractions of their ranges: rows drawn evenly from the bounds of d numbers
     have distance √(d/6) ranges, which is the lengthscale. Levels, atoms and missing cells have their one-way tables, and so
     have ranges of numbers while there are few columns. With a target all that is crossed with its classes, and their
     own table is added, so that their shares are known.
@@ -190,7 +193,7 @@ def _has_special_cells(column: Column) -> bool:
 
 
 def _numbers_kernel(domain: Domain, numbers: tuple[int, ...]) -> Kernel:
-    """A Gaussian over all of them, each column's lengthscale in parts of its range."""
+    """A Gaussian over all of them, each column's lengthscale as a fraction of its range."""
     in_ranges = float(np.sqrt(len(numbers) / 6))
     groups: dict[float, list[int]] = {}  # columns of one range share a kernel: a wide table would have thousands
     for j in numbers:
@@ -200,10 +203,10 @@ def _numbers_kernel(domain: Domain, numbers: tuple[int, ...]) -> Kernel:
     return kernels[0] if len(kernels) == 1 else Product(kernels)
 
 
-_COLUMNS_SEEN = 3  # that a random feature of the table kernel uses on average
-_SUBSTRINGS = 3  # characters of the longest that are compared
+_COLUMNS_SEEN = 3  # the number that a random feature of the table kernel uses on average
+_SUBSTRINGS = 3  # characters of the longest substrings that are compared
 _YEAR = 365.2425  # days, in the mean of the calendar's 400 years
-_FINEST = 256  # a continuum is resolved to this part of its range
+_FINEST = 256  # a continuum is resolved to one part in 256 of its range
 
 
 def table_kernel(domain: Domain, *, length: int = _SUBSTRINGS, blended: bool = True) -> Kernel:
