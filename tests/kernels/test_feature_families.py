@@ -13,20 +13,17 @@ import numpy as np
 import pytest
 from contracts import DOT_PRODUCTS, EUCLIDEAN, HATS, KernelCase, bounds_of, named
 from feature_cases import hoeffding, largest_error
-from scipy.special import gamma, kv
 from scipy.stats import chi, cramervonmises, ks_1samp
 
 from kmeanalyst.kernels import (
     ExponentialDot,
     Gaussian,
     Indicator,
-    Kernel,
     Laplacian,
     Matern,
     MultiScale,
     OnColumns,
     Polynomial,
-    RationalQuadratic,
     Scaled,
     SoftenedProduct,
 )
@@ -45,57 +42,6 @@ def root_mean_square_error(draw: Callable[[int], FeatureMap], rows: Array, *, se
     maps = [draw(seed) for seed in range(seeds)]
     K = maps[0].kernel.gram(rows, rows)
     return float(np.sqrt(np.mean([np.mean((each.gram(rows, rows) - K) ** 2) for each in maps])))
-
-
-# ---------------------------------------------------------------- kernels
-
-
-@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5, 6.5, 10.5])
-def test_matern_is_the_formula_with_the_bessel_function(nu: float):
-    """2^(1−ν)/Γ(ν) (√(2ν) r/ℓ)^ν K_ν(√(2ν) r/ℓ) (Rasmussen & Williams 2006, equation 4.14)."""
-    r = np.linspace(0.01, 9, 60)
-    s = np.sqrt(2 * nu) * r / 1.3
-    np.testing.assert_allclose(
-        Matern(nu, 1.3).gram(r, [[0.0]])[:, 0], 2 ** (1 - nu) / gamma(nu) * s**nu * kv(nu, s), rtol=1e-11
-    )
-
-
-def test_the_new_kernels_have_values_worked_by_hand():
-    """x = (0, 0), y = (3, 4), r = 5; u = (½, −1), v = (1, ½): s = (½ − ½)/2 = 0; with v = u, s = 5/8."""
-    x, y = np.array([[0.0, 0.0]]), np.array([[3.0, 4.0]])
-    assert Matern(0.5, 5.0).gram(x, y).item() == pytest.approx(np.exp(-1), rel=1e-14)
-    assert Matern(1.5, 5.0).gram(x, y).item() == pytest.approx((1 + 3**0.5) * np.exp(-(3**0.5)), rel=1e-14)
-    assert RationalQuadratic(2.0, 5.0).gram(x, y).item() == pytest.approx(1.25**-2, rel=1e-14)
-    u, v = np.array([[5.0, 2.0]]), np.array([[10.0, 5.0]])
-    polynomial = Polynomial(3, 2.0, (-10.0, 2.0), (10.0, 6.0))
-    assert polynomial.gram(u, v).item() == pytest.approx(2.0**3, rel=1e-14)
-    assert polynomial.gram(u, u).item() == pytest.approx((2 + 5 / 8) ** 3, rel=1e-14)
-    assert ExponentialDot(1.6, (-10.0, 2.0), (10.0, 6.0)).gram(u, u).item() == pytest.approx(np.e, rel=1e-14)
-
-
-@pytest.mark.parametrize("kernel", [Matern(0.5, 1.0), Matern(10.5, 1.0), RationalQuadratic(0.01, 1.0)])
-def test_far_rows_have_a_finite_kernel(kernel: Kernel):
-    with np.errstate(over="ignore"):
-        K = kernel.gram([[0.0], [1e300], [-1e300]], [[0.0], [1e10]])
-    assert np.isfinite(K).all() and (K >= 0).all() and K[1, 0] < 0.1
-
-
-def test_matern_and_rational_quadratic_come_to_the_gaussian_kernel():
-    X = np.random.default_rng(0).normal(size=(30, 2))
-    K = Gaussian(1.0).gram(X, X)
-    assert np.abs(RationalQuadratic(1e6, 1.0).gram(X, X) - K).max() < 1e-5
-    assert np.abs(Matern(10.5, 1.0).gram(X, X) - K).max() < 0.03
-
-
-@pytest.mark.parametrize("kernel", [case.kernel for case in DOT_PRODUCTS])
-def test_a_dot_product_kernel_reaches_its_bound_at_a_corner_and_nowhere_exceeds_it(kernel):
-    corner = np.array([kernel.upper])
-    assert np.sqrt(kernel.diagonal(corner).item()) == pytest.approx(kernel.bound, rel=1e-14)
-    rows = np.random.default_rng(0).normal(0, 3, (500, len(kernel.lower)))
-    rows[:4] = np.array([1e300, -1e300, np.inf, 0.0])[:, None]
-    with np.errstate(over="ignore"):
-        assert np.sqrt(kernel.diagonal(rows).max()) <= kernel.bound * (1 + 1e-15)
-        np.testing.assert_array_equal(kernel.gram(corner, rows[:1]), kernel.gram(corner, corner))  # clamped
 
 
 # ---------------------------------------------------------------- orthogonal and quasi-random frequencies

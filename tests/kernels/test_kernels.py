@@ -7,21 +7,27 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from contracts import KERNELS, KernelCase, named
+from contracts import DOT_PRODUCTS, KERNELS, KernelCase, named
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import gamma, kv
 
 import kmeanalyst
 from kmeanalyst import kernels
 from kmeanalyst.kernels import (
+    ExponentialDot,
     Gaussian,
     Indicator,
+    Kernel,
     KernelMean,
     Laplacian,
+    Matern,
     MultiScale,
     OnColumns,
     Periodic,
+    Polynomial,
     Product,
+    RationalQuadratic,
     Scaled,
     SoftenedProduct,
     StringSpectrum,
@@ -41,14 +47,68 @@ def test_each_registered_kernel_is_in_the_contract_list():
 # ---------------------------------------------------------------- values worked by hand
 
 
-def test_the_kernels_have_their_textbook_values():
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        (Gaussian(5.0), np.exp(-0.5)),
+        (Laplacian(7.0), np.exp(-1)),
+        (MultiScale((5.0, 2.5)), (np.exp(-0.5) + np.exp(-2)) / 2),
+        (Matern(0.5, 5.0), np.exp(-1)),
+        (Matern(1.5, 5.0), (1 + 3**0.5) * np.exp(-(3**0.5))),
+        (RationalQuadratic(2.0, 5.0), 1.25**-2),
+    ],
+)
+def test_kernels_of_numbers_have_their_textbook_values(kernel: Kernel, expected: float):
     """x = (0, 0), y = (3, 4): ‖x − y‖₂ = 5, ‖x − y‖₁ = 7."""
-    x, y = np.array([[0.0, 0.0]]), np.array([[3.0, 4.0]])
-    assert Gaussian(5.0).gram(x, y).item() == pytest.approx(np.exp(-0.5), rel=1e-15)
-    assert Laplacian(7.0).gram(x, y).item() == pytest.approx(np.exp(-1), rel=1e-15)
-    assert MultiScale((5.0, 2.5)).gram(x, y).item() == pytest.approx((np.exp(-0.5) + np.exp(-2)) / 2, rel=1e-15)
-    levels = np.array([[0.0], [2.0], [np.nan]])  # a missing level agrees with a missing level only
+    assert kernel.gram([[0.0, 0.0]], [[3.0, 4.0]]).item() == pytest.approx(expected, rel=1e-15)
+
+
+def test_levels_are_alike_if_they_are_equal_and_a_missing_level_is_one_of_its_own():
+    levels = np.array([[0.0], [2.0], [np.nan]])
     np.testing.assert_array_equal(Indicator(3).gram(levels, levels), np.eye(3))
+
+
+def test_dot_products_have_values_worked_by_hand():
+    """Scaled rows u = (½, −1), v = (1, ½): s = (½ − ½)/2 = 0; with v = u, s = 5/8."""
+    u, v = np.array([[5.0, 2.0]]), np.array([[10.0, 5.0]])
+    polynomial = Polynomial(3, 2.0, (-10.0, 2.0), (10.0, 6.0))
+    assert polynomial.gram(u, v).item() == pytest.approx(2.0**3, rel=1e-14)
+    assert polynomial.gram(u, u).item() == pytest.approx((2 + 5 / 8) ** 3, rel=1e-14)
+    assert ExponentialDot(1.6, (-10.0, 2.0), (10.0, 6.0)).gram(u, u).item() == pytest.approx(np.e, rel=1e-14)
+
+
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5, 6.5, 10.5])
+def test_matern_is_the_formula_with_the_bessel_function(nu: float):
+    """2^(1−ν)/Γ(ν) (√(2ν) r/ℓ)^ν K_ν(√(2ν) r/ℓ) (Rasmussen & Williams 2006, equation 4.14)."""
+    r = np.linspace(0.01, 9, 60)
+    s = np.sqrt(2 * nu) * r / 1.3
+    formula = 2 ** (1 - nu) / gamma(nu) * s**nu * kv(nu, s)
+    np.testing.assert_allclose(Matern(nu, 1.3).gram(r, [[0.0]])[:, 0], formula, rtol=1e-11)
+
+
+@pytest.mark.parametrize("kernel", [Matern(0.5, 1.0), Matern(10.5, 1.0), RationalQuadratic(0.01, 1.0)])
+def test_far_rows_have_a_finite_kernel(kernel: Kernel):
+    with np.errstate(over="ignore"):
+        K = kernel.gram([[0.0], [1e300], [-1e300]], [[0.0], [1e10]])
+    assert np.isfinite(K).all() and (K >= 0).all() and K[1, 0] < 0.1
+
+
+def test_matern_and_rational_quadratic_converge_to_the_gaussian_kernel():
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    K = Gaussian(1.0).gram(X, X)
+    assert np.abs(RationalQuadratic(1e6, 1.0).gram(X, X) - K).max() < 1e-5
+    assert np.abs(Matern(10.5, 1.0).gram(X, X) - K).max() < 0.03
+
+
+@pytest.mark.parametrize("kernel", [case.kernel for case in DOT_PRODUCTS])
+def test_a_dot_product_kernel_reaches_its_bound_at_a_corner_and_nowhere_exceeds_it(kernel):
+    corner = np.array([kernel.upper])
+    assert np.sqrt(kernel.diagonal(corner).item()) == pytest.approx(kernel.bound, rel=1e-14)
+    rows = np.random.default_rng(0).normal(0, 3, (500, len(kernel.lower)))
+    rows[:4] = np.array([1e300, -1e300, np.inf, 0.0])[:, None]
+    with np.errstate(over="ignore"):
+        assert np.sqrt(kernel.diagonal(rows).max()) <= kernel.bound * (1 + 1e-15)
+        np.testing.assert_array_equal(kernel.gram(corner, rows[:1]), kernel.gram(corner, corner))  # clamped
 
 
 def test_the_softened_product_is_the_mean_over_non_empty_subsets_of_columns():
@@ -165,7 +225,7 @@ def test_sums_in_blocks_equal_the_dense_formula(case: KernelCase, block: int, mo
     np.testing.assert_allclose(a.evaluate(Y), C.T @ u, rtol=1e-12, atol=1e-12)
 
 
-def test_an_embedding_without_weights_has_equal_ones_and_no_distance_to_itself():
+def test_an_embedding_without_weights_has_equal_ones_and_distance_zero_to_itself():
     mean = KernelMean(Gaussian(1.0), [[0.0], [1.0], [5.0]])
     np.testing.assert_array_equal(mean.weights, np.full(3, 1 / 3))
     assert mean.distance(mean) == 0
