@@ -30,7 +30,7 @@ from kmeanalyst.kernels import (
 from kmeanalyst.releases.domain.column import Column, DomainError
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.levels import Categorical, Ordinal
+from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Number
 from kmeanalyst.releases.domain.text_column import Text
 
@@ -229,7 +229,7 @@ def table_kernel(domain: Domain, *, length: int = _SUBSTRINGS, blended: bool = T
 def _column_kernel(column: Column) -> Kernel:
     if isinstance(column, Cyclic):
         return Periodic(period=column.period, lengthscales=_octaves(column.period / 4, column.period / _FINEST))
-    if isinstance(column, Categorical) and not (isinstance(column, Ordinal) and len(column.levels) > 2):
+    if isinstance(column, Categorical) and not (column.ordered and len(column.levels) > 2):
         return Indicator(levels=len(column.levels))
     if isinstance(column, Date) and column.seasonal:
         season = Periodic(period=_YEAR, lengthscales=_octaves(_YEAR / 4, _YEAR / 64))

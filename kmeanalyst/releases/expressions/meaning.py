@@ -15,7 +15,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import text_of
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
@@ -269,7 +269,7 @@ class Interpreter:
     def onto_levels(self, sign: str, levels: Meaning, other: Meaning) -> _Convert:
         column = levels.column
         assert isinstance(column, Categorical)
-        if sign not in ("==", "!=") and not isinstance(column, Ordinal):
+        if sign not in ("==", "!=") and not column.ordered:
             raise self.error(
                 f"{words.written(column.name)} is {column.kind}: its levels have no order, so {sign} means nothing. "
                 f"Use ==, != or in, as in {words.example(column)}.", levels.node
@@ -312,7 +312,7 @@ class Interpreter:
         assert isinstance(other.column, Categorical)
         theirs, names = other.column.levels, f"{words.written(column.name)} and {words.written(other.column.name)}"
         hint = f"Compare each with a level: {words.example(column)}."
-        if sign not in ("==", "!=") and (theirs != column.levels or not isinstance(other.column, Ordinal)):
+        if sign not in ("==", "!=") and (theirs != column.levels or not other.column.ordered):
             raise self.error(f"{names} are not ordered alike, so {sign} between them means nothing. {hint}", other.node)
         if not set(theirs) & set(column.levels):
             raise self.error(f"{names} have no level in common, so they are never equal. {hint}", other.node)
