@@ -330,7 +330,7 @@ class Domain:
 
     @property
     def missing_columns(self) -> list[int]:
-        """Positions of the columns where a cell may be missing.
+        """Indices of the columns where a cell may be missing.
 
         >>> domain.missing_columns
         []
