@@ -28,27 +28,11 @@ from kmeanalyst.kernels.embedding import KernelMean
 from kmeanalyst.kernels.margins import Margins
 from kmeanalyst.kernels.strings import StringSpectrum
 
-KERNELS: dict[str, type[Kernel]] = {
-    kernel.name: kernel
-    for kernel in (
-        Gaussian,
-        Laplacian,
-        Matern,
-        RationalQuadratic,
-        MultiScale,
-        Indicator,
-        SoftenedProduct,
-        Sum,
-        Product,
-        Scaled,
-        OnColumns,
-        Margins,
-        Polynomial,
-        ExponentialDot,
-        Periodic,
-        StringSpectrum,
-    )
-}
+_ALL: tuple[type[Kernel], ...] = (
+    Gaussian, Laplacian, Matern, RationalQuadratic, MultiScale, Indicator, SoftenedProduct, Sum, Product, Scaled, OnColumns,
+    Margins, Polynomial, ExponentialDot, Periodic, StringSpectrum,
+)  # fmt: skip
+KERNELS = {kernel.name: kernel for kernel in _ALL}
 _DEEPEST = 8
 
 

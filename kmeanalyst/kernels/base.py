@@ -2,7 +2,7 @@
 
 A kernel is a small frozen value with a Gram matrix, a diagonal and a bound. Rows are encoded rows,
 float64 (n, d): numbers as they are, levels as codes 0, 1, ..., a missing cell as NaN. Missing is a
-value of its own: rows whose missing cells differ in place are orthogonal, k(x, y) = 0, which keeps
+value of its own: rows with missing cells in different columns are orthogonal, k(x, y) = 0, which keeps
 every kernel positive definite (it is a product with an indicator of the pattern).
 
 Shift-invariant kernels also know how to draw from their spectral measure (Bochner; Rahimi & Recht
@@ -15,14 +15,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from kmeanalyst.kernels.draws import Draws
+from kmeanalyst.kernels.draws import Draws
 
 Array = NDArray[Any]
 
@@ -177,9 +176,9 @@ def _plain(value: Any) -> Any:
 
 
 def coordinates_of(widths: Sequence[int]) -> list[list[int]]:
-    """Where the numbers of each column stand in an encoded row: the first of every column in order, then the others.
+    """The indices of each column's numbers in an encoded row: the first number of every column in order, then the others.
 
-    A column of one number is thus at its own position, whatever other columns there are.
+    A column of one number thus has its own index, whatever other columns there are.
 
     >>> coordinates_of([1, 3, 1, 2])
     [[0], [1, 4, 5], [2], [3, 6]]
@@ -189,6 +188,16 @@ def coordinates_of(widths: Sequence[int]) -> list[list[int]]:
         coordinates.append([j, *range(free, free + width - 1)])
         free += width - 1
     return coordinates
+
+
+def slices(n: int, size: int) -> list[slice]:
+    """Slices of at most `size` indices, at least one, that cover 0 ... n − 1 in order.
+
+    >>> slices(5, 2)
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    size = max(1, size)
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
 def as_rows(X: Any) -> Array:
@@ -233,6 +242,24 @@ def zero_where_missing_differs(K: Array, X: Array, Y: Array) -> Array:
 def filled(X: Array) -> Array:
     """Rows with missing cells set to zero, so that two missing cells are at distance zero."""
     return np.where(np.isnan(X), 0.0, X)
+
+
+def check_width(X: Array, width: int, has: str) -> None:
+    """ValueError unless the rows have this many columns; `has` says what the kernel has so many of."""
+    if X.shape[1] != width:
+        raise ValueError(
+            f"this kernel {has}, the rows have {X.shape[1]}. Encode the rows with the domain the kernel was made for."
+        )
+
+
+def is_number(value: object) -> bool:
+    """Whether it is an int or a float, and not true or false."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_whole(value: object) -> bool:
+    """Whether it is an int, and not true or false."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def check_positive(name: str, value: float, why: str, hint: str) -> None:
@@ -410,7 +437,7 @@ class OnColumns(Kernel):
 
     def __post_init__(self) -> None:
         check_kernel(self.kernel)
-        valid = [isinstance(c, str) or (isinstance(c, int) and not isinstance(c, bool) and c >= 0) for c in self.on]
+        valid = [isinstance(c, str) or (is_whole(c) and c >= 0) for c in self.on]
         if isinstance(self.on, str) or len(self.on) == 0 or not all(valid) or len(set(self.on)) != len(self.on):
             raise ValueError(
                 f"columns must be distinct names or positions from 0, and at least one, got {self.on!r:.80}: "

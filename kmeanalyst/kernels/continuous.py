@@ -1,16 +1,16 @@
-"""Kernels for numbers: Gaussian, Laplacian, Matérn, rational quadratic, and a mixture of Gaussians over lengthscales.
+"""Kernels for numbers: Gaussian, Laplacian, Matérn, rational quadratic, a mixture of Gaussians, and a periodic one.
 
 Distances are summed column by column, in float64, with no matrix product: the value for a pair of
 rows then depends on that pair alone, not on the other rows (METHODS §1), and nothing cancels.
-
-A kernel for cyclic quantities: the hour of the day, the direction of the wind, the day of the year.
+The periodic kernel is for cyclic quantities: the hour of the day, the direction of the wind, the day of the year.
 """
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import ive
@@ -23,15 +23,14 @@ from kmeanalyst.kernels.base import (
     check_positive,
     checked_pair,
     filled,
+    is_number,
     zero_where_missing_differs,
 )
-
-if TYPE_CHECKING:
-    from kmeanalyst.kernels.draws import Draws
+from kmeanalyst.kernels.draws import Draws
 
 _SMOOTHNESSES = tuple(p + 0.5 for p in range(11))
 _FAR = 1e4  # exp(−10⁴) is 0 in float64, and (2·10⁴)^10 is finite
-_LENGTHSCALE_MEND = "Pass a positive number, or median_lengthscale(public_points)."
+_LENGTHSCALE_HINT = "Pass a positive number, or median_lengthscale(public_points)."
 
 
 def squared_distances(X: Array, Y: Array) -> Array:
@@ -53,7 +52,7 @@ def absolute_distances(X: Array, Y: Array) -> Array:
 
 
 def exponential(X: Array) -> Array:
-    """exp(X), in place; 0 below 10⁻³⁰⁴, where processors take twice as long over numbers that add nothing to a sum."""
+    """exp(X), in place; 0 below 10⁻³⁰⁴: processors are slow with numbers so small, which add nothing to a sum."""
     np.maximum(X, -701.0, out=X)
     np.exp(X, out=X)
     X *= X > 1e-304
@@ -79,8 +78,8 @@ def median_lengthscale(X: Array, *, most_rows: int = 1000, rng: np.random.Genera
     return float(np.median(positive))
 
 
-class _UnitDiagonal(Kernel):
-    """Kernels with k(x, x) = 1 and k ≥ 0."""
+class UnitDiagonal(Kernel):
+    """A kernel with k(x, x) = 1 and k ≥ 0 (abstract)."""
 
     def diagonal(self, X: Array) -> Array:
         return np.ones(len(as_rows(X)))
@@ -94,8 +93,20 @@ class _UnitDiagonal(Kernel):
         return True
 
 
+class _OfNumbers(UnitDiagonal):
+    """A kernel of numbers (abstract); rows whose missing cells differ are orthogonal."""
+
+    def gram(self, X: Array, Y: Array) -> Array:
+        X, Y = checked_pair(X, Y)
+        return zero_where_missing_differs(self._of_numbers(filled(X), filled(Y)), X, Y)
+
+    @abstractmethod
+    def _of_numbers(self, X: Array, Y: Array) -> Array:
+        """The Gram matrix (n, m) of rows (n, d) and (m, d) without missing cells."""
+
+
 @dataclass(frozen=True)
-class Gaussian(_UnitDiagonal):
+class Gaussian(_OfNumbers):
     """exp(−‖x − y‖² / 2ℓ²), lengthscale ℓ in the units of the columns.
 
     >>> ka.kernels.Gaussian(2.0).gram([[0.0, 0.0]], [[2.0, 0.0]])
@@ -106,20 +117,19 @@ class Gaussian(_UnitDiagonal):
     name: ClassVar[str] = "gaussian"
 
     def __post_init__(self) -> None:
-        check_positive("lengthscale", self.lengthscale, "exp(-d²/2ℓ²) is not a kernel otherwise.", _LENGTHSCALE_MEND)
+        check_positive("lengthscale", self.lengthscale, "exp(-d²/2ℓ²) is not a kernel otherwise.", _LENGTHSCALE_HINT)
 
-    def gram(self, X: Array, Y: Array) -> Array:
-        X, Y = checked_pair(X, Y)
-        K = squared_distances(filled(X), filled(Y))
+    def _of_numbers(self, X: Array, Y: Array) -> Array:
+        K = squared_distances(X, Y)
         K *= -0.5 / self.lengthscale**2
-        return zero_where_missing_differs(np.exp(K, out=K), X, Y)
+        return np.exp(K, out=K)
 
     def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
         return Spectrum(rng.standard_normal((n_columns, count)) / self.lengthscale, {})
 
 
 @dataclass(frozen=True)
-class Laplacian(_UnitDiagonal):
+class Laplacian(_OfNumbers):
     """exp(−‖x − y‖₁ / ℓ): a product over the columns (Rahimi & Recht 2007, figure 1).
 
     >>> ka.kernels.Laplacian(2.0).gram([[0.0, 0.0]], [[2.0, 2.0]])
@@ -130,13 +140,12 @@ class Laplacian(_UnitDiagonal):
     name: ClassVar[str] = "laplacian"
 
     def __post_init__(self) -> None:
-        check_positive("lengthscale", self.lengthscale, "exp(-d/ℓ) is not a kernel otherwise.", _LENGTHSCALE_MEND)
+        check_positive("lengthscale", self.lengthscale, "exp(-d/ℓ) is not a kernel otherwise.", _LENGTHSCALE_HINT)
 
-    def gram(self, X: Array, Y: Array) -> Array:
-        X, Y = checked_pair(X, Y)
-        K = absolute_distances(filled(X), filled(Y))
+    def _of_numbers(self, X: Array, Y: Array) -> Array:
+        K = absolute_distances(X, Y)
         K *= -1 / self.lengthscale
-        return zero_where_missing_differs(np.exp(K, out=K), X, Y)
+        return np.exp(K, out=K)
 
     def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
         return Spectrum(rng.standard_cauchy((n_columns, count)) / self.lengthscale, {})
@@ -146,8 +155,15 @@ class Laplacian(_UnitDiagonal):
         return self.lengthscale * rng.standard_gamma(2.0, (n_columns, count))
 
 
+def _check_lengthscales(lengthscales: tuple[float, ...]) -> None:
+    if len(lengthscales) == 0:
+        raise ValueError("lengthscales must name at least one. Pass a tuple such as (1.0, 2.0, 4.0).")
+    for lengthscale in lengthscales:
+        check_positive("lengthscale", lengthscale, "exp(-d²/2ℓ²) is not a kernel otherwise.", _LENGTHSCALE_HINT)
+
+
 @dataclass(frozen=True)
-class MultiScale(_UnitDiagonal):
+class MultiScale(_OfNumbers):
     """The mean of Gaussian kernels at several lengthscales: sees fine steps and broad trends at once.
 
     >>> ka.kernels.MultiScale((0.5, 5.0)).gram([[0.0]], [[2.0]])
@@ -158,18 +174,14 @@ class MultiScale(_UnitDiagonal):
     name: ClassVar[str] = "multi-scale"
 
     def __post_init__(self) -> None:
-        if len(self.lengthscales) == 0:
-            raise ValueError("lengthscales must name at least one. Pass a tuple such as (1.0, 2.0, 4.0).")
-        for lengthscale in self.lengthscales:
-            check_positive("lengthscale", lengthscale, "exp(-d²/2ℓ²) is not a kernel otherwise.", _LENGTHSCALE_MEND)
+        _check_lengthscales(self.lengthscales)
 
-    def gram(self, X: Array, Y: Array) -> Array:
-        X, Y = checked_pair(X, Y)
-        squares = squared_distances(filled(X), filled(Y))
+    def _of_numbers(self, X: Array, Y: Array) -> Array:
+        squares = squared_distances(X, Y)
         K = np.zeros_like(squares)
         for lengthscale in self.lengthscales:
             K += exponential(squares * (-0.5 / lengthscale**2))
-        return zero_where_missing_differs(K / len(self.lengthscales), X, Y)
+        return K / len(self.lengthscales)
 
     def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
         lengthscales = rng.choice(np.array(self.lengthscales), size=count)
@@ -177,7 +189,7 @@ class MultiScale(_UnitDiagonal):
 
 
 @dataclass(frozen=True)
-class Matern(_UnitDiagonal):
+class Matern(_OfNumbers):
     """The Matérn kernel of half-integer smoothness ν = p + ½, r = ‖x − y‖ (Rasmussen & Williams 2006, equation 4.16).
 
     exp(−s) p!/(2p)! Σ_i (p + i)!/(i! (p − i)!) (2s)^(p−i), s = √(2ν) r/ℓ: exp(−r/ℓ) for ν = ½, smoother as ν grows,
@@ -195,24 +207,22 @@ class Matern(_UnitDiagonal):
     name: ClassVar[str] = "matern"
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.nu, int | float) and not isinstance(self.nu, bool) and self.nu in _SMOOTHNESSES
-        if not whole:
+        if not is_number(self.nu) or self.nu not in _SMOOTHNESSES:
             raise ValueError(
                 f"nu must be one of 0.5, 1.5, 2.5, ..., {_SMOOTHNESSES[-1]}, got {self.nu!r:.80}: the kernel has a closed "
                 "form for these. Pass e.g. 1.5; beyond them the gaussian kernel is nearly the same."
             )
-        check_positive("lengthscale", self.lengthscale, "exp(-d/ℓ) is not a kernel otherwise.", _LENGTHSCALE_MEND)
+        check_positive("lengthscale", self.lengthscale, "exp(-d/ℓ) is not a kernel otherwise.", _LENGTHSCALE_HINT)
 
-    def gram(self, X: Array, Y: Array) -> Array:
-        X, Y = checked_pair(X, Y)
-        s = np.sqrt(squared_distances(filled(X), filled(Y)))
+    def _of_numbers(self, X: Array, Y: Array) -> Array:
+        s = np.sqrt(squared_distances(X, Y))
         s *= math.sqrt(2 * self.nu) / self.lengthscale
         np.minimum(s, _FAR, out=s)  # exp(−s) is 0 there, and its factor must not be infinite
         p = int(self.nu)
         total = np.zeros_like(s)
         for i in range(p + 1):  # Horner's scheme, from the highest power 2s has
             total = total * (2 * s) + math.comb(p, i) * math.factorial(p + i) / math.factorial(2 * p)
-        return zero_where_missing_differs(total * np.exp(-s), X, Y)
+        return total * np.exp(-s)
 
     def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
         """Normals over the root of a χ² of 2ν degrees of freedom per degree: t-distributed, as the density says."""
@@ -220,17 +230,17 @@ class Matern(_UnitDiagonal):
         return Spectrum(rng.standard_normal((n_columns, count)) / (self.lengthscale * np.sqrt(precision)), {})
 
     def draw_widths(self, rng: np.random.Generator, n_columns: int, count: int) -> Array:
-        """Of ν = ½ on one column, where it is the Laplacian kernel; rougher than hats it is nowhere else."""
+        """For ν = ½ on one column, where it is the Laplacian kernel; no other case is a mixture of hats."""
         if self.nu != 0.5 or n_columns != 1:
             return super().draw_widths(rng, n_columns, count)
         return self.lengthscale * rng.standard_gamma(2.0, (n_columns, count))
 
 
 @dataclass(frozen=True)
-class RationalQuadratic(_UnitDiagonal):
+class RationalQuadratic(_OfNumbers):
     """(1 + r²/2αℓ²)^(−α), r = ‖x − y‖: Gaussians mixed over lengthscales (Rasmussen & Williams 2006, equation 4.19).
 
-    alpha         α > 0: few for a wide mixture; the Gaussian kernel as α grows.
+    alpha         α > 0: small for a wide mixture; the Gaussian kernel as α grows.
     lengthscale   ℓ in the units of the columns.
 
     >>> ka.kernels.RationalQuadratic(alpha=1.0, lengthscale=2.0).gram([[0.0]], [[2.0]])
@@ -242,18 +252,17 @@ class RationalQuadratic(_UnitDiagonal):
     name: ClassVar[str] = "rational-quadratic"
 
     def __post_init__(self) -> None:
-        if isinstance(self.alpha, bool) or not isinstance(self.alpha, int | float) or not 0.01 <= self.alpha <= 1e6:
+        if not is_number(self.alpha) or not 0.01 <= self.alpha <= 1e6:
             raise ValueError(
                 f"alpha must be between 0.01 and 1e6, got {self.alpha!r:.80}: it says how lengthscales are mixed, and no "
                 "distance would count below. Pass e.g. 1.0."
             )
-        check_positive("lengthscale", self.lengthscale, "it is not a kernel otherwise.", _LENGTHSCALE_MEND)
+        check_positive("lengthscale", self.lengthscale, "it is not a kernel otherwise.", _LENGTHSCALE_HINT)
 
-    def gram(self, X: Array, Y: Array) -> Array:
-        X, Y = checked_pair(X, Y)
-        K = squared_distances(filled(X), filled(Y))
+    def _of_numbers(self, X: Array, Y: Array) -> Array:
+        K = squared_distances(X, Y)
         K *= 0.5 / (self.alpha * self.lengthscale**2)
-        return zero_where_missing_differs(np.exp(-self.alpha * np.log1p(K)), X, Y)
+        return np.exp(-self.alpha * np.log1p(K))
 
     def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
         """Normals times the root of a Gamma-distributed precision of mean 1/ℓ²: exp(−τr²/2) has the mean k."""
@@ -266,12 +275,12 @@ _MASS_LEFT_OUT = 1e-15
 
 
 @dataclass(frozen=True)
-class Periodic(_UnitDiagonal):
+class Periodic(_OfNumbers):
     """The mean over lengthscales ℓ of Πⱼ exp(κ (cos(2π (xⱼ − yⱼ)/T) − 1)), κ = (T/2πℓ)²: von Mises' density, up to scale.
 
-    Near by it is the Gaussian kernel, as κ (1 − cos 2πd/T) ≈ d²/2ℓ²; x and x + T are one value. On a circle it is its
-    Fourier series, exp(κ (cos θ − 1)) = Σ_n e^(−κ) I_n(κ) cos nθ over all whole n, with coefficients that are positive
-    and add up to 1 (I_n the modified Bessel functions): random features draw n from them, and are as periodic.
+    At small distances it is the Gaussian kernel, as κ (1 − cos 2πd/T) ≈ d²/2ℓ²; x and x + T are one value. Its Fourier
+    series is exp(κ (cos θ − 1)) = Σ_n e^(−κ) I_n(κ) cos nθ over all whole n, with coefficients that are positive
+    and add up to 1 (I_n the modified Bessel functions): random features draw n from them, and so are periodic too.
 
     period        T, in the units of the column.
     lengthscales  ℓ, in the units of the column.
@@ -292,30 +301,26 @@ class Periodic(_UnitDiagonal):
         check_positive(
             "period", self.period, "x and x + period are one value.", "Pass a positive number, such as 24.0."
         )
-        if len(self.lengthscales) == 0:
-            raise ValueError("lengthscales must name at least one. Pass a tuple such as (1.0, 3.0).")
-        for lengthscale in self.lengthscales:
-            check_positive("lengthscale", lengthscale, "exp(-d²/2ℓ²) is not a kernel otherwise.", _LENGTHSCALE_MEND)
-            if lengthscale < _FINEST * self.period:
-                raise ValueError(
-                    f"lengthscale must be at least {_FINEST} of the period, got {lengthscale!r} of {self.period!r}: its "
-                    "Fourier series would have too many terms. Pass a larger one."
-                )
+        _check_lengthscales(self.lengthscales)
+        if (finest := min(self.lengthscales)) < _FINEST * self.period:
+            raise ValueError(
+                f"lengthscale must be at least {_FINEST} of the period, got {finest!r} of {self.period!r}: its "
+                "Fourier series would have too many terms. Pass a larger one."
+            )
 
     def _concentrations(self) -> Array:
         return (self.period / (2 * np.pi * np.array(self.lengthscales, dtype=float))) ** 2
 
-    def gram(self, X: Array, Y: Array) -> Array:
-        X, Y = checked_pair(X, Y)
+    def _of_numbers(self, X: Array, Y: Array) -> Array:
         # within a period of 0, exactly: however many periods a column spans, sines are of a few turns at most
-        x, y = np.fmod(filled(X), self.period), np.fmod(filled(Y), self.period)
+        x, y = np.fmod(X, self.period), np.fmod(Y, self.period)
         below = np.zeros((len(X), len(Y)))  # Σ (cos − 1) = −2 Σ sin², in the form that does not cancel
         for j in range(X.shape[1]):
             below -= 2 * np.sin(np.pi / self.period * (x[:, j, None] - y[None, :, j])) ** 2
         K = np.zeros_like(below)
         for concentration in self._concentrations():
             K += exponential(concentration * below)
-        return zero_where_missing_differs(K / len(self.lengthscales), X, Y)
+        return K / len(self.lengthscales)
 
     def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
         """Harmonics n with probability e^(−κ) I_n(κ); a missing cell has phases of its own, at n = 0 too."""

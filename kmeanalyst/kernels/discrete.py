@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from kmeanalyst.kernels.base import Array, Kernel, Spectrum, as_rows, check_kernel, checked_pair, coordinates_of
-from kmeanalyst.kernels.continuous import _UnitDiagonal
-
-if TYPE_CHECKING:
-    from kmeanalyst.kernels.draws import Draws
+from kmeanalyst.kernels.base import (
+    Array,
+    Kernel,
+    Spectrum,
+    as_rows,
+    check_kernel,
+    check_width,
+    checked_pair,
+    coordinates_of,
+    is_whole,
+)
+from kmeanalyst.kernels.continuous import UnitDiagonal
+from kmeanalyst.kernels.draws import Draws
 
 _LEAST_INCLUSION = 0.001
 
 
 @dataclass(frozen=True)
-class Indicator(_UnitDiagonal):
+class Indicator(UnitDiagonal):
     """1 where the codes agree in every column, else 0. `levels` codes 0 ... levels − 1, NaN for missing.
 
     >>> ka.kernels.Indicator(levels=3).gram([[2]], [[2], [0]])
@@ -29,7 +37,7 @@ class Indicator(_UnitDiagonal):
     name: ClassVar[str] = "indicator"
 
     def __post_init__(self) -> None:
-        if isinstance(self.levels, bool) or not isinstance(self.levels, int) or self.levels < 1:
+        if not is_whole(self.levels) or self.levels < 1:
             raise ValueError(f"levels must be a positive whole number, got {self.levels!r}: codes run from 0 below it.")
 
     def gram(self, X: Array, Y: Array) -> Array:
@@ -46,8 +54,8 @@ class Indicator(_UnitDiagonal):
 
 
 @dataclass(frozen=True)
-class SoftenedProduct(_UnitDiagonal):
-    """The kernel for tables: similar in most columns is similar, not only alike in all of them.
+class SoftenedProduct(UnitDiagonal):
+    """The kernel for tables: rows that are similar in most columns are similar; they need not be in all.
 
     k(x, y) = (Π_j (1 − p + p k_j(x_j, y_j)) − (1 − p)^d) / (1 − (1 − p)^d): expand the product and it is a
     mean over non-empty subsets of columns, each column in it with probability p = inclusion, of the
@@ -83,11 +91,8 @@ class SoftenedProduct(_UnitDiagonal):
         return float((1 - self.inclusion) ** len(self.kernels))
 
     def _check_width(self, X: Array) -> None:
-        if X.shape[1] != (numbers := sum(kernel.width for kernel in self.kernels)):
-            raise ValueError(
-                f"this kernel has one part for each of {numbers} columns, the rows have {X.shape[1]}. "
-                "Encode the rows with the domain the kernel was made for."
-            )
+        numbers = sum(kernel.width for kernel in self.kernels)
+        check_width(X, numbers, f"has one part for each of {numbers} columns")
 
     def gram(self, X: Array, Y: Array) -> Array:
         X, Y = checked_pair(X, Y)

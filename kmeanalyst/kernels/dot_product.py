@@ -5,7 +5,7 @@ centred and scaled, and clamped there. Without bounds √k(x, x) would have no s
 them it is √f(1), reached at every corner of the domain. f(s) = Σ a_n s^n with a_n ≥ 0 makes k positive definite
 (Schoenberg 1942), and a_n/f(1) is the distribution of the degree of its random features.
 
-A missing cell counts as the middle of its column, and rows whose missing cells differ in place are orthogonal.
+A missing cell counts as the middle of its column, and rows with missing cells in different columns are orthogonal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from kmeanalyst.kernels.base import Array, Kernel, as_rows, check_positive, checked_pair, zero_where_missing_differs
+from kmeanalyst.kernels.base import (
+    Array,
+    Kernel,
+    as_rows,
+    check_positive,
+    check_width,
+    checked_pair,
+    is_number,
+    is_whole,
+    zero_where_missing_differs,
+)
 
 _MOST_DEGREE = 20
 _MOST_OFFSET = 1000.0
@@ -48,7 +58,7 @@ class DotProduct(Kernel):
 
     def _check_bounds(self) -> None:
         ends = [*self.lower, *self.upper] if isinstance(self.lower, tuple) and isinstance(self.upper, tuple) else []
-        numbers = all(isinstance(v, int | float) and not isinstance(v, bool) and abs(v) < 1e100 for v in ends)
+        numbers = all(is_number(v) and abs(v) < 1e100 for v in ends)
         if not (ends and numbers and len(self.lower) == len(self.upper)):
             raise ValueError(
                 f"lower and upper must be as many finite numbers each, got {self.lower!r:.80} and {self.upper!r:.80}: a "
@@ -65,11 +75,7 @@ class DotProduct(Kernel):
                [ 0.5]])
         """
         X = as_rows(X)
-        if X.shape[1] != len(self.lower):
-            raise ValueError(
-                f"this kernel has bounds for {len(self.lower)} columns, the rows have {X.shape[1]}. "
-                "Encode the rows with the domain the kernel was made for."
-            )
+        check_width(X, len(self.lower), f"has bounds for {len(self.lower)} columns")
         low, high = np.array(self.lower, dtype=float), np.array(self.upper, dtype=float)
         half = (high - low) / 2
         units = np.clip((X - (low + half)) / half, -1.0, 1.0)
@@ -115,13 +121,12 @@ class Polynomial(DotProduct):
     name: ClassVar[str] = "polynomial"
 
     def __post_init__(self) -> None:
-        if isinstance(self.degree, bool) or not isinstance(self.degree, int) or not 1 <= self.degree <= _MOST_DEGREE:
+        if not is_whole(self.degree) or not 1 <= self.degree <= _MOST_DEGREE:
             raise ValueError(
                 f"degree must be a whole number from 1 to {_MOST_DEGREE}, got {self.degree!r:.80}: it is the highest moment "
                 "that the kernel sees. Pass e.g. 2."
             )
-        number = isinstance(self.offset, int | float) and not isinstance(self.offset, bool)
-        if not number or not 0 <= self.offset <= _MOST_OFFSET:
+        if not is_number(self.offset) or not 0 <= self.offset <= _MOST_OFFSET:
             raise ValueError(
                 f"offset must be between 0 and {_MOST_OFFSET:g}, got {self.offset!r:.80}: (offset + s)^degree is no kernel "
                 "below 0. Pass e.g. 1.0."
@@ -161,7 +166,7 @@ class ExponentialDot(DotProduct):
     name: ClassVar[str] = "exponential-dot"
 
     def __post_init__(self) -> None:
-        if isinstance(self.rate, bool) or not isinstance(self.rate, int | float) or not 1e-6 <= self.rate <= _MOST_RATE:
+        if not is_number(self.rate) or not 1e-6 <= self.rate <= _MOST_RATE:
             raise ValueError(
                 f"rate must be between 1e-6 and {_MOST_RATE:g}, got {self.rate!r:.80}: exp(rate·s) is no kernel below 0. "
                 "Pass e.g. 1.0."

@@ -1,9 +1,9 @@
 """Sources of random numbers for the frequencies of kernels, as alternatives to numpy's generators.
 
 A kernel draws each quantity of a frequency (a normal, a lengthscale, a phase) for all R frequencies with one call. A
-source may therefore make the R values of a call depend on each other, as long as each keeps its distribution: every
-frequency is then still a draw of the spectral measure, cosines and sines have the same norm, and the features are
-unbiased; only the error of their mean changes.
+source may therefore make the R values of a call dependent, as long as each keeps its distribution: every frequency is
+still a draw from the spectral measure, cosines and sines have the same norm, and the features are unbiased. Only the
+error of their mean changes.
 
     OrthogonalDraws    normals of d columns come in blocks of d orthogonal vectors (Yu et al. 2016).
     QuasiRandom        uniforms are a Sobol sequence with a random shift (Cranley & Patterson 1976; Avron et al. 2016).
@@ -12,72 +12,45 @@ unbiased; only the error of their mean changes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from typing import Protocol
-
-    class Draws(Protocol):
-        """The methods that kernels call on a source; numpy's generators have them and return arrays of these shapes."""
-
-        def random(self, size: Any) -> Any: ...
-        def uniform(self, low: float, high: float, size: Any) -> Any: ...
-        def standard_normal(self, size: Any) -> Any: ...
-        def standard_cauchy(self, size: Any) -> Any: ...
-        def standard_gamma(self, shape: float, size: Any) -> Any: ...
-        def choice(self, a: Any, size: Any = None, *, p: Any = None) -> Any: ...
-
 
 Array = NDArray[Any]
 _MOST_DIMENSIONS = 21_201  # of the Sobol sequence's table of direction numbers
 _LEAST = 2.0**-53  # inverse distribution functions are infinite at 0 and 1
 
 
-class OrthogonalDraws:
+class OrthogonalDraws(np.random.Generator):
     """A generator whose normals (d, R) are orthogonal vectors of χ_d-distributed lengths, in blocks of d.
 
     Source   Yu, Suresh, Choromanski, Holtmann-Rice & Kumar 2016, Orthogonal random features, §3: W = SQ/σ, Q Haar.
     """
 
     def __init__(self, rng: np.random.Generator) -> None:
-        self._rng = rng
-        self.made_blocks = False  # whether some call had more than one column, so that there was something to turn
+        super().__init__(rng.bit_generator)
+        self.made_blocks = (
+            False  # whether some call had more than one column, so that blocks had vectors to make orthogonal
+        )
 
-    def standard_normal(self, size: tuple[int, int]) -> Array:
+    def standard_normal(self, size: tuple[int, int]) -> Array:  # type: ignore[override]
         """(d, R) standard normal vectors, orthogonal within each block of d; each alone is N(0, I)."""
         d, R = size
         if d == 1:
-            return self._rng.standard_normal(size)
+            return super().standard_normal(size)
         self.made_blocks = True
         blocks = -(-R // d)
-        Q, T = np.linalg.qr(self._rng.standard_normal((blocks, d, d)))
+        Q, T = np.linalg.qr(super().standard_normal((blocks, d, d)))
         Q *= np.sign(np.diagonal(T, axis1=1, axis2=2))[:, None, :]  # Haar needs the factor's diagonal positive
         directions = Q.transpose(1, 0, 2).reshape(d, blocks * d)[:, :R]
-        return directions * np.sqrt(2 * self._rng.standard_gamma(d / 2, R))
-
-    def random(self, size: Any) -> Any:
-        return self._rng.random(size)
-
-    def uniform(self, low: float, high: float, size: Any) -> Any:
-        return self._rng.uniform(low, high, size)
-
-    def standard_cauchy(self, size: Any) -> Any:
-        return self._rng.standard_cauchy(size)
-
-    def standard_gamma(self, shape: float, size: Any) -> Any:
-        return self._rng.standard_gamma(shape, size)
-
-    def choice(self, a: Any, size: Any = None, *, p: Any = None) -> Any:
-        return self._rng.choice(a, size=size, p=p)
+        return directions * np.sqrt(2 * self.standard_gamma(d / 2, R))
 
 
 class QuasiRandom:
-    """`count` points of a randomly shifted Sobol sequence, a coordinate of it for each row of each call.
+    """`count` points of a randomly shifted Sobol sequence, with a coordinate of it for each row of each call.
 
-    count   R. A call for another number of values (a rejection step's) is answered with independent ones.
+    count   R. A call for another number of values (in a rejection step) gives independent ones.
     Errors  ValueError where the frequencies need more coordinates than the sequence has.
     """
 
@@ -137,7 +110,7 @@ class QuasiRandom:
 
 
 class _Counter(QuasiRandom):
-    """Answers like a sequence without end, and counts the coordinates it was asked for."""
+    """Answers like an endless sequence, and counts the coordinates that are used."""
 
     def __init__(self, rng: np.random.Generator, count: int) -> None:
         self._rng, self._count, self.used = rng, count, 0
@@ -146,3 +119,6 @@ class _Counter(QuasiRandom):
         shape = (size,) if isinstance(size, int | np.integer) else tuple(size)
         self.used += int(np.prod(shape[:-1])) * (shape[-1] == self._count)
         return np.clip(self._rng.random(shape), _LEAST, 1 - _LEAST)
+
+
+Draws: TypeAlias = np.random.Generator | QuasiRandom  # what kernels draw from

@@ -1,9 +1,7 @@
 """Kernel mean embeddings Σ w_m k(z_m, ·): evaluation, inner products, distances.
 
-The only place where double sums over a Gram matrix are taken, in blocks, so that memory does not
-grow with the product of the sizes.
-
-Blocks of elementwise work side by side: NumPy's exp, cos and sin have one thread, and release the lock.
+Double sums over a Gram matrix are computed here only, in blocks, so that memory does not grow with the
+product of the sizes. Blocks can run in threads: NumPy's exp, cos and sin use one thread each, and release the lock.
 """
 
 from __future__ import annotations
@@ -16,14 +14,14 @@ from typing import TypeVar
 import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from kmeanalyst.kernels.base import Array, Kernel, as_rows
+from kmeanalyst.kernels.base import Array, Kernel, as_rows, slices
 
 _MOST_WORKERS = 4
 _Result = TypeVar("_Result")
 
 
 def in_threads(work: Callable[[int], _Result], count: int) -> Iterator[_Result]:
-    """work(0), work(1), ... in this order, on as many threads as products may have (BLAS), each with products of its own."""
+    """work(0), work(1), ... in this order, on as many threads as BLAS may use; within each, BLAS uses one."""
     if count <= 2:  # starting threads would take longer
         yield from map(work, range(count))
         return
@@ -37,12 +35,11 @@ _BLOCK_ENTRIES = 4_000_000  # 32 MB of float64 per block
 
 def row_blocks(n_rows: int, width: int) -> list[slice]:
     """Slices of rows such that each block of (rows, width) has at most a few million entries."""
-    step = max(1, _BLOCK_ENTRIES // max(1, width))
-    return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
+    return slices(n_rows, _BLOCK_ENTRIES // max(1, width))
 
 
 def centre_gram(K: Array) -> None:
-    """Take the mean off every row and column of a Gram matrix (n, n), in place: that of the centred features."""
+    """Subtract the mean from every row and column of a Gram matrix (n, n), in place: that of the centred features."""
     K -= K.mean(axis=0)
     K -= K.mean(axis=1)[:, None]
 

@@ -1,12 +1,11 @@
-"""The kernel whose kernel mean is a table's margins: how many cells two rows share, one column or two at a time.
+"""The kernel whose mean is a table's margins: how many cells two rows share, one column or two at a time; and its features.
 
 Every column is cut into cells: its levels, public ranges of numbers, single values that carry mass of their own, a
 missing cell. The mean of k(x, ·) over a table then says no more and no less than its one-way and two-way tables,
 crossed with a target column where one is named, and finer one-way tables of numbers.
 
-The features of the margins kernel: one coordinate for each cell of each table, complete and exact.
-
-φ(x)·φ(y) = k(x, y), and the mean of φ over a table is its one-way and two-way tables, each in units of its height.
+The features φ have one coordinate for each cell of each table. They are exact: φ(x)·φ(y) = k(x, y), and the mean of φ over
+a table is these tables, each in units of its height.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from kmeanalyst.kernels.base import Array, as_rows, checked_pair
-from kmeanalyst.kernels.continuous import _UnitDiagonal
+from kmeanalyst.kernels.base import Array, as_rows, checked_pair, is_number, is_whole, slices
+from kmeanalyst.kernels.continuous import UnitDiagonal
 from kmeanalyst.kernels.features.base import CellFeatures
 
 _MOST_CELLS = 100_000  # of all columns together
@@ -32,7 +31,7 @@ _BLOCK_ENTRIES = 2**20  # of the Gram matrix at a time
 
 
 @dataclass(frozen=True)
-class Margins(_UnitDiagonal):
+class Margins(UnitDiagonal):
     """A mean of matches: in one column, one and the target, two columns, two and the target, one in finer ranges, the target.
 
     With n the number of columns (of d) whose cells agree, t whether the target's do, n', d' the same without the
@@ -78,7 +77,7 @@ class Margins(_UnitDiagonal):
             _check_increasing(values)
         if not all(isinstance(missing, bool) for missing in self.missing):
             raise ValueError("missing must be true or false for each column. Pass one of the two for each.")
-        if isinstance(self.target, bool) or not isinstance(self.target, int) or not -1 <= self.target < d:
+        if not is_whole(self.target) or not -1 <= self.target < d:
             raise ValueError(f"target must be a column's number, 0 to {d - 1}, or -1 for none, got {self.target!r}.")
         if (cells := sum(self.sizes) + sum(self.fine_sizes)) > _MOST_CELLS:
             raise ValueError(f"margins have at most {_MOST_CELLS} cells in all columns, got {cells}.")
@@ -87,7 +86,7 @@ class Margins(_UnitDiagonal):
             raise ValueError(f"margins of two columns are for at most {_MOST_IN_PAIRS} columns, got {d}.")
 
     def _check_shares(self) -> None:
-        if len(self.shares) != 6 or not all(_is_number(share) and share >= 0 for share in self.shares):
+        if len(self.shares) != 6 or not all(_is_finite(share) and share >= 0 for share in self.shares):
             raise ValueError(f"shares must be six numbers of at least 0, got {self.shares!r}.")
         if abs(sum(self.shares) - 1) > _ROUNDING:
             raise ValueError(f"shares must add up to 1, got {sum(self.shares)!r}: they are parts of k(x, x).")
@@ -173,8 +172,8 @@ class Margins(_UnitDiagonal):
             own[:] = np.searchsorted(np.array(edges[j]), np.where(absent, -np.inf, X[:, j]), side="right")
             if self.atoms[j]:
                 atoms = np.array(self.atoms[j])
-                place = np.minimum(np.searchsorted(atoms, X[:, j]), len(atoms) - 1)
-                own[:] = np.where(atoms[place] == X[:, j], len(edges[j]) + 1 + place, own)
+                nearest = np.minimum(np.searchsorted(atoms, X[:, j]), len(atoms) - 1)
+                own[:] = np.where(atoms[nearest] == X[:, j], len(edges[j]) + 1 + nearest, own)
             if self.missing[j]:
                 own[absent] = len(edges[j]) + 1 + len(self.atoms[j])
         return found.T
@@ -189,9 +188,8 @@ class Margins(_UnitDiagonal):
         X, Y = checked_pair(X, Y)
         x, y = (np.hstack([self.cells(rows), self.fine_cells(rows)]).astype(np.int32) for rows in (X, Y))
         K = np.empty((len(X), len(Y)))
-        step = max(1, _BLOCK_ENTRIES // max(1, len(Y)))
-        for start in range(0, len(X), step):
-            K[start : start + step] = self._block(x[start : start + step], y)
+        for block in slices(len(X), _BLOCK_ENTRIES // max(1, len(Y))):
+            K[block] = self._block(x[block], y)
         return K
 
     def _block(self, x: Array, y: Array) -> Array:
@@ -221,23 +219,16 @@ def _matches(x: Array, y: Array, columns: Sequence[int]) -> Array:
 
 
 def _check_increasing(values: tuple[float, ...]) -> None:
-    if not all(_is_number(value) for value in values) or any(a >= b for a, b in pairwise(values)):
+    if not all(_is_finite(value) for value in values) or any(a >= b for a, b in pairwise(values)):
         raise ValueError(f"edges, atoms and fine must be finite and increase, got {str(values)[:80]}.")
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def _is_finite(value: object) -> bool:
+    return is_number(value) and math.isfinite(value)  # type: ignore[arg-type]
 
 
 _FEW_ROWS = 1000
-KINDS = (
-    "one-way",
-    "one-way by target",
-    "pairs",
-    "pairs by target",
-    "finer",
-    "target",
-)  # in the order of the kernel's shares
+KINDS = ("one-way", "one-way by target", "pairs", "pairs by target", "finer", "target")  # in the order of the shares
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,7 +271,7 @@ class MarginFeatures(CellFeatures):
     def gram(self, X: Array, Y: Array) -> Array:
         return self.kernel.gram(X, Y)
 
-    def places(self, X: Array) -> Array:
+    def cell_indices(self, X: Array) -> Array:
         X = as_rows(X)
         cells = self.kernel.cells(X).T
         if self.kernel.shares[4]:
@@ -342,11 +333,10 @@ class Group:
 
     def _find_at_once(self, cells: Array, indices: Array) -> None:
         """The same for few rows of many tables, where a loop over tables would take longer than the sums."""
-        tables = self._tables
-        indices[:] = cells[tables[:, 0]]
-        for i in range(1, tables.shape[1]):
-            indices *= self._shapes[:, i, None]
-            indices += cells[tables[:, i]]
+        indices[:] = cells[self._tables[:, 0]]
+        for sizes, columns in zip(self._shapes.T[1:], self._tables.T[1:], strict=True):
+            indices *= sizes[:, None]
+            indices += cells[columns]
         indices += self.starts[:, None]
 
     @cached_property

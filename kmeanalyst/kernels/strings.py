@@ -2,29 +2,27 @@
 
 An encoded string is a few whole numbers below 2^53, each of which holds as many characters as it can: characters are
 digits 1, 2, ... of the base symbols + 1, the first the most significant, and a digit 0 ends the string. A missing one is
-NaN. Whatever a number holds, it is read as a string: nothing here raises by a value.
+NaN. Any number is read as a string: no value raises an error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from kmeanalyst.kernels.base import Array, Spectrum, as_rows, checked_pair
-from kmeanalyst.kernels.continuous import _UnitDiagonal
-
-if TYPE_CHECKING:
-    from kmeanalyst.kernels.draws import Draws
+from kmeanalyst.kernels.base import Array, Spectrum, as_rows, check_width, checked_pair, is_whole
+from kmeanalyst.kernels.continuous import UnitDiagonal
+from kmeanalyst.kernels.draws import Draws
 
 MOST_SYMBOLS = 1000
-_MOST_NUMBERS = 1000  # a string takes
+_MOST_NUMBERS = 1000  # that a string takes
 _LARGEST = 2**53
 _MOST_IDS = 2**62  # of p-mers: each is a number
-_DENSE = 2**24  # entries of a table of counts that are multiplied as they are
+_DENSE = 2**24  # entries of the largest table of counts that is multiplied as a dense one
 
 
 def characters_in_a_number(symbols: int) -> int:
@@ -59,7 +57,7 @@ def _place_values(symbols: int, k: int) -> Array:
 
 
 @dataclass(frozen=True)
-class StringSpectrum(_UnitDiagonal):
+class StringSpectrum(UnitDiagonal):
     """The normalised spectrum kernel: the cosine between two strings' counts of p-mers, substrings of p characters.
 
     k(s, t) = Σ_u #_u(s) #_u(t) / √(Σ_u #_u(s)² Σ_u #_u(t)²), u all substrings of `length` characters; blended: of 1 to
@@ -89,7 +87,7 @@ class StringSpectrum(_UnitDiagonal):
     def __post_init__(self) -> None:
         for field, most in (("length", 62), ("symbols", MOST_SYMBOLS), ("numbers", _MOST_NUMBERS)):
             value = getattr(self, field)
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            if not is_whole(value) or not 1 <= value <= most:
                 raise ValueError(
                     f"{field} must be a whole number from 1 to {most}, got {value!r:.80}: a spectrum counts substrings "
                     "of `length` characters, of `symbols` kinds, in strings of so many numbers. Pass e.g. length=3."
@@ -116,9 +114,8 @@ class StringSpectrum(_UnitDiagonal):
         Y = as_rows(Y)
         self._check_width(Y)
         mers, counts = self._counted(Y)
-        others = _factor(counts)
-        lengths = _squared_lengths(counts)
-        sort = _sort(Y, lengths)
+        others, lengths = _factor(counts), _squared_lengths(counts)
+        kinds = _kinds(Y, lengths)
 
         def gram(X: Array) -> Array:
             X, _ = checked_pair(X, Y)
@@ -126,9 +123,9 @@ class StringSpectrum(_UnitDiagonal):
             K = _products(_onto(mers, mers_of_x, counts_of_x), others)
             lengths_of_x = _squared_lengths(counts_of_x)
             K /= np.sqrt(np.maximum(lengths_of_x, 1.0)[:, None] * np.maximum(lengths, 1.0))
-            sort_of_x = _sort(X, lengths_of_x)
-            for special in np.intersect1d(sort_of_x, sort[sort < 2]):
-                K[np.ix_(sort_of_x == special, sort == special)] = 1.0
+            kinds_of_x = _kinds(X, lengths_of_x)
+            for special in np.intersect1d(kinds_of_x, kinds[kinds < 2]):
+                K[np.ix_(kinds_of_x == special, kinds == special)] = 1.0
             return K
 
         return gram
@@ -144,11 +141,7 @@ class StringSpectrum(_UnitDiagonal):
         )
 
     def _check_width(self, X: Array) -> None:
-        if X.shape[1] != self.numbers:
-            raise ValueError(
-                f"this kernel is for strings of {self.numbers} numbers, the rows have {X.shape[1]}. "
-                "Encode the rows with the domain the kernel was made for."
-            )
+        check_width(X, self.numbers, f"is for strings of {self.numbers} numbers")
 
     def _counted(self, X: Array) -> tuple[Array, csr_array]:
         """The p-mers that occur, numbered (V,) increasing, and how often in each string, (n, V)."""
@@ -159,9 +152,9 @@ class StringSpectrum(_UnitDiagonal):
         for p in range(1, min(self.length, L) + 1):  # p-mers of two lengths have different numbers: no digit is 0
             window = window[:, : L - p + 1] * (self.symbols + 1) + digits[:, p - 1 :]
             if p == self.length or self.blended:
-                at, place = np.nonzero(digits[:, p - 1 :])  # a p-mer ends where the string has not
-                rows.append(at)
-                found.append(window[at, place])
+                row, start = np.nonzero(digits[:, p - 1 :])  # a p-mer ends where the string has not
+                rows.append(row)
+                found.append(window[row, start])
         mers, column = np.unique(np.concatenate(found), return_inverse=True)
         each = np.concatenate(rows) * max(len(mers), 1) + column
         each, counts = np.unique(each, return_counts=True)
@@ -173,13 +166,11 @@ def _onto(mers: Array, theirs: Array, counts: csr_array) -> csr_array:
     """Counts (n, V') of other p-mers as counts (n, V) of these; those that are not among these are left out."""
     if len(mers) == 0 or len(theirs) == 0:
         return csr_array((counts.shape[0], len(mers)))
-    place = np.minimum(np.searchsorted(mers, theirs), len(mers) - 1)
-    known = mers[place] == theirs
-    all_counts = counts.tocoo()
-    kept = known[all_counts.col]
-    return csr_array(
-        (all_counts.data[kept], (all_counts.row[kept], place[all_counts.col[kept]])), shape=(counts.shape[0], len(mers))
-    )
+    index = np.minimum(np.searchsorted(mers, theirs), len(mers) - 1)
+    counts = counts.tocoo()
+    known = (mers[index] == theirs)[counts.col]
+    indices = counts.row[known], index[counts.col[known]]
+    return csr_array((counts.data[known], indices), shape=(counts.shape[0], len(mers)))
 
 
 def _factor(counts: csr_array) -> csr_array | Array:
@@ -199,6 +190,6 @@ def _squared_lengths(counts: csr_array) -> Array:
     return np.asarray((counts * counts).sum(axis=1), dtype=np.float64).ravel()
 
 
-def _sort(X: Array, squared_lengths: Array) -> Array:
+def _kinds(X: Array, squared_lengths: Array) -> Array:
     """0 for a missing string, 1 for one without p-mers, 2 for the others."""
     return np.where(np.isnan(X).any(axis=1), 0, np.where(squared_lengths == 0, 1, 2))

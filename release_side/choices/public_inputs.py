@@ -30,8 +30,7 @@ from pathlib import Path
 import pandas as pd
 
 from kmeanalyst.releases.domain.cells import cell_by_cell, text_of
-from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.sample_digest import SampleDigest
+from kmeanalyst.releases.domain.domain import Domain, SampleDigest
 from release_side.choices.same_rows import same_rows
 from release_side.errors import PublishError
 from release_side.private_rows.rows import Table, check_regular, gunzipped, has_rows, open_bytes, paths_of, silently

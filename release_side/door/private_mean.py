@@ -100,14 +100,14 @@ def unit_averages(units: UnitRows, feature_map: FeatureMap) -> Array:
 
 
 def _counted_sums(feature_map: CellFeatures) -> Callable[[Array | UnitRows], Array]:
-    """The same sums, by counting the rows in each cell: a row is in one cell of each table, whatever `places` says."""
+    """The same sums, by counting the rows in each cell: a row is in one cell of each table, whatever `cell_indices` says."""
     starts, heights = feature_map.starts, integer_heights(feature_map)
     first, last = starts[:-1, None], starts[1:, None] - 1
     by_feature = np.repeat(heights, np.diff(starts))
 
     def places_of(rows: Array) -> Array:
         with np.errstate(all="ignore"):  # a warning by the value of a private row would be a release
-            places = feature_map.places(rows)
+            places = feature_map.cell_indices(rows)
         if places.shape != (len(heights), len(rows)):  # one place in each table for each row, whatever the map says
             places = np.zeros((len(heights), len(rows)), dtype=np.int64)
         return np.clip(places, first, last)

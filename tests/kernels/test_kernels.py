@@ -1,4 +1,4 @@
-"""Every kernel keeps the promises that the privacy proof and the embeddings rest on."""
+"""Every kernel has the properties that the privacy proof and the embeddings rest on."""
 
 from __future__ import annotations
 
@@ -7,22 +7,30 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from contracts import KERNELS, KernelCase, named
+from contracts import DOT_PRODUCTS, KERNELS, KernelCase, named
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import gamma, kv
 
 import kmeanalyst
 from kmeanalyst import kernels
 from kmeanalyst.kernels import (
+    ExponentialDot,
     Gaussian,
     Indicator,
+    Kernel,
     KernelMean,
     Laplacian,
+    Matern,
     MultiScale,
     OnColumns,
+    Periodic,
+    Polynomial,
     Product,
+    RationalQuadratic,
     Scaled,
     SoftenedProduct,
+    StringSpectrum,
     Sum,
     embedding,
     kernel_from_dict,
@@ -39,14 +47,68 @@ def test_each_registered_kernel_is_in_the_contract_list():
 # ---------------------------------------------------------------- values worked by hand
 
 
-def test_the_kernels_have_their_textbook_values():
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        (Gaussian(5.0), np.exp(-0.5)),
+        (Laplacian(7.0), np.exp(-1)),
+        (MultiScale((5.0, 2.5)), (np.exp(-0.5) + np.exp(-2)) / 2),
+        (Matern(0.5, 5.0), np.exp(-1)),
+        (Matern(1.5, 5.0), (1 + 3**0.5) * np.exp(-(3**0.5))),
+        (RationalQuadratic(2.0, 5.0), 1.25**-2),
+    ],
+)
+def test_kernels_of_numbers_have_their_textbook_values(kernel: Kernel, expected: float):
     """x = (0, 0), y = (3, 4): ‖x − y‖₂ = 5, ‖x − y‖₁ = 7."""
-    x, y = np.array([[0.0, 0.0]]), np.array([[3.0, 4.0]])
-    assert Gaussian(5.0).gram(x, y).item() == pytest.approx(np.exp(-0.5), rel=1e-15)
-    assert Laplacian(7.0).gram(x, y).item() == pytest.approx(np.exp(-1), rel=1e-15)
-    assert MultiScale((5.0, 2.5)).gram(x, y).item() == pytest.approx((np.exp(-0.5) + np.exp(-2)) / 2, rel=1e-15)
-    assert Indicator(5).gram(x, y).item() == 0
-    assert Indicator(5).gram(y, y).item() == 1
+    assert kernel.gram([[0.0, 0.0]], [[3.0, 4.0]]).item() == pytest.approx(expected, rel=1e-15)
+
+
+def test_levels_are_alike_if_they_are_equal_and_a_missing_level_is_one_of_its_own():
+    levels = np.array([[0.0], [2.0], [np.nan]])
+    np.testing.assert_array_equal(Indicator(3).gram(levels, levels), np.eye(3))
+
+
+def test_dot_products_have_values_worked_by_hand():
+    """Scaled rows u = (½, −1), v = (1, ½): s = (½ − ½)/2 = 0; with v = u, s = 5/8."""
+    u, v = np.array([[5.0, 2.0]]), np.array([[10.0, 5.0]])
+    polynomial = Polynomial(3, 2.0, (-10.0, 2.0), (10.0, 6.0))
+    assert polynomial.gram(u, v).item() == pytest.approx(2.0**3, rel=1e-14)
+    assert polynomial.gram(u, u).item() == pytest.approx((2 + 5 / 8) ** 3, rel=1e-14)
+    assert ExponentialDot(1.6, (-10.0, 2.0), (10.0, 6.0)).gram(u, u).item() == pytest.approx(np.e, rel=1e-14)
+
+
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5, 6.5, 10.5])
+def test_matern_is_the_formula_with_the_bessel_function(nu: float):
+    """2^(1−ν)/Γ(ν) (√(2ν) r/ℓ)^ν K_ν(√(2ν) r/ℓ) (Rasmussen & Williams 2006, equation 4.14)."""
+    r = np.linspace(0.01, 9, 60)
+    s = np.sqrt(2 * nu) * r / 1.3
+    formula = 2 ** (1 - nu) / gamma(nu) * s**nu * kv(nu, s)
+    np.testing.assert_allclose(Matern(nu, 1.3).gram(r, [[0.0]])[:, 0], formula, rtol=1e-11)
+
+
+@pytest.mark.parametrize("kernel", [Matern(0.5, 1.0), Matern(10.5, 1.0), RationalQuadratic(0.01, 1.0)])
+def test_far_rows_have_a_finite_kernel(kernel: Kernel):
+    with np.errstate(over="ignore"):
+        K = kernel.gram([[0.0], [1e300], [-1e300]], [[0.0], [1e10]])
+    assert np.isfinite(K).all() and (K >= 0).all() and K[1, 0] < 0.1
+
+
+def test_matern_and_rational_quadratic_converge_to_the_gaussian_kernel():
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    K = Gaussian(1.0).gram(X, X)
+    assert np.abs(RationalQuadratic(1e6, 1.0).gram(X, X) - K).max() < 1e-5
+    assert np.abs(Matern(10.5, 1.0).gram(X, X) - K).max() < 0.03
+
+
+@pytest.mark.parametrize("kernel", [case.kernel for case in DOT_PRODUCTS])
+def test_a_dot_product_kernel_reaches_its_bound_at_a_corner_and_nowhere_exceeds_it(kernel):
+    corner = np.array([kernel.upper])
+    assert np.sqrt(kernel.diagonal(corner).item()) == pytest.approx(kernel.bound, rel=1e-14)
+    rows = np.random.default_rng(0).normal(0, 3, (500, len(kernel.lower)))
+    rows[:4] = np.array([1e300, -1e300, np.inf, 0.0])[:, None]
+    with np.errstate(over="ignore"):
+        assert np.sqrt(kernel.diagonal(rows).max()) <= kernel.bound * (1 + 1e-15)
+        np.testing.assert_array_equal(kernel.gram(corner, rows[:1]), kernel.gram(corner, corner))  # clamped
 
 
 def test_the_softened_product_is_the_mean_over_non_empty_subsets_of_columns():
@@ -67,7 +129,7 @@ def test_compositions_add_multiply_and_scale_the_gram_matrices():
     assert 3 * k == k * 3 == Scaled(3.0, k)
 
 
-def test_a_kernel_on_columns_sees_those_columns_only_by_place_or_by_name():
+def test_a_kernel_on_columns_sees_those_columns_only_by_index_or_by_name():
     X = np.random.default_rng(0).normal(size=(6, 3))
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     expected = Gaussian(1.0).gram(X[:, [2, 0]], X[:, [2, 0]])
@@ -78,7 +140,7 @@ def test_a_kernel_on_columns_sees_those_columns_only_by_place_or_by_name():
     assert (OnColumns(Gaussian(1.0), (2, 0)) + Gaussian(1.0)).columns is None
 
 
-# ---------------------------------------------------------------- promises of every kernel
+# ---------------------------------------------------------------- guarantees of every kernel
 
 
 @every_kernel
@@ -115,7 +177,7 @@ def test_a_kernel_that_claims_to_be_nonnegative_is(case: KernelCase):
 
 
 @every_kernel
-def test_rows_missing_in_different_places_are_less_alike_than_in_the_same(case: KernelCase):
+def test_rows_missing_in_different_columns_are_less_alike_than_in_the_same(case: KernelCase):
     x = case.rows(np.random.default_rng(5), 1, missing=0.0)
     for j in range(len(case.columns)):
         y = x.copy()
@@ -134,11 +196,6 @@ def test_missing_is_a_value_of_its_own(kernel, a, b):
     assert kernel.gram(one, other).item() == kernel.gram([[a]], [[b]]).item()
     assert kernel.gram(one, [[a, b]]).item() == 0
     assert kernel.gram(one, [[np.nan, b]]).item() == 0
-
-
-def test_a_missing_level_agrees_with_a_missing_level_only():
-    X = np.array([[0.0], [2.0], [np.nan]])
-    np.testing.assert_array_equal(Indicator(3).gram(X, X), np.eye(3))
 
 
 @every_kernel
@@ -168,7 +225,7 @@ def test_sums_in_blocks_equal_the_dense_formula(case: KernelCase, block: int, mo
     np.testing.assert_allclose(a.evaluate(Y), C.T @ u, rtol=1e-12, atol=1e-12)
 
 
-def test_an_embedding_without_weights_has_equal_ones_and_no_distance_to_itself():
+def test_an_embedding_without_weights_has_equal_ones_and_distance_zero_to_itself():
     mean = KernelMean(Gaussian(1.0), [[0.0], [1.0], [5.0]])
     np.testing.assert_array_equal(mean.weights, np.full(3, 1 / 3))
     assert mean.distance(mean) == 0
@@ -208,7 +265,6 @@ def test_the_mmd_agrees_with_the_closed_form_of_coreax():
     assert a.distance(one) == pytest.approx(COREAX_WEIGHTED, rel=1e-14)
 
 
-@pytest.mark.skipif(not hasattr(kmeanalyst, "mmd"), reason="kmeanalyst.mmd is not there yet")
 def test_the_public_mmd_has_the_golden_values():
     kernel = Gaussian(1.0)
     assert kmeanalyst.mmd(COREAX_X, COREAX_Y, kernel=kernel) == pytest.approx(COREAX_EQUAL, abs=1e-10)
@@ -232,22 +288,24 @@ NOT_POSITIVE = [0, -0.3, np.nan, np.inf, "1", None, True, 1e-200, 1e200, 10**400
 
 
 @pytest.mark.parametrize("value", NOT_POSITIVE)
-@pytest.mark.parametrize("make", [Gaussian, Laplacian, lambda v: MultiScale((1.0, v))])
-def test_a_lengthscale_must_be_positive(make, value):
+@pytest.mark.parametrize(
+    "make", [Gaussian, Laplacian, lambda v: MultiScale((1.0, v)), lambda v: Scaled(v, Gaussian(1.0))]
+)
+def test_a_lengthscale_or_a_factor_must_be_positive(make, value):
     with pytest.raises(
-        ValueError, match=r"lengthscale must be a positive finite number.*not a kernel.*Pass a positive number"
+        ValueError, match=r"must be a positive finite number.*(not a|is a) kernel.*Pass a positive number"
     ):
         make(value)
 
 
-@pytest.mark.parametrize("value", NOT_POSITIVE)
-def test_a_factor_must_be_positive(value):
-    with pytest.raises(
-        ValueError, match=r"factor must be a positive finite number.*kernel only for c > 0.*Pass a positive"
-    ):
-        Scaled(value, Gaussian(1.0))
+class Linear(Gaussian):
+    name = "linear"
+    draw_spectrum = kernels.Kernel.draw_spectrum
 
 
+POINT = KernelMean(Gaussian(1.0), [[0.0]])
+A, B = OnColumns(Gaussian(1.0), ("a",)), pd.DataFrame({"b": [1.0]})
+SOFT = SoftenedProduct((Gaussian(1.0), Gaussian(1.0)), 0.5)
 TRIPPED = [
     (lambda: MultiScale(()), r"lengthscales must name at least one.*Pass a tuple"),
     (lambda: Indicator(0), r"levels must be a positive whole number, got 0: codes run from 0"),
@@ -275,46 +333,31 @@ TRIPPED = [
     (lambda: Gaussian(1.0).gram([["a"]], [[1.0]]), r"rows must be numbers.*works on encoded rows.*Encode them first"),
     (lambda: Gaussian(1.0).gram(np.zeros((1, 1, 1)), [[1.0]]), r"rows must be a table.*\(1, 1, 1\)\. Reshape"),
     (lambda: Gaussian(1.0).gram([[1.0, 2.0]], [[1.0]]), r"same columns, got 2 and 1.*Select the same columns"),
+    (lambda: POINT.inner(KernelMean(Gaussian(2.0), [[0.0]])), r"different spaces have no inner product.*with one kernel"),
+    (lambda: A.gram([[1.0]], [[1.0]]), r"names its columns, \['a'\], and an array has no names\. Pass a DataFrame"),
+    (lambda: A.gram(B, B), r"looks at columns \['a'\], which the table lacks\. It has \['b'\]"),
+    (lambda: SOFT.gram([[1.0]], [[1.0]]), r"each of 2 columns, the rows have 1.*Encode the rows with the domain"),
+    (lambda: SOFT.diagonal([[1.0]]), r"each of 2 columns, the rows have 1.*Encode the rows with the domain"),
+    (lambda: SOFT.draw_spectrum(np.random.default_rng(0), 3, 4), r"has 2 columns, not 3"),
+    (lambda: Linear(1.0).draw_spectrum(np.random.default_rng(0), 1, 2), r"linear has no random Fourier.*method 'subspace'"),
+    (lambda: Periodic(0.0, (1.0,)), "period must be"),
+    (lambda: Periodic(24.0, ()), "at least one"),
+    (lambda: Periodic(24.0, (-1.0,)), "lengthscale must be"),
+    (lambda: Periodic(24.0, (1e-9,)), "too many terms"),
+    (lambda: StringSpectrum(0, 4, 1), "length must be"),
+    (lambda: StringSpectrum(2, 0, 1), "symbols must be"),
+    (lambda: StringSpectrum(2, 4, 0), "numbers must be"),
+    (lambda: StringSpectrum(2.0, 4, 1), "length must be"),
+    (lambda: StringSpectrum(True, 4, 1), "length must be"),
+    (lambda: StringSpectrum(30, 9, 1), "more substrings than 62 bits"),
+    (lambda: StringSpectrum(2, 4, 1, 1), "blended must be true or false"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("attempt", "message"), TRIPPED)
-def test_a_wrong_value_is_refused_with_what_why_and_mend(attempt, message):
+def test_a_wrong_value_is_refused_with_what_why_and_hint(attempt, message):
     with pytest.raises(ValueError, match=message):
         attempt()
-
-
-def test_embeddings_of_different_kernels_have_no_inner_product():
-    with pytest.raises(ValueError, match=r"different spaces have no inner product.*Build both with one kernel"):
-        KernelMean(Gaussian(1.0), [[0.0]]).inner(KernelMean(Gaussian(2.0), [[0.0]]))
-
-
-def test_columns_by_name_need_a_table_that_has_them():
-    kernel = OnColumns(Gaussian(1.0), ("a",))
-    with pytest.raises(ValueError, match=r"names its columns, \['a'\], and an array has no names\. Pass a DataFrame"):
-        kernel.gram([[1.0]], [[1.0]])
-    with pytest.raises(ValueError, match=r"looks at columns \['a'\], which the table lacks\. It has \['b'\]"):
-        kernel.gram(pd.DataFrame({"b": [1.0]}), pd.DataFrame({"b": [1.0]}))
-
-
-def test_the_softened_product_refuses_rows_of_another_width():
-    kernel = SoftenedProduct((Gaussian(1.0), Gaussian(1.0)), 0.5)
-    for ask in (lambda: kernel.gram([[1.0]], [[1.0]]), lambda: kernel.diagonal([[1.0]])):
-        with pytest.raises(ValueError, match=r"each of 2 columns, the rows have 1.*Encode the rows with the domain"):
-            ask()
-    with pytest.raises(ValueError, match=r"has 2 columns, not 3"):
-        kernel.draw_spectrum(np.random.default_rng(0), 3, 4)
-
-
-def test_a_kernel_without_a_spectrum_says_so():
-    class Linear(Gaussian):
-        name = "linear"
-        draw_spectrum = kernels.Kernel.draw_spectrum
-
-    with pytest.raises(
-        ValueError, match=r"linear has no random Fourier features.*not a shift-invariant.*Use the method 'subspace'"
-    ):
-        Linear(1.0).draw_spectrum(np.random.default_rng(0), 1, 2)
 
 
 GAUSSIAN = {"name": "gaussian", "lengthscale": 1.0}
@@ -352,7 +395,7 @@ def test_a_header_from_a_stranger_gives_a_kernel_or_a_value_error(header):
 
 
 def test_a_kernel_nested_too_deep_is_refused():
-    header = GAUSSIAN
+    header: dict[str, object] = GAUSSIAN
     for _ in range(10):
         header = {"name": "scaled", "factor": 1.0, "kernel": header}
     with pytest.raises(ValueError, match="nested more than 8 deep"):

@@ -37,32 +37,25 @@ every_map = pytest.mark.parametrize("case", **named([case for case in FEATURE_MA
 
 
 @every_map
-def test_the_inner_product_of_two_rows_features_is_their_kernel(case: FeatureCase):
+def test_features_have_one_cell_in_every_table_and_the_kernel_as_their_inner_product(case: FeatureCase):
     rows, features = case.case.rows(np.random.default_rng(0), 60), case.build(0)
-    np.testing.assert_allclose(features(rows) @ features(rows).T, case.case.kernel.gram(rows, rows), atol=1e-12)
-
-
-@every_map
-def test_every_row_has_one_cell_in_every_table(case: FeatureCase):
-    rows, features = case.case.rows(np.random.default_rng(1), 40), case.build(0)
     assert isinstance(features, MarginFeatures)
+    values, compact = features(rows), features.compact(rows)
+    np.testing.assert_allclose(values @ values.T, case.case.kernel.gram(rows, rows), atol=1e-12)
     for group in features.groups:
-        own = features(rows)[:, group.start : group.stop]
+        own = values[:, group.start : group.stop]
         np.testing.assert_array_equal((own != 0).sum(axis=1), len(group.tables))
         assert set(np.unique(own)) == {0.0, group.height}
+    np.testing.assert_array_equal(compact.toarray(), values)
+    assert compact.nnz == 60 * features.width
 
 
 def test_the_mean_feature_is_the_tables_counts():
     """Against pandas: every cell of every one- and two-way table, and of those crossed with the target."""
     kernel = margin_kernel(PEOPLE, "rich")
     features = MarginFeatures(kernel)
-    assert [group.kind for group in features.groups] == [
-        "one-way",
-        "one-way by target",
-        "pairs by target",
-        "finer",
-        "target",
-    ]
+    kinds = ["one-way", "one-way by target", "pairs by target", "finer", "target"]
+    assert [group.kind for group in features.groups] == kinds
     rows = PEOPLE.encode(people(300, np.random.default_rng(2)))
     cells = pd.DataFrame(np.hstack([kernel.cells(rows), kernel.fine_cells(rows)]))
     sizes = (*kernel.sizes, *kernel.fine_sizes)
@@ -74,15 +67,6 @@ def test_the_mean_feature_is_the_tables_counts():
             for index in product(*(range(sizes[j]) for j in table)):
                 counts.append(np.logical_and.reduce([cells[j] == i for j, i in zip(table, index, strict=True)]).sum())
         np.testing.assert_allclose(mean[group.start : group.stop] / group.height * 300, counts, atol=1e-9)
-
-
-@every_map
-def test_the_compact_form_is_the_features(case: FeatureCase):
-    rows, features = case.case.rows(np.random.default_rng(4), 30), case.build(0)
-    assert isinstance(features, MarginFeatures)
-    compact = features.compact(rows)
-    np.testing.assert_array_equal(compact.toarray(), features(rows))
-    assert compact.nnz == 30 * features.width
 
 
 def test_lines_by_target_are_the_features_of_each_of_its_cells():
@@ -146,7 +130,7 @@ def test_cells_are_ranges_atoms_and_missing_cells():
     })  # fmt: skip
     cells = kernel.cells(PEOPLE.encode(frame))
     assert kernel.edges[0] == (19.5, 39.5, 40.5)
-    np.testing.assert_array_equal(cells[:, 0], [0, 0, 1, 1, 4, 3, 3, 4])  # 40 is an atom, beside its own range
+    np.testing.assert_array_equal(cells[:, 0], [0, 0, 1, 1, 4, 3, 3, 4])  # 40 is an atom, next to its own range
     np.testing.assert_array_equal(cells[:, 1], [0, 0, 1, 11, 11, 12, 6, 0])
     np.testing.assert_array_equal(cells[:, 2], [0, 1, 2, 0, 1, 2, 2, 2])
 
@@ -190,11 +174,9 @@ def test_shares_follow_the_heights_and_the_number_of_tables():
 
 
 PARTS: dict[str, Any] = {
-    "edges": ((0.5,), (1.0, 2.0)),
-    "atoms": ((), ()),
-    "missing": (False, True),
-    "shares": (1, 0, 0, 0, 0, 0),
-}
+    "edges": ((0.5,), (1.0, 2.0)), "atoms": ((), ()), "missing": (False, True), "shares": (1, 0, 0, 0, 0, 0),
+}  # fmt: skip
+MANY = {"edges": ((),) * 1001, "atoms": ((),) * 1001, "missing": (False,) * 1001}
 
 
 @pytest.mark.parametrize(
@@ -214,27 +196,13 @@ PARTS: dict[str, Any] = {
         ({"shares": (1.5, 0, -0.5, 0, 0, 0)}, "at least 0"),
         ({"shares": (0.5, 0.5, 0, 0, 0, 0)}, "need one"),
         ({"shares": (0.5, 0, 0.5, 0, 0, 0), "target": 0}, "need two columns other than the target"),
-        (
-            {name: (value,) * 1001 for name, value in (("edges", ()), ("atoms", ()), ("missing", False))}
-            | {"shares": (0, 0, 1, 0, 0, 0)},
-            "at most 1000 columns",
-        ),
+        (MANY | {"shares": (0, 0, 1, 0, 0, 0)}, "at most 1000 columns"),
         ({"edges": ((0.5,), tuple(range(100_001)))}, "at most 100000 cells"),
     ],
 )
 def test_what_is_no_margins_kernel_is_refused(change: dict[str, Any], message: str):
     with pytest.raises(ValueError, match=message):
         Margins(**(PARTS | change))
-
-
-def test_rows_of_another_width_are_refused():
-    with pytest.raises(ValueError, match="are of 2 columns, the rows have 3"):
-        Margins(**PARTS).gram(np.zeros((2, 3)), np.zeros((2, 3)))
-
-
-def test_a_kernel_comes_back_from_its_header():
-    kernel = margin_kernel(PEOPLE, "rich")
-    assert kernel_from_dict(kernel.to_dict()) == kernel
 
 
 # ---------------------------------------------------------------- a release of margins
@@ -288,32 +256,28 @@ def test_a_kernel_given_as_it_is_stays_so(rough_representation):
 
 
 def test_higher_noise_is_met_by_higher_one_way_tables(rough_representation):
-    """By ε, and by the law: what counts is the noise there will be."""
+    """By ε, and by the noise's distribution: what counts is how much noise there will be."""
     frame = people(2000, np.random.default_rng(9))
 
     def share(**options: Any) -> float:
         return publish(frame, points=10, weak=True, **options).kernel.shares[0]
 
     assert share(epsilon=100.0) < share(epsilon=5.0) < share(epsilon=0.01)
-    assert share(epsilon=60.0, noise="laplace", delta=0) < share(
-        epsilon=60.0
-    )  # few tables: Laplace noise is less there
+    of_laplace = share(epsilon=60.0, noise="laplace", delta=0)  # there is less of it where tables are few
+    assert of_laplace < share(epsilon=60.0)
 
 
-def test_three_way_relations_to_the_target_are_kept(monkeypatch: pytest.MonkeyPatch):
+def test_three_way_relations_to_the_target_are_kept():
     """Long hours and Zug make rich, neither alone: pairs cannot say so, pairs crossed with the target do."""
     frame = people(8000, np.random.default_rng(6))
 
-    def gap(target: str | None) -> float:
-        release = publish(frame, target=target, epsilon=4.0, rehearsal=2)
-        ask = "rich == 'yes'"
-        rich = [release.probability(ask, where=f"hours > 40 and city == '{city}'").value for city in ("Zug", "Basel")]
-        return rich[0] - rich[1]
-
-    assert gap("rich") > 0.7  # in truth 0.8
+    release = publish(frame, target="rich", epsilon=4.0, rehearsal=2)
+    where = [f"hours > 40 and city == '{city}'" for city in ("Zug", "Basel")]
+    zug, basel = (release.probability("rich == 'yes'", where=condition).value for condition in where)
+    assert zug - basel > 0.7  # in truth 0.8
 
 
-def test_the_noise_is_that_of_rows_that_are_root_two_apart():
+def test_the_noise_is_that_of_images_at_distance_root_two():
     """Non-negative features: √2 · B / N times the multiplier, not 2 · B / N."""
     release = publish(people(1000, np.random.default_rng(7)), points=50, rehearsal=3)
     assert release.measurement.sensitivity == pytest.approx(np.sqrt(2) / 1000, rel=1e-5)
@@ -334,11 +298,15 @@ def test_choices_that_mean_nothing_for_margins_are_refused(options: dict[str, An
         publish(people(50, np.random.default_rng(8)), **options)
 
 
+def test_rows_of_another_width_are_refused():
+    with pytest.raises(ValueError, match="are of 2 columns, the rows have 3"):
+        Margins(**PARTS).gram(np.zeros((2, 3)), np.zeros((2, 3)))
+
+
 def test_a_file_whose_margins_are_not_those_of_its_columns_is_refused():
-    with pytest.raises(FileRefused, match="features of the margins kernel, which have no arrays"):
-        _FEATURE_MAPS["margins"](Gaussian(1.0), PEOPLE, {})
-    with pytest.raises(FileRefused, match="features of the margins kernel, which have no arrays"):
-        _FEATURE_MAPS["margins"](margin_kernel(PEOPLE), PEOPLE, {"linear": np.zeros((4, 2))})
+    for kernel, arrays in ((Gaussian(1.0), {}), (margin_kernel(PEOPLE), {"linear": np.zeros((4, 2))})):
+        with pytest.raises(FileRefused, match="features of the margins kernel, which have no arrays"):
+            _FEATURE_MAPS["margins"](kernel, PEOPLE, arrays)
     with pytest.raises(FileRefused, match="these margins are of 2 columns"):
         check_kernel(margin_kernel(Domain(PEOPLE.columns[:2])), PEOPLE, people(9, np.random.default_rng(9)))
 
@@ -354,7 +322,7 @@ def test_a_file_whose_margins_are_not_those_of_its_columns_is_refused():
 def test_finer_ranges_that_are_none_of_the_columns_are_refused_before_anything_is_spent(
     fine: tuple[tuple[float, ...], ...], what: str, monkeypatch: pytest.MonkeyPatch
 ):
-    """By the reader, whose words publish has before it opens the door."""
+    """By the reader's check, which publish makes before it opens the door."""
     kernel = replace(margin_kernel(PEOPLE), fine=fine)
     with pytest.raises(FileRefused, match=what):
         _FEATURE_MAPS["margins"](kernel, PEOPLE, {})
@@ -363,7 +331,7 @@ def test_finer_ranges_that_are_none_of_the_columns_are_refused_before_anything_i
         publish(people(50, np.random.default_rng(8)), kernel=kernel, points=10)
 
 
-def test_too_many_cells_are_the_domains_affair():
+def test_too_many_cells_are_refused_with_what_the_domain_must_change():
     levels = tuple(map(str, range(60_000)))
     domain = Domain((Categorical(name="id", levels=levels), Categorical(name="other", levels=levels)))
     with pytest.raises(DomainError, match=r"at most 100000 cells.*fewer levels"):
@@ -379,17 +347,16 @@ def test_sums_over_pairs_of_rows_are_not_counted_where_the_tables_are_too_many()
     assert KernelMean(kernel, rows).squared_norm() == pytest.approx(1 / 6)
 
 
-@pytest.mark.parametrize("fine", [None, 0, "", False, []])
-def test_finer_ranges_are_lists_or_nothing(fine: Any):
-    header = margin_kernel(PEOPLE).to_dict() | {"fine": fine}
-    if fine == []:  # a kernel without any, of which no list is written
-        header["shares"] = [1, 0, 0, 0, 0, 0]
-        assert kernel_from_dict(header).fine == ((),) * 4
-        return
-    with pytest.raises((ValueError, TypeError)):
-        kernel_from_dict(header)
+def test_finer_ranges_are_lists_or_nothing():
+    header = margin_kernel(PEOPLE).to_dict()
+    for fine in (None, 0, "", False):
+        with pytest.raises((ValueError, TypeError)):
+            kernel_from_dict(header | {"fine": fine})
+    without = header | {"fine": [], "shares": [1, 0, 0, 0, 0, 0]}  # a kernel without any, of which no list is written
+    assert kernel_from_dict(without).fine == ((),) * 4
 
 
-def test_a_spec_is_read_with_its_target():
+def test_a_spec_is_read_with_its_target_and_a_header_gives_the_kernel_back():
     kernel = kernel_from_spec("margins", PEOPLE, "city")
     assert isinstance(kernel, Margins) and kernel.target == 2
+    assert kernel_from_dict(kernel.to_dict()) == kernel

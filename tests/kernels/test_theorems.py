@@ -1,7 +1,7 @@
-"""Statements of the papers that speak of the whole road, tested on a population whose embedding is known.
+"""The papers' theorems on whole releases, tested on a population whose embedding is known.
 
-What is proved of one part (sensitivities, laws of noise, features) is tested beside that part; tutorials/papers.md has the
-table. Noise is drawn from seeds (rehearsals), so that nothing here fails by chance.
+Theorems on one part (sensitivities, distributions of noise, features) are tested with that part; tutorials/papers.md has
+the table. Noise is drawn from seeds (rehearsals), so that nothing here fails at random.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ def basis_of(release: Release) -> Nystroem:
 def test_the_population_is_the_one_that_is_drawn_from():
     """Of 10⁵ rows, within five standard errors."""
     sample, rng = PLANE.draw(100_000, np.random.default_rng(0)), np.random.default_rng(1)
-    places = rng.uniform(-3, 3, (20, 2))
-    values = PLANE.kernel.gram(places, sample)
-    assert (np.abs(values.mean(axis=1) - PLANE.embedding(places)) < 5 * values.std(axis=1) / 100_000**0.5).all()
+    where = rng.uniform(-3, 3, (20, 2))
+    values = PLANE.kernel.gram(where, sample)
+    assert (np.abs(values.mean(axis=1) - PLANE.embedding(where)) < 5 * values.std(axis=1) / 100_000**0.5).all()
     pairs = np.exp(-((sample[:50_000] - sample[50_000:]) ** 2).sum(axis=1) / 2)
     assert pairs.mean() == pytest.approx(PLANE.squared_norm, abs=5 * pairs.std() / 50_000**0.5)
     assert np.abs(sample[:, 0]).mean() == pytest.approx(PLANE.mean_distance(), abs=5 / 100_000**0.5)
@@ -170,7 +170,7 @@ def test_bounded_weights_are_consistent_behind_continuous_functions():
     """Theorem 11: where Σ|w| ≤ C for all N, Σ w h(z) → E h(X) for every bounded continuous h, in the kernel's space or not.
 
     h(x) = |x₀| on the (bounded) domain has a kink and is in no Gaussian kernel's space. The same points with the weights
-    as printed have Σ|w| of a ten and more: nothing is promised of them, and their error is larger.
+    as printed have Σ|w| of a ten and more: no theorem covers them, and their error is larger.
     """
     truth, bounded = PLANE.mean_distance(), {}
     for name, made in (("subspace", lambda n: subspace(n, 0, weights="bounded")), ("features", random_features)):
@@ -210,20 +210,20 @@ def folded(release: Release) -> RandomVariable:
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(0.8), Laplacian(1.0)], ids=["gaussian", "laplacian"])
-def test_values_at_any_points_are_no_more_apart_than_the_functions(kernel):
+def test_the_distance_of_values_at_any_points_is_at_most_that_of_the_functions(kernel):
     """Propositions 1.1 and 2.1: the Mahalanobis distance of f(Z) and f′(Z) under the Gram matrix is at most ‖f − f′‖.
 
     Values with noise N(0, σ²K) are private by this distance (1.1); in the kernel's space it has a bound for all sets of
     points at once, ‖f − f′‖ = ‖k_x − k_x′‖/N of a mean's neighbours (2.1), and more points come nearer to it: it is reached
-    where they can tell the functions apart.
+    where they determine the difference of the functions.
     """
     rng = np.random.default_rng(4)
     for _ in range(20):
         x, other = rng.uniform(-3, 3, (2, 1, 2))
         whole = math.sqrt(2 - 2 * kernel.gram(x, other).item())
-        places = rng.uniform(-3, 3, (40, 2))
+        points = rng.uniform(-3, 3, (40, 2))
         found = []
-        for some in (places[:3], places[:10], places, np.vstack([places, x, other])):
+        for some in (points[:3], points[:10], points, np.vstack([points, x, other])):
             K = kernel.gram(some, some) + 1e-12 * np.eye(len(some))
             moved = (kernel.gram(some, x) - kernel.gram(some, other))[:, 0]
             found.append(math.sqrt(moved @ np.linalg.solve(K, moved)))
@@ -232,10 +232,10 @@ def test_values_at_any_points_are_no_more_apart_than_the_functions(kernel):
         assert found[0] < 0.99 * whole
 
 
-def test_no_test_of_level_a_has_more_power_than_the_promise_allows():
+def test_no_test_of_level_a_has_more_power_than_the_guarantee_allows():
     """What privacy means to an adversary who tests D against D′: power ≤ e^ε · level + δ (Wasserman & Zhou 2010).
 
-    Of two normal laws at distance Δ/σ the best test of level a has power Φ(Φ⁻¹(a) + Δ/σ) (Neyman & Pearson). At the noise
+    Of two normal distributions at distance Δ/σ the best test of level a has power Φ(Φ⁻¹(a) + Δ/σ) (Neyman & Pearson). At the noise
     that is added the bound is touched at one level; at 1 % less noise it is exceeded. The constant of Hall et al., 1.15 to
     1.48 times as much noise at these ε, never touches it.
     """

@@ -4,9 +4,8 @@
 that a caller may choose. A row's features depend on that row alone, bit for bit, whatever rows share
 its batch: a release may then sum rows in any order, in any number of pieces.
 
-Features that say which cell of each of many tables a row is in: one coordinate of a table is its height, the rest 0.
-
-Such features are never written down where it can be helped: means are counts, and a matrix of them is sparse.
+`CellFeatures` say which cell of each of many tables a row is in: one coordinate of a table is its height, the rest are 0.
+Means of them are counts, and a matrix of them is sparse.
 """
 
 from __future__ import annotations
@@ -121,7 +120,7 @@ class CellFeatures(FeatureMap):
         """(T,) positive: the coordinate of a row's cell."""
 
     @abstractmethod
-    def places(self, X: Array) -> Array:
+    def cell_indices(self, X: Array) -> Array:
         """(T, n) the coordinate of each row's cell in each table; a row's depend on that row alone."""
 
     @property
@@ -142,13 +141,13 @@ class CellFeatures(FeatureMap):
         return True
 
     def __call__(self, X: Array) -> Array:
-        indices = self.places(as_rows(X))
+        indices = self.cell_indices(as_rows(X))
         out = np.zeros((indices.shape[1], self.dimension))
         out[np.arange(len(out)), indices] = self.heights[:, None]
         return out
 
     def compact(self, X: Array) -> csr_array:
-        indices = self.places(as_rows(X))
+        indices = self.cell_indices(as_rows(X))
         tables, n = indices.shape
         heights = np.tile(self.heights, n)
         return csr_array((heights, indices.T.ravel(), tables * np.arange(n + 1)), shape=(n, self.dimension))
@@ -157,6 +156,6 @@ class CellFeatures(FeatureMap):
         """Σ w_i φ(x_i) (F,), by counting."""
         X, total = as_rows(X), np.zeros(self.dimension)
         for block in row_blocks(len(X), self.width):
-            indices = self.places(X[block])
+            indices = self.cell_indices(X[block])
             total += np.bincount(indices.ravel(), np.tile(weights[block], len(indices)), minlength=self.dimension)
         return total * np.repeat(self.heights, np.diff(self.starts))

@@ -26,7 +26,7 @@ from kmeanalyst.kernels.features.base import CellFeatures, rows_of
 
 MOST_CELLS = 2**24  # of one grid: fewer than the modulus, so that strides of an array are not folded by it
 MODULUS = 2**31 - 1  # a prime, more than the bins of a column: no two bins are alike before they are folded
-_MOST_BINS = 2**30  # of a column in one grid; finer ones meet
+_MOST_BINS = 2**30  # of a column in one grid; finer ones are merged
 _USUAL_CELLS = 64
 _GRIDS_AT_ONCE = 256
 
@@ -123,7 +123,7 @@ class RandomBinning(CellFeatures):
         found = np.clip(np.floor((values - self.shifts[j, :, None]) / self.widths[j, :, None]), 0.0, last)
         return np.where(np.isnan(values), self.missing[j, :, None], found)
 
-    def places(self, X: Array) -> Array:
+    def cell_indices(self, X: Array) -> Array:
         X = rows_of(X, len(self.widths))
         cells, strides = self.cells.astype(np.int64)[:, None], self.strides.astype(np.int64)
         folded = np.zeros((len(cells), len(X)), dtype=np.int64)

@@ -1,12 +1,12 @@
 """Feature maps made of feature maps, as kernels are made of kernels: sums, products, multiples, some columns only.
 
-Bounds compose as the maps do, so that none is typed in: ‖(φ₁, φ₂)‖² = ‖φ₁‖² + ‖φ₂‖², ‖φ₁ ⊗ φ₂‖ = ‖φ₁‖ ‖φ₂‖ and
+Bounds compose as the maps do, so that no caller chooses one: ‖(φ₁, φ₂)‖² = ‖φ₁‖² + ‖φ₂‖², ‖φ₁ ⊗ φ₂‖ = ‖φ₁‖ ‖φ₂‖ and
 ‖√c φ‖ = √c ‖φ‖. With one-hot features (margins) and random Fourier features as parts these are the maps of DP-MERF
 (Harder, Adamczewski & Park 2021): numbers with levels are a concatenation, and what is labelled a product with the
 label's one-hot.
 
-How a kernel is composed says how its features are (`composed_features`): a part of it that holds margins is made of
-its parts' features, and any other part has random Fourier features of its own, even if it is a sum or a product.
+Features are composed as their kernel is (`composed_features`): a part of it that holds margins is made of its parts'
+features, and any other part has random Fourier features of its own, even if it is a sum or a product.
 """
 
 from __future__ import annotations
@@ -191,22 +191,22 @@ def tables_of(kernel: Kernel) -> int:
     return sum(margins.n_tables for margins in margins_in(kernel))
 
 
-def composed_features(kernel: Kernel, columns: tuple[int, ...], leaf: Leaf, place: str = "") -> FeatureMap:
+def composed_features(kernel: Kernel, columns: tuple[int, ...], leaf: Leaf, prefix: str = "") -> FeatureMap:
     """The features of a kernel on these columns, composed as it is.
 
-    leaf    makes the features of a part that holds no margins, given the part, the columns that its rows have and what
-            precedes the names of its arrays.
+    leaf    makes the features of a part that holds no margins, given the part, the columns that its rows have and the
+            prefix of the names of its arrays.
     """
     if isinstance(kernel, Margins):
         return MarginFeatures(kernel)
     if next(margins_in(kernel), None) is None:
-        return leaf(kernel, columns, place)
+        return leaf(kernel, columns, prefix)
     if isinstance(kernel, Scaled):
-        return ScaledFeatures(kernel, composed_features(kernel.kernel, columns, leaf, place))
+        return ScaledFeatures(kernel, composed_features(kernel.kernel, columns, leaf, prefix))
     if isinstance(kernel, OnColumns):
         inside = tuple(columns[j] for j in _positions(kernel))
-        return ColumnFeatures(kernel, composed_features(kernel.kernel, inside, leaf, place))
-    maps = tuple(composed_features(part, columns, leaf, f"{place}part_{i}_") for i, part in enumerate(_parts(kernel)))
+        return ColumnFeatures(kernel, composed_features(kernel.kernel, inside, leaf, prefix))
+    maps = tuple(composed_features(part, columns, leaf, f"{prefix}part_{i}_") for i, part in enumerate(_parts(kernel)))
     return Concatenation(kernel, maps) if isinstance(kernel, Sum) else TensorProduct(kernel, maps)
 
 

@@ -22,7 +22,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from kmeanalyst.kernels.base import Array, as_rows, check_positive
+from kmeanalyst.kernels.base import Array, as_rows, check_positive, slices
 from kmeanalyst.kernels.dot_product import DotProduct
 from kmeanalyst.kernels.features.base import FeatureMap
 
@@ -49,11 +49,7 @@ class RandomMaclaurin(FeatureMap):
     name: ClassVar[str] = "random-maclaurin"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.kernel, DotProduct):
-            raise ValueError(
-                f"random Maclaurin features are of dot-product kernels, got {getattr(self.kernel, 'name', self.kernel)!r:.80}. "
-                "Pass e.g. a Polynomial kernel."
-            )
+        _check_dot_product(self.kernel)
         d, degrees = len(self.kernel.lower), self.degrees
         whole = degrees.ndim == 1 and len(degrees) > 0 and ((degrees >= 0) & (degrees <= MOST_DEGREE)).all()
         if not (whole and (degrees == np.rint(degrees)).all()):
@@ -77,15 +73,11 @@ class RandomMaclaurin(FeatureMap):
         law: str = "coordinates",
         rng: np.random.Generator | int | None = None,
     ) -> RandomMaclaurin:
-        """Draw `dimension` features of the kernel; `law` is that of their projections."""
+        """Draw `dimension` features of the kernel; `law` names the distribution of their projections."""
         check_positive("dimension", dimension, "there must be features.", "Pass a whole number, such as 2000.")
         if law not in LAWS:
             raise ValueError(f"law must be one of {', '.join(LAWS)}, got {law!r:.80}. Name one of these.")
-        if not isinstance(kernel, DotProduct):
-            raise ValueError(
-                f"random Maclaurin features are of dot-product kernels, got {getattr(kernel, 'name', kernel)!r:.80}. "
-                "Pass e.g. a Polynomial kernel."
-            )
+        _check_dot_product(kernel)
         rng, d = np.random.default_rng(rng), len(kernel.lower)
         degrees = kernel.draw_degrees(rng, int(dimension))
         count = max(1, int(degrees.sum()))
@@ -121,6 +113,14 @@ class RandomMaclaurin(FeatureMap):
         return _shortened(features, self.norm_bound)
 
 
+def _check_dot_product(kernel: object) -> None:
+    if not isinstance(kernel, DotProduct):
+        raise ValueError(
+            f"random Maclaurin features are of dot-product kernels, got {getattr(kernel, 'name', kernel)!r:.80}. "
+            "Pass e.g. a Polynomial kernel."
+        )
+
+
 def _by_level(degrees: Array, projections: Array) -> list[tuple[Array, Array]]:
     """For l = 0, 1, ...: the features of a degree above l, and the l-th projection of each."""
     first = np.concatenate([[0], np.cumsum(degrees)[:-1]])
@@ -132,10 +132,10 @@ def _by_level(degrees: Array, projections: Array) -> list[tuple[Array, Array]]:
 
 
 def _shortened(features: Array, bound: float) -> Array:
-    """Rows of a norm above the bound brought to it; the others as they are."""
+    """Rows with a norm above the bound are scaled to it; the others stay as they are."""
     squares = np.zeros(len(features))
-    for start in range(0, features.shape[1], 512):  # in pieces whose sum depends on the width alone
-        squares += np.square(features[:, start : start + 512]).sum(axis=1)
+    for piece in slices(features.shape[1], 512):  # the order of the sums depends on the width alone
+        squares += np.square(features[:, piece]).sum(axis=1)
     long = squares > bound**2
     features[long] *= (bound / np.sqrt(squares[long]))[:, None]
     return features

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
-from kmeanalyst.kernels.base import Array, Kernel, as_rows
+from kmeanalyst.kernels.base import Array, Kernel, as_rows, slices
 from kmeanalyst.kernels.features.base import FeatureMap
 
 _PIECE_BITS = 20  # two pieces of 20 bits: a product of pieces, summed _ROWS times, stays below 2^53
@@ -110,10 +110,8 @@ class Nystroem(FeatureMap):
 def lower_triangle(kernel: Kernel, points: Array) -> Array:
     """The lower triangle of the Gram matrix (F, F), in Fortran's order, by blocks that stay in a processor's cache."""
     K = np.zeros((len(points), len(points)), order="F")
-    step = max(1, _BLOCK_ENTRIES // max(1, len(points)))
-    for start in range(0, len(points), step):
-        stop = min(start + step, len(points))
-        K[start:stop, :stop] = kernel.gram(points[start:stop], points[:stop])
+    for block in slices(len(points), _BLOCK_ENTRIES // max(1, len(points))):
+        K[block, : block.stop] = kernel.gram(points[block], points[: block.stop])
     return K
 
 
@@ -148,9 +146,9 @@ class ExactProduct:
         scale_b = 2.0 ** np.ceil(np.log2(np.maximum(np.abs(B).max(axis=0, initial=0.0), 2.0**-1000)))
         self._unit = self.scale_a * scale_b * 2.0 ** (-2 * _PIECE_BITS)
         self._blocks = []  # (rows, columns, high, low) of B, rows that are zero at the end left out
-        for columns in _blocks(B.shape[1], _COLUMNS):
+        for columns in slices(B.shape[1], _COLUMNS):
             height = 1 + int(np.flatnonzero(B[:, columns].any(axis=1)).max(initial=-1))  # B is triangular as a rule
-            for rows in _blocks(height, _ROWS):
+            for rows in slices(height, _ROWS):
                 self._blocks.append((rows, columns, *_pieces(B[rows, columns] / scale_b[columns])))
 
     def factor(self) -> tuple[Array, float]:
@@ -177,10 +175,6 @@ class ExactProduct:
             total[:, columns] += cross
         total *= self._unit
         return total
-
-
-def _blocks(length: int, size: int) -> list[slice]:
-    return [slice(start, min(start + size, length)) for start in range(0, length, size)]
 
 
 def _pieces(values: Array) -> tuple[Array, Array]:

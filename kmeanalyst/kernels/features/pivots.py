@@ -6,7 +6,7 @@ the distribution, at finitely many points, of the Gaussian process of Hall, Rina
 
 f ↦ A (f(z_1), ..., f(z_F)) is a projection and shortens distances, with real numbers. With float64 it is the matrix
 that is used which counts, and its stretch is computed here, from public points, with an allowance for every rounding:
-distances in the RKHS, such as √2 of two rows under a kernel that is not negative, may then be relied upon.
+distances in the RKHS, such as √2 of two rows under a kernel that is not negative, then hold for the images too.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Pivots(Nystroem):
         """As many of the points as a bound can be proven for, the farthest next; ValueError if none will do.
 
         points   (M, d) encoded; public. Every k(z, ·) is within √tolerance of the span of those picked, with the least
-                 of the tolerances 10⁻⁷, 10⁻⁶, ..., 10⁻² times sup k(z, z) that will do.
+                 of the tolerances 10⁻⁷, 10⁻⁶, ..., 10⁻² times sup k(z, z) for which a bound is proven.
         """
         points = as_rows(points)
         K = kernel.gram(points, points)
@@ -141,8 +141,8 @@ def _spectral_bound(absolute: Array) -> float:
 def kernel_error(kernel: Kernel, n_columns: int) -> float:
     """How far a computed k(x, y) may be from the exact one: 64 units in the last place for each column, and 192 more.
 
-    Or 8 for each of `_roundings`, where that is more. Kernels that magnify the rounding of their argument have further
-    ones (PROOF.md §10).
+    Or 8 for each of `_roundings`, if that is more. Kernels that magnify the rounding of their argument add to this
+    (PROOF.md §10).
     """
     usual = max(64 * (3 + n_columns), 8 * _roundings(kernel, n_columns))
     return _ROUNDING * (usual + 64 * _magnified(kernel) * n_columns**0.5) * kernel.bound**2

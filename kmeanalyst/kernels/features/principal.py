@@ -21,22 +21,19 @@ _FEW = 8  # times as many components as are asked for: fewer eigenvectors are fo
 
 
 @dataclass(frozen=True)
-class Components:
-    """The leading principal components of rows, the largest first.
+class Directions:
+    """Directions in a space of vectors, and the variances that a reference has along them."""
 
-    variances   λ (K,).
-    vectors     (n, K) of norm 1: √λ_k times a column, over √weights, has the rows' coordinates along component k.
-    """
-
-    variances: Array
-    vectors: Array
+    vectors: Array  # (F, K)
+    variances: Array  # (K,)
 
 
 def principal_components(
     gram: Array, weights: Array | None = None, *, most: int | None = None, negligible: float = _NEGLIGIBLE
-) -> Components:
-    """Leading eigenvectors of the covariance of rows with this Gram matrix (n, n), which is overwritten.
+) -> Directions:
+    """Leading eigenvectors (n, K), of norm 1, of the covariance of rows with this Gram matrix (n, n); it is overwritten.
 
+    √variance times an eigenvector, over √weights, has the rows' coordinates along that component; the largest are first.
     weights     (n,) positive, of sum 1; equal by default.
     most        at most so many; all by default.
     negligible  of the largest variance: what is not above it is left out.
@@ -52,15 +49,7 @@ def principal_components(
         variances, vectors = np.linalg.eigh(covariance)
     order = np.argsort(variances)[::-1][:most]
     order = order[variances[order] > negligible * variances.max()]
-    return Components(variances[order], vectors[:, order])
-
-
-@dataclass(frozen=True)
-class Directions:
-    """Directions of feature space, and the variances that a reference has along them."""
-
-    vectors: Array  # (F, K)
-    variances: Array  # (K,)
+    return Directions(vectors[:, order], variances[order])
 
 
 def principal_directions(
@@ -75,6 +64,6 @@ def principal_directions(
     K = K.toarray() if isinstance(K, csr_array) else K
     root = np.sqrt(np.full(len(K), 1 / len(K)) if weights is None else weights)
     found = principal_components(K, weights, most=min(most, max(2, _MOST_NUMBERS // feature_map.dimension)))
-    # weighted by their roots the vectors have mean 0, as K has: features need no centring before they are summed by them
+    # with the roots of the weights the vectors have weighted mean 0: features need no centring before they are summed
     vectors = features.T @ (root[:, None] * found.vectors) / np.sqrt(found.variances)
     return Directions(vectors, found.variances)

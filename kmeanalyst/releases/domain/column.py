@@ -50,30 +50,30 @@ def listed(column: str, field: str, values: Any) -> Sequence[Any]:
 
 def check_shown(what: str, text: str | None) -> None:
     """DomainError if a text that will be shown has a character that could mislead the reader: see `texts.flaw_of`."""
-    flaw = flaw_of(text) if text else None
-    if flaw is not None:
+    if text and (flaw := flaw_of(text)):
         raise DomainError(
             f"{what} has {flaw}, got {ascii(text)[:80]}: shown on a terminal or in a report, it could change or hide what "
             "else is shown, and no reader takes such a file. Remove it, here and in the table."
         )
 
 
-def check_spacing(what: str, text: str | None) -> None:
-    """DomainError if a name or a level could look like another one, or like a line of this program, by its spaces."""
-    flaw = spacing_flaw_of(text) if text else None
-    if flaw is not None:
-        raise DomainError(
-            f"{what} has {flaw}, got {ascii(text)[:80]}: shown on a terminal, it could look like another name or line. "
-            "Write it with single spaces between words, here and in the table (cells match whatever spaces are at their ends)."
-        )
-
-
-def check_short(what: str, text: str | None) -> None:
-    """DomainError if a text that appears in every table of answers has more than 200 characters."""
+def check_text(what: str, text: str | None) -> None:
+    """DomainError as `check_shown`, or if a text that appears in every table of answers has more than 200 characters."""
+    check_shown(what, text)
     if text and len(text) > LONGEST_TEXT:
         raise DomainError(
             f"{what} must have at most {LONGEST_TEXT} characters, got {len(text)}: it appears in every table and picture. "
             "Shorten it, here and in the table."
+        )
+
+
+def check_name(what: str, text: str | None) -> None:
+    """DomainError as `check_text`, or if spaces make a name or a level look like another one, or like a line of output."""
+    check_text(what, text)
+    if text and (flaw := spacing_flaw_of(text)):
+        raise DomainError(
+            f"{what} has {flaw}, got {ascii(text)[:80]}: shown on a terminal, it could look like another name or line. "
+            "Write it with single spaces between words, here and in the table (cells match whatever spaces are at their ends)."
         )
 
 
@@ -97,9 +97,7 @@ class Column(ABC):
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise DomainError(f"a column needs a name, got {self.name!r}. Write the name the table's header has.")
-        check_shown("a column's name", self.name)
-        check_short("a column's name", self.name)
-        check_spacing("a column's name", self.name)
+        check_name("a column's name", self.name)
         if self.name == "weight":
             raise DomainError(
                 'a column named "weight" is refused: release files have a column of that name. Rename yours.'
@@ -112,8 +110,7 @@ class Column(ABC):
     def _check_default(self) -> None:
         if self.default is not None:
             text = text_of(self.default)
-            check_shown(f"column {self.name}: default", text)
-            check_short(f"column {self.name}: default", text)
+            check_text(f"column {self.name}: default", text)
             value = self.parse(text) if text else BAD
             if value is BAD or self._encode_numbers(np.array([value]))[1][0]:
                 raise DomainError(
@@ -138,9 +135,9 @@ class Column(ABC):
         (1.0, None)
         """
 
-    @abstractmethod
     def _fallback(self) -> float:
-        """The default of a column that names none and has no missing value."""
+        """The default of a column that names none and has no missing value: the first level, or the empty string."""
+        return 0.0
 
     @property
     def default_code(self) -> float:
@@ -207,8 +204,8 @@ class Column(ABC):
         values = None if present is None else self.with_missing(present)
         return None if values is None or len(values) > most else values
 
-    @abstractmethod
-    def _every_present(self, most: int) -> Array | None: ...
+    def _every_present(self, most: int) -> Array | None:
+        return None  # a continuum, or too many to list
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-import pandas as pd
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import DomainError
@@ -34,7 +32,7 @@ class Cyclic(Number):
             raise DomainError(
                 f'column {self.name}: scale must be "linear", got {self.scale!r}: a circle has no logarithm. Remove scale.'
             )
-        if self.atoms and self._public_number("upper", self.upper) in self._numbers(self.atoms):
+        if self.atoms and self._natural_bounds[1] in self._numbers(self.atoms):
             raise DomainError(
                 f"column {self.name}: the atom {self.upper} is the same point as {self.lower}. Write {self.lower}."
             )
@@ -54,9 +52,9 @@ class Cyclic(Number):
         return high - low
 
     def _clamp(self, values: Array) -> Array:
-        low, high = self._public_number("lower", self.lower), self._public_number("upper", self.upper)
+        low, high = self._natural_bounds
         finite = np.where(np.isfinite(values), values, low)
-        inside = (finite >= low) & (finite < high)  # those stay as they are, to the last bit
+        inside = (finite >= low) & (finite < high)  # these stay as they are, to the last bit
         wrapped = low + np.mod(finite - low, high - low)
         found = np.where(inside, finite, np.where(wrapped < high, wrapped, low))  # a sum may be rounded up to upper
         return np.where(np.isnan(values), np.nan, np.maximum(found, low))
@@ -68,12 +66,6 @@ class Cyclic(Number):
             encoded[infinite] = self.default_code
         return encoded, infinite
 
-    def cuts(self, values: Sequence[Any]) -> Array:
-        return self._numbers(values)  # unchanged: an edge at upper separates nothing
-
-    def decode(self, encoded: Array) -> pd.Series:
-        return pd.Series(self._natural(encoded), name=self.name)
-
     def wrap(self, encoded: Array) -> Array:
         """Encoded numbers moved to values of the column: those beyond its bounds by whole periods.
 
@@ -81,6 +73,3 @@ class Cyclic(Number):
         array([ 1. , 23. ,  6.5])
         """
         return self.rounded(encoded)
-
-    def _draw_present(self, n: int, rng: np.random.Generator) -> Array:
-        return self.rounded(rng.uniform(*self.bounds, n))

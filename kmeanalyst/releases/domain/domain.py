@@ -13,7 +13,7 @@ import math
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ from kmeanalyst.releases.domain.column import CLAMPED, REPLACED, Column, DomainE
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
-from kmeanalyst.releases.domain.sample_digest import SampleDigest, digests_of
 from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.statement import is_digest
 from kmeanalyst.releases.texts import one_line
 
 KINDS: dict[str, type[Column]] = {
@@ -59,9 +59,25 @@ def column_from_dict(table: Any) -> Column:
         ) from None
 
 
-def sequence_of_columns(tables: Sequence[Any]) -> tuple[Column, ...]:
-    """Columns from their tables, in order."""
-    return tuple(column_from_dict(table) for table in tables)
+@dataclass(frozen=True)
+class SampleDigest:
+    """What identifies a sample: the size and SHA-256 of a file's content, or those of the cells of a DataFrame.
+
+    `publish` compares it with the private table: a domain drafted from private rows would publish their levels and extremes.
+    It stays in the curator's domain file; a release holds the columns alone.
+
+    sha256   in lower-case hexadecimal digits.
+    bytes    size of the file's content, of a .gz file that of its inflated content; None for a DataFrame.
+    rows     number of rows of a DataFrame; None for a file.
+    """
+
+    sha256: str
+    bytes: int | None = None
+    rows: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The digest as its TOML table has it."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -162,7 +178,9 @@ class Domain:
         3
         """
         if name not in self.names:
-            raise KeyError(f"no column {name!r:.250}; the columns are {_few(self.names)}. {_hint(name, self.names)}")
+            near = difflib.get_close_matches(name, self.names, n=1) if isinstance(name, str) else []
+            hint = f"Did you mean {near[0]}?" if near else "Name one of these."
+            raise KeyError(f"no column {name!r:.250}; the columns are {_few(self.names, 50)}. {hint}")
         return self.names.index(name)
 
     @cached_property
@@ -312,7 +330,7 @@ class Domain:
 
     @property
     def missing_columns(self) -> list[int]:
-        """Positions of the columns where a cell may be missing.
+        """Indices of the columns where a cell may be missing.
 
         >>> domain.missing_columns
         []
@@ -336,7 +354,7 @@ class Domain:
         """
         if not isinstance(tables, Sequence) or isinstance(tables, str):
             raise DomainError("a domain is a list of columns: write one [[column]] table for each.")
-        return cls(sequence_of_columns(tables))
+        return cls(tuple(map(column_from_dict, tables)))
 
     @classmethod
     def of_numbers(cls, X: Array, *, names: Sequence[str] | None = None) -> Domain:
@@ -384,7 +402,7 @@ def read_domain(path: str | Path) -> Domain:
             f"{path} has unknown entries {unknown}: a domain file has [[column]] and [[sample]] tables only. Remove them."
         )
     columns = Domain.from_dict(_plain_dates(parsed.get("column", []))).columns
-    return Domain(columns, samples=digests_of(parsed.get("sample", [])))
+    return Domain(columns, samples=_digests_of(parsed.get("sample", [])))
 
 
 def _plain_dates(table: Any) -> Any:
@@ -394,6 +412,23 @@ def _plain_dates(table: Any) -> Any:
     if isinstance(table, list):
         return [_plain_dates(value) for value in table]
     return table.isoformat() if hasattr(table, "isoformat") else table
+
+
+def _digests_of(tables: Any) -> tuple[SampleDigest, ...]:
+    """The digests in the [[sample]] tables of a domain file; DomainError if one is not as a draft writes it."""
+    if not isinstance(tables, list) or not all(map(_is_digest_table, tables)):
+        raise DomainError(
+            f"a [[sample]] table must hold sha256 (64 hexadecimal digits) and bytes or rows, got {tables!r:.200}: publish "
+            "compares it with the private table. Restore it as draft-domain wrote it, or draft the domain again."
+        )
+    return tuple(SampleDigest(**table) for table in tables)
+
+
+def _is_digest_table(table: Any) -> bool:
+    if not isinstance(table, dict) or set(table) not in ({"sha256", "bytes"}, {"sha256", "rows"}):
+        return False
+    size = table.get("bytes", table.get("rows"))
+    return is_digest(table["sha256"]) and isinstance(size, int) and not isinstance(size, bool) and size >= 0
 
 
 def domain_toml(domain: Domain, comments: Mapping[str, Sequence[str]] | None = None) -> str:
@@ -425,17 +460,11 @@ def _toml_value(value: Any) -> str:
     return repr(value)
 
 
-def _hint(name: Any, names: Sequence[str]) -> str:
-    """What to do about a name that is no column's."""
-    near = difflib.get_close_matches(name, names, n=1) if isinstance(name, str) else []
-    return f"Did you mean {near[0]}?" if near else "Name one of these."
-
-
-def _few(names: Sequence[str], most: int = 50) -> str:
+def _few(names: Sequence[str], most: int) -> str:
     """Names with commas, the first of many."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def _quoted(names: Sequence[Any], most: int = 12) -> str:
-    shown = ", ".join(f'"{one_line(name)}"' for name in names[:most])  # of a table of anybody's
-    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+def _quoted(names: Sequence[Any]) -> str:
+    """Names in quotes, escaped: they are of a table of any origin."""
+    return _few([f'"{one_line(name)}"' for name in names], 12)

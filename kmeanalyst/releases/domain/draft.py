@@ -1,23 +1,25 @@
-"""Draft a domain from a PUBLIC sample: kinds guessed, bounds widened, doubts marked for the curator.
+"""Draft a domain from a PUBLIC sample: guess the kinds, widen the bounds, and note what the curator should check.
 
 Never from the private table: bounds and levels learned from private rows are themselves a release. Curators come here
-through `release_side.choices.drafting`, which asks for their word; analysts draft domains of their own rows.
+through `release_side.choices.drafting`, which asks them to declare the sample public; analysts draft domains of their own
+rows. A note asks a question and changes nothing: it is about identifiers, codes for missing values and rare levels.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.strings import MOST_SYMBOLS
-from kmeanalyst.releases.domain import draft_doubts as doubts
-from kmeanalyst.releases.domain.cells import text_of
+from kmeanalyst.releases.domain.cells import parse_day, parse_number, text_of
 from kmeanalyst.releases.domain.column import Column, DomainError
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
@@ -33,6 +35,16 @@ _SMALLEST = 1e-290  # bounds that are not zero are no nearer to it
 _MOST_BAD = 0.5  # a column with a smaller share of cells that are not numbers, or not dates, is still one of them
 _CALENDAR = (-719162, 2932896)  # 0001-01-01 and 9999-12-31
 _MOST_PROBLEMS = 10  # columns that one error names
+_FEW = 10  # a level seen fewer times is rare
+_OTHER = "other"  # the level that rare ones are collapsed into
+_NEARLY_ALL = 0.95  # an identifier has at least this share of distinct values
+_FEWEST_UNIQUE = 20  # numbers that must be present before their being distinct suggests an identifier
+_FEWEST_TEXTS = 10  # the same for texts
+_FEWEST_IN_SEQUENCE = 5  # the same for numbers without a gap
+_UUID = re.compile(r"\{?[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}\}?", flags=re.IGNORECASE)
+_CODE = re.compile(r"-?(9*[6-9]|8+|7+)|-1")  # the usual codes for "missing", "refused", "not asked"
+_MOST_CODES = 3  # at one end of a column
+_SHOWN = 6  # values that a note lists
 
 
 @dataclass(frozen=True)
@@ -84,47 +96,48 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
     counts = Counter(present)
     if _is_boolean(sorted(counts)):
         if len(counts) == 1:
-            notes.append(doubts.constant(repr(present[0]), "the other of true and false is drafted all the same"))
+            notes.append(_constant(repr(present[0]), "the other of true and false is drafted all the same"))
         return Boolean(name=name, missing=missing)
-    for values_of, drafted in ((_days, _draft_date), (_numbers, _draft_number)):
-        values = values_of(present)
+    for parse, what, draft in ((_day, "dates", _draft_date), (_number, "numbers", _draft_number)):
+        parsed = [parse(text) for text in present]
+        values = np.array([value for value in parsed if value is not None], dtype=float)
         if len(values) > _MOST_BAD * len(present):
-            return drafted(name, present, values, missing, notes)
+            bad = len(present) - len(values)
+            if bad:
+                notes.append(
+                    f"CHECK {bad} cells were not {what} (such as {present[parsed.index(None)][:80]!r}); they count as missing"
+                )
+            return draft(name, values, missing or bad > 0, notes)
     many = max(_FEWEST_STRINGS, _OFTEN_NEW * len(present))
     if strings and (len(counts) > _MOST_LEVELS or len(counts) > many):
-        return _drafted_text(name, sorted(counts), missing)
+        return _draft_text(name, sorted(counts), missing)
     without_spaces = Counter(inner for text in present if (inner := text.strip()))  # as cells match levels
     return _draft_levels(name, without_spaces or counts, missing, notes, collapse_rare)
 
 
 def _draft_levels(name: str, counts: Counter[str], missing: bool, notes: list[str], collapse_rare: bool) -> Column:
     """Levels; with `collapse_rare` the rare ones as one, to which rare and unseen levels of private rows then belong."""
-    rare = sorted(level for level, times in counts.items() if times < doubts.FEW)
-    kept = [level for level in sorted(counts) if not (collapse_rare and level in set(rare))]
+    rare = [level for level in sorted(counts) if counts[level] < _FEW]
+    kept = [level for level in sorted(counts) if not collapse_rare or counts[level] >= _FEW]
     if len(kept) > _MOST_LEVELS or (len(counts) > _MOST_LEVELS and not kept):
         raise DomainError(
             f"column {name} has {len(counts)} different texts in {counts.total()} rows: it looks like a name or an "
             "identifier, which a release cannot carry. Remove the column from the sample; if strings are meant to be compared "
             'by what they share, write kind = "text", length and alphabet in the domain yourself.'
         )
-    other = doubts.free_name(kept) if collapse_rare and rare else None
+    other = _free_name(kept) if collapse_rare and rare else None
     lost = repr(other) if other else "missing" if missing else "the default (the first)"
     notes.append(f"CHECK levels: the sample's only; a level it lacks becomes {lost} on the private side")
-    _add(notes, doubts.identifier_of_texts(counts))
-    _add(notes, doubts.collapsed(len(rare), other) if other else doubts.rare_levels(rare))
+    notes.extend(_texts_may_identify(counts))
+    notes.extend(_collapsed(len(rare), other) if other else _rare_levels(rare))
     levels = (*kept, other) if other else tuple(kept)
     if len(levels) == 1:
-        notes.append(doubts.constant(repr(levels[0]), "list the levels of the code book"))
+        notes.append(_constant(repr(levels[0]), "list the levels of the code book"))
     return Categorical(name=name, missing=missing, default=other, levels=levels)
 
 
-def _add(notes: list[str], note: str | None) -> None:
-    if note:
-        notes.append(note)
-
-
-def _drafted_text(name: str, distinct: Sequence[str], missing: bool) -> Text:
-    """Strings of the characters that occur, the most frequent ones of very many; others become an unknown one."""
+def _draft_text(name: str, distinct: Sequence[str], missing: bool) -> Text:
+    """Strings over the characters that occur, or over the most frequent of very many; others become an unknown one."""
     often = Counter(character for text in distinct for character in text if character.isprintable())
     alphabet = "".join(sorted(character for character, _ in often.most_common(MOST_SYMBOLS - 2)))
     length = min(max(map(len, distinct)), MOST_CHARACTERS)
@@ -140,68 +153,43 @@ def _is_boolean(distinct: Sequence[str]) -> bool:
     )  # fmt: skip
 
 
-_Parsed = np.ndarray[Any, Any]
-
-
 def _day(text: str) -> float | None:
-    probe = Date(name="probe", lower="1900-01-01", upper="2100-01-01")
-    return probe.parse(text) if len(text) >= 10 and text[4] == "-" else None
+    return parse_day(text) if len(text) >= 10 and text[4] == "-" else None
 
 
 def _number(text: str) -> float | None:
-    value = Real(name="probe", lower=-1, upper=1).parse(text)
+    value = parse_number(text)
     return value if value is not None and abs(value) < _LARGEST else None
 
 
-def _days(present: Sequence[str]) -> _Parsed:
-    return np.array([day for text in present if (day := _day(text)) is not None], dtype=float)
-
-
-def _numbers(present: Sequence[str]) -> _Parsed:
-    return np.array([value for text in present if (value := _number(text)) is not None], dtype=float)
-
-
-def _note_bad_cells(
-    what: str, present: Sequence[str], values: _Parsed, parse: Callable[[str], float | None], notes: list[str]
-) -> bool:
-    """Whether some cells are no numbers, or no dates; they are then noted."""
-    bad = len(present) - len(values)
-    if bad:
-        odd = next(text for text in present if parse(text) is None)
-        notes.append(f"CHECK {bad} cells were not {what} (such as {odd[:80]!r}); they count as missing")
-    return bad > 0
-
-
-def _draft_date(name: str, present: Sequence[str], days: _Parsed, missing: bool, notes: list[str]) -> Column:
-    bad = _note_bad_cells("dates", present, days, _day, notes)
+def _draft_date(name: str, days: Array, missing: bool, notes: list[str]) -> Column:
     first, last = float(days.min()), float(days.max())
     if first == last:
-        notes.append(doubts.constant(_iso(first), "write the bounds of the code book"))
+        notes.append(_constant(_iso(first), "write the bounds of the code book"))
     else:
         notes.append("CHECK bounds: drafted a tenth of the sample's range wider at each end")
-    _add(notes, doubts.codes(days, _iso))
+    notes.extend(_codes(days, _iso))
     margin = max(1, math.ceil((last - first) * _MARGIN))
     lower, upper = max(first - margin, _CALENDAR[0]), min(last + margin, _CALENDAR[1])
-    return Date(name=name, missing=missing or bad, lower=_iso(lower), upper=_iso(upper))
+    return Date(name=name, missing=missing, lower=_iso(lower), upper=_iso(upper))
 
 
 def _iso(day: float) -> str:
     return str(np.datetime64(int(day), "D"))
 
 
-def _draft_number(name: str, present: Sequence[str], numbers: _Parsed, missing: bool, notes: list[str]) -> Column:
-    bad = _note_bad_cells("numbers", present, numbers, _number, notes)
+def _draft_number(name: str, numbers: Array, missing: bool, notes: list[str]) -> Column:
     whole = bool((numbers == np.rint(numbers)).all())
     low, high = _widened(float(numbers.min()), float(numbers.max()), whole)
     whole = whole and max(-low, high) <= 2**53
     if numbers.min() == numbers.max():
-        notes.append(doubts.constant(f"{numbers[0]:g}", "write the bounds of the code book"))
+        notes.append(_constant(f"{numbers[0]:g}", "write the bounds of the code book"))
     else:
         notes.append(
             f"CHECK bounds: the sample runs from {numbers.min():g} to {numbers.max():g}; values outside are clamped"
         )
-    _add(notes, doubts.identifier_of_numbers(numbers))
-    _add(notes, doubts.codes(numbers, lambda value: f"{value:.15g}"))
+    notes.extend(_numbers_may_identify(numbers))
+    notes.extend(_codes(numbers, lambda value: f"{value:.15g}"))
     values, counts = np.unique(numbers, return_counts=True)
     heavy = values[counts > _HEAVY * len(numbers)]
     spread = len(values) > 20 and high - low > 200  # spikes matter where the grid is coarse
@@ -214,10 +202,10 @@ def _draft_number(name: str, present: Sequence[str], numbers: _Parsed, missing: 
         options["scale"] = scale
         if scale == "log":
             low = max(low, _round_out(float(numbers.min()) / 2, math.floor), 1.0 if whole else 0.0)
-    return kind(name=name, missing=missing or bad, lower=number(low), upper=number(high), **options)
+    return kind(name=name, missing=missing, lower=number(low), upper=number(high), **options)
 
 
-def _suggested_scale(numbers: np.ndarray[Any, Any], low: float) -> str:
+def _suggested_scale(numbers: Array, low: float) -> str:
     """A logarithm where it takes most of a strong skew away and the column cannot be negative."""
     if low < 0 or numbers.max() < 1000 or len(numbers) < 30:
         return "linear"
@@ -226,7 +214,7 @@ def _suggested_scale(numbers: np.ndarray[Any, Any], low: float) -> str:
     return scale if _skew(numbers) > 1.2 and abs(_skew(logged)) < _skew(numbers) / 1.5 else "linear"
 
 
-def _skew(values: np.ndarray[Any, Any]) -> float:
+def _skew(values: Array) -> float:
     centred = values - values.mean()
     spread = centred.std()
     return 0.0 if spread == 0 else float((centred**3).mean() / spread**3)
@@ -243,9 +231,96 @@ def _widened(low: float, high: float, whole: bool) -> tuple[float, float]:
     return (max(0.0, lower) if low >= 0 else lower), upper
 
 
-def _round_out(value: float, direction: Any) -> float:
+def _round_out(value: float, direction: Callable[[float], float]) -> float:
     """Two significant digits, rounded in the given direction."""
     if abs(value) < _SMALLEST:
         return float(direction(value)) * _SMALLEST
     exponent = math.floor(math.log10(abs(value))) - 1
     return float(f"{direction(value / 10.0**exponent)}e{exponent}")
+
+
+# ------------------------------------------------------------------ notes: each function gives none or one
+
+
+def _numbers_may_identify(numbers: Array) -> list[str]:
+    """Whole numbers that differ in nearly every row, or follow one another without a gap, may be an identifier."""
+    distinct = np.unique(numbers)
+    if len(distinct) < _NEARLY_ALL * len(numbers) or not (numbers == np.rint(numbers)).all():
+        return []
+    in_sequence = len(distinct) >= _FEWEST_IN_SEQUENCE and distinct[-1] - distinct[0] == len(distinct) - 1
+    return _identifier(len(distinct), len(numbers)) if in_sequence or len(numbers) >= _FEWEST_UNIQUE else []
+
+
+def _texts_may_identify(counts: Mapping[str, int]) -> list[str]:
+    """Texts that differ in nearly every row, or look like UUIDs, may be an identifier."""
+    n, distinct = sum(counts.values()), len(counts)
+    uuids = sum(bool(_UUID.fullmatch(text.strip())) for text in counts)
+    unique = n >= _FEWEST_TEXTS and distinct >= _NEARLY_ALL * n
+    return _identifier(distinct, n) if unique or uuids > distinct / 2 else []
+
+
+def _identifier(distinct: int, n: int) -> list[str]:
+    return [
+        f"CHECK identifier: {distinct} different values in {n} cells: if it identifies rows, remove the column: "
+        "a release is of a population, and an identifier says nothing of it"
+    ]
+
+
+def _codes(numbers: Array, shown: Callable[[float], str]) -> list[str]:
+    """Repeated extreme values that are far from the others, such as 999 or -9, may be codes for a missing value.
+
+    shown   how a value is written in the sample.
+    """
+    values, counts = np.unique(numbers, return_counts=True)
+    low = [-v for v in _codes_at_the_end(-values[::-1], counts[::-1], lambda v: shown(-v))]
+    found = [*sorted(low), *_codes_at_the_end(values, counts, shown)]
+    times = [int(counts[np.searchsorted(values, value)]) for value in found]
+    listed = ", ".join(f"{shown(value)} ({n} times)" for value, n in zip(found, times, strict=True))
+    note = (
+        f"CHECK codes: {listed}, far from all other values: if this is a code for a missing value, write such cells "
+        "empty, in the private table too, set missing = true and bounds without it"
+    )
+    return [note] if found else []
+
+
+def _codes_at_the_end(values: Array, counts: Array, shown: Callable[[float], str]) -> list[float]:
+    """The largest values, at most three, if they are repeated and far from the others; `values` are distinct and increasing."""
+    for k in range(1, min(_MOST_CODES, len(values) - 2) + 1):
+        rest, end = values[:-k], values[-k:]
+        gap, spacing, extent = end[0] - rest[-1], float(np.median(np.diff(rest))), rest[-1] - rest[0]
+        usual = all(_CODE.fullmatch(shown(value)) for value in end)
+        negative = all(shown(value).startswith("-") for value in end) and rest[-1] <= 0 < end[0]
+        negative &= len(rest) > 2  # -1, 0, 1 are values
+        far = k == 1 and gap > 2 * extent
+        if counts[-k:].min() >= 2 and (far or (usual and (negative or gap > 4 * spacing))):
+            return [float(value) for value in end]
+    return []
+
+
+def _rare_levels(rare: Sequence[str]) -> list[str]:
+    """Few rows of the sample have these levels: a level is published even if only one person has it."""
+    listed = ", ".join(f"{text[:40]!r}" for text in rare[:_SHOWN])
+    more = f" and {len(rare) - _SHOWN} more" if len(rare) > _SHOWN else ""
+    note = (
+        f"CHECK rare levels: {listed}{more} seen fewer than {_FEW} times: is each level itself public, as in a code book? "
+        "Remove those that are not, or draft with --collapse-rare"
+    )
+    return [note] if rare else []
+
+
+def _collapsed(n: int, other: str) -> list[str]:
+    return [
+        f"CHECK collapsed: {n} level{'s' * (n > 1)} seen fewer than {_FEW} times became {other!r}, which is the default: rare "
+        "and unseen levels of private rows become it too"
+    ]
+
+
+def _free_name(levels: Sequence[str]) -> str:
+    """A name for all other levels that no level has, in upper or lower case."""
+    taken = {level.strip().casefold() for level in levels}
+    names = (_OTHER, *(f"{_OTHER}_{number}" for number in range(2, len(levels) + 3)))
+    return next(name for name in names if name not in taken)
+
+
+def _constant(what: str, hint: str) -> str:
+    return f"CHECK constant: every cell of the sample that has a value is {what}: {hint}, or remove the column"

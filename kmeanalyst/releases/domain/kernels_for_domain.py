@@ -13,19 +13,15 @@ from typing import Any
 import numpy as np
 
 from kmeanalyst.kernels import (
-    ExponentialDot,
+    KERNELS,
     Gaussian,
     Indicator,
     Kernel,
-    Laplacian,
     Margins,
-    Matern,
     MultiScale,
     OnColumns,
     Periodic,
-    Polynomial,
     Product,
-    RationalQuadratic,
     Scaled,
     SoftenedProduct,
     StringSpectrum,
@@ -35,20 +31,20 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column, DomainError
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.levels import Categorical, Ordinal
+from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Number
 from kmeanalyst.releases.domain.text_column import Text
 
 _RANGES = (12, 9, 6, 4)  # that a column of numbers is cut into: the first with which all tables have few enough cells
 _FEW_VALUES = 16  # a column of whole numbers with no more has a cell for each
 _FINE_RANGES, _MOST_FINE_RANGES = 300, 20_000  # of the finer table of a column of numbers; of all those tables
-_WITHOUT_PAIRS = (1.0, 3.0, 0.0, 0.0, 0.0)  # where a cell of a pair's table would have more than this noise:
-_LOST = 0.15
+_LOST = 0.15  # with more noise than this in a cell of a pair's table, pairs are left out, and these are the heights:
+_WITHOUT_PAIRS = (1.0, 3.0, 0.0, 0.0, 0.0)
 _SHARE_OF_TARGET = 0.07  # of the others' squared norm: its own table, so that a rare class is not lost in noise
 _MOST_FEATURES = 10**6  # cells of all tables
 _MOST_COLUMNS = 1000
 USUAL_NOISE = 1e-3  # of a share that is measured alone
-# of a cell one way, where one of two ways has 1: steps, so that releases of much the same size share a kernel
+# of a cell one way, if one of two ways has 1: in steps, so that releases of similar size share a kernel
 _HEIGHTS = (1.0, 1.5, 2.0, 3.0, 4.0)
 
 
@@ -102,7 +98,10 @@ def _margins(domain: Domain, target: int, ranges: int, noise: float, *, finer: b
 
 
 def _heights(with_target: bool, noise: float) -> tuple[float, ...]:
-    """Of a cell one way, one way × target, two ways, two ways × target, one way and finely; by measurement on Adult."""
+    """Heights of a cell in tables of one way, one way × target, two ways, two ways × target, and finer ranges.
+
+    They are chosen by measurements on the Adult data.
+    """
     wanted = 2.8 * (noise / USUAL_NOISE) ** (1 / 3)
     alone = min(_HEIGHTS, key=lambda height: abs(math.log(height / wanted)))
     return (alone, min(alone, 2.0), 0.0, 1.0, 1.0) if with_target else (alone, 0.0, 1.0, 0.0, 1.0)
@@ -125,7 +124,7 @@ def _cuts(column: Column, ranges: int) -> tuple[tuple[float, ...], tuple[float, 
 
 
 def _fine_edges(column: Column, edges: tuple[float, ...], ranges: int) -> tuple[float, ...]:
-    """Inner edges of some hundred ranges, of one value each where that is enough; none if they are the column's own."""
+    """Inner edges of some hundred ranges, or of one for each value if that is fewer; none if they are the column's own."""
     if column.has_levels or ranges < 1:
         return ()
     assert isinstance(column, Number)
@@ -145,7 +144,7 @@ def _even_edges(column: Number, ranges: int) -> Array:
 
 
 def one_way_kernel(domain: Domain, columns: tuple[int, ...], *, ranged: bool) -> OnColumns:
-    """Alike in levels, atoms and missing cells of these columns, and in ranges of their numbers if so asked."""
+    """A kernel of the levels, atoms and missing cells of these columns; if `ranged`, of ranges of their numbers too."""
     chosen = [domain.columns[j] for j in columns]
     cuts = [_cuts(column, _RANGES[0]) for column in chosen]
     margins = Margins(
@@ -166,15 +165,15 @@ def position_of(domain: Domain, target: str) -> int:
     return domain.position(target)
 
 
-_SHARE_OF_LABEL = 0.05  # of the squared norm: its classes by themselves
-_SHARE_OF_NUMBERS = 0.25  # of the rest: numbers, next to one-way tables
+_SHARE_OF_LABEL = 0.05  # of the squared norm, for the table of its classes
+_SHARE_OF_NUMBERS = 0.25  # of the rest, for numbers; one-way tables have the remainder
 _MOST_RANGED = 100  # columns, up to which ranges of numbers have one-way tables too
 
 
 def generator_kernel(domain: Domain, target: str | None = None) -> Kernel:
     """The kernel of DP-MERF (Harder, Adamczewski & Park 2021): numbers and levels, crossed with the label.
 
-    Numbers have one Gaussian, at lengthscales in parts of their ranges: rows drawn evenly from the bounds of d numbers
+    Numbers have one Gaussian, at lengthscales that are fractions of their ranges: rows drawn evenly from the bounds of d numbers
     have distance √(d/6) ranges, which is the lengthscale. Levels, atoms and missing cells have their one-way tables, and so
     have ranges of numbers while there are few columns. With a target all that is crossed with its classes, and their
     own table is added, so that their shares are known.
@@ -201,7 +200,7 @@ def _has_special_cells(column: Column) -> bool:
 
 
 def _numbers_kernel(domain: Domain, numbers: tuple[int, ...]) -> Kernel:
-    """A Gaussian over all of them, each column's lengthscale in parts of its range."""
+    """A Gaussian over all of them, each column's lengthscale as a fraction of its range."""
     in_ranges = float(np.sqrt(len(numbers) / 6))
     groups: dict[float, list[int]] = {}  # columns of one range share a kernel: a wide table would have thousands
     for j in numbers:
@@ -211,11 +210,10 @@ def _numbers_kernel(domain: Domain, numbers: tuple[int, ...]) -> Kernel:
     return kernels[0] if len(kernels) == 1 else Product(kernels)
 
 
-_COLUMNS_SEEN = 3  # that a random feature of the table kernel uses on average
-_SUBSTRINGS = 3  # characters of the longest that are compared
+_COLUMNS_SEEN = 3  # the number that a random feature of the table kernel uses on average
+_SUBSTRINGS = 3  # characters of the longest substrings that are compared
 _YEAR = 365.2425  # days, in the mean of the calendar's 400 years
-_FINEST = 256  # a continuum is resolved to this part of its range
-_OF_THE_DOMAIN = ("table", "margins", "generator")
+_FINEST = 256  # a continuum is resolved to one part in 256 of its range
 
 
 def table_kernel(domain: Domain, *, length: int = _SUBSTRINGS, blended: bool = True) -> Kernel:
@@ -225,17 +223,20 @@ def table_kernel(domain: Domain, *, length: int = _SUBSTRINGS, blended: bool = T
     one octave each, cyclic quantities the same around their circle, seasonal dates both; levels get the indicator.
     length, blended   of strings: the substrings that two of them share, of up to so many characters or of just so many.
     """
-    kernels = tuple(
-        spectrum_of(column, length, blended=blended) if isinstance(column, Text) else _column_kernel(column)
-        for column in domain.columns
-    )
+
+    def kernel_of(column: Column) -> Kernel:
+        if isinstance(column, Text):
+            return StringSpectrum(length, symbols=len(column.symbols), numbers=column.width, blended=blended)
+        return _column_kernel(column)
+
+    kernels = tuple(map(kernel_of, domain.columns))
     return SoftenedProduct(kernels=kernels, inclusion=float(np.clip(_COLUMNS_SEEN / len(domain), 0.01, 0.5)))
 
 
 def _column_kernel(column: Column) -> Kernel:
     if isinstance(column, Cyclic):
         return Periodic(period=column.period, lengthscales=_octaves(column.period / 4, column.period / _FINEST))
-    if isinstance(column, Categorical) and not (isinstance(column, Ordinal) and len(column.levels) > 2):
+    if isinstance(column, Categorical) and not (column.ordered and len(column.levels) > 2):
         return Indicator(levels=len(column.levels))
     if isinstance(column, Date) and column.seasonal:
         season = Periodic(period=_YEAR, lengthscales=_octaves(_YEAR / 4, _YEAR / 64))
@@ -248,11 +249,6 @@ def _column_kernel(column: Column) -> Kernel:
 def _octaves(broadest: float, finest: float) -> tuple[float, ...]:
     octaves = max(0, round(np.log2(broadest / finest)))
     return tuple(float(broadest) / 2.0**i for i in reversed(range(octaves + 1)))
-
-
-def spectrum_of(column: Text, length: int = _SUBSTRINGS, *, blended: bool = True) -> StringSpectrum:
-    """The spectrum kernel of a text column's strings."""
-    return StringSpectrum(length=length, symbols=len(column.symbols), numbers=column.width, blended=blended)
 
 
 def kernel_from_spec(
@@ -292,54 +288,45 @@ def kernel_from_spec(
             raise DomainError(
                 f'the {name} kernel takes no parameters, got {rest!r}: the domain sets them. Write "{name}".'
             )
-        if name == "table":
-            return table_kernel(domain)
-        return (
-            generator_kernel(domain, target)
-            if name == "generator"
-            else margin_kernel(domain, target, noise, finer=finer)
-        )
+        return _OF_THE_DOMAIN[name](domain, target, noise, finer)
     if name not in _OF_NUMBERS:
         raise DomainError(
             f"unknown kernel {name!r}. Write one of {', '.join(_OF_THE_DOMAIN)}, {', '.join(_OF_NUMBERS)}."
         )
     _refuse_levels(name, domain)
-    make, allowed = _OF_NUMBERS[name]
     try:
-        return make(domain, **_parameters(rest))
+        return _kernel_of_numbers(name, domain, _parameters(rest))
     except TypeError:
+        allowed = _OF_NUMBERS[name]
         raise DomainError(f'kernel {spec!r}: {name} takes {allowed}. Write "{name}:{allowed}".') from None
     except ValueError as error:
         raise DomainError(f"kernel {spec!r}: {error}") from None
 
 
-def _polynomial(domain: Domain, *, degree: float = 2.0, offset: float = 1.0) -> Kernel:
-    whole = int(degree) if degree == degree // 1 and abs(degree) < 1e9 else degree  # else the kernel says what is wrong
-    return Polynomial(whole, offset, *_bounds(domain))  # type: ignore[arg-type]
-
-
-def _exponential(domain: Domain, *, rate: float = 1.0) -> Kernel:
-    return ExponentialDot(rate, *_bounds(domain))
-
-
-def _bounds(domain: Domain) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The columns' public bounds, encoded."""
-    ends = [column.bounds for column in domain.columns]  # type: ignore[attr-defined]
-    return tuple(float(low) for low, _ in ends), tuple(float(high) for _, high in ends)
-
-
-def _of_distance(kernel: type[Kernel]) -> Callable[..., Kernel]:
-    return lambda domain, **parameters: kernel(**parameters)
-
-
-_OF_NUMBERS: dict[str, tuple[Callable[..., Kernel], str]] = {  # how it is made, and what may be written
-    "gaussian": (_of_distance(Gaussian), "lengthscale=1.0"),
-    "laplacian": (_of_distance(Laplacian), "lengthscale=1.0"),
-    "matern": (_of_distance(Matern), "nu=1.5,lengthscale=1.0"),
-    "rational-quadratic": (_of_distance(RationalQuadratic), "alpha=1.0,lengthscale=1.0"),
-    "polynomial": (_polynomial, "degree=2,offset=1.0"),
-    "exponential-dot": (_exponential, "rate=1.0"),
+_OF_THE_DOMAIN: dict[str, Callable[[Domain, str | None, float, bool], Kernel]] = {
+    "table": lambda domain, target, noise, finer: table_kernel(domain),
+    "margins": lambda domain, target, noise, finer: margin_kernel(domain, target, noise, finer=finer),
+    "generator": lambda domain, target, noise, finer: generator_kernel(domain, target),
 }
+_OF_NUMBERS = {  # what may be written
+    "gaussian": "lengthscale=1.0",
+    "laplacian": "lengthscale=1.0",
+    "matern": "nu=1.5,lengthscale=1.0",
+    "rational-quadratic": "alpha=1.0,lengthscale=1.0",
+    "polynomial": "degree=2,offset=1.0",
+    "exponential-dot": "rate=1.0",
+}
+_DOT_PRODUCTS = {"polynomial": {"degree": 2.0, "offset": 1.0}, "exponential-dot": {"rate": 1.0}}  # and their defaults
+
+
+def _kernel_of_numbers(name: str, domain: Domain, parameters: dict[str, Any]) -> Kernel:
+    if name not in _DOT_PRODUCTS:
+        return KERNELS[name](**parameters)
+    parameters = _DOT_PRODUCTS[name] | parameters
+    if (degree := parameters.get("degree", 0.5)).is_integer() and abs(degree) < 1e9:
+        parameters["degree"] = int(degree)  # of any other number the kernel says what is wrong
+    ends = zip(*(column.bounds for column in domain.columns), strict=True)  # type: ignore[attr-defined]
+    return KERNELS[name](**parameters, **dict(zip(("lower", "upper"), ends, strict=True)))
 
 
 def _substrings(text: str) -> dict[str, Any]:

@@ -17,9 +17,7 @@ from kmeanalyst.releases.domain.column import (
     REPLACED,
     Column,
     DomainError,
-    check_short,
-    check_shown,
-    check_spacing,
+    check_name,
     listed,
 )
 
@@ -46,9 +44,7 @@ class Categorical(Column):
                 f"missing), got {list(self.levels)!r:.200}. List each level once."
             )
         for level in levels:
-            check_shown(f"column {self.name}: a level", level)
-            check_short(f"column {self.name}: a level", level)
-            check_spacing(f"column {self.name}: a level", level)
+            check_name(f"column {self.name}: a level", level)
         object.__setattr__(self, "levels", levels)
         self._check_default()
 
@@ -69,9 +65,6 @@ class Categorical(Column):
         absent = codes < 0
         codes[absent] = math.nan if self.missing else self.default_code
         return codes, np.where(absent & (not self.missing), REPLACED, KEPT)
-
-    def _fallback(self) -> float:
-        return 0.0
 
     def decode(self, encoded: Array) -> pd.Series:
         codes = np.where(np.isnan(encoded), -1, encoded).astype(int)

@@ -19,8 +19,7 @@ from kmeanalyst.releases.domain.column import (
     REPLACED,
     Column,
     DomainError,
-    check_short,
-    check_shown,
+    check_text,
     listed,
     plain_number,
 )
@@ -44,7 +43,7 @@ class Number(Column):
         super().__post_init__()
         for field in ("lower", "upper", "default"):
             object.__setattr__(self, field, plain_number(getattr(self, field)))
-        low, high = (self._public_number(field, getattr(self, field)) for field in ("lower", "upper"))
+        low, high = self._natural_bounds
         if not low < high:
             raise DomainError(
                 f"column {self.name}: lower must be below upper, got {self.lower} and {self.upper}. Swap or widen them."
@@ -71,8 +70,7 @@ class Number(Column):
 
     def _public_number(self, field: str, value: Any) -> float:
         text = text_of(value)
-        check_shown(f"column {self.name}: {field}", text)
-        check_short(f"column {self.name}: {field}", text)
+        check_text(f"column {self.name}: {field}", text)
         number = self.parse(text) if text else BAD
         if number is BAD or not math.isfinite(number):
             raise DomainError(
@@ -81,13 +79,17 @@ class Number(Column):
         return number
 
     @property
+    def _natural_bounds(self) -> tuple[float, float]:
+        return self._public_number("lower", self.lower), self._public_number("upper", self.upper)
+
+    @property
     def bounds(self) -> tuple[float, float]:
         """(lower, upper) in encoded units.
 
         >>> domain["age"].bounds
         (9.0, 98.0)
         """
-        low, high = self._scaled(np.array([self._public_number("bound", v) for v in (self.lower, self.upper)]))
+        low, high = self._scaled(np.array(self._natural_bounds))
         return float(low), float(high)
 
     @property
@@ -146,14 +148,18 @@ class Number(Column):
         return self._scaled(clamped), ~self._near(clamped, values)
 
     def _near(self, clamped: Array, values: Array) -> Array:
+        """Which values count as kept: those that clamping left as they were, but for rounding to whole numbers."""
         return clamped == values
 
     def _clamp(self, values: Array) -> Array:
         """Values moved to the nearest one the column allows."""
-        return np.clip(values, self._public_number("lower", self.lower), self._public_number("upper", self.upper))
+        return np.clip(values, *self._natural_bounds)
 
     def _fallback(self) -> float:
-        return self._public_number("lower", self.lower)
+        return self._natural_bounds[0]
+
+    def decode(self, encoded: Array) -> pd.Series:
+        return pd.Series(self._natural(encoded), name=self.name)
 
     def _scaled(self, values: Array) -> Array:
         values = np.asarray(values, dtype=float)
@@ -193,9 +199,6 @@ class Number(Column):
         return np.unique(
             self.rounded(np.concatenate([np.clip(even, low, high), self._codes(self.edges), self.atom_codes]))
         )
-
-    def _every_present(self, most: int) -> Array | None:
-        return None
 
     def _codes(self, values: Sequence[Any]) -> Array:
         return self._scaled(self._numbers(values))
@@ -238,9 +241,6 @@ class Real(Number):
 
     kind: ClassVar[str] = "real"
 
-    def decode(self, encoded: Array) -> pd.Series:
-        return pd.Series(self._natural(encoded), name=self.name)
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Whole(Number):
@@ -248,7 +248,7 @@ class _Whole(Number):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        low, high = (self._public_number(field, getattr(self, field)) for field in ("lower", "upper"))
+        low, high = self._natural_bounds
         if math.ceil(low) > math.floor(high) or max(abs(low), abs(high)) > 2**53:
             raise DomainError(
                 f"column {self.name}: the bounds must hold a whole number and stay within ±2^53, got {self.lower} and "
@@ -268,12 +268,12 @@ class _Whole(Number):
 
     @property
     def ends(self) -> tuple[float, float]:
-        low, high = (self._public_number(field, getattr(self, field)) for field in ("lower", "upper"))
+        low, high = self._natural_bounds
         below, above = self._scaled(np.array([math.ceil(low) - 0.5, math.floor(high) + 0.5]))
         return float(below), float(above)
 
     def _clamp(self, values: Array) -> Array:
-        low, high = (self._public_number(field, getattr(self, field)) for field in ("lower", "upper"))
+        low, high = self._natural_bounds
         return np.clip(np.rint(np.clip(values, low, high)), math.ceil(low), math.floor(high))
 
     def _near(self, clamped: Array, values: Array) -> Array:
@@ -284,7 +284,7 @@ class _Whole(Number):
         return super().grid(size, rng) if every is None else every
 
     def _every_present(self, most: int) -> Array | None:
-        low, high = (self._public_number(field, getattr(self, field)) for field in ("lower", "upper"))
+        low, high = self._natural_bounds
         first, last = math.ceil(low), math.floor(high)
         return self._scaled(np.arange(first, last + 1, dtype=float)) if last - first < most else None
 

@@ -32,8 +32,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
 def table_blocks(path: str | Path, *, rows: int = _BLOCK_ROWS) -> Iterator[pd.DataFrame]:
     """The rows of `read_table`, at most `rows` at a time, so that memory does not grow with their number.
 
-    Cells encode as those of `read_table` do, and the same files are refused, though what stands at the end of a file is
-    read at the end.
+    Cells encode as those of `read_table` do. The same files are refused, but damage at the end of a file is found only there.
     """
     path, total = Path(path), 0
     with _as_domain_errors(path):
@@ -75,13 +74,13 @@ def _as_domain_errors(path: Path) -> Iterator[None]:
 
 
 def _cells_of(path: Path) -> dict[str, Any]:
-    """How cells are read. A row's surplus cells are ignored, as on the private side: they never shift the others."""
+    """How cells are read. A row's surplus cells are ignored, as on the private side; they never shift the others."""
     width = len(pd.read_csv(path, nrows=0, index_col=False, dtype=str, **_CSV).columns)
     return {"usecols": range(width), **_CSV}
 
 
 def _csv_blocks(path: Path, rows: int) -> Iterator[pd.DataFrame]:
-    """Cells as Python's own text (dtype object): the same text as dtype str has, and several times as quick to encode."""
+    """Cells as Python's own text (dtype object): the same text as dtype str has, but several times faster to encode."""
     with pd.read_csv(path, dtype=object, chunksize=rows, **_cells_of(path)) as blocks:
         yield from blocks
 

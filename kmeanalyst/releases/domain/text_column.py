@@ -15,14 +15,14 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.base import Array, slices
 from kmeanalyst.kernels.strings import MOST_SYMBOLS, characters_in_a_number, packed, unpacked
 from kmeanalyst.releases.domain.cells import factorised, text_of
 from kmeanalyst.releases.domain.column import CLAMPED, KEPT, REPLACED, Column, DomainError, check_shown
 
 _PRINTABLE = "".join(map(chr, range(0x20, 0x7F)))  # of ASCII
 MOST_CHARACTERS = 1000
-_MOST_DIGITS = 2**20  # at a time
+_MOST_DIGITS = 2**20  # at a time: each is a number in memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,13 +111,8 @@ class Text(Column):
         return float(self._packed([text])[0, 0])
 
     def _packed(self, texts: Sequence[str]) -> Array:
-        blocks = [self._packed_block(texts[block]) for block in self._blocks(len(texts))]
+        blocks = [self._packed_block(texts[block]) for block in slices(len(texts), _MOST_DIGITS // self.length)]
         return np.concatenate([np.zeros((0, self.width)), *blocks])
-
-    def _blocks(self, n: int) -> list[slice]:
-        """Slices of strings whose digits, one number each, need little memory."""
-        step = max(1, _MOST_DIGITS // self.length)
-        return [slice(start, start + step) for start in range(0, n, step)]
 
     def _packed_block(self, texts: Sequence[str]) -> Array:
         digits, other = np.zeros((len(texts), self.length), dtype=np.int64), self._digits[self.unknown]
@@ -125,9 +120,6 @@ class Text(Column):
             cut = text[: self.length]
             own[: len(cut)] = [self._digits.get(character, other) for character in cut]
         return packed(digits, len(self.symbols))
-
-    def _fallback(self) -> float:
-        return 0.0
 
     @property
     def default_code(self) -> float:
@@ -153,15 +145,13 @@ class Text(Column):
     def decode(self, encoded: Array) -> pd.Series:
         """The strings of packed numbers (n, width), or (n,) of one each."""
         encoded = np.asarray(encoded, dtype=float).reshape(len(encoded), self.width)
-        letters, size = np.array(["", *self.symbols], dtype=object), len(self.symbols)
-        texts = [text for b in self._blocks(len(encoded)) for text in letters[unpacked(encoded[b], size)].sum(axis=1)]
+        letters, texts = np.array(["", *self.symbols], dtype=object), []
+        for block in slices(len(encoded), _MOST_DIGITS // self.length):
+            texts.extend(letters[unpacked(encoded[block], len(self.symbols))].sum(axis=1))
         return pd.Series(texts, name=self.name, dtype="str").where(~np.isnan(encoded[:, 0]))
 
     def grid(self, size: int, rng: np.random.Generator) -> Array:
         return self._draw_present(size, rng)
-
-    def _every_present(self, most: int) -> Array | None:
-        return None  # too many to list, except for very short strings
 
     def _draw_present(self, n: int, rng: np.random.Generator) -> Array:
         digits = rng.integers(1, len(self.symbols) + 1, (n, self.length))

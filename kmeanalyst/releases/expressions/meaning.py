@@ -1,4 +1,4 @@
-"""Tree × domain → what to compute: every part is checked against the columns before any row is read."""
+"""Tree × domain → what to compute. Every part is checked against the columns before any row is read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import text_of
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
@@ -87,10 +87,10 @@ class Interpreter:
         self.compared_with_texts: list[str] = []  # columns of strings
 
     def error(self, message: str, node: Node) -> ExpressionError:
-        return ExpressionError(message, self.text, node.place.start, node.place.end)
+        return ExpressionError(message, self.text, node.span.start, node.span.end)
 
     def part(self, node: Node) -> str:
-        return words.short(self.text[node.place.start : node.place.end])
+        return words.short(self.text[node.span.start : node.span.end])
 
     def answer(self, root: Node) -> tuple[Literal["number", "condition"], _Run]:
         meaning = self.meaning(root)
@@ -113,12 +113,11 @@ class Interpreter:
             case Logic():
                 return self.logic(node)
             case Not():
-                operand = self.as_condition(self.meaning(node.operand))
-                return Meaning(node, "condition", lambda frame: np.logical_not(operand(frame)))
+                condition = self.as_condition(self.meaning(node.operand))
+                return Meaning(node, "condition", lambda frame: np.logical_not(condition(frame)))
             case Sign():
-                inside = self.as_number(self.meaning(node.operand))
-                run = inside if node.sign == "+" else lambda frame: np.negative(inside(frame))
-                return Meaning(node, "number", run)
+                number = self.as_number(self.meaning(node.operand))
+                return Meaning(node, "number", number if node.sign == "+" else lambda frame: np.negative(number(frame)))
             case Arithmetic():
                 return self.arithmetic(node)
         raise AssertionError(type(node))
@@ -148,26 +147,12 @@ class Interpreter:
     def arithmetic(self, node: Arithmetic) -> Meaning:
         first = self.as_number(self.meaning(node.first))
         rest = [(_CALCULATE[sign], self.as_number(self.meaning(operand))) for sign, operand in node.rest]
-
-        def run(frame: pd.DataFrame) -> Any:
-            total = first(frame)
-            for calculate, operand in rest:
-                total = calculate(total, operand(frame))
-            return total
-
-        return Meaning(node, "number", run)
+        return Meaning(node, "number", _from_the_left(first, rest))
 
     def logic(self, node: Logic) -> Meaning:
-        operands = [self.as_condition(self.meaning(operand)) for operand in node.operands]
+        first, *rest = [self.as_condition(self.meaning(operand)) for operand in node.operands]
         combine = np.logical_and if node.word == "and" else np.logical_or
-
-        def run(frame: pd.DataFrame) -> Any:
-            total = operands[0](frame)
-            for operand in operands[1:]:
-                total = combine(total, operand(frame))
-            return total
-
-        return Meaning(node, "condition", run)
+        return Meaning(node, "condition", _from_the_left(first, [(combine, operand) for operand in rest]))
 
     def call(self, node: Call) -> Meaning:
         if node.function == "missing":
@@ -284,7 +269,7 @@ class Interpreter:
     def onto_levels(self, sign: str, levels: Meaning, other: Meaning) -> _Convert:
         column = levels.column
         assert isinstance(column, Categorical)
-        if sign not in ("==", "!=") and not isinstance(column, Ordinal):
+        if sign not in ("==", "!=") and not column.ordered:
             raise self.error(
                 f"{words.written(column.name)} is {column.kind}: its levels have no order, so {sign} means nothing. "
                 f"Use ==, != or in, as in {words.example(column)}.", levels.node
@@ -327,7 +312,7 @@ class Interpreter:
         assert isinstance(other.column, Categorical)
         theirs, names = other.column.levels, f"{words.written(column.name)} and {words.written(other.column.name)}"
         hint = f"Compare each with a level: {words.example(column)}."
-        if sign not in ("==", "!=") and (theirs != column.levels or not isinstance(other.column, Ordinal)):
+        if sign not in ("==", "!=") and (theirs != column.levels or not other.column.ordered):
             raise self.error(f"{names} are not ordered alike, so {sign} between them means nothing. {hint}", other.node)
         if not set(theirs) & set(column.levels):
             raise self.error(f"{names} have no level in common, so they are never equal. {hint}", other.node)
@@ -408,9 +393,9 @@ class Interpreter:
 
     def column_hint(self, node: Name) -> str:
         dashed = [
-            n for n in self.domain.names if words.written(n)[0] == "`" and self.text.startswith(n, node.place.start)
+            n for n in self.domain.names if words.written(n)[0] == "`" and self.text.startswith(n, node.span.start)
         ]
-        if dashed and self.text[node.place.start] != "`":
+        if dashed and self.text[node.span.start] != "`":
             return f"Did you mean {words.written(max(dashed, key=len))}, in backticks?"
         owner = next((c for c in self.domain.columns if isinstance(c, Categorical) and node.name in c.levels), None)
         if owner is not None and not isinstance(owner, Boolean):
@@ -445,6 +430,18 @@ def _literal_meaning(node: Constant) -> Meaning:
     if isinstance(value, str):
         return Meaning(node, "text", lambda frame: np.nan)
     return Meaning(node, "condition" if isinstance(value, bool) else "number", lambda frame: value)
+
+
+def _from_the_left(first: _Run, rest: list[tuple[Callable[..., Any], _Run]]) -> _Run:
+    """first op operand op operand ..., as it is computed."""
+
+    def run(frame: pd.DataFrame) -> Any:
+        total = first(frame)
+        for calculate, operand in rest:
+            total = calculate(total, operand(frame))
+        return total
+
+    return run
 
 
 def _unchanged(values: Any) -> Any:

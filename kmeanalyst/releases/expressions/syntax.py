@@ -1,4 +1,4 @@
-"""Text → tokens → tree. The parser is written by hand: nothing of Python is ever evaluated."""
+"""Text → tokens → tree. The parser is written by hand: Python evaluates nothing of the text."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.words import WORDS, ExpressionError
+from kmeanalyst.releases.texts import replaced
 
 LONGEST = 10_000  # characters in an expression
 DEEPEST = 60  # parts within parts: with it neither reading nor evaluating can exhaust Python's stack
@@ -18,7 +19,7 @@ DEEPEST = 60  # parts within parts: with it neither reading nor evaluating can e
 
 
 @dataclass(frozen=True)
-class Place:
+class Span:
     """The position of a part in the text, and how deeply parts are nested in it."""
 
     start: int
@@ -30,7 +31,7 @@ class Place:
 class Node:
     """A part of an expression."""
 
-    place: Place
+    span: Span
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,7 @@ def _number_token(text: str, match: re.Match[str]) -> Token:
     end = match.end()
     if end < len(text) and ("x" + text[end]).isidentifier():
         raise ExpressionError(
-            f"the number {words.short(match.group())} runs into {words.shown(text[end])!r}, so it is neither number nor name. "
+            f"the number {words.short(match.group())} runs into {replaced(text[end])!r}, so it is neither number nor name. "
             "Write 2 * x for a product, 1000 without separators, or a name that starts with a digit in backticks.",
             text, match.start(), end + 1,
         )  # fmt: skip
@@ -261,17 +262,17 @@ class Parser:
         self.at += found
         return found
 
-    def error(self, message: str, token: Token | Place) -> ExpressionError:
+    def error(self, message: str, token: Token | Span) -> ExpressionError:
         return ExpressionError(message, self.text, token.start, token.end)
 
-    def place(self, start: int, *parts: Node) -> Place:
+    def span(self, start: int, *parts: Node) -> Span:
         """From `start` to the last token taken, around these parts."""
-        height = 1 + max((part.place.height for part in parts), default=0)
-        place = Place(start, self.tokens[self.at - 1].end, height)
-        self.check_depth(height, place)
-        return place
+        height = 1 + max((part.span.height for part in parts), default=0)
+        span = Span(start, self.tokens[self.at - 1].end, height)
+        self.check_depth(height, span)
+        return span
 
-    def check_depth(self, depth: int, where: Token | Place) -> None:
+    def check_depth(self, depth: int, where: Token | Span) -> None:
         if depth > DEEPEST:
             raise self.error(
                 f"the expression is nested too deeply: at most {DEEPEST} parts within parts are read, so that it can "
@@ -311,15 +312,15 @@ class Parser:
         token = self.token
         if self.takes("-") or self.takes("+"):
             operand = self.expression(_POWER)
-            place = self.place(token.start, operand)
+            span = self.span(token.start, operand)
             if isinstance(operand, Constant) and isinstance(operand.value, float):
-                return Constant(place, -operand.value if token.text == "-" else operand.value)
-            return Sign(place, token.text, operand)
+                return Constant(span, -operand.value if token.text == "-" else operand.value)
+            return Sign(span, token.text, operand)
         if token.kind == "word" and token.text == "not" and loosest > _NOT:
             raise self.error("not binds more loosely than the sign before it. Write it in parentheses: (not a).", token)
         if self.takes("not"):
             operand = self.expression(_NOT)
-            return Not(self.place(token.start, operand), operand)
+            return Not(self.span(token.start, operand), operand)
         if self.takes("("):
             inside = self.expression(_OR)
             if not self.takes(")"):
@@ -337,12 +338,12 @@ class Parser:
         if token.text[0] != "`" and self.token.kind == "sign" and self.token.text == "(":
             return self.call(token)
         self.columns[token.value] = None
-        return Name(self.place(token.start), token.value)
+        return Name(self.span(token.start), token.value)
 
     def literal(self) -> Constant:
         token = self.advance()
         value = token.value if token.kind != "word" else token.text.lower() == "true"
-        return Constant(self.place(token.start), value)
+        return Constant(self.span(token.start), value)
 
     def call(self, name: Token) -> Call:
         if name.text not in _ARITIES:
@@ -353,14 +354,14 @@ class Parser:
             )
         opening = self.advance()
         arguments = self.listed(")", opening, _OR)
-        place = self.place(name.start, *arguments)
+        span = self.span(name.start, *arguments)
         wanted, got = _ARITIES[name.text], len(arguments)
         if got != wanted:
             raise self.error(
                 f"{name.text} takes {wanted} argument{'s' * (wanted > 1)}, got {got}. "
-                f"Write {_USAGE.get(name.text, name.text + '(a)')}.", place
+                f"Write {_USAGE.get(name.text, name.text + '(a)')}.", span
             )  # fmt: skip
-        return Call(place, name.text, tuple(arguments))
+        return Call(span, name.text, tuple(arguments))
 
     def chain(self, first: Node, level: int) -> Node:
         """first, and all operators of one level that follow it, with what they bind."""
@@ -371,10 +372,10 @@ class Parser:
             sign = self.advance().text
             rest.append((sign, self.expression(_POWER if level == _POWER else level + 1)))
         operands = [operand for _, operand in rest]
-        place = self.place(first.place.start, first, *operands)
+        span = self.span(first.span.start, first, *operands)
         if level in (_OR, _AND):
-            return Logic(place, rest[0][0], (first, *operands))
-        return Arithmetic(place, first, tuple(rest))
+            return Logic(span, rest[0][0], (first, *operands))
+        return Arithmetic(span, first, tuple(rest))
 
     def comparison(self, first: Node) -> Comparison:
         rest: list[tuple[str, Node]] = []
@@ -385,7 +386,7 @@ class Parser:
                 )
             self.at += 2 if sign == "not in" else 1
             rest.append((sign, self.bracketed() if sign in ("in", "not in") else self.expression(_SUM)))
-        return Comparison(self.place(first.place.start, first, *(part for _, part in rest)), first, tuple(rest))
+        return Comparison(self.span(first.span.start, first, *(part for _, part in rest)), first, tuple(rest))
 
     def bracketed(self) -> Items:
         opening = self.token
@@ -395,11 +396,11 @@ class Parser:
         for item in items:
             if not isinstance(item, Constant):
                 message = "a list holds values only: numbers, texts, true or false. Join comparisons by or instead."
-                raise self.error(message, item.place)
-        place = self.place(opening.start)
+                raise self.error(message, item.span)
+        span = self.span(opening.start)
         if not items:
-            raise self.error("the list is empty, so nothing is in it. Write the values: in ['a', 'b'].", place)
-        return Items(place, tuple(item for item in items if isinstance(item, Constant)))
+            raise self.error("the list is empty, so nothing is in it. Write the values: in ['a', 'b'].", span)
+        return Items(span, tuple(item for item in items if isinstance(item, Constant)))
 
     def listed(self, closing: str, opening: Token, loosest: int) -> Sequence[Node]:
         """The parts between commas, up to and including the closing sign; a comma may end it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kmeanalyst.releases.domain.column import Column
@@ -16,10 +16,10 @@ WORDS = ("and", "or", "not", "in", "true", "false", "True", "False")
 
 
 class ExpressionError(ValueError):
-    """An expression is not as it must be; the message says what is wrong, why and how to fix it, and points at the position.
+    """An expression cannot be read or does not fit the domain; the message points at the position of the mistake.
 
     text      the expression.
-    position  where in it the trouble starts, counted in characters from 0.
+    position  where in it the mistake starts, counted in characters from 0.
     """
 
     def __init__(self, message: str, text: str = "", position: int = 0, end: int = 0) -> None:
@@ -28,50 +28,43 @@ class ExpressionError(ValueError):
         self.position = position
 
 
-def shown(text: str) -> str:
-    """Text of as many characters, none of which can do a terminal harm."""
-    return replaced(text)
-
-
 def short(text: str, most: int = 60) -> str:
     """Text cut to a length, safe to show."""
-    return shown(text if len(text) <= most else text[: most - 3] + "...")
+    return replaced(text if len(text) <= most else text[: most - 3] + "...")
 
 
 def pointed(text: str, start: int, end: int) -> str:
-    """The line of the text with the trouble, cut to a width, and carets under it."""
+    """The line of the text with the mistake, cut to a width, and carets under it."""
     line_start = text.rfind("\n", 0, start) + 1
     line_end = text.find("\n", start) if "\n" in text[start:] else len(text)
     left, right = max(line_start, start - 50), min(line_end, start + 70)
     before, after = "..." if left > line_start else "", "..." if right < line_end else ""
     carets = "^" * max(1, min(end, right) - start)
-    return f"\n    {before}{shown(text[left:right])}{after}\n    {' ' * (len(before) + start - left)}{carets}"
+    return f"\n    {before}{replaced(text[left:right])}{after}\n    {' ' * (len(before) + start - left)}{carets}"
 
 
 def written(name: str) -> str:
-    """A column's name as expressions write it."""
-    plain = name.isidentifier() and name not in WORDS
-    return short(name) if plain else "`" + short(name.replace("`", "``")) + "`"
+    """A column's name as a message shows it: like `column`, but short and safe to show."""
+    return column(name, short)
 
 
 def quoted(text: str) -> str:
-    """A text as expressions write it."""
-    quote = '"' if "'" in text and '"' not in text else "'"
-    return quote + short(text.replace(quote, quote * 2)) + quote
+    """A text as a message shows it: like `literal`, but short and safe to show."""
+    return literal(text, short)
 
 
-def column(name: str) -> str:
-    """A column's name as the grammar reads it back, whatever its length: for expressions, not for messages."""
+def column(name: str, shown: Callable[[str], str] = str) -> str:
+    """A column's name as the grammar reads it back, whatever its length: for expressions."""
     if not isinstance(name, str):
         raise TypeError(f"a column is named by its text, got a {type(name).__name__}. Write its name in quotes.")
     plain = name.isidentifier() and name not in WORDS
-    return name if plain else "`" + name.replace("`", "``") + "`"
+    return shown(name) if plain else "`" + shown(name.replace("`", "``")) + "`"
 
 
-def literal(text: str) -> str:
-    """A text as the grammar reads it back, whatever its length: for expressions, not for messages."""
+def literal(text: str, shown: Callable[[str], str] = str) -> str:
+    """A text as the grammar reads it back, whatever its length: for expressions."""
     quote = '"' if "'" in text and '"' not in text else "'"
-    return quote + text.replace(quote, quote * 2) + quote
+    return quote + shown(text.replace(quote, quote * 2)) + quote
 
 
 def listed(words: Sequence[str], most: int = 12) -> str:
@@ -96,7 +89,7 @@ def nearest(word: str, words: Sequence[str]) -> list[str]:
 
 
 def close(word: str, words: Sequence[str]) -> str | None:
-    """The word most like `word`, if it is like it at all."""
+    """The word most like `word`; None if no word is like it."""
     best = nearest(word, words)[0]
     return best if difflib.get_close_matches(word[:100].lower(), [best[:100].lower()]) else None
 

@@ -65,7 +65,7 @@ class Hostile(CellFeatures):
     def arrays(self) -> dict[str, Array]:
         return {}
 
-    def places(self, X: Array) -> Array:
+    def cell_indices(self, X: Array) -> Array:
         return self.says(X)
 
 
