@@ -27,7 +27,7 @@ from kmeanalyst.releases.file.header import (
 )
 from kmeanalyst.releases.file.kernel import check_kernel, kernel_of, kernel_work
 from kmeanalyst.releases.file.limits import limits, refusal, refusing, too_large
-from kmeanalyst.releases.file.measurement import CLOSE, array_of, basis_points, promise_of
+from kmeanalyst.releases.file.measurement import CLOSE, array_of, basis_points, noise_statement
 from kmeanalyst.releases.file.reading import columns_in, read_container
 from kmeanalyst.releases.file.writing import canonical, npy_of, write_checked
 from kmeanalyst.releases.function import FunctionForm, ReleasedFunction, function_of
@@ -69,7 +69,7 @@ def function_in(members: Members) -> ReleasedFunction:
         unit = form.unit(basis, told["n_rows"])
         if not math.isclose(told["grid_noise_scale"] * unit, told["noise_scale"], rel_tol=CLOSE):
             raise refusal("grid_noise_scale", "it is not the noise scale in steps of the grid: one of the two is wrong")
-        statement = promise_of(header, steps * unit, steps)
+        statement = noise_statement(header, steps * unit, steps)
         return function_of(form=form, domain=domain, basis=basis, noisy_sum=noisy_sum, statement=statement)
 
 

@@ -83,19 +83,19 @@ FORGED: dict[str, tuple[Edit, str, str, bool]] = {
     "databases that are a float": (setting("statement", "n_databases", to=220.5), PROMISE, "n_databases must be", True),
     "another calibration": (setting("statement", "calibration", to="zcdp"), PROMISE, "calibration must be one of", True),
     "a mechanism of nobody": (
-        setting("statement", "mechanism", to="exponential"), "measurement and statement", "promise about nothing", True,
+        setting("statement", "mechanism", to="exponential"), "measurement and statement", "guarantee about nothing", True,
     ),
     "a mechanism that is a list": (
         setting("statement", "mechanism", to=["exponential over multisets"]), "measurement and", "about nothing", True,
     ),
     "Laplace noise without a measurement": (
-        as_noise("discrete laplace"), "measurement and statement", "a promise about nothing", True,
+        as_noise("discrete laplace"), "measurement and statement", "a guarantee about nothing", True,
     ),
     "a distance from no measurement": (
         setting("fit_distance", to=0.1), "fit_distance", "there is no measurement that the points", True,
     ),
     "a measurement of nothing": (
-        setting("measurement", to={}), "measurement and statement", "a promise about nothing", True,
+        setting("measurement", to={}), "measurement and statement", "a guarantee about nothing", True,
     ),
 }  # fmt: skip
 WRONG_SENSITIVITY: dict[str, Edit] = {
@@ -120,7 +120,7 @@ def test_a_forged_promise_of_a_draw_is_refused(case, drawn_path, tmp_path):
 def test_a_sensitivity_that_kernel_domain_and_rows_do_not_give_is_refused(case, drawn_path, tmp_path):
     data = forged(drawn_path, lambda header, members: WRONG_SENSITIVITY[case](header))
     what = "claims sensitivity|the kernel" if case == "another kernel" else "claims sensitivity"
-    refused(data, tmp_path, what, r"the kernel and the domain give 0\.\d+, and the promise rests on it", CORRECT)
+    refused(data, tmp_path, what, r"the kernel and the domain give 0\.\d+, and the guarantee rests on it", CORRECT)
 
 
 def test_a_rehearsal_that_hides_is_still_a_rehearsal(drawn_path, tmp_path):

@@ -400,7 +400,7 @@ def test_grids_of_more_cells_than_any_release_has_are_refused(releases, tmp_path
 def test_families_on_levels_are_refused(releases):
     measurement = releases["binning"].measurement
     assert measurement is not None
-    build = measurement_module._FEATURE_MAPS[measurement.feature_map.name]
+    build = measurement_module.FEATURE_MAPS[measurement.feature_map.name]
     with pytest.raises(ValueError, match=r"features are of numbers, and .*have levels"):
         build(releases["binning"].kernel, LEVELS, measurement.feature_map.arrays())
 

@@ -189,7 +189,7 @@ FORGERIES: dict[str, tuple[str, Edit, str, str]] = {
     ),
     "a larger lambda throughout": (
         "svm", both(scaled(10, ("function", "regularisation")), scaled(10, ("measurement", "grid_noise_scale"))),
-        "claims sensitivity", "the promise is not about these numbers",
+        "claims sensitivity", "the guarantee is not about these numbers",
     ),
     "a target within": ("svm", field("function", "target", to={**BOOLEAN, "name": "x"}), "the function", "cannot look at it"),
     "a target of nothing": ("svm", field("function", "target", to={}), "the function", SENSELESS),

@@ -162,7 +162,7 @@ def scaled(times: int) -> dict[str, Any]:
 
 
 FIELD = r"release\.json, field "
-CLAIM = "the promise is not about these numbers"
+CLAIM = "the guarantee is not about these numbers"
 CORRECT = "Do not rely on it; ask its maker for a correct file."
 # name → edit, what, why, whether the schema refuses it too
 HEADERS: dict[str, tuple[Callable[[dict[str, Any]], None], str, str, bool]] = {
@@ -233,7 +233,7 @@ HEADERS: dict[str, tuple[Callable[[dict[str, Any]], None], str, str, bool]] = {
     "an indicator of too few levels": (
         setting("kernel", "kernels", 4, "levels", to=3), "the kernel", "3 levels in column city, which has 4", False,
     ),
-    "no measurement": (no_measurement, "measurement and statement", "alone is a promise about nothing", True),
+    "no measurement": (no_measurement, "measurement and statement", "alone is a guarantee about nothing", True),
     "an unknown noise law": (
         setting("measurement", "noise_law", to="none"), "measurement, field noise_law",
         "one of discrete gaussian", True,
