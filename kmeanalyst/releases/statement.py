@@ -382,6 +382,22 @@ class PrivacyStatement:
         return cls(**(header | {"taken_as_public": tuple(public)}))
 
 
+def guarantee_lines(statement: PrivacyStatement) -> dict[str, str]:
+    """What was measured and under which guarantee, as label → text; the stamp of a rehearsal first."""
+    measured = f"{statement.n_rows:,} private rows"
+    if statement.protects_units:
+        measured = f"{statement.n_rows:,} {statement.counted}, of equal weight however many private rows they have"
+    public = f", {statement.public_points:,} of the points given as public rows" if statement.public_points else ""
+    stamp = {"NOT PRIVATE": "a rehearsal: its noise can be drawn again from a seed"} if statement.is_rehearsal else {}
+    return stamp | {
+        "table": measured + public,
+        "privacy": f"ε = {statement.epsilon:g}, δ = {statement.delta:g} (neighbours: {statement.neighbouring}; "
+        f"ρ = {statement.rho:.3g})",
+        "mechanism": f"{statement.mechanism}, sensitivity {statement.sensitivity:.3g}, {statement.calibration} calibration",
+        **({} if statement.ledger_head is None else {"ledger": f"counted, head {statement.ledger_head}"}),
+    }
+
+
 def is_whole(value: object) -> TypeGuard[int]:
     """Whether this is a whole number: True and False are not."""
     return isinstance(value, int) and not isinstance(value, bool)

@@ -358,7 +358,7 @@ def test_a_measurement_and_its_promise_belong_together(mixed_release):
     Release(**fields, **both)
     for lacking in both:
         (have,) = both.keys() - {lacking}
-        message = rf"has a {have} and no {lacking}: .* a promise is about a measurement\. Pass both, or neither"
+        message = rf"has a {have} and no {lacking}: .* a guarantee is about a measurement\. Pass both, or neither"
         with pytest.raises(ValueError, match=message):
             Release(**fields, **(both | {lacking: None}))
 

@@ -177,7 +177,7 @@ def test_measurement_promise_and_kernel_are_untouched(mixed_release, transformed
     assert transformed.measurement is mixed_release.measurement
     assert transformed.domain == mixed_release.domain
     np.testing.assert_array_equal(transformed.encoded_points, mixed_release.encoded_points)
-    assert "computed from the other columns (post-processing: the promise is unchanged)" in repr(transformed)
+    assert "computed from the other columns (post-processing: the guarantee is unchanged)" in repr(transformed)
     assert "= income / (age - 10)" in repr(transformed) and "derived" not in repr(mixed_release)
 
 

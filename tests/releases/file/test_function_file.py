@@ -191,7 +191,7 @@ FORGERIES: dict[str, tuple[str, Edit, str, str]] = {
         "svm", both(scaled(10, ("function", "regularisation")), scaled(10, ("measurement", "grid_noise_scale"))),
         "claims sensitivity", "the guarantee is not about these numbers",
     ),
-    "a target within": ("svm", field("function", "target", to={**BOOLEAN, "name": "x"}), "the function", "cannot look at it"),
+    "a target within": ("svm", field("function", "target", to={**BOOLEAN, "name": "x"}), "the function", "cannot use it"),
     "a target of nothing": ("svm", field("function", "target", to={}), "the function", SENSELESS),
     "a target of numbers": ("svm", field("function", "target", to=X.to_dict() | {"name": "y"}), "the function", "no levels"),
     "a target that may be missing": (
