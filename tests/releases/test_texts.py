@@ -189,9 +189,7 @@ def test_no_command_shows_what_a_hostile_file_says(
         f"OUT.{end}": str(folder / f"out.{end}") for end in ("kme", "csv", "png", "html", "skops")
     }
     for place in (("method",), ("statement", "taken_as_public", 0), ("columns", 4, "levels", 0)):
-        (folder / "strange.kme").write_bytes(
-            forged(mixed_path, lambda h, m, place=place: setting(*place, to=hostile)(h))
-        )
+        (folder / "strange.kme").write_bytes(forged(mixed_path, setting(*place, to=hostile)))
         name, *rest = command
         result = run(name, str(folder / "strange.kme"), *(names.get(word, word) for word in rest))
         check_silent(result, hostile)

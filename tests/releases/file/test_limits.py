@@ -17,7 +17,7 @@ from pathlib import Path
 import paths
 import pytest
 from click.testing import CliRunner
-from file_tools import forged
+from file_tools import forged, setting
 from reader_costs import MOST_MEGABYTES, MOST_SECONDS
 from worst_files_made import FILES
 
@@ -34,7 +34,7 @@ from kmeanalyst.releases.file.limits import LARGE, USUAL
 HERE = paths.TESTS
 NOT_RECOMPUTED = ("margins_of_many_columns", "subspace_of_strings")  # validate would take too many steps
 BUSY = 5  # times as slow as a free machine
-LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measures memory as Linux tells it")
+LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measures memory as Linux reports it")
 
 
 QUICK = ("long_texts", "draw", "function", "levels")
@@ -130,11 +130,7 @@ def test_names_and_levels_have_at_most_two_hundred_characters(where: str):
 
 def test_one_long_name_does_not_pad_every_line(mixed_path: Path, tmp_path: Path):
     """Five thousand lines of a table were once as wide as the widest name."""
-
-    def edit(header, members) -> None:  # type: ignore[no-untyped-def]
-        header["columns"][0]["name"] = "x" * 201
-
-    (tmp_path / "long.kme").write_bytes(forged(mixed_path, edit))
+    (tmp_path / "long.kme").write_bytes(forged(mixed_path, setting("columns", 0, "name", to="x" * 201)))
     with pytest.raises(FileRefused, match="at most 200 characters, got 201"):
         read_release(tmp_path / "long.kme")
 

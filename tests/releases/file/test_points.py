@@ -334,8 +334,7 @@ def test_more_cells_or_bytes_than_the_limit_are_refused_before_they_are_read(mix
         (250_000, "250000 points of 10 columns", "make 2750000 cells, and at most 2700000 are read"),
     ):
         narrow(monkeypatch, cells=2_700_000)
-        edit = setting("n_points", to=n_points)
-        refused(forged(mixed_path, lambda h, m, edit=edit: edit(h)), tmp_path, what, why)
+        refused(forged(mixed_path, setting("n_points", to=n_points)), tmp_path, what, why)
     size = len(members_of(mixed_path)["points.csv"])
     narrow(monkeypatch, points_bytes=size)
     read_release(mixed_path)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from file_tools import SCHEMA_TEST, Members, changed, declared, forged, members_of, same
+from file_tools import SCHEMA_TEST, all_of, changed, declared, forged, members_of, same, setting
 
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.release import Release, read_release
@@ -65,10 +65,10 @@ def test_the_vector_is_the_noisy_sum_times_the_published_factor(mixed_path, mixe
     """FORMAT.md §4, with nothing but a zip and an npy reader."""
     members = members_of(mixed_path)
     noisy_sum = np.load(io.BytesIO(members["measurement/noisy_sum.npy"]), allow_pickle=False)
-    told = json.loads(members["release.json"])["measurement"]
-    unit = 1.0 / (GRID * SHRINK * told["n_rows"])
+    header = json.loads(members["release.json"])["measurement"]
+    unit = 1.0 / (GRID * SHRINK * header["n_rows"])
     np.testing.assert_allclose(noisy_sum * unit, mixed_release.measurement.vector, rtol=1e-15)
-    assert told["grid_noise_scale"] * unit == pytest.approx(told["noise_scale"], rel=1e-15)
+    assert header["grid_noise_scale"] * unit == pytest.approx(header["noise_scale"], rel=1e-15)
 
 
 def test_features_follow_from_the_arrays_as_the_format_says(mixed_path, mixed_release):
@@ -84,17 +84,15 @@ def test_features_follow_from_the_arrays_as_the_format_says(mixed_path, mixed_re
     for name, table in arrays.items():
         if name.startswith("table_"):
             codes = x[:, int(name[6:])]
-            lost = np.isnan(codes)
-            place = np.where(lost, len(table) - 1, codes).astype(int) if len(table) > 1 else np.zeros(len(x), int)
-            phases += table[place] * (1.0 if len(table) > 1 else lost[:, None])
+            missing = np.isnan(codes)
+            index = np.where(missing, len(table) - 1, codes).astype(int) if len(table) > 1 else np.zeros(len(x), int)
+            phases += table[index] * (1.0 if len(table) > 1 else missing[:, None])
     features = np.hstack([np.cos(phases), np.sin(phases)]) / np.sqrt(arrays["linear"].shape[1])
     np.testing.assert_allclose(features, mixed_release.measurement.feature_map(x), atol=1e-12)
 
 
 def test_a_file_of_a_later_minor_version_is_read(mixed_path, mixed_release):
-    def later(header: dict[str, Any], members: Members) -> None:
-        header["schema_minor"], header["remark"] = 7, {"any": ["thing"]}
-
+    later = all_of(setting("schema_minor", to=7), setting("remark", to={"any": ["thing"]}))
     mixed_path.write_bytes(forged(mixed_path, later))
     same(mixed_release, read_release(mixed_path))
 
