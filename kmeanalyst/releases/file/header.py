@@ -67,10 +67,7 @@ _DISTANCE: _Rule = ("null or a number of at least 0", lambda value: value is Non
 _TABLE: _Rule = ("a table", lambda value: isinstance(value, dict))
 _TABLE_OR_NULL: _Rule = ("a table or null", lambda value: value is None or isinstance(value, dict))
 _LIST: _Rule = ("a list with at least one entry", lambda value: isinstance(value, list) and bool(value))
-_SHAPES: _Rule = (
-    "a table of shapes",
-    lambda value: isinstance(value, dict) and all(map(_is_shape, value.values())),
-)
+_SHAPES: _Rule = ("a table of shapes", lambda value: isinstance(value, dict) and all(map(_is_shape, value.values())))
 
 _SHARED_RULES = {
     "schema_major": _one_of(SCHEMA_MAJOR),

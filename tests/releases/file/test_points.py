@@ -28,18 +28,7 @@ from kmeanalyst.releases.file.points import cells_of_a_row
 
 # ---------------------------------------------------------------------- what is written is read back
 
-EXTREMES = [
-    -0.0,
-    0.0,
-    5e-324,
-    -5e-324,
-    2.2250738585072014e-308,
-    7.976931348623157e307,
-    -1e300,
-    0.1,
-    1 / 3,
-    2**53 + 2.0,
-]
+EXTREMES = [-0.0, 0.0, 5e-324, -5e-324, 2.2250738585072014e-308, 7.976931348623157e307, -1e300, 0.1, 1 / 3, 2**53 + 2.0]
 EVERY_KIND = Domain((
     Real(name="real", lower=-8e307, upper=8e307),
     Real(name='odd "name", with a comma', lower=1e-300, upper=1e300, scale="log", missing=True),
