@@ -19,7 +19,9 @@ import pandas as pd
 import paths
 import pytest
 
+from kmeanalyst.kernels import Gaussian
 from kmeanalyst.release import Release, read_release
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.file import FileRefused
 from kmeanalyst.releases.file import limits as refusal
 
@@ -137,6 +139,10 @@ def same(a: Release, b: Release) -> None:
 
 
 def changed(release: Release, **changes: Any) -> Release:
-    fields = ["weights", "measurement", "kernel", "domain", "statement", "method", "weight_view", "fit_distance"]
-    values = {name: getattr(release, name) for name in fields} | {"points": release.to_frame()}
-    return Release(**(values | changes))
+    return release.replaced(**changes)
+
+
+def bare(points: pd.DataFrame, weights: Any, domain: Domain, **fields: Any) -> Release:
+    """A release without a measurement."""
+    usual = {"measurement": None, "kernel": Gaussian(1.0), "statement": None}
+    return Release(points=points, weights=weights, domain=domain, **(usual | fields))
