@@ -121,7 +121,7 @@ def test_a_number_of_databases_that_no_size_makes_is_found(drawn_path, tmp_path)
     assert "219 is not the number of databases of any size of the domain's 10 rows" in finding
 
 
-def test_rows_that_are_not_of_equal_weight_are_still_read(drawn_path):
+def test_a_thinned_draw_keeps_its_statement(drawn_path):
     """Thinning and reweighting are post-processing: the guarantee does not depend on the weights."""
     release = read_release(drawn_path)
     assert release.thin(2).statement == release.statement

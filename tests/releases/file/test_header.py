@@ -348,7 +348,7 @@ KERNELS_IN_FILES = [
 
 
 def single_changes(value: Any) -> Iterator[tuple[str, Callable[[Any], None]]]:
-    """(place, edit) for each change of one field within: left out, of another kind or size, or one too many.
+    """(where, edit) for each change of one field within: left out, of another kind or size, or one too many.
 
     Of a list only the first and the last entry are changed.
     """
@@ -358,8 +358,8 @@ def single_changes(value: Any) -> Iterator[tuple[str, Callable[[Any], None]]]:
         for other in OTHERS:
             yield f"{key} = {other!r}", setting(key, to=other)
         if isinstance(value[key], dict | list):
-            for place, edit in single_changes(value[key]):
-                yield f"{key}.{place}", lambda v, key=key, edit=edit: edit(v[key])
+            for where, edit in single_changes(value[key]):
+                yield f"{key}.{where}", lambda v, key=key, edit=edit: edit(v[key])
     if isinstance(value, dict):
         yield "one too many", setting("surplus", to=1)
 
@@ -374,7 +374,7 @@ def check_reader_is_as_strict(path: Path, part: str, value: Any, *, wrap: Callab
     schema = jsonschema.Draft202012Validator(definitions[part.removesuffix("s")])
     assert schema.is_valid(value)
     broken = 0
-    for place, edit in single_changes(value):
+    for where, edit in single_changes(value):
         changed = copy.deepcopy(value)
         edit(changed)
         if schema.is_valid(changed):
@@ -383,7 +383,7 @@ def check_reader_is_as_strict(path: Path, part: str, value: Any, *, wrap: Callab
         text = json.dumps(header | {part: wrap(changed)} if part else changed)
         with pytest.raises(FileRefused):
             release_of(archive.members_in(archive.zipped(members | {"release.json": text.encode()})), ReleaseData)
-            pytest.fail(f"{part}.{place} breaks the schema, and was read")
+            pytest.fail(f"{part}.{where} breaks the schema, and was read")
     return broken
 
 
@@ -397,9 +397,9 @@ def test_a_header_that_the_schema_refuses_is_refused(mixed_path, foreign_release
     columns, header["columns"] = header["columns"], header["columns"][:1]  # the others are next
     header["kernel"] = GAUSSIAN
     assert check_reader_is_as_strict(tmp_path / "foreign.kme", "", header) > 100
-    for place, column in enumerate(columns):
+    for i, column in enumerate(columns):
         count = check_reader_is_as_strict(
-            tmp_path / "foreign.kme", "columns", column, wrap=lambda c, i=place: [*columns[:i], c, *columns[i + 1 :]]
+            tmp_path / "foreign.kme", "columns", column, wrap=lambda c, i=i: [*columns[:i], c, *columns[i + 1 :]]
         )
         assert count > 15
     for kernel in KERNELS_IN_FILES:

@@ -1,7 +1,7 @@
 """Files made to harm their reader: points that explode, headers that explode, pipes that never end; and plain damage.
 
-A bomb is read in a child process that may take little memory and less time, so that a reader that believes it fails
-the test instead of the machine.
+A bomb is read in a child process that may take little memory and less time, so that a reader that trusts it fails
+the test and not the machine.
 """
 
 from __future__ import annotations
