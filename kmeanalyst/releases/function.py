@@ -392,8 +392,8 @@ class _Classifier(ReleasedFunction):
     def score(self, table: Table, classes: Any) -> float:
         """The share of rows whose class is predicted.
 
-        >>> people = pd.DataFrame({"x": [-2.0, 2.0], "z": [0.1, 0.9], "y": [False, True]})
-        >>> ka.read_function("logistic.kme").score(people, people["y"])
+        >>> table = pd.DataFrame({"x": [-2.0, 2.0], "z": [0.1, 0.9], "y": [False, True]})
+        >>> ka.read_function("logistic.kme").score(table, table["y"])
         0.5
         """
         return float((self.predict(table) == np.asarray(classes)).mean())

@@ -1,4 +1,4 @@
-"""A noisy mean that knows its noise."""
+"""A noisy mean with the distribution of its noise."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_the_probability_view_has_the_same_points_with_probabilities(release):
 
 
 def test_the_probability_view_is_the_nearest_one():
-    """Points far apart: the kernel is the identity, and the nearest probabilities are the Euclidean ones.
+    """Points at large distances: the kernel is the identity, and the nearest probabilities are the Euclidean ones.
 
     Weights (0.5, 0.8, −1) project to (0.35, 0.65, 0).
     """

@@ -83,23 +83,23 @@ def test_text_of_several_lines_keeps_them_and_a_single_line_does_not() -> None:
 # ---------------------------------------------------------------- files: every text of a header
 
 
-def texts_within(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def texts_within(value: Any, keys: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The path to each text of a header: to each value, and to each key, which ends in None."""
     if isinstance(value, str):
-        yield place
+        yield keys
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in pairs:
         if isinstance(value, dict):
-            yield (*place, key, None)
-        yield from texts_within(item, (*place, key))
+            yield (*keys, key, None)
+        yield from texts_within(item, (*keys, key))
 
 
-def with_text(header: dict[str, Any], place: tuple[Any, ...], text: str) -> dict[str, Any]:
+def with_text(header: dict[str, Any], keys: tuple[Any, ...], text: str) -> dict[str, Any]:
     header = copy.deepcopy(header)
-    if place[-1] is not None:
-        setting(*place, to=text)(header)
+    if keys[-1] is not None:
+        setting(*keys, to=text)(header)
         return header
-    *path, key, _ = place
+    *path, key, _ = keys
     table = reduce(getitem, path, header)
     table[text] = table.pop(key)
     return header
@@ -139,14 +139,14 @@ def check_silent(result: Result, hostile: str) -> None:
 
 def test_a_hostile_text_anywhere_in_a_header_is_refused_and_never_shown(derived_path: Path, tmp_path: Path) -> None:
     header = json.loads(members_of(derived_path)["release.json"])
-    places = list(texts_within(header))
-    assert len(places) > 200
-    for number, place in enumerate(places):
+    all_keys = list(texts_within(header))
+    assert len(all_keys) > 200
+    for number, keys in enumerate(all_keys):
         hostile = HOSTILE[number % len(HOSTILE)]
-        strange = replace_header(derived_path, with_text(header, place, hostile), tmp_path / "strange.kme")
+        strange = replace_header(derived_path, with_text(header, keys, hostile), tmp_path / "strange.kme")
         with pytest.raises(FileRefused) as caught:
             read_release(strange)
-        assert str(caught.value).isprintable(), (place, hostile)
+        assert str(caught.value).isprintable(), (keys, hostile)
         check_silent(run("info", str(strange)), hostile)
 
 
@@ -157,13 +157,13 @@ FREE_TEXTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("place", FREE_TEXTS, ids=str)
+@pytest.mark.parametrize("keys", FREE_TEXTS, ids=str)
 def test_texts_that_may_say_anything_are_refused_for_what_they_hide(
-    place: tuple[Any, ...], derived_path: Path, tmp_path: Path
+    keys: tuple[Any, ...], derived_path: Path, tmp_path: Path
 ) -> None:
     header = json.loads(members_of(derived_path)["release.json"])
     for hostile in HOSTILE:
-        strange = replace_header(derived_path, with_text(header, place, hostile), tmp_path / "strange.kme")
+        strange = replace_header(derived_path, with_text(header, keys, hostile), tmp_path / "strange.kme")
         with pytest.raises(FileRefused, match=r"release\.json has a text with an?.*\(U\+[0-9A-F]+\).*could pass for"):
             read_release(strange)
 
@@ -187,8 +187,8 @@ def test_no_command_shows_what_a_hostile_file_says(
     names = {"SAMPLE": str(sample)} | {
         f"OUT.{end}": str(folder / f"out.{end}") for end in ("kme", "csv", "png", "html", "skops")
     }
-    for place in (("method",), ("statement", "taken_as_public", 0), ("columns", 4, "levels", 0)):
-        (folder / "strange.kme").write_bytes(forged(mixed_path, setting(*place, to=hostile)))
+    for keys in (("method",), ("statement", "taken_as_public", 0), ("columns", 4, "levels", 0)):
+        (folder / "strange.kme").write_bytes(forged(mixed_path, setting(*keys, to=hostile)))
         name, *rest = command
         result = run(name, str(folder / "strange.kme"), *(names.get(word, word) for word in rest))
         check_silent(result, hostile)
@@ -204,9 +204,9 @@ def test_a_function_file_keeps_the_same_rule(tmp_path: Path) -> None:
         frame, domain, epsilon=1.0, delta=1e-6, kind="ridge", target="y", rehearsal=1, output=path
     )
     header = json.loads(members_of(path)["release.json"])
-    for number, place in enumerate(texts_within(header)):
+    for number, keys in enumerate(texts_within(header)):
         hostile = HOSTILE[number % len(HOSTILE)]
-        strange = replace_header(path, with_text(header, place, hostile), tmp_path / "strange.kme")
+        strange = replace_header(path, with_text(header, keys, hostile), tmp_path / "strange.kme")
         with pytest.raises(FileRefused):
             read_function(strange, allow_rehearsal=True)
         check_silent(run("info", str(strange), "--allow-rehearsal"), hostile)

@@ -21,7 +21,7 @@ MOST_BYTES = 2**31 - 1  # of a file: below this a zip needs no 64-bit extension
 MOST_HEADER_DEPTH = 32
 MOST_MEMBERS = 10_000
 MOST_DERIVED_COLUMNS = 100
-MOST_KERNEL_WORK = 100_000  # passes over a Gram matrix, one for each column and lengthscale that a part looks at
+MOST_KERNEL_WORK = 100_000  # passes over a Gram matrix, one for each column and lengthscale of a part
 
 
 @dataclass(frozen=True)

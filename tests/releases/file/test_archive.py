@@ -29,7 +29,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
 
 @pytest.mark.parametrize("name", ["pipe", "device", "socket"])
 def test_a_path_that_is_no_file_is_refused_without_waiting(name, tmp_path):
-    """In this process: a reader that waited for a pipe's writer would wait for ever."""
+    """In this process: a reader that waited for a pipe's writer would never end."""
     path = Path("/dev/zero") if name == "device" else tmp_path / name
     if name == "pipe":
         os.mkfifo(path)
@@ -70,8 +70,8 @@ def members_in(data: bytes) -> Members:
 def with_flag(data: bytes, flag: int) -> bytes:
     """The archive with a general-purpose flag set on its first member, in both headers."""
     out, central = bytearray(data), data.index(b"PK\1\2")
-    for place in (6, central + 8):
-        out[place : place + 2] = struct.pack("<H", struct.unpack("<H", data[place : place + 2])[0] | flag)
+    for offset in (6, central + 8):
+        out[offset : offset + 2] = struct.pack("<H", struct.unpack("<H", data[offset : offset + 2])[0] | flag)
     return bytes(out)
 
 
@@ -104,7 +104,7 @@ def sized(data: bytes, size: int) -> bytes:
 
 
 def overlapping(data: bytes) -> bytes:
-    """The archive whose second member lies where the first does."""
+    """The archive whose second member starts where the first does."""
     second = data.index(b"PK\1\2", data.index(b"PK\1\2") + 4)
     return patched(data, second + 42, bytes(4))
 
@@ -113,8 +113,8 @@ def appended(data: bytes, *more: tuple[str | zipfile.ZipInfo, bytes]) -> bytes:
     return zipped([*members_in(data).items(), *more])
 
 
-def patched(data: bytes, place: int, value: bytes) -> bytes:
-    return data[:place] + value + data[place + len(value) :]
+def patched(data: bytes, offset: int, value: bytes) -> bytes:
+    return data[:offset] + value + data[offset + len(value) :]
 
 
 def with_end(data: bytes, **changes: int) -> bytes:

@@ -71,7 +71,7 @@ def wordy(header: dict[str, Any], members: Members) -> None:
 
 
 def divided(header: dict[str, Any], members: Members) -> None:
-    """Each remainder of numbers that are far apart is a long division, bit by bit: some microseconds."""
+    """Each remainder of numbers of very different size is a long division, bit by bit: some microseconds."""
     said(TWICE, "2*age" + "+1e300%age" * 900, "age")(header)
     header["n_points"] = 20_000
 
@@ -98,10 +98,10 @@ ENTRIES: dict[str, tuple[Edit, str, str]] = {
     "an expression that is a number": (entry(TWICE, "expression", to=2), ENTRY, "a text of 1 to 10000 characters"),
     "an empty expression": (entry(TWICE, "expression", to=""), ENTRY, "a text of 1 to 10000 characters"),
     "a long expression": (said(TWICE, "2*age" + "+0" * 5000, "age"), ENTRY, "a text of 1 to 10000 characters"),
-    "expressions that take for ever": (heavy, "expressions of derived columns have 9645 characters", "at most 67108864"),
-    "parts that take for ever": (wordy, "expressions of derived columns have 76024 characters", "at most 67108864"),
-    "remainders that take for ever": (divided, "expressions of derived columns have 53145 characters", "at most 67108864"),
-    "levels that take for ever": (recoded, "expressions of derived columns have 368 characters", "at most 67108864"),
+    "expressions that take too long": (heavy, "expressions of derived columns have 9645 characters", "at most 67108864"),
+    "parts that take too long": (wordy, "expressions of derived columns have 76024 characters", "at most 67108864"),
+    "remainders that take too long": (divided, "expressions of derived columns have 53145 characters", "at most 67108864"),
+    "levels that take too long": (recoded, "expressions of derived columns have 368 characters", "at most 67108864"),
     "many columns": (many, "the file has 400 derived columns", "at most 100"),
     "Python": (said(TWICE, "__import__('os').getpid()"), ENTRY, SENSELESS),
     "a column that is not there": (said(TWICE, "2 * agee", "agee"), ENTRY, "no column agee"),
@@ -126,7 +126,7 @@ ENTRIES: dict[str, tuple[Edit, str, str]] = {
 
 
 @pytest.mark.parametrize("case", ENTRIES)
-@pytest.mark.slow(but="expressions that take for ever")
+@pytest.mark.slow(but="expressions that take too long")
 def test_a_false_entry_is_refused(path, tmp_path, case):
     edit, what, why = ENTRIES[case]
     refused(forged(path, edit), tmp_path, what, why)

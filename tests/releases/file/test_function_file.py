@@ -58,10 +58,10 @@ def published(kind: str, **more: Any) -> ReleasedFunction:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file of each kind."""
-    place = tmp_path_factory.mktemp("functions")
+    folder = tmp_path_factory.mktemp("functions")
     for kind in ("density", "ridge", "logistic", "svm"):
-        write_function(published(kind), place / f"{kind}.kme")
-    return place
+        write_function(published(kind), folder / f"{kind}.kme")
+    return folder
 
 
 def same(one: ReleasedFunction, other: ReleasedFunction) -> None:
@@ -121,7 +121,7 @@ def test_a_function_whose_guarantee_is_too_good_is_not_written(tmp_path: Path):
 
 
 def quieter(times: int) -> Edit:
-    """The first so many of the places that record the noise, all of them a tenth less."""
+    """A tenth less noise in the first so many fields that record it."""
     recorded = [("measurement", "noise_scale"), ("measurement", "grid_noise_scale"), ("statement", "noise_scale")]
     return all_of(*(scaling(*keys, by=0.9) for keys in recorded[:times]))
 
@@ -200,8 +200,8 @@ FORGERIES: dict[str, tuple[str, Edit, str, str]] = {
 }  # fmt: skip
 
 
-def refused(data: bytes, place: Path, what: str, why: str) -> None:
-    path = place / "strange.kme"
+def refused(data: bytes, folder: Path, what: str, why: str) -> None:
+    path = folder / "strange.kme"
     path.write_bytes(data)
     with pytest.raises(FileRefused, match=f"(?s){what}.*{why}") as caught:
         read_function(path)

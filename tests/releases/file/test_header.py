@@ -21,7 +21,6 @@ from file_tools import (
     Edit,
     Members,
     all_of,
-    changed,
     dropping,
     forged,
     members_of,
@@ -317,9 +316,9 @@ def test_a_statement_or_a_measurement_of_another_release_is_refused(noise, mixed
     n_rows = 1999 if noise == GaussianNoise(1.0, 1e-6) else 2000
     feature_map, domain = mixed_release.measurement.feature_map, mixed_release.domain
     other = private_mean([domain.draw(n_rows, 5)], feature_map, noise, n_rows=n_rows)
-    promise = statement_of(other, noise)
-    promise = replace(promise, rho=zcdp_rho(noise.name, noise_multiplier=promise.noise_multiplier))
-    write_release(changed(mixed_release, measurement=other, statement=promise), tmp_path / "other.kme")
+    statement = statement_of(other, noise)
+    statement = replace(statement, rho=zcdp_rho(noise.name, noise_multiplier=statement.noise_multiplier))
+    write_release(mixed_release.replaced(measurement=other, statement=statement), tmp_path / "other.kme")
     header = json.loads(members_of(tmp_path / "other.kme")["release.json"])
     for part in ("statement", "measurement"):
         data = forged(mixed_path, setting(part, to=header[part]))
@@ -388,7 +387,7 @@ def check_reader_is_as_strict(path: Path, part: str, value: Any, *, wrap: Callab
 
 
 def test_a_header_that_the_schema_refuses_is_refused(mixed_path, foreign_release, tmp_path):
-    """Of every single change of a field; the other way round a reader knows more than a schema can say."""
+    """Of every single change of a field; conversely a reader checks more than a schema can."""
     header = json.loads(members_of(mixed_path)["release.json"])
     assert check_reader_is_as_strict(mixed_path, "statement", header["statement"]) > 100
     assert check_reader_is_as_strict(mixed_path, "measurement", header["measurement"]) > 100

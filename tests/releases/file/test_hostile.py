@@ -159,7 +159,7 @@ def bombs(foreign: Path, numeric: Path, mixed: Path) -> dict[str, tuple[bytes, s
 
 @UNIX
 def test_no_file_takes_more_time_or_memory_than_its_size_warrants(foreign_release, numeric_path, mixed_path, tmp_path):
-    """Each took ten seconds, a gigabyte, or for ever, when one line of the reader was missing."""
+    """Each took ten seconds, a gigabyte, or did not end, when one line of the reader was missing."""
     foreign_release.write(tmp_path / "foreign.kme")
     folder = tmp_path / "bombs"
     folder.mkdir()

@@ -161,8 +161,8 @@ def at_end(more: bytes) -> Forgery:
     return edited_bytes(lambda data: data + more)
 
 
-def row(place: int, edit: Callable[[Row], Row]) -> Forgery:
-    return edited_points(lambda rows: [*rows[:place], edit(rows[place]), *rows[place + 1 :]])
+def row(index: int, edit: Callable[[Row], Row]) -> Forgery:
+    return edited_points(lambda rows: [*rows[:index], edit(rows[index]), *rows[index + 1 :]])
 
 
 POINTS: dict[str, tuple[Forgery, str, str]] = {
@@ -193,7 +193,7 @@ POINTS: dict[str, tuple[Forgery, str, str]] = {
     "an empty line": (at_end(b"\n"), r"points\.csv", "it has an empty line"),
     "an empty line within": (replaced(b"\n", b"\n\n"), r"points\.csv", "it has an empty line"),
     "an empty line before": (edited_bytes(lambda data: b"\n" + data), r"points\.csv", "it has an empty line"),
-    "a comment": (at_end(b"# made by nobody\n"), r"points\.csv", RAGGED),
+    "a comment": (at_end(b"# a comment\n"), r"points\.csv", RAGGED),
     "a row with a cell less": (row(7, lambda each: each[:-1]), r"points\.csv", RAGGED),
     "a row with a cell more": (row(7, lambda each: [*each, "1"]), r"points\.csv", RAGGED),
     "a row with a comma at its end": (row(60, lambda each: [*each, ""]), r"points\.csv", RAGGED),
@@ -288,7 +288,7 @@ def test_points_that_do_not_fit_the_domain_are_refused(case, mixed_path, tmp_pat
 
 
 TEXTS: dict[str, tuple[str, str, str]] = {
-    "a foreign letter": ("text", "abc", "'abc' is no string of its alphabet and length"),
+    "a letter outside the alphabet": ("text", "abc", "'abc' is no string of its alphabet and length"),
     "a text too long": ("text or none", "ababa", "no string of its alphabet and length"),
     "an empty text": ("text with default", "", "empty cells, and neither a missing value nor an empty string"),
     "a whole number that no float64 holds": ("integer", str(2**53 + 1), UNBOUND),
