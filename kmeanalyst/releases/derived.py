@@ -1,8 +1,8 @@
 """Derived columns: expressions over the columns of a release, computed from its rows whenever rows are needed.
 
-A measurement is of the table's own columns, and nothing here changes that. A derived column is a name for an
-expression: at every row that stands for the population it is computed anew, so that a question about it is the question
-about its expression, value and error. What it is made of is public: the expression, the domain, the released points.
+The measurement is of the table's own columns, and nothing here changes that. A derived column is a name for an
+expression. It is computed at every row that represents the population, so a question about the column is the question
+about its expression, value and error. It depends on public values only: the expression, the domain, the released points.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from kmeanalyst.releases.domain.numbers import Integer, Number, Real
 from kmeanalyst.releases.expressions import Expression, Extent, parse, words
 from kmeanalyst.releases.texts import flaw_of
 
-_ROWS = 2**16  # at once: an expression of many parts keeps as many arrays
-_FAR_WIDER = 100.0  # than the released values: such bounds say nothing
+_ROWS = 2**16  # at a time: an expression of many parts needs as many arrays
+_FAR_WIDER = 100.0  # than the released values: such bounds are uninformative
 _MARGIN = 0.1  # of the released values' range, on either side
 _EXACT = 2.0**53
 
@@ -55,7 +55,7 @@ class Derived:
 
     @cached_property
     def parsed(self) -> Expression:
-        """The expression, read."""
+        """The parsed expression."""
         return parse(self.expression)
 
     @property
@@ -64,11 +64,11 @@ class Derived:
         return self.parsed.columns
 
     def to_dict(self) -> dict[str, Any]:
-        """The column with its provenance, as the file header has it."""
+        """The column with its provenance, as in the file header."""
         return {"column": self.column.to_dict(), "expression": self.expression, "uses": list(self.uses)}
 
     def describe(self) -> str:
-        """Kind, extent and provenance in a few words, for people."""
+        """Kind, extent and provenance in a few words."""
         return f"{self.column.describe()}; = {words.short(self.expression)}"
 
 
@@ -76,7 +76,7 @@ def derive(frame: pd.DataFrame, known: Domain, expressions: Mapping[str, str]) -
     """New derived columns, each of which may use those before it.
 
     frame        (M, d) released points with the columns of `known`.
-    known        the columns there are.
+    known        the existing columns.
     expressions  name → expression, in order.
     Errors       ValueError for a name that is taken, and for an expression that fits no column or is infinite or undefined
                  at a point.
@@ -117,7 +117,7 @@ def values_of(expression: Expression, frame: pd.DataFrame, known: Domain) -> Arr
 
 
 def check_finite(name: str, expression: Expression, frame: pd.DataFrame, values: Array) -> None:
-    """ValueError where a value is infinite, or undefined though no cell that it is made of is missing."""
+    """ValueError where a value is infinite, or undefined though no cell in its expression is missing."""
     cells_missing = frame[list(expression.columns)].isna().any(axis=1).to_numpy()
     bad = np.isinf(values) | (np.isnan(values) & ~cells_missing)
     if bad.any():
@@ -137,7 +137,7 @@ def _suspect(expression: Expression, bad: pd.DataFrame) -> str:
 
 
 def kind_of(expression: Expression, known: Domain) -> tuple[type[Column], Extent]:
-    """What column an expression gives on a domain, and its extent there; ExpressionError if it does not fit."""
+    """The kind of column that an expression gives on a domain, and its extent; ExpressionError if it does not fit."""
     if expression.check(known) == "condition":
         return Boolean, Extent(0.0, 1.0, whole=True)
     extent = expression.extent(known)
@@ -161,7 +161,7 @@ def _derived(
 
 
 def _bounds(extent: Extent, values: Array, kind: type[Column]) -> tuple[float, float]:
-    """(lower, upper) of a column of numbers that has these values among others."""
+    """(lower, upper) of a column of numbers that has these values and possibly others."""
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
     width = high - low
     if not (extent.bounded and extent.high - extent.low <= _FAR_WIDER * width):
@@ -187,7 +187,7 @@ def _outward(low: float, high: float) -> tuple[float, float]:
 
 
 def _named(expression: Expression, frame: pd.DataFrame, new: Mapping[str, pd.Series]) -> pd.DataFrame:
-    """The columns that an expression names: a table of thousands takes long to cut and to join."""
+    """The columns that an expression names: selecting and joining thousands of columns is slow."""
     there = frame[[name for name in expression.columns if name not in new]]
     return _with_columns(there, {name: new[name] for name in expression.columns if name in new})
 
@@ -209,7 +209,7 @@ def _series(column: Column, values: Array, index: pd.Index) -> pd.Series:
 
 
 def at_points(frame: pd.DataFrame, known: Domain, derived: Sequence[Derived]) -> tuple[pd.DataFrame, Domain]:
-    """As `with_derived`; ValueError unless each column is what its expression gives on these points, within its bounds."""
+    """As `with_derived`; ValueError unless each column has the kind and bounds of its expression at these points."""
     new: dict[str, pd.Series] = {}
     for one in derived:
         kind, extent = kind_of(one.parsed, known)

@@ -1,18 +1,16 @@
 """A function of a private table, released with noise of a Gaussian process (Hall, Rinaldo & Wasserman 2013).
 
-The noisy coordinates y = A f(Z) + N(0, σ²I) hold the noisy values at the pivots Z, f(Z) + N(0, σ²K), and nothing else:
-the one is the other times a public triangular matrix. Between pivots the function is read by conditioning on them:
+The noisy coordinates y = A f(Z) + N(0, σ²I) contain the noisy values at the pivots Z, f(Z) + N(0, σ²K), and nothing else:
+one vector is the other times a public triangular matrix. Between pivots the function is evaluated by conditioning on them:
 f̃(x) = k(x, Z) K⁻¹ (values) = φ(x)·y, the function of least norm with these values, which is also the mean of the process.
-
-Which function of a table is released, and how far one row can move it (Hall, Rinaldo & Wasserman 2013).
 
 A density estimate is f = 1/N Σ k(x_i, ·). A kernel machine is the f that minimises
 
     J(f) = 1/N Σ ℓ(f(x_i), y_i) + λ‖f‖²
 
-over the kernel's space (RKHS), without a free intercept. J is 2λ-strongly convex, so that replacing one row moves f by at
-most Lκ/(Nλ), L the largest slope of ℓ in f(x) and κ = sup √k(x, x) (their §4.2 has λ/2 for λ, and twice this). PROOF.md
-§11 derives every constant; they stand here because readers compute them again.
+over the kernel's space (RKHS), without a free intercept. J is 2λ-strongly convex, so replacing one row moves f by at most
+Lκ/(Nλ), L the largest slope of ℓ in f(x) and κ = sup √k(x, x) (their §4.2 has λ/2 for λ, and twice this). PROOF.md §11
+derives every constant; they are here because readers compute them again.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import GRID, grid_sensitivity, mean_unit
-from kmeanalyst.releases.statement import GAUSSIAN, PrivacyStatement
+from kmeanalyst.releases.statement import GAUSSIAN, PrivacyStatement, guarantee_lines, is_number
 
 KINDS = ("density", "ridge", "logistic", "svm")
 CLASSIFIERS = ("logistic", "svm")
@@ -63,12 +61,12 @@ class FunctionForm:
         if self.kind == "density":
             if self.target is not None or self.regularisation is not None:
                 raise ValueError(
-                    "a density predicts no target and has no regularisation, which are of machines. Leave them out, or "
+                    "a density predicts no target and has no regularisation: only machines do. Leave them out, or "
                     "choose ridge, logistic or svm."
                 )
             return
         value = self.regularisation
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 1e-12 <= value <= 1e12:
+        if not (is_number(value) and 1e-12 <= value <= 1e12):
             raise ValueError(
                 f"regularisation must be a number between 1e-12 and 1e12, got {value!r}: without λ one row could move the "
                 "function without limit. Pass e.g. 0.01."
@@ -85,16 +83,18 @@ class FunctionForm:
             )
         if self.is_classifier and len(classes) != 2:
             raise ValueError(
-                f"{self.kind} parts two classes, and the target {name} has {len(classes) or 'no'} levels. Name a boolean "
+                f"{self.kind} separates two classes, and the target {name} has {len(classes) or 'no'} levels. Name a boolean "
                 "column, or one of two levels."
             )
         number = isinstance(self.target, Number) and self.target.kind != "date" and self.target.scale == "linear"
         if self.kind == "ridge" and not number:
-            raise ValueError(f"ridge predicts numbers on a linear scale, and the target {name} is none. Name another.")
+            raise ValueError(
+                f"ridge predicts numbers on a linear scale, and the target {name} is not one. Name another."
+            )
 
     @property
     def is_classifier(self) -> bool:
-        """Whether the sign of f says which of two classes."""
+        """Whether the sign of f predicts one of two classes."""
         return self.kind in CLASSIFIERS
 
     @property
@@ -112,12 +112,12 @@ class FunctionForm:
 
     @property
     def centre(self) -> float:
-        """The middle of a number's public bounds: f predicts what is above it."""
+        """The middle of a number's public bounds: f predicts the difference from it."""
         return sum(self._bounds) / 2
 
     @property
     def reach(self) -> float:
-        """B, half the distance of a number's public bounds; 1 for two classes, which are −1 and 1."""
+        """B, half the distance between a number's public bounds; 1 for two classes, which are −1 and 1."""
         low, high = self._bounds
         return (high - low) / 2
 
@@ -138,7 +138,7 @@ class FunctionForm:
         return 1.0 if self.is_classifier else 2 * self.reach * (1 + bound * 0.5 / math.sqrt(self.penalty))
 
     def norm(self, bound: float) -> float:
-        """R, the largest ‖f‖ of any table: κ for a density; for machines as PROOF.md §11 has it."""
+        """R, the largest ‖f‖ of any table: κ for a density; for machines see PROOF.md §11."""
         if self.kind == "density":
             return bound
         if self.kind == "ridge":
@@ -161,7 +161,7 @@ class FunctionForm:
         return self.machine_sensitivity(pivots.kernel.bound, n_rows) * (1 + SLACK) / _STEPS
 
     def to_dict(self) -> dict[str, Any]:
-        """The form as the file header has it."""
+        """The form as in the file header."""
         target = None if self.target is None else self.target.to_dict()
         return {"kind": self.kind, "regularisation": self.regularisation, "target": target}
 
@@ -170,10 +170,10 @@ Table: TypeAlias = pd.DataFrame | Mapping[str, Any]
 
 
 class ReleasedFunction(ABC):
-    """A noisy function of the columns of a domain (abstract: `function_of` makes the kind that a form is of).
+    """A noisy function of the columns of a domain (abstract: `function_of` makes an object of the form's kind).
 
     form       FunctionForm.
-    domain     the columns that the function looks at.
+    domain     the columns that the function uses.
     basis      Pivots: the points, linearly independent, and the coordinates at them.
     noisy_sum  (F,) int64, the released coordinates in steps of the grid.
     statement  PrivacyStatement; its noise_scale is the σ of each coordinate.
@@ -197,11 +197,11 @@ class ReleasedFunction(ABC):
         if form.kind not in self.kinds:
             raise ValueError(f"{type(self).__name__} is not of the kind {form.kind}. Make it with function_of.")
         if form.target is not None and form.target.name in domain.names:
-            raise ValueError(f"the function predicts {form.target.name} and cannot look at it. Leave it out.")
+            raise ValueError(f"the function predicts {form.target.name} and cannot use it. Leave it out of the domain.")
         if statement.noise_scale is None or statement.protects_units:
             raise ValueError(
                 f"a function is measured with noise and protects single rows, and its statement is of {statement.mechanism} "
-                f"for neighbours {statement.neighbouring}: the promise is about another release. Pass its own."
+                f"for neighbours {statement.neighbouring}: the guarantee is about another release. Pass its own."
             )
         if noisy_sum.shape != (basis.dimension,) or noisy_sum.dtype != np.int64:
             raise ValueError(
@@ -227,7 +227,7 @@ class ReleasedFunction(ABC):
     @property
     def noise_scale(self) -> float:
         """σ: the noise on the values at the pivots is N(0, σ²K)."""
-        assert self.statement.noise_scale is not None  # checked at birth
+        assert self.statement.noise_scale is not None  # checked by the constructor
         return self.statement.noise_scale
 
     @property
@@ -270,13 +270,13 @@ class ReleasedFunction(ABC):
         return self.basis(self.domain.encode(table)) @ self.coordinates + self._offset
 
     def evaluate(self, table: Table) -> pd.DataFrame:
-        """f̃ at the rows of a table, and what it may be off by.
+        """f̃ at the rows of a table, and bounds on its errors.
 
         Returns  value           f̃(x), conditioned on the noisy values at the pivots.
                  standard_error  of the privacy noise: σ‖φ(x)‖, exact. At a pivot it is σ√k(x, x).
-                 unseen          bound on what no pivot shows: |f(x) − (Pf)(x)| ≤ R·√(k(x, x) − ‖φ(x)‖²), P the projection
+                 unseen          bound on the error between pivots: |f(x) − (Pf)(x)| ≤ R·√(k(x, x) − ‖φ(x)‖²), P the projection
                                  on the pivots' span and R the largest norm that f has for any table. Not a random error.
-        What is not in them: how far the table's own function f is from a population's.
+        Not included: the distance of the table's own function f from a population's.
 
         >>> function.evaluate({"x": [0.5]})
               value  standard_error    unseen
@@ -302,7 +302,7 @@ class ReleasedFunction(ABC):
 
     @abstractmethod
     def predict(self, table: Table) -> Array:
-        """What the function says of each row of a table (n,).
+        """The prediction for each row of a table (n,).
 
         >>> ill = ka.read_function("logistic.kme")
         >>> ill.predict({"x": [-2.0, 2.0], "z": [0.1, 0.9]}).shape
@@ -317,25 +317,18 @@ class ReleasedFunction(ABC):
         return self.statement.is_rehearsal
 
     def summary(self) -> dict[str, str]:
-        """What the function is, line by line: label → text.
+        """The function in a few lines: label → text.
 
         >>> function.summary()["privacy"]
         'ε = 1, δ = 1e-06 (neighbours: replace-one; ρ = 0.028)'
         """
-        promise, form = self.statement, self.form
-        stamp = {"NOT PRIVATE": "a rehearsal: its noise can be drawn again from a seed"} if self.is_rehearsal else {}
+        form, noise, kernel = self.form, self.noise_scale, self.basis.kernel
         target = "" if form.target is None else f" of {form.target.name}, λ = {form.penalty:g}"
-        return stamp | {
+        return guarantee_lines(self.statement) | {
             "function": f"{self.kind}{target}, of {', '.join(self.domain.names)}",
-            "table": f"{promise.n_rows:,} private rows",
-            "privacy": f"ε = {promise.epsilon:g}, δ = {promise.delta:g} (neighbours: {promise.neighbouring}; "
-            f"ρ = {promise.rho:.3g})",
-            "mechanism": f"{promise.mechanism}, sensitivity {promise.sensitivity:.3g}, {promise.calibration} calibration",
-            "noise": f"{self.noise_scale:.3g} in the kernel's norm, {self.noise_scale * self.basis.kernel.bound:.3g} "
-            "at most on a value",
-            **({} if promise.ledger_head is None else {"ledger": f"counted, head {promise.ledger_head}"}),
-            "pivots": f"{self.basis.dimension:,} points, kernel {self.basis.kernel.name}",
-        }  # fmt: skip
+            "noise": f"{noise:.3g} in the kernel's norm, {noise * kernel.bound:.3g} at most on a value",
+            "pivots": f"{self.basis.dimension:,} points, kernel {kernel.name}",
+        }
 
     def __repr__(self) -> str:
         lines = [f"  {label:<11} {text}" for label, text in self.summary().items()]
@@ -373,11 +366,11 @@ class ReleasedRegression(ReleasedFunction):
 
 
 class _Classifier(ReleasedFunction):
-    """What both classifiers share, in scikit-learn's manner (abstract)."""
+    """What both classifiers share, as in scikit-learn (abstract)."""
 
     @property
     def classes_(self) -> Array:
-        """The two classes; f̃ > 0 says the second.
+        """The two classes; f̃ > 0 predicts the second.
 
         >>> ka.read_function("logistic.kme").classes_
         array([False,  True])
@@ -399,8 +392,8 @@ class _Classifier(ReleasedFunction):
     def score(self, table: Table, classes: Any) -> float:
         """The share of rows whose class is predicted.
 
-        >>> people = pd.DataFrame({"x": [-2.0, 2.0], "z": [0.1, 0.9], "y": [False, True]})
-        >>> ka.read_function("logistic.kme").score(people, people["y"])
+        >>> table = pd.DataFrame({"x": [-2.0, 2.0], "z": [0.1, 0.9], "y": [False, True]})
+        >>> ka.read_function("logistic.kme").score(table, table["y"])
         0.5
         """
         return float((self.predict(table) == np.asarray(classes)).mean())

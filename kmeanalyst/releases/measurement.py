@@ -1,4 +1,4 @@
-"""A noisy mean that knows its noise."""
+"""A noisy mean with the distribution of its noise."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Measurement:
 
     vector        (F,) float64, in units of the mean.
     noise_scale   standard deviation of the noise on each coordinate, in the same units.
-    noise_law     one of noise.NOISE_LAWS, "discrete gaussian" or "discrete laplace": independent on each coordinate,
+    noise_law     one of statement.NOISE_LAWS, "discrete gaussian" or "discrete laplace": independent on each coordinate,
                   indistinguishable from the continuous distribution at this scale.
     n_rows        N, the number of rows averaged; of units where the statement protects units, each with its rows' average.
     feature_map   φ, of dimension F.
@@ -92,7 +92,7 @@ class Measurement:
 
 
 def grid_sensitivity(feature_map: FeatureMap, noise_law: str = GAUSSIAN) -> float:
-    """The largest distance of two integer images on the grid, in the norm that the noise is calibrated to.
+    """The largest distance between two integer images on the grid, in the norm that the noise is calibrated to.
 
     Euclidean: diameter · GRID, in units where the bound is GRID. L1: ⌈√F · diameter · GRID⌉ (Cauchy–Schwarz), whole
     because distances between whole numbers are. Of a map of cells 2 Σ heights, if that is less: two rows differ in at
@@ -114,7 +114,7 @@ def whole_heights(feature_map: CellFeatures) -> Array:
 
 
 def mean_unit(*, n_rows: int, feature_map: FeatureMap) -> float:
-    """What one step of the integer grid is in the mean: B / (GRID · SHRINK · N)."""
+    """One step of the integer grid, in units of the mean: B / (GRID · SHRINK · N)."""
     return feature_map.norm_bound / (GRID * SHRINK * n_rows)
 
 

@@ -1,4 +1,4 @@
-"""A memo: results computed from a value, kept as long as the value exists, and no part of it."""
+"""A memo: results computed from a value, kept as long as the value exists, and not part of it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 class Memoised:
     """A value that can carry a memo: pickles and copies exclude the memo.
 
-    The memo is an attribute and not an entry of a weak dictionary: what is kept often refers to the value itself, and
-    such an entry would keep both alive forever.
+    The memo is an attribute, not an entry of a weak dictionary: kept results often refer to the value itself, and such an
+    entry would keep both alive forever.
     """
 
     def __getstate__(self) -> dict[str, Any]:

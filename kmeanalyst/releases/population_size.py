@@ -1,4 +1,4 @@
-"""How large a population is, and what was counted: one value, so that no bare number travels alone."""
+"""How large a population is, and what was counted, in one value."""
 
 from __future__ import annotations
 
@@ -25,8 +25,5 @@ class PopulationSize:
 
     @property
     def neighbouring(self) -> str:
-        """What one replaces to come to a neighbouring table, as statements name it."""
+        """What is replaced in a neighbouring table, as statements name it."""
         return neighbouring_of(self.unit)
-
-
-__all__ = ["PopulationSize"]

@@ -18,7 +18,7 @@ from kmeanalyst.releases.derived import Derived, at_points, derive, with_derived
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.memo import Memoised, memo
-from kmeanalyst.releases.statement import METHOD, PrivacyStatement
+from kmeanalyst.releases.statement import METHOD, PrivacyStatement, guarantee_lines
 from kmeanalyst.releases.texts import shortened
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _FIELDS = (
     "derived",
 )  # fmt: skip
 _WIDEST = 40  # characters that names are padded to: one long name makes no other line longer
-_OF_THE_POINTS = ("population fit", "point features", "probability weights")  # in the memo: derived columns change none
+_OF_THE_POINTS = ("population fit", "point features", "probability weights")  # in the memo; derived columns change none
 
 
 class ReleaseData(Memoised):
@@ -40,21 +40,21 @@ class ReleaseData(Memoised):
 
     points       DataFrame in natural units and levels, one row per point, one column per domain column.
     weights      (M,) finite, signed in general; used as they are, never normalised silently.
-    measurement  the noisy mean and its noise; None where there is none (points from another source, or rows that the
-                 exponential mechanism drew: these have a statement).
+    measurement  the noisy mean and its noise; None for points from another source, and for rows that the exponential
+                 mechanism drew (these have a statement).
     kernel       the kernel of the embedding, on encoded rows.
-    domain       the table's columns, with public bounds and levels: what was measured, and what encoded rows are of.
-    statement    PrivacyStatement; None where no privacy is promised or known.
+    domain       the measured columns of the table, with public bounds and levels; encoded rows have these columns.
+    statement    PrivacyStatement; None where no guarantee is known.
     method       how the points were made, e.g. "random-features"; "foreign" for data from another source.
     weight_view  how the weights were fitted: "probability", "bounded", "signed", "published" or "given".
     fit_distance ‖Σ w φ(z) − y‖ to the measurement, as the maker reported it; None without a measurement.
-    thinning_error  RKHS distance to the release this one was thinned from; None if it was not. A file does not keep it.
+    thinning_error  RKHS distance to the release this one was thinned from; None if it was not. A file does not store it.
     derived      columns that were computed from others (`transform`), in order; `points` need not have them.
 
     >>> release = ka.read_release("adult.kme")
     >>> len(release), release.domain.names[:3], release.is_probability, release.is_rehearsal
     (300, ('age', 'education-num', 'marital-status'), True, False)
-    >>> release  # what it is and promises
+    >>> release  # what it is and guarantees
     kmeanalyst.Release
      table       6,000 private rows
      privacy     ε = 1, δ = 1e-06 (neighbours: replace-one; ρ = 0.028)
@@ -91,13 +91,13 @@ class ReleaseData(Memoised):
         if measurement is not None and drawn:
             raise ValueError(
                 "the release has a measurement, and its statement is of the exponential mechanism, which measures nothing: "
-                "the promise is about another release. Pass the statement that belongs to the measurement."
+                "the guarantee is about another release. Pass the statement that belongs to the measurement."
             )
         if (measurement is None) != (statement is None or drawn):
             have, lack = ("measurement", "statement") if statement is None else ("statement", "measurement")
             raise ValueError(
-                f"the release has a {have} and no {lack}: a measurement without its promise cannot be trusted, and a promise "
-                "is about a measurement. Pass both, or neither."
+                f"the release has a {have} and no {lack}: a measurement without its guarantee cannot be trusted, and a "
+                "guarantee is about a measurement. Pass both, or neither."
             )
         if METHOD.fullmatch(method) is None:
             raise ValueError(
@@ -154,22 +154,17 @@ class ReleaseData(Memoised):
         >>> release.points["age"].values[:3]
         array([93, 65, 35])
         """
-        return self._dataset.copy()  # of the frame around the arrays: a caller's own variables stay the caller's
-
-    @property
-    def _dataset(self) -> xarray.Dataset:
         import xarray
 
         kept = memo(self)
-        if "dataset" in kept:
-            return kept["dataset"]
-        points = xarray.Dataset({name: ("point", _plain_array(self._frame[name])) for name in self.columns.names})
-        for one in self.derived:
-            points[one.column.name].attrs["expression"] = one.expression
-        for variable in points.values():
-            variable.values.setflags(write=False)
-        kept["dataset"] = points
-        return points
+        if "dataset" not in kept:
+            points = xarray.Dataset({name: ("point", plain_array(self._frame[name])) for name in self.columns.names})
+            for one in self.derived:
+                points[one.column.name].attrs["expression"] = one.expression
+            for variable in points.values():
+                variable.values.setflags(write=False)
+            kept["dataset"] = points
+        return kept["dataset"].copy()  # shares the arrays; variables that a caller adds stay the caller's
 
     @property
     def embedding(self) -> KernelMean:
@@ -213,10 +208,10 @@ class ReleaseData(Memoised):
     def transform(self, expressions: Mapping[str, str]) -> Self:
         """A release with further columns, computed from those it has: {"bmi": "mass / height**2", ...}.
 
-        expressions   name → expression over the columns there are, those before it among them.
-        Returns       Release of the same points, weights and measurement. The promise is the same too: this is
+        expressions   name → expression over the existing columns and the new ones before it.
+        Returns       Release of the same points, weights and measurement, with the same guarantee: this is
                       post-processing. A question about a derived column is one about its expression, value and error;
-                      tests against samples and other releases look at the measured columns alone.
+                      tests against samples and other releases use the measured columns alone.
         Errors        ValueError for a name that is taken, an expression that does not fit, and one that is infinite or
                       undefined at a point. Where a missing cell makes it undefined, its cell is missing.
 
@@ -236,7 +231,7 @@ class ReleaseData(Memoised):
         """
         return self.points.assign(weight=("point", np.array(self.weights)))
 
-    __iter__ = None  # M weighted points, and a column is asked for by its name: neither is gone through
+    __iter__ = None  # it would be unclear whether points or columns are meant
 
     def __contains__(self, column: object) -> bool:
         """Whether there is a column of this name."""
@@ -255,7 +250,7 @@ class ReleaseData(Memoised):
     def residual_over_noise(self) -> float | None:
         """‖Σ w φ(z) − y‖ / τ√F, by the recorded fit_distance; None if that is not known.
 
-        1 for the table's own mean; less for a fit that follows the noise; more for points that leave something out.
+        1 for the table's own mean; less for a fit that follows the noise; more for points that miss a part of the table.
 
         >>> release.residual_over_noise
         1.057...
@@ -265,7 +260,7 @@ class ReleaseData(Memoised):
         return self.fit_distance / (self.measurement.noise_scale * len(self.measurement.vector) ** 0.5)
 
     def summary(self) -> dict[str, str]:
-        """What the release is, line by line: label → text.
+        """The release in a few lines: label → text.
 
         >>> release.summary()["privacy"]
         'ε = 1, δ = 1e-06 (neighbours: replace-one; ρ = 0.028)'
@@ -280,23 +275,20 @@ class ReleaseData(Memoised):
             lines["thinned"] = f"at RKHS distance {self.thinning_error:.3g} from the release it was thinned from"
         if self.derived:
             names = ", ".join(one.column.name for one in self.derived)
-            lines["derived"] = f"{names}: computed from the other columns (post-processing: the promise is unchanged)"
+            lines["derived"] = f"{names}: computed from the other columns (post-processing: the guarantee is unchanged)"
         if self.statement is None:
             return lines | {"privacy": "none known: weighted points without a measurement"}
         if self.residual_over_noise is not None:
             lines["fit"] = f"residual {self.residual_over_noise:.3g} of the noise's size"
-        stamp = {"NOT PRIVATE": "a rehearsal: its noise can be drawn again from a seed"} if self.is_rehearsal else {}
-        return stamp | _guarantee_lines(self.statement) | self._noise_lines() | lines
+        return guarantee_lines(self.statement) | self._noise_lines(self.statement) | lines
 
-    def _noise_lines(self) -> dict[str, str]:
-        """How much noise was added, or how the exponential mechanism drew: how much worse than the best a draw can be."""
+    def _noise_lines(self, statement: PrivacyStatement) -> dict[str, str]:
+        """How much noise was added; for a draw of the exponential mechanism, how much worse than the best it can be."""
         scale = f"kernel scale {self.kernel.bound:g}"
         if self.measurement is None:
-            assert self.statement is not None
             return {
-                "draw": f"one of {self.statement.n_databases:,} databases, P ∝ exp(−distance/"
-                f"{self.statement.score_scale:.3g}): with chance 95 % at most {self.statement.excess():.3g} further from the "
-                f"table than the nearest one ({scale})"
+                "draw": f"one of {statement.n_databases:,} databases, P ∝ exp(−distance/{statement.score_scale:.3g}): "
+                f"with probability 95 % at most {statement.excess():.3g} further from the table than the nearest one ({scale})"
             }
         dimension, noise = self.measurement.feature_map.dimension, self.measurement.noise_scale
         return {"noise": f"{noise:.3g} on each of {dimension:,} features (total {noise * dimension**0.5:.3g}, {scale})"}
@@ -319,21 +311,6 @@ class ReleaseData(Memoised):
         )
 
 
-def _guarantee_lines(statement: PrivacyStatement) -> dict[str, str]:
-    """What was measured and under which guarantee, by label."""
-    measured = f"{statement.n_rows:,} private rows"
-    if statement.protects_units:
-        measured = f"{statement.n_rows:,} {statement.counted}, of equal weight however many private rows they have"
-    public = f", {statement.public_points:,} of the points given as public rows" if statement.public_points else ""
-    return {
-        "table": measured + public,
-        "privacy": f"ε = {statement.epsilon:g}, δ = {statement.delta:g} (neighbours: {statement.neighbouring}; "
-        f"ρ = {statement.rho:.3g})",
-        "mechanism": f"{statement.mechanism}, sensitivity {statement.sensitivity:.3g}, {statement.calibration} calibration",
-        **({} if statement.ledger_head is None else {"ledger": f"counted, head {statement.ledger_head}"}),
-    }
-
-
 def _html_table(rows: list[tuple[str, str]]) -> str:
     cells = "".join(
         f'<tr><th style="text-align:left">{escape(a)}</th><td style="text-align:left">{escape(b)}</td></tr>'
@@ -342,18 +319,12 @@ def _html_table(rows: list[tuple[str, str]]) -> str:
     return f"<table>{cells}</table>"
 
 
-def _plain_array(series: pd.Series) -> Array:
+def plain_array(series: pd.Series) -> Array:
     """A column as a plain numpy array: text for levels and texts ("" if missing), NaN for missing numbers and booleans."""
     if isinstance(series.dtype, pd.CategoricalDtype | pd.StringDtype):
         return series.astype(object).where(series.notna(), "").to_numpy().astype(str)
     if series.dtype.kind == "M":
         return series.to_numpy()
-    return (
-        series.to_numpy(dtype=float, na_value=np.nan)
-        if series.isna().any()
-        else series.to_numpy(dtype=_numpy_type(series))
-    )
-
-
-def _numpy_type(series: pd.Series) -> Any:
-    return {"Int64": np.int64, "boolean": np.bool_}.get(str(series.dtype), series.dtype)
+    if series.isna().any():
+        return series.to_numpy(dtype=float, na_value=np.nan)
+    return series.to_numpy(dtype={"Int64": np.int64, "boolean": np.bool_}.get(str(series.dtype), series.dtype))

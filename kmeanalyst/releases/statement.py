@@ -1,18 +1,15 @@
 """The privacy guarantee of a release in one value, and the arithmetic that checks it.
 
-`guarantee` says what ε and δ guarantee, in the one sentence that help, errors, statements and reports share.
+`guarantee` says what ε and δ guarantee, in the one sentence that help, errors, statements and reports share. δ is an
+addend. It is not the probability that the guarantee fails, nor that the privacy loss exceeds ε: for Gaussian noise that
+probability is larger (`loss_above_epsilon`).
 
-δ is an addend. It is not the probability that the guarantee fails, nor that the privacy loss exceeds ε: for Gaussian noise
-that probability is larger (`loss_above_epsilon`).
+Gaussian noise is calibrated to the Euclidean distance between the vectors of two neighbours and gives (ε, δ); Laplace
+noise is calibrated to their L1 distance and gives ε with δ = 0. The noise of a rehearsal is drawn from a seed: it has the
+same distribution and protects no row.
 
-The mechanisms a release can have, with noise or by selection, and the arithmetic of what each guarantees.
-
-Gaussian noise is calibrated to the Euclidean distance between the vectors of two neighbours and gives (ε, δ);
-Laplace noise to their L1 distance and gives ε alone. The noise of a rehearsal is drawn from a seed: it has the
-same distribution and protects nobody.
-
-The exponential mechanism adds no noise: it draws one of finitely many things, P(r) ∝ exp(−score(r)/b), each of them
-counted once (its base measure), and gives ε = 2Δ/b alone, Δ the sensitivity of the score (McSherry & Talwar 2007).
+The exponential mechanism adds no noise: it draws one of finitely many databases, P(r) ∝ exp(−score(r)/b), each counted
+once (its base measure), and gives ε = 2Δ/b with δ = 0, Δ the sensitivity of the score (McSherry & Talwar 2007).
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ import platform
 import re
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeGuard
 
 from kmeanalyst.releases.texts import flaw_of, spacing_flaw_of
 
@@ -62,7 +59,7 @@ def rehearsed(law: str) -> str:
 
 
 def is_rehearsal(law: str) -> bool:
-    """Whether this mechanism protects nobody, because a seed reproduces its noise."""
+    """Whether this mechanism gives no privacy, because a seed reproduces its noise."""
     return law.startswith(_REHEARSAL)
 
 
@@ -74,11 +71,6 @@ def is_pure(law: str) -> bool:
 def is_selection(law: object) -> bool:
     """Whether the mechanism draws one of finitely many databases, so that there is a scale of scores and no noise."""
     return isinstance(law, str) and law in SELECTIONS
-
-
-def calibrations_of(law: str) -> tuple[str, ...]:
-    """The calibrations that a mechanism can have."""
-    return CALIBRATIONS[law.removeprefix(_REHEARSAL)]
 
 
 def gaussian_delta(*, epsilon: float, noise_multiplier: float) -> float:
@@ -134,15 +126,6 @@ def pure_epsilon(*, noise_multiplier: float) -> float:
 def selection_epsilon(*, scale_multiplier: float) -> float:
     """ε of a draw with P(r) ∝ exp(−score(r)/b), b = scale_multiplier · sensitivity: 2 / multiplier."""
     return 2 / scale_multiplier
-
-
-def selection_excess(*, score_scale: float, choices: int, chance: float) -> float:
-    """With this probability the drawn score exceeds the best by at most b (ln choices + ln 1/(1 − chance)).
-
-    All choices that score worse by that much weigh, together, at most choices · e^(−excess/b) times the best one
-    (McSherry & Talwar 2007, Theorem 8).
-    """
-    return score_scale * (math.log(choices) - math.log1p(-chance))
 
 
 def zcdp_rho(law: str, *, noise_multiplier: float) -> float:
@@ -235,20 +218,20 @@ class PrivacyStatement:
         self._check_scales()
         for name in ("epsilon", "sensitivity", _scale_name(self.mechanism), "rho"):
             value = getattr(self, name)
-            if not (isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf):
+            if not (is_number(value) and 0 < value < math.inf):
                 raise StatementError(
                     f"{name} must be a positive finite number, got {value!r}: no guarantee follows from it."
                 )
-        if not (isinstance(self.delta, int | float) and not isinstance(self.delta, bool) and 0 <= self.delta < 1):
+        if not (is_number(self.delta) and 0 <= self.delta < 1):
             raise StatementError(
                 f"delta must be in [0, 1), got {self.delta!r}: {guarantee()}. With δ of 1 or more this says nothing."
             )
-        if isinstance(self.n_rows, bool) or not isinstance(self.n_rows, int) or self.n_rows < 1:
+        if not (is_whole(self.n_rows) and self.n_rows >= 1):
             raise StatementError(f"n_rows must be a positive whole number, got {self.n_rows!r}.")
-        if isinstance(self.public_points, bool) or not isinstance(self.public_points, int) or self.public_points < 0:
+        if not (is_whole(self.public_points) and self.public_points >= 0):
             raise StatementError(f"public_points must be a whole number of at least 0, got {self.public_points!r}.")
         self._check_words("neighbouring", (REPLACE_ROW,) if self.is_selection else NEIGHBOURS)
-        self._check_words("calibration", calibrations_of(self.mechanism))
+        self._check_words("calibration", CALIBRATIONS[self.mechanism.removeprefix(_REHEARSAL)])
         self._check_unit()
         self._check_texts()
         if self.ledger_head is not None and not is_digest(self.ledger_head):
@@ -284,8 +267,8 @@ class PrivacyStatement:
         for name in ("noise_scale",) if self.is_selection else ("score_scale", "n_databases"):
             if getattr(self, name) is not None:
                 raise StatementError(f"{name} goes with another mechanism than {self.mechanism!r}. Leave it out.")
-        n = self.n_databases
-        if self.is_selection and not (isinstance(n, int) and not isinstance(n, bool) and 1 <= n <= MOST_DATABASES):
+        n: Any = self.n_databases
+        if self.is_selection and not (is_whole(n) and 1 <= n <= MOST_DATABASES):
             raise StatementError(
                 f"n_databases must be a whole number from 1 to {MOST_DATABASES}, got {n!r:.80}: more cannot be scored "
                 "one by one, and a draw by other means is not exact."
@@ -323,6 +306,8 @@ class PrivacyStatement:
     def excess(self, chance: float = 0.95) -> float | None:
         """‖μ_D − μ_R‖ exceeds that of the best database by at most this much with this probability; None with noise.
 
+        b (ln n − ln(1 − chance)), n the number of databases: those worse by that much weigh, together, at most
+        n · e^(−excess/b) times the best one.
         Source   McSherry & Talwar 2007, Theorem 8.
 
         >>> release.statement.excess() is None  # this release has noise, and no choice among databases
@@ -330,7 +315,7 @@ class PrivacyStatement:
         """
         if self.score_scale is None or self.n_databases is None:
             return None
-        return selection_excess(score_scale=self.score_scale, choices=self.n_databases, chance=chance)
+        return self.score_scale * (math.log(self.n_databases) - math.log1p(-chance))
 
     def check_arithmetic(self, noise_multiplier: float | None = None) -> None:
         """StatementError if ε and δ claim more than the noise gives.
@@ -359,11 +344,11 @@ class PrivacyStatement:
         rho = zcdp_rho(self.mechanism, noise_multiplier=multiplier)
         if not math.isclose(rho, self.rho, rel_tol=_SLACK):
             raise StatementError(
-                f"the file claims ρ = {self.rho:.6g}, its noise gives {rho:.6g}. Ask for a correct file."
+                f"the file claims ρ = {self.rho:.6g}, but its noise gives {rho:.6g}. Ask for a correct file."
             )
 
     def _recomputed_delta(self, multiplier: float) -> float:
-        """δ of Gaussian noise at the claimed ε, by the way in which it was calibrated."""
+        """δ of Gaussian noise at the claimed ε, by its calibration."""
         if self.calibration == "zcdp":
             return zcdp_delta(epsilon=self.epsilon, rho=0.5 / multiplier**2)
         return gaussian_delta(epsilon=self.epsilon, noise_multiplier=multiplier)
@@ -384,16 +369,43 @@ class PrivacyStatement:
         >>> ka.PrivacyStatement.from_dict(release.statement.to_dict()) == release.statement
         True
         """
-        known = set(_field_names(header.get("mechanism") if isinstance(header, dict) else None))
-        if not isinstance(header, dict) or set(header) != known:
-            got = sorted(set(header) ^ known) if isinstance(header, dict) else header
-            raise StatementError(f"the privacy statement is not complete or has unknown fields: {got!r:.200}.")
+        given = set(header) if isinstance(header, dict) else set()
+        if wrong := given ^ set(_field_names(header["mechanism"] if "mechanism" in given else None)):
+            raise StatementError(
+                f"the privacy statement is not complete or has unknown fields: {sorted(wrong)!r:.200}."
+            )
         public, versions = header["taken_as_public"], header["versions"]
         if not isinstance(public, list) or not all(isinstance(item, str) for item in public):
             raise StatementError("taken_as_public must be a list of texts.")
         if not isinstance(versions, dict) or not all(isinstance(v, str) for v in versions.values()):
             raise StatementError("versions must map names to texts.")
         return cls(**(header | {"taken_as_public": tuple(public)}))
+
+
+def guarantee_lines(statement: PrivacyStatement) -> dict[str, str]:
+    """What was measured and under which guarantee, as label → text; the stamp of a rehearsal first."""
+    measured = f"{statement.n_rows:,} private rows"
+    if statement.protects_units:
+        measured = f"{statement.n_rows:,} {statement.counted}, of equal weight however many private rows they have"
+    public = f", {statement.public_points:,} of the points given as public rows" if statement.public_points else ""
+    stamp = {"NOT PRIVATE": "a rehearsal: its noise can be drawn again from a seed"} if statement.is_rehearsal else {}
+    return stamp | {
+        "table": measured + public,
+        "privacy": f"ε = {statement.epsilon:g}, δ = {statement.delta:g} (neighbours: {statement.neighbouring}; "
+        f"ρ = {statement.rho:.3g})",
+        "mechanism": f"{statement.mechanism}, sensitivity {statement.sensitivity:.3g}, {statement.calibration} calibration",
+        **({} if statement.ledger_head is None else {"ledger": f"counted, head {statement.ledger_head}"}),
+    }
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether this is a whole number: True and False are not."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether this is a whole or real number: True and False are not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_digest(value: object) -> bool:

@@ -1,9 +1,9 @@
-"""Which texts may be shown: one rule for what a file or a domain may say, and one function for every way out.
+"""Which texts may be shown: one rule for the texts of files and domains, and one function for every output.
 
 A text of unknown origin is shown next to what this program says, on a terminal, in a report or in a drawing. A line break in
 it could add a line that looks like the program's own; an escape sequence could erase one; a bidirectional control could
-reorder one; a character without a shape could make two different names look the same. The rule refuses such texts where they enter
-(`flaw_of`), and what cannot be refused, such as a column's name in an analyst's own sample, is escaped where it leaves
+reorder one; a character without a shape could make two different names look the same. The rule refuses such texts on
+input (`flaw_of`). What cannot be refused, such as a column's name in an analyst's own sample, is escaped on output
 (`one_line`, `escaped`).
 """
 
@@ -56,7 +56,7 @@ def flaw_of(text: str) -> str | None:
 
 
 def spacing_flaw_of(text: str) -> str | None:
-    """Why a name or level cannot be distinguished in print, in words; None where single spaces stand between words.
+    """Why a name or level cannot be distinguished in print, in words; None if single spaces separate the words.
 
     A run of spaces could move the end of a name to the start of a terminal's next line, where it would look like a line of
     ours; a space at an end, or a space of unusual width, could make two names that look the same.
@@ -80,7 +80,7 @@ def shortened(text: str, most: int) -> str:
 def one_line(text: object) -> str:
     r"""The text of anything, on one line, each character that has no shape written as its escape.
 
-    For what a stranger or a file system named and no rule has seen. Joiners and selectors stay where scripts need them.
+    For names from strangers or a file system that were not checked. Joiners and selectors stay where scripts need them.
 
     >>> print(one_line("age\nprivacy \x1b[2J"))
     age\nprivacy \x1b[2J
@@ -92,7 +92,7 @@ def one_line(text: object) -> str:
 def escaped(text: str) -> str:
     r"""Text of several lines, each character but a line break that has no shape written as its escape.
 
-    The last function on every way out: whatever the text is, a terminal shows it and obeys nothing in it.
+    The last function on every output: whatever the text is, a terminal shows it and obeys nothing in it.
 
     >>> print(escaped("a line\nand \x9b2J another"))
     a line
@@ -113,7 +113,7 @@ def replaced(text: str) -> str:
 
 
 def is_hidden(character: str) -> bool:
-    """Whether a character has no shape, or changes what stands around it; joiners and variation selectors do not count.
+    """Whether a character has no shape, or changes its surroundings; joiners and variation selectors do not count.
 
     >>> [is_hidden(c) for c in "a\\u00a0\\u200d\\u202e\\x1b"]
     [False, False, False, True, True]
@@ -134,6 +134,3 @@ def _kind(character: str) -> str:
 def _escape(character: str) -> str:
     r"""As Python writes it: \x1b, \u202e, \U000e0041."""
     return ascii(character)[1:-1]
-
-
-__all__ = ["escaped", "flaw_of", "is_hidden", "one_line", "replaced"]

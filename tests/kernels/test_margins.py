@@ -26,7 +26,7 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Integer, Number, Real
 from kmeanalyst.releases.file import FileRefused
 from kmeanalyst.releases.file.kernel import check_kernel
-from kmeanalyst.releases.file.measurement import _FEATURE_MAPS
+from kmeanalyst.releases.file.measurement import FEATURE_MAPS as MAPS_IN_FILES
 from release_side.door import door
 from release_side.door.mechanism import PublishError
 
@@ -306,7 +306,7 @@ def test_rows_of_another_width_are_refused():
 def test_a_file_whose_margins_are_not_those_of_its_columns_is_refused():
     for kernel, arrays in ((Gaussian(1.0), {}), (margin_kernel(PEOPLE), {"linear": np.zeros((4, 2))})):
         with pytest.raises(FileRefused, match="features of the margins kernel, which have no arrays"):
-            _FEATURE_MAPS["margins"](kernel, PEOPLE, arrays)
+            MAPS_IN_FILES["margins"](kernel, PEOPLE, arrays)
     with pytest.raises(FileRefused, match="these margins are of 2 columns"):
         check_kernel(margin_kernel(Domain(PEOPLE.columns[:2])), PEOPLE, people(9, np.random.default_rng(9)))
 
@@ -325,7 +325,7 @@ def test_finer_ranges_that_are_none_of_the_columns_are_refused_before_anything_i
     """By the reader's check, which publish makes before it opens the door."""
     kernel = replace(margin_kernel(PEOPLE), fine=fine)
     with pytest.raises(FileRefused, match=what):
-        _FEATURE_MAPS["margins"](kernel, PEOPLE, {})
+        MAPS_IN_FILES["margins"](kernel, PEOPLE, {})
     monkeypatch.setattr(door, "private_mean", None)
     with pytest.raises(PublishError, match=what):
         publish(people(50, np.random.default_rng(8)), kernel=kernel, points=10)

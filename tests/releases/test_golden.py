@@ -1,4 +1,4 @@
-"""Files of format 1, written from 2026-11-21 on, read for ever. See golden/make_v1.py."""
+"""Files of format 1, written from 2026-11-21 on, which stay readable. See golden/make_v1.py."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from kmeanalyst.releases.measurement import feature_mean
 
 FOLDER = paths.TESTS / "golden" / "v1"
 EXPECTED: dict[str, dict[str, Any]] = {}
-for told in sorted(FOLDER.glob("expected*.json")):
-    EXPECTED |= json.loads(told.read_text(encoding="utf-8"))
+for path in sorted(FOLDER.glob("expected*.json")):
+    EXPECTED |= json.loads(path.read_text(encoding="utf-8"))
 
 
 def test_no_file_is_lost():
@@ -53,8 +53,8 @@ def test_a_file_of_format_1_reads_as_on_the_day_it_was_written(name: str):
 def test_derived_columns_have_the_cells_they_had():
     frame = read_release(FOLDER / "derived.kme").to_frame()
     names = [one["column"]["name"] for one in EXPECTED["derived"]["derived"]]
-    told = np.array(EXPECTED["derived"]["derived_cells"], dtype=float)
-    np.testing.assert_allclose(frame[names].astype(float), told, rtol=1e-12)
+    wanted = np.array(EXPECTED["derived"]["derived_cells"], dtype=float)
+    np.testing.assert_allclose(frame[names].astype(float), wanted, rtol=1e-12)
 
 
 def test_every_family_of_features_and_kind_of_column_has_a_file():

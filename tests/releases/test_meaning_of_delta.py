@@ -22,15 +22,15 @@ from kmeanalyst.report.page import report_html
 from release_side.cli.main import main
 from release_side.door.mechanism import GaussianNoise, PublishError, check_budget
 
-STEPS = 64  # of the grid, between the two sums: the discrete law is then the continuous one to many digits
+STEPS = 64  # of the grid, between the two sums: the discrete distribution then equals the continuous one to many digits
 BUDGETS = [(0.1, 1e-6), (1.0, 1e-6), (1.0, 1e-3), (3.0, 1e-9)]
 
 
-def two_laws(epsilon: float, delta: float) -> tuple[np.ndarray, np.ndarray]:
+def two_distributions(epsilon: float, delta: float) -> tuple[np.ndarray, np.ndarray]:
     """Probabilities of each outcome under the table and under its neighbour, from the least to the greatest."""
     scale = STEPS * GaussianNoise(epsilon, delta).multiplier()
     outcomes = np.arange(-round(14 * scale), round(14 * scale) + STEPS)
-    weights = [np.exp(-0.5 * ((outcomes - place) / scale) ** 2) for place in (STEPS, 0)]
+    weights = [np.exp(-0.5 * ((outcomes - mean) / scale) ** 2) for mean in (STEPS, 0)]
     return tuple(w / math.fsum(w) for w in weights)  # type: ignore[return-value]
 
 
@@ -43,8 +43,8 @@ def events(ratios: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 def test_every_event_has_at_most_the_probability_that_the_sentence_says(epsilon, delta):
-    """The numbers are taken out of the sentence itself; without "plus δ", or with e^ε a little less, it is false."""
-    here, there = two_laws(epsilon, delta)
+    """The numbers are read from the sentence itself; without "plus δ", or with e^ε a little less, it is false."""
+    here, there = two_distributions(epsilon, delta)
     numbers = re.search(r"at most e\^ε = ([\d.]+) times .*, plus δ = ([\d.e-]+)$", guarantee(epsilon, delta))
     assert numbers is not None
     factor, added = map(float, numbers.groups())
@@ -59,15 +59,15 @@ def test_every_event_has_at_most_the_probability_that_the_sentence_says(epsilon,
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 def test_delta_is_not_the_probability_that_the_loss_exceeds_epsilon(epsilon, delta):
     """P(ln P(x)/P′(x) > ε) is many times δ, and is what `loss_above_epsilon` says."""
-    here, there = two_laws(epsilon, delta)
+    here, there = two_distributions(epsilon, delta)
     exceeded = here[np.log(here / there) > epsilon].sum()
     assert exceeded > 5 * delta
-    told = loss_above_epsilon(epsilon=epsilon, noise_multiplier=GaussianNoise(epsilon, delta).multiplier())
-    assert exceeded == pytest.approx(told, rel=0.05)  # a grid's outcome is in or out: 1/64 of the distance
+    formula = loss_above_epsilon(epsilon=epsilon, noise_multiplier=GaussianNoise(epsilon, delta).multiplier())
+    assert exceeded == pytest.approx(formula, rel=0.05)  # a grid's outcome is in or out: 1/64 of the distance
 
 
 @pytest.mark.parametrize(("epsilon", "one_in"), [(1.0, 49_751), (0.1, 6_703)])
-def test_the_figures_that_the_promise_page_names(epsilon, one_in):
+def test_the_figures_in_promise_md(epsilon, one_in):
     multiplier = GaussianNoise(epsilon, 1e-6).multiplier()
     assert round(1 / loss_above_epsilon(epsilon=epsilon, noise_multiplier=multiplier)) == one_in
     assert 1 / ndtr(0.5 / multiplier - epsilon * multiplier) == pytest.approx(one_in, abs=0.6)
@@ -92,13 +92,13 @@ def test_without_delta_nothing_is_added_and_units_are_replaced_with_all_their_ro
 def test_every_text_that_explains_delta_has_the_sentence(mixed_release):
     """One function writes it: the command line's help, its errors, the statement's errors and the report."""
     for command in ("publish", "publish-function"):
-        told = " ".join(CliRunner().invoke(main, [command, "--help"], terminal_width=10_000).output.split())
-        assert guarantee() in told
+        shown = " ".join(CliRunner().invoke(main, [command, "--help"], terminal_width=10_000).output.split())
+        assert guarantee() in shown
     with pytest.raises(PublishError, match=re.escape(guarantee())):
         check_budget(1.0, 1.0)
     with pytest.raises(ValueError, match=re.escape(guarantee())):
         ka.PrivacyStatement(**(vars(mixed_release.statement) | {"delta": 1.0}))
-    promise = mixed_release.statement
-    sentence = guarantee(promise.epsilon, promise.delta).capitalize()
+    statement = mixed_release.statement
+    sentence = guarantee(statement.epsilon, statement.delta).capitalize()
     assert any(sentence[1:] in words for words in plain_words(mixed_release))
     assert sentence[1:] in report_html(facts_of(mixed_release))

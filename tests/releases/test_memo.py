@@ -1,4 +1,4 @@
-"""What a release has computed for later questions is no part of its value."""
+"""What a release has computed for later questions is not part of its value."""
 
 from __future__ import annotations
 
@@ -34,14 +34,13 @@ def test_a_copy_shares_the_value_and_not_the_memo(mixed_release: Release):
         assert other.mean("age").value == fresh.mean("age").value
 
 
-def test_what_is_made_of_a_release_is_of_its_class(mixed_release: Release):
+def test_what_is_made_from_a_release_is_of_its_class(mixed_release: Release):
     class Named(Release):
         """A user's own."""
 
-    named = Named(**{name: getattr(mixed_release, name) for name in ("weights", "measurement", "kernel", "domain", "statement")},
-                  points=mixed_release.frame)  # fmt: skip
+    fields = ("weights", "measurement", "kernel", "domain", "statement")
+    named = Named(**{name: getattr(mixed_release, name) for name in fields}, points=mixed_release.frame)
     for made in (named.thin(10), named.transform({"double": "2 * age"}), named.replaced(), ka.thin(named, 5)):
         assert type(made) is Named
-    data = ReleaseData(points=named.frame, weights=named.weights, measurement=None, kernel=named.kernel,
-                       domain=named.domain, statement=None)  # fmt: skip
+    data = ReleaseData(**{name: getattr(named, name) for name in fields}, points=named.frame)
     assert type(ka.thin(data, 5)) is ReleaseData and not hasattr(data, "mean")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import html
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from file_tools import bare
 
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.base import Array
@@ -28,26 +30,25 @@ def release(request: pytest.FixtureRequest) -> Release:
 
 def weighted(weights: Any, **changes: Any) -> Release:
     """A release of points 0, 1, 2, ... with these weights and no measurement."""
-    domain = Domain((Integer(name="x", lower=0, upper=99),))
-    fields: dict[str, Any] = {
-        "points": pd.DataFrame({"x": np.arange(len(weights))}), "weights": weights, "measurement": None,
-        "kernel": Gaussian(1.0), "domain": domain, "statement": None,
-    }  # fmt: skip
-    return Release(**fields | changes)
+    usual = {
+        "points": pd.DataFrame({"x": np.arange(len(weights))}),
+        "domain": Domain((Integer(name="x", lower=0, upper=99),)),
+    }
+    return bare(weights=weights, **usual | changes)
 
 
-# ---------------------------------------------------------------------- looks
+# ---------------------------------------------------------------------- summary
 
 
-def test_a_release_shows_rows_promise_mechanism_noise_and_weights(mixed_release):
+def test_a_release_shows_rows_guarantee_mechanism_noise_and_weights(mixed_release):
     shown = repr(mixed_release)
-    promise, measurement = mixed_release.statement, mixed_release.measurement
+    statement, measurement = mixed_release.statement, mixed_release.measurement
     total = measurement.noise_scale * np.sqrt(200)
     for line in (
         r"table +2,000 private rows",
-        rf"privacy +ε = 1, δ = 1e-06 \(neighbours: replace-one; ρ = {promise.rho:.3g}\)",
-        rf"mechanism +discrete gaussian, sensitivity {promise.sensitivity:.3g}, analytic calibration",
-        rf"noise +{promise.noise_scale:.3g} on each of 200 features \(total {total:.3g}, kernel scale 1\)",
+        rf"privacy +ε = 1, δ = 1e-06 \(neighbours: replace-one; ρ = {statement.rho:.3g}\)",
+        rf"mechanism +discrete gaussian, sensitivity {statement.sensitivity:.3g}, analytic calibration",
+        rf"noise +{statement.noise_scale:.3g} on each of 200 features \(total {total:.3g}, kernel scale 1\)",
         r"points +60 weighted rows × 10 columns \(random-features, probability weights\)",
         r"weights +Σw = 1, Σ\|w\| = 1, 0% negative",
         r"columns +10",
@@ -64,7 +65,7 @@ def test_a_release_shows_signed_weights_as_they_are():
     assert "Σw = 1.25, Σ|w| = 3.75, 50% negative" in repr(weighted([2.0, -1.0, 0.5, -0.25]))
 
 
-def test_a_release_without_a_measurement_promises_nothing(foreign_release):
+def test_a_release_without_a_measurement_claims_no_privacy(foreign_release):
     shown = repr(foreign_release) + foreign_release._repr_html_()
     assert shown.count("none known: weighted points without a measurement") == 2
     for word in ("ε", "δ", "mechanism", "private rows"):
@@ -72,13 +73,7 @@ def test_a_release_without_a_measurement_promises_nothing(foreign_release):
 
 
 def test_public_points_are_shown(mixed_release):
-    from dataclasses import replace
-
-    statement = replace(mixed_release.statement, public_points=12)
-    release = Release(
-        points=mixed_release.to_frame(), weights=mixed_release.weights, measurement=mixed_release.measurement,
-        kernel=mixed_release.kernel, domain=mixed_release.domain, statement=statement,
-    )  # fmt: skip
+    release = mixed_release.replaced(statement=replace(mixed_release.statement, public_points=12))
     assert "2,000 private rows, 12 of the points given as public rows" in repr(release)
 
 
@@ -125,12 +120,11 @@ def test_the_probability_view_has_the_same_points_with_probabilities(release):
 
 
 def test_the_probability_view_is_the_nearest_one():
-    """Points far apart: the kernel is the identity, and the nearest probabilities are the Euclidean ones.
+    """Points at large distances: the kernel is the identity, and the nearest probabilities are the Euclidean ones.
 
     Weights (0.5, 0.8, −1) project to (0.35, 0.65, 0).
     """
-    domain = Domain((Integer(name="x", lower=0, upper=9999),))
-    points = pd.DataFrame({"x": [0, 1000, 2000]})
+    domain, points = Domain((Integer(name="x", lower=0, upper=9999),)), pd.DataFrame({"x": [0, 1000, 2000]})
     release = weighted([0.5, 0.8, -1.0], domain=domain, points=points)
     np.testing.assert_allclose(release.view_weights("probability"), [0.35, 0.65, 0.0], atol=1e-6)
 
@@ -163,7 +157,7 @@ def assert_systematic(counts: Array, expected: Array) -> None:
     assert (counts >= np.floor(expected - 1e-9)).all() and (counts <= np.ceil(expected + 1e-9)).all()
 
 
-def test_resampled_rows_come_in_no_order_and_repeat_with_a_seed():
+def test_resampled_rows_are_in_random_order_and_repeat_with_a_seed():
     release = weighted(np.full(50, 0.02))
     rows = release.resample(200, rng=1)["x"].tolist()
     assert rows != sorted(rows)
@@ -193,7 +187,7 @@ def test_to_xarray_adds_the_weights(release):
     assert dataset["weight"].values.tolist() == release.weights.tolist()
 
 
-def test_nothing_that_is_handed_out_can_change_the_release(release):
+def test_nothing_that_is_returned_can_change_the_release(release):
     before = release.to_frame()
     for array in (release.weights, release.encoded_points, *(v.values for v in release.points.values())):
         with pytest.raises(ValueError, match="read-only"):
@@ -264,7 +258,7 @@ def test_a_kernel_from_elsewhere_may_be_a_value_or_its_text():
 
 
 def test_weighted_text_is_read_as_the_domain_reads_it():
-    """A frame as a CSV reader leaves it, all text."""
+    """A frame as a CSV reader returns it, all text."""
     frame = foreign_frame()
     release = from_frame(frame.astype(str), weight="w")
     assert release.weights.tolist() == frame["w"].tolist()
@@ -275,92 +269,58 @@ def test_weighted_text_is_read_as_the_domain_reads_it():
 
 
 TWO = Domain((Real(name="x", lower=0, upper=1), Real(name="y", lower=0, upper=1)))
-REFUSALS = [
-    (
-        "no points",
-        lambda: weighted([]),
-        r"needs one weight for each of its points, got 0 points .*\. Pass at least one point",
-    ),
-    (
-        "too many weights",
+FINITE = r"weights must be finite: .* means nothing\. Remove those points"
+REFUSALS = {
+    "no points": (lambda: weighted([]), r"needs one weight for each of its points, got 0 points .*\. Pass at least one point"),
+    "too many weights": (
         lambda: weighted([1.0, 2.0], points=pd.DataFrame({"x": [1]})),
         r"needs one weight for each .* got 1 points and weights of shape \(2,\)\. Pass",
     ),
-    ("a table of weights", lambda: weighted([[1.0]]), r"needs one weight for each .* shape \(1, 1\)\. Pass"),
-    (
-        "an undefined weight",
-        lambda: weighted([1.0, np.nan]),
-        r"weights must be finite: .* means nothing\. Remove those points",
+    "a table of weights": (lambda: weighted([[1.0]]), r"needs one weight for each .* shape \(1, 1\)\. Pass"),
+    "an undefined weight": (lambda: weighted([1.0, np.nan]), FINITE),
+    "an infinite weight": (lambda: weighted([1.0, -np.inf]), FINITE),
+    "a missing column": (
+        lambda: weighted([1.0], domain=TWO), r'the frame of points lacks "y": .* every one is needed\. .* Add the column',
     ),
-    (
-        "an infinite weight",
-        lambda: weighted([1.0, -np.inf]),
-        r"weights must be finite: .* means nothing\. Remove those points",
+    "weights of resampled rows": (
+        lambda: weighted([1.0]).view_weights("resampled"), r"here, got 'resampled': resampled rows have no weights of their own",
     ),
-    (
-        "a missing column",
-        lambda: weighted([1.0], domain=TWO),
-        r'the frame of points lacks "y": .* every one is needed\. .* Add the column',
-    ),
-    (
-        "weights of resampled rows",
-        lambda: weighted([1.0]).view_weights("resampled"),
-        r"here, got 'resampled': resampled rows have no weights of their own",
-    ),
-    ("an unknown view", lambda: weighted([1.0]).to_frame("magic"), r"view must be .* here, got 'magic'"),
-    (
-        "rows of a view",
+    "an unknown view": (lambda: weighted([1.0]).to_frame("magic"), r"view must be .* here, got 'magic'"),
+    "rows of a view": (
         lambda: weighted([1.0]).to_frame("probability", rows=5),
         r'rows goes with view="resampled": the probability view has the 1 released points',
     ),
-    ("no rows", lambda: weighted([1.0]).to_frame("resampled", rows=0), r"n must be at least 1, got 0: name how many"),
-    ("negative rows", lambda: weighted([1.0]).resample(-1), r"n must be at least 1, got -1: name how many"),
-    (
-        "no weight column",
+    "no rows": (lambda: weighted([1.0]).to_frame("resampled", rows=0), r"n must be at least 1, got 0: name how many"),
+    "negative rows": (lambda: weighted([1.0]).resample(-1), r"n must be at least 1, got -1: name how many"),
+    "no weight column": (
         lambda: from_frame(foreign_frame()),
         r"no weight column 'weight'; the columns are .*'w'\]\. Name the one with the weights",
     ),
-    (
-        "weights alone",
-        lambda: from_frame(foreign_frame()[["w"]], weight="w"),
-        r"no rows or no columns, so it suggests nothing\. Name",
+    "weights alone": (
+        lambda: from_frame(foreign_frame()[["w"]], weight="w"), r"no rows or no columns, so it suggests nothing\. Name",
     ),
-    (
-        "weights that are none",
-        lambda: from_frame(foreign_frame().assign(w=np.nan), weight="w"),
-        r"weights must be finite: .*\. Remove those points",
+    "undefined weights": (lambda: from_frame(foreign_frame().assign(w=np.nan), weight="w"), FINITE),
+    "a frame of other columns": (
+        lambda: from_frame(foreign_frame(), weight="w", domain=TWO), r'lacks "x", "y": .*\. Add the column',
     ),
-    (
-        "a frame of other columns",
-        lambda: from_frame(foreign_frame(), weight="w", domain=TWO),
-        r'lacks "x", "y": .*\. Add the column',
-    ),
-    (
-        "a kernel that does not fit",
+    "a kernel that does not fit": (
         lambda: from_frame(foreign_frame(), weight="w", kernel="laplacian:lengthscale=1"),
         r"is for numbers, and city have levels, which have no distance\. Use",
     ),
-]
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("make", "message"), [c[1:] for c in REFUSALS], ids=[c[0] for c in REFUSALS])
-def test_what_cannot_be_is_refused_with_its_mend(make, message):
+@pytest.mark.parametrize(("make", "message"), REFUSALS.values(), ids=REFUSALS)
+def test_impossible_fields_and_questions_are_refused_with_the_fix(make, message):
     with pytest.raises((ValueError, DomainError), match=message):
         make()
 
 
-def test_a_measurement_and_its_promise_belong_together(mixed_release):
-    fields: dict[str, Any] = {
-        "points": mixed_release.to_frame(), "weights": mixed_release.weights, "kernel": mixed_release.kernel,
-        "domain": mixed_release.domain,
-    }  # fmt: skip
-    both = {"measurement": mixed_release.measurement, "statement": mixed_release.statement}
-    Release(**fields, **both)
-    for lacking in both:
-        (have,) = both.keys() - {lacking}
-        message = rf"has a {have} and no {lacking}: .* a promise is about a measurement\. Pass both, or neither"
-        with pytest.raises(ValueError, match=message):
-            Release(**fields, **(both | {lacking: None}))
+@pytest.mark.parametrize(("have", "lacking"), [("measurement", "statement"), ("statement", "measurement")])
+def test_a_measurement_and_its_statement_belong_together(have, lacking, mixed_release):
+    message = rf"has a {have} and no {lacking}: .* a guarantee is about a measurement\. Pass both, or neither"
+    with pytest.raises(ValueError, match=message):
+        mixed_release.replaced(**{lacking: None})
 
 
 def test_a_domain_encodes_the_points_of_a_release_as_it_does_the_frame_they_came_from(release):

@@ -1,4 +1,4 @@
-"""Texts of strangers: none is shown that could pass for this program's own, or command a terminal."""
+"""Texts from strangers: no text is shown that could pass for this program's own, or command a terminal."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,6 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.file import read_function
-from kmeanalyst.releases.file.header import FORMAT, FUNCTION_FORMAT
 from kmeanalyst.releases.statement import PrivacyStatement, StatementError
 from kmeanalyst.releases.texts import JOINERS, escaped, flaw_of, is_hidden, one_line, replaced
 from release_side.budget.ledger import Ledger
@@ -82,26 +83,24 @@ def test_text_of_several_lines_keeps_them_and_a_single_line_does_not() -> None:
 # ---------------------------------------------------------------- files: every text of a header
 
 
-def texts_within(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The place of each text of a header: of each value, and of each key, which ends in None."""
+def texts_within(value: Any, keys: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path to each text of a header: to each value, and to each key, which ends in None."""
     if isinstance(value, str):
-        yield place
+        yield keys
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in pairs:
         if isinstance(value, dict):
-            yield (*place, key, None)
-        yield from texts_within(item, (*place, key))
+            yield (*keys, key, None)
+        yield from texts_within(item, (*keys, key))
 
 
-def with_text(header: dict[str, Any], place: tuple[Any, ...], text: str) -> dict[str, Any]:
+def with_text(header: dict[str, Any], keys: tuple[Any, ...], text: str) -> dict[str, Any]:
     header = copy.deepcopy(header)
-    if place[-1] is not None:
-        setting(*place, to=text)(header)
+    if keys[-1] is not None:
+        setting(*keys, to=text)(header)
         return header
-    *path, key, _ = place
-    table = header
-    for step in path:
-        table = table[step]
+    *path, key, _ = keys
+    table = reduce(getitem, path, header)
     table[text] = table.pop(key)
     return header
 
@@ -140,14 +139,14 @@ def check_silent(result: Result, hostile: str) -> None:
 
 def test_a_hostile_text_anywhere_in_a_header_is_refused_and_never_shown(derived_path: Path, tmp_path: Path) -> None:
     header = json.loads(members_of(derived_path)["release.json"])
-    places = list(texts_within(header))
-    assert len(places) > 200
-    for number, place in enumerate(places):
+    all_keys = list(texts_within(header))
+    assert len(all_keys) > 200
+    for number, keys in enumerate(all_keys):
         hostile = HOSTILE[number % len(HOSTILE)]
-        strange = replace_header(derived_path, with_text(header, place, hostile), tmp_path / "strange.kme")
+        strange = replace_header(derived_path, with_text(header, keys, hostile), tmp_path / "strange.kme")
         with pytest.raises(FileRefused) as caught:
             read_release(strange)
-        assert str(caught.value).isprintable(), (place, hostile)
+        assert str(caught.value).isprintable(), (keys, hostile)
         check_silent(run("info", str(strange)), hostile)
 
 
@@ -158,13 +157,13 @@ FREE_TEXTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("place", FREE_TEXTS, ids=str)
+@pytest.mark.parametrize("keys", FREE_TEXTS, ids=str)
 def test_texts_that_may_say_anything_are_refused_for_what_they_hide(
-    place: tuple[Any, ...], derived_path: Path, tmp_path: Path
+    keys: tuple[Any, ...], derived_path: Path, tmp_path: Path
 ) -> None:
     header = json.loads(members_of(derived_path)["release.json"])
     for hostile in HOSTILE:
-        strange = replace_header(derived_path, with_text(header, place, hostile), tmp_path / "strange.kme")
+        strange = replace_header(derived_path, with_text(header, keys, hostile), tmp_path / "strange.kme")
         with pytest.raises(FileRefused, match=r"release\.json has a text with an?.*\(U\+[0-9A-F]+\).*could pass for"):
             read_release(strange)
 
@@ -188,10 +187,8 @@ def test_no_command_shows_what_a_hostile_file_says(
     names = {"SAMPLE": str(sample)} | {
         f"OUT.{end}": str(folder / f"out.{end}") for end in ("kme", "csv", "png", "html", "skops")
     }
-    for place in (("method",), ("statement", "taken_as_public", 0), ("columns", 4, "levels", 0)):
-        (folder / "strange.kme").write_bytes(
-            forged(mixed_path, lambda h, m, place=place: setting(*place, to=hostile)(h))
-        )
+    for keys in (("method",), ("statement", "taken_as_public", 0), ("columns", 4, "levels", 0)):
+        (folder / "strange.kme").write_bytes(forged(mixed_path, setting(*keys, to=hostile)))
         name, *rest = command
         result = run(name, str(folder / "strange.kme"), *(names.get(word, word) for word in rest))
         check_silent(result, hostile)
@@ -207,17 +204,13 @@ def test_a_function_file_keeps_the_same_rule(tmp_path: Path) -> None:
         frame, domain, epsilon=1.0, delta=1e-6, kind="ridge", target="y", rehearsal=1, output=path
     )
     header = json.loads(members_of(path)["release.json"])
-    for number, place in enumerate(texts_within(header)):
+    for number, keys in enumerate(texts_within(header)):
         hostile = HOSTILE[number % len(HOSTILE)]
-        strange = replace_header(path, with_text(header, place, hostile), tmp_path / "strange.kme")
+        strange = replace_header(path, with_text(header, keys, hostile), tmp_path / "strange.kme")
         with pytest.raises(FileRefused):
             read_function(strange, allow_rehearsal=True)
         check_silent(run("info", str(strange), "--allow-rehearsal"), hostile)
         check_silent(run("evaluate", str(strange), str(tmp_path / "none.csv"), "--allow-rehearsal"), hostile)
-
-
-def test_formats_are_told_apart_as_ever() -> None:
-    assert flaw_of(FORMAT) is None and flaw_of(FUNCTION_FORMAT) is None
 
 
 # ---------------------------------------------------------------- makers of files
@@ -252,13 +245,9 @@ def test_a_domain_or_a_release_with_a_hostile_text_is_refused_before_it_is_publi
     "method", ["", "Random Features", "random-features, ε = 0.1 (verified)", "x" * 61, *HOSTILE[:3]]
 )
 def test_a_method_is_a_word_which_cannot_pass_for_a_sentence(method: str, foreign_release: Release) -> None:
-    with pytest.raises(
-        ValueError, match=r"method must be 1 to 60 lower-case letters.*could deceive.*Name it in a word"
-    ):
-        Release(
-            points=foreign_release.to_frame(), weights=foreign_release.weights, measurement=None,
-            kernel=foreign_release.kernel, domain=foreign_release.domain, statement=None, method=method,
-        )  # fmt: skip
+    message = r"method must be 1 to 60 lower-case letters.*could deceive.*Name it in a word"
+    with pytest.raises(ValueError, match=message):
+        foreign_release.replaced(method=method)
 
 
 # ---------------------------------------------------------------- ways out, of texts that no rule has seen
@@ -305,16 +294,8 @@ def release_side_run(*arguments: str) -> Result:
 def test_the_curators_commands_show_no_hostile_text(hostile: str, tmp_path: Path) -> None:
     domain, private = tmp_path / "domain.toml", tmp_path / "private.csv"
     pd.DataFrame({"city": ["Basel"] * 20, hostile: 1}).to_csv(private, index=False)
-    publish = [
-        "publish",
-        str(private),
-        "--epsilon",
-        "1",
-        "--rehearsal",
-        "1",
-        "--output",
-        str(tmp_path / "no_folder" / "o.kme"),
-    ]
+    output = str(tmp_path / "no_folder" / "o.kme")
+    publish = ["publish", str(private), "--epsilon", "1", "--rehearsal", "1", "--output", output]
     common = ["--domain", str(domain), "--delta", "1e-6"]
     level = json.dumps(hostile).replace("\x7f", "\\u007f").replace("\\udbff\\udfff", "\\U0010ffff")
     level = level.replace("\\udb40\\udc41", "\\U000e0041")
@@ -353,10 +334,9 @@ SPACED = ("age ", " age", "age  privacy", "age" + 75 * " " + "privacy", "age\u00
 @pytest.mark.parametrize("name", [*SPACED, "age\U0001d159", "a\U00016fe4ge"])
 def test_names_and_levels_that_spaces_could_disguise_are_refused(name: str):
     """A run of spaces moves the rest of a name to the next line of a terminal, where it looks like a line of ours."""
-    with pytest.raises(DomainError, match=r"(a space at an end, two spaces in a row|an invisible character)"):
-        Integer(name=name, lower=0, upper=2)
-    with pytest.raises(DomainError, match=r"(a space at an end, two spaces in a row|an invisible character)"):
-        Categorical(name="c", levels=(name, "b"))
+    for make in (lambda: Integer(name=name, lower=0, upper=2), lambda: Categorical(name="c", levels=(name, "b"))):
+        with pytest.raises(DomainError, match=r"(a space at an end, two spaces in a row|an invisible character)"):
+            make()
 
 
 @pytest.mark.parametrize("name", ["hours per week", "10\u202f000", "東京\u3000都", "naïve"])

@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from file_tools import SCHEMA_TEST, members_of, same
+from file_tools import SCHEMA_TEST, bare, members_of, same
 
 import kmeanalyst as ka
 from kmeanalyst.cli.main import main
 from kmeanalyst.inference.compare.independence import independence_test
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.release import Release, from_frame, read_release
-from kmeanalyst.releases.derived import named_expression
+from kmeanalyst.releases.derived import Derived, named_expression
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Integer, Real
@@ -141,11 +141,10 @@ def test_what_may_be_infinite_or_undefined_has_no_extent(mixed_domain, text):
 def test_where_the_domain_bounds_nothing_the_released_values_do():
     """mass / height² lies in [0, 30 000] by the domain, in [20, 30] at the points: a tenth of that range on either side."""
     domain = Domain((Real(name="mass", lower=0, upper=300), Real(name="height", lower=0.1, upper=3)))
-    frame = pd.DataFrame({"mass": [80.0, 120.0], "height": [2.0, 2.0], "weight": [0.5, 0.5]})
-    made = from_frame(frame, kernel=Gaussian(1.0), domain=domain).transform(
-        {"bmi": "mass / height**2", "unbounded": "mass / (height - 1)", "product": "mass * height"}
-    )
-    bounds = {name: (made.columns[name].lower, made.columns[name].upper) for name in ("bmi", "unbounded", "product")}
+    release = bare(pd.DataFrame({"mass": [80.0, 120.0], "height": [2.0, 2.0]}), [0.5, 0.5], domain)
+    new = {"bmi": "mass / height**2", "unbounded": "mass / (height - 1)", "product": "mass * height"}
+    made = release.transform(new)
+    bounds = {name: (made.columns[name].lower, made.columns[name].upper) for name in new}
     assert bounds == {"bmi": (19.0, 31.0), "unbounded": (76.0, 124.0), "product": (0.0, 900.0)}
 
 
@@ -172,12 +171,12 @@ def test_a_transform_of_a_transform_is_one_of_both(mixed_release, transformed):
 # ---------------------------------------------------------------- what stays as it was
 
 
-def test_measurement_promise_and_kernel_are_untouched(mixed_release, transformed):
+def test_measurement_statement_and_kernel_are_unchanged(mixed_release, transformed):
     assert transformed.statement is mixed_release.statement
     assert transformed.measurement is mixed_release.measurement
     assert transformed.domain == mixed_release.domain
     np.testing.assert_array_equal(transformed.encoded_points, mixed_release.encoded_points)
-    assert "computed from the other columns (post-processing: the promise is unchanged)" in repr(transformed)
+    assert "computed from the other columns (post-processing: the guarantee is unchanged)" in repr(transformed)
     assert "= income / (age - 10)" in repr(transformed) and "derived" not in repr(mixed_release)
 
 
@@ -236,24 +235,14 @@ def test_what_cannot_be_a_column_says_why_and_what_to_do(mixed_release, expressi
 
 
 def test_a_release_is_not_built_around_a_false_derived_column(numeric_release):
-    from kmeanalyst.releases.derived import Derived
-
     def with_column(column) -> Release:
-        return Release(
-            points=numeric_release.to_frame(), weights=numeric_release.weights, measurement=None, statement=None,
-            kernel=numeric_release.kernel, domain=numeric_release.domain,
-            derived=[Derived(column=column, expression="round(x) + 5")],
-        )  # fmt: skip
+        return numeric_release.replaced(derived=[Derived(column=column, expression="round(x) + 5")])
 
     assert with_column(Integer(name="n", lower=1, upper=9)).columns["n"].upper == 9
-    for column in (
-        Real(name="n", lower=1, upper=9),
-        Boolean(name="n"),
-        Integer(name="n", lower=1, upper=9, missing=True),
-    ):
-        with pytest.raises(
-            ValueError, match=r"column n is said to be .*expression gives integer.*Derive it with transform"
-        ):
+    message = r"column n is said to be .*expression gives integer.*Derive it with transform"
+    number = {"name": "n", "lower": 1, "upper": 9}
+    for column in (Real(**number), Boolean(name="n"), Integer(**number, missing=True)):
+        with pytest.raises(ValueError, match=message):
             with_column(column)
     with pytest.raises(ValueError, match=r"n is said to lie within 5 and 6, and .* gives .*Derive it with transform"):
         with_column(Integer(name="n", lower=5, upper=6))
@@ -303,23 +292,19 @@ def test_the_command_writes_what_the_method_gives(numeric_release, path, tmp_pat
     out = str(tmp_path / "out.kme")
     done = run(path, "r = sqrt(x**2 + y**2)", "far=r > 2", "x * y", "--output", out, "--json")
     assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
-    assert [one["column"]["name"] for one in told["derived"]] == ["r", "far", "x_times_y"]
-    assert (told["output"], told["epsilon"], told["n_points"]) == (out, 1.0, len(numeric_release))
+    printed = json.loads(done.stdout)
+    assert [one["column"]["name"] for one in printed["derived"]] == ["r", "far", "x_times_y"]
+    assert (printed["output"], printed["epsilon"], printed["n_points"]) == (out, 1.0, len(numeric_release))
     assert "the privacy guarantee is unchanged (post-processing)" in done.stderr
     same(read_release(out), numeric_release.transform({"r": "sqrt(x**2 + y**2)", "far": "r > 2", "x_times_y": "x * y"}))
     asked = CliRunner().invoke(main, ["info", out, "--json"])
-    assert json.loads(asked.stdout)["derived"] == told["derived"]
+    assert json.loads(asked.stdout)["derived"] == printed["derived"]
     asked = CliRunner().invoke(main, ["expect", out, "r", "--json"])
     assert json.loads(asked.stdout)["estimates"][0]["value"] == numeric_release.expectation("sqrt(x**2 + y**2)").value
     again = run(out, "log(r + 1)", "--name", "small", "--output", str(tmp_path / "twice.kme"))
     assert again.exit_code == 0 and again.stdout == ""
-    assert [one.column.name for one in read_release(tmp_path / "twice.kme").derived] == [
-        "r",
-        "far",
-        "x_times_y",
-        "small",
-    ]
+    names = [one.column.name for one in read_release(tmp_path / "twice.kme").derived]
+    assert names == ["r", "far", "x_times_y", "small"]
 
 
 @pytest.mark.parametrize(
@@ -342,15 +327,13 @@ def test_the_command_says_what_is_wrong_and_writes_nothing(path, tmp_path, argum
 
 
 def test_a_column_that_is_missing_everywhere_still_has_bounds():
-    frame = pd.DataFrame({"x": [np.nan, np.nan], "weight": [0.5, 0.5]})
-    made = from_frame(
-        frame, kernel=Gaussian(1.0), domain=Domain((Real(name="x", lower=0, upper=1, missing=True),))
-    ).transform({"y": "1 / x"})
+    domain = Domain((Real(name="x", lower=0, upper=1, missing=True),))
+    made = bare(pd.DataFrame({"x": [np.nan, np.nan]}), [0.5, 0.5], domain).transform({"y": "1 / x"})
     assert made.to_frame()["y"].isna().all() and made.columns["y"].missing
 
 
-def test_a_hundred_columns_stand_beside_the_others_in_one_frame(mixed_release):
-    """Each after the other would leave a frame in pieces, of which pandas warns, and copy the whole of it each time."""
+def test_a_hundred_columns_are_added_to_the_frame_at_once(mixed_release):
+    """Adding them one by one would fragment the frame, of which pandas warns, and copy all of it each time."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         release = mixed_release.transform({f"d{i}": f"d{i - 1} + 0.5" if i else "age" for i in range(100)})
@@ -360,7 +343,7 @@ def test_a_hundred_columns_stand_beside_the_others_in_one_frame(mixed_release):
     assert (decoded["d99"] == frame["d99"]).all()
 
 
-def test_powers_beyond_exact_whole_numbers_have_room_for_the_rounding_of_other_machines(mixed_domain):
+def test_powers_beyond_exact_whole_numbers_allow_for_the_rounding_of_other_machines(mixed_domain):
     """17 to 90: 90³ is exact everywhere, 90²⁰ is as this machine's pow rounds it, and a file is read on others."""
     extent = parse("age ** 20").extent(mixed_domain)
     assert extent.low < 17.0**20 and extent.high > 90.0**20 and extent.whole
@@ -369,7 +352,7 @@ def test_powers_beyond_exact_whole_numbers_have_room_for_the_rounding_of_other_m
     assert (exact.low, exact.high, exact.whole) == (17.0**3, 90.0**3, True)
 
 
-def test_the_mend_for_a_quotient_names_the_divisor_that_is_zero():
+def test_the_fix_for_a_quotient_names_the_divisor_that_is_zero():
     release = from_frame(pd.DataFrame({"pay": [1.0, 2.0, 3.0], "hours": [0.0, 1.0, 2.0], "weight": [0.5, 0.25, 0.25]}))
     with pytest.raises(ValueError, match=r"infinite or undefined at 1 of 3 points.*where\(hours > 0, \.\.\., 0\)"):
         release.transform({"rate": "pay / hours"})

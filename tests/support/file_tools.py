@@ -19,7 +19,9 @@ import pandas as pd
 import paths
 import pytest
 
+from kmeanalyst.kernels import Gaussian
 from kmeanalyst.release import Release, read_release
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.file import FileRefused
 from kmeanalyst.releases.file import limits as refusal
 
@@ -32,9 +34,10 @@ SENSELESS = r"it does not make sense"
 NO_ZIP = ("the file is not a whole zip archive", "truncated, padded, or no release at all")
 
 Members = dict[str, bytes]
+Edit = Callable[..., None]  # of a header, or of a header and the members
 
 
-def members_of(path: Path) -> Members:
+def members_of(path: Path | io.BytesIO) -> Members:
     with zipfile.ZipFile(path) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
@@ -56,7 +59,7 @@ def declared(members: Members) -> dict[str, dict[str, Any]]:
     }
 
 
-def forged(path: Path, edit: Callable[[dict[str, Any], Members], None], *, resealed: bool = True) -> bytes:
+def forged(path: Path, edit: Edit, *, resealed: bool = True) -> bytes:
     """The file at path with header and members edited, and checksums made good, as a forger would."""
     members = members_of(path)
     header = json.loads(members["release.json"])
@@ -85,11 +88,33 @@ def narrow(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:
     monkeypatch.setattr(refusal, "USUAL", replace(refusal.USUAL, **limits))
 
 
-def setting(*keys: Any, to: Any) -> Callable[[dict[str, Any]], None]:
-    def edit(header: dict[str, Any]) -> None:
+def _changing(keys: tuple[Any, ...], change: Callable[[Any, Any], object]) -> Edit:
+    """An edit of a header: `change(table, key)` of the table that the first keys lead to."""
+
+    def edit(header: dict[str, Any], members: Members | None = None) -> None:
         for key in keys[:-1]:
             header = header[key]
-        header[keys[-1]] = to
+        change(header, keys[-1])
+
+    return edit
+
+
+def setting(*keys: Any, to: Any) -> Edit:
+    return _changing(keys, lambda table, key: table.__setitem__(key, to))
+
+
+def dropping(*keys: Any) -> Edit:
+    return _changing(keys, lambda table, key: table.pop(key))
+
+
+def scaling(*keys: Any, by: float) -> Edit:
+    return _changing(keys, lambda table, key: table.__setitem__(key, table[key] * by))
+
+
+def all_of(*edits: Edit) -> Edit:
+    def edit(header: dict[str, Any], members: Members | None = None) -> None:
+        for each in edits:
+            each(header, members)
 
     return edit
 
@@ -114,6 +139,10 @@ def same(a: Release, b: Release) -> None:
 
 
 def changed(release: Release, **changes: Any) -> Release:
-    fields = ["weights", "measurement", "kernel", "domain", "statement", "method", "weight_view", "fit_distance"]
-    values = {name: getattr(release, name) for name in fields} | {"points": release.to_frame()}
-    return Release(**(values | changes))
+    return release.replaced(**changes)
+
+
+def bare(points: pd.DataFrame, weights: Any, domain: Domain, **fields: Any) -> Release:
+    """A release without a measurement."""
+    usual = {"measurement": None, "kernel": Gaussian(1.0), "statement": None}
+    return Release(points=points, weights=weights, domain=domain, **(usual | fields))

@@ -1,8 +1,8 @@
-"""A release's members and the zip that holds them: bytes on disk to named members, and back.
+"""A release's members and the zip that contains them: bytes on disk to named members, and back.
 
-Two zip readers must not see two files in one. The archive is therefore plain: members of known names, one after another
-without a gap, every byte accounted for. All are stored but points.csv, which may be deflated: it then expands to exactly
-the length that its headers declare, which is bounded before a byte is inflated.
+Two zip readers must not see two different files in one archive. The archive is therefore plain: members of known names,
+one after another without a gap, every byte accounted for. All are stored except points.csv, which may be deflated: it then
+expands to exactly the length that its headers declare, and this length is bounded before a byte is inflated.
 
 Also the atomic writing of files: they appear whole or not at all.
 """
@@ -26,89 +26,23 @@ from pathlib import Path
 
 from kmeanalyst.releases.file.limits import MOST_BYTES, MOST_MEMBERS, FileRefused, limits, refusal, refusing, too_large
 
-_ROOM = 2**20  # bytes; a release of usual size has less
-
-
-@contextmanager
-def atomic_write(path: str | Path) -> Iterator[Path]:
-    """A temporary path in the folder of `path`; what is written there becomes `path` when the block ends well.
-
-    Until then an older file at `path` stays as it was. If the block raises, the temporary file is removed.
-    """
-    target = Path(path)
-    temporary = _temporary(target)
-    _create(temporary)
-    try:
-        yield temporary
-        _flush(temporary)
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _flush_folder(target.parent)
-
-
-def check_place(path: str | Path) -> None:
-    """OSError or ValueError now if `atomic_write(path)` would fail later: every step of it but the last is taken.
-
-    A temporary file of `_ROOM` bytes is written and removed; `path` is not touched. A larger file may still find no room.
-    """
-    temporary = _temporary(Path(path))
-    _create(temporary)
-    try:
-        temporary.write_bytes(bytes(_ROOM))
-        _flush(temporary)
-    finally:
-        temporary.unlink(missing_ok=True)
-    _flush_folder(temporary.parent)
-
-
-def _temporary(target: Path) -> Path:
-    """A new name in the folder of `target`."""
-    if target.is_dir():
-        raise IsADirectoryError(f"{target} is a folder: a file cannot take its place. Name a file within it.")
-    return target.with_name(f".{target.name}.{secrets.token_hex(8)}.partial")
-
-
-def _create(temporary: Path) -> None:
-    """A new empty file, with the rights that new files have here."""
-    try:
-        temporary.open("xb").close()
-    except FileNotFoundError:
-        folder = temporary.parent
-        raise FileNotFoundError(f"there is no folder {folder}, so nothing was written. Create it first.") from None
-
-
-def _flush_folder(folder: Path) -> None:
-    """Bring a folder's entries to the disk as well; systems other than POSIX cannot open a folder."""
-    if os.name == "posix":
-        _flush(folder, os.O_RDONLY)
-
-
-def _flush(path: Path, flags: int = os.O_RDWR) -> None:
-    descriptor = os.open(path, flags)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 HEADER, POINTS, NOISY_SUM = "release.json", "points.csv", "measurement/noisy_sum.npy"
 BLOCK = 2**23  # bytes of a member that are inflated at a time
-PIVOTS = "measurement/points.npy"  # of a function: a member of this name is there in a subspace's release too
+PIVOTS = "measurement/points.npy"  # of a function; a subspace's release has a member of this name too
 
-_LEVEL = 1  # of deflating: numbers become hardly smaller at higher ones, which take seven times as long
+_LEVEL = 1  # of deflating: higher levels save little on numbers and take seven times as long
 _CHECK = "Check that it is a .kme file"
 
 _END = struct.Struct("<4s4H2LH")
 _MOST_ENTRY_BYTES = 256  # of a member in the central directory
 _LOCAL = struct.Struct("<4s5H3L2H")
 _MEMBER_NAME = re.compile(r"release\.json|points\.csv|measurement/[a-z][a-z0-9_]*\.npy")
+_ROOM = 2**20  # bytes; a release of usual size has less
 
 
 @dataclass(frozen=True)
 class Member:
-    """A member of an archive, whose checksum is right.
+    """A member of an archive, whose checksum has been verified.
 
     data       bytes as the archive has them.
     size       bytes of the member itself: of `data`, or of what they expand to.
@@ -123,16 +57,18 @@ class Member:
 
     def blocks(self) -> Iterator[bytes | memoryview]:
         """The member itself, at most BLOCK bytes at a time."""
-        return _inflated(self.data, self.size) if self.deflated else _pieces(self.data)
+        if self.deflated:
+            return _inflate(self.data, self.size)
+        return (self.data[start : start + BLOCK] for start in range(0, len(self.data), BLOCK))
 
 
 Members = Mapping[str, Member]  # by name
 
 
 def contents(path: Path) -> bytes:
-    """The bytes of a file that is not larger than a release can be."""
+    """The bytes of a file; FileRefused if it is larger than a release can be."""
     try:
-        with open(path, "rb", opener=_opened_at_once) as file:
+        with open(path, "rb", opener=_open_without_waiting) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise refusal("it is a pipe or a device", "nothing was read, for it may have no end", "Name a file")
@@ -145,8 +81,8 @@ def contents(path: Path) -> bytes:
         raise refusal("the file cannot be read", f"{error.strerror}", "Name a file that you may read") from None
 
 
-def _opened_at_once(path: str, flags: int) -> int:
-    """A file descriptor; a pipe is opened too, without waiting for somebody to write into it."""
+def _open_without_waiting(path: str, flags: int) -> int:
+    """A file descriptor; also of a pipe, without waiting for its writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -174,16 +110,16 @@ def members_in(raw: bytes) -> dict[str, Member]:
 
 
 def without_points() -> FileRefused:
-    """What is said of an archive that lacks what every release has."""
+    """The refusal of an archive that lacks what every release has."""
     return refusal(f"the archive lacks {HEADER} or {POINTS}", "it is not a release", _CHECK)
 
 
 def _check_end(raw: bytes) -> int:
-    """Where the central directory begins; refuses unless the end record closes the file just as it should."""
+    """Where the central directory begins; FileRefused unless the end record fits the file and ends it."""
     if len(raw) < _END.size or raw[-_END.size :][:4] != b"PK\5\6":
         raise refusal("the file is not a whole zip archive", "it is truncated, padded, or no release at all")
     _, disk, first_disk, here, total, size, offset, comment = _END.unpack(raw[-_END.size :])
-    wide = raw[-_END.size - 20 :][:4] == b"PK\6\7"  # the 64-bit record would overrule this one
+    wide = raw[-_END.size - 20 :][:4] == b"PK\6\7"  # the 64-bit record would override this one
     if wide or disk or first_disk or comment or here != total or offset + size + _END.size != len(raw):
         raise refusal("the archive's end record does not fit the file", "it is truncated, padded or altered")
     if total > MOST_MEMBERS or size > total * _MOST_ENTRY_BYTES:
@@ -238,29 +174,24 @@ def _member(raw: bytes, info: zipfile.ZipInfo, position: int, end: int) -> tuple
     return Member(data, info.file_size, digest.hexdigest(), deflated), stop
 
 
-def _pieces(data: memoryview) -> Iterator[memoryview]:
-    for start in range(0, len(data), BLOCK):
-        yield data[start : start + BLOCK]
-
-
-def _inflated(data: memoryview, size: int) -> Iterator[bytes]:
-    """What deflated data expand to, a block at a time; FileRefused, at most a block too late, unless it is `size` bytes."""
-    inflate, rest, made = zlib.decompressobj(-zlib.MAX_WBITS), bytes(data), 0
+def _inflate(data: memoryview, size: int) -> Iterator[bytes]:
+    """Inflate a block at a time; FileRefused, at most one block too late, unless the result has `size` bytes."""
+    inflate, rest, n_bytes = zlib.decompressobj(-zlib.MAX_WBITS), bytes(data), 0
     while not inflate.eof:
         try:
             block = inflate.decompress(rest, BLOCK)
         except zlib.error as error:
             raise refusal(f"member {POINTS} cannot be inflated", str(error)) from None
-        rest, made = inflate.unconsumed_tail, made + len(block)
-        if made > size or not (block or inflate.eof):
+        rest, n_bytes = inflate.unconsumed_tail, n_bytes + len(block)
+        if n_bytes > size or not (block or inflate.eof):
             break
         yield block
-    if made != size or not inflate.eof or inflate.unused_data:
+    if n_bytes != size or not inflate.eof or inflate.unused_data:
         raise refusal(f"member {POINTS} does not expand to the {size} bytes that it declares", "it was altered")
 
 
 def zipped(members: dict[str, bytes]) -> bytes:
-    """A zip whose bytes depend on the members alone; points.csv is deflated where that makes it smaller."""
+    """A zip whose bytes depend on the members alone; points.csv is deflated if that makes it smaller."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for name, data in members.items():
@@ -277,3 +208,70 @@ def zipped(members: dict[str, bytes]) -> bytes:
             f"{MOST_BYTES}. Publish fewer features, or fewer levels."
         )
     return archive_bytes
+
+
+# ---------------------------------------------------------------------- atomic writing
+
+
+@contextmanager
+def atomic_write(path: str | Path) -> Iterator[Path]:
+    """A temporary path in the folder of `path`; what is written there becomes `path` when the block ends without an error.
+
+    Until then an older file at `path` is unchanged. If the block raises, the temporary file is removed.
+    """
+    target = Path(path)
+    temporary = _temporary(target)
+    _create(temporary)
+    try:
+        yield temporary
+        _flush(temporary)
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _flush_folder(target.parent)
+
+
+def check_place(path: str | Path) -> None:
+    """OSError or ValueError now if `atomic_write(path)` would fail later: it takes every step except the last.
+
+    A temporary file of `_ROOM` bytes is written and removed; `path` is not touched. A larger file may still not fit.
+    """
+    temporary = _temporary(Path(path))
+    _create(temporary)
+    try:
+        temporary.write_bytes(bytes(_ROOM))
+        _flush(temporary)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _flush_folder(temporary.parent)
+
+
+def _temporary(target: Path) -> Path:
+    """A new name in the folder of `target`."""
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder: a file cannot take its place. Name a file within it.")
+    return target.with_name(f".{target.name}.{secrets.token_hex(8)}.partial")
+
+
+def _create(temporary: Path) -> None:
+    """A new empty file, with the usual permissions of new files."""
+    try:
+        temporary.open("xb").close()
+    except FileNotFoundError:
+        folder = temporary.parent
+        raise FileNotFoundError(f"there is no folder {folder}, so nothing was written. Create it first.") from None
+
+
+def _flush_folder(folder: Path) -> None:
+    """Write a folder's entries to the disk too; systems other than POSIX cannot open a folder."""
+    if os.name == "posix":
+        _flush(folder, os.O_RDONLY)
+
+
+def _flush(path: Path, flags: int = os.O_RDWR) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

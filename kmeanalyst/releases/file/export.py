@@ -1,10 +1,10 @@
 """Releases for other programs: CSV, Parquet and NetCDF. Exports only: the file of record is .kme.
 
-An export has points and weights, without the measurement: what is computed from it alone has no honest
-error bar. What it keeps is the privacy promise: of a rehearsal every row says that it is NOT PRIVATE, in a column of its own,
-because a column survives renaming, conversion to other formats and concatenation, which file names and metadata do not.
+An export has points and weights without the measurement: what is computed from it alone has no valid error bar. The
+stamp of a rehearsal is kept: every row says NOT PRIVATE in a column of its own, because a column survives renaming,
+conversion to other formats and concatenation, and file names and metadata do not.
 
-A spreadsheet runs a text cell of a CSV file that begins like a formula. Such cells are written with an apostrophe before them.
+A spreadsheet runs a text cell of a CSV file that begins like a formula. Such cells get an apostrophe before them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import parse_number
 from kmeanalyst.releases.file.archive import atomic_write
-from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.releases.release import ReleaseData, plain_array
 
 if TYPE_CHECKING:
     import xarray
@@ -29,7 +29,7 @@ STAMP_COLUMN = "NOT_PRIVATE"  # of the files of rehearsals
 _DIMENSION = "point"
 _FORMULA = re.compile(
     r"""[\s"']*[=+\-@＝＋－＠]|[\t\r]"""
-)  # wide signs too: some spreadsheets read them as the narrow ones
+)  # wide signs too: some spreadsheets read them as narrow ones
 
 
 def export(
@@ -37,7 +37,7 @@ def export(
 ) -> int:
     """Write points and weights to a .csv, .parquet or .nc file; it appears whole or not at all.
 
-    frame             what is written, such as `Release.to_frame` of another view; points and weights as released by default.
+    frame             what is written, such as `Release.to_frame` of another view; by default points and weights as released.
     keep_formulas     leave text cells of a .csv file as they are, even if a spreadsheet would run them as formulas.
     Returns           how many text cells and column names of a .csv file have an apostrophe before them for that reason.
 
@@ -69,7 +69,7 @@ def _as_released(release: ReleaseData) -> pd.DataFrame:
 
 
 def _stamped(release: ReleaseData, frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with what the file says of its privacy: in its metadata (Parquet and NetCDF), of a rehearsal in each row too."""
+    """The frame with a statement of its privacy in the metadata (Parquet and NetCDF); for a rehearsal in each row too."""
     summary = release.summary()
     if release.is_rehearsal:
         name = STAMP_COLUMN
@@ -106,7 +106,7 @@ def _is_text(series: pd.Series) -> bool:
 
 
 def _is_formula(cell: object) -> bool:
-    """Whether a cell is a text that a spreadsheet would run; a number, even if it has a sign, is none."""
+    """Whether a cell is a text that a spreadsheet would run; a number, even with a sign, is not."""
     return isinstance(cell, str) and _FORMULA.match(cell) is not None and parse_number(cell) is None
 
 
@@ -119,7 +119,7 @@ def _to_parquet(frame: pd.DataFrame, path: Path) -> None:
 
 
 def _to_netcdf(frame: pd.DataFrame, path: Path) -> None:
-    netcdf_dataset(frame).to_netcdf(path, engine="scipy")
+    _netcdf_dataset(frame).to_netcdf(path, engine="scipy")
 
 
 _WRITERS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
@@ -129,12 +129,12 @@ _WRITERS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
 }
 
 
-def netcdf_dataset(frame: pd.DataFrame) -> xarray.Dataset:
-    """Columns as NetCDF 3 can hold them, over the dimension "point".
+def _netcdf_dataset(frame: pd.DataFrame) -> xarray.Dataset:
+    """Columns in the types of NetCDF 3, over the dimension "point".
 
     Whole numbers that do not fit 32 bits become float64, booleans int8, text characters, dates days since
     1970-01-01. A missing number or boolean is NaN, a missing date NaT, a missing level or text "". A name that
-    NetCDF does not allow is mended, and the column's own name kept in the attribute "long_name".
+    NetCDF does not allow is changed, and the column's own name is kept in the attribute "long_name".
     """
     import xarray
 
@@ -148,23 +148,17 @@ def netcdf_dataset(frame: pd.DataFrame) -> xarray.Dataset:
 
 
 def _allowed_values(series: pd.Series) -> Array:
-    if isinstance(series.dtype, pd.CategoricalDtype | pd.StringDtype):
-        return series.astype(object).where(series.notna(), "").to_numpy().astype(str)
-    if series.dtype.kind == "M":
-        return series.to_numpy()
-    if series.isna().any():
-        return series.to_numpy(dtype=np.float64, na_value=np.nan)
-    if pd.api.types.is_bool_dtype(series):
-        return series.to_numpy(dtype=np.int8)
-    if pd.api.types.is_integer_dtype(series):
-        whole = series.to_numpy(dtype=np.int64)
-        fits = np.iinfo(np.int32).min <= whole.min() and whole.max() <= np.iinfo(np.int32).max
-        return whole.astype(np.int32 if fits else np.float64)
-    return series.to_numpy(dtype=np.float64)
+    values = plain_array(series)
+    if values.dtype.kind == "b":
+        return values.astype(np.int8)
+    if values.dtype.kind == "i":
+        fits = np.iinfo(np.int32).min <= values.min() and values.max() <= np.iinfo(np.int32).max
+        return values.astype(np.int32 if fits else np.float64)
+    return values
 
 
 def _allowed_names(columns: list[str]) -> dict[str, str]:
-    """Column → a name that NetCDF 3 takes: a letter first, then letters, digits and _.@+- (others become _)."""
+    """Column → a name that NetCDF 3 allows: a letter first, then letters, digits and _.@+- (others become _)."""
     names: dict[str, str] = {}
     for column in columns:
         name = re.sub(r"[^A-Za-z0-9_.@+\- ]", "_", column).strip() or "_"
@@ -173,6 +167,3 @@ def _allowed_names(columns: list[str]) -> dict[str, str]:
             name += "_"
         names[column] = name
     return names
-
-
-__all__ = ["export", "netcdf_dataset", "write_netcdf"]

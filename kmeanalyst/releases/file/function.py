@@ -1,7 +1,7 @@
-"""The file of a released function: the container of a release, with pivots and noisy coordinates and no points.
+"""The file of a released function: the container of a release, with pivots and noisy coordinates instead of points.
 
-Its header has another value of `format`, so that a reader of releases refuses it: its numbers are no embedding of a
-table's rows, and no question about the table could be answered from it. FORMAT.md §7 is its law.
+Its header has another value of `format`, so that a reader of releases refuses it: its numbers are not an embedding of a
+table's rows, and cannot answer questions about the table. FORMAT.md §7 specifies it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kmeanalyst.releases.file.header import (
 )
 from kmeanalyst.releases.file.kernel import check_kernel, kernel_of, kernel_work
 from kmeanalyst.releases.file.limits import limits, refusal, refusing, too_large
-from kmeanalyst.releases.file.measurement import CLOSE, array_of, basis_points, promise_of
+from kmeanalyst.releases.file.measurement import CLOSE, array_of, basis_points, noise_statement
 from kmeanalyst.releases.file.reading import columns_in, read_container
 from kmeanalyst.releases.file.writing import canonical, npy_of, write_checked
 from kmeanalyst.releases.function import FunctionForm, ReleasedFunction, function_of
@@ -35,12 +35,12 @@ from kmeanalyst.releases.statement import software_versions
 
 
 def read_function(path: str | Path, *, allow_rehearsal: bool = False, large: bool = False) -> ReleasedFunction:
-    """Read the .kme file of a released function; FileRefused says what is wrong with a file that is not sound.
+    """Read the .kme file of a released function; FileRefused says what is wrong with an unsound file.
 
     Nothing is returned unless checksums, shapes, values, the bound of the pivots' coordinates and the arithmetic of the
     privacy statement agree.
 
-    allow_rehearsal   read a file that is stamped NOT PRIVATE too: a rehearsal, whose noise a seed gives back.
+    allow_rehearsal   also read a file that is stamped NOT PRIVATE: a rehearsal, whose noise a seed gives back.
     large             lift the usual limits on size and work, for a file whose maker you trust: it may take minutes and
                       gigabytes (FORMAT.md §8).
 
@@ -58,40 +58,40 @@ def function_in(members: Members) -> ReleasedFunction:
     with refusing("the columns"):
         domain = columns_in(header)
         if any(isinstance(column, Text) for column in domain.columns):
-            raise ValueError("a function looks at no texts")
+            raise ValueError("a function uses no texts")
     form = _form_of(header["function"])
     kernel = kernel_of(header["kernel"], len(domain))
     check_kernel(kernel, domain, domain.decode(domain.draw(8, 0)))
-    basis = _basis_of(header["measurement"], kernel, domain, members)
+    basis = _basis_of(header["measurement"]["n_pivots"], kernel, domain, members)
     noisy_sum = array_of(NOISY_SUM, members[NOISY_SUM].data, "<i8", [basis.dimension])
     with refusing("the function"):
-        told, steps = header["measurement"], form.grid_sensitivity(basis)
-        unit = form.unit(basis, told["n_rows"])
-        if not math.isclose(told["grid_noise_scale"] * unit, told["noise_scale"], rel_tol=CLOSE):
+        measured, steps = header["measurement"], form.grid_sensitivity(basis)
+        unit = form.unit(basis, measured["n_rows"])
+        if not math.isclose(measured["grid_noise_scale"] * unit, measured["noise_scale"], rel_tol=CLOSE):
             raise refusal("grid_noise_scale", "it is not the noise scale in steps of the grid: one of the two is wrong")
-        statement = promise_of(header, steps * unit, steps)
+        statement = noise_statement(header, steps * unit, steps)
         return function_of(form=form, domain=domain, basis=basis, noisy_sum=noisy_sum, statement=statement)
 
 
-def _form_of(told: dict[str, Any]) -> FunctionForm:
+def _form_of(fields: dict[str, Any]) -> FunctionForm:
     with refusing("the function"):
-        target = None if told["target"] is None else column_from_dict(told["target"])
-        form = FunctionForm(kind=told["kind"], target=target, regularisation=told["regularisation"])
-        if plain(form.to_dict()) != told:
+        target = None if fields["target"] is None else column_from_dict(fields["target"])
+        form = FunctionForm(kind=fields["kind"], target=target, regularisation=fields["regularisation"])
+        if plain(form.to_dict()) != fields:
             raise ValueError("its target is not written as a column is")
     return form
 
 
-def _basis_of(told: dict[str, Any], kernel: Kernel, domain: Domain, members: Members) -> Pivots:
-    if told["n_pivots"] > limits().pivots:
-        raise too_large(f"the function has {told['n_pivots']} pivots", f"at most {limits().pivots} are read")
-    work = told["n_pivots"] ** 2 * kernel_work(kernel, len(domain))
+def _basis_of(n_pivots: int, kernel: Kernel, domain: Domain, members: Members) -> Pivots:
+    if n_pivots > limits().pivots:
+        raise too_large(f"the function has {n_pivots} pivots", f"at most {limits().pivots} are read")
+    work = n_pivots**2 * kernel_work(kernel, len(domain))
     if work > limits().pivot_work:
         raise too_large(
-            f"the function has {told['n_pivots']} pivots",
+            f"the function has {n_pivots} pivots",
             f"the kernel takes {work} steps on them to prove its bound, and at most {limits().pivot_work} are taken",
         )
-    points = array_of(PIVOTS, members[PIVOTS].data, "<f8", [told["n_pivots"], len(domain)])
+    points = array_of(PIVOTS, members[PIVOTS].data, "<f8", [n_pivots, len(domain)])
     with refusing("the pivots"):
         return Pivots(kernel, basis_points(kernel, domain, {"points": points}))
 
@@ -99,8 +99,8 @@ def _basis_of(told: dict[str, Any], kernel: Kernel, domain: Domain, members: Mem
 def write_function(function: ReleasedFunction, path: str | Path) -> None:
     """Write the function as a .kme file, which appears whole or not at all.
 
-    The same function gives the same bytes. What is written has been read back first: ValueError, and no file, if its own
-    reader would refuse it.
+    The same function gives the same bytes. The file is read back first: ValueError, and no file, if the reader would
+    refuse it.
 
     >>> ka.write_function(function, "copy.kme")
     """

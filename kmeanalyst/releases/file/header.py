@@ -1,4 +1,4 @@
-"""release.json, the header: JSON to plain values, each field held against its rule and each member to its digest.
+"""release.json, the header: JSON to plain values, each field checked against its rule and each member against its digest.
 
 `schema_v1.json` says the same in JSON Schema. The rules are written out here so that reading a file needs no
 validator and every refusal names its field.
@@ -15,17 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.kernels.features.binning import RandomBinning
-from kmeanalyst.kernels.features.certified import CertifiedNystroem
-from kmeanalyst.kernels.features.composed import ColumnFeatures, Concatenation, ScaledFeatures, TensorProduct
-from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
-from kmeanalyst.kernels.features.nystroem import Nystroem
-from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, PIVOTS, POINTS, Members, without_points
 from kmeanalyst.releases.file.limits import MOST_HEADER_DEPTH, HoldsFunction, limits, refusal, refusing, too_large
+from kmeanalyst.releases.file.measurement import FEATURE_MAPS
 from kmeanalyst.releases.function import KINDS
-from kmeanalyst.releases.statement import METHOD, NOISE_LAWS, VERSION, is_digest, is_pure, is_selection
+from kmeanalyst.releases.statement import (
+    METHOD,
+    NOISE_LAWS,
+    VERSION,
+    is_digest,
+    is_number,
+    is_pure,
+    is_selection,
+    is_whole,
+)
 from kmeanalyst.releases.texts import flaw_of
 
 FORMAT = "kmeanalyst release"
@@ -38,16 +41,8 @@ WEIGHT_VIEWS = ("probability", "bounded", "signed", "published", "given")
 _Rule = tuple[str, Callable[[Any], bool]]
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _is_shape(value: Any) -> bool:
-    return isinstance(value, list) and 1 <= len(value) <= 2 and all(_is_whole(size) and size >= 1 for size in value)
+    return isinstance(value, list) and 1 <= len(value) <= 2 and all(is_whole(size) and size >= 1 for size in value)
 
 
 def _one_of(*values: Any) -> _Rule:
@@ -65,90 +60,54 @@ _VERSIONS: _Rule = (
         and all(isinstance(text, str) and VERSION.fullmatch(text) for pair in value.items() for text in pair)
     ),
 )
-_COUNT: _Rule = ("a whole number of at least 1", lambda value: _is_whole(value) and value >= 1)
-_SIZE: _Rule = ("a whole number of at least 0", lambda value: _is_whole(value) and value >= 0)
-_POSITIVE: _Rule = ("a positive number", lambda value: _is_number(value) and value > 0)
-_DISTANCE: _Rule = ("null or a number of at least 0", lambda value: value is None or (_is_number(value) and value >= 0))
+_COUNT: _Rule = ("a whole number of at least 1", lambda value: is_whole(value) and value >= 1)
+_SIZE: _Rule = ("a whole number of at least 0", lambda value: is_whole(value) and value >= 0)
+_POSITIVE: _Rule = ("a positive number", lambda value: is_number(value) and value > 0)
+_DISTANCE: _Rule = ("null or a number of at least 0", lambda value: value is None or (is_number(value) and value >= 0))
 _TABLE: _Rule = ("a table", lambda value: isinstance(value, dict))
 _TABLE_OR_NULL: _Rule = ("a table or null", lambda value: value is None or isinstance(value, dict))
 _LIST: _Rule = ("a list with at least one entry", lambda value: isinstance(value, list) and bool(value))
-_DIGEST: _Rule = (
-    "64 hexadecimal digits",
-    is_digest,
-)
-_SHAPES: _Rule = (
-    "a table of shapes",
-    lambda value: isinstance(value, dict) and all(map(_is_shape, value.values())),
-)
+_SHAPES: _Rule = ("a table of shapes", lambda value: isinstance(value, dict) and all(map(_is_shape, value.values())))
 
-_HEADER_RULES = {
-    "format": _one_of(FORMAT),
+_SHARED_RULES = {
     "schema_major": _one_of(SCHEMA_MAJOR),
     "schema_minor": _SIZE,
     "columns": _LIST,
     "kernel": _TABLE,
+    "versions": _VERSIONS,
+    "members": _TABLE,
+}
+_RELEASE_RULES = {"format": _one_of(FORMAT)} | _SHARED_RULES | {
     "method": _METHOD,
     "weight_view": _one_of(*WEIGHT_VIEWS),
     "fit_distance": _DISTANCE,
     "n_points": _COUNT,
     "statement": _TABLE_OR_NULL,
     "measurement": _TABLE_OR_NULL,
-    "versions": _VERSIONS,
-    "members": _TABLE,
-}
-_DERIVED_RULE = {"derived": _LIST}
-_MEASUREMENT_RULES = {
-    "noise_law": _one_of(*NOISE_LAWS),
-    "noise_scale": _POSITIVE,
-    "grid_noise_scale": _POSITIVE,
-    "n_rows": _COUNT,
-    "feature_map": _TABLE,
-}
-_FEATURE_MAP_RULES = {
-    "name": _one_of(
-        RandomFourier.name,
-        Nystroem.name,
-        CertifiedNystroem.name,
-        MarginFeatures.name,
-        Concatenation.name,
-        TensorProduct.name,
-        ScaledFeatures.name,
-        ColumnFeatures.name,
-        RandomBinning.name,
-        RandomMaclaurin.name,
-    ),
-    "dimension": _COUNT,
-    "arrays": _SHAPES,
-}
-_FUNCTION_HEADER_RULES = {
-    "format": _one_of(FUNCTION_FORMAT),
-    "schema_major": _one_of(SCHEMA_MAJOR),
-    "schema_minor": _SIZE,
-    "columns": _LIST,
-    "kernel": _TABLE,
+}  # fmt: skip
+_FUNCTION_FILE_RULES = {"format": _one_of(FUNCTION_FORMAT)} | _SHARED_RULES | {
     "function": _TABLE,
     "statement": _TABLE,
     "measurement": _TABLE,
-    "versions": _VERSIONS,
-    "members": _TABLE,
-}
-_FUNCTION_RULES = {
-    "kind": _one_of(*KINDS),
-    "regularisation": ("null or a positive number", lambda value: value is None or (_is_number(value) and value > 0)),
-    "target": _TABLE_OR_NULL,
-}
+}  # fmt: skip
+_DERIVED_RULE = {"derived": _LIST}
+_NOISE_RULES = {"noise_scale": _POSITIVE, "grid_noise_scale": _POSITIVE, "n_rows": _COUNT}
+_MEASUREMENT_RULES = {"noise_law": _one_of(*NOISE_LAWS), "feature_map": _TABLE} | _NOISE_RULES
 _FUNCTION_MEASUREMENT_RULES = {
     "noise_law": _one_of(*(law for law in NOISE_LAWS if not is_pure(law))),
-    "noise_scale": _POSITIVE,
-    "grid_noise_scale": _POSITIVE,
-    "n_rows": _COUNT,
     "n_pivots": _COUNT,
+} | _NOISE_RULES
+_FEATURE_MAP_RULES = {"name": _one_of(*FEATURE_MAPS), "dimension": _COUNT, "arrays": _SHAPES}
+_FUNCTION_RULES = {
+    "kind": _one_of(*KINDS),
+    "regularisation": ("null or a positive number", lambda value: value is None or (is_number(value) and value > 0)),
+    "target": _TABLE_OR_NULL,
 }
-_MEMBER_RULES = {"bytes": _SIZE, "sha256": _DIGEST}
+_MEMBER_RULES = {"bytes": _SIZE, "sha256": ("64 hexadecimal digits", is_digest)}
 
 
 def parsed(data: memoryview) -> dict[str, Any]:
-    """The header as plain values, all of them finite, of bounded depth, no key twice."""
+    """The header as plain values: all numbers finite, nesting of bounded depth, no key twice."""
     if len(data) > limits().header_bytes:
         raise too_large(f"{HEADER} has {len(data)} bytes", f"at most {limits().header_bytes} are read")
     raw = bytes(data)
@@ -186,88 +145,88 @@ def _check_values(value: Any, *, depth: int) -> None:
         for item in value:
             _check_values(item, depth=depth + 1)
     elif isinstance(value, str):
-        _check_text(value)
+        if flaw := flaw_of(value):  # whichever field or key it is
+            raise refusal(
+                f"{HEADER} has a text with {flaw}: {value!a:.80}",
+                "shown on a terminal or in a report, it could pass for what kmeanalyst says itself",
+            )
     elif isinstance(value, float | int) and not abs(value) < (math.inf if isinstance(value, float) else 2**63):
         raise refusal(f"{HEADER} contains the number {value!r:.40}", "it is beyond what 64 bits hold")
 
 
-def _check_text(text: str) -> None:
-    """FileRefused for a text that could deceive where it is shown, whichever field or key it is."""
-    flaw = flaw_of(text)
-    if flaw is not None:
-        raise refusal(
-            f"{HEADER} has a text with {flaw}: {text!a:.80}",
-            "shown on a terminal or in a report, it could pass for what kmeanalyst says itself",
-        )
-
-
 def check_header(header: dict[str, Any]) -> None:
-    """FileRefused unless the header has every field it must have, of the right kind; at a minor version it knows, no other."""
-    minor = header.get("schema_minor")
+    """FileRefused unless the header has every field it must have, of the right kind, and no other.
+
+    A newer minor version may add fields, which are ignored.
+    """
     if header.get("format") == FUNCTION_FORMAT:
         raise HoldsFunction(
             "the file holds a function of a table: it has no weighted points to ask about. Read it with "
             "kmeanalyst.read_function, or kmeanalyst evaluate."
         )
-    _check_major(header, FORMAT)
-    newer = isinstance(minor, int) and minor > SCHEMA_MINOR  # a newer minor version adds fields that may be ignored
-    derived = minor == SCHEMA_MINOR or (newer and "derived" in header)
-    _check_fields(HEADER, header, _HEADER_RULES | (_DERIVED_RULE if derived else {}), more_allowed=newer)
-    if len(header["columns"]) > limits().columns:
-        raise too_large(f"{HEADER} has {len(header['columns'])} columns", f"at most {limits().columns} are read")
-    for name, entry in header["members"].items():
-        _check_fields(f"the entry of member {name!r:.80}", entry, _MEMBER_RULES)
-    drawn = header["statement"] is not None and is_selection(header["statement"].get("mechanism"))
-    if (header["measurement"] is None) != (header["statement"] is None or drawn):
-        raise refusal("measurement and statement", "one of them alone is a promise about nothing")
-    if header["measurement"] is None and header["fit_distance"] is not None:
+    newer = _is_newer(header, SCHEMA_MINOR)
+    derived = header.get("schema_minor") == SCHEMA_MINOR or (newer and "derived" in header)
+    _check_outline(header, FORMAT, _RELEASE_RULES | (_DERIVED_RULE if derived else {}), newer=newer)
+    measurement, statement = header["measurement"], header["statement"]
+    drawn = statement is not None and is_selection(statement.get("mechanism"))
+    if (measurement is None) != (statement is None or drawn):
+        raise refusal("measurement and statement", "one of them alone is a guarantee about nothing")
+    if measurement is None and header["fit_distance"] is not None:
         raise refusal("fit_distance", "there is no measurement that the points could be at a distance from")
-    if header["measurement"] is not None:
-        _check_fields("measurement", header["measurement"], _MEASUREMENT_RULES)
-        _check_fields("feature_map", header["measurement"]["feature_map"], _FEATURE_MAP_RULES)
+    if measurement is not None:
+        _check_fields("measurement", measurement, _MEASUREMENT_RULES)
+        _check_fields("feature_map", measurement["feature_map"], _FEATURE_MAP_RULES)
 
 
 def check_function_header(header: dict[str, Any]) -> None:
-    """FileRefused unless the header is one of a released function, with every field of the right kind and no other."""
+    """As `check_header`, for the header of a released function."""
     if header.get("format") == FORMAT:
         raise refusal(
             "the file holds weighted points", "it is no function of a table", "Read it with kmeanalyst.read_release"
         )
-    _check_major(header, FUNCTION_FORMAT)
-    newer = isinstance(header.get("schema_minor"), int) and header["schema_minor"] > FUNCTION_MINOR
-    _check_fields(HEADER, header, _FUNCTION_HEADER_RULES, more_allowed=newer)
-    if len(header["columns"]) > limits().columns:
-        raise too_large(f"{HEADER} has {len(header['columns'])} columns", f"at most {limits().columns} are read")
-    for name, entry in header["members"].items():
-        _check_fields(f"the entry of member {name!r:.80}", entry, _MEMBER_RULES)
+    _check_outline(header, FUNCTION_FORMAT, _FUNCTION_FILE_RULES, newer=_is_newer(header, FUNCTION_MINOR))
     _check_fields("measurement", header["measurement"], _FUNCTION_MEASUREMENT_RULES)
     _check_fields("function", header["function"], _FUNCTION_RULES)
 
 
-def _check_major(header: dict[str, Any], form: str) -> None:
+def _is_newer(header: dict[str, Any], known: int) -> bool:
+    """Whether the minor version is above the known one."""
+    minor = header.get("schema_minor")
+    return isinstance(minor, int) and minor > known
+
+
+def _check_outline(header: dict[str, Any], form: str, rules: dict[str, _Rule], *, newer: bool) -> None:
+    """What the headers of both formats share: version, fields, number of columns, entries of the members."""
     major = header.get("schema_major")
-    if header.get("format") == form and _is_whole(major) and major != SCHEMA_MAJOR:
+    if header.get("format") == form and is_whole(major) and major != SCHEMA_MAJOR:
         raise refusal(
             f"the file is format {major}, this kmeanalyst reads format {SCHEMA_MAJOR}",
             "nothing was read, because another format may have changed what a weight means",
             "Upgrade kmeanalyst",
         )
+    _check_fields(HEADER, header, rules, more_allowed=newer)
+    if len(header["columns"]) > limits().columns:
+        raise too_large(f"{HEADER} has {len(header['columns'])} columns", f"at most {limits().columns} are read")
+    for name, entry in header["members"].items():
+        _check_fields(f"the entry of member {name!r:.80}", entry, _MEMBER_RULES)
 
 
 def _check_fields(what: str, table: Any, rules: dict[str, _Rule], *, more_allowed: bool = False) -> None:
-    """Exactly the fields of `rules`, each as its rule has it."""
+    """FileRefused unless the table has exactly the fields of `rules`, and each satisfies its rule."""
     if not isinstance(table, dict):
         raise refusal(what, f"it should be a table of {', '.join(rules)}")
     absent, unknown = sorted(set(rules) - set(table)), sorted(set(table) - set(rules))
     if absent or (unknown and not more_allowed):
-        raise refusal(what, f"missing fields {absent}, unknown fields {unknown!r:.200}; no meaning can be guessed")
+        raise refusal(
+            what, f"missing fields {absent}, unknown fields {unknown!r:.200}; their meaning cannot be guessed"
+        )
     for name, (wanted, holds) in rules.items():
         if not holds(table[name]):
             raise refusal(f"{what}, field {name}", f"it must be {wanted}, got {table[name]!r:.80}")
 
 
 def check_members(header: dict[str, Any], members: Members) -> None:
-    """The members are exactly the declared ones, byte for byte."""
+    """FileRefused unless the members are exactly the declared ones, byte for byte."""
     wanted = {NOISY_SUM, PIVOTS} if header["format"] == FUNCTION_FORMAT else _members_of_release(header)
     if POINTS in wanted and POINTS not in members:
         raise without_points()
@@ -302,5 +261,5 @@ def plain(value: Any) -> Any:
 
 
 def declaration(members: dict[str, bytes]) -> dict[str, Any]:
-    """What a header says of the other members: length and SHA-256 of each."""
+    """What a header declares of the other members: length and SHA-256 of each."""
     return {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in members.items()}

@@ -1,9 +1,8 @@
-"""The kernel of a file: known by name, small enough to evaluate, bounded, and one of the domain's rows.
+"""The kernel of a file: known by name, small enough to evaluate, bounded, and a kernel on the domain's rows.
 
-Databases of a few rows that the exponential mechanism draws: how many, and how far rows are apart.
-
-Balog, Tolstikhin & Schölkopf 2018, §3.4: a database R of M rows is drawn with probability ∝ exp(−ε‖μ_D − μ_R‖/2Δ). The
-curator draws it and every reader computes Δ again, both by what is written here: the domain, the kernel and N decide.
+Also the small databases that the exponential mechanism draws: how many there are, and the distances between rows. A
+database R of M rows is drawn with probability ∝ exp(−ε‖μ_D − μ_R‖/2Δ) (Balog, Tolstikhin & Schölkopf 2018, §3.4). The
+curator draws it and every reader computes Δ again with the functions here, from the domain, the kernel and N alone.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from kmeanalyst.releases.file.limits import MOST_KERNEL_WORK, refusal, refusing
 
 
 def kernel_of(header: Any, n_columns: int) -> Kernel:
-    """The kernel that a header describes, if evaluating it is no more work than a release needs."""
+    """The kernel that a header describes; FileRefused if evaluating it is more work than any release needs."""
     with refusing("the kernel"):
         kernel = kernel_from_dict(header)
         work = kernel_work(kernel, n_columns)
@@ -46,7 +45,7 @@ def kernel_of(header: Any, n_columns: int) -> Kernel:
 
 
 def kernel_work(kernel: Kernel, n_columns: int) -> int:
-    """How many passes over a Gram matrix the kernel takes: one for each part, and for what each part looks at."""
+    """How many passes over a Gram matrix the kernel takes: one for each part and each column that a part uses."""
     if isinstance(kernel, SoftenedProduct):
         return 1 + sum(kernel_work(part, 1) for part in kernel.kernels)
     if isinstance(kernel, Sum | Product):
@@ -66,7 +65,7 @@ def kernel_work(kernel: Kernel, n_columns: int) -> int:
 
 
 def check_kernel(kernel: Kernel, domain: Domain, points: pd.DataFrame) -> None:
-    """The kernel has a finite bound and is a kernel on rows of this domain."""
+    """FileRefused unless the kernel has a finite bound and is a kernel on rows of this domain."""
     with refusing("the kernel"), np.errstate(all="ignore"):
         rows = domain.encode(points.iloc[:8])
         K, bound = kernel.gram(rows, rows), kernel.bound
@@ -81,25 +80,25 @@ def check_kernel(kernel: Kernel, domain: Domain, points: pd.DataFrame) -> None:
                 raise ValueError(f"it counts {part.levels} levels in column {column.name}, which has {levels}")
 
 
-def _check_strings(kernel: Kernel, domain: Domain, places: list[int]) -> None:
-    """ValueError unless each spectrum kernel in it looks at the numbers of one text column, and at its alphabet."""
+def _check_strings(kernel: Kernel, domain: Domain, indices: list[int]) -> None:
+    """ValueError unless each spectrum kernel in it uses exactly the numbers of one text column, with its alphabet."""
     if isinstance(kernel, StringSpectrum):
-        column = domain.columns[domain.column_of[places[0]]]
-        here = isinstance(column, Text) and places == domain.coordinates[domain.position(column.name)]
+        column = domain.columns[domain.column_of[indices[0]]]
+        here = isinstance(column, Text) and indices == domain.coordinates[domain.position(column.name)]
         if not here or len(column.symbols) != kernel.symbols:
             raise ValueError(f"it compares strings of {kernel.symbols} symbols where no text column has such")
     elif isinstance(kernel, OnColumns):
-        _check_strings(kernel.kernel, domain, [places[int(j)] for j in kernel.on])
+        _check_strings(kernel.kernel, domain, [indices[int(j)] for j in kernel.on])
     elif isinstance(kernel, SoftenedProduct):
         for part, at in zip(kernel.kernels, coordinates_of([part.width for part in kernel.kernels]), strict=True):
-            _check_strings(part, domain, [places[i] for i in at])
+            _check_strings(part, domain, [indices[i] for i in at])
     elif isinstance(kernel, Sum | Product | Scaled):
         for part in (kernel.kernel,) if isinstance(kernel, Scaled) else kernel.parts:
-            _check_strings(part, domain, places)
+            _check_strings(part, domain, indices)
 
 
-MOST_ROWS = 2000  # of a domain that are listed: their Gram matrix is built by whoever reads the release
-_MOST_WORK = 200_000_000  # entries of that matrix × passes of the kernel: a rule of the format, for Δ depends on it
+MOST_ROWS = 2000  # of a domain that are listed: every reader of the release builds their Gram matrix
+_MOST_WORK = 200_000_000  # entries of that matrix × passes of the kernel: part of the format, because Δ depends on it
 _BLOCK_ENTRIES = 2**16  # of that matrix at a time: it stays in a processor's cache
 MOST_SIZE = 1000  # M: squared norms of M whole images then fit 64 bits
 
@@ -126,7 +125,7 @@ def n_databases(n_rows: int, size: int) -> int:
 
 def distances(kernel: Kernel, rows: Array) -> Array:
     """‖k(x_i, ·) − k(x_j, ·)‖, (n, n), never above 2B, nor above √2·B where the kernel is non-negative."""
-    with np.errstate(all="ignore"):  # of a file's kernel: what is not a number is refused by whoever compares it
+    with np.errstate(all="ignore"):  # the kernel may be a file's: the caller refuses what is not a number
         K = kernel.gram(rows, rows)
         norms = np.diag(K)
         squared = norms[:, None] + norms[None, :] - 2 * K
@@ -136,7 +135,7 @@ def distances(kernel: Kernel, rows: Array) -> Array:
 def diameter_over(kernel: Kernel, domain: Domain) -> float:
     """sup ‖k(x, ·) − k(x′, ·)‖ over rows of the domain: N times how far replacing a row can move ‖μ_D − μ_R‖.
 
-    Exact where `enumerate_rows` lists the rows, else its bound: ‖·‖² = k(x, x) + k(x′, x′) − 2k(x, x′), at most 4B² and, for
+    Exact where `enumerate_rows` lists the rows, else a bound: ‖·‖² = k(x, x) + k(x′, x′) − 2k(x, x′), at most 4B² and, for
     k ≥ 0, 2B².
     """
     rows = enumerate_rows(domain, kernel)

@@ -1,7 +1,7 @@
-"""How the reader refuses a file: one exception, whose message has what, why and fix, and the limits that it keeps.
+"""How the reader refuses a file: one exception, whose message has what, why and fix, and the limits on a file.
 
-A message may repeat what a file says, which is as suspect as the rest of it: it is one line, and a character that has no
-shape, such as one that begins a command to the terminal, is written as its escape.
+A message may repeat a text of the file, which cannot be trusted: the message is one line, and a character without a shape,
+such as one that begins a command to the terminal, is written as its escape.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ MOST_BYTES = 2**31 - 1  # of a file: below this a zip needs no 64-bit extension
 MOST_HEADER_DEPTH = 32
 MOST_MEMBERS = 10_000
 MOST_DERIVED_COLUMNS = 100
-MOST_KERNEL_WORK = 100_000  # passes over a Gram matrix, one for each column and lengthscale that a part looks at
+MOST_KERNEL_WORK = 100_000  # passes over a Gram matrix, one for each column and lengthscale of a part
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a reader does for a file at most. A small file can ask for much work; these bound it.
+    """Bounds on the work that a reader does for a file: a small file can ask for much.
 
     columns        numbers in an encoded row.
     header_bytes   of release.json.
-    header_marks   commas and opening brackets of the header: it has about as many values, levels among them.
-    points_bytes   of points.csv, inflated; more than as many cells as are read can have.
+    header_marks   commas and opening brackets of the header: it has about as many values, including levels.
+    points_bytes   of points.csv, inflated; more than the allowed cells can have.
     points         rows of points.csv.
     cells          points × (columns + 1 for the weight); a long level counts as several, and so does a text.
     derived_work   characters of the derived columns' expressions × (points + 5000 + 100 × columns + 50 × levels of one).
@@ -39,8 +39,8 @@ class Limits:
     basis_work     entries of the subspace's Gram matrix × passes of the kernel; likewise of rows that a draw lists.
     pivots         of a released function: five products of matrices of that size prove its bound on reading.
     pivot_work     entries of the pivots' Gram matrix × passes of the kernel; it is built four times.
-    features       cells of the grids of a feature map, which no array of it holds.
-    tables         that margins are of, in all parts of a composed feature map.
+    features       cells of the grids of a feature map, which are in none of its arrays.
+    tables         of margins, in all parts of a composed feature map.
     feature_work   numbers that the feature map computes at the points, when `validate` recomputes what a file claims.
     """
 
@@ -70,15 +70,15 @@ _in_force: ContextVar[Limits] = ContextVar("limits", default=USUAL)
 
 
 def limits() -> Limits:
-    """The limits that the file being read is held to."""
+    """The limits in force for the file that is being read."""
     return _in_force.get()
 
 
 @contextmanager
 def reading(*, large: bool) -> Iterator[None]:
-    """Hold files to the usual limits, or to those that a user lifted knowingly.
+    """Apply the usual limits to files, or the larger ones that a user asked for.
 
-    Sums of a file's numbers may overflow: what is not finite is refused by whoever checks it, and nothing warns.
+    Sums of a file's numbers may overflow without a warning: the checks refuse what is not finite.
     """
     token = _in_force.set(LARGE if large else USUAL)
     try:
@@ -93,7 +93,7 @@ _LARGE = "If you trust its maker, read it with --large (in Python large=True), w
 
 
 class FileRefused(ValueError):
-    """A file that cannot be read as a release, or is not to be trusted; the message says how to fix it.
+    """A file that cannot be read as a release, or cannot be trusted; the message says how to fix it.
 
     >>> ka.read_release("my_sample.csv")
     Traceback (most recent call last):
@@ -113,13 +113,13 @@ def refusal(what: str, why: str, hint: str = _AGAIN) -> FileRefused:
 
 
 def too_large(what: str, why: str) -> FileRefused:
-    """The refusal of a file that is beyond the limits in force; the fix is to lift them where that can be done."""
+    """The refusal of a file beyond the limits in force; the fix is to lift them, if that is possible."""
     return refusal(what, why, _AGAIN if limits() == LARGE else _LARGE)
 
 
 @contextmanager
 def refusing(what: str) -> Iterator[None]:
-    """Turn what a hostile value provokes in `what` into a refusal."""
+    """Turn the error that a hostile value causes in `what` into a refusal."""
     try:
         yield
     except FileRefused:

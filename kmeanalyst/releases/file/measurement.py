@@ -1,12 +1,9 @@
-"""The measurement of a file: npy arrays, the feature map they make on the domain, and the promise about both.
+"""The measurement of a file: npy arrays, the feature map they make on the domain, and the guarantee of both.
 
-An array is built only once its npy header says what the file's header says; the promise stands only if its own
-arithmetic holds and its sensitivity, noise and number of rows are those of the measurement.
-
-Feature maps of a file that are neither Fourier features nor a subspace nor margins: binning, Maclaurin.
-
-The maps' own constructors refuse what would break their bound (a projection that is too long, a
-stride beyond its cells); here it is seen to that the arrays are there, and are of this domain and kernel.
+An array is built only once its npy header says what the file's header says. The guarantee stands only if its own
+arithmetic holds and its sensitivity, noise and number of rows are those of the measurement. The constructors of feature
+maps refuse what would break their bound (a projection that is too long, a stride beyond its cells); here it is checked
+that the arrays exist and belong to this domain and kernel.
 """
 
 from __future__ import annotations
@@ -49,128 +46,93 @@ from kmeanalyst.releases.file.limits import MOST_KERNEL_WORK, limits, refusal, r
 from kmeanalyst.releases.measurement import Measurement, grid_sensitivity, mean_unit
 from kmeanalyst.releases.statement import PrivacyStatement
 
-_BINNING = ("widths", "shifts", "missing", "strides", "cells")
-
-
-def binning(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
-    """Grids over the columns of the domain."""
-    _check_names(RandomBinning.name, arrays, _BINNING, domain, "widths")
-    _check_numbers(RandomBinning.name, domain)
-    with refusing("feature_map"):
-        feature_map = RandomBinning(kernel, *(arrays[name] for name in _BINNING))
-        if feature_map.dimension > limits().features:
-            raise too_large(f"its grids have {feature_map.dimension} cells", f"at most {limits().features} are read")
-    return feature_map
-
-
-def maclaurin(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
-    """Degrees, projections and signs over the columns of the domain, of a dot-product kernel."""
-    _check_names(RandomMaclaurin.name, arrays, ("degrees", "projections", "signs"), domain, "signs")
-    if not isinstance(kernel, DotProduct):
-        raise refusal(
-            "feature_map, field name", f"the kernel {kernel.name} is no dot product, and has no such features"
-        )
-    with refusing("feature_map"):
-        return RandomMaclaurin(kernel, arrays["degrees"], arrays["projections"], arrays["signs"])
-
-
-def _check_names(family: str, arrays: dict[str, Array], names: tuple[str, ...], domain: Domain, by_column: str) -> None:
-    """The arrays are these and no others, and the one named last has a row for each column; none of these holds texts."""
-    if texts := [column.name for column in domain.columns if isinstance(column, Text)]:
-        raise refusal("feature_map, field name", f"strings have no {family} features, as in column {texts[0]!r:.80}")
-    d = len(domain)
-    if set(arrays) != set(names) or arrays[by_column].ndim != 2 or len(arrays[by_column]) != d:
-        raise refusal(
-            "feature_map, field arrays", f"{family} features have {', '.join(names)} of {d} columns, and nothing else"
-        )
-
-
-def _check_numbers(family: str, domain: Domain) -> None:
-    levels = [column.name for column in domain.columns if isinstance(column, Categorical)]
-    if levels:
-        raise refusal("feature_map, field name", f"{family} features are of numbers, and {levels!r:.80} have levels")
-
-
-CLOSE = 1e-6  # relative room for rounding where a recorded number is recomputed
+CLOSE = 1e-6  # relative tolerance where a recorded number is recomputed
+_DO_NOT_RELY = "Do not rely on it; ask its maker for a correct file"
 
 
 def measurement_of(header: dict[str, Any], kernel: Kernel, domain: Domain, members: Members) -> Measurement | None:
     """The measurement, its vector read from the noisy sum."""
-    told = header["measurement"]
-    if told is None:
+    fields = header["measurement"]
+    if fields is None:
         return None
-    described = told["feature_map"]
+    described = fields["feature_map"]
     arrays = {
         name: array_of(f"measurement/{name}.npy", members[f"measurement/{name}.npy"].data, "<f8", shape)
         for name, shape in described["arrays"].items()
     }
-    feature_map = _FEATURE_MAPS[described["name"]](kernel, domain, arrays)
+    feature_map = FEATURE_MAPS[described["name"]](kernel, domain, arrays)
     if feature_map.name != described["name"]:
         raise refusal("feature_map, field name", f"the kernel makes it {feature_map.name}")
     if feature_map.dimension != described["dimension"]:
         raise refusal("feature_map, field dimension", f"the arrays make {feature_map.dimension} features")
     noisy_sum = array_of(NOISY_SUM, members[NOISY_SUM].data, "<i8", [described["dimension"]])
-    unit = mean_unit(n_rows=told["n_rows"], feature_map=feature_map)
-    if not math.isclose(told["grid_noise_scale"] * unit, told["noise_scale"], rel_tol=CLOSE):
+    unit = mean_unit(n_rows=fields["n_rows"], feature_map=feature_map)
+    if not math.isclose(fields["grid_noise_scale"] * unit, fields["noise_scale"], rel_tol=CLOSE):
         raise refusal("grid_noise_scale", "it is not the noise scale in steps of the grid: one of the two is wrong")
     return Measurement(
-        vector=noisy_sum * unit, noise_scale=float(told["noise_scale"]), noise_law=told["noise_law"],
-        n_rows=told["n_rows"], feature_map=feature_map, noisy_sum=noisy_sum,
+        vector=noisy_sum * unit, noise_scale=float(fields["noise_scale"]), noise_law=fields["noise_law"],
+        n_rows=fields["n_rows"], feature_map=feature_map, noisy_sum=noisy_sum,
     )  # fmt: skip
 
 
 def statement_of(
     header: dict[str, Any], measurement: Measurement | None, kernel: Kernel, domain: Domain
 ) -> PrivacyStatement | None:
-    """The promise, if its arithmetic holds and it is about this measurement, or else this kernel and domain."""
+    """The statement, if its arithmetic holds and it is about this measurement, or else about this kernel and domain."""
     if header["statement"] is None:
         return None
     if measurement is None:
-        return _selection_of(header, kernel, domain)
+        return _selection_statement(header, kernel, domain)
     grid_steps = grid_sensitivity(measurement.feature_map, measurement.noise_law)
-    return promise_of(header, measurement.sensitivity, grid_steps)
+    return noise_statement(header, measurement.sensitivity, grid_steps)
 
 
-def promise_of(header: dict[str, Any], sensitivity: float, grid_steps: float) -> PrivacyStatement:
-    """The promise of a header, if its arithmetic holds and it is about the header's own measurement.
+def noise_statement(header: dict[str, Any], sensitivity: float, grid_steps: float) -> PrivacyStatement:
+    """The statement of a header, if its arithmetic holds and it is about the header's own measurement.
 
     sensitivity   of what was measured, as it follows from public facts; grid_steps: the same in steps of the grid.
     """
-    told = header["measurement"]
-    with refusing("the privacy statement"):
-        statement = PrivacyStatement.from_dict(header["statement"])
-        statement.check_arithmetic()
+    measured, statement = header["measurement"], _consistent_statement(header)
     agree = {
-        "n_rows": statement.n_rows == told["n_rows"],
-        "mechanism": statement.mechanism == told["noise_law"],
-        "noise_scale": math.isclose(statement.noise_scale or 0.0, told["noise_scale"], rel_tol=CLOSE),
+        "n_rows": statement.n_rows == measured["n_rows"],
+        "mechanism": statement.mechanism == measured["noise_law"],
+        "noise_scale": math.isclose(statement.noise_scale or 0.0, measured["noise_scale"], rel_tol=CLOSE),
         "sensitivity": math.isclose(statement.sensitivity, sensitivity, rel_tol=CLOSE),
     }
     for name, holds in agree.items():
         if not holds:
             raise refusal(
                 f"the privacy statement claims {name} {getattr(statement, name)!r}, the measurement has another",
-                "the promise is not about these numbers, and nothing follows from it",
-                "Do not rely on it; ask its maker for a correct file",
+                "the guarantee is not about these numbers, and nothing follows from it",
+                _DO_NOT_RELY,
             )
-    with refusing("the privacy statement"):  # again, from the measurement itself: no room for rounding adds to another
-        statement.check_arithmetic(told["grid_noise_scale"] / grid_steps)
+    with refusing("the privacy statement"):  # again, from the measurement itself: rounding errors do not add up
+        statement.check_arithmetic(measured["grid_noise_scale"] / grid_steps)
     return statement
 
 
-def _selection_of(header: dict[str, Any], kernel: Kernel, domain: Domain) -> PrivacyStatement:
-    """The promise of a draw: the sensitivity of the exponential mechanism follows from kernel, domain and N alone."""
+def _selection_statement(header: dict[str, Any], kernel: Kernel, domain: Domain) -> PrivacyStatement:
+    """The statement of a draw: the exponential mechanism's sensitivity follows from kernel, domain and N alone."""
+    statement = _consistent_statement(header)
     with refusing("the privacy statement"):
-        statement = PrivacyStatement.from_dict(header["statement"])
-        statement.check_arithmetic()
         sensitivity = diameter_over(kernel, domain) / statement.n_rows
     if not math.isclose(statement.sensitivity, sensitivity, rel_tol=CLOSE):
         raise refusal(
             f"the privacy statement claims sensitivity {statement.sensitivity!r}",
-            f"the kernel and the domain give {sensitivity:.9g}, and the promise rests on it",
-            "Do not rely on it; ask its maker for a correct file",
+            f"the kernel and the domain give {sensitivity:.9g}, and the guarantee rests on it",
+            _DO_NOT_RELY,
         )
     return statement
+
+
+def _consistent_statement(header: dict[str, Any]) -> PrivacyStatement:
+    with refusing("the privacy statement"):
+        statement = PrivacyStatement.from_dict(header["statement"])
+        statement.check_arithmetic()
+        return statement
+
+
+# ---------------------------------------------------------------------- arrays
 
 
 _NPY_MAGIC = b"\x93NUMPY\x01\x00"
@@ -188,21 +150,108 @@ def array_of(name: str, data: memoryview, dtype: str, shape: list[int]) -> Array
     match = _NPY_HEADER.fullmatch(bytes(data[start : start + length]))
     if bytes(data[: len(_NPY_MAGIC)]) != _NPY_MAGIC or match is None or length > _MOST_NPY_HEADER_BYTES:
         raise refusal(name, "it is not an npy 1.0 array of little-endian numbers in C order")
-    told = [int(size) for size in match[2].replace(b",", b" ").split()]
-    if match[1].decode() != dtype or told != shape or start + length + 8 * math.prod(shape) != len(data):
-        got = f"{match[1].decode()} of shape {told} in {len(data)} bytes"
+    found_shape = [int(size) for size in match[2].replace(b",", b" ").split()]
+    if match[1].decode() != dtype or found_shape != shape or start + length + 8 * math.prod(shape) != len(data):
+        got = f"{match[1].decode()} of shape {found_shape} in {len(data)} bytes"
         raise refusal(name, f"it should hold {dtype} of shape {shape} and nothing else, got {got}")
     return np.frombuffer(data, dtype=dtype, offset=start + length).reshape(shape).copy()
 
 
+def basis_points(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Array:
+    """The points of a basis; FileRefused unless they are encoded rows of the domain, few enough for the kernel."""
+    points = arrays.get("points")
+    if len(arrays) != 1 or points is None or points.ndim != 2 or points.shape[1] != domain.width:
+        raise refusal("feature_map, field arrays", f"a subspace has points of {domain.width} columns, and nothing else")
+    if len(points) > limits().basis_points:
+        raise too_large(
+            f"measurement/points.npy has {len(points)} rows", f"a subspace of at most {limits().basis_points} is read"
+        )
+    work = len(points) ** 2 * kernel_work(kernel, domain.width)
+    if work > limits().basis_work:
+        raise too_large(
+            f"measurement/points.npy has {len(points)} rows",
+            f"the kernel takes {work} steps on them to make the subspace, and at most {limits().basis_work} are taken",
+        )
+    for column, indices in zip(domain.columns, domain.coordinates, strict=True):
+        if isinstance(column, Text):
+            _check_strings(column, points[:, indices])
+            continue
+        values = points[:, indices[0]]
+        present = values[~np.isnan(values)]
+        low, high = _encoded_bounds(column)
+        room = 1e-12 * (1 + max(abs(low), abs(high)))  # logarithms differ in the last digit between machines
+        inside = (present >= low - room) & (present <= high + room)
+        whole = not isinstance(column, Categorical) or (present == np.rint(present)).all()
+        if isinstance(column, Cyclic):
+            inside &= present < high  # where the cycle begins again
+        if not (inside.all() and whole) or (len(present) < len(values) and not column.missing):
+            raise refusal(f"measurement/points.npy, column {column.name}", "it has values or codes outside the domain")
+    return points
+
+
+def _check_strings(column: Text, numbers: Array) -> None:
+    """Packed strings are those that the column's own cells become, to the last bit."""
+    if not np.array_equal(column.encode(column.decode(numbers))[0], numbers, equal_nan=True):
+        raise refusal(
+            f"measurement/points.npy, column {column.name}", "it has numbers that are no strings of the domain"
+        )
+
+
+def _encoded_bounds(column: Column) -> tuple[float, float]:
+    if isinstance(column, Categorical):
+        return 0.0, float(len(column.levels) - 1)
+    return column.bounds  # type: ignore[attr-defined]
+
+
+# ---------------------------------------------------------------------- feature maps
+
+
+def _check_no_texts(family: str, domain: Domain) -> None:
+    if texts := [column.name for column in domain.columns if isinstance(column, Text)]:
+        raise refusal("feature_map, field name", f"strings have no {family} features, as in column {texts[0]!r:.80}")
+
+
+def _check_names(family: str, arrays: dict[str, Array], names: tuple[str, ...], domain: Domain, by_column: str) -> None:
+    """The arrays have these names and no others, and the one named last has a row for each column."""
+    d = len(domain)
+    if set(arrays) != set(names) or arrays[by_column].ndim != 2 or len(arrays[by_column]) != d:
+        raise refusal(
+            "feature_map, field arrays", f"{family} features have {', '.join(names)} of {d} columns, and nothing else"
+        )
+
+
+def binning(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
+    """Grids over the columns of the domain, which are numbers."""
+    family, names = RandomBinning.name, ("widths", "shifts", "missing", "strides", "cells")
+    _check_no_texts(family, domain)
+    _check_names(family, arrays, names, domain, "widths")
+    if levels := [column.name for column in domain.columns if isinstance(column, Categorical)]:
+        raise refusal("feature_map, field name", f"{family} features are of numbers, and {levels!r:.80} have levels")
+    with refusing("feature_map"):
+        feature_map = RandomBinning(kernel, *(arrays[name] for name in names))
+        if feature_map.dimension > limits().features:
+            raise too_large(f"its grids have {feature_map.dimension} cells", f"at most {limits().features} are read")
+    return feature_map
+
+
+def maclaurin(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
+    """Degrees, projections and signs over the columns of the domain, of a dot-product kernel."""
+    names = ("degrees", "projections", "signs")
+    _check_no_texts(RandomMaclaurin.name, domain)
+    _check_names(RandomMaclaurin.name, arrays, names, domain, "signs")
+    if not isinstance(kernel, DotProduct):
+        raise refusal(
+            "feature_map, field name", f"the kernel {kernel.name} is no dot product, and has no such features"
+        )
+    with refusing("feature_map"):
+        return RandomMaclaurin(kernel, *(arrays[name] for name in names))
+
+
 def _random_fourier(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
     """Frequencies and phase tables that fit the domain: no code of a level can fall outside its table."""
-    if texts := [column.name for column in domain.columns if isinstance(column, Text)]:
-        raise refusal(
-            "feature_map, field name", f"strings have no random Fourier features, as in column {texts[0]!r:.80}"
-        )
-    places = {f"table_{j}": j for j in range(len(domain))}
-    if set(arrays) - set(places) != {"linear"} or any(array.ndim != 2 for array in arrays.values()):
+    _check_no_texts("random Fourier", domain)
+    column_of = {f"table_{j}": j for j in range(len(domain))}
+    if set(arrays) - set(column_of) != {"linear"} or any(array.ndim != 2 for array in arrays.values()):
         raise refusal("feature_map, field arrays", "random Fourier features have linear and table_j, j a column")
     for name, array in arrays.items():
         if not np.isfinite(array).all():
@@ -211,7 +260,7 @@ def _random_fourier(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) ->
     if len(linear) != len(domain):
         raise refusal("measurement/linear.npy", f"it has {len(linear)} rows, and there are {len(domain)} columns")
     _check_phases(linear, domain)
-    tables = {places[name]: table for name, table in arrays.items() if name in places}
+    tables = {column_of[name]: table for name, table in arrays.items() if name in column_of}
     for j, table in tables.items():
         column = domain.columns[j]
         allowed = (len(column.levels) + 1, 1) if isinstance(column, Categorical) else (1,)
@@ -249,54 +298,8 @@ def _certified(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Feat
         return CertifiedNystroem(kernel, points, float(jitter[0]))
 
 
-def basis_points(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Array:
-    """The points of a basis, which are encoded rows of the domain and few enough for the kernel; or FileRefused."""
-    points = arrays.get("points")
-    if len(arrays) != 1 or points is None or points.ndim != 2 or points.shape[1] != domain.width:
-        raise refusal("feature_map, field arrays", f"a subspace has points of {domain.width} columns, and nothing else")
-    if len(points) > limits().basis_points:
-        raise too_large(
-            f"measurement/points.npy has {len(points)} rows", f"a subspace of at most {limits().basis_points} is read"
-        )
-    work = len(points) ** 2 * kernel_work(kernel, domain.width)
-    if work > limits().basis_work:
-        raise too_large(
-            f"measurement/points.npy has {len(points)} rows",
-            f"the kernel takes {work} steps on them to make the subspace, and at most {limits().basis_work} are taken",
-        )
-    for column, places in zip(domain.columns, domain.coordinates, strict=True):
-        if isinstance(column, Text):
-            _check_strings(column, points[:, places])
-            continue
-        values = points[:, places[0]]
-        present = values[~np.isnan(values)]
-        low, high = _encoded_bounds(column)
-        room = 1e-12 * (1 + max(abs(low), abs(high)))  # logarithms differ in the last digit between machines
-        inside = (present >= low - room) & (present <= high + room)
-        whole = not isinstance(column, Categorical) or (present == np.rint(present)).all()
-        if isinstance(column, Cyclic):
-            inside &= present < high  # which is low again
-        if not (inside.all() and whole) or (len(present) < len(values) and not column.missing):
-            raise refusal(f"measurement/points.npy, column {column.name}", "it has values or codes outside the domain")
-    return points
-
-
-def _check_strings(column: Text, numbers: Array) -> None:
-    """Packed strings are those that the column's own cells become, to the last bit."""
-    if not np.array_equal(column.encode(column.decode(numbers))[0], numbers, equal_nan=True):
-        raise refusal(
-            f"measurement/points.npy, column {column.name}", "it has numbers that are no strings of the domain"
-        )
-
-
-def _encoded_bounds(column: Column) -> tuple[float, float]:
-    if isinstance(column, Categorical):
-        return 0.0, float(len(column.levels) - 1)
-    return column.bounds  # type: ignore[attr-defined]
-
-
 def _margins(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
-    """The margins kernel says it all; finer ranges are of numbers, within their bounds."""
+    """The margins kernel determines them; finer ranges are ranges of numbers, within their bounds."""
     for column, fine in zip(domain.columns, kernel.fine if isinstance(kernel, Margins) else (), strict=False):
         low, high = column.ends if isinstance(column, Number) else (math.inf, -math.inf)
         if fine and not low < fine[0] <= fine[-1] < high:
@@ -308,21 +311,13 @@ def _margins(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Featur
     return MarginFeatures(kernel)
 
 
-def check_readable_map(feature_map: FeatureMap, domain: Domain) -> None:
-    """FileRefused unless a reader would make this map again from its kernel, its arrays and the domain."""
-    kernel = kernel_of(json.loads(json.dumps(feature_map.kernel.to_dict())), domain.width)
-    check_kernel(kernel, domain, domain.decode(domain.draw(8, 0)))
-    if not isinstance(feature_map, Nystroem):  # whose points are of the domain, and whose Gram matrix costs much
-        _FEATURE_MAPS[feature_map.name](kernel, domain, feature_map.arrays())
-
-
 def _composed(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
-    """Made as the kernel is: what holds margins of its parts' features, the rest of random Fourier features."""
+    """Composed as the kernel is: of its parts' margins, and of random Fourier features for the rest."""
     unused = set(arrays)
 
-    def leaf(part: Kernel, columns: tuple[int, ...], place: str) -> FeatureMap:
-        own = {name.removeprefix(place): array for name, array in arrays.items() if name.startswith(place)}
-        unused.difference_update(place + name for name in own)
+    def leaf(part: Kernel, columns: tuple[int, ...], prefix: str) -> FeatureMap:
+        own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        unused.difference_update(prefix + name for name in own)
         return _random_fourier(part, Domain(tuple(domain.columns[j] for j in columns)), own)
 
     with refusing("feature_map"):
@@ -338,7 +333,7 @@ def _composed(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Featu
     return feature_map
 
 
-_FEATURE_MAPS: dict[str, Callable[[Kernel, Domain, dict[str, Array]], FeatureMap]] = {
+FEATURE_MAPS: dict[str, Callable[[Kernel, Domain, dict[str, Array]], FeatureMap]] = {
     RandomFourier.name: _random_fourier,
     Nystroem.name: _nystroem,
     CertifiedNystroem.name: _certified,
@@ -350,3 +345,11 @@ _FEATURE_MAPS: dict[str, Callable[[Kernel, Domain, dict[str, Array]], FeatureMap
     RandomBinning.name: binning,
     RandomMaclaurin.name: maclaurin,
 }
+
+
+def check_readable_map(feature_map: FeatureMap, domain: Domain) -> None:
+    """FileRefused unless a reader would make this map again from its kernel, its arrays and the domain."""
+    kernel = kernel_of(json.loads(json.dumps(feature_map.kernel.to_dict())), domain.width)
+    check_kernel(kernel, domain, domain.decode(domain.draw(8, 0)))
+    if not isinstance(feature_map, Nystroem):  # whose points are of the domain, and whose Gram matrix costs much
+        FEATURE_MAPS[feature_map.name](kernel, domain, feature_map.arrays())

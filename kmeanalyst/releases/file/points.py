@@ -1,7 +1,7 @@
-"""points.csv: weighted points in natural units, as Domain.decode gives them, with every cell within the domain.
+"""points.csv: weighted points in natural units, as Domain.decode returns them, with every cell within the domain.
 
 The file is split into lines here, so that a quotation mark cannot reach beyond its line. Arrow's CSV reader then
-splits the lines into texts, without guessing types, and each text is matched with the pattern of its column's kind
+splits the lines into texts, without guessing types, and each text is matched against the pattern of its column's kind
 before it is converted. Conversion does not depend on the locale.
 """
 
@@ -27,16 +27,20 @@ from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.file.archive import BLOCK, POINTS, Member
 from kmeanalyst.releases.file.limits import limits, refusal, refusing, too_large
 
-_CELLS_OF_A_TEXT = 4  # what a text counts as, at least: each is handled as an object
+_CELLS_OF_A_TEXT = 4  # what a text counts as, at least: each becomes an object
 _BYTES_OF_A_CELL = 24  # the longest number, -2.2250738585072014e-308
 _CONTROL = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]")
+_REAL = r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?"  # regular expressions of RE2, for the cells that are no texts
+_PATTERNS: dict[type[Column], str] = {
+    Boolean: "true|false", Date: "[0-9]{4}-[0-9]{2}-[0-9]{2}", Integer: "-?[0-9]+",
+}  # fmt: skip
 _LINES = re.compile(rb'(?:(?:"[^"\n]*+(?:""[^"\n]*+)*+"|[^",\n]*+)[,\n])*+')  # possessive: never read twice
 
 # ---------------------------------------------------------------------- size
 
 
 def check_size(n_points: int, domain: Domain) -> None:
-    """FileRefused for more points, or cells of points, than are read."""
+    """FileRefused for more points, or cells of points, than the limits."""
     if n_points > limits().points:
         raise too_large(f"{n_points} points", f"at most {limits().points} are read")
     if (cells := n_points * cells_of_a_row(domain)) > limits().cells:
@@ -47,7 +51,7 @@ def check_size(n_points: int, domain: Domain) -> None:
 
 
 def cells_of_a_row(domain: Domain) -> int:
-    """What a row counts as: 1 for each number and for the weight, more for long levels and for texts (FORMAT.md §8)."""
+    """The cells that a row counts as: 1 for a number and for the weight, more for long levels and texts (FORMAT.md §8)."""
     return 1 + sum(map(_cells_of, domain.columns))
 
 
@@ -63,7 +67,7 @@ def _cells_of(column: Column) -> int:
 
 
 def is_text(column: Column) -> bool:
-    """Whether the cells of a column are texts in the file: strings and levels, but not truth values."""
+    """Whether the cells of a column are texts in the file: strings and levels, but not booleans."""
     return isinstance(column, Text) or (isinstance(column, Categorical) and not isinstance(column, Boolean))
 
 
@@ -85,21 +89,11 @@ def arrow_type(column: Column) -> Any:
     return {Boolean: pa.bool_(), Date: pa.date32(), Integer: pa.int64()}.get(type(column), pa.float64())
 
 
-def _pattern(column: Column) -> str:
-    """What a cell of a column that is no text must match, as a regular expression of RE2."""
-    patterns: dict[type[Column], str] = {
-        Boolean: "true|false", Date: "[0-9]{4}-[0-9]{2}-[0-9]{2}", Integer: "-?[0-9]+",
-    }  # fmt: skip
-    return patterns.get(type(column), _REAL)
-
-
-_REAL = r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?"
-
 # ---------------------------------------------------------------------- reading
 
 
 def points_and_weights(member: Member, domain: Domain, n_points: int) -> tuple[pd.DataFrame, Array]:
-    """Points in natural units and levels, as Domain.decode gives them, and weights (M,)."""
+    """Points in natural units and levels, as Domain.decode returns them, and weights (M,)."""
     check_size(n_points, domain)
     with refusing(POINTS):
         *cells, weight = _arrow_columns(member, domain, n_points)
@@ -120,8 +114,8 @@ def _arrow_columns(member: Member, domain: Domain, n_points: int) -> list[Any]:
     import pyarrow as pa
 
     tables, n_rows = [], 0
-    for place, block in enumerate(_whole_lines(member)):
-        lines = _after_header(block, [*domain.names, "weight"]) if place == 0 else block
+    for i, block in enumerate(_whole_lines(member)):
+        lines = _after_header(block, [*domain.names, "weight"]) if i == 0 else block
         if lines:
             tables.append(_table(lines, domain.columns))
             n_rows += len(tables[-1])
@@ -133,7 +127,7 @@ def _arrow_columns(member: Member, domain: Domain, n_points: int) -> list[Any]:
 
 
 def _whole_lines(member: Member) -> Iterator[bytes]:
-    """The member in blocks of whole lines, each of them sound: no control character, and each quotation mark closed."""
+    """The member in blocks of whole lines, none with a control character or an open quotation mark."""
     rest = b""
     for piece in member.blocks():
         block = rest + piece
@@ -143,7 +137,7 @@ def _whole_lines(member: Member) -> Iterator[bytes]:
             raise refusal(POINTS, f"it has a line of more than {BLOCK} bytes")
         if _CONTROL.search(lines):
             raise refusal(POINTS, "it has a control character; lines end with U+000A, and there is no other")
-        if lines.startswith(b"\n") or b"\n\n" in lines:  # Arrow would take it for a row of missing cells
+        if lines.startswith(b"\n") or b"\n\n" in lines:  # Arrow would read a row of missing cells
             raise refusal(POINTS, "it has an empty line")
         if b'"' in lines and not _LINES.fullmatch(lines):
             raise refusal(POINTS, "it has a quotation mark that does not enclose a cell on one line")
@@ -166,7 +160,7 @@ def _after_header(lines: bytes, names: list[str]) -> bytes:
 
 
 def _table(lines: bytes, columns: Sequence[Column]) -> Any:
-    """Lines of cells as an Arrow table, whose columns are called 0, 1, ... and the last of which is the weight."""
+    """Lines of cells as an Arrow table with columns named 0, 1, ...; the last is the weight."""
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
 
@@ -180,17 +174,18 @@ def _table(lines: bytes, columns: Sequence[Column]) -> Any:
             column_types=dict(zip(names, [*types, text], strict=True)), null_values=[""], strings_can_be_null=True
         ),
     )
-    cells = [_converted(column, found.column(j)) for j, column in enumerate(columns)]
-    weight = _matched("weight", found.column(len(columns)), _REAL, pa.float64())
+    cells = [
+        found.column(j)
+        if is_text(column)
+        else _convert(column.name, found.column(j), _PATTERNS.get(type(column), _REAL), arrow_type(column))
+        for j, column in enumerate(columns)
+    ]
+    weight = _convert("weight", found.column(len(columns)), _REAL, pa.float64())
     return pa.Table.from_arrays([*cells, weight], names=names)
 
 
-def _converted(column: Column, cells: Any) -> Any:
-    """Cells that are texts as they are, others as values of their kind."""
-    return cells if is_text(column) else _matched(column.name, cells, _pattern(column), arrow_type(column))
-
-
-def _matched(name: str, cells: Any, pattern: str, kind: Any) -> Any:
+def _convert(name: str, cells: Any, pattern: str, kind: Any) -> Any:
+    """Texts as values of an Arrow type; FileRefused unless each matches the pattern."""
     import pyarrow.compute as pc
 
     matched = pc.match_substring_regex(cells, f"^(?:{pattern})$")
@@ -202,7 +197,7 @@ def _matched(name: str, cells: Any, pattern: str, kind: Any) -> Any:
 
 
 def _series(column: Column, values: Any) -> pd.Series:
-    """A column as Domain.decode gives it; every value within the domain, empty cells only where it has them."""
+    """A column as Domain.decode returns it; FileRefused for a value outside the domain or an undeclared empty cell."""
     if isinstance(column, Text):
         return _strings(column, values)
     if values.null_count and not column.missing:
@@ -222,13 +217,13 @@ def _series(column: Column, values: Any) -> pd.Series:
     _check_bounds(column, numbers, values.null_count, (low, high))
     if isinstance(column, Cyclic) and (numbers == high).any():
         raise refusal(
-            f"{POINTS}, column {column.name}", "it has its upper bound as a value, which is its lower one again"
+            f"{POINTS}, column {column.name}", "it has its upper bound as a value, which stands for the lower one"
         )
     return pd.Series(np.array(numbers), name=column.name)
 
 
 def _whole_numbers(column: Column, values: Any, low: int, high: int) -> pd.Series:
-    """Integers, compared with the bounds as integers: no float64 tells 2^53 + 1 from 2^53."""
+    """Integers, compared with the bounds as integers: float64 has no 2^53 + 1."""
     whole = np.array(values.fill_null(low))
     _check_bounds(column, whole, 0, (low, high))
     if column.missing:
@@ -237,7 +232,7 @@ def _whole_numbers(column: Column, values: Any, low: int, high: int) -> pd.Serie
 
 
 def _strings(column: Text, values: Any) -> pd.Series:
-    """Strings as Domain.decode gives them, each of which is one of the column; a repeated one is looked at once."""
+    """Strings as Domain.decode returns them, each checked once, however often it is repeated."""
     has_empty = not column.missing and column.default is None
     if values.null_count and not (column.missing or has_empty):
         raise refusal(
@@ -248,9 +243,9 @@ def _strings(column: Text, values: Any) -> pd.Series:
     odd = [text for text in texts if column.held(text) != text]
     if odd:
         raise refusal(f"{POINTS}, column {column.name}", f"{odd[0]!r:.80} is no string of its alphabet and length")
-    place = chunk.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)
+    codes = chunk.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)
     empty = np.full((1, column.width), 0.0 if has_empty else np.nan)
-    return column.decode(np.vstack([column.encode(texts)[0], empty])).take(place).reset_index(drop=True)
+    return column.decode(np.vstack([column.encode(texts)[0], empty])).take(codes).reset_index(drop=True)
 
 
 def _codes(column: Column, values: Any) -> Array:
@@ -261,10 +256,10 @@ def _codes(column: Column, values: Any) -> Array:
     unseen = [level for level in levels if level not in codes]
     if unseen:
         raise refusal(f"{POINTS}, column {column.name}", f"{unseen[0]!r:.80} is not one of its levels")
-    place = chunk.indices.cast("float64").to_numpy(zero_copy_only=False)
-    missing = np.isnan(place)
+    indices = chunk.indices.cast("float64").to_numpy(zero_copy_only=False)
+    missing = np.isnan(indices)
     known = np.array([float(codes[level]) for level in levels] or [0.0])
-    return np.where(missing, np.nan, known[np.where(missing, 0, place).astype(np.int64)])
+    return np.where(missing, np.nan, known[np.where(missing, 0, indices).astype(np.int64)])
 
 
 def _check_bounds(column: Column, numbers: Array, n_missing: int, bounds: tuple[Any, Any]) -> None:

@@ -1,15 +1,14 @@
 """From a path to a release: the layers of a file in order, each of which may trust only those before it.
 
-Derived columns are part of it. The cells are there for other readers: this one computes them anew from the expressions,
-which are text of a small grammar that cannot do anything but arithmetic on columns, and refuses a file whose cells are
-others.
+The cells of derived columns are in the file for other readers. This one computes them from the expressions, texts of a
+small grammar that can do nothing but arithmetic on columns, and refuses a file whose cells differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -34,34 +33,27 @@ from kmeanalyst.releases.file.limits import (
 )
 from kmeanalyst.releases.file.measurement import measurement_of, statement_of
 from kmeanalyst.releases.file.points import points_and_weights
+from kmeanalyst.releases.function import ReleasedFunction
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.texts import one_line
 
 R = TypeVar("R", bound=ReleaseData)
+_T = TypeVar("_T", bound=ReleaseData | ReleasedFunction)
 _FIELDS = {"column", "expression", "uses"}
-_PLAIN = {"name", "kind", "lower", "upper", "missing"}  # what a derived column can say of itself
-_REMAINDER = 49  # characters more: of numbers far apart it is a long division, bit by bit
-_ROUNDING = 1e-9  # logarithms and powers are not rounded alike everywhere
+_PLAIN = {"name", "kind", "lower", "upper", "missing"}  # the fields that a derived column can have
+_REMAINDER = (
+    49  # more characters that a % counts as: for numbers of very different size it is a long division, bit by bit
+)
+_ROUNDING = 1e-9  # logarithms and powers are rounded differently on other machines
 
 
 # ---------------------------------------------------------------------- any file
 
 
-class Stamped(Protocol):
-    """What says of itself whether it is a rehearsal."""
-
-    @property
-    def is_rehearsal(self) -> bool:
-        """Whether it is stamped NOT PRIVATE."""
-
-
-_T = TypeVar("_T", bound=Stamped)
-
-
 def read_container(
     path: str | Path, parse: Callable[[Members], _T], what: str, *, allow_rehearsal: bool, large: bool
 ) -> _T:
-    """What the file's members hold, by `parse`; FileRefused, with the path, where that or a rehearsal is refused.
+    """Parse the members of a file; FileRefused, with the path, where that fails or the file is a rehearsal.
 
     what    "release" or "function".
     large   lift the usual limits on size and work.
@@ -72,7 +64,7 @@ def read_container(
         if found.is_rehearsal and not allow_rehearsal:
             raise refusal(
                 "the file is stamped NOT PRIVATE",
-                "it is a rehearsal, whose noise a seed gives back: nobody whose row is in it is protected",
+                "it is a rehearsal, whose noise a seed gives back: no row of the table is protected",
                 f"Ask its maker for the {what} itself; to read it all the same, say --allow-rehearsal "
                 "(in Python allow_rehearsal=True)",
             )
@@ -93,14 +85,14 @@ def columns_in(header: dict[str, Any]) -> Domain:
 
 
 def read_release(path: str | Path, kind: type[R], *, allow_rehearsal: bool = False, large: bool = False) -> R:
-    """As `kmeanalyst.release.read_release`, which reads a `Release`: the same for any class of this value."""
+    """As `kmeanalyst.release.read_release`, for any class of release."""
     return read_container(
         path, lambda members: release_of(members, kind), "release", allow_rehearsal=allow_rehearsal, large=large
     )
 
 
 def release_of(members: Members, kind: type[R]) -> R:
-    """The release of a class that the members hold, or FileRefused."""
+    """Make a release of class `kind` from the members; or FileRefused."""
     header = parsed(members[HEADER].data)
     check_header(header)
     check_members(header, members)
@@ -132,7 +124,7 @@ def derived_of(header: dict[str, Any], domain: Domain) -> tuple[Derived, ...]:
     if len(entries) > MOST_DERIVED_COLUMNS:
         raise refusal(f"the file has {len(entries)} derived columns", f"at most {MOST_DERIVED_COLUMNS}")
     with refusing("a derived column"):
-        length = sum(map(_length, entries))  # before any is looked at: what they cost is bounded by it
+        length = sum(map(_length, entries))  # it bounds the cost of the expressions, before any is parsed
     levels = max(len(column.levels) if isinstance(column, Categorical) else 0 for column in domain.columns)
     work = length * (header["n_points"] + 5000 + 100 * (len(domain) + len(entries)) + 50 * levels)
     if work > limits().derived_work:
@@ -150,7 +142,7 @@ def derived_of(header: dict[str, Any], domain: Domain) -> tuple[Derived, ...]:
 
 
 def _length(entry: Any) -> int:
-    """How many characters an expression has, or what costs as much."""
+    """The characters of an expression, or of one that costs as much."""
     if not isinstance(entry, dict) or set(entry) != _FIELDS:
         raise ValueError(f"it should be a table of {', '.join(sorted(_FIELDS))}")
     if not isinstance(entry["expression"], str) or not 0 < len(entry["expression"]) <= LONGEST:
@@ -169,16 +161,16 @@ def _entry(entry: dict[str, Any], known: Domain) -> Derived:
 
 
 def check_cells(release: ReleaseData, cells: pd.DataFrame) -> None:
-    """FileRefused unless the derived cells of a file (M, d) are those that their expressions give."""
+    """FileRefused unless the derived cells of a file (M, d) are the values of their expressions."""
     frame = release.frame
     for one in release.derived:
         said, computed = (_numbers(source[one.column.name]) for source in (cells, frame))
-        room = 0.0
+        tolerance = 0.0
         if isinstance(one.column, Number) and one.column.kind == "real":
             present = _ROUNDING * computed[~np.isnan(computed)]  # before they are subtracted, which might overflow
             spread = float(np.ptp(present)) if len(present) else 0.0
-            room = min(_ROUNDING * one.column.upper - _ROUNDING * one.column.lower, spread or _ROUNDING)
-        alike = np.isclose(said, computed, rtol=room and _ROUNDING, atol=room, equal_nan=True)
+            tolerance = min(_ROUNDING * one.column.upper - _ROUNDING * one.column.lower, spread or _ROUNDING)
+        alike = np.isclose(said, computed, rtol=tolerance and _ROUNDING, atol=tolerance, equal_nan=True)
         if not alike.all():
             raise refusal(
                 f"{POINTS}, derived column {one.column.name}",

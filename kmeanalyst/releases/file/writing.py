@@ -1,6 +1,6 @@
 """From a release to a file: members, a canonical header, and one replacement of the file on disk.
 
-The same release gives the same bytes, and nothing is written that its own reader would refuse.
+The same release gives the same bytes, and nothing is written that the reader would refuse.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from kmeanalyst.releases.statement import software_versions
 def write_release(release: ReleaseData, path: str | Path) -> None:
     """Write the release as a .kme file, which appears whole or not at all.
 
-    The same release gives the same bytes. What is written has been read back first: ValueError, and no file,
-    if its own reader would refuse it.
+    The same release gives the same bytes. The file is read back first: ValueError, and no file, if the reader would
+    refuse it.
     """
     write_checked(_members_of(release), lambda members: release_of(members, ReleaseData), "release", path)
 
@@ -41,7 +41,7 @@ def write_release(release: ReleaseData, path: str | Path) -> None:
 def write_checked(members: dict[str, bytes], parse: Callable[[Members], Any], what: str, path: str | Path) -> None:
     """Write members as a file, which appears whole or not at all; ValueError, and no file, if its reader would refuse it.
 
-    The reader here is one with the usual limits lifted, so that what was read with `large` can be written again.
+    The usual limits are lifted here, so that a file read with `large` can be written again.
     """
     archive = zipped(members)
     try:
@@ -134,7 +134,7 @@ def _csv(release: ReleaseData) -> bytes:
 
 
 def points_csv(columns: Sequence[Column], arrays: Sequence[Any]) -> bytes:
-    """Points in natural units as FORMAT.md §3 says: numbers are the shortest that are read as the same.
+    """Points in natural units as in FORMAT.md §3: each number is the shortest text that is read as the same number.
 
     arrays   cells of each column, and the weights last, as Arrow arrays.
     """
@@ -150,7 +150,7 @@ def points_csv(columns: Sequence[Column], arrays: Sequence[Any]) -> bytes:
     return out.getvalue().encode()
 
 
-_ROWS = 4096  # written at a time: their cells as texts take ten times the bytes
+_ROWS = 4096  # written at a time: as Python texts their cells take ten times the bytes
 _FORMATS: dict[str, Callable[[Any], str]] = {
     "boolean": lambda cell: "true" if cell else "false",
     "date": datetime.date.isoformat,

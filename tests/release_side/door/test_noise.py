@@ -339,7 +339,7 @@ def test_a_rehearsal_is_refused_by_readers_unless_they_ask(tmp_path: Path):
         DOMAIN.decode(DOMAIN.draw(50, 1)), DOMAIN, epsilon=1.0, delta=1e-6, rehearsal=1, output=path, **SMALL
     )
     refusal = (
-        r"r\.kme: the file is stamped NOT PRIVATE: it is a rehearsal.*nobody whose row is in it is protected\. "
+        r"r\.kme: the file is stamped NOT PRIVATE: it is a rehearsal.*no row of the table is protected\. "
         r"Ask its maker for the release itself.*--allow-rehearsal \(in Python allow_rehearsal=True\)\."
     )
     for read in (read_release, ka.read_release):

@@ -578,7 +578,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "unknown kind": ({"kind": "lasso"}, r"kind must be one of density.*Name one"),
     "no target": ({"kind": "svm"}, r"svm predicts a column, and no target is named: it is one of x, y.*Name it"),
     "target of a density": ({"kind": "density", "target": "y"}, r"a density predicts no target\. Leave it out"),
-    "number for classes": ({"kind": "svm", "target": "x"}, r"parts two classes, and the target x has no levels"),
+    "number for classes": ({"kind": "svm", "target": "x"}, r"separates two classes, and the target x has no levels"),
     "classes for a number": ({"kind": "ridge", "target": "y"}, r"ridge predicts numbers on a linear scale.*Name another"),
     "lambda 0": ({"kind": "svm", "target": "y", "regularisation": 0.0}, r"regularisation must be a number between.*got 0\.0"),
     "lambda of a density": ({"kind": "density", "regularisation": 1.0, "kernel": Gaussian(1.0)}, "has no regularisation"),

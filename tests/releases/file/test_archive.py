@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from file_tools import NO_ZIP, Members, refused, same, zipped
+from file_tools import NO_ZIP, Members, members_of, refused, same, zipped
 
 from kmeanalyst.release import read_release
 from kmeanalyst.releases.file import FileRefused, write_release
@@ -29,7 +29,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
 
 @pytest.mark.parametrize("name", ["pipe", "device", "socket"])
 def test_a_path_that_is_no_file_is_refused_without_waiting(name, tmp_path):
-    """In this process: a reader that waited for a pipe's writer would wait for ever."""
+    """In this process: a reader that waited for a pipe's writer would never end."""
     path = Path("/dev/zero") if name == "device" else tmp_path / name
     if name == "pipe":
         os.mkfifo(path)
@@ -63,11 +63,15 @@ def test_a_release_over_the_limit_is_not_written(numeric_release, tmp_path, monk
     assert list(tmp_path.iterdir()) == []
 
 
+def members_in(data: bytes) -> Members:
+    return members_of(io.BytesIO(data))
+
+
 def with_flag(data: bytes, flag: int) -> bytes:
     """The archive with a general-purpose flag set on its first member, in both headers."""
     out, central = bytearray(data), data.index(b"PK\1\2")
-    for place in (6, central + 8):
-        out[place : place + 2] = struct.pack("<H", struct.unpack("<H", data[place : place + 2])[0] | flag)
+    for offset in (6, central + 8):
+        out[offset : offset + 2] = struct.pack("<H", struct.unpack("<H", data[offset : offset + 2])[0] | flag)
     return bytes(out)
 
 
@@ -100,18 +104,17 @@ def sized(data: bytes, size: int) -> bytes:
 
 
 def overlapping(data: bytes) -> bytes:
-    """The archive whose second member lies where the first does."""
+    """The archive whose second member starts where the first does."""
     second = data.index(b"PK\1\2", data.index(b"PK\1\2") + 4)
     return patched(data, second + 42, bytes(4))
 
 
 def appended(data: bytes, *more: tuple[str | zipfile.ZipInfo, bytes]) -> bytes:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return zipped([*((name, archive.read(name)) for name in archive.namelist()), *more])
+    return zipped([*members_in(data).items(), *more])
 
 
-def patched(data: bytes, place: int, value: bytes) -> bytes:
-    return data[:place] + value + data[place + len(value) :]
+def patched(data: bytes, offset: int, value: bytes) -> bytes:
+    return data[:offset] + value + data[offset + len(value) :]
 
 
 def with_end(data: bytes, **changes: int) -> bytes:
@@ -121,16 +124,15 @@ def with_end(data: bytes, **changes: int) -> bytes:
 
 
 def without(data: bytes, name: str) -> bytes:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return zipped([(n, archive.read(n)) for n in archive.namelist() if n != name])
+    return zipped([(n, member) for n, member in members_in(data).items() if n != name])
 
 
 def packed(data: bytes, which: str, method: int = zipfile.ZIP_DEFLATED) -> bytes:
     """The archive with one member compressed by a method."""
     out = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
-        for name in old.namelist():
-            new.writestr(name, old.read(name), method if name == which else zipfile.ZIP_STORED)
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, member in members_in(data).items():
+            archive.writestr(name, member, method if name == which else zipfile.ZIP_STORED)
     return out.getvalue()
 
 
@@ -141,7 +143,7 @@ def deflate(data: bytes, level: int = 9) -> bytes:
 
 def repacked(data: bytes, pack: Callable[[bytes], bytes]) -> bytes:
     """The archive with other deflated bytes for its points, under headers that declare the true length and checksum."""
-    members = members_of_bytes(data)
+    members = members_in(data)
     points = members.pop("points.csv")
     packed_points = pack(points)
     out = bytearray(zipped([*members.items(), ("points.csv", packed_points)]))
@@ -150,16 +152,6 @@ def repacked(data: bytes, pack: Callable[[bytes], bytes]) -> bytes:
     out[local + 8 : local + 10] = out[central + 10 : central + 12] = b"\x08\0"
     out[local + 14 : local + 26] = out[central + 16 : central + 28] = facts
     return bytes(out)
-
-
-def members_of_bytes(data: bytes) -> Members:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
-def deflated(data: bytes) -> bytes:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return zipped([(n, archive.read(n)) for n in archive.namelist()], zipfile.ZIP_DEFLATED)
 
 
 EXPANDS = (r"member points\.csv does not expand to the \d+ bytes that it declares", "it was altered")
@@ -186,7 +178,10 @@ ARCHIVES: dict[str, tuple[Callable[[bytes], bytes], str, str]] = {
     "a directory of garbage": (
         lambda d: patched(d, d.index(b"PK\1\2"), b"garbage"), "the archive: it does not make sense", "magic number",
     ),
-    "a compressed header": (deflated, r"member 'release\.json' is compressed", r"only points\.csv may be"),
+    "a compressed header": (
+        lambda d: zipped([*members_in(d).items()], zipfile.ZIP_DEFLATED), r"member 'release\.json' is compressed",
+        r"only points\.csv may be",
+    ),
     "a compressed array": (
         lambda d: packed(d, "measurement/linear.npy"), r"member 'measurement/linear\.npy' is compressed", "only points",
     ),

@@ -1,16 +1,15 @@
-"""Files of the exponential mechanism made to promise what they do not keep: each is refused, or found by `validate`."""
+"""Files of the exponential mechanism made to claim what is not true: each is refused, or found by `validate`."""
 
 from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from file_tools import SCHEMA_TEST, Members, forged, refused, setting
+from file_tools import SCHEMA_TEST, Edit, Members, all_of, dropping, forged, refused, scaling, setting
 
 from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.domain import Domain
@@ -22,7 +21,6 @@ from release_side import publish
 
 DOMAIN = Domain((Integer(name="age", lower=0, upper=4), Categorical(name="city", levels=("Basel", "Genf"))))
 CORRECT = "Do not rely on it; ask its maker for a correct file."
-Edit = Callable[[dict[str, Any]], None]
 
 
 @pytest.fixture(scope="module")
@@ -33,29 +31,10 @@ def drawn_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def scaling(name: str, by: float) -> Edit:
-    def edit(header: dict[str, Any]) -> None:
-        header["statement"][name] *= by
-
-    return edit
-
-
-def dropping(name: str) -> Edit:
-    return lambda header: header["statement"].pop(name)
-
-
-def all_of(*edits: Edit) -> Edit:
-    def edit(header: dict[str, Any]) -> None:
-        for each in edits:
-            each(header)
-
-    return edit
-
-
 def as_noise(law: str) -> Edit:
     """The mechanism renamed to one with noise, its fields too."""
 
-    def edit(header: dict[str, Any]) -> None:
+    def edit(header: dict[str, Any], members: Members) -> None:
         statement = header["statement"]
         statement.pop("n_databases")
         statement |= {"mechanism": law, "noise_scale": statement.pop("score_scale")}
@@ -63,54 +42,58 @@ def as_noise(law: str) -> Edit:
     return edit
 
 
-PROMISE = "the privacy statement"
+STATEMENT = "the privacy statement"
 # name → edit, what, why, whether the schema refuses it too
 FORGED: dict[str, tuple[Edit, str, str, bool]] = {
-    "a better epsilon": (scaling("epsilon", 0.9), PROMISE, "claim is better than the arithmetic", False),
-    "a smaller scale": (scaling("score_scale", 0.9), PROMISE, "claim is better than the arithmetic", False),
-    "another rho": (scaling("rho", 0.5), PROMISE, "the file claims ρ", False),
+    "a better epsilon": (scaling("statement", "epsilon", by=0.9), STATEMENT, "claim is better than the arithmetic", False),
+    "a smaller scale": (scaling("statement", "score_scale", by=0.9), STATEMENT, "claim is better than the arithmetic", False),
+    "another rho": (scaling("statement", "rho", by=0.5), STATEMENT, "the file claims ρ", False),
     "an epsilon that is true": (setting("statement", "epsilon", to=True), "statement", "epsilon must be a positive", True),
-    "a scale of zero": (setting("statement", "score_scale", to=0), PROMISE, "score_scale must be a positive finite", True),
-    "a scale that is a text": (setting("statement", "score_scale", to="1"), PROMISE, "score_scale must be", True),
-    "a scale below all numbers": (setting("statement", "score_scale", to=5e-324), PROMISE, "better than|make sense", False),
-    "a scale of null": (setting("statement", "score_scale", to=None), PROMISE, "score_scale must be", True),
-    "noise beside the draw": (setting("statement", "noise_scale", to=1.0), PROMISE, "unknown fields", True),
-    "no scale": (dropping("score_scale"), PROMISE, "not complete", True),
-    "no number of databases": (dropping("n_databases"), PROMISE, "not complete", True),
-    "no databases": (setting("statement", "n_databases", to=0), PROMISE, "n_databases must be a whole number", True),
-    "too many databases": (setting("statement", "n_databases", to=2_000_001), PROMISE, "cannot be scored", True),
-    "databases that are true": (setting("statement", "n_databases", to=True), PROMISE, "n_databases must be", True),
-    "databases that are a float": (setting("statement", "n_databases", to=220.5), PROMISE, "n_databases must be", True),
-    "another calibration": (setting("statement", "calibration", to="zcdp"), PROMISE, "calibration must be one of", True),
-    "a mechanism of nobody": (
-        setting("statement", "mechanism", to="exponential"), "measurement and statement", "promise about nothing", True,
+    "a scale of zero": (setting("statement", "score_scale", to=0), STATEMENT, "score_scale must be a positive finite", True),
+    "a scale that is a text": (setting("statement", "score_scale", to="1"), STATEMENT, "score_scale must be", True),
+    "a scale below all numbers": (setting("statement", "score_scale", to=5e-324), STATEMENT, "better than|make sense", False),
+    "a scale of null": (setting("statement", "score_scale", to=None), STATEMENT, "score_scale must be", True),
+    "noise with the draw": (setting("statement", "noise_scale", to=1.0), STATEMENT, "unknown fields", True),
+    "no scale": (dropping("statement", "score_scale"), STATEMENT, "not complete", True),
+    "no number of databases": (dropping("statement", "n_databases"), STATEMENT, "not complete", True),
+    "no databases": (setting("statement", "n_databases", to=0), STATEMENT, "n_databases must be a whole number", True),
+    "too many databases": (setting("statement", "n_databases", to=2_000_001), STATEMENT, "cannot be scored", True),
+    "databases that are true": (setting("statement", "n_databases", to=True), STATEMENT, "n_databases must be", True),
+    "databases that are a float": (setting("statement", "n_databases", to=220.5), STATEMENT, "n_databases must be", True),
+    "another calibration": (setting("statement", "calibration", to="zcdp"), STATEMENT, "calibration must be one of", True),
+    "an unknown mechanism": (
+        setting("statement", "mechanism", to="exponential"), "measurement and statement", "guarantee about nothing", True,
     ),
     "a mechanism that is a list": (
         setting("statement", "mechanism", to=["exponential over multisets"]), "measurement and", "about nothing", True,
     ),
     "Laplace noise without a measurement": (
-        as_noise("discrete laplace"), "measurement and statement", "a promise about nothing", True,
+        as_noise("discrete laplace"), "measurement and statement", "a guarantee about nothing", True,
     ),
     "a distance from no measurement": (
         setting("fit_distance", to=0.1), "fit_distance", "there is no measurement that the points", True,
     ),
     "a measurement of nothing": (
-        setting("measurement", to={}), "measurement and statement", "a promise about nothing", True,
+        setting("measurement", to={}), "measurement and statement", "a guarantee about nothing", True,
     ),
 }  # fmt: skip
 WRONG_SENSITIVITY: dict[str, Edit] = {
-    "a smaller sensitivity": all_of(scaling("sensitivity", 0.5), scaling("score_scale", 0.5)),
-    "a larger sensitivity": all_of(scaling("sensitivity", 2), scaling("score_scale", 2)),
-    "more rows": scaling("n_rows", 2),
+    "a smaller sensitivity": all_of(
+        scaling("statement", "sensitivity", by=0.5), scaling("statement", "score_scale", by=0.5)
+    ),
+    "a larger sensitivity": all_of(
+        scaling("statement", "sensitivity", by=2), scaling("statement", "score_scale", by=2)
+    ),
+    "more rows": scaling("statement", "n_rows", by=2),
     "another kernel": setting("kernel", to={"name": "gaussian", "lengthscale": 9.0}),
     "a wider domain": setting("columns", 0, "upper", to=5),
 }
 
 
 @pytest.mark.parametrize("case", FORGED)
-def test_a_forged_promise_of_a_draw_is_refused(case, drawn_path, tmp_path):
+def test_a_forged_statement_of_a_draw_is_refused(case, drawn_path, tmp_path):
     edit, what, why, by_schema = FORGED[case]
-    data = forged(drawn_path, lambda header, members: edit(header))
+    data = forged(drawn_path, edit)
     refused(data, tmp_path, what, why, hint="")
     with zipfile.ZipFile(tmp_path / "strange.kme") as archive:
         assert SCHEMA_TEST.is_valid(json.loads(archive.read("release.json"))) != by_schema
@@ -118,28 +101,28 @@ def test_a_forged_promise_of_a_draw_is_refused(case, drawn_path, tmp_path):
 
 @pytest.mark.parametrize("case", WRONG_SENSITIVITY)
 def test_a_sensitivity_that_kernel_domain_and_rows_do_not_give_is_refused(case, drawn_path, tmp_path):
-    data = forged(drawn_path, lambda header, members: WRONG_SENSITIVITY[case](header))
+    data = forged(drawn_path, WRONG_SENSITIVITY[case])
     what = "claims sensitivity|the kernel" if case == "another kernel" else "claims sensitivity"
-    refused(data, tmp_path, what, r"the kernel and the domain give 0\.\d+, and the promise rests on it", CORRECT)
+    refused(data, tmp_path, what, r"the kernel and the domain give 0\.\d+, and the guarantee rests on it", CORRECT)
 
 
 def test_a_rehearsal_that_hides_is_still_a_rehearsal(drawn_path, tmp_path):
     law = "rehearsal of exponential over multisets"
-    data = forged(drawn_path, lambda header, members: setting("statement", "mechanism", to=law)(header))
+    data = forged(drawn_path, setting("statement", "mechanism", to=law))
     refused(data, tmp_path, "stamped NOT PRIVATE", "a seed gives back", "--allow-rehearsal")
     assert read_release(tmp_path / "strange.kme", allow_rehearsal=True).is_rehearsal
 
 
 def test_a_number_of_databases_that_no_size_makes_is_found(drawn_path, tmp_path):
     path = tmp_path / "b.kme"
-    path.write_bytes(forged(drawn_path, lambda header, members: setting("statement", "n_databases", to=219)(header)))
+    path.write_bytes(forged(drawn_path, setting("statement", "n_databases", to=219)))
     assert validate_release(drawn_path) == []
     (finding,) = validate_release(path)
     assert "219 is not the number of databases of any size of the domain's 10 rows" in finding
 
 
-def test_rows_that_are_not_of_equal_weight_are_still_read(drawn_path):
-    """Thinning and reweighting are post-processing: the promise does not depend on the weights."""
+def test_a_thinned_draw_keeps_its_statement(drawn_path):
+    """Thinning and reweighting are post-processing: the guarantee does not depend on the weights."""
     release = read_release(drawn_path)
     assert release.thin(2).statement == release.statement
 

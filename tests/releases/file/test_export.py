@@ -11,10 +11,9 @@ import pandas as pd
 import pytest
 import xarray
 from click.testing import CliRunner
-from file_tools import changed
+from file_tools import bare
 
 from kmeanalyst.cli.main import main
-from kmeanalyst.kernels import Gaussian
 from kmeanalyst.release import Release, read_release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
@@ -23,7 +22,7 @@ from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.file.export import export, without_formulas, write_netcdf
 
 
-def opened(path: Path) -> xarray.Dataset:
+def read_netcdf(path: Path) -> xarray.Dataset:
     with xarray.open_dataset(path, engine="scipy") as dataset:
         return dataset.load()
 
@@ -53,7 +52,7 @@ def test_parquet_has_the_frame(mixed_release, tmp_path):
 def test_netcdf_has_points_and_weights_as_netcdf_can_hold_them(mixed_release, tmp_path):
     write_netcdf(mixed_release, tmp_path / "a.nc")
     assert (tmp_path / "a.nc").read_bytes()[:3] == b"CDF"
-    dataset, frame = opened(tmp_path / "a.nc"), mixed_release.to_frame()
+    dataset, frame = read_netcdf(tmp_path / "a.nc"), mixed_release.to_frame()
     assert set(dataset.variables) == set(frame)
     assert dataset["age"].dtype == np.int32
     assert dataset["married"].dtype == np.int8
@@ -75,23 +74,15 @@ def test_to_netcdf_and_export_write_the_same_bytes(numeric_release, tmp_path):
     assert (tmp_path / "a.nc").read_bytes() == (tmp_path / "b.nc").read_bytes()
 
 
-def test_whole_numbers_beyond_32_bits_become_floats_and_odd_names_are_mended(tmp_path):
+def test_whole_numbers_beyond_32_bits_become_floats_and_odd_names_are_changed(tmp_path):
+    odd = ("a/b", "a_b", "1st", "point", "größe")
     domain = Domain(
-        (
-            Integer(name="n", lower=-(2**40), upper=2**40),
-            Real(name="a/b", lower=0, upper=1),
-            Real(name="a_b", lower=0, upper=1),
-            Real(name="1st", lower=0, upper=1),
-            Real(name="point", lower=0, upper=1),
-            Real(name="größe", lower=0, upper=1),
-        )
+        (Integer(name="n", lower=-(2**40), upper=2**40), *(Real(name=name, lower=0, upper=1) for name in odd))
     )
     points = domain.decode(domain.draw(5, 0))
-    release = Release(
-        points=points, weights=np.full(5, 0.2), measurement=None, kernel=Gaussian(1.0), domain=domain, statement=None
-    )
+    release = bare(points, np.full(5, 0.2), domain)
     write_netcdf(release, tmp_path / "a.nc")
-    dataset = opened(tmp_path / "a.nc")
+    dataset = read_netcdf(tmp_path / "a.nc")
     names = {dataset[name].attrs["long_name"]: name for name in dataset.variables}
     assert names == {
         "n": "n", "a/b": "a_b", "a_b": "a_b_", "1st": "_1st", "point": "point_", "größe": "gr__e", "weight": "weight",
@@ -101,20 +92,18 @@ def test_whole_numbers_beyond_32_bits_become_floats_and_odd_names_are_mended(tmp
         assert dataset[name].values.tolist() == release.to_frame()[column].tolist()
 
 
-def read_exactly(path):
-    """Numbers as Python reads them: older pandas rounds in the last place."""
-    return pd.read_csv(path, dtype=str).astype(float)
+READERS = {
+    ".csv": lambda path: pd.read_csv(path, dtype=str).astype(float),  # older pandas rounds in the last digit
+    ".parquet": pd.read_parquet,
+    ".nc": lambda path: read_netcdf(path).to_dataframe(),
+}
 
 
-@pytest.mark.parametrize("ending", [".csv", ".parquet", ".nc"])
+@pytest.mark.parametrize("ending", READERS)
 def test_a_resampled_view_has_rows_of_equal_weight(ending, numeric_release, tmp_path):
-    export(numeric_release, tmp_path / f"a{ending}", frame=numeric_release.to_frame("resampled", rows=17, rng=3))
-    reader = {".csv": read_exactly, ".parquet": pd.read_parquet, ".nc": lambda path: opened(path).to_dataframe()}[
-        ending
-    ]
-    back = reader(tmp_path / f"a{ending}")
     expected = numeric_release.to_frame("resampled", rows=17, rng=3)
-    np.testing.assert_array_equal(back.to_numpy(), expected.to_numpy())
+    export(numeric_release, tmp_path / f"a{ending}", frame=expected)
+    np.testing.assert_array_equal(READERS[ending](tmp_path / f"a{ending}").to_numpy(), expected.to_numpy())
 
 
 def test_the_probability_view_is_exported_as_such(numeric_release, tmp_path):
@@ -131,7 +120,7 @@ def test_an_unknown_ending_says_which_are_known(numeric_release, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("ending", [".csv", ".parquet", ".nc"])
+@pytest.mark.parametrize("ending", READERS)
 def test_an_export_appears_whole_or_not_at_all(ending, numeric_release, tmp_path, monkeypatch):
     path = tmp_path / f"a{ending}"
     path.write_bytes(b"older")
@@ -153,13 +142,8 @@ def test_a_reader_never_sees_half_a_file(tmp_path):
     with atomic_write(path) as temporary:
         temporary.write_text("whole")
     assert path.read_text() == "whole"
-    assert path.stat().st_mode & 0o777 == _ordinary_mode(tmp_path)
-
-
-def _ordinary_mode(folder: Path) -> int:
-    other = folder / "other"
-    other.write_text("")
-    return other.stat().st_mode & 0o777
+    (other := tmp_path / "other").write_text("")
+    assert path.stat().st_mode & 0o777 == other.stat().st_mode & 0o777
 
 
 # ---------------------------------------------------------------- formulas
@@ -171,10 +155,7 @@ PLAIN = ["<=50K", "a=b", "-5", "+3.5e2", "- x", "x", "'quoted'", "1-2"]
 
 def with_levels(levels: list[str], name: str = "level") -> Release:
     domain = Domain((Categorical(name=name, levels=tuple(levels)), Integer(name="n", lower=-9, upper=9)))
-    points = pd.DataFrame({name: levels, "n": range(-2, len(levels) - 2)})
-    return Release(
-        points=points, weights=np.ones(len(levels)), measurement=None, kernel=Gaussian(1.0), domain=domain, statement=None
-    )  # fmt: skip
+    return bare(pd.DataFrame({name: levels, "n": range(-2, len(levels) - 2)}), np.ones(len(levels)), domain)
 
 
 @pytest.mark.parametrize("formula", FORMULAS, ids=ascii)
@@ -216,7 +197,7 @@ def test_a_column_whose_name_is_a_formula_is_defused_too(tmp_path):
 def rehearsed(release: Release) -> Release:
     statement = replace(release.statement, mechanism="rehearsal of " + release.statement.mechanism)
     measurement = replace(release.measurement, noise_law=statement.mechanism)
-    return changed(release, statement=statement, measurement=measurement)
+    return release.replaced(statement=statement, measurement=measurement)
 
 
 def test_every_export_of_a_rehearsal_says_so_in_each_row_and_in_its_metadata(mixed_release, tmp_path):
@@ -225,24 +206,20 @@ def test_every_export_of_a_rehearsal_says_so_in_each_row_and_in_its_metadata(mix
     for name, view in (("a.csv", "signed"), ("a.parquet", "probability"), ("b.csv", "resampled"), ("a.nc", "signed")):
         export(stamped, tmp_path / name, frame=stamped.to_frame(view))
     stamped.to_netcdf(tmp_path / "b.nc")
-    for frame in (
-        pd.read_csv(tmp_path / "a.csv"),
-        pd.read_csv(tmp_path / "b.csv"),
-        pd.read_parquet(tmp_path / "a.parquet"),
-    ):
+    parquet = pd.read_parquet(tmp_path / "a.parquet")
+    for frame in (pd.read_csv(tmp_path / "a.csv"), pd.read_csv(tmp_path / "b.csv"), parquet):
         assert (frame["NOT_PRIVATE"] == "rehearsal").all()
         assert stamped.domain.encode(frame).shape == (60, 10)
-    assert pd.read_parquet(tmp_path / "a.parquet").attrs["privacy"].startswith("NOT PRIVATE: a rehearsal")
+    assert parquet.attrs["privacy"].startswith("NOT PRIVATE: a rehearsal")
     for name in ("a.nc", "b.nc"):
-        dataset = opened(tmp_path / name)
-        assert (
-            dataset.attrs["privacy"].startswith("NOT PRIVATE") and (dataset["NOT_PRIVATE"].values == "rehearsal").all()
-        )
+        dataset = read_netcdf(tmp_path / name)
+        assert dataset.attrs["privacy"].startswith("NOT PRIVATE")
+        assert (dataset["NOT_PRIVATE"].values == "rehearsal").all()
     export(mixed_release, tmp_path / "c.csv")
     assert "NOT_PRIVATE" not in pd.read_csv(tmp_path / "c.csv")
 
 
-def test_what_is_made_of_a_rehearsal_is_one(mixed_release, tmp_path):
+def test_what_is_made_from_a_rehearsal_is_one(mixed_release, tmp_path):
     stamped = rehearsed(mixed_release)
     made = {"thin": stamped.thin(5), "transform": stamped.transform({"twice": "age * 2"})}
     for name, release in made.items():
@@ -255,9 +232,9 @@ def test_what_is_made_of_a_rehearsal_is_one(mixed_release, tmp_path):
 def test_the_command_says_how_many_cells_it_defused_and_how_to_leave_them(tmp_path):
     with_levels(["=1+1", "@x", "y"]).write(tmp_path / "a.kme")
     arguments = ["export", str(tmp_path / "a.kme"), str(tmp_path / "a.csv")]
-    told = CliRunner().invoke(main, [*arguments, "--json"])
-    assert "note: 2 text cells begin like a formula" in told.stderr and "--keep-formulas leaves them" in told.stderr
-    assert json.loads(told.stdout) | {"output": ""} == {
+    done = CliRunner().invoke(main, [*arguments, "--json"])
+    assert "note: 2 text cells begin like a formula" in done.stderr and "--keep-formulas leaves them" in done.stderr
+    assert json.loads(done.stdout) | {"output": ""} == {
         "output": "", "view": "signed", "rows": 3, "defused_cells": 2, "rehearsal": False,
     }  # fmt: skip
     kept = CliRunner().invoke(main, [*arguments, "--keep-formulas"])

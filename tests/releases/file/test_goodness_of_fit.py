@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from file_tools import changed
 
 from kmeanalyst.cli.main import main
 from kmeanalyst.release import Release
@@ -25,14 +24,10 @@ from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.statement import GAUSSIAN, LAPLACE
 from release_side import publish
 
-DOMAIN = Domain(
-    (
-        Integer(name="age", lower=0, upper=100),
-        Real(name="height", lower=0.0, upper=100.0),
-        Categorical(name="city", levels=("a", "b", "c", "d")),
-    )
-)
-KERNEL = "table"
+DOMAIN = Domain((
+    Integer(name="age", lower=0, upper=100), Real(name="height", lower=0.0, upper=100.0),
+    Categorical(name="city", levels=("a", "b", "c", "d")),
+))  # fmt: skip
 HONEST: dict[str, dict[str, Any]] = {
     "random features": {"features": 200, "points": 100},
     "random features of few equal points": {"features": 200, "points": 12, "weights": "uniform"},
@@ -50,22 +45,19 @@ HONEST: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def people(n: int, seed: int, *, other: bool = False) -> pd.DataFrame:
-    """Young and tall, mostly of one city; the others old and short, of another."""
+def population(n: int, seed: int, *, other: bool = False) -> pd.DataFrame:
+    """Young and tall rows, mostly of one city; with `other` old and short ones of another city."""
     rng = np.random.default_rng(seed)
     age, height, city = (80, 30, [0.1, 0.0, 0.1, 0.8]) if other else (25, 70, [0.7, 0.2, 0.1, 0.0])
-    return pd.DataFrame(
-        {
-            "age": rng.normal(age, 6, n).round().clip(0, 100).astype(int),
-            "height": rng.normal(height, 8, n).clip(0, 100).round(2),
-            "city": rng.choice(list("abcd"), n, p=city),
-        }
-    )
+    return pd.DataFrame({
+        "age": rng.normal(age, 6, n).round().clip(0, 100).astype(int),
+        "height": rng.normal(height, 8, n).clip(0, 100).round(2), "city": rng.choice(list("abcd"), n, p=city),
+    })  # fmt: skip
 
 
 def published(name: str, *, epsilon: float = 1.0, n: int = 20_000, other: bool = False) -> Release:
-    options = {"delta": 1e-6, "kernel": KERNEL} | HONEST[name]
-    return publish(people(n, 1, other=other), DOMAIN, epsilon=epsilon, workers=1, rehearsal=1, **options)
+    options = {"delta": 1e-6, "kernel": "table"} | HONEST[name]
+    return publish(population(n, 1, other=other), DOMAIN, epsilon=epsilon, workers=1, rehearsal=1, **options)
 
 
 @pytest.fixture(scope="module")
@@ -74,14 +66,13 @@ def releases() -> dict[str, Release]:
 
 
 def refitted(release: Release, points: pd.DataFrame | None = None, weights: np.ndarray | None = None) -> Release:
-    """Other points or weights beside the measurement, and a fit_distance that is honest about them."""
+    """Other points or weights with the same measurement, and their correct fit_distance."""
     points = release.to_frame() if points is None else points
     weights = release.weights if weights is None else weights
     measurement = release.measurement
     mean = feature_mean(measurement.feature_map, release.domain.encode(points), weights)
-    return changed(
-        release, points=points, weights=weights, fit_distance=float(np.linalg.norm(mean - measurement.vector))
-    )
+    distance = float(np.linalg.norm(mean - measurement.vector))
+    return release.replaced(points=points, weights=weights, fit_distance=distance)
 
 
 def findings(release: Release, folder: Path) -> list[str]:
@@ -159,7 +150,7 @@ def test_subspace_points_that_are_not_those_measured_are_found(releases, tmp_pat
 
 @pytest.mark.parametrize("name", ["subspace", "subspace, signed", "subspace, bounded"])
 def test_permuted_weights_are_found(name, releases):
-    """Of points spread over the domain, where the weights say all. By chance some permutation says as much as none."""
+    """Of points spread over the domain: only the weights are informative. Some permutations fit as well as equal weights."""
     release, rng, found = releases[name], np.random.default_rng(3), 0
     for _ in range(20):
         for finding in fit_findings(refitted(release, weights=rng.permutation(release.weights))):
@@ -170,12 +161,12 @@ def test_permuted_weights_are_found(name, releases):
     assert found >= 10
 
 
-def test_what_noise_drowns_is_not_found(tmp_path):
+def test_what_noise_hides_is_not_found(tmp_path):
     release = published("random features", epsilon=0.1, n=200)
     assert findings(refitted(release, swapped(release)), tmp_path) == []
 
 
-def test_validate_exits_with_3_and_tells_why(releases, tmp_path):
+def test_validate_exits_with_3_and_says_why(releases, tmp_path):
     path = tmp_path / "r.kme"
     refitted(releases["margins"], swapped(releases["margins"])).write(path)
     result = CliRunner().invoke(main, ["validate", str(path), "--allow-rehearsal"])
@@ -189,12 +180,12 @@ def test_points_without_a_measurement_have_nothing_to_fit(foreign_release):
     assert foreign_release.residual_over_noise is None
 
 
-def test_a_release_tells_its_residual_beside_the_noise(releases):
+def test_a_release_reports_its_residual_relative_to_the_noise(releases):
     release = releases["random features"]
     expected = release.fit_distance / math.sqrt(200 * release.measurement.noise_scale**2)
     assert release.residual_over_noise == pytest.approx(expected, rel=1e-12)
     assert release.summary()["fit"] == f"residual {expected:.3g} of the noise's size"
-    assert "fit" not in changed(release, fit_distance=None).summary()
+    assert "fit" not in release.replaced(fit_distance=None).summary()
 
 
 # ---------------------------------------------------------------------- the bounds
@@ -210,8 +201,8 @@ class Plain:
 @pytest.mark.parametrize("law", [GAUSSIAN, LAPLACE])
 @pytest.mark.parametrize("dimension", [1, 20, 1000])
 @pytest.mark.parametrize("distance", [0.0, 1.0, 30.0])
-def test_the_bounds_hold_the_distance_and_are_not_much_wider_than_they_must(law, dimension, distance):
-    """20,000 draws at a chance of 1e-6: no failure; and the bounds are within a few deviations of one another."""
+def test_the_bounds_contain_the_distance_and_are_not_much_wider_than_needed(law, dimension, distance):
+    """20,000 draws at a probability of 1e-6: no failure; and the bounds are a few standard deviations wide."""
     rng, m = np.random.default_rng(0), np.zeros(dimension)
     m[0] = distance
     draws = 20_000 if dimension < 100 else 500

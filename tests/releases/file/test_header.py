@@ -1,4 +1,4 @@
-"""Refusals of the .kme file's header: its JSON, its fields, its promise, and the members it declares."""
+"""Refusals of the .kme file's header: its JSON, its fields, its privacy statement, and the members it declares."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ from file_tools import (
     SCHEMA,
     SCHEMA_TEST,
     SENSELESS,
+    Edit,
     Members,
-    changed,
+    all_of,
+    dropping,
     forged,
     members_of,
     refused,
+    scaling,
     setting,
     zipped,
-)
+)  # fmt: skip
 from releases_cases import statement_of
 
 from kmeanalyst.release import read_release
@@ -118,41 +121,13 @@ def test_another_major_version_is_refused_whatever_else_it_holds(mixed_path, tmp
 # ---------------------------------------------------------------------- the fields
 
 
-def dropping(*keys: Any) -> Callable[[dict[str, Any]], None]:
-    def edit(header: dict[str, Any]) -> None:
-        for key in keys[:-1]:
-            header = header[key]
-        del header[keys[-1]]
-
-    return edit
-
-
-def scaling(*keys: Any, by: float) -> Callable[[dict[str, Any]], None]:
-    def edit(header: dict[str, Any]) -> None:
-        for key in keys[:-1]:
-            header = header[key]
-        header[keys[-1]] = header[keys[-1]] * by
-
-    return edit
-
-
-def no_measurement(header: dict[str, Any]) -> None:
-    header["measurement"] = None
-
-
-def quieter(header: dict[str, Any]) -> None:
-    """A statement and a measurement that agree on less noise than the claim needs."""
-    header["statement"]["noise_scale"] *= 0.9
-    header["measurement"]["noise_scale"] *= 0.9
-    header["measurement"]["grid_noise_scale"] *= 0.9
-    header["statement"]["rho"] /= 0.9**2
-
-
-def less_sensitive(header: dict[str, Any]) -> None:
-    """A statement whose own arithmetic is right, about a smaller sensitivity than the feature map has."""
-    statement = header["statement"]
-    statement["sensitivity"] /= 2
-    statement["rho"] /= 4
+# a statement and a measurement that agree on less noise than the claim needs
+QUIETER = all_of(
+    *(scaling(*keys, "noise_scale", by=0.9) for keys in (("statement",), ("measurement",))),
+    scaling("measurement", "grid_noise_scale", by=0.9), scaling("statement", "rho", by=0.9**-2),
+)  # fmt: skip
+# a statement whose own arithmetic is right, about a smaller sensitivity than the feature map has
+LESS_SENSITIVE = all_of(scaling("statement", "sensitivity", by=1 / 2), scaling("statement", "rho", by=1 / 4))
 
 
 def scaled(times: int) -> dict[str, Any]:
@@ -162,10 +137,10 @@ def scaled(times: int) -> dict[str, Any]:
 
 
 FIELD = r"release\.json, field "
-CLAIM = "the promise is not about these numbers"
+CLAIM = "the guarantee is not about these numbers"
 CORRECT = "Do not rely on it; ask its maker for a correct file."
 # name → edit, what, why, whether the schema refuses it too
-HEADERS: dict[str, tuple[Callable[[dict[str, Any]], None], str, str, bool]] = {
+HEADERS: dict[str, tuple[Edit, str, str, bool]] = {
     "another format": (setting("format", to="zip"), FIELD + "format", "one of kmeanalyst release, got 'zip'", True),
     "a major version that is true": (
         setting("schema_major", to=True), FIELD + "schema_major", "must be one of 1", True,
@@ -233,7 +208,7 @@ HEADERS: dict[str, tuple[Callable[[dict[str, Any]], None], str, str, bool]] = {
     "an indicator of too few levels": (
         setting("kernel", "kernels", 4, "levels", to=3), "the kernel", "3 levels in column city, which has 4", False,
     ),
-    "no measurement": (no_measurement, "measurement and statement", "alone is a promise about nothing", True),
+    "no measurement": (setting("measurement", to=None), "measurement and statement", "alone is a guarantee about nothing", True),
     "an unknown noise law": (
         setting("measurement", "noise_law", to="none"), "measurement, field noise_law",
         "one of discrete gaussian", True,
@@ -270,7 +245,7 @@ HEADERS: dict[str, tuple[Callable[[dict[str, Any]], None], str, str, bool]] = {
     "an epsilon better than the arithmetic": (
         scaling("statement", "epsilon", by=0.9), "the privacy statement", "claim is better than the arithmetic", False,
     ),
-    "less noise than claimed for": (quieter, "the privacy statement", "claim is better than the arithmetic", False),
+    "less noise than claimed for": (QUIETER, "the privacy statement", "claim is better than the arithmetic", False),
     "another rho": (scaling("statement", "rho", by=1.1), "the privacy statement", "the file claims ρ", False),
     "delta of one": (setting("statement", "delta", to=1), "the privacy statement", r"delta must be in \[0, 1\)", True),
     "an epsilon that is true": (
@@ -300,11 +275,11 @@ HEADERS: dict[str, tuple[Callable[[dict[str, Any]], None], str, str, bool]] = {
         setting("statement", "versions", to={"numpy": 2}), "the privacy statement", "map names to texts", True,
     ),
 }  # fmt: skip
-CONTRADICTIONS: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
+CONTRADICTIONS: dict[str, tuple[Edit, str]] = {
     "more rows than measured": (setting("statement", "n_rows", to=20_000), "claims n_rows 20000, the measurement"),
-    "another sensitivity": (less_sensitive, r"claims sensitivity 0\.\d+, the measurement"),
+    "another sensitivity": (LESS_SENSITIVE, r"claims sensitivity 0\.\d+, the measurement"),
     "more noise than measured": (
-        lambda h: (scaling("statement", "noise_scale", by=2)(h), scaling("statement", "rho", by=0.25)(h)),
+        all_of(scaling("statement", "noise_scale", by=2), scaling("statement", "rho", by=0.25)),
         r"claims noise_scale 0\.\d+, the measurement",
     ),
 }  # fmt: skip
@@ -313,7 +288,7 @@ CONTRADICTIONS: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
 @pytest.mark.parametrize("case", HEADERS)
 def test_a_header_with_missing_unknown_or_senseless_fields_is_refused(case, mixed_path, tmp_path):
     edit, what, why, by_schema = HEADERS[case]
-    data = forged(mixed_path, lambda header, members: edit(header))
+    data = forged(mixed_path, edit)
     refused(data, tmp_path, what, why)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         assert SCHEMA_TEST.is_valid(json.loads(archive.read("release.json"))) != by_schema
@@ -323,7 +298,7 @@ def test_a_header_with_missing_unknown_or_senseless_fields_is_refused(case, mixe
     "edit", [setting("columns", 0, "\x1b[2J", to=1), setting("columns", 0, to={"name": "\x1b[2J\u202e", "kind": "odd"})]
 )
 def test_a_refusal_never_repeats_a_character_that_a_terminal_obeys(edit, mixed_path, tmp_path):
-    (tmp_path / "a.kme").write_bytes(forged(mixed_path, lambda header, members: edit(header)))
+    (tmp_path / "a.kme").write_bytes(forged(mixed_path, edit))
     with pytest.raises(FileRefused, match=r"\\x1b\[2J") as caught:
         read_release(tmp_path / "a.kme")
     assert str(caught.value).isprintable()
@@ -332,7 +307,7 @@ def test_a_refusal_never_repeats_a_character_that_a_terminal_obeys(edit, mixed_p
 @pytest.mark.parametrize("case", CONTRADICTIONS)
 def test_a_statement_about_another_measurement_is_refused(case, mixed_path, tmp_path):
     edit, what = CONTRADICTIONS[case]
-    refused(forged(mixed_path, lambda header, members: edit(header)), tmp_path, what, CLAIM, CORRECT)
+    refused(forged(mixed_path, edit), tmp_path, what, CLAIM, CORRECT)
 
 
 @pytest.mark.parametrize("noise", [GaussianNoise(0.5, 1e-6), LaplaceNoise(1.0, 0), GaussianNoise(1.0, 1e-6)])
@@ -341,23 +316,23 @@ def test_a_statement_or_a_measurement_of_another_release_is_refused(noise, mixed
     n_rows = 1999 if noise == GaussianNoise(1.0, 1e-6) else 2000
     feature_map, domain = mixed_release.measurement.feature_map, mixed_release.domain
     other = private_mean([domain.draw(n_rows, 5)], feature_map, noise, n_rows=n_rows)
-    promise = statement_of(other, noise)
-    promise = replace(promise, rho=zcdp_rho(noise.name, noise_multiplier=promise.noise_multiplier))
-    write_release(changed(mixed_release, measurement=other, statement=promise), tmp_path / "other.kme")
+    statement = statement_of(other, noise)
+    statement = replace(statement, rho=zcdp_rho(noise.name, noise_multiplier=statement.noise_multiplier))
+    write_release(mixed_release.replaced(measurement=other, statement=statement), tmp_path / "other.kme")
     header = json.loads(members_of(tmp_path / "other.kme")["release.json"])
     for part in ("statement", "measurement"):
-        data = forged(mixed_path, lambda h, m, part=part: setting(part, to=header[part])(h))
+        data = forged(mixed_path, setting(part, to=header[part]))
         refused(data, tmp_path, r"the privacy statement claims \w+ .*, the measurement has another", CLAIM, CORRECT)
 
 
 def test_a_slightly_generous_statement_is_read(mixed_path, mixed_release):
-    mixed_path.write_bytes(forged(mixed_path, lambda h, m: scaling("statement", "delta", by=1.5)(h)))
+    mixed_path.write_bytes(forged(mixed_path, scaling("statement", "delta", by=1.5)))
     assert read_release(mixed_path).statement.delta == 1.5 * mixed_release.statement.delta
 
 
 def test_a_distance_to_no_measurement_is_refused(foreign_release, tmp_path):
     write_release(foreign_release, tmp_path / "a.kme")
-    data = forged(tmp_path / "a.kme", lambda h, m: setting("fit_distance", to=0.1)(h))
+    data = forged(tmp_path / "a.kme", setting("fit_distance", to=0.1))
     refused(data, tmp_path, "fit_distance", "there is no measurement")
 
 
@@ -372,20 +347,20 @@ KERNELS_IN_FILES = [
 
 
 def single_changes(value: Any) -> Iterator[tuple[str, Callable[[Any], None]]]:
-    """(place, edit) for each change of one field within: left out, of another kind or size, or one too many.
+    """(where, edit) for each change of one field within: left out, of another kind or size, or one too many.
 
     Of a list only the first and the last entry are changed.
     """
     keys = list(value) if isinstance(value, dict) else sorted({0, len(value) - 1} & set(range(len(value))))
     for key in keys:
-        yield f"{key} left out", lambda v, key=key: v.pop(key)
+        yield f"{key} left out", dropping(key)
         for other in OTHERS:
-            yield f"{key} = {other!r}", lambda v, key=key, other=other: setting(key, to=copy.deepcopy(other))(v)
+            yield f"{key} = {other!r}", setting(key, to=other)
         if isinstance(value[key], dict | list):
-            for place, edit in single_changes(value[key]):
-                yield f"{key}.{place}", lambda v, key=key, edit=edit: edit(v[key])
+            for where, edit in single_changes(value[key]):
+                yield f"{key}.{where}", lambda v, key=key, edit=edit: edit(v[key])
     if isinstance(value, dict):
-        yield "one too many", lambda v: setting("surplus", to=1)(v)
+        yield "one too many", setting("surplus", to=1)
 
 
 def check_reader_is_as_strict(path: Path, part: str, value: Any, *, wrap: Callable[[Any], Any] = lambda v: v) -> int:
@@ -398,7 +373,7 @@ def check_reader_is_as_strict(path: Path, part: str, value: Any, *, wrap: Callab
     schema = jsonschema.Draft202012Validator(definitions[part.removesuffix("s")])
     assert schema.is_valid(value)
     broken = 0
-    for place, edit in single_changes(value):
+    for where, edit in single_changes(value):
         changed = copy.deepcopy(value)
         edit(changed)
         if schema.is_valid(changed):
@@ -407,12 +382,12 @@ def check_reader_is_as_strict(path: Path, part: str, value: Any, *, wrap: Callab
         text = json.dumps(header | {part: wrap(changed)} if part else changed)
         with pytest.raises(FileRefused):
             release_of(archive.members_in(archive.zipped(members | {"release.json": text.encode()})), ReleaseData)
-            pytest.fail(f"{part}.{place} breaks the schema, and was read")
+            pytest.fail(f"{part}.{where} breaks the schema, and was read")
     return broken
 
 
 def test_a_header_that_the_schema_refuses_is_refused(mixed_path, foreign_release, tmp_path):
-    """Of every single change of a field; the other way round a reader knows more than a schema can say."""
+    """Of every single change of a field; conversely a reader checks more than a schema can."""
     header = json.loads(members_of(mixed_path)["release.json"])
     assert check_reader_is_as_strict(mixed_path, "statement", header["statement"]) > 100
     assert check_reader_is_as_strict(mixed_path, "measurement", header["measurement"]) > 100
@@ -421,9 +396,9 @@ def test_a_header_that_the_schema_refuses_is_refused(mixed_path, foreign_release
     columns, header["columns"] = header["columns"], header["columns"][:1]  # the others are next
     header["kernel"] = GAUSSIAN
     assert check_reader_is_as_strict(tmp_path / "foreign.kme", "", header) > 100
-    for place, column in enumerate(columns):
+    for i, column in enumerate(columns):
         count = check_reader_is_as_strict(
-            tmp_path / "foreign.kme", "columns", column, wrap=lambda c, i=place: [*columns[:i], c, *columns[i + 1 :]]
+            tmp_path / "foreign.kme", "columns", column, wrap=lambda c, i=i: [*columns[:i], c, *columns[i + 1 :]]
         )
         assert count > 15
     for kernel in KERNELS_IN_FILES:
@@ -433,37 +408,29 @@ def test_a_header_that_the_schema_refuses_is_refused(mixed_path, foreign_release
 # ---------------------------------------------------------------------- refusals: members against their declaration
 
 
-def digest(name: str, value: Any) -> Callable[[dict[str, Any], Members], None]:
-    return lambda header, members: setting("members", name, to=value)(header)
+def points(make: Callable[[bytes], bytes]) -> Edit:
+    return lambda header, members: members.update({"points.csv": make(members["points.csv"])})
 
 
 def undeclared(header: dict[str, Any], members: Members) -> None:
     members["measurement/table_77.npy"] = b""
 
 
-def absent(header: dict[str, Any], members: Members) -> None:
-    del members["measurement/linear.npy"]
-
-
-def altered(header: dict[str, Any], members: Members) -> None:
-    members["points.csv"] = members["points.csv"][:-9] + b"x" + members["points.csv"][-8:]
-
-
-def shortened(header: dict[str, Any], members: Members) -> None:
-    members["points.csv"] = members["points.csv"][:-1]
-
-
-MEMBERS: dict[str, tuple[Callable[[dict[str, Any], Members], None], str, str]] = {
+MEMBERS: dict[str, tuple[Edit, str, str]] = {
     "an undeclared member": (undeclared, "the members differ from the declared ones", r"present \[.*table_77"),
-    "an absent member": (absent, "the members differ from the declared ones", r"needed \[.*linear"),
-    "an altered member": (altered, r"member points\.csv does not have the declared SHA-256", "damaged or altered"),
-    "a shortened member": (shortened, r"member points\.csv has \d+ bytes", r"the header declares \d+"),
-    "a declared path": (digest("../x", {"bytes": 0, "sha256": "0" * 64}), "the members differ", r"'\.\./x'"),
-    "a digest that is none": (digest("points.csv", {"bytes": 1, "sha256": "x"}), "field sha256", "64 hexadecimal"),
-    "a length that is a text": (digest("points.csv", {"bytes": "1", "sha256": "0" * 64}), "field bytes", "whole"),
-    "an entry that is a list": (
-        digest("points.csv", []), r"member 'points\.csv'", "should be a table of bytes",
+    "an absent member": (
+        lambda header, members: members.pop("measurement/linear.npy"), "the members differ from the declared ones",
+        r"needed \[.*linear",
     ),
+    "an altered member": (
+        points(lambda data: data[:-9] + b"x" + data[-8:]), r"member points\.csv does not have the declared SHA-256",
+        "damaged or altered",
+    ),
+    "a shortened member": (points(lambda data: data[:-1]), r"member points\.csv has \d+ bytes", r"the header declares \d+"),
+    "a declared path": (setting("members", "../x", to={"bytes": 0, "sha256": "0" * 64}), "the members differ", r"'\.\./x'"),
+    "a digest that is none": (setting("members", "points.csv", to={"bytes": 1, "sha256": "x"}), "field sha256", "64 hexadecimal"),
+    "a length that is a text": (setting("members", "points.csv", to={"bytes": "1", "sha256": "0" * 64}), "field bytes", "whole"),
+    "an entry that is a list": (setting("members", "points.csv", to=[]), r"member 'points\.csv'", "should be a table of bytes"),
 }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Files made to harm their reader: points that explode, headers that explode, pipes that never end; and plain damage.
 
-A bomb is read in a child process that may take little memory and less time, so that a reader that believes it fails
-the test instead of the machine.
+A bomb is read in a child process that may take little memory and less time, so that a reader that trusts it fails
+the test and not the machine.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import paths
 import pytest
-from file_tools import AGAIN, LARGE, Members, forged, members_of, zipped
+from file_measurement_cases import npy
+from file_tools import AGAIN, LARGE, Edit, Members, forged, members_of, setting, zipped
 
 from kmeanalyst.releases.file import archive
 
-UNIX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measures memory as Linux tells it")
+UNIX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measures memory as Linux reports it")
 POINTS = "points.csv"
 
 # ---------------------------------------------------------------------- bombs, in a child process
@@ -39,7 +39,7 @@ def peak():
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) // 1024
 
 folder = Path(sys.argv[1])
-read_release(folder / "sound.kme")  # what a sound file takes, imports among it, is no bomb's doing
+read_release(folder / "sound.kme")  # what a sound file takes, imports included, is not caused by a bomb
 resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30,) * 2)
 for path in sorted(folder.glob("bomb-*")):
     before, began = peak(), time.perf_counter()
@@ -58,14 +58,10 @@ def header_text(path: Path, **raw: str) -> bytes:
     text = json.dumps(header)
     for name, value in raw.items():
         text = text.replace(f'"@{name}@"', value)
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        for name, data in (members | {"release.json": text.encode()}).items():
-            archive.writestr(name, data)
-    return out.getvalue()
+    return zipped(list((members | {"release.json": text.encode()}).items()))
 
 
-def one_column(text: str, line: bytes, n_points: int, *, declared: int | None = None) -> Callable[..., None]:
+def one_column(text: str, line: bytes, n_points: int, *, declared: int | None = None) -> Edit:
     """Points of one column of one level, whose lines are all the same."""
 
     def edit(header: dict[str, Any], members: Members) -> None:
@@ -76,22 +72,12 @@ def one_column(text: str, line: bytes, n_points: int, *, declared: int | None = 
     return edit
 
 
-def kernel(value: dict[str, Any]) -> Callable[..., None]:
-    return lambda header, members: header.update(kernel=value)
-
-
-def wide(header: dict[str, Any], members: Members) -> None:
-    header["columns"] = [{"name": str(j), "kind": "boolean"} for j in range(5001)]
-
-
-def basis(n_points: int, n_lengthscales: int) -> Callable[..., None]:
+def basis(n_points: int, n_lengthscales: int) -> Edit:
     """A subspace of many points, under a kernel of many lengthscales."""
 
     def edit(header: dict[str, Any], members: Members) -> None:
-        for name, array in (("points", np.zeros((n_points, 2))), ("noisy_sum", np.zeros(n_points, dtype="<i8"))):
-            out = io.BytesIO()
-            np.lib.format.write_array(out, array, version=(1, 0))
-            members[f"measurement/{name}.npy"] = out.getvalue()
+        members["measurement/points.npy"] = npy(np.zeros((n_points, 2)))
+        members["measurement/noisy_sum.npy"] = npy(np.zeros(n_points, dtype="<i8"))
         header["kernel"] = {"name": "multi-scale", "lengthscales": [1.0] * n_lengthscales}
         header["measurement"]["feature_map"] |= {"dimension": n_points, "arrays": {"points": [n_points, 2]}}
 
@@ -112,14 +98,9 @@ def zip_bomb(name: str, n: int) -> bytes:
     return out.getvalue()
 
 
-def deflated_points(path: Path, edit: Callable[..., None]) -> bytes:
+def deflated_points(path: Path, edit: Edit) -> bytes:
     """The file, edited, with its points deflated."""
-    return archive.zipped(parts_of(forged(path, edit)))
-
-
-def parts_of(data: bytes) -> Members:
-    with zipfile.ZipFile(io.BytesIO(data)) as whole:
-        return {name: whole.read(name) for name in whole.namelist()}
+    return archive.zipped(members_of(io.BytesIO(forged(path, edit))))
 
 
 def bombs(foreign: Path, numeric: Path, mixed: Path) -> dict[str, tuple[bytes, str]]:
@@ -139,12 +120,15 @@ def bombs(foreign: Path, numeric: Path, mixed: Path) -> dict[str, tuple[bytes, s
             header_text(foreign, versions="[" + "[]," * 1_000_000 + "0]"),
             r"has 200\d{4} commas and brackets: at most 262144 are read",
         ),
-        "five thousand columns": (forged(foreign, wide), "has 5001 columns: at most 3000 are read"),
+        "five thousand columns": (
+            forged(foreign, setting("columns", to=[{"name": str(j), "kind": "boolean"} for j in range(5001)])),
+            "has 5001 columns: at most 3000 are read",
+        ),
         "a kernel of many lengthscales": (
-            forged(foreign, kernel({"name": "multi-scale", "lengthscales": [1.0] * 100_000})),
+            forged(foreign, setting("kernel", to={"name": "multi-scale", "lengthscales": [1.0] * 100_000})),
             "parts that take 100010 passes over the points: at most 100000",
         ),
-        "a kernel of many kernels": (forged(foreign, kernel(sums)), "parts that take 100001 passes over the points"),
+        "a kernel of many kernels": (forged(foreign, setting("kernel", to=sums)), "parts that take 100001 passes over the points"),
         "a subspace of many lengthscales": (
             forged(numeric, basis(2000, 2500)), r"takes 10008000000 steps on them .* at most 600000000",
         ),
@@ -175,7 +159,7 @@ def bombs(foreign: Path, numeric: Path, mixed: Path) -> dict[str, tuple[bytes, s
 
 @UNIX
 def test_no_file_takes_more_time_or_memory_than_its_size_warrants(foreign_release, numeric_path, mixed_path, tmp_path):
-    """Each took ten seconds, a gigabyte, or for ever, when one line of the reader was missing."""
+    """Each took ten seconds, a gigabyte, or did not end, when one line of the reader was missing."""
     foreign_release.write(tmp_path / "foreign.kme")
     folder = tmp_path / "bombs"
     folder.mkdir()

@@ -11,19 +11,20 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import paths
 import pytest
 from click.testing import CliRunner
-from file_tools import forged
+from file_tools import forged, setting
 from reader_costs import MOST_MEGABYTES, MOST_SECONDS
 from worst_files_made import FILES
 
 from kmeanalyst.cli.main import _estimate_table, main
 from kmeanalyst.release import from_frame, read_release
-from kmeanalyst.releases.domain.column import DomainError
+from kmeanalyst.releases.domain.column import Column, DomainError
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Real
@@ -34,7 +35,7 @@ from kmeanalyst.releases.file.limits import LARGE, USUAL
 HERE = paths.TESTS
 NOT_RECOMPUTED = ("margins_of_many_columns", "subspace_of_strings")  # validate would take too many steps
 BUSY = 5  # times as slow as a free machine
-LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measures memory as Linux tells it")
+LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measures memory as Linux reports it")
 
 
 QUICK = ("long_texts", "draw", "function", "levels")
@@ -76,8 +77,6 @@ def test_every_usual_limit_is_within_the_one_that_large_lifts_it_to():
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Usual limits that a file of sixty points is beyond."""
-    from dataclasses import replace
-
     monkeypatch.setattr(refusal, "USUAL", replace(USUAL, points=10, pivots=2))
 
 
@@ -111,30 +110,21 @@ def test_what_was_read_with_large_can_be_written_again(mixed_path: Path, tmp_pat
     assert (tmp_path / "again.kme").read_bytes() == mixed_path.read_bytes()
 
 
-@pytest.mark.parametrize("where", ["name", "level"])
-def test_names_and_levels_have_at_most_two_hundred_characters(where: str):
-    for n in (200, 201):
-        text = "x" * n
-        make = {
-            "name": lambda text=text: Real(name=text, lower=0, upper=1),
-            "level": lambda text=text: Categorical(name="c", levels=("a", text)),
-        }[where]
-        if n == 200:
-            make()
-            continue
-        with pytest.raises(
-            DomainError, match=r"must have at most 200 characters, got 201: it appears in every .* Shorten"
-        ):
-            make()
+@pytest.mark.parametrize(
+    "make",
+    [lambda text: Real(name=text, lower=0, upper=1), lambda text: Categorical(name="c", levels=("a", text))],
+    ids=["name", "level"],
+)
+def test_names_and_levels_have_at_most_two_hundred_characters(make: Callable[[str], Column]):
+    make("x" * 200)
+    message = r"must have at most 200 characters, got 201: it appears in every .* Shorten"
+    with pytest.raises(DomainError, match=message):
+        make("x" * 201)
 
 
 def test_one_long_name_does_not_pad_every_line(mixed_path: Path, tmp_path: Path):
     """Five thousand lines of a table were once as wide as the widest name."""
-
-    def edit(header, members) -> None:  # type: ignore[no-untyped-def]
-        header["columns"][0]["name"] = "x" * 201
-
-    (tmp_path / "long.kme").write_bytes(forged(mixed_path, edit))
+    (tmp_path / "long.kme").write_bytes(forged(mixed_path, setting("columns", 0, "name", to="x" * 201)))
     with pytest.raises(FileRefused, match="at most 200 characters, got 201"):
         read_release(tmp_path / "long.kme")
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from file_tools import AGAIN, NO_ZIP, changed, same
+from file_tools import AGAIN, NO_ZIP, same
+from releases_cases import release_of
 
 from kmeanalyst.kernels import Gaussian, Scaled
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.release import Release, read_release
 from kmeanalyst.releases.file import validate_release, write_release
 
@@ -26,7 +30,7 @@ def test_a_refusal_is_one_finding(mixed_path):
 
 
 def findings_of(release: Release, folder: Path, **changes: Any) -> list[str]:
-    write_release(changed(release, **changes), folder / "changed.kme")
+    write_release(release.replaced(**changes), folder / "changed.kme")
     return validate_release(folder / "changed.kme")
 
 
@@ -56,20 +60,16 @@ def test_weights_that_are_not_the_published_ones_are_found(numeric_release, mixe
     )
     assert findings == ["weights: 1 basis points of the subspace are not among the points"]
     findings = findings_of(mixed_release, tmp_path, method="subspace", weight_view="published")
-    said = "weights: said to be the published ones of a subspace"
-    assert findings == [f"{said}, but the measurement has another feature map"]
+    message = "weights: said to be the published ones of a subspace, but the measurement has another feature map"
+    assert findings == [message]
 
 
 def test_more_public_points_than_points_are_found(mixed_release, tmp_path):
-    import dataclasses
-
-    statement = dataclasses.replace(mixed_release.statement, public_points=61)
+    statement = replace(mixed_release.statement, public_points=61)
     assert findings_of(mixed_release, tmp_path, statement=statement) == ["public_points: 61 of only 60 points"]
 
 
 def test_features_beyond_their_bound_are_found(mixed_path, monkeypatch):
-    from kmeanalyst.kernels.features.fourier import RandomFourier
-
     honest = RandomFourier.__call__
     monkeypatch.setattr(RandomFourier, "__call__", lambda self, X: honest(self, X) * (1 + 1e-8))
     findings = validate_release(mixed_path)
@@ -78,16 +78,11 @@ def test_features_beyond_their_bound_are_found(mixed_path, monkeypatch):
 
 def test_a_scaled_kernel_keeps_its_bound_in_the_file(numeric_release, tmp_path):
     """B = √factor: the vector, the sensitivity and the noise are in units of it."""
-    from releases_cases import release_of
-
-    from kmeanalyst.kernels.features.nystroem import Nystroem
-
     kernel = Scaled(factor=4.0, kernel=Gaussian(1.0))
-    points = numeric_release.to_frame().drop(columns="weight")
-    encoded = numeric_release.domain.encode(points)
-    release = release_of(
-        encoded, numeric_release.domain, kernel, Nystroem.fit(kernel, encoded), points, method="subspace", view="signed"
-    )
+    points = numeric_release.frame
+    encoded, domain = numeric_release.encoded_points, numeric_release.domain
+    feature_map = Nystroem.fit(kernel, encoded)
+    release = release_of(encoded, domain, kernel, feature_map, points, method="subspace", view="signed")
     assert release.measurement.feature_map.norm_bound == 2.0
     write_release(release, tmp_path / "a.kme")
     same(release, read_release(tmp_path / "a.kme"))
