@@ -1,11 +1,12 @@
 """Points and weights of a release from its measurement, where the points are not given (Algorithm 2).
 
-The measurement is denoised (`denoise`); points are drawn evenly from the mixture that it comes down to, and their
-weights are the most even ones that give them the estimated mean. Where the points are too few for that, they are
-moved as well (`reduced_set`).
+A measurement of random Fourier features is denoised (`denoise`); points are drawn evenly from the estimated mixture and
+get the most even weights whose mean feature is the estimate. If the points are too few for that, they are moved as well
+(`reduced_set`).
 
-A measurement of margins becomes rows of equal weight, drawn from latent classes (`latent_classes`): even weights are in
-the set of every view, and where Σ|w| is bounded below 1 they add up to the bound.
+A measurement of margins becomes rows of equal weight drawn from latent classes (`latent_classes`): equal weights are in
+the set of every view, and where Σ|w| is bounded below 1 they sum to the bound. For all other features points are searched
+(`pool_search`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
+from kmeanalyst.representation.effort import FULL, Effort
 from kmeanalyst.representation.latent_classes.latent_classes import draw_rows, fit_latent_classes
 from kmeanalyst.representation.mixture.denoise import Denoised, denoise_measurement
 from kmeanalyst.representation.points.pool_search import search_points
@@ -26,7 +28,7 @@ from kmeanalyst.representation.progress import Progress, between, silent
 from kmeanalyst.representation.weights.convex_fit import default_set, ridged_gram, solve_quadratic
 
 VIEWS = ("probability", "bounded", "signed", "uniform")
-_SHARE_OF_DOUBT = 0.3  # of the doubt in the mean: what representing it by points may add
+_TOLERATED = 0.3  # distance between the estimate and its points, in posterior standard deviations
 
 
 def represent(
@@ -39,21 +41,22 @@ def represent(
     public: Array | None = None,
     float32: bool = False,
     rng: np.random.Generator | int | None = None,
+    effort: Effort = FULL,
     progress: Progress | None = None,
 ) -> tuple[Array, Array]:
-    """Points (M, d), encoded, and weights (M,) that carry an estimate of the table's mean feature.
+    """Encoded points (M, d) and weights (M,) whose mean feature is an estimate of the table's.
 
     n_points   M.
     view       "probability", "bounded" (Σ|w| ≤ bound, 1 by default), "signed" (2 by default) or "uniform" (1/M each).
-    public     (m, d) encoded public rows: the points start from some of them, as many as they are worth.
-    float32    real columns hold single precision numbers in natural units; weights are fitted to them as they are.
+    public     (m, d) encoded public rows: some of the points are public rows, more of them where they are informative.
+    float32    real columns hold single-precision numbers in natural units; weights are fitted to the rounded points.
     """
     if view not in VIEWS:
         raise ValueError(f"weights must be {', '.join(VIEWS[:-1])} or {VIEWS[-1]}, got {view!r}. Name one of these.")
     rng, report = np.random.default_rng(rng), progress or silent
     features = measurement.feature_map
     if isinstance(features, MarginFeatures):
-        model = fit_latent_classes(measurement, rng, between(0.0, 0.9, report))
+        model = fit_latent_classes(measurement, rng, effort=effort, progress=between(0.0, 0.9, report))
         points = draw_rows(model, measurement, domain, n_points, rng)
         report("placing points", 1.0)
         total = 1.0 if bound is None else min(1.0, bound)
@@ -61,12 +64,14 @@ def represent(
     if not isinstance(features, RandomFourier | Nystroem):
         return search_points(
             measurement, domain, n_points=n_points, view=view, bound=bound, public=public, float32=float32, rng=rng,
-            progress=report,
+            effort=effort, progress=report,
         )  # fmt: skip
-    estimate = denoise_measurement(measurement, domain, public=public, rng=rng, progress=between(0.0, 0.8, report))
+    estimate = denoise_measurement(
+        measurement, domain, public=public, rng=rng, effort=effort, progress=between(0.0, 0.8, report)
+    )
     return place_points(
         estimate, measurement, domain, n_points=n_points, view=view, bound=bound, public=public, float32=float32,
-        rng=rng, progress=between(0.8, 1.0, report),
+        rng=rng, effort=effort, progress=between(0.8, 1.0, report),
     )  # fmt: skip
 
 
@@ -81,21 +86,23 @@ def place_points(
     public: Array | None = None,
     float32: bool = False,
     rng: np.random.Generator | int | None = None,
+    effort: Effort = FULL,
     progress: Progress | None = None,
 ) -> tuple[Array, Array]:
-    """Points (M, d) and weights (M,) that carry an estimate at hand, with the arguments of `represent`."""
+    """Points (M, d) and weights (M,) whose mean feature is near a given estimate; arguments as those of `represent`."""
     rng, report = np.random.default_rng(rng), progress or silent
     start = _starting_points(estimate, public, n_points, rng)
     if float32:
         start = domain.encode(domain.decode(start, float32=True))
     weights = weights_towards(estimate, view, start, measurement, bound)
-    if _distance(estimate, measurement, start, weights) <= _SHARE_OF_DOUBT * estimate.posterior_sd:
+    enough = _TOLERATED * estimate.posterior_sd
+    if np.linalg.norm(feature_mean(measurement.feature_map, start, weights) - estimate.mean) <= enough:
         report("placing points", 1.0)
         return start, weights
     points, _ = reduced_set(
         measurement.feature_map, estimate.mean, domain, n_points=n_points, start=start,  # type: ignore[arg-type]
-        enough=_SHARE_OF_DOUBT * estimate.posterior_sd, ridge=_evenness(estimate, n_points), uniform=view == "uniform",
-        rng=rng, progress=report,
+        enough=enough, ridge=_evenness(estimate, n_points), uniform=view == "uniform", rng=rng, effort=effort,
+        progress=report,
     )  # fmt: skip
     if float32:
         points = domain.encode(domain.decode(points, float32=True))
@@ -111,19 +118,15 @@ def _starting_points(estimate: Denoised, public: Array | None, n_points: int, rn
     return np.vstack([chosen, drawn[: n_points - count]])
 
 
-def _distance(estimate: Denoised, measurement: Measurement, points: Array, weights: Array) -> float:
-    return float(np.linalg.norm(feature_mean(measurement.feature_map, points, weights) - estimate.mean))
-
-
 def _evenness(estimate: Denoised, n_points: int) -> float:
-    """The ridge that makes weights as uneven as 1/M costs no more than representing the mean may."""
-    return (_SHARE_OF_DOUBT * estimate.posterior_sd) ** 2 * n_points
+    """The ridge at which deviations of 1/M from equal weights cost as much as the tolerated distance."""
+    return (_TOLERATED * estimate.posterior_sd) ** 2 * n_points
 
 
 def weights_towards(
     estimate: Denoised, view: str, points: Array, measurement: Measurement, bound: float | None
 ) -> Array:
-    """Weights (M,) on encoded points whose mean feature is near the estimate: as even as that allows.
+    """Weights (M,) on encoded points whose mean feature is near the estimate, as even as possible.
 
     view   "uniform", "probability", "bounded" (Σ|w| ≤ bound, 1 by default) or "signed" (2 by default).
     """
@@ -133,5 +136,5 @@ def weights_towards(
     features, ridge = measurement.feature_map(points), _evenness(estimate, M)
     return solve_quadratic(
         ridged_gram(features, ridge), features @ estimate.mean + ridge / M, default_set(view, bound),
-        tolerance=(0.1 * _SHARE_OF_DOUBT * estimate.posterior_sd) ** 2,
+        tolerance=(0.1 * _TOLERATED * estimate.posterior_sd) ** 2,
     )  # fmt: skip

@@ -155,7 +155,7 @@ def test_ranges_that_margins_cut_are_choices_and_other_numbers_are_free():
     assert special == 5.25 and 5.25 not in in_ranges and in_ranges.min() >= 0 and in_ranges.max() <= 64
     rng = np.random.default_rng(0)
     for each in (*cut, *free):
-        rows = each.drawn(rng.integers(0, len(each), 500), rng.uniform(-1, 1, 500), rng)
+        rows = each.draw(rng.integers(0, len(each), 500), rng.uniform(-1, 1, 500), rng)
         encoded = PEOPLE[each.column.name].encode(PEOPLE[each.column.name].decode(rows))[0]
         np.testing.assert_array_equal(encoded, rows)  # values of the column, on its steps and within its bounds
 

@@ -15,7 +15,7 @@ from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
-from kmeanalyst.representation.mixture.component_laws import Chances, NormalOrSpecial, Normals
+from kmeanalyst.representation.mixture.component_laws import NormalOrSpecial, Normals, Probabilities
 from kmeanalyst.representation.mixture.mixture import Mixture, MixtureFit, fit_mixture, mean_phasors, square
 from kmeanalyst.representation.points.reduced_set import reduced_set
 
@@ -31,13 +31,13 @@ KINDS: dict[str, tuple[tuple[Column, ...], type]] = {
     "atoms": ((Real(name="x", lower=0, upper=1e6, scale="log1p", atoms=(0, 50)),), NormalOrSpecial),
     "atoms, missing": ((Real(name="x", lower=-50, upper=50, atoms=(-7.5,), missing=True),), NormalOrSpecial),
     "date, missing": ((Date(name="x", lower="1900-01-01", upper="2100-01-01", missing=True),), NormalOrSpecial),
-    "few integers": ((Integer(name="x", lower=-2, upper=3),), Chances),
-    "few integers, missing": ((Integer(name="x", lower=1, upper=5, missing=True),), Chances),
-    "few days": ((Date(name="x", lower="2020-02-27", upper="2020-03-02"),), Chances),
-    "levels": ((Categorical(name="x", levels=("a", "b", "c")),), Chances),
-    "levels, missing": ((Categorical(name="x", levels=("a", "b"), missing=True),), Chances),
-    "ordinal, missing": ((Ordinal(name="x", levels=("low", "middle", "high", "top"), missing=True),), Chances),
-    "boolean": ((Boolean(name="x"),), Chances),
+    "few integers": ((Integer(name="x", lower=-2, upper=3),), Probabilities),
+    "few integers, missing": ((Integer(name="x", lower=1, upper=5, missing=True),), Probabilities),
+    "few days": ((Date(name="x", lower="2020-02-27", upper="2020-03-02"),), Probabilities),
+    "levels": ((Categorical(name="x", levels=("a", "b", "c")),), Probabilities),
+    "levels, missing": ((Categorical(name="x", levels=("a", "b"), missing=True),), Probabilities),
+    "ordinal, missing": ((Ordinal(name="x", levels=("low", "middle", "high", "top"), missing=True),), Probabilities),
+    "boolean": ((Boolean(name="x"),), Probabilities),
 }  # fmt: skip
 EVERY_KIND = pytest.mark.parametrize("name", KINDS)
 
@@ -236,8 +236,8 @@ def test_surplus_components_are_taken_out_and_lacking_ones_put_in(found):
     parameters = np.tile(mixture.parameters, (2, 1))
     doubled = Mixture(mixture.laws, 2, np.tile(mixture.weights / 2, 2), parameters, mixture.loss)
     assert search.criterion(doubled) - search.criterion(mixture) == pytest.approx(3 * search.charge)
-    assert len(search.pruned(doubled)) == 3
-    grown = search.grown(search.fitted(mixture.without(np.array([1])), 60), np.random.default_rng(0))
+    assert len(search.prune(doubled)) == 3
+    grown = search.grow(search.fit(mixture.without(np.array([1])), 60), np.random.default_rng(0))
     assert search.criterion(grown) < search.criterion(mixture) + search.charge
 
 

@@ -36,7 +36,7 @@ def trace(chain: _Chain, *, warm_up: int, count: int) -> Array:
     places = []
     for _ in range(count):
         chain.advance(adapt=False)
-        places.append(chain.place.copy())
+        places.append(chain.position.copy())
     return np.array(places)
 
 
@@ -72,12 +72,12 @@ def test_the_energys_slope_is_its_slope(noise: float):
     """Central differences in logits and parameters of every kind of column, within a thousandth of the largest."""
     search = search_in(TOGETHER, noise=noise)
     chain = _Chain(search, some_mixture(search, 3), np.random.default_rng(0))
-    _, slope = chain._energy(chain.place)
+    _, slope = chain._energy(chain.position)
     numerical = []
     for i in range(len(slope)):
         step = np.zeros(len(slope))
         step[i] = 5e-3
-        numerical.append((chain._energy(chain.place + step)[0] - chain._energy(chain.place - step)[0]) / 1e-2)
+        numerical.append((chain._energy(chain.position + step)[0] - chain._energy(chain.position - step)[0]) / 1e-2)
     for part in (slice(0, 3), slice(3, None)):
         np.testing.assert_allclose(slope[part], np.array(numerical)[part], atol=3e-3 * np.abs(numerical).max())
 
@@ -107,7 +107,7 @@ def test_the_step_settles_where_three_quarters_of_trajectories_are_taken():
 def start_for(search: MixtureFit) -> Mixture:
     """A mixture near the planted one, settled against the target."""
     points = np.array([[-2.0, 0], [2, 2], [1, -3]])
-    return search.fitted(search.around(points, np.array([0.5, 0.3, 0.2]), np.arange(3)), 200)
+    return search.fit(search.around(points, np.array([0.5, 0.3, 0.2]), np.arange(3)), 200)
 
 
 @pytest.mark.slow

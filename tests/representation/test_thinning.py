@@ -262,7 +262,7 @@ def test_looking_at_a_part_of_the_points_costs_little_and_repeats_with_a_seed(si
     points, weights = cloud(400, signed=signed)
     kernel = Gaussian(1.0)
     whole = thinned(kernel, points, weights, 20, "probability")[2]
-    monkeypatch.setattr(thinning, "_LOOKED_AT", 100)
+    monkeypatch.setattr(thinning, "_CANDIDATES", 100)
     part = thinned(kernel, points, weights, 20, "probability", rng=3)
     again = thinned(kernel, points, weights, 20, "probability", rng=3)
     other = thinned(kernel, points, weights, 20, "probability", rng=4)

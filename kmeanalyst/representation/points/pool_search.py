@@ -1,10 +1,10 @@
-"""Weighted points near a noisy mean of any features, found by search: where no form of the features helps.
+"""Weighted points near a noisy mean of any features, found by search.
 
-A mean of random Fourier features is denoised, and one of margins drawn from classes; here the features are only asked for
-their values (random binning, Maclaurin). By turns: the best probability weights on a pool of candidates, a convex
-problem whose constraint is what keeps the noise out (a probability measure cannot follow it); and a new pool, of the
-candidates that carry weight, of others near them, nearer in each round, and of fresh draws of the domain. The last pool is
-thinned to the points of the release (`thinning`), whose weights are fitted once more.
+Random Fourier features and margins have methods of their own; all other features (random binning, Maclaurin) are only
+evaluated here. Two steps alternate: the best probability weights on a pool of candidates, a convex problem whose
+constraint keeps the noise out (probability weights cannot follow it); and a new pool made of the candidates with positive
+weight, of points near them (nearer in each round) and of fresh draws from the domain. The last pool is thinned to the
+points of the release (`thinning`), whose weights are fitted once more.
 
 Source   Balog, Tolstikhin & Schölkopf 2018, Algorithm 2, line 5 (any reduced-set method).
 """
@@ -17,6 +17,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.representation.effort import FULL, Effort
 from kmeanalyst.representation.points.thinning import thinned
 from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.weights.convex_fit import minimise_quadratic, probability_set
@@ -24,8 +25,8 @@ from kmeanalyst.representation.weights.reweight import gap_tolerance, weights_fo
 
 _ROUNDS = 4
 _FIRST_STEP = 0.25  # of a column's range; halved in each round
-_FRESH = 0.2  # of a pool's candidates, and of the cells of a moved one that come from elsewhere
-_MOST_NUMBERS = 30_000_000  # of the features of a pool
+_FRESH = 0.2  # share of fresh draws among a pool's candidates, and among the cells of a moved candidate
+_MOST_NUMBERS = 30_000_000  # features of a pool
 _FEWEST, _MOST = 600, 2000  # candidates of a pool
 _STEPS = 300
 
@@ -40,14 +41,15 @@ def search_points(
     public: Array | None = None,
     float32: bool = False,
     rng: np.random.Generator,
+    effort: Effort = FULL,
     progress: Progress | None = None,
 ) -> tuple[Array, Array]:
-    """Points (M, d), encoded, and weights (M,) whose mean feature is near the measurement.
+    """Encoded points (M, d) and weights (M,) whose mean feature is near the measurement.
 
     The arguments are those of `represent`. public: rows that join the first pool.
     """
     report = progress or silent
-    size = int(np.clip(_MOST_NUMBERS // measurement.feature_map.dimension, _FEWEST, _MOST))
+    size = effort.of(int(np.clip(_MOST_NUMBERS // measurement.feature_map.dimension, _FEWEST, _MOST)))
     pool = _as_released(domain.draw(size, rng), domain, float32)
     if public is not None:
         pool = np.vstack([public[rng.permutation(len(public))[: size // 2]], pool])
@@ -56,7 +58,7 @@ def search_points(
         report("placing points", (turn + 1) / (_ROUNDS + 1))
         if turn + 1 < _ROUNDS:
             pool = _next_pool(pool, weights, domain, size, _FIRST_STEP / 2**turn, float32, rng)
-    points = _chosen(pool, weights, measurement, n_points, domain, float32, rng)
+    points = _choose(pool, weights, measurement, n_points, domain, float32, rng)
     report("placing points", 1.0)
     if view == "uniform":
         return points, np.full(n_points, 1 / n_points)
@@ -64,7 +66,7 @@ def search_points(
 
 
 def _as_released(rows: Array, domain: Domain, float32: bool) -> Array:
-    """Rows as a file would hold them."""
+    """Rows after rounding to what a file stores."""
     return domain.encode(domain.decode(rows, float32=float32))
 
 
@@ -79,26 +81,26 @@ def _probability_weights(pool: Array, measurement: Measurement) -> Array:
 def _next_pool(
     pool: Array, weights: Array, domain: Domain, size: int, step: float, float32: bool, rng: np.random.Generator
 ) -> Array:
-    """What carries weight, candidates near it, and fresh draws."""
+    """Candidates with positive weight, points near them, and fresh draws."""
     kept = pool[np.argsort(-weights, kind="stable")[: min(int((weights > 0).sum()), size // 2)]]
     n_fresh = int(_FRESH * size)
     parents = pool[rng.choice(len(pool), size - len(kept) - n_fresh, p=weights / weights.sum())]
-    near = _moved(parents, domain, step, rng)
+    near = _move(parents, domain, step, rng)
     return np.vstack([kept, _as_released(np.vstack([near, domain.draw(n_fresh, rng)]), domain, float32)])
 
 
-def _moved(rows: Array, domain: Domain, step: float, rng: np.random.Generator) -> Array:
-    """Rows with their numbers moved by normals of `step` times the range, and some cells taken from elsewhere."""
-    moved, elsewhere = rows.copy(), domain.draw(len(rows), rng)
+def _move(rows: Array, domain: Domain, step: float, rng: np.random.Generator) -> Array:
+    """Rows with normal steps of sd `step` times the range added to their numbers, and some cells drawn afresh."""
+    moved, fresh = rows.copy(), domain.draw(len(rows), rng)
     for j, column in enumerate(domain.columns):
         if isinstance(column, Number):
             low, high = column.bounds
             values = rows[:, j] + step * (high - low) * rng.standard_normal(len(rows))
             moved[:, j] = np.where(np.isnan(rows[:, j]), np.nan, column.wrap(values))
-    return np.where(rng.random(rows.shape) < _FRESH, elsewhere, moved)
+    return np.where(rng.random(rows.shape) < _FRESH, fresh, moved)
 
 
-def _chosen(
+def _choose(
     pool: Array,
     weights: Array,
     measurement: Measurement,
@@ -107,9 +109,9 @@ def _chosen(
     float32: bool,
     rng: np.random.Generator,
 ) -> Array:
-    """The candidates that with equal weights come nearest to the pool's embedding, and draws near it if they are too few."""
+    """Candidates whose uniform mean is near the pool's embedding; if the pool is too small, also points near them."""
     kernel, few = measurement.feature_map.kernel, min(n_points, len(pool))
     indices, _, _ = thinned(kernel, pool, weights, few, "uniform")
     parents = pool[rng.choice(len(pool), n_points - few, p=weights / weights.sum())]
-    near = _moved(parents, domain, _FIRST_STEP / 2**_ROUNDS, rng)
+    near = _move(parents, domain, _FIRST_STEP / 2**_ROUNDS, rng)
     return np.vstack([pool[indices], _as_released(near, domain, float32)]) if n_points > few else pool[indices]
