@@ -20,8 +20,8 @@ from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.file import write_release
-from kmeanalyst.representation import by_method
-from kmeanalyst.representation.effort import QUICK
+from kmeanalyst.representation import wanted
+from kmeanalyst.representation.wanted import QUICK
 
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # for the processes that tests start
     os.environ.setdefault(_threads, "1")
@@ -148,4 +148,4 @@ def levels_path(levels_release: Release, tmp_path: Path) -> Path:
 @pytest.fixture
 def rough_representation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rough points in a moment: for tests of what comes before and after them."""
-    monkeypatch.setattr(by_method, "EFFORT", QUICK)
+    monkeypatch.setattr(wanted, "EFFORT", QUICK)

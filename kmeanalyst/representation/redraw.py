@@ -17,8 +17,10 @@ from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.measurement import Measurement, feature_mean, mean_unit
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import is_pure
-from kmeanalyst.representation.by_method import KEEPS_POINTS, REPRESENT, Points, Wanted, place
+from kmeanalyst.representation.by_method import KEEPS_POINTS, REPRESENT
 from kmeanalyst.representation.progress import Progress
+from kmeanalyst.representation.represent import represent
+from kmeanalyst.representation.wanted import Points, Wanted
 from kmeanalyst.representation.weights.views import view_weights
 
 R = TypeVar("R", bound=ReleaseData)
@@ -42,7 +44,7 @@ def redraw(
     """
     if release.measurement is None:
         raise ValueError(
-            "there is no measurement, so there is no noise that could be drawn again: these are points from elsewhere, or "
+            "there is no measurement, so there is no noise that could be drawn again: these are external points, or "
             "rows that the exponential mechanism drew. Use a release with a measurement."
         )
     _check_known(release, sampling)
@@ -72,7 +74,9 @@ def _check_known(release: ReleaseData, sampling: bool) -> None:
         )
 
 
-def _measure_again(release: ReleaseData, measurement: Measurement, sampling: bool, rng: np.random.Generator) -> Measurement:
+def _measure_again(
+    release: ReleaseData, measurement: Measurement, sampling: bool, rng: np.random.Generator
+) -> Measurement:
     p = view_weights(release, "probability")
     if sampling:
         p = rng.multinomial(measurement.n_rows, p / p.sum()) / measurement.n_rows
@@ -96,4 +100,4 @@ def _represent_again(
     given = release.encoded_points if release.method in KEEPS_POINTS else None
     even = given is None and np.ptp(release.weights) == 0
     wanted = Wanted(n_points=len(release), view="uniform" if even else release.weight_view, given=given, rng=rng)
-    return REPRESENT.get(release.method, place)(measurement, release.domain, wanted, progress)
+    return REPRESENT.get(release.method, represent)(measurement, release.domain, wanted, progress)

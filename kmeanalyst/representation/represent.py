@@ -11,6 +11,8 @@ the set of every view, and where Σ|w| is bounded below 1 they sum to the bound.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
@@ -19,80 +21,48 @@ from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.representation.effort import FULL, Effort
 from kmeanalyst.representation.latent_classes.latent_classes import draw_rows, fit_latent_classes
 from kmeanalyst.representation.mixture.denoise import Denoised, denoise_measurement
 from kmeanalyst.representation.points.pool_search import search_points
 from kmeanalyst.representation.points.reduced_set import reduced_set
 from kmeanalyst.representation.progress import Progress, between, silent
+from kmeanalyst.representation.wanted import Points, Wanted
 from kmeanalyst.representation.weights.convex_fit import default_set, ridged_gram, solve_quadratic
 
 VIEWS = ("probability", "bounded", "signed", "uniform")
 _TOLERATED = 0.3  # distance between the estimate and its points, in posterior standard deviations
 
 
-def represent(
-    measurement: Measurement,
-    domain: Domain,
-    *,
-    n_points: int,
-    view: str = "probability",
-    bound: float | None = None,
-    public: Array | None = None,
-    float32: bool = False,
-    rng: np.random.Generator | int | None = None,
-    effort: Effort = FULL,
-    progress: Progress | None = None,
-) -> tuple[Array, Array]:
-    """Encoded points (M, d) and weights (M,) whose mean feature is an estimate of the table's.
-
-    n_points   M.
-    view       "probability", "bounded" (Σ|w| ≤ bound, 1 by default), "signed" (2 by default) or "uniform" (1/M each).
-    public     (m, d) encoded public rows: some of the points are public rows, more of them where they are informative.
-    float32    real columns hold single-precision numbers in natural units; weights are fitted to the rounded points.
-    """
-    if view not in VIEWS:
-        raise ValueError(f"weights must be {', '.join(VIEWS[:-1])} or {VIEWS[-1]}, got {view!r}. Name one of these.")
-    rng, report = np.random.default_rng(rng), progress or silent
-    features = measurement.feature_map
+def represent(measurement: Measurement, domain: Domain, wanted: Wanted, progress: Progress | None = None) -> Points:
+    """Encoded points (M, d) and weights (M,) whose mean feature is an estimate of the table's."""
+    if wanted.view not in VIEWS:
+        raise ValueError(
+            f"weights must be {', '.join(VIEWS[:-1])} or {VIEWS[-1]}, got {wanted.view!r}. Name one of these."
+        )
+    rng, report = np.random.default_rng(wanted.rng), progress or silent
+    wanted = replace(wanted, rng=rng)  # one stream for all steps
+    features, M = measurement.feature_map, wanted.n_points
     if isinstance(features, MarginFeatures):
-        model = fit_latent_classes(measurement, rng, effort=effort, progress=between(0.0, 0.9, report))
-        points = draw_rows(model, measurement, domain, n_points, rng)
+        model = fit_latent_classes(measurement, rng, effort=wanted.effort, progress=between(0.0, 0.9, report))
+        points = draw_rows(model, measurement, domain, M, rng)
         report("placing points", 1.0)
-        total = 1.0 if bound is None else min(1.0, bound)
-        return domain.encode(domain.decode(points, float32=float32)), np.full(n_points, total / n_points)
+        total = 1.0 if wanted.bound is None else min(1.0, wanted.bound)
+        return domain.encode(domain.decode(points, float32=wanted.float32)), np.full(M, total / M)
     if not isinstance(features, RandomFourier | Nystroem):
-        return search_points(
-            measurement, domain, n_points=n_points, view=view, bound=bound, public=public, float32=float32, rng=rng,
-            effort=effort, progress=report,
-        )  # fmt: skip
+        return search_points(measurement, domain, wanted, report)
     estimate = denoise_measurement(
-        measurement, domain, public=public, rng=rng, effort=effort, progress=between(0.0, 0.8, report)
+        measurement, domain, public=wanted.public, rng=rng, effort=wanted.effort, progress=between(0.0, 0.8, report)
     )
-    return place_points(
-        estimate, measurement, domain, n_points=n_points, view=view, bound=bound, public=public, float32=float32,
-        rng=rng, effort=effort, progress=between(0.8, 1.0, report),
-    )  # fmt: skip
+    return place_points(estimate, measurement, domain, wanted, between(0.8, 1.0, report))
 
 
 def place_points(
-    estimate: Denoised,
-    measurement: Measurement,
-    domain: Domain,
-    *,
-    n_points: int,
-    view: str = "probability",
-    bound: float | None = None,
-    public: Array | None = None,
-    float32: bool = False,
-    rng: np.random.Generator | int | None = None,
-    effort: Effort = FULL,
-    progress: Progress | None = None,
-) -> tuple[Array, Array]:
-    """Points (M, d) and weights (M,) whose mean feature is near a given estimate; arguments as those of `represent`."""
-    rng, report = np.random.default_rng(rng), progress or silent
-    start = _starting_points(estimate, public, n_points, rng)
-    if float32:
+    estimate: Denoised, measurement: Measurement, domain: Domain, wanted: Wanted, report: Progress = silent
+) -> Points:
+    """Points (M, d) and weights (M,) whose mean feature is near a given estimate."""
+    rng, view, bound = np.random.default_rng(wanted.rng), wanted.view, wanted.bound
+    start = _starting_points(estimate, wanted.public, wanted.n_points, rng)
+    if wanted.float32:
         start = domain.encode(domain.decode(start, float32=True))
     weights = weights_towards(estimate, view, start, measurement, bound)
     enough = _TOLERATED * estimate.posterior_sd
@@ -100,11 +70,11 @@ def place_points(
         report("placing points", 1.0)
         return start, weights
     points, _ = reduced_set(
-        measurement.feature_map, estimate.mean, domain, n_points=n_points, start=start,  # type: ignore[arg-type]
-        enough=enough, ridge=_evenness(estimate, n_points), uniform=view == "uniform", rng=rng, effort=effort,
-        progress=report,
+        measurement.feature_map, estimate.mean, domain, n_points=len(start), start=start,  # type: ignore[arg-type]
+        enough=enough, ridge=_evenness(estimate, len(start)), uniform=view == "uniform", rng=rng,
+        effort=wanted.effort, progress=report,
     )  # fmt: skip
-    if float32:
+    if wanted.float32:
         points = domain.encode(domain.decode(points, float32=True))
     return points, weights_towards(estimate, view, points, measurement, bound)
 

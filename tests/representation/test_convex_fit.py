@@ -13,16 +13,20 @@ from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.representation.weights import convex_fit
 from kmeanalyst.representation.weights.convex_fit import (
-    bounded_set,
+    PROBABILITIES,
+    ConvexSet,
     duality_gap,
     minimise_quadratic,
-    probability_set,
     project_to_ball,
     project_to_simplex,
     solve_quadratic,
 )
 
-SETS = {"probability": probability_set(), "bounded": bounded_set(1.0), "loosely bounded": bounded_set(2.5)}
+SETS = {
+    "probability": PROBABILITIES,
+    "bounded": ConvexSet(1.0, signed=True),
+    "loosely bounded": ConvexSet(2.5, signed=True),
+}
 
 
 @given(v=arrays(np.float64, st.integers(1, 12), elements=st.floats(-1e6, 1e6)))
@@ -68,7 +72,7 @@ def test_the_solver_reaches_the_optimum_that_slsqp_finds(seed: int, rank: int):
     rng = np.random.default_rng(seed)
     A = rng.normal(size=(8, rank))
     G, b = A @ A.T, A @ rng.normal(size=rank)
-    found = minimise_quadratic(G, b, probability_set(), tolerance=1e-12)
+    found = minimise_quadratic(G, b, PROBABILITIES, tolerance=1e-12)
     reference = minimize(
         lambda w: objective(G, b, w), np.full(8, 1 / 8), jac=lambda w: G @ w - b, method="SLSQP", bounds=[(0, 1)] * 8,
         constraints={"type": "eq", "fun": lambda w: w.sum() - 1}, options={"ftol": 1e-14, "maxiter": 500},
@@ -81,7 +85,7 @@ def test_the_solver_reaches_the_optimum_that_slsqp_finds(seed: int, rank: int):
         method="SLSQP", bounds=[(0, None)] * 16, constraints={"type": "ineq", "fun": lambda z: 1.5 - z.sum()},
         options={"ftol": 1e-14, "maxiter": 500},
     )  # fmt: skip
-    signed = minimise_quadratic(G, b, bounded_set(1.5), tolerance=1e-12)
+    signed = minimise_quadratic(G, b, ConvexSet(1.5, signed=True), tolerance=1e-12)
     assert objective(G, b, signed) <= split.fun + 1e-8
     assert np.abs(signed).sum() <= 1.5 + 1e-12
 
@@ -92,7 +96,7 @@ def test_the_solver_stops_at_the_duality_gap_it_was_given(scale: float):
     A = rng.normal(size=(40, 60))
     G, b = scale * A @ A.T, scale * A @ rng.normal(size=60)
     for tolerance in (1e-2 * scale, 1e-6 * scale):
-        for allowed in (probability_set(), bounded_set(3.0)):
+        for allowed in (PROBABILITIES, ConvexSet(3.0, signed=True)):
             w = minimise_quadratic(G, b, allowed, tolerance=tolerance)
             gradient = G @ w - b
             assert gradient @ w - allowed.least(gradient) <= tolerance
@@ -102,12 +106,12 @@ def test_the_solver_handles_a_gram_matrix_whose_rows_cancel():
     """The leading eigenvector is orthogonal to the vector of ones, so a power iteration from there would fail."""
     u = np.array([1.0, -1, 1, -1])
     G, b = 100 * np.outer(u, u) + np.eye(4), np.array([0.2, -0.2, 0.4, 0.0])
-    w = minimise_quadratic(G, b, probability_set(), tolerance=1e-12)
-    assert duality_gap(G, b, probability_set(), w) <= 1e-12
+    w = minimise_quadratic(G, b, PROBABILITIES, tolerance=1e-12)
+    assert duality_gap(G, b, PROBABILITIES, w) <= 1e-12
 
 
 def test_a_start_outside_the_set_is_projected_into_it():
-    w = minimise_quadratic(np.eye(3), np.zeros(3), probability_set(), tolerance=1e9, start=np.array([9.0, -9, 0]))
+    w = minimise_quadratic(np.eye(3), np.zeros(3), PROBABILITIES, tolerance=1e9, start=np.array([9.0, -9, 0]))
     assert w.min() >= 0 and w.sum() == pytest.approx(1)
 
 

@@ -18,11 +18,11 @@ from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.representation import represent
-from kmeanalyst.representation.effort import Effort
 from kmeanalyst.representation.mixture import denoise
 from kmeanalyst.representation.mixture.denoise import Denoised, denoise_measurement
 from kmeanalyst.representation.mixture.mixture import Mixture, MixtureFit
 from kmeanalyst.representation.points.reduced_set import reduced_set
+from kmeanalyst.representation.wanted import Effort, Wanted
 
 PLANE = Domain((Real(name="x", lower=-6, upper=6), Real(name="y", lower=-6, upper=6)))
 SHORT = Effort(0.1)  # for tests of what does not depend on the number of points and trajectories
@@ -203,7 +203,7 @@ def known(case: Case, monkeypatch) -> Case:
 
 
 def fit(case: Case, **options) -> tuple[Array, Array]:
-    return represent.represent(case.measurement, PLANE, rng=0, **options)
+    return represent.represent(case.measurement, PLANE, Wanted(**options))
 
 
 def distance(case: Case, points: Array, weights: Array) -> float:
@@ -277,13 +277,13 @@ def test_public_rows_are_among_the_points_as_many_as_they_are_worth(known: Case)
 
 def test_unknown_weights_are_refused_before_any_work():
     with pytest.raises(ValueError, match=r"weights must be probability, .* or uniform, got 'best'\. Name one"):
-        represent.represent(noisy(0.01), PLANE, n_points=5, view="best")
+        represent.represent(noisy(0.01), PLANE, Wanted(n_points=5, view="best"))
 
 
 def test_other_features_are_not_denoised():
     subspace = measured(Nystroem.fit(Gaussian(1.0), ROWS[:20]), ROWS[:50], noise_scale=0.1)
     with pytest.raises(ValueError, match=r"denoised in random Fourier features.*other features.*Give the points your"):
-        represent.represent(subspace, PLANE, n_points=5)
+        represent.represent(subspace, PLANE, Wanted(n_points=5))
 
 
 # ---------------------------------------------------------------- everything, on small and hostile measurements
@@ -292,7 +292,7 @@ def test_other_features_are_not_denoised():
 def test_the_answer_depends_on_the_seed_alone():
     measurement = noisy(0.1)
     one, two, other = (
-        represent.represent(measurement, PLANE, n_points=20, rng=seed, effort=SHORT) for seed in (3, 3, 4)
+        represent.represent(measurement, PLANE, Wanted(n_points=20, rng=seed, effort=SHORT)) for seed in (3, 3, 4)
     )
     np.testing.assert_array_equal(one[0], two[0])
     np.testing.assert_array_equal(one[1], two[1])
@@ -302,9 +302,8 @@ def test_the_answer_depends_on_the_seed_alone():
 @pytest.mark.parametrize("n_points", [3, 60])
 def test_progress_goes_from_0_to_1_once_whether_points_are_moved_or_not(n_points: int):
     reports: list[tuple[str, float]] = []
-    represent.represent(
-        noisy(0.01), PLANE, n_points=n_points, rng=0, effort=SHORT, progress=lambda *report: reports.append(report)
-    )
+    wanted = Wanted(n_points=n_points, effort=SHORT)
+    represent.represent(noisy(0.01), PLANE, wanted, lambda *report: reports.append(report))
     assert reports[-1][0] == "placing points"
     assert_complete(reports)
 
@@ -333,10 +332,8 @@ def test_hostile_measurements_give_finite_weights_on_points_of_the_domain(name: 
     """No warning, no NaN but for missing cells, and the progress of every stage ends at one."""
     domain, rows, noise_scale, dimension, n_points = HOSTILE[name]
     measurement, ends = simulated(domain, rows, noise_scale=noise_scale, dimension=dimension), {}
-    points, weights = represent.represent(
-        measurement, domain, n_points=n_points, view=view, rng=0, effort=SHORT,
-        progress=lambda what, share: ends.update({what: share}),
-    )  # fmt: skip
+    wanted = Wanted(n_points=n_points, view=view, effort=SHORT)
+    points, weights = represent.represent(measurement, domain, wanted, lambda what, share: ends.update({what: share}))
     assert points.shape == (n_points, len(domain)) and np.isfinite(weights).all()
     np.testing.assert_array_equal(domain.encode(domain.decode(points)), points)
     assert set(np.flatnonzero(np.isnan(points).any(axis=0))) <= set(domain.missing_columns)
@@ -348,6 +345,6 @@ def test_a_table_of_one_value_is_found():
     for name in ("one level", "a constant"):
         domain, rows, noise_scale, dimension, _ = HOSTILE[name]
         measurement = simulated(domain, rows, noise_scale=noise_scale, dimension=dimension)
-        fitted = represent.represent(measurement, domain, n_points=6, rng=0, effort=SHORT)
+        fitted = represent.represent(measurement, domain, Wanted(n_points=6, effort=SHORT))
         difference = feature_mean(measurement.feature_map, *fitted) - feature_mean(measurement.feature_map, rows)
         assert np.linalg.norm(difference) < 0.6 * noise_scale * np.sqrt(dimension)

@@ -18,7 +18,6 @@ from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.representation.effort import QUICK, Effort
 from kmeanalyst.representation.latent_classes import latent_classes, within_cells
 from kmeanalyst.representation.latent_classes.latent_classes import (
     LatentClasses,
@@ -28,6 +27,7 @@ from kmeanalyst.representation.latent_classes.latent_classes import (
     fit_latent_classes,
 )
 from kmeanalyst.representation.represent import represent
+from kmeanalyst.representation.wanted import QUICK, Effort, Wanted
 
 ROWS = PEOPLE.encode(people(6000, np.random.default_rng(0)))
 SMALL = Effort(0.1)  # one fit of six classes
@@ -82,7 +82,7 @@ def test_the_loss_is_the_distance_of_the_models_own_features(target: str | None)
 def test_the_fit_is_far_nearer_to_the_table_than_its_measurement(target: str | None):
     measurement = measurement_of(ROWS, PEOPLE, noise_scale=0.01, target=target)
     features = measurement.feature_map
-    points, weights = represent(measurement, PEOPLE, n_points=4000, rng=0)
+    points, weights = represent(measurement, PEOPLE, Wanted(n_points=4000))
     truth = feature_mean(features, ROWS)
     ours, noisy = (np.linalg.norm(v - truth) for v in (feature_mean(features, points, weights), measurement.vector))
     assert ours < 0.5 * noisy
@@ -164,7 +164,7 @@ def payments(n: int, rng: np.random.Generator) -> Array:
 def test_spikes_within_a_range_are_found(target: str | None):
     rows = payments(20_000, np.random.default_rng(0))
     measurement = measurement_of(rows, SPIKES, noise_scale=0.002, target=target)
-    drawn, _ = represent(measurement, SPIKES, n_points=20_000, rng=0)
+    drawn, _ = represent(measurement, SPIKES, Wanted(n_points=20_000))
     for value in (40, 60, 41, 61):
         assert abs((drawn[:, 0] == value).mean() - (rows[:, 0] == value).mean()) < 0.02
     if target:
@@ -176,7 +176,7 @@ def test_noise_alone_makes_no_spikes():
     """The largest noisy share of a value is halved at least: the prior holds against what noise would explain."""
     rows = np.column_stack([np.tile(np.arange(100.0), 50), np.zeros(5000)])
     measurement = measurement_of(rows, SPIKES, noise_scale=0.02)
-    drawn, _ = represent(measurement, SPIKES, n_points=20_000, rng=0)
+    drawn, _ = represent(measurement, SPIKES, Wanted(n_points=20_000))
     counts = np.bincount(drawn[:, 0][~np.isnan(drawn[:, 0])].astype(int), minlength=100)
     finer = measurement.feature_map.groups[-1]  # there is no target
     assert finer.kind == "finer"
@@ -193,7 +193,7 @@ def test_slopes_within_cells_are_those_of_finite_differences(monkeypatch: pytest
 
     monkeypatch.setattr(within_cells, "minimize", remember)
     measurement = measurement_of(payments(2000, np.random.default_rng(1)), SPIKES, noise_scale=0.01, target="rich")
-    represent(measurement, SPIKES, n_points=50, rng=0, effort=QUICK)
+    represent(measurement, SPIKES, Wanted(n_points=50, effort=QUICK))
     at = np.random.default_rng(2).normal(0, 1, len(captured["start"]))
     _, slope = captured["objective"](at)
     expected = approx_fprime(at, lambda flat: captured["objective"](flat)[0], 1e-6)
@@ -205,7 +205,7 @@ def test_a_range_that_holds_no_value_gets_none():
     column = Integer(name="i", lower=0, upper=10**6, scale="log1p", edges=(3, 1000), atoms=(0,))
     domain = Domain((column,))
     rows = domain.encode(pd.DataFrame({"i": np.random.default_rng(3).integers(0, 10, 500)}))
-    drawn, _ = represent(measurement_of(rows, domain, noise_scale=0.001), domain, n_points=2000, rng=0)
+    drawn, _ = represent(measurement_of(rows, domain, noise_scale=0.001), domain, Wanted(n_points=2000))
     np.testing.assert_array_equal(domain.encode(domain.decode(drawn)), drawn)
     edges = np.log1p([0.5, 0.7, 1.5, 2.2, 2.8, 9.5])
     assert (within_cells._sizes(column, edges, ()) > 0).tolist() == [False, True, True, False, True]
@@ -222,7 +222,7 @@ def test_the_answer_depends_on_the_seed_alone_and_the_progress_ends():
         reports.append((what, share))
 
     one, two, other = (
-        represent(measurement, PEOPLE, n_points=60, rng=seed, effort=SMALL, progress=report)[0] for seed in (1, 1, 2)
+        represent(measurement, PEOPLE, Wanted(n_points=60, rng=seed, effort=SMALL), report)[0] for seed in (1, 1, 2)
     )
     np.testing.assert_array_equal(one, two)
     assert not np.array_equal(one, other)
@@ -234,7 +234,7 @@ def test_the_answer_depends_on_the_seed_alone_and_the_progress_ends():
 )
 def test_even_weights_keep_the_bound(view: str, bound: float | None, total: float):
     measurement = measurement_of(ROWS[:100], PEOPLE, noise_scale=0.05)
-    _, weights = represent(measurement, PEOPLE, n_points=20, view=view, bound=bound, rng=0, effort=QUICK)
+    _, weights = represent(measurement, PEOPLE, Wanted(n_points=20, view=view, bound=bound, effort=QUICK))
     np.testing.assert_allclose(weights, total / 20, rtol=1e-15)
 
 
@@ -253,7 +253,7 @@ def test_hostile_measurements_give_rows_of_the_domain(name: str, float32: bool):
     domain, rows, noise_scale = HOSTILE[name]
     for target in (None, domain.names[0]):
         measurement = measurement_of(rows, domain, noise_scale=noise_scale, target=target)
-        points, weights = represent(measurement, domain, n_points=7, rng=0, float32=float32, effort=SMALL)
+        points, weights = represent(measurement, domain, Wanted(n_points=7, float32=float32, effort=SMALL))
         np.testing.assert_array_equal(domain.encode(domain.decode(points)), points)
         np.testing.assert_array_equal(weights, np.full(7, 1 / 7))
 

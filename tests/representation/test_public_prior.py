@@ -10,7 +10,7 @@ from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.representation.weights.convex_fit import bounded_set
+from kmeanalyst.representation.weights.convex_fit import ConvexSet
 from kmeanalyst.representation.weights.public_prior import posterior_of_public, ridge_to_uniform
 from kmeanalyst.representation.weights.reweight import WEIGHT_VIEWS, public_weights, weights_for
 
@@ -160,7 +160,9 @@ def test_where_the_free_weights_are_probabilities_every_view_is_the_same():
     measurement = case.measured(0.05, 1)
     free = public_weights(case.features, measurement, None)
     inside = 1.5 * np.abs(free).sum()
-    np.testing.assert_allclose(public_weights(case.features, measurement, bounded_set(inside)), free, atol=1e-9)
+    np.testing.assert_allclose(
+        public_weights(case.features, measurement, ConvexSet(inside, signed=True)), free, atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("view", [view for view in WEIGHT_VIEWS if view != "published"])

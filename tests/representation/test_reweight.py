@@ -12,7 +12,7 @@ from kmeanalyst.kernels import Gaussian, KernelMean
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.nystroem import Nystroem
-from kmeanalyst.representation.weights.convex_fit import bounded_set, default_set, duality_gap
+from kmeanalyst.representation.weights.convex_fit import ConvexSet, default_set, duality_gap
 from kmeanalyst.representation.weights.reweight import (
     fit_weights,
     nearest_probability_weights,
@@ -82,7 +82,9 @@ def test_fits_with_a_ridge_are_smaller():
     feature_map, points, rows = subspace()
     measurement = measured(feature_map, rows, noise_scale=0.01)
     features = feature_map(points)
-    plain, ridged = (fit_weights(features, measurement, bounded_set(50.0), ridge=ridge) for ridge in (0.0, 1.0))
+    plain, ridged = (
+        fit_weights(features, measurement, ConvexSet(50.0, signed=True), ridge=ridge) for ridge in (0.0, 1.0)
+    )
     assert (ridged**2).sum() < (plain**2).sum()
 
 

@@ -23,7 +23,6 @@ from kmeanalyst.kernels.features.composed import ColumnFeatures, Concatenation, 
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation.effort import FULL, Effort
 from kmeanalyst.representation.generator.soft_rows import (
     Choices,
     ExpectedFeatures,
@@ -33,6 +32,7 @@ from kmeanalyst.representation.generator.soft_rows import (
     expected_features,
 )
 from kmeanalyst.representation.progress import Progress, silent
+from kmeanalyst.representation.wanted import FULL, Effort
 from kmeanalyst.representation.weights.convex_fit import project_to_simplex
 
 _STEPS = 1500

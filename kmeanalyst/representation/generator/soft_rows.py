@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.kernels import Kernel, OnColumns, Product, Scaled, Sum
+from kmeanalyst.kernels import Kernel, Margins, OnColumns, Product, Scaled, Sum
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.composed import (
@@ -24,7 +24,6 @@ from kmeanalyst.kernels.features.composed import (
     Concatenation,
     ScaledFeatures,
     TensorProduct,
-    margins_in,
 )
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.margins import Group, MarginFeatures
@@ -90,17 +89,16 @@ def choices_of(kernel: Kernel, domain: Domain) -> tuple[Choices, ...]:
 
 def edges_of(kernel: Kernel, columns: tuple[int, ...]) -> dict[int, Array]:
     """Column → all inner edges of the kernel's margins; columns without margins are left out."""
+    if isinstance(kernel, Margins):
+        return {columns[j]: np.array(edges) for j, edges in enumerate(kernel.edges)}
     if isinstance(kernel, OnColumns):
         return edges_of(kernel.kernel, tuple(columns[int(j)] for j in kernel.on))
-    found: dict[int, Array] = {}
     if isinstance(kernel, Scaled):
         return edges_of(kernel.kernel, columns)
-    if isinstance(kernel, Sum | Product):
-        for part in kernel.parts:
-            for j, edges in edges_of(part, columns).items():
-                found[j] = np.union1d(found.get(j, edges), edges)
-    for margins in margins_in(kernel) if not isinstance(kernel, Sum | Product) else ():
-        found |= {columns[j]: np.array(edges) for j, edges in enumerate(margins.edges)}
+    found: dict[int, Array] = {}
+    for part in kernel.parts if isinstance(kernel, Sum | Product) else ():
+        for j, edges in edges_of(part, columns).items():
+            found[j] = np.union1d(found.get(j, edges), edges)
     return found
 
 
@@ -112,21 +110,17 @@ def _choices(column: Column, edges: Array) -> Choices:
     assert isinstance(column, Number)
     low, high = column.ends
     cuts = np.concatenate([[low], edges[(edges > low) & (edges < high)], [high]])
-    atoms = column.atom_codes
-    special = [np.array([atom]) for atom in atoms] + missing
-    if len(cuts) == 2:
-        return Choices(
-            column, (np.zeros(1), *special), np.vstack([[[low, high]], np.full((len(special), 2), np.nan)]), free=True
-        )
-    spread = [_spread(column, a, b, atoms) for a, b in pairwise(cuts)]
+    free = len(cuts) == 2
+    numbers = [np.zeros(1)] if free else [_spread(column, a, b) for a, b in pairwise(cuts)]
+    special = [np.array([atom]) for atom in column.atom_codes] + missing
     ranges = np.vstack([np.column_stack([cuts[:-1], cuts[1:]]), np.full((len(special), 2), np.nan)])
-    return Choices(column, (*spread, *special), ranges)
+    return Choices(column, (*numbers, *special), ranges, free)
 
 
-def _spread(column: Number, low: float, high: float, atoms: Array) -> Array:
+def _spread(column: Number, low: float, high: float) -> Array:
     """Values of the column, spaced evenly over a range, without atoms unless there are no other values."""
     values = column.rounded(low + (np.arange(_IN_A_RANGE) + 0.5) / _IN_A_RANGE * (high - low))
-    others = values[~np.isin(values, atoms)]
+    others = values[~np.isin(values, column.atom_codes)]
     return others if len(others) else values
 
 

@@ -19,9 +19,9 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation.effort import FULL, Effort
 from kmeanalyst.representation.latent_classes.within_cells import draw_evenly, fine_ranges, values_in_cells
 from kmeanalyst.representation.progress import Progress, silent
+from kmeanalyst.representation.wanted import FULL, Effort
 
 _CLASSES = 60  # of one fit, over all values of the target
 _FEWEST_CLASSES = 4  # for one value of the target

@@ -25,12 +25,12 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation.effort import FULL, Effort
 from kmeanalyst.representation.mixture.component_laws import as_phasors, from_phasors
 from kmeanalyst.representation.mixture.mixture import Mixture, MixtureFit, fit_mixture, mean_phasors
 from kmeanalyst.representation.mixture.posterior import draw_posterior
 from kmeanalyst.representation.points.reduced_set import reduced_set
 from kmeanalyst.representation.progress import Progress, between, silent
+from kmeanalyst.representation.wanted import FULL, Effort
 from kmeanalyst.representation.weights.public_prior import posterior_of_public
 
 _SKETCH_POINTS = 300
@@ -81,9 +81,8 @@ def denoise_measurement(
         features, measurement.vector, domain, n_points=effort.of(_SKETCH_POINTS), start=public, rng=rng,
         effort=effort, enough=measurement.noise_scale, progress=lambda _, share: parts[0]("sketching", share),
     )  # fmt: skip
-    search = MixtureFit(
-        features, domain, as_phasors(measurement.vector, features), measurement.noise_scale / features.norm_bound, effort
-    )
+    noise = measurement.noise_scale / features.norm_bound
+    search = MixtureFit(features, domain, as_phasors(measurement.vector, features), noise, effort)
     with threadpool_limits(limits=1, user_api="blas"):  # a second thread only slows thousands of small products
         mixture = fit_mixture(
             search, points=points[weights > 0], weights=weights[weights > 0], rng=rng,

@@ -24,8 +24,8 @@ from scipy.stats import qmc
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.representation.effort import FULL, Effort
 from kmeanalyst.representation.mixture.component_laws import Law, laws_for, lengthscales
+from kmeanalyst.representation.wanted import FULL, Effort
 
 _CANDIDATES = 4000  # for a new component: the criterion charges for choosing the best of them
 _FIRST_FIT, _REFIT, _LAST_FIT = 150, 60, 300  # steps of L-BFGS
@@ -232,7 +232,9 @@ class MixtureFit:
 
         start = np.append(logit(share), np.clip(parameters, low, high))
         limits = [(-9.0, 3.0), *zip(low, high, strict=True)]
-        found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=limits, options={"maxiter": self.effort.of(_SETTLE)})
+        found = minimize(
+            objective, start, jac=True, method="L-BFGS-B", bounds=limits, options={"maxiter": self.effort.of(_SETTLE)}
+        )
         return float(found.fun), found.x[1:], float(expit(found.x[0]))
 
     def _candidates(self, mixture: Mixture, rng: np.random.Generator) -> Mixture:

@@ -31,10 +31,10 @@ from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Number
-from kmeanalyst.representation.effort import FULL, Effort
 from kmeanalyst.representation.mixture.component_laws import as_phasors, unit_phasors
 from kmeanalyst.representation.progress import Progress, silent
-from kmeanalyst.representation.weights.convex_fit import minimise_quadratic, probability_set
+from kmeanalyst.representation.wanted import FULL, Effort
+from kmeanalyst.representation.weights.convex_fit import PROBABILITIES, minimise_quadratic
 
 _GRID_SIZE = 96
 _LEAST_ROUNDS, _MOST_ROUNDS = 8, 24
@@ -131,7 +131,7 @@ def _alternate(
         before = now
         for j in rng.permutation(len(domain)):
             share = _move_column(state, domain.columns[j], int(j), rng, max(share, 0.05))
-        state.phasors = unit_phasors(state.features.phases(state.points))  # so that single-precision errors do not accumulate
+        state.phasors = unit_phasors(state.features.phases(state.points))  # single-precision errors do not accumulate
     progress("placing points", 1.0)
 
 
@@ -144,7 +144,7 @@ def _refit_weights(state: _State, tolerance: float) -> None:
     b = (state.phasors @ state.target.conj()).real.astype(np.float64) / R + state.ridge / M
     G[np.diag_indices(M)] += state.ridge
     state.weights = minimise_quadratic(
-        G, b, probability_set(), tolerance=tolerance, start=state.weights, most_steps=_WEIGHT_STEPS
+        G, b, PROBABILITIES, tolerance=tolerance, start=state.weights, most_steps=_WEIGHT_STEPS
     )
 
 

@@ -41,21 +41,14 @@ class ConvexSet:
         return -self.total * float(np.abs(g).max()) if self.signed else self.total * float(g.min())
 
 
-def probability_set() -> ConvexSet:
-    """Probability weights."""
-    return ConvexSet(1.0, signed=False)
-
-
-def bounded_set(bound: float) -> ConvexSet:
-    """Σ|w| ≤ bound."""
-    return ConvexSet(bound, signed=True)
+PROBABILITIES = ConvexSet(1.0, signed=False)
 
 
 def default_set(view: str, bound: float | None = None) -> ConvexSet:
     """The set of "probability", "bounded" (Σ|w| ≤ bound, 1 by default) or "signed" weights (2 by default)."""
     if view == "probability":
-        return probability_set()
-    return bounded_set(_DEFAULT_BOUNDS[view] if bound is None else bound)
+        return PROBABILITIES
+    return ConvexSet(_DEFAULT_BOUNDS[view] if bound is None else bound, signed=True)
 
 
 def ridged_gram(features: Array, ridge: float) -> Array:
@@ -195,7 +188,7 @@ def _positive_multipliers(gradient: Array) -> Array:
 
 def _newton_step(R: Array, atoms: _Atoms, x: Array, z: Array, gradient: Array) -> tuple[Array, Array]:
     """The next (x, z): a trial step towards x z = 0 gives the target of x z and the second-order correction."""
-    most = _LARGEST_CONDITION / max(float((R**2).sum()), 1e-300)  # of d, so that rounding cannot spoil the factorisation
+    most = _LARGEST_CONDITION / max(float((R**2).sum()), 1e-300)  # of d: keeps the factorisation accurate
     solve = _newton_solver(R, atoms, np.minimum(x / z, most))
     by_ones = solve(np.ones_like(x))
     unmet = z + float((gradient - z).mean()) - gradient

@@ -21,9 +21,9 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.weights.convex_fit import (
+    PROBABILITIES,
     ConvexSet,
     default_set,
-    probability_set,
     ridged_gram,
     solve_quadratic,
 )
@@ -97,7 +97,7 @@ def nearest_probability_weights(kernel: Kernel, points: Array, weights: Array) -
     if weights.min() >= 0 and abs(weights.sum() - 1) < 1e-9:
         return weights
     G = kernel.gram(points, points)
-    return solve_quadratic(G, G @ weights, probability_set(), tolerance=1e-9 * kernel.bound**2, start=weights)
+    return solve_quadratic(G, G @ weights, PROBABILITIES, tolerance=1e-9 * kernel.bound**2, start=weights)
 
 
 def published_weights(points: Array, measurement: Measurement) -> Array:

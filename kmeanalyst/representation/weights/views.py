@@ -33,7 +33,7 @@ def _probability_weights(release: ReleaseData) -> Array:
     if "probability weights" not in kept:
         weights = release.weights
         if release.measurement is None and weights.min() >= 0 and weights.sum() > 0:
-            weights = weights / weights.sum()  # external counts: the nearest probability weights would keep a point or two
+            weights = weights / weights.sum()  # external counts: projected, all but a point or two would get 0
         kept["probability weights"] = nearest_probability_weights(release.kernel, release.encoded_points, weights)
     return cast(Array, kept["probability weights"])
 

@@ -24,8 +24,8 @@ from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.file import FileRefused
-from kmeanalyst.representation import by_method
-from kmeanalyst.representation.effort import Effort
+from kmeanalyst.representation import wanted
+from kmeanalyst.representation.wanted import Effort
 from release_side.choices.options import public_generator
 from release_side.cli.main import main
 from release_side.door.mechanism import PublishError
@@ -60,7 +60,7 @@ def square() -> Domain:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small synthetic population, and a fifth of the work in plans and publications alike."""
     monkeypatch.setattr(planning, "_SYNTHETIC_ROWS", (500, 1000))
-    monkeypatch.setattr(by_method, "EFFORT", Effort(0.2))
+    monkeypatch.setattr(wanted, "EFFORT", Effort(0.2))
 
 
 @pytest.fixture

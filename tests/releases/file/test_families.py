@@ -27,8 +27,8 @@ from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file import measurement as measurement_module
 from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.measurement import GRID, SHRINK
-from kmeanalyst.representation import by_method
-from kmeanalyst.representation.effort import QUICK, Effort
+from kmeanalyst.representation import wanted
+from kmeanalyst.representation.wanted import QUICK, Effort
 from release_side.door.mechanism import PublishError
 
 DOMAIN = Domain((Real(name="x", lower=-3, upper=3), Integer(name="n", lower=0, upper=20, missing=True)))
@@ -66,13 +66,13 @@ def published(name: str, budget: dict[str, Any] = BUDGET, **choices: Any) -> Rel
 @pytest.fixture(autouse=True)
 def quick_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """Less work: enough for two columns."""
-    monkeypatch.setattr(by_method, "EFFORT", Effort(0.3))
+    monkeypatch.setattr(wanted, "EFFORT", Effort(0.3))
 
 
 @pytest.fixture(scope="module")
 def releases() -> dict[str, Release]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(by_method, "EFFORT", QUICK)
+        patch.setattr(wanted, "EFFORT", QUICK)
         return {name: published(name) for name in WAYS}
 
 
@@ -160,7 +160,7 @@ def test_public_rows_join_the_search_and_float32_points_are_single_precision():
 
 
 def test_more_points_than_candidates_are_filled_up(monkeypatch):
-    monkeypatch.setattr(by_method, "EFFORT", QUICK)  # 40 candidates
+    monkeypatch.setattr(wanted, "EFFORT", QUICK)  # 40 candidates
     assert len(published("binning", points=80)) == 80
 
 
