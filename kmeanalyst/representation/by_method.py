@@ -13,7 +13,7 @@ import numpy as np
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.generator.generator import generated_rows
-from kmeanalyst.representation.progress import Progress
+from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.represent import represent
 from kmeanalyst.representation.wanted import Points, Wanted
 from kmeanalyst.representation.weights.reweight import weights_for
@@ -30,7 +30,9 @@ def weigh(measurement: Measurement, domain: Domain, wanted: Wanted, progress: Pr
 
 def generate(measurement: Measurement, domain: Domain, wanted: Wanted, progress: Progress | None) -> Points:
     """Rows from a network trained on the measurement, with weights 1/M."""
-    rows = generated_rows(measurement, domain, n_points=wanted.n_points, effort=wanted.effort, progress=progress)
+    rows = generated_rows(
+        measurement, domain, n_points=wanted.n_points, effort=wanted.effort, progress=progress or silent
+    )
     encoded = domain.encode(domain.decode(rows, float32=wanted.float32))
     return encoded, np.full(wanted.n_points, 1 / wanted.n_points)
 

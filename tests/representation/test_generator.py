@@ -262,21 +262,6 @@ def test_finer_tables_are_left_out_of_the_kernel_of_the_domain():
         check_kernel(kernel, len(PEOPLE))
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    [
-        Product((OnColumns(CELL, (3,)), Gaussian(1.0))),
-        Sum((Gaussian(1.0), Scaled(2.0, Product((OnColumns(CELL, (3,)), OnColumns(Gaussian(1.0), (0, 3))))))),
-        Product((CELL, CELL)),
-    ],
-)
-def test_a_product_whose_factors_share_a_column_is_refused(kernel: Kernel, no_door: None):
-    with pytest.raises(ValueError, match=r"must look at different columns.*Place each on columns of its own"):
-        check_kernel(kernel, len(PEOPLE))
-    with pytest.raises(PublishError, match="different columns"):
-        release_side.publish(frame(20), PEOPLE, **(SMALL | {"kernel": kernel}))
-
-
 # ---------------------------------------------------------------- publishing
 
 
@@ -317,6 +302,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (nested(OnColumns(Gaussian(1.0), (9,)), 1), "index|column"),
     (nested(OnColumns(Gaussian(1.0), (0,)), 9), "nest"),
     (nested(OnColumns(Indicator(2), (2,)), 1), "rows|levels"),
+    *(
+        ({"kernel": kernel}, r"must look at different columns.*Place each on columns of its own")
+        for kernel in (
+            Product((OnColumns(CELL, (3,)), Gaussian(1.0))),
+            Sum((Gaussian(1.0), Scaled(2.0, Product((OnColumns(CELL, (3,)), OnColumns(Gaussian(1.0), (0, 3))))))),
+            Product((CELL, CELL)),
+        )
+    ),
     ({"kernel": margin_kernel(PEOPLE), "features": None}, "finer tables of margins look within them.*share 0"),
     ({"public_points": frame(5)}, "has no use for public points. Leave them out"),
     ({"weights": "signed"}, "have equal weights, and signed weights are not. Leave|equal weights, and signed weights"),

@@ -84,7 +84,7 @@ def test_the_energys_slope_is_its_slope(noise: float):
 
 @pytest.mark.slow
 def test_logits_of_two_components_meet_the_virial_identity():
-    """E[(x − c)·∂U/∂x] = 1 for every coordinate of a density e^{−U} that vanishes at its ends, whatever c."""
+    """E[(x − c)·∂U/∂x] = 1 for every coordinate of a density e^{−U} that vanishes at its ends, for any c."""
     search, truth = one_component(0.1)
     pair = Mixture(
         search.laws, 1, np.array([0.6, 0.4]), np.vstack([truth.parameters, truth.parameters + np.array([-1.0, 0.2])])

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from contracts import KERNELS
 from representation_cases import measured
-from scipy.optimize import minimize
 
 from kmeanalyst.kernels import Gaussian, KernelMean
 from kmeanalyst.kernels.base import Array
@@ -110,16 +109,10 @@ def test_probability_weights_are_their_own_nearest():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_probability_view_is_the_nearest_probability(seed: int):
-    """No other probability weights are nearer in RKHS distance: SLSQP and random ones find none."""
+    """No probability weights are nearer in RKHS distance: the duality gap is zero, to the solver's tolerance."""
     case, rng = KERNELS[seed], np.random.default_rng(seed)
     points, weights = case.rows(rng, 10), rng.normal(0.1, 0.4, 10)
     found = nearest_probability_weights(case.kernel, points, weights)
-    K = case.kernel.gram(points, points)
-    squared = lambda p: float((p - weights) @ K @ (p - weights))  # noqa: E731
     assert found.min() >= 0 and found.sum() == pytest.approx(1, abs=1e-12)
-    slsqp = minimize(
-        squared, np.full(10, 0.1), jac=lambda p: 2 * K @ (p - weights), method="SLSQP", bounds=[(0, 1)] * 10,
-        constraints={"type": "eq", "fun": lambda p: p.sum() - 1}, options={"ftol": 1e-14, "maxiter": 500},
-    )  # fmt: skip
-    assert squared(found) <= slsqp.fun + 1e-8
-    assert all(squared(found) <= squared(rng.dirichlet(np.ones(10))) + 1e-12 for _ in range(50))
+    gradient = case.kernel.gram(points, points) @ (found - weights)
+    assert gradient @ found - gradient.min() <= 1e-9 * case.kernel.bound**2

@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner
 from contracts import KERNELS, named
 from file_tools import same
-from scipy.optimize import minimize
 
 import kmeanalyst
 from kmeanalyst.cli.main import main
@@ -24,6 +23,7 @@ from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.measurement import feature_mean
 from kmeanalyst.representation.points import thinning
 from kmeanalyst.representation.points.thinning import THIN_WEIGHTS, mean_at_points, thin, thinned
+from kmeanalyst.representation.weights.convex_fit import PROBABILITIES, ConvexSet, solve_quadratic
 
 KINDS = pytest.mark.parametrize("kind", THIN_WEIGHTS)
 SIGNS = pytest.mark.parametrize("signed", [False, True], ids=["probability-release", "signed-release"])
@@ -47,24 +47,13 @@ def best_of_all_pairs(kernel, points: Array, weights: Array, kind: str) -> float
     """The least distance of any pair of the points with its best weights."""
     G = kernel.gram(points, points)
     target = G @ weights
-    bound = max(1.0, np.abs(weights).sum())
+    allowed = ConvexSet(max(1.0, np.abs(weights).sum()), signed=True) if kind == "signed" else PROBABILITIES
     found = []
     for i, j in (combinations_with_replacement if kind == "uniform" else combinations)(range(len(points)), 2):
-        K, b = G[np.ix_([i, j], [i, j])], target[[i, j]]
-
-        def squared(v, K=K, b=b):
-            return v @ K @ v - 2 * b @ v + weights @ target
-
-        if kind == "uniform":
-            found.append(squared(np.array([0.5, 0.5])))
-        elif kind == "probability":  # a parabola on a line
-            share = np.clip((K[1, 1] - K[0, 1] + b[0] - b[1]) / (K[0, 0] + K[1, 1] - 2 * K[0, 1]), 0, 1)
-            found.append(squared(np.array([share, 1 - share])))
-        else:
-            ball = {"type": "ineq", "fun": lambda u: bound - u.sum()}
-            split = lambda u, f=squared: f(u[:2] - u[2:])  # noqa: E731  # v = u⁺ − u⁻
-            fit = minimize(split, np.full(4, 0.1), bounds=[(0, None)] * 4, constraints=ball, tol=1e-14)
-            found.append(fit.fun)
+        K, b, v = G[np.ix_([i, j], [i, j])], target[[i, j]], np.array([0.5, 0.5])
+        if kind != "uniform":
+            v = solve_quadratic(K, b, allowed, tolerance=1e-13)
+        found.append(v @ K @ v - 2 * b @ v + weights @ target)
     return float(np.sqrt(max(0.0, min(found))))
 
 

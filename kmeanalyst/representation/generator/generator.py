@@ -85,7 +85,7 @@ def generated_rows(
     *,
     n_points: int,
     effort: Effort = FULL,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> Array:
     """n_points encoded rows (n, d), of equal weight, whose mean feature is near the measured one.
 
@@ -101,7 +101,7 @@ def generated_rows(
     task = _Task(choices, label, shares, expected_features(measurement.feature_map, choices))
     with torch.random.fork_rng(devices=[]):  # leaves the user's random state as it was
         torch.manual_seed(_SEED)
-        network = _train(task, measurement, effort.of(_STEPS), progress or silent)
+        network = _train(task, measurement, effort.of(_STEPS), progress)
         return _draw(task, network, n_points)
 
 
@@ -110,21 +110,22 @@ def generated_rows(
 
 def label_of(kernel: Kernel, columns: tuple[int, ...] | None = None) -> int | None:
     """The column that a kernel crosses with everything else: one column's margins as a factor, or the margins' target."""
+
+    def column(j: Any) -> int:
+        return int(j) if columns is None else columns[int(j)]
+
     if isinstance(kernel, Margins):
-        found = kernel.target if kernel.target >= 0 else None
-        return found if found is None or columns is None else columns[found]
+        return column(kernel.target) if kernel.target >= 0 else None
     if isinstance(kernel, OnColumns):
-        return label_of(kernel.kernel, tuple(int(j) if columns is None else columns[int(j)] for j in kernel.on))
+        return label_of(kernel.kernel, tuple(map(column, kernel.on)))
     if isinstance(kernel, Scaled):
         return label_of(kernel.kernel, columns)
     if isinstance(kernel, Product) and next(margins_in(kernel), None) is not None:
         for factor in kernel.factors:
             if isinstance(factor, OnColumns) and isinstance(factor.kernel, Margins) and len(factor.on) == 1:
-                return int(factor.on[0]) if columns is None else columns[int(factor.on[0])]
-    for part in kernel.parts if isinstance(kernel, Sum | Product) else ():
-        if (found := label_of(part, columns)) is not None:
-            return found
-    return None
+                return column(factor.on[0])
+    parts = kernel.parts if isinstance(kernel, Sum | Product) else ()
+    return next((label for part in parts if (label := label_of(part, columns)) is not None), None)
 
 
 def class_shares(measurement: Measurement, label: int, n_classes: int) -> Array:

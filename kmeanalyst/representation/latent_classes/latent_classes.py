@@ -53,18 +53,18 @@ def fit_latent_classes(
     rng: np.random.Generator | int | None = None,
     *,
     effort: Effort = FULL,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> LatentClasses:
     """The average of several fits to noisy margins (of MarginFeatures), as one model with the classes of all fits."""
     features = measurement.feature_map
     assert isinstance(features, MarginFeatures)
-    rng, report = np.random.default_rng(rng), progress or silent
+    rng = np.random.default_rng(rng)
     search = _Search(features, measurement.vector, measurement.noise_scale, effort)
     found, fits = [], effort.of(_FITS)
     with threadpool_limits(limits=1, user_api="blas"):
         for i in range(fits):
             found.append(search.fit(rng))
-            report("fitting latent classes", (i + 1) / fits)
+            progress("fitting latent classes", (i + 1) / fits)
     return LatentClasses(
         np.concatenate([model.weights for model in found]) / fits, np.vstack([model.probabilities for model in found])
     )

@@ -62,7 +62,7 @@ def denoise_measurement(
     public: Array | None = None,
     rng: np.random.Generator | int | None = None,
     effort: Effort = FULL,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> Denoised:
     """The mean feature of the table, estimated from its noisy measurement.
 
@@ -75,8 +75,8 @@ def denoise_measurement(
             "a measurement is denoised in random Fourier features, and this one is of other features. "
             "Give the points yourself, and fit weights on them with weights_for."
         )
-    rng, report = np.random.default_rng(rng), progress or silent
-    parts = [between(low, high, report) for low, high in ((0.0, 0.25), (0.25, 0.65), (0.65, 1.0))]
+    rng = np.random.default_rng(rng)
+    parts = [between(low, high, progress) for low, high in ((0.0, 0.25), (0.25, 0.65), (0.65, 1.0))]
     points, weights = reduced_set(
         features, measurement.vector, domain, n_points=effort.of(_SKETCH_POINTS), start=public, rng=rng,
         effort=effort, enough=measurement.noise_scale, progress=lambda _, share: parts[0]("sketching", share),

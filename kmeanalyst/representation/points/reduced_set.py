@@ -54,8 +54,8 @@ class _State:
     points: Array
     weights: Array
     phasors: Array
-    ridge: float = 0.0
-    uniform: bool = False
+    ridge: float
+    uniform: bool
 
     def residual(self) -> Array:
         """Σ w e^{ip} − y, (R,)."""
@@ -78,7 +78,7 @@ def reduced_set(
     uniform: bool = False,
     rng: np.random.Generator | int | None = None,
     effort: Effort = FULL,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> tuple[Array, Array]:
     """Encoded points (M, d) and probability weights (M,) whose mean feature is near a target.
 
@@ -93,16 +93,15 @@ def reduced_set(
     """
     rng = np.random.default_rng(rng)
     points = _starting_points(domain, n_points, start, rng)
-    R = features.n_frequencies
-    phasor_target = as_phasors(target, features).astype(np.complex64)
-    weights = np.full(n_points, 1 / n_points)
-    state = _State(features, phasor_target, points, weights, unit_phasors(features.phases(points)))
-    state.ridge, state.uniform = ridge / features.norm_bound**2, uniform
-    one_thread = 1 if n_points * R <= _SMALL else None
+    state = _State(
+        features, as_phasors(target, features).astype(np.complex64), points, weights=np.full(n_points, 1 / n_points),
+        phasors=unit_phasors(features.phases(points)), ridge=ridge / features.norm_bound**2, uniform=uniform,
+    )  # fmt: skip
+    one_thread = 1 if state.phasors.size <= _SMALL else None
     least_rounds = _LEAST_ROUNDS if start is None else 2
     rounds = least_rounds, effort.of(_MOST_ROUNDS)
     with threadpool_limits(limits=one_thread, user_api="blas"):
-        _alternate(state, domain, (enough / features.norm_bound) ** 2, rounds, rng, progress or silent)
+        _alternate(state, domain, (enough / features.norm_bound) ** 2, rounds, rng, progress)
     return state.points, state.weights
 
 
