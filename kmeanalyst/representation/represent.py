@@ -34,7 +34,10 @@ _TOLERATED = 0.3  # distance between the estimate and its points, in posterior s
 
 
 def represent(measurement: Measurement, domain: Domain, wanted: Wanted, progress: Progress | None = None) -> Points:
-    """Encoded points (M, d) and weights (M,) whose mean feature is an estimate of the table's."""
+    """Encoded points (M, d) and weights (M,) whose mean feature is an estimate of the table's.
+
+    Errors   ValueError for an unknown view, and for a measurement in a subspace, whose points are given.
+    """
     if wanted.view not in VIEWS:
         raise ValueError(
             f"weights must be {', '.join(VIEWS[:-1])} or {VIEWS[-1]}, got {wanted.view!r}. Name one of these."

@@ -263,7 +263,7 @@ def test_single_precision_is_part_of_the_fit(known: Case, n_points: int, view: s
     assert distance(known, points, weights) <= distance(known, double, theirs) + 0.02 * known.estimate.posterior_sd
 
 
-def test_public_rows_are_among_the_points_as_many_as_they_are_worth(known: Case):
+def test_public_rows_are_among_the_points_in_proportion_to_their_share(known: Case):
     """Their share of the points, and all of them if there are fewer."""
     rng = np.random.default_rng(0)
     public = population(30, rng)

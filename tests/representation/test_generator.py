@@ -232,7 +232,7 @@ def test_shares_of_classes_are_read_off_the_measurement(kernel: Kernel):
     assert noisy.min() >= 0 and noisy.sum() == pytest.approx(1.0) and not np.allclose(noisy, truth, atol=0.02)
 
 
-def test_shares_are_found_wherever_the_labels_own_table_stands():
+def test_shares_are_found_wherever_the_labels_own_table_is():
     own = OnColumns(Sum((Scaled(0.5, Margins(((),), ((),), (False,), (1.0, 0, 0, 0, 0, 0))), Scaled(0.25, CELL))), (3,))
     kernel = Sum((Scaled(0.5, OnColumns(Gaussian(1.0), (0, 1))), OnColumns(CELL, (2,)), own))
     rows = PEOPLE.encode(frame(500))
@@ -245,7 +245,7 @@ def test_classes_without_a_table_are_even():
     np.testing.assert_array_equal(class_shares(measured(kernel, PEOPLE.encode(frame(50))), 3, 2), [0.5, 0.5])
 
 
-def test_the_label_is_what_all_else_is_crossed_with():
+def test_the_label_is_the_column_crossed_with_all_others():
     label, number = OnColumns(CELL, (3,)), OnColumns(Gaussian(1.0), (0,))
     assert label_of(LABELLED) == label_of(Product((number, label))) == label_of(Product((label, number))) == 3
     assert label_of(margin_kernel(PEOPLE, "city")) == 2 and label_of(margin_kernel(PEOPLE)) is None
