@@ -20,10 +20,8 @@ from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.file import write_release
-from kmeanalyst.representation.generator import generator
-from kmeanalyst.representation.latent_classes import latent_classes
-from kmeanalyst.representation.mixture import denoise, mixture, posterior
-from kmeanalyst.representation.points import reduced_set
+from kmeanalyst.representation import wanted
+from kmeanalyst.representation.wanted import QUICK
 
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # for the processes that tests start
     os.environ.setdefault(_threads, "1")
@@ -149,12 +147,5 @@ def levels_path(levels_release: Release, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def rough_representation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Points of random features in a moment: for tests of what comes before them."""
-    for module, name, value in (
-        (posterior, "_WARM_UP", 2), (posterior, "_DRAWS", 2), (denoise, "_SKETCH_POINTS", 20), (denoise, "_DRAWS", 50),
-        (mixture, "_PLACES", 200), (mixture, "_TRIES", 1), (mixture, "_SETTLED", 1), (mixture, "_FIRST_FIT", 5),
-        (mixture, "_REFIT", 5), (mixture, "_LAST_FIT", 5), (reduced_set, "_MOST_ROUNDS", 5),
-        (generator, "_STEPS", 2), (generator, "_BATCH", 20), (generator, "_WIDTH", 8),
-        (latent_classes, "_FITS", 1), (latent_classes, "_STEPS", 5), (latent_classes, "_CLASSES", 2),
-    ):  # fmt: skip
-        monkeypatch.setattr(module, name, value)
+    """Rough points in a moment: for tests of what comes before and after them."""
+    monkeypatch.setattr(wanted, "EFFORT", QUICK)

@@ -1,16 +1,16 @@
-"""How long work tells what it is doing, and how much of it is done."""
+"""Callbacks by which long computations report their progress."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-Progress = Callable[[str, float], None]  # what is being done, and the share of all that is done, 0 to 1
+Progress = Callable[[str, float], None]  # the current step, and the completed share of the whole, 0 to 1
 
 
 def silent(what: str, share: float) -> None:
-    """Progress that nobody listens to."""
+    """Report nothing."""
 
 
 def between(low: float, high: float, progress: Progress) -> Progress:
-    """A progress callback for one part of a longer way."""
+    """A callback for the part of a computation between two shares of the whole."""
     return lambda what, share: progress(what, low + (high - low) * share)

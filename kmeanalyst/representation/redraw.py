@@ -1,8 +1,8 @@
-"""A release as it might have come out, had its noise been drawn again (parametric bootstrap).
+"""A release with its noise drawn again (parametric bootstrap).
 
-The released points stand for the table: their mean feature and fresh noise of the release's own law make a new measurement,
-and points and weights are fitted to that as they were to the first. Whatever is computed from the release can be computed
-from such others, and spreads over them about as it does over releases of the table itself (Efron & Tibshirani 1993, §6.5).
+The released points take the place of the table. Their mean feature plus fresh noise of the release's noise law is a new
+measurement; points and weights are fitted to it as they were to the first. The spread of an answer over such releases
+estimates its spread over releases of the table itself (Efron & Tibshirani 1993, §6.5).
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.measurement import Measurement, feature_mean, mean_unit
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import is_pure
-from kmeanalyst.representation.by_method import KEEPS_POINTS, REPRESENT, Points, Wanted, place
+from kmeanalyst.representation.by_method import KEEPS_POINTS, REPRESENT
 from kmeanalyst.representation.progress import Progress
+from kmeanalyst.representation.represent import represent
+from kmeanalyst.representation.wanted import Points, Wanted
 from kmeanalyst.representation.weights.views import view_weights
 
 R = TypeVar("R", bound=ReleaseData)
@@ -31,24 +33,24 @@ def redraw(
     rng: np.random.Generator | int | None = None,
     progress: Progress | None = None,
 ) -> R:
-    """A release of the same method and size, around a measurement drawn anew.
+    """A release of the same method and size, made from a simulated measurement.
 
-    sampling  whether the table is drawn anew too, N rows of the released points; otherwise the noise alone is.
-    Returns   Release with the promise of the first, of which it is made: post-processing.
-    Errors    ValueError for a release without measurement, of which nothing is known to draw; for texts, of which points
-              cannot be placed; and for the rows of units, whose averages vary otherwise than rows do.
+    sampling  whether to draw the table again too, as N rows of the released points; by default only the noise is drawn.
+    Returns   Release with the guarantee of the first: this is post-processing.
+    Errors    ValueError for a release without a measurement; for texts, unless the method keeps its points; and for
+              sampling=True where the release protects units, whose averages vary differently from rows.
 
-    What a release does not tell is not redrawn: rows that were public to its curator count as any others.
+    A release does not record which rows were public to its curator, so public rows are treated like all others.
     """
     if release.measurement is None:
         raise ValueError(
-            "there is no measurement, so there is no noise that could be drawn again: these are weighted points from "
-            "elsewhere, or rows that the exponential mechanism drew. Use a release that was measured."
+            "there is no measurement, so there is no noise that could be drawn again: these are external points, or "
+            "rows that the exponential mechanism drew. Use a release with a measurement."
         )
     _check_known(release, sampling)
     rng = np.random.default_rng(rng)
-    measurement = _drawn(release, release.measurement, sampling, rng)
-    encoded, weights = _represented(release, measurement, rng, progress)
+    measurement = _measure_again(release, release.measurement, sampling, rng)
+    encoded, weights = _represent_again(release, measurement, rng, progress)
     return release.replaced(
         points=release.domain.decode(encoded),
         weights=weights,
@@ -63,16 +65,18 @@ def _check_known(release: ReleaseData, sampling: bool) -> None:
     if texts and release.method not in KEEPS_POINTS:
         raise ValueError(
             f"{texts} is a column of texts, and the method {release.method} places points: there is no string between two "
-            'others. Only releases of the method "subspace" can be drawn again with texts.'
+            'others. With texts, use a release of the method "subspace".'
         )
     if sampling and release.statement is not None and release.statement.protects_units:
         raise ValueError(
-            "the release protects units, each of which counts with the average of all its rows, and how these averages vary "
-            "is not known from it: their table cannot be drawn anew. Pass sampling=False, for the noise alone."
+            "the release protects units, each of which counts with the average of all its rows. The release does not "
+            "show how these averages vary, so the table cannot be drawn again. Pass sampling=False, for the noise alone."
         )
 
 
-def _drawn(release: ReleaseData, measurement: Measurement, sampling: bool, rng: np.random.Generator) -> Measurement:
+def _measure_again(
+    release: ReleaseData, measurement: Measurement, sampling: bool, rng: np.random.Generator
+) -> Measurement:
     p = view_weights(release, "probability")
     if sampling:
         p = rng.multinomial(measurement.n_rows, p / p.sum()) / measurement.n_rows
@@ -84,19 +88,16 @@ def _drawn(release: ReleaseData, measurement: Measurement, sampling: bool, rng: 
 
 
 def _noise(measurement: Measurement, rng: np.random.Generator) -> Array:
-    """Of the release's law, at standard deviation 1: on a grid this fine no different from the discrete one."""
+    """Noise (F,) of the release's noise law, at standard deviation 1: the grid is so fine that discreteness is negligible."""
     size = measurement.feature_map.dimension
     return rng.laplace(size=size) / np.sqrt(2) if is_pure(measurement.noise_law) else rng.standard_normal(size)
 
 
-def _represented(
+def _represent_again(
     release: ReleaseData, measurement: Measurement, rng: np.random.Generator, progress: Progress | None
 ) -> Points:
-    """Points (M, d), encoded, and weights (M,), made as the release's were."""
+    """Encoded points (M, d) and weights (M,), made as those of the release."""
     given = release.encoded_points if release.method in KEEPS_POINTS else None
     even = given is None and np.ptp(release.weights) == 0
     wanted = Wanted(n_points=len(release), view="uniform" if even else release.weight_view, given=given, rng=rng)
-    return REPRESENT.get(release.method, place)(measurement, release.domain, wanted, progress)
-
-
-__all__ = ["redraw"]
+    return REPRESENT.get(release.method, represent)(measurement, release.domain, wanted, progress)

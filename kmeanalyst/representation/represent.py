@@ -1,14 +1,17 @@
 """Points and weights of a release from its measurement, where the points are not given (Algorithm 2).
 
-The measurement is denoised (`denoise`); points are drawn evenly from the mixture that it comes down to, and their
-weights are the most even ones that give them the estimated mean. Where the points are too few for that, they are
-moved as well (`reduced_set`).
+A measurement of random Fourier features is denoised (`denoise`); points are drawn evenly from the estimated mixture and
+get the most even weights whose mean feature is the estimate. If the points are too few for that, they are moved as well
+(`reduced_set`).
 
-A measurement of margins becomes rows of equal weight, drawn from latent classes (`latent_classes`): even weights are in
-the set of every view, and where Σ|w| is bounded below 1 they add up to the bound.
+A measurement of margins becomes rows of equal weight drawn from latent classes (`latent_classes`): equal weights are in
+the set of every view, and where Σ|w| is bounded below 1 they sum to the bound. For all other features points are searched
+(`pool_search`).
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,81 +26,58 @@ from kmeanalyst.representation.mixture.denoise import Denoised, denoise_measurem
 from kmeanalyst.representation.points.pool_search import search_points
 from kmeanalyst.representation.points.reduced_set import reduced_set
 from kmeanalyst.representation.progress import Progress, between, silent
+from kmeanalyst.representation.wanted import Points, Wanted
 from kmeanalyst.representation.weights.convex_fit import default_set, ridged_gram, solve_quadratic
 
 VIEWS = ("probability", "bounded", "signed", "uniform")
-_SHARE_OF_DOUBT = 0.3  # of the doubt in the mean: what representing it by points may add
+_TOLERATED = 0.3  # distance between the estimate and its points, in posterior standard deviations
 
 
-def represent(
-    measurement: Measurement,
-    domain: Domain,
-    *,
-    n_points: int,
-    view: str = "probability",
-    bound: float | None = None,
-    public: Array | None = None,
-    float32: bool = False,
-    rng: np.random.Generator | int | None = None,
-    progress: Progress | None = None,
-) -> tuple[Array, Array]:
-    """Points (M, d), encoded, and weights (M,) that carry an estimate of the table's mean feature.
+def represent(measurement: Measurement, domain: Domain, wanted: Wanted, progress: Progress | None = None) -> Points:
+    """Encoded points (M, d) and weights (M,) whose mean feature is an estimate of the table's.
 
-    n_points   M.
-    view       "probability", "bounded" (Σ|w| ≤ bound, 1 by default), "signed" (2 by default) or "uniform" (1/M each).
-    public     (m, d) encoded public rows: the points start from some of them, as many as they are worth.
-    float32    real columns hold single precision numbers in natural units; weights are fitted to them as they are.
+    Errors   ValueError for an unknown view, and for a measurement in a subspace, whose points are given.
     """
-    if view not in VIEWS:
-        raise ValueError(f"weights must be {', '.join(VIEWS[:-1])} or {VIEWS[-1]}, got {view!r}. Name one of these.")
-    rng, report = np.random.default_rng(rng), progress or silent
-    features = measurement.feature_map
+    if wanted.view not in VIEWS:
+        raise ValueError(
+            f"weights must be {', '.join(VIEWS[:-1])} or {VIEWS[-1]}, got {wanted.view!r}. Name one of these."
+        )
+    rng, report = np.random.default_rng(wanted.rng), progress or silent
+    wanted = replace(wanted, rng=rng)  # one stream for all steps
+    features, M = measurement.feature_map, wanted.n_points
     if isinstance(features, MarginFeatures):
-        model = fit_latent_classes(measurement, rng, between(0.0, 0.9, report))
-        points = draw_rows(model, measurement, domain, n_points, rng)
+        model = fit_latent_classes(measurement, rng, effort=wanted.effort, progress=between(0.0, 0.9, report))
+        points = draw_rows(model, measurement, domain, M, rng)
         report("placing points", 1.0)
-        total = 1.0 if bound is None else min(1.0, bound)
-        return domain.encode(domain.decode(points, float32=float32)), np.full(n_points, total / n_points)
+        total = 1.0 if wanted.bound is None else min(1.0, wanted.bound)
+        return domain.encode(domain.decode(points, float32=wanted.float32)), np.full(M, total / M)
     if not isinstance(features, RandomFourier | Nystroem):
-        return search_points(
-            measurement, domain, n_points=n_points, view=view, bound=bound, public=public, float32=float32, rng=rng,
-            progress=report,
-        )  # fmt: skip
-    estimate = denoise_measurement(measurement, domain, public=public, rng=rng, progress=between(0.0, 0.8, report))
-    return place_points(
-        estimate, measurement, domain, n_points=n_points, view=view, bound=bound, public=public, float32=float32,
-        rng=rng, progress=between(0.8, 1.0, report),
-    )  # fmt: skip
+        return search_points(measurement, domain, wanted, report)
+    estimate = denoise_measurement(
+        measurement, domain, public=wanted.public, rng=rng, effort=wanted.effort, progress=between(0.0, 0.8, report)
+    )
+    return place_points(estimate, measurement, domain, wanted, between(0.8, 1.0, report))
 
 
 def place_points(
-    estimate: Denoised,
-    measurement: Measurement,
-    domain: Domain,
-    *,
-    n_points: int,
-    view: str = "probability",
-    bound: float | None = None,
-    public: Array | None = None,
-    float32: bool = False,
-    rng: np.random.Generator | int | None = None,
-    progress: Progress | None = None,
-) -> tuple[Array, Array]:
-    """Points (M, d) and weights (M,) that carry an estimate at hand, with the arguments of `represent`."""
-    rng, report = np.random.default_rng(rng), progress or silent
-    start = _starting_points(estimate, public, n_points, rng)
-    if float32:
+    estimate: Denoised, measurement: Measurement, domain: Domain, wanted: Wanted, report: Progress = silent
+) -> Points:
+    """Points (M, d) and weights (M,) whose mean feature is near a given estimate."""
+    rng, view, bound = np.random.default_rng(wanted.rng), wanted.view, wanted.bound
+    start = _starting_points(estimate, wanted.public, wanted.n_points, rng)
+    if wanted.float32:
         start = domain.encode(domain.decode(start, float32=True))
     weights = weights_towards(estimate, view, start, measurement, bound)
-    if _distance(estimate, measurement, start, weights) <= _SHARE_OF_DOUBT * estimate.posterior_sd:
+    enough = _TOLERATED * estimate.posterior_sd
+    if np.linalg.norm(feature_mean(measurement.feature_map, start, weights) - estimate.mean) <= enough:
         report("placing points", 1.0)
         return start, weights
     points, _ = reduced_set(
-        measurement.feature_map, estimate.mean, domain, n_points=n_points, start=start,  # type: ignore[arg-type]
-        enough=_SHARE_OF_DOUBT * estimate.posterior_sd, ridge=_evenness(estimate, n_points), uniform=view == "uniform",
-        rng=rng, progress=report,
+        measurement.feature_map, estimate.mean, domain, n_points=len(start), start=start,  # type: ignore[arg-type]
+        enough=enough, ridge=_evenness(estimate, len(start)), uniform=view == "uniform", rng=rng,
+        effort=wanted.effort, progress=report,
     )  # fmt: skip
-    if float32:
+    if wanted.float32:
         points = domain.encode(domain.decode(points, float32=True))
     return points, weights_towards(estimate, view, points, measurement, bound)
 
@@ -111,19 +91,15 @@ def _starting_points(estimate: Denoised, public: Array | None, n_points: int, rn
     return np.vstack([chosen, drawn[: n_points - count]])
 
 
-def _distance(estimate: Denoised, measurement: Measurement, points: Array, weights: Array) -> float:
-    return float(np.linalg.norm(feature_mean(measurement.feature_map, points, weights) - estimate.mean))
-
-
 def _evenness(estimate: Denoised, n_points: int) -> float:
-    """The ridge that makes weights as uneven as 1/M costs no more than representing the mean may."""
-    return (_SHARE_OF_DOUBT * estimate.posterior_sd) ** 2 * n_points
+    """The ridge at which deviations of 1/M from equal weights cost as much as the tolerated distance."""
+    return (_TOLERATED * estimate.posterior_sd) ** 2 * n_points
 
 
 def weights_towards(
     estimate: Denoised, view: str, points: Array, measurement: Measurement, bound: float | None
 ) -> Array:
-    """Weights (M,) on encoded points whose mean feature is near the estimate: as even as that allows.
+    """Weights (M,) on encoded points whose mean feature is near the estimate, as even as possible.
 
     view   "uniform", "probability", "bounded" (Σ|w| ≤ bound, 1 by default) or "signed" (2 by default).
     """
@@ -133,5 +109,5 @@ def weights_towards(
     features, ridge = measurement.feature_map(points), _evenness(estimate, M)
     return solve_quadratic(
         ridged_gram(features, ridge), features @ estimate.mean + ridge / M, default_set(view, bound),
-        tolerance=(0.1 * _SHARE_OF_DOUBT * estimate.posterior_sd) ** 2,
+        tolerance=(0.1 * _TOLERATED * estimate.posterior_sd) ** 2,
     )  # fmt: skip

@@ -1,10 +1,10 @@
-"""Kernel means drawn towards zero, or towards a public guess. Post-processing: no privacy is spent.
+"""Kernel means shrunk towards zero, or towards a public guess. Post-processing: no privacy is spent.
 
-Of an analyst's own sample, the kernel mean shrinkage estimators of Muandet, Sriperumbudur, Fukumizu, Gretton & Schölkopf
-(2016, JMLR 17): simple, one factor for all directions, and flexible, more where the sample varies less; how much is
-found by leaving one row out, in closed form. Of a release, the noisy mean itself, drawn as far as the noise law says
-(James & Stein 1961). Where points and weights are made this is not used: `prior_step` (public rows) and `denoise`
-(random features) shrink each direction by itself, towards more than one point; tests/benchmarks/shrinkage.py compares.
+For an analyst's own sample: the kernel mean shrinkage estimators of Muandet, Sriperumbudur, Fukumizu, Gretton & Schölkopf
+(2016, JMLR 17). "Simple" uses one factor for all directions, "flexible" shrinks more where the sample varies less; the
+amount minimises the leave-one-out error, in closed form. For a release: the noisy mean, shrunk by the known noise
+(James & Stein 1961). Points and weights are not made this way: `public_prior` (public rows) and `denoise` (random
+features) shrink each direction separately, towards more than one point; tests/benchmarks/shrinkage.py compares.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from kmeanalyst.kernels.base import Array, as_rows
 from kmeanalyst.releases.measurement import Measurement
 
 Shrinkage = Literal["simple", "flexible"]
-_MOST_ROWS = 5000  # whose Gram matrix is decomposed
+_MOST_ROWS = 5000  # more have too large a Gram matrix to decompose
 _RIDGES = np.geomspace(1e-10, 1e3, 400)  # of the mean of k(x, x), as steps of 8 %
 
 
 def shrunk_mean(kernel: Kernel, rows: Array, *, how: Shrinkage = "flexible") -> KernelMean:
-    """The embedding of a sample's population, nearer to it on average than the sample's own mean embedding.
+    """An estimate of the population's embedding, on average nearer to it than the sample's own mean embedding.
 
     rows      (n, d) encoded, n ≥ 2, independent.
     how       "simple" (S-KMSE: all weights (1 − α)/n) or "flexible" (F-KMSE: weights (K + λ)⁻¹K·1/n).
@@ -45,20 +45,15 @@ def shrunk_mean(kernel: Kernel, rows: Array, *, how: Shrinkage = "flexible") -> 
         raise ValueError(
             f"{len(rows)} rows do not show how much they vary, so none can be left out. Pass at least two."
         )
-    return KernelMean(
-        kernel, rows, _simple_weights(kernel, rows) if how == "simple" else _flexible_weights(kernel, rows)
-    )
-
-
-def _simple_weights(kernel: Kernel, rows: Array) -> Array:
-    n = len(rows)
-    return np.full(n, (1 - simple_shrinkage(kernel, rows)) / n)
+    if how == "flexible":
+        return KernelMean(kernel, rows, _flexible_weights(kernel, rows))
+    return KernelMean(kernel, rows, np.full(len(rows), (1 - simple_shrinkage(kernel, rows)) / len(rows)))
 
 
 def simple_shrinkage(kernel: Kernel, rows: Array) -> float:
-    """α in [0, 1] for which (1 − α)·(mean of the other rows) predicts each row left out best, in the RKHS.
+    """The α in [0, 1] that minimises the leave-one-out error of (1 − α)·(mean of the other rows), in the RKHS.
 
-    With ϱ = (1/n) Σ k(x_i, x_i) and ρ = (1/n²) ΣΣ k(x_i, x_j) it is (ϱ − ρ)/((n − 2)ρ + ϱ/n), and no more than 1.
+    With ϱ = (1/n) Σ k(x_i, x_i) and ρ = (1/n²) ΣΣ k(x_i, x_j) it is (ϱ − ρ)/((n − 2)ρ + ϱ/n), at most 1.
     """
     rows = as_rows(rows)
     n, diagonal = len(rows), float(kernel.diagonal(rows).mean())
@@ -68,7 +63,7 @@ def simple_shrinkage(kernel: Kernel, rows: Array) -> float:
 
 
 def _flexible_weights(kernel: Kernel, rows: Array) -> Array:
-    """(K + λ)⁻¹K·1/n, λ by leaving one row out."""
+    """(K + λ)⁻¹K·1/n with the λ of least leave-one-out error."""
     n = len(rows)
     if n > _MOST_ROWS:
         raise ValueError(
@@ -84,11 +79,11 @@ def _flexible_weights(kernel: Kernel, rows: Array) -> Array:
 
 
 def left_out_error(eigenvalues: Array, ones: Array, ridge: float) -> float:
-    """Mean of ‖Σ_j β_j k(x_j, ·) − k(x_i, ·)‖² over rows i, β = (K + ridge)⁻¹K·1₋ᵢ/(n − 1) without row i's part.
+    """Mean over rows i of ‖Σ_j β_j k(x_j, ·) − k(x_i, ·)‖², where β = (K + ridge)⁻¹K·1₋ᵢ/(n − 1) leaves out row i.
 
     eigenvalues   d (n,) of K; ones: u (n,), the sums of its eigenvectors' entries.
 
-    In eigenvectors, with s = d/(d + ridge)/(n − 1), row i adds Σ_k d_k (s_k(u_k − U_ik) − U_ik)²; and Σ_i U_ik = u_k,
+    In the eigenbasis, with s = d/(d + ridge)/(n − 1), row i adds Σ_k d_k (s_k(u_k − U_ik) − U_ik)²; and Σ_i U_ik = u_k,
     Σ_i U_ik² = 1.
     """
     n = len(eigenvalues)
@@ -97,12 +92,13 @@ def left_out_error(eigenvalues: Array, ones: Array, ridge: float) -> float:
 
 
 def shrunk_vector(measurement: Measurement, *, towards: Array | None = None) -> Array:
-    """The noisy mean (F,) drawn towards a public guess of it, as far as the known noise says (James-Stein, positive part).
+    """The noisy mean y (F,) shrunk towards a public guess, by the known noise (positive-part James-Stein).
 
-    towards   (F,) the guess: zero, or the mean feature of public rows or of an even draw of the domain.
+    towards   (F,) the guess: zero (default), or the mean feature of public rows or of uniform draws from the domain.
+    Errors    ValueError for a guess of another shape.
 
-    For any guess that was made without looking at y, and any table, E‖shrunk − mean‖² < E‖y − mean‖² = F·τ² (Gaussian
-    noise, F > 2): the better the guess, the more. Nothing is gained where ‖mean − guess‖² is much more than F·τ².
+    For any table and any guess made without looking at y, E‖shrunk − mean‖² < E‖y − mean‖² = F·τ² (Gaussian noise,
+    F > 2). The gain is larger for a better guess, and negligible where ‖mean − guess‖² is much larger than F·τ².
 
     >>> ka.shrunk_vector(release.measurement).shape
     (1000,)

@@ -37,6 +37,7 @@ from kmeanalyst.representation.mixture import denoise
 from kmeanalyst.representation.mixture.component_laws import from_phasors
 from kmeanalyst.representation.mixture.mixture import mean_phasors
 from kmeanalyst.representation.represent import place_points
+from kmeanalyst.representation.wanted import Wanted
 from kmeanalyst.representation.weights.reweight import weights_for
 from release_side.choices.choices import Choices
 from release_side.choices.subspaces import certified_basis
@@ -125,7 +126,7 @@ def place(
     results.default[epsilon] = RandomFeatures(Choices()).default_points(measurement, domain)
     for m in sorted({*numbers, results.default[epsilon]}):
         start = time.perf_counter()
-        points, weights = place_points(estimate, measurement, domain, n_points=m, view="probability", rng=deepcopy(rng))
+        points, weights = place_points(estimate, measurement, domain, Wanted(n_points=m, rng=deepcopy(rng)))
         results.seconds[name, epsilon, m].append(denoising + since(start))
         results.errors[name, epsilon, m].append(distance(table, points, weights))
         if m == results.default[epsilon]:

@@ -57,7 +57,7 @@ class Setting:
 def pvalues(setting: Setting, releases: range) -> Array:
     """(releases, samples of each, sizes, 2): p-values of the test, and of the same test told that there is no noise."""
     if not setting.fit:
-        by_method.represent, by_method.weights_for = _no_fit, _even  # type: ignore[assignment]
+        by_method.REPRESENT["random-features"], by_method.weights_for = _no_fit, _even  # type: ignore[assignment]
     noise_aware.size_of_difference = lambda *_: {}  # type: ignore[assignment]
     domain, draw, options = POPULATIONS[setting.table]
     sizes = {"features": 500} if setting.method == "random-features" and setting.table != "margins" else {}
@@ -77,7 +77,7 @@ def pvalues(setting: Setting, releases: range) -> Array:
     return found
 
 
-def _no_fit(measurement: Measurement, domain: Domain, **_: object) -> tuple[Array, Array]:
+def _no_fit(measurement: Measurement, domain: Domain, *_: object) -> tuple[Array, Array]:
     return domain.draw(10, 0), np.full(10, 0.1)
 
 

@@ -25,7 +25,7 @@ from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.measurement import Measurement, feature_mean, mean_unit
 from kmeanalyst.representation.mixture.denoise import denoise_measurement
 from kmeanalyst.representation.shrinkage import shrunk_mean, shrunk_vector
-from kmeanalyst.representation.weights.public_prior import wiener_coordinates
+from kmeanalyst.representation.weights.public_prior import posterior_of_public
 
 N = 10_000
 DOMAIN = Domain((Real(name="x", lower=-4.0, upper=4.0), Real(name="y", lower=-4.0, upper=4.0)))
@@ -81,7 +81,7 @@ def releases(repetitions: int) -> None:
             for seed in range(repetitions if name == "subspace" else 3):
                 y = measured(mean, feature_map, scale, seed)
                 used = (
-                    wiener_coordinates(public, y)
+                    posterior_of_public(y.feature_map(public), y.vector, y.noise_scale, n_rows=y.n_rows)[0]
                     if name == "subspace"
                     else denoise_measurement(y, DOMAIN, public=public, rng=0).mean
                 )

@@ -29,10 +29,10 @@ from kmeanalyst.releases.domain.domain import Domain, domain_toml, read_domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file.export import export
-from kmeanalyst.representation import by_method
 from release_side.cli.main import main as release_side_main
 from release_side.door import door
 from release_side.private_rows.rows import open_private
+from release_side.publishing.methods.base import MeanMethod
 from release_side.publishing.publish import publish
 
 publishing = importlib.import_module("release_side.publishing.publish")
@@ -770,7 +770,7 @@ def test_the_text_of_an_unforeseen_error_is_withheld(place, error, files, tmp_pa
     def fail(*_: Any, **__: Any) -> None:
         raise error
 
-    homes = {"private_mean": door, "represent": by_method, "open_private": publishing}
+    homes = {"private_mean": door, "represent": MeanMethod, "open_private": publishing}
     monkeypatch.setattr(homes[place], place, fail)
     output = (
         "--output",

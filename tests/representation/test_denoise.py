@@ -1,4 +1,4 @@
-"""A noisy mean is brought near the table's, and points and weights carry what it comes down to."""
+"""Denoising brings a noisy mean near the table's; the mean feature of points and weights is near the estimate."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from representation_cases import PEOPLE, measured, people, simulated
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.representation import represent
-from kmeanalyst.representation.mixture import denoise, posterior
+from kmeanalyst.representation.mixture import denoise
 from kmeanalyst.representation.mixture.denoise import Denoised, denoise_measurement
 from kmeanalyst.representation.mixture.mixture import Mixture, MixtureFit
 from kmeanalyst.representation.points.reduced_set import reduced_set
+from kmeanalyst.representation.wanted import Effort, Wanted
 
 PLANE = Domain((Real(name="x", lower=-6, upper=6), Real(name="y", lower=-6, upper=6)))
+SHORT = Effort(0.1)  # for tests of what does not depend on the number of points and trajectories
 FEATURES = RandomFourier.draw(Gaussian(1.0), n_columns=2, dimension=200, rng=7)
 
 
@@ -49,15 +52,21 @@ def error(mean: Array) -> float:
 class Case:
     measurement: Measurement
     estimate: Denoised
-    told: list[tuple[str, float]]
+    reports: list[tuple[str, float]]
 
 
 @pytest.fixture(scope="module", params=[0.01, 0.05])
 def case(request) -> Case:
-    """A measurement whose noise is 0.14 or 0.71 altogether, and its estimate."""
-    measurement, told = noisy(request.param), []
-    estimate = denoise_measurement(measurement, PLANE, rng=0, progress=lambda what, share: told.append((what, share)))
-    return Case(measurement, estimate, told)
+    """A measurement whose noise has norm 0.14 or 0.71, and its estimate."""
+    measurement, reports = noisy(request.param), []
+    estimate = denoise_measurement(measurement, PLANE, rng=0, progress=lambda *report: reports.append(report))
+    return Case(measurement, estimate, reports)
+
+
+def assert_complete(reports: list[tuple[str, float]]) -> None:
+    """Progress goes from 0 to 1 once."""
+    shares = [share for _, share in reports]
+    assert shares == sorted(shares) and shares[0] >= 0 and shares[-1] == 1.0
 
 
 # ---------------------------------------------------------------- the estimate
@@ -66,7 +75,7 @@ def case(request) -> Case:
 @pytest.mark.parametrize("noise_scale", [0.01, 0.05])
 @pytest.mark.slow(but="0.05")
 def test_the_estimate_is_far_nearer_than_the_measurement_and_nearer_than_the_sketch(noise_scale: float):
-    """√200 coordinates carry noise into the measurement, a few dozen parameters into the estimate.
+    """√200 coordinates bring noise into the measurement, a few dozen parameters into the estimate.
 
     Over four draws of the noise the ratio to the sketch is .65 to .73 at the small noise, .82 to .86 at the large.
     """
@@ -81,7 +90,7 @@ def test_the_estimate_is_far_nearer_than_the_measurement_and_nearer_than_the_ske
     assert ours < 0.95 * sketched
 
 
-def test_the_doubt_is_the_error_to_expect(case: Case):
+def test_the_posterior_sd_is_the_error_to_expect(case: Case):
     assert 0.3 * case.estimate.posterior_sd < error(case.estimate.mean) < 2 * case.estimate.posterior_sd
 
 
@@ -92,10 +101,9 @@ def test_the_mixture_is_what_the_mean_is_made_of(case: Case):
 
 
 def test_every_stage_reports_its_share_in_order(case: Case):
-    stages = list(dict.fromkeys(what for what, _ in case.told))
+    stages = list(dict.fromkeys(what for what, _ in case.reports))
     assert stages == ["sketching", "finding clusters", "weighing clusters"]
-    shares = [share for _, share in case.told]
-    assert shares == sorted(shares) and shares[0] >= 0 and shares[-1] == 1.0
+    assert_complete(case.reports)
 
 
 def test_a_mean_within_noise_is_explained_and_one_beyond_it_is_not():
@@ -119,28 +127,26 @@ def one_component_only(monkeypatch):
 
     def fit_one(search: MixtureFit, *, points: Array, weights: Array, rng, progress) -> Mixture:
         weights = weights / weights.sum()
-        return search.fitted(search.around(points, weights, np.zeros(len(points), dtype=int)), 50)
+        return search.fit(search.around(points, weights, np.zeros(len(points), dtype=int)), 50)
 
     monkeypatch.setattr(denoise, "fit_mixture", fit_one)
     monkeypatch.setattr(denoise, "draw_posterior", lambda *args, **options: None)
-    monkeypatch.setattr(denoise, "_SKETCH_POINTS", 60)
 
 
-def test_what_the_mixture_cannot_say_the_wiener_step_adds(one_component_only, monkeypatch):
+def test_the_wiener_step_adds_what_the_mixture_cannot_express(one_component_only, monkeypatch):
     """Three clusters by one component: the error falls below a fifth, to that of the measurement or less."""
     measurement = noisy(0.002)
-    mended = denoise_measurement(measurement, PLANE, rng=0)
+    corrected = denoise_measurement(measurement, PLANE, rng=0)
     monkeypatch.setattr(denoise, "_explained", lambda measurement, mean: True)
     bare = denoise_measurement(measurement, PLANE, rng=0)
     assert error(bare.mean) > 0.2
-    assert error(mended.mean) < 0.2 * error(bare.mean)
-    assert error(mended.mean) < 1.05 * error(measurement.vector)
-    assert mended.posterior_sd > bare.posterior_sd
-    assert 0.3 * mended.posterior_sd < error(mended.mean) < 2 * mended.posterior_sd
+    assert error(corrected.mean) < min(0.2 * error(bare.mean), 1.05 * error(measurement.vector))
+    assert corrected.posterior_sd > bare.posterior_sd
+    assert 0.3 * corrected.posterior_sd < error(corrected.mean) < 2 * corrected.posterior_sd
 
 
 def test_the_wiener_step_stays_where_it_is_when_noise_explains_the_residual():
-    """From the true mean, a step of evidence: no more than a third of the noise gets in."""
+    """From the true mean, the step follows at most a third of the noise."""
     steps = []
     for seed in range(5):
         measurement = noisy(0.02, seed=300 + seed)
@@ -150,18 +156,13 @@ def test_the_wiener_step_stays_where_it_is_when_noise_explains_the_residual():
     assert np.mean(steps) < 0.02 * np.sqrt(len(TRUTH)) / 3
 
 
-def test_the_wiener_step_has_nowhere_to_go_along_rows_that_are_all_the_same():
+def test_the_wiener_step_stays_where_all_rows_are_equal():
     mean, posterior_sd = denoise._wiener_step(noisy(0.02), TRUTH, np.repeat(ROWS[:1], 20, axis=0))
     np.testing.assert_allclose(mean, TRUTH, atol=1e-6)
     assert posterior_sd == pytest.approx(0, abs=1e-6)
 
 
 # ---------------------------------------------------------------- public rows
-
-
-def with_and_without(estimate: Denoised, measurement: Measurement, public: Array) -> tuple[float, float, float]:
-    both = denoise._with_public(estimate, measurement, public)
-    return error(both.mean), error(estimate.mean), both.public
 
 
 @pytest.mark.parametrize("n_public", [1, 30, 300])
@@ -172,19 +173,19 @@ def test_public_rows_help_where_they_know_more_and_never_hurt(case: Case, n_publ
     Rows 1.5 lengthscales off, or few, cost no more than a tenth of it.
     """
     rng = np.random.default_rng(12)
-    errors = []
+    errors, before = [], error(case.estimate.mean)
     for _ in range(4):
         public = population(n_public, rng) + shift
-        after, before, share = with_and_without(case.estimate, case.measurement, public)
-        assert 0 <= share <= 1
-        errors.append((after, before))
-    after, before = np.sqrt(np.mean(np.square(errors), axis=0))
+        combined = denoise._with_public(case.estimate, case.measurement, public)
+        assert 0 <= combined.public <= 1
+        errors.append(error(combined.mean))
+    after = np.sqrt(np.mean(np.square(errors)))
     assert after < 1.2 * before
     if n_public == 300 and shift == 0 and case.measurement.noise_scale > 0.02:
         assert after < 0.9 * before
 
 
-def test_public_rows_go_through_the_whole_of_it():
+def test_public_rows_improve_the_whole_estimate():
     public = population(200, np.random.default_rng(13))
     estimate = denoise_measurement(noisy(0.1), PLANE, public=public, rng=0)
     assert estimate.public > 0.3
@@ -196,13 +197,18 @@ def test_public_rows_go_through_the_whole_of_it():
 
 @pytest.fixture
 def known(case: Case, monkeypatch) -> Case:
-    """The case, whose estimate is not worked out again."""
+    """The case, whose estimate is not computed again."""
     monkeypatch.setattr(represent, "denoise_measurement", lambda *args, **options: case.estimate)
     return case
 
 
 def fit(case: Case, **options) -> tuple[Array, Array]:
-    return represent.represent(case.measurement, PLANE, rng=0, **options)
+    return represent.represent(case.measurement, PLANE, Wanted(**options))
+
+
+def distance(case: Case, points: Array, weights: Array) -> float:
+    """From the estimated mean."""
+    return float(np.linalg.norm(feature_mean(FEATURES, points, weights) - case.estimate.mean))
 
 
 VIEWS = pytest.mark.parametrize(
@@ -225,35 +231,28 @@ def test_every_view_stays_in_the_set_it_is_named_after(known: Case, view: str, b
 
 
 @pytest.mark.parametrize("view", ["probability", "bounded", "signed", "uniform"])
-def test_points_and_weights_add_little_to_the_doubt(known: Case, view: str):
-    """Enough points carry the estimated mean to a third of the doubt in it."""
-    points, weights = fit(known, n_points=400, view=view)
-    distance = np.linalg.norm(feature_mean(FEATURES, points, weights) - known.estimate.mean)
-    assert distance < 0.35 * known.estimate.posterior_sd
+def test_points_and_weights_add_little_to_the_error(known: Case, view: str):
+    """Enough points come within a third of the posterior sd of the estimated mean."""
+    assert distance(known, *fit(known, n_points=400, view=view)) < 0.35 * known.estimate.posterior_sd
 
 
 def test_weights_are_even_where_noise_allows_it(known: Case):
-    """No more uneven than the noise asks: the effective sample size is near M."""
+    """The effective sample size is near M."""
     _, weights = fit(known, n_points=400)
     assert 1 / (weights**2).sum() > (0.9 if known.measurement.noise_scale > 0.02 else 0.7) * 400
 
 
-def test_few_points_are_moved_to_where_they_do_most(known: Case):
-    """Three points for three clusters: nearer than the three that the mixture gave, with weights of their own."""
+def test_few_points_are_moved_to_where_they_help_most(known: Case):
+    """Three points for three clusters: nearer than three draws of the mixture with fitted weights."""
     start = represent._starting_points(known.estimate, None, 3, np.random.default_rng(0))
     drawn = represent.weights_towards(known.estimate, "probability", start, known.measurement, None)
-    points, weights = fit(known, n_points=3)
-    moved, unmoved = (
-        np.linalg.norm(feature_mean(FEATURES, p, w) - known.estimate.mean)
-        for p, w in ((points, weights), (start, drawn))
-    )
-    assert moved < 0.9 * unmoved
+    assert distance(known, *fit(known, n_points=3)) < 0.9 * distance(known, start, drawn)
 
 
 @pytest.mark.parametrize("n_points", [4, 300])
 @pytest.mark.parametrize("view", ["probability", "uniform"])
 def test_single_precision_is_part_of_the_fit(known: Case, n_points: int, view: str):
-    """Points are single precision numbers in natural units, and weights are fitted to them as they are."""
+    """Points are single-precision numbers in natural units, and weights are fitted to the rounded points."""
     points, weights = fit(known, n_points=n_points, view=view, float32=True)
     natural = PLANE.decode(points).to_numpy()
     np.testing.assert_array_equal(natural, natural.astype(np.float32))
@@ -261,15 +260,11 @@ def test_single_precision_is_part_of_the_fit(known: Case, n_points: int, view: s
     np.testing.assert_array_equal(weights, again)
     double, theirs = fit(known, n_points=n_points, view=view)
     assert not np.array_equal(points, double)
-    ours, other = (
-        np.linalg.norm(feature_mean(FEATURES, p, w) - known.estimate.mean)
-        for p, w in ((points, weights), (double, theirs))
-    )
-    assert ours <= other + 0.02 * known.estimate.posterior_sd
+    assert distance(known, points, weights) <= distance(known, double, theirs) + 0.02 * known.estimate.posterior_sd
 
 
-def test_public_rows_are_among_the_points_as_many_as_they_are_worth(known: Case):
-    """The first count of them at most, and all of those there are if they are fewer."""
+def test_public_rows_are_among_the_points_in_proportion_to_their_share(known: Case):
+    """Their share of the points, and all of them if there are fewer."""
     rng = np.random.default_rng(0)
     public = population(30, rng)
     worth = Denoised(known.estimate.mean, known.estimate.posterior_sd, known.estimate.mixture, 0.25)
@@ -282,39 +277,35 @@ def test_public_rows_are_among_the_points_as_many_as_they_are_worth(known: Case)
 
 def test_unknown_weights_are_refused_before_any_work():
     with pytest.raises(ValueError, match=r"weights must be probability, .* or uniform, got 'best'\. Name one"):
-        represent.represent(noisy(0.01), PLANE, n_points=5, view="best")
+        represent.represent(noisy(0.01), PLANE, Wanted(n_points=5, view="best"))
 
 
-# ---------------------------------------------------------------- the whole of it, on small and hostile measurements
+def test_other_features_are_not_denoised():
+    subspace = measured(Nystroem.fit(Gaussian(1.0), ROWS[:20]), ROWS[:50], noise_scale=0.1)
+    with pytest.raises(ValueError, match=r"denoised in random Fourier features.*other features.*Give the points your"):
+        represent.represent(subspace, PLANE, Wanted(n_points=5))
 
 
-@pytest.fixture
-def short(monkeypatch):
-    """Fewer points and trajectories, for tests of what does not depend on their number."""
-    monkeypatch.setattr(denoise, "_SKETCH_POINTS", 40)
-    monkeypatch.setattr(denoise, "_DRAWS", 200)
-    monkeypatch.setattr(posterior, "_WARM_UP", 8)
-    monkeypatch.setattr(posterior, "_DRAWS", 30)
-    monkeypatch.setattr(posterior, "_FEWEST", 1)
+# ---------------------------------------------------------------- everything, on small and hostile measurements
 
 
-def test_the_answer_depends_on_the_seed_alone(short):
+def test_the_answer_depends_on_the_seed_alone():
     measurement = noisy(0.1)
-    one, two, other = (represent.represent(measurement, PLANE, n_points=20, rng=seed) for seed in (3, 3, 4))
+    one, two, other = (
+        represent.represent(measurement, PLANE, Wanted(n_points=20, rng=seed, effort=SHORT)) for seed in (3, 3, 4)
+    )
     np.testing.assert_array_equal(one[0], two[0])
     np.testing.assert_array_equal(one[1], two[1])
     assert not np.array_equal(one[0], other[0])
 
 
 @pytest.mark.parametrize("n_points", [3, 60])
-def test_progress_goes_from_0_to_1_once_whether_points_are_moved_or_not(n_points: int, short):
-    told: list[tuple[str, float]] = []
-    represent.represent(
-        noisy(0.01), PLANE, n_points=n_points, rng=0, progress=lambda what, share: told.append((what, share))
-    )  # fmt: skip
-    assert list(dict.fromkeys(what for what, _ in told))[-1] == "placing points"
-    shares = [share for _, share in told]
-    assert shares == sorted(shares) and shares[0] >= 0 and shares[-1] == 1.0
+def test_progress_goes_from_0_to_1_once_whether_points_are_moved_or_not(n_points: int):
+    reports: list[tuple[str, float]] = []
+    wanted = Wanted(n_points=n_points, effort=SHORT)
+    represent.represent(noisy(0.01), PLANE, wanted, lambda *report: reports.append(report))
+    assert reports[-1][0] == "placing points"
+    assert_complete(reports)
 
 
 ONE_LEVEL = Domain((Categorical(name="c", levels=("a",)),))
@@ -337,30 +328,23 @@ HOSTILE: dict[str, tuple[Domain, Array, float, int, int]] = {  # domain, rows, n
     ("name", "view"), list(zip(HOSTILE, cycle(["probability", "signed", "uniform"]), strict=False))
 )
 @pytest.mark.slow(but="one integer, huge noise-uniform")
-def test_hostile_measurements_give_finite_weights_on_points_of_the_domain(short, name: str, view: str):
+def test_hostile_measurements_give_finite_weights_on_points_of_the_domain(name: str, view: str):
     """No warning, no NaN but for missing cells, and the progress of every stage ends at one."""
     domain, rows, noise_scale, dimension, n_points = HOSTILE[name]
     measurement, ends = simulated(domain, rows, noise_scale=noise_scale, dimension=dimension), {}
-    points, weights = represent.represent(
-        measurement,
-        domain,
-        n_points=n_points,
-        view=view,
-        rng=0,
-        progress=lambda what, share: ends.update({what: share}),
-    )
+    wanted = Wanted(n_points=n_points, view=view, effort=SHORT)
+    points, weights = represent.represent(measurement, domain, wanted, lambda what, share: ends.update({what: share}))
     assert points.shape == (n_points, len(domain)) and np.isfinite(weights).all()
     np.testing.assert_array_equal(domain.encode(domain.decode(points)), points)
     assert set(np.flatnonzero(np.isnan(points).any(axis=0))) <= set(domain.missing_columns)
     assert ends["placing points"] == 1.0
 
 
-def test_a_table_of_one_value_is_found(short):
+def test_a_table_of_one_value_is_found():
     """One level or a single number: the points' mean is nearer than the noise on it."""
     for name in ("one level", "a constant"):
         domain, rows, noise_scale, dimension, _ = HOSTILE[name]
         measurement = simulated(domain, rows, noise_scale=noise_scale, dimension=dimension)
-        points, weights = represent.represent(measurement, domain, n_points=6, rng=0)
-        features = measurement.feature_map
-        distance = np.linalg.norm(feature_mean(features, points, weights) - feature_mean(features, rows))
-        assert distance < 0.6 * noise_scale * np.sqrt(dimension)
+        fitted = represent.represent(measurement, domain, Wanted(n_points=6, effort=SHORT))
+        difference = feature_mean(measurement.feature_map, *fitted) - feature_mean(measurement.feature_map, rows)
+        assert np.linalg.norm(difference) < 0.6 * noise_scale * np.sqrt(dimension)

@@ -14,6 +14,8 @@ import pandas as pd
 import pytest
 from composed_features_cases import CELL, LABELLED, PEOPLE, drawn
 from file_tools import SCHEMA_TEST, members_of
+from representation_cases import measured as measured_rows
+from representation_cases import measured_mean
 
 import kmeanalyst as ka
 import release_side
@@ -35,9 +37,9 @@ from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file.limits import USUAL
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.population_size import PopulationSize
-from kmeanalyst.representation.generator import generator
 from kmeanalyst.representation.generator.generator import check_kernel, class_shares, generated_rows, label_of
 from kmeanalyst.representation.generator.soft_rows import Choices, SoftRows, choices_of, edges_of, expected_features
+from kmeanalyst.representation.wanted import QUICK, Effort
 from release_side.choices.choices import Choices as PublicChoices
 from release_side.choices.options import drawn_rows
 from release_side.door import door
@@ -50,17 +52,15 @@ from release_side.publishing.plan import plan
 SMALL: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "method": "generator", "features": 60}
 
 
-def quick(monkeypatch: pytest.MonkeyPatch, *, steps: int = 3) -> None:
-    for name, value in (("_STEPS", steps), ("_BATCH", 100), ("_WIDTH", 32)):
-        monkeypatch.setattr(generator, name, value)
-
-
-def never(*arguments: Any, **options: Any) -> None:
-    raise AssertionError("the door was opened")
+@pytest.fixture
+def no_door(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No row may meet noise; PyTorch is not needed before that."""
+    monkeypatch.setattr(method_module, "check_torch", lambda: None)
+    monkeypatch.setattr(door, "private_mean", lambda *arguments, **options: pytest.fail("the door was opened"))
 
 
 def frame(n: int, seed: int = 0) -> pd.DataFrame:
-    """x tells who is rich, a third of n is 0, and some x are missing."""
+    """x depends on rich, a third of n is 0, and some x are missing."""
     rng = np.random.default_rng(seed)
     rich = rng.random(n) < 0.2
     x = np.clip(rng.normal(np.where(rich, 1.2, -0.5), 0.3), -2, 2).round(3).astype(str)
@@ -72,38 +72,37 @@ def frame(n: int, seed: int = 0) -> pd.DataFrame:
 
 # ---------------------------------------------------------------- soft rows
 
-KERNELS: dict[str, tuple[Kernel, Domain]] = {
-    "labelled": (LABELLED, PEOPLE),
-    "default": (generator_kernel(PEOPLE, "rich"), PEOPLE),
-    "default without label": (generator_kernel(PEOPLE), PEOPLE),
-    "table": (table_kernel(PEOPLE), PEOPLE),
-    "margins": (margin_kernel(PEOPLE, "rich", finer=False), PEOPLE),
-    "margins of pairs": (margin_kernel(PEOPLE, finer=False), PEOPLE),
-    "pairs in a product": (
-        Product((OnColumns(CELL, (3,)), OnColumns(margin_kernel(Domain(PEOPLE.columns[:3]), finer=False), (0, 1, 2)))), PEOPLE,
+KERNELS: dict[str, Kernel] = {
+    "labelled": LABELLED,
+    "default": generator_kernel(PEOPLE, "rich"),
+    "default without label": generator_kernel(PEOPLE),
+    "table": table_kernel(PEOPLE),
+    "margins": margin_kernel(PEOPLE, "rich", finer=False),
+    "margins of pairs": margin_kernel(PEOPLE, finer=False),
+    "pairs in a product": Product(
+        (OnColumns(CELL, (3,)), OnColumns(margin_kernel(Domain(PEOPLE.columns[:3]), finer=False), (0, 1, 2)))
     ),
-}  # fmt: skip
+}
 
 
-def soft(chances: list[Array], numbers: Array) -> SoftRows:
+def soft(probabilities: list[Array], numbers: Array) -> SoftRows:
     torch = pytest.importorskip("torch")
-    return SoftRows([torch.tensor(c) for c in chances], torch.tensor(numbers))
+    return SoftRows([torch.tensor(p) for p in probabilities], torch.tensor(numbers))
 
 
 def with_values(columns: tuple[Choices, ...], most: int) -> tuple[Choices, ...]:
-    """Choices whose ranges have that many values at most, so that all combinations can be listed."""
+    """Choices with at most this many values in a range, so that all combinations can be listed."""
     return tuple(Choices(c.column, tuple(v[:most] for v in c.values), c.ranges, c.free) for c in columns)
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_rows_that_are_certain_have_the_features_of_the_numpy_map(name: str):
-    """In float64, to 1e-10: one cell of chance one in each column, numbers where they are."""
+    """In float64, to 1e-10: one cell of probability one in each column, and free numbers."""
     torch = pytest.importorskip("torch")
-    kernel, domain = KERNELS[name]
-    features, rng = drawn(kernel, domain), np.random.default_rng(0)
-    columns = with_values(choices_of(kernel, domain), 1)
+    features, rng = drawn(KERNELS[name], PEOPLE), np.random.default_rng(0)
+    columns = with_values(choices_of(KERNELS[name], PEOPLE), 1)
     picked = [rng.integers(0, len(each), 50) for each in columns]
-    numbers = rng.uniform(-1, 1, (50, len(domain)))
+    numbers = rng.uniform(-1, 1, (50, len(PEOPLE)))
     rows = np.column_stack([
         [
             each.centre + each.radius * number if each.free and i == 0 else each.values[i][0]
@@ -121,26 +120,25 @@ def test_rows_that_are_certain_have_the_features_of_the_numpy_map(name: str):
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_features_of_soft_rows_are_the_mean_over_all_rows_that_they_may_become(name: str):
-    """Every combination of choices and of the values that stand for them, weighted by its chance."""
+def test_features_of_soft_rows_are_the_mean_over_all_rows_that_can_be_drawn(name: str):
+    """Every combination of choices and of the values that represent them, weighted by its probability."""
     torch = pytest.importorskip("torch")
-    kernel, domain = KERNELS[name]
-    features, rng = drawn(kernel, domain), np.random.default_rng(1)
-    columns = with_values(choices_of(kernel, domain), 2)
-    chances = [rng.dirichlet(np.ones(len(each)), 2) for each in columns]
-    numbers = rng.uniform(-1, 1, (2, len(domain)))
+    features, rng = drawn(KERNELS[name], PEOPLE), np.random.default_rng(1)
+    columns = with_values(choices_of(KERNELS[name], PEOPLE), 2)
+    probabilities = [rng.dirichlet(np.ones(len(each)), 2) for each in columns]
+    numbers = rng.uniform(-1, 1, (2, len(PEOPLE)))
     for b in range(2):
         cells = []
         for j, each in enumerate(columns):
             own = [
-                (each.centre + each.radius * numbers[b, j] if each.free and i == 0 else value, chances[j][b, i] / len(v))
+                (each.centre + each.radius * numbers[b, j] if each.free and i == 0 else value, probabilities[j][b, i] / len(v))
                 for i, v in enumerate(each.values) for value in v
             ]  # fmt: skip
             cells.append(own)
         rows = np.array([[value for value, _ in row] for row in product(*cells)])
-        weights = np.array([np.prod([chance for _, chance in row]) for row in product(*cells)])
+        weights = np.array([np.prod([p for _, p in row]) for row in product(*cells)])
         assert weights.sum() == pytest.approx(1.0)
-        found = expected_features(features, columns, dtype=torch.float64).rows(soft(chances, numbers))
+        found = expected_features(features, columns, dtype=torch.float64).rows(soft(probabilities, numbers))
         np.testing.assert_allclose(found.numpy()[b], weights @ features(rows), atol=1e-10)
 
 
@@ -155,7 +153,7 @@ def test_ranges_that_margins_cut_are_choices_and_other_numbers_are_free():
     assert special == 5.25 and 5.25 not in in_ranges and in_ranges.min() >= 0 and in_ranges.max() <= 64
     rng = np.random.default_rng(0)
     for each in (*cut, *free):
-        rows = each.drawn(rng.integers(0, len(each), 500), rng.uniform(-1, 1, 500), rng)
+        rows = each.draw(rng.integers(0, len(each), 500), rng.uniform(-1, 1, 500), rng)
         encoded = PEOPLE[each.column.name].encode(PEOPLE[each.column.name].decode(rows))[0]
         np.testing.assert_array_equal(encoded, rows)  # values of the column, on its steps and within its bounds
 
@@ -199,13 +197,13 @@ def test_the_default_kernel_has_a_bound_of_one_and_shares_of_it():
     assert isinstance(generator_kernel(levels, "a"), OnColumns)  # a label alone is crossed with nothing
 
 
-def test_rows_spread_over_the_bounds_are_a_lengthscale_apart():
-    """What the lengthscale is taken from: E‖x − x'‖² = Σ range²/6 for even numbers."""
+def test_uniform_rows_have_a_mean_distance_of_a_lengthscale():
+    """The source of the lengthscale: E‖x − x'‖² = Σ range²/6 for uniform numbers."""
     domain = Domain(tuple(Real(name=f"x{j}", lower=0, upper=2) for j in range(101)))
     rows = domain.draw(400, 0)
-    apart = np.sqrt(((rows[:200] - rows[200:]) ** 2).sum(axis=1)).mean()
+    distance = np.sqrt(((rows[:200] - rows[200:]) ** 2).sum(axis=1)).mean()
     kernel = generator_kernel(domain)
-    assert apart == pytest.approx(kernel.kernel.lengthscale, rel=0.02)  # type: ignore[attr-defined]
+    assert distance == pytest.approx(kernel.kernel.lengthscale, rel=0.02)  # type: ignore[attr-defined]
 
 
 def test_a_spec_is_read_with_its_target():
@@ -219,14 +217,8 @@ def test_a_spec_is_read_with_its_target():
 # ---------------------------------------------------------------- the label's shares
 
 
-def measured(kernel: Kernel, rows: Array, *, noise: float = 1e-9, seed: int = 0) -> Measurement:
-    features = drawn(kernel, PEOPLE)
-    vector = features.mean(rows, np.full(len(rows), 1 / len(rows)))
-    vector = vector + noise * np.random.default_rng(seed).standard_normal(len(vector))
-    return Measurement(
-        vector=vector, noise_scale=noise, noise_law="discrete gaussian", n_rows=len(rows), feature_map=features,
-        noisy_sum=np.zeros(len(vector), dtype=np.int64),
-    )  # fmt: skip
+def measured(kernel: Kernel, rows: Array, *, noise: float = 1e-9) -> Measurement:
+    return measured_rows(drawn(kernel, PEOPLE), rows, noise_scale=noise)
 
 
 @pytest.mark.parametrize(
@@ -236,11 +228,11 @@ def test_shares_of_classes_are_read_off_the_measurement(kernel: Kernel):
     rows = PEOPLE.encode(frame(500))
     truth = np.bincount(rows[:, 2].astype(int)) / 500
     np.testing.assert_allclose(class_shares(measured(kernel, rows), 2, 3), truth, atol=1e-6)
-    noisy = class_shares(measured(kernel, rows, noise=0.1), 2, 3)  # still chances
+    noisy = class_shares(measured(kernel, rows, noise=0.1), 2, 3)  # still probabilities
     assert noisy.min() >= 0 and noisy.sum() == pytest.approx(1.0) and not np.allclose(noisy, truth, atol=0.02)
 
 
-def test_shares_are_found_wherever_the_labels_own_table_stands():
+def test_shares_are_found_wherever_the_labels_own_table_is():
     own = OnColumns(Sum((Scaled(0.5, Margins(((),), ((),), (False,), (1.0, 0, 0, 0, 0, 0))), Scaled(0.25, CELL))), (3,))
     kernel = Sum((Scaled(0.5, OnColumns(Gaussian(1.0), (0, 1))), OnColumns(CELL, (2,)), own))
     rows = PEOPLE.encode(frame(500))
@@ -248,13 +240,14 @@ def test_shares_are_found_wherever_the_labels_own_table_stands():
     np.testing.assert_allclose(shares, np.bincount(rows[:, 3].astype(int)) / 500, atol=1e-6)
 
 
-def test_classes_that_nothing_measures_are_even():
+def test_classes_without_a_table_are_even():
     kernel = Product((OnColumns(CELL, (3,)), OnColumns(Gaussian(1.0), (0, 1))))
     np.testing.assert_array_equal(class_shares(measured(kernel, PEOPLE.encode(frame(50))), 3, 2), [0.5, 0.5])
 
 
-def test_the_label_is_what_all_else_is_crossed_with():
-    assert label_of(LABELLED) == 3
+def test_the_label_is_the_column_crossed_with_all_others():
+    label, number = OnColumns(CELL, (3,)), OnColumns(Gaussian(1.0), (0,))
+    assert label_of(LABELLED) == label_of(Product((number, label))) == label_of(Product((label, number))) == 3
     assert label_of(margin_kernel(PEOPLE, "city")) == 2 and label_of(margin_kernel(PEOPLE)) is None
     assert label_of(table_kernel(PEOPLE)) is None and label_of(Gaussian(1.0) * Gaussian(2.0)) is None
     assert (
@@ -262,76 +255,21 @@ def test_the_label_is_what_all_else_is_crossed_with():
     )
 
 
-@pytest.mark.parametrize(
-    ("inner", "deep", "why"),
-    [
-        (OnColumns(Gaussian(1.0), (9,)), 1, "index|column"),
-        (OnColumns(Gaussian(1.0), (0,)), 9, "nest"),
-        (OnColumns(Indicator(2), (2,)), 1, "rows|levels"),
-    ],
-    ids=["no such column", "too deep", "other levels"],
-)
-def test_a_kernel_that_no_reader_would_take_is_refused_before_anything_is_spent(
-    inner: Kernel, deep: int, why: str, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(method_module, "check_torch", lambda: None)
-    monkeypatch.setattr(door, "private_mean", never)
-    kernel: Kernel = Sum((OnColumns(CELL, (3,)), inner))
-    for _ in range(deep):
-        kernel = Scaled(1.0, kernel)
-    with pytest.raises(PublishError, match=why):
-        release_side.publish(
-            PEOPLE.decode(PEOPLE.draw(50, 0)), PEOPLE, epsilon=1.0, delta=1e-6, method="generator", kernel=kernel
-        )
-
-
-def test_a_factor_that_is_no_margins_of_one_column_is_no_label():
-    label, number = OnColumns(CELL, (3,)), OnColumns(Gaussian(1.0), (0,))
-    assert label_of(Product((number, label))) == 3 == label_of(Product((label, number)))
-
-
-def test_finer_tables_are_refused_and_left_out_of_the_kernel_of_the_domain(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(method_module, "check_torch", lambda: None)
-    monkeypatch.setattr(door, "private_mean", never)
-    frame = PEOPLE.decode(PEOPLE.draw(50, 0))
-    with pytest.raises(PublishError, match=r"finer tables of margins look within them.*share 0"):
-        release_side.publish(
-            frame, PEOPLE, epsilon=1.0, delta=1e-6, method="generator", kernel=margin_kernel(PEOPLE), points=10
-        )
+def test_finer_tables_are_left_out_of_the_kernel_of_the_domain():
     noise = GaussianNoise(1.0, 1e-6)
     for spec in (None, "margins"):
         kernel = Generator(PublicChoices(kernel=spec, target="rich")).kernel(PEOPLE, PopulationSize(1000), noise)
         check_kernel(kernel, len(PEOPLE))
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    [
-        Product((OnColumns(CELL, (3,)), Gaussian(1.0))),
-        Sum((Gaussian(1.0), Scaled(2.0, Product((OnColumns(CELL, (3,)), OnColumns(Gaussian(1.0), (0, 3))))))),
-        Product((CELL, CELL)),
-    ],
-)
-def test_a_product_whose_factors_share_a_column_is_refused(kernel: Kernel, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(method_module, "check_torch", lambda: None)
-    monkeypatch.setattr(door, "private_mean", never)
-    with pytest.raises(ValueError, match=r"must look at different columns.*Place each on columns of its own"):
-        check_kernel(kernel, len(PEOPLE))
-    with pytest.raises(PublishError, match="different columns"):
-        release_side.publish(frame(20), PEOPLE, **(SMALL | {"kernel": kernel}))
-
-
 # ---------------------------------------------------------------- publishing
 
 
 def test_without_torch_it_is_refused_before_a_row_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """What, why and mend; no ledger is written and nothing is spent."""
+    """No ledger is written and nothing is spent."""
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.setattr(door, "private_mean", never)
-    monkeypatch.setattr(publishing, "open_private", never)
-    message = (
-        r"trains a network with PyTorch, which is not installed\. Install it with pip install 'kmeanalyst\[generator\]'"
-    )
+    monkeypatch.setattr(publishing, "open_private", lambda *arguments, **options: pytest.fail("a row was read"))
+    message = r"with PyTorch, which is not installed\. Install it with pip install 'kmeanalyst\[generator\]'"
     with pytest.raises(PublishError, match=message):
         release_side.publish(frame(20), PEOPLE, **SMALL, ledger=tmp_path / "ledger", table="people")
     assert not list(tmp_path.iterdir())
@@ -352,7 +290,27 @@ def test_torch_is_imported_by_nothing_else(monkeypatch: pytest.MonkeyPatch):
         generated_rows(measured(kernel, rows), PEOPLE, n_points=5)
 
 
+def nested(inner: Kernel, depth: int) -> dict[str, Any]:
+    """A kernel of a label and another part within `depth` scalings."""
+    kernel: Kernel = Sum((OnColumns(CELL, (3,)), inner))
+    for _ in range(depth):
+        kernel = Scaled(1.0, kernel)
+    return {"kernel": kernel}
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
+    (nested(OnColumns(Gaussian(1.0), (9,)), 1), "index|column"),
+    (nested(OnColumns(Gaussian(1.0), (0,)), 9), "nest"),
+    (nested(OnColumns(Indicator(2), (2,)), 1), "rows|levels"),
+    *(
+        ({"kernel": kernel}, r"must look at different columns.*Place each on columns of its own")
+        for kernel in (
+            Product((OnColumns(CELL, (3,)), Gaussian(1.0))),
+            Sum((Gaussian(1.0), Scaled(2.0, Product((OnColumns(CELL, (3,)), OnColumns(Gaussian(1.0), (0, 3))))))),
+            Product((CELL, CELL)),
+        )
+    ),
+    ({"kernel": margin_kernel(PEOPLE), "features": None}, "finer tables of margins look within them.*share 0"),
     ({"public_points": frame(5)}, "has no use for public points. Leave them out"),
     ({"weights": "signed"}, "have equal weights, and signed weights are not. Leave|equal weights, and signed weights"),
     ({"weights": "bounded", "bound": 1.0}, "equal weights, and bounded weights are not equal. Leave weights out"),
@@ -365,11 +323,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "message"), REFUSED)
-def test_choices_that_mean_nothing_for_a_generator_are_refused_before_the_door(
-    options: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+def test_impossible_kernels_and_choices_are_refused_before_the_door(
+    options: dict[str, Any], message: str, no_door: None
 ):
-    monkeypatch.setattr(method_module, "check_torch", lambda: None)
-    monkeypatch.setattr(door, "private_mean", never)
     with pytest.raises((PublishError, DomainError), match=message):
         release_side.publish(frame(50), PEOPLE, **(SMALL | options))
 
@@ -380,15 +336,12 @@ def test_other_methods_refuse_a_kernel_of_margins_and_other_parts():
 
 
 @pytest.mark.parametrize("target", [None, "rich"])
-def test_a_release_is_read_back_with_its_measurement(
-    target: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_release_is_read_back_with_its_measurement(target: str | None, tmp_path: Path, rough_representation: None):
     pytest.importorskip("torch")
-    quick(monkeypatch)
-    told: list[tuple[str, float]] = []
+    reports: list[tuple[str, float]] = []
     written = release_side.publish(
         frame(1500), PEOPLE, **SMALL, target=target, output=tmp_path / "r.kme",
-        progress=lambda what, share: told.append((what, share)),
+        progress=lambda what, share: reports.append((what, share)),
     )  # fmt: skip
     release = ka.read_release(tmp_path / "r.kme")
     SCHEMA_TEST.validate(json.loads(members_of(tmp_path / "r.kme")["release.json"]))
@@ -397,7 +350,7 @@ def test_a_release_is_read_back_with_its_measurement(
     assert (release.method, release.weight_view, len(release)) == ("generator", "probability", 1500)
     np.testing.assert_array_equal(release.weights, 1 / 1500)
     assert "the frequencies, drawn from a public seed" in release.statement.taken_as_public  # type: ignore[union-attr]
-    shares = [share for what, share in told if what == "training a generator"]
+    shares = [share for what, share in reports if what == "training a generator"]
     assert shares == sorted(shares) and shares[-1] == 1.0
     assert ka.mmd_test(release, frame(200, 1)).noise_aware
     assert release.probability("rich == 'yes'").standard_error > 0
@@ -409,25 +362,23 @@ def test_features_count_the_random_part_before_it_is_crossed_with_the_label():
     assert features.dimension == 2 + 2 * (60 + cells)
 
 
-def test_the_same_measurement_gives_the_same_rows_whatever_was_drawn_before(monkeypatch: pytest.MonkeyPatch):
+def test_the_same_measurement_gives_the_same_rows_whatever_was_drawn_before():
     torch = pytest.importorskip("torch")
-    quick(monkeypatch)
     measurement = measured(generator_kernel(PEOPLE, "rich"), PEOPLE.encode(frame(300)))
     torch.manual_seed(1)
     before = torch.random.get_rng_state()
-    first = generated_rows(measurement, PEOPLE, n_points=40)
+    first = generated_rows(measurement, PEOPLE, n_points=40, effort=QUICK)
     assert torch.equal(torch.random.get_rng_state(), before)
     torch.randn(7)
-    np.testing.assert_array_equal(generated_rows(measurement, PEOPLE, n_points=40), first)
+    np.testing.assert_array_equal(generated_rows(measurement, PEOPLE, n_points=40, effort=QUICK), first)
 
 
-def test_without_privacy_a_generator_learns_what_is_measured(monkeypatch: pytest.MonkeyPatch):
-    """Hardly any noise: shares of classes, levels, atoms and missing cells, and what the label says of x."""
+def test_without_privacy_a_generator_learns_what_is_measured():
+    """Hardly any noise: shares of classes, levels, atoms and missing cells, and x given the label."""
     pytest.importorskip("torch")
-    monkeypatch.setattr(generator, "_STEPS", 500)
     private = frame(3000)
-    rows = generated_rows(measured(generator_kernel(PEOPLE, "rich"), PEOPLE.encode(private)), PEOPLE, n_points=3000)
-    made = PEOPLE.decode(rows)
+    measurement = measured(generator_kernel(PEOPLE, "rich"), PEOPLE.encode(private))
+    made = PEOPLE.decode(generated_rows(measurement, PEOPLE, n_points=3000, effort=Effort(1 / 3)))
     rich, truly = made["rich"] == "yes", private["rich"] == "yes"
     assert abs(rich.mean() - truly.mean()) < 0.001
     assert abs((made["n"] == 0).mean() - (private["n"] == "0").mean()) < 0.03
@@ -437,42 +388,35 @@ def test_without_privacy_a_generator_learns_what_is_measured(monkeypatch: pytest
     x = pd.to_numeric(private["x"])
     for one, other in ((rich, truly), (~rich, ~truly)):
         assert abs(made["x"][one].mean() - x[other].mean()) < 0.1
-        assert abs(made["x"][one].std() - x[other].std()) < 0.2  # ranges are a third wide; even rows have 1.2
+        assert abs(made["x"][one].std() - x[other].std()) < 0.2  # ranges are a third wide; uniform rows have 1.2
 
 
 @pytest.mark.parametrize("make", [table_kernel, lambda domain: Gaussian(1.5)], ids=["table", "numbers"])
-def test_free_numbers_are_learned_too(make: Callable[[Domain], Kernel], monkeypatch: pytest.MonkeyPatch):
-    """Numbers that no margins cut: a squashed output, an atom and missing cells beside it."""
+def test_free_numbers_are_learned_too(make: Callable[[Domain], Kernel]):
+    """Numbers without margins: a free output, with an atom or missing cells."""
     pytest.importorskip("torch")
-    monkeypatch.setattr(generator, "_STEPS", 500)
     domain = Domain((Real(name="x", lower=-2.0, upper=2.0, missing=True), Real(name="z", lower=0, upper=4, atoms=(0,))))
     rng = np.random.default_rng(0)
     x = np.where(rng.random(2000) < 0.2, np.nan, np.clip(rng.normal(0.5, 0.4, 2000), -2, 2))
     z = np.where(rng.random(2000) < 0.5, 0.0, np.clip(2 + np.nan_to_num(x), 0, 4))
     kernel, rows = make(domain), np.column_stack([x, z])
     features = RandomFourier.draw(kernel, n_columns=2, dimension=200, missing_columns=[0], rng=0)
-    vector = features(rows).mean(axis=0)
-    measurement = Measurement(
-        vector=vector, noise_scale=1e-6, noise_law="discrete gaussian", n_rows=2000, feature_map=features,
-        noisy_sum=np.zeros(200, dtype=np.int64),
-    )  # fmt: skip
-    made = generated_rows(measurement, domain, n_points=2000)
-    assert np.linalg.norm(features(made).mean(axis=0) - vector) < 0.05
+    measurement = measured_rows(features, rows, noise_scale=1e-6)
+    made = generated_rows(measurement, domain, n_points=2000, effort=Effort(1 / 3))
+    assert np.linalg.norm(features(made).mean(axis=0) - measurement.vector) < 0.05
     assert abs(np.isnan(made[:, 0]).mean() - 0.2) < 0.05 and abs(np.nanmean(made[:, 0]) - 0.5) < 0.1
 
 
-def test_uniform_weights_and_float32_are_understood(monkeypatch: pytest.MonkeyPatch):
+def test_uniform_weights_and_float32_are_accepted(rough_representation: None):
     pytest.importorskip("torch")
-    quick(monkeypatch)
     release = release_side.publish(frame(50), PEOPLE, **SMALL, weights="uniform", float32=True, points=30)
     x = release.points["x"].to_numpy()
     np.testing.assert_array_equal(x, x.astype(np.float32))
     assert len(release) == 30
 
 
-def test_a_generator_is_planned_like_anything_else(monkeypatch: pytest.MonkeyPatch):
+def test_a_generator_is_planned_like_other_methods(rough_representation: None):
     pytest.importorskip("torch")
-    quick(monkeypatch)
     table = plan(
         PEOPLE, rows=1000, delta=1e-6, method="generator", features=60, target="rich", points=50, epsilon=[1.0]
     )
@@ -482,9 +426,6 @@ def test_a_generator_is_planned_like_anything_else(monkeypatch: pytest.MonkeyPat
 def test_default_rows_are_as_many_as_readers_allow_of_a_wide_table():
     wide = Domain(tuple(Integer(name=f"p{j}", lower=0, upper=255) for j in range(784)))
     features = Generator(PublicChoices(features=20)).features(generator_kernel(wide), wide)
-    measurement = Measurement(
-        vector=np.zeros(20), noise_scale=1.0, noise_law="discrete gaussian", n_rows=60_000, feature_map=features,
-        noisy_sum=np.zeros(20, dtype=np.int64),
-    )  # fmt: skip
+    measurement = measured_mean(features, np.zeros(20), noise_scale=1.0, n_rows=60_000)
     assert drawn_rows(measurement, wide) == USUAL.cells // 785
     assert drawn_rows(measurement, PEOPLE) == 50_000

@@ -18,7 +18,6 @@ from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.representation import represent
 from kmeanalyst.representation.latent_classes import latent_classes, within_cells
 from kmeanalyst.representation.latent_classes.latent_classes import (
     LatentClasses,
@@ -27,8 +26,11 @@ from kmeanalyst.representation.latent_classes.latent_classes import (
     draw_rows,
     fit_latent_classes,
 )
+from kmeanalyst.representation.represent import represent
+from kmeanalyst.representation.wanted import QUICK, Effort, Wanted
 
 ROWS = PEOPLE.encode(people(6000, np.random.default_rng(0)))
+SMALL = Effort(0.1)  # one fit of six classes
 EVERY_TARGET = pytest.mark.parametrize("target", [None, "rich", "city", "gain"])
 
 
@@ -36,19 +38,10 @@ def measurement_of(rows: Array, domain: Domain, *, noise_scale: float, target: s
     return measured(MarginFeatures(margin_kernel(domain, target)), rows, noise_scale=noise_scale)
 
 
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer and smaller fits."""
-    monkeypatch.setattr(latent_classes, "_FITS", 2)
-    monkeypatch.setattr(latent_classes, "_CLASSES", 6)
-    monkeypatch.setattr(latent_classes, "_FEWEST_CLASSES", 2)
-    monkeypatch.setattr(latent_classes, "_STEPS", 100)
-
-
 @EVERY_TARGET
-def test_slopes_are_those_of_finite_differences(small, target: str | None):
+def test_slopes_are_those_of_finite_differences(target: str | None):
     measurement = measurement_of(ROWS, PEOPLE, noise_scale=0.01, target=target)
-    search = _Search(measurement.feature_map, measurement.vector, measurement.noise_scale)
+    search = _Search(measurement.feature_map, measurement.vector, measurement.noise_scale, SMALL)
     n = search.values * search.each
     flat = np.random.default_rng(1).normal(size=n + search.width * (1 + search.values + n))
     value, slope = search.objective(flat)
@@ -65,12 +58,12 @@ def test_slopes_are_those_of_finite_differences(small, target: str | None):
 
 
 @EVERY_TARGET
-def test_the_loss_is_the_distance_of_the_models_own_features(small, target: str | None):
+def test_the_loss_is_the_distance_of_the_models_own_features(target: str | None):
     """½‖φ̄(model) − y‖²/τ²: the mean feature of rows drawn from the model is what the fit compares with y."""
     measurement = measurement_of(ROWS, PEOPLE, noise_scale=0.02, target=target)
     features = measurement.feature_map
     assert isinstance(features, MarginFeatures)
-    search = _Search(features, measurement.vector, measurement.noise_scale)
+    search = _Search(features, measurement.vector, measurement.noise_scale, SMALL)
     n = search.values * search.each
     flat = np.random.default_rng(3).normal(size=n + search.width * (1 + search.values + n))
     weights, common, by_value, own = search._split(flat)
@@ -78,10 +71,10 @@ def test_the_loss_is_the_distance_of_the_models_own_features(small, target: str 
     model = LatentClasses(weights.ravel(), search._with_target(inside))
     rows = draw_rows(model, measurement, PEOPLE, 200_000, np.random.default_rng(4))
     fitted = np.concatenate([group.by_target().ravel() for group in features.groups if group.kind != "finer"])
-    apart = (feature_mean(features, rows) - measurement.vector)[fitted]
+    difference = (feature_mean(features, rows) - measurement.vector)[fitted]
     prior = 0.5 * sum(float((a**2).sum()) for a in (common, by_value, own)) / latent_classes._DEVIATION**2
     loss = search.objective(flat)[0] - prior
-    assert loss == pytest.approx(0.5 * apart @ apart / measurement.noise_scale**2, rel=0.03)
+    assert loss == pytest.approx(0.5 * difference @ difference / measurement.noise_scale**2, rel=0.03)
 
 
 @EVERY_TARGET
@@ -89,11 +82,10 @@ def test_the_loss_is_the_distance_of_the_models_own_features(small, target: str 
 def test_the_fit_is_far_nearer_to_the_table_than_its_measurement(target: str | None):
     measurement = measurement_of(ROWS, PEOPLE, noise_scale=0.01, target=target)
     features = measurement.feature_map
-    points, weights = represent.represent(measurement, PEOPLE, n_points=4000, rng=0)
+    points, weights = represent(measurement, PEOPLE, Wanted(n_points=4000))
     truth = feature_mean(features, ROWS)
-    assert np.linalg.norm(feature_mean(features, points, weights) - truth) < 0.5 * np.linalg.norm(
-        measurement.vector - truth
-    )
+    ours, noisy = (np.linalg.norm(v - truth) for v in (feature_mean(features, points, weights), measurement.vector))
+    assert ours < 0.5 * noisy
 
 
 def test_averaging_several_fits_brings_them_nearer(monkeypatch: pytest.MonkeyPatch):
@@ -118,16 +110,20 @@ def test_rows_are_drawn_evenly_from_the_cells_of_the_domain():
     """One class: every one-way table is met to one row in n; atoms, missing cells and ranges are what they are."""
     measurement = measurement_of(ROWS, PEOPLE, noise_scale=0.01)
     kernel = measurement.feature_map.kernel
-    chances = np.concatenate([np.random.default_rng(j).dirichlet(np.ones(size)) for j, size in enumerate(kernel.sizes)])
-    rows = draw_rows(LatentClasses(np.ones(1), chances[None]), measurement, PEOPLE, 1000, np.random.default_rng(0))
+    probabilities = np.concatenate(
+        [np.random.default_rng(j).dirichlet(np.ones(size)) for j, size in enumerate(kernel.sizes)]
+    )
+    rows = draw_rows(
+        LatentClasses(np.ones(1), probabilities[None]), measurement, PEOPLE, 1000, np.random.default_rng(0)
+    )
     starts = np.concatenate([[0], np.cumsum(kernel.sizes)])
     for j, size in enumerate(kernel.sizes):
         counts = np.bincount(kernel.cells(rows)[:, j], minlength=size)
         if j == 0:  # nothing but the atom is in its range, so what is drawn there is the atom
-            counts, expected = np.append(counts[[0, 1, 3]], counts[2] + counts[4]), chances[: starts[1]]
+            counts, expected = np.append(counts[[0, 1, 3]], counts[2] + counts[4]), probabilities[: starts[1]]
             expected = np.append(expected[[0, 1, 3]], expected[2] + expected[4])
         else:
-            expected = chances[starts[j] : starts[j + 1]]
+            expected = probabilities[starts[j] : starts[j + 1]]
         assert np.abs(counts - 1000 * expected).max() <= 1 + 1e-9
     np.testing.assert_array_equal(PEOPLE.encode(PEOPLE.decode(rows)), rows)
 
@@ -166,7 +162,7 @@ SPIKES = Domain((Integer(name="pay", lower=0, upper=99, edges=(50,), missing=Tru
 
 
 def payments(n: int, rng: np.random.Generator) -> Array:
-    """Half of all are paid 40, the rich 60 as well; the others anything; some do not tell."""
+    """Half of the poor are paid 40 and half of the rich 60, the others any amount; some amounts are missing."""
     rich = rng.random(n) < 0.4
     pay = np.where(rng.random(n) < 0.5, np.where(rich, 60, 40), rng.integers(0, 100, n)).astype(float)
     pay[rng.random(n) < 0.1] = np.nan
@@ -177,7 +173,7 @@ def payments(n: int, rng: np.random.Generator) -> Array:
 def test_spikes_within_a_range_are_found(target: str | None):
     rows = payments(20_000, np.random.default_rng(0))
     measurement = measurement_of(rows, SPIKES, noise_scale=0.002, target=target)
-    drawn, _ = represent.represent(measurement, SPIKES, n_points=20_000, rng=0)
+    drawn, _ = represent(measurement, SPIKES, Wanted(n_points=20_000))
     for value in (40, 60, 41, 61):
         assert abs((drawn[:, 0] == value).mean() - (rows[:, 0] == value).mean()) < 0.02
     if target:
@@ -189,7 +185,7 @@ def test_noise_alone_makes_no_spikes():
     """The largest noisy share of a value is halved at least: the prior holds against what noise would explain."""
     rows = np.column_stack([np.tile(np.arange(100.0), 50), np.zeros(5000)])
     measurement = measurement_of(rows, SPIKES, noise_scale=0.02)
-    drawn, _ = represent.represent(measurement, SPIKES, n_points=20_000, rng=0)
+    drawn, _ = represent(measurement, SPIKES, Wanted(n_points=20_000))
     counts = np.bincount(drawn[:, 0][~np.isnan(drawn[:, 0])].astype(int), minlength=100)
     finer = measurement.feature_map.groups[-1]  # there is no target
     assert finer.kind == "finer"
@@ -197,7 +193,7 @@ def test_noise_alone_makes_no_spikes():
     assert counts.max() / counts.sum() < 0.6 * noisy.max()
 
 
-def test_the_finer_laws_slopes_are_those_of_finite_differences(monkeypatch: pytest.MonkeyPatch):
+def test_slopes_within_cells_are_those_of_finite_differences(monkeypatch: pytest.MonkeyPatch):
     captured: dict[str, Any] = {}
 
     def remember(objective: Any, start: Array, **options: Any) -> Any:
@@ -206,7 +202,7 @@ def test_the_finer_laws_slopes_are_those_of_finite_differences(monkeypatch: pyte
 
     monkeypatch.setattr(within_cells, "minimize", remember)
     measurement = measurement_of(payments(2000, np.random.default_rng(1)), SPIKES, noise_scale=0.01, target="rich")
-    represent.represent(measurement, SPIKES, n_points=50, rng=0)
+    represent(measurement, SPIKES, Wanted(n_points=50, effort=QUICK))
     at = np.random.default_rng(2).normal(0, 1, len(captured["start"]))
     _, slope = captured["objective"](at)
     expected = approx_fprime(at, lambda flat: captured["objective"](flat)[0], 1e-6)
@@ -218,7 +214,7 @@ def test_a_range_that_holds_no_value_gets_none():
     column = Integer(name="i", lower=0, upper=10**6, scale="log1p", edges=(3, 1000), atoms=(0,))
     domain = Domain((column,))
     rows = domain.encode(pd.DataFrame({"i": np.random.default_rng(3).integers(0, 10, 500)}))
-    drawn, _ = represent.represent(measurement_of(rows, domain, noise_scale=0.001), domain, n_points=2000, rng=0)
+    drawn, _ = represent(measurement_of(rows, domain, noise_scale=0.001), domain, Wanted(n_points=2000))
     np.testing.assert_array_equal(domain.encode(domain.decode(drawn)), drawn)
     edges = np.log1p([0.5, 0.7, 1.5, 2.2, 2.8, 9.5])
     assert (within_cells._sizes(column, edges, ()) > 0).tolist() == [False, True, True, False, True]
@@ -228,25 +224,26 @@ def test_a_range_that_holds_no_value_gets_none():
         assert abs((values == value).mean() - (truth == value).mean()) < 0.02
 
 
-def test_the_answer_depends_on_the_seed_alone_and_the_progress_ends(small):
-    measurement, told = measurement_of(ROWS, PEOPLE, noise_scale=0.01), []
+def test_the_answer_depends_on_the_seed_alone_and_the_progress_ends():
+    measurement, reports = measurement_of(ROWS, PEOPLE, noise_scale=0.01), []
+
+    def report(what: str, share: float) -> None:
+        reports.append((what, share))
+
     one, two, other = (
-        represent.represent(
-            measurement, PEOPLE, n_points=60, rng=seed, progress=lambda what, share: told.append((what, share))
-        )[0]
-        for seed in (1, 1, 2)
+        represent(measurement, PEOPLE, Wanted(n_points=60, rng=seed, effort=SMALL), report)[0] for seed in (1, 1, 2)
     )
     np.testing.assert_array_equal(one, two)
     assert not np.array_equal(one, other)
-    assert {what for what, _ in told} == {"fitting latent classes", "placing points"} and told[-1][1] == 1.0
+    assert {what for what, _ in reports} == {"fitting latent classes", "placing points"} and reports[-1][1] == 1.0
 
 
 @pytest.mark.parametrize(
     ("view", "bound", "total"), [("bounded", 0.5, 0.5), ("signed", 3.0, 1.0), ("uniform", None, 1.0)]
 )
-def test_even_weights_keep_the_bound(small, view: str, bound: float | None, total: float):
+def test_even_weights_keep_the_bound(view: str, bound: float | None, total: float):
     measurement = measurement_of(ROWS[:100], PEOPLE, noise_scale=0.05)
-    _, weights = represent.represent(measurement, PEOPLE, n_points=20, view=view, bound=bound, rng=0)
+    _, weights = represent(measurement, PEOPLE, Wanted(n_points=20, view=view, bound=bound, effort=QUICK))
     np.testing.assert_allclose(weights, total / 20, rtol=1e-15)
 
 
@@ -261,19 +258,19 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("float32", [False, True])
-def test_hostile_measurements_give_rows_of_the_domain(small, name: str, float32: bool):
+def test_hostile_measurements_give_rows_of_the_domain(name: str, float32: bool):
     domain, rows, noise_scale = HOSTILE[name]
     for target in (None, domain.names[0]):
         measurement = measurement_of(rows, domain, noise_scale=noise_scale, target=target)
-        points, weights = represent.represent(measurement, domain, n_points=7, rng=0, float32=float32)
+        points, weights = represent(measurement, domain, Wanted(n_points=7, float32=float32, effort=SMALL))
         np.testing.assert_array_equal(domain.encode(domain.decode(points)), points)
         np.testing.assert_array_equal(weights, np.full(7, 1 / 7))
 
 
-def test_a_fit_starts_from_the_shares_of_the_targets_own_table(small):
+def test_a_fit_starts_from_the_shares_of_the_targets_own_table():
     """The best measured of its two tables; a share that noise made too small is raised to the noise, not to nothing."""
     measurement = measurement_of(ROWS, PEOPLE, noise_scale=1e-3, target="rich")
-    search = _Search(measurement.feature_map, measurement.vector, measurement.noise_scale)
+    search = _Search(measurement.feature_map, measurement.vector, measurement.noise_scale, SMALL)
     rich = (ROWS[:, 3] == 1).mean()
     np.testing.assert_allclose(np.exp(search._target_start()), [1 - rich, rich], atol=0.01)
     for better, worse in (("target", "target one-way"), ("target one-way", "target")):

@@ -1,4 +1,4 @@
-"""Laws of columns and mixtures of them. Means of features in closed form, and the search for a mixture."""
+"""Distributions of columns and mixtures of them: mean features in closed form, and the search for a mixture."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
-from kmeanalyst.representation.mixture.component_laws import Chances, NormalOrSpecial, Normals
+from kmeanalyst.representation.mixture.component_laws import NormalOrSpecial, Normals, Probabilities
 from kmeanalyst.representation.mixture.mixture import Mixture, MixtureFit, fit_mixture, mean_phasors, square
 from kmeanalyst.representation.points.reduced_set import reduced_set
 
-# every kind of column, with a law whose rounding and clipping are far below its lengthscale
+# every kind of column; rounding and clipping are far below the lengthscale
 KINDS: dict[str, tuple[tuple[Column, ...], type]] = {
     "real": ((Real(name="x", lower=-50, upper=50),), Normals),
     "reals and a date": (
@@ -31,22 +31,22 @@ KINDS: dict[str, tuple[tuple[Column, ...], type]] = {
     "atoms": ((Real(name="x", lower=0, upper=1e6, scale="log1p", atoms=(0, 50)),), NormalOrSpecial),
     "atoms, missing": ((Real(name="x", lower=-50, upper=50, atoms=(-7.5,), missing=True),), NormalOrSpecial),
     "date, missing": ((Date(name="x", lower="1900-01-01", upper="2100-01-01", missing=True),), NormalOrSpecial),
-    "few integers": ((Integer(name="x", lower=-2, upper=3),), Chances),
-    "few integers, missing": ((Integer(name="x", lower=1, upper=5, missing=True),), Chances),
-    "few days": ((Date(name="x", lower="2020-02-27", upper="2020-03-02"),), Chances),
-    "levels": ((Categorical(name="x", levels=("a", "b", "c")),), Chances),
-    "levels, missing": ((Categorical(name="x", levels=("a", "b"), missing=True),), Chances),
-    "ordinal, missing": ((Ordinal(name="x", levels=("low", "middle", "high", "top"), missing=True),), Chances),
-    "boolean": ((Boolean(name="x"),), Chances),
+    "few integers": ((Integer(name="x", lower=-2, upper=3),), Probabilities),
+    "few integers, missing": ((Integer(name="x", lower=1, upper=5, missing=True),), Probabilities),
+    "few days": ((Date(name="x", lower="2020-02-27", upper="2020-03-02"),), Probabilities),
+    "levels": ((Categorical(name="x", levels=("a", "b", "c")),), Probabilities),
+    "levels, missing": ((Categorical(name="x", levels=("a", "b"), missing=True),), Probabilities),
+    "ordinal, missing": ((Ordinal(name="x", levels=("low", "middle", "high", "top"), missing=True),), Probabilities),
+    "boolean": ((Boolean(name="x"),), Probabilities),
 }  # fmt: skip
 EVERY_KIND = pytest.mark.parametrize("name", KINDS)
 
 
-# ---------------------------------------------------------------- laws of columns
+# ---------------------------------------------------------------- distributions of columns
 
 
 @EVERY_KIND
-def test_every_kind_of_column_has_its_law(name: str):
+def test_every_kind_of_column_has_its_distribution(name: str):
     columns, law = KINDS[name]
     (found,) = search_in(Domain(columns)).laws
     assert type(found) is law and found.n_columns == len(columns)
@@ -69,8 +69,8 @@ def test_the_characteristic_function_is_the_mean_phasor_of_draws(name: str):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_mixture_of_all_kinds_draws_what_its_mean_phasor_says(seed: int):
-    """Columns are independent within a component, dependent across: even draws meet the mean of the product."""
+def test_draws_of_a_mixture_of_all_kinds_have_its_mean_phasor(seed: int):
+    """Columns are independent within a component and dependent across components."""
     search = search_in(TOGETHER)
     mixture, n = some_mixture(search, 4, seed), 16_384
     drawn = np.exp(1j * search.features.phases(mixture.draw(n, np.random.default_rng(seed)))).mean(axis=0)
@@ -83,31 +83,31 @@ def test_slopes_are_those_of_the_mean_squared_residual(name: str, held: float):
     """Central differences in every weight and parameter, within a thousandth of the largest slope of their kind."""
     search = search_in(TOGETHER if name == "together" else Domain(KINDS[name][0]))
     mixture = some_mixture(search, 3)
-    beside = np.full(60, held, dtype=np.complex64)
+    others = np.full(60, held, dtype=np.complex64)
 
     def objective(weights: Array, parameters: Array) -> float:
         phasors = mean_phasors(Mixture(search.laws, len(search.domain), weights, parameters), 60).astype(complex)
-        return square(beside + weights @ phasors - search.target)
+        return square(others + weights @ phasors - search.target)
 
-    residual, *exact = search.slopes(mixture.weights, mixture.parameters, held=beside)
+    residual, *exact = search.slopes(mixture.weights, mixture.parameters, held=others)
     assert square(residual) == pytest.approx(objective(mixture.weights, mixture.parameters), rel=1e-4)
     arrays = (mixture.weights, mixture.parameters)
     for which, slopes in enumerate(exact):
         numerical = np.empty(slopes.shape)
-        for place in np.ndindex(slopes.shape):
+        for index in np.ndindex(slopes.shape):
             ends = []
             for step in (5e-3, -5e-3):
                 moved = [array.copy() for array in arrays]
-                moved[which][place] += step
+                moved[which][index] += step
                 ends.append(objective(*moved))
-            numerical[place] = (ends[0] - ends[1]) / 1e-2
+            numerical[index] = (ends[0] - ends[1]) / 1e-2
         np.testing.assert_allclose(slopes, numerical, atol=2e-3 * np.abs(numerical).max())
 
 
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.name)
 def test_draws_stay_in_the_domain_and_encode_to_themselves(column: Column):
-    """Wherever in their bounds the parameters are; with missing cells where they are declared, and only there."""
-    domain = Domain((column, Real(name="beside", lower=0.1, upper=0.3)))
+    """For parameters anywhere in their bounds; cells are missing where that is declared, and only there."""
+    domain = Domain((column, Real(name="other", lower=0.1, upper=0.3)))
     search, rng = search_in(domain), np.random.default_rng(0)
     low, high = np.array([limit for law in search.laws for limit in law.bounds]).T
     parameters = rng.uniform(low, high, (30, len(low)))
@@ -117,7 +117,7 @@ def test_draws_stay_in_the_domain_and_encode_to_themselves(column: Column):
 
 
 def test_values_of_few_are_never_outside_the_domain():
-    """A number that an indicator kernel sees as a code has the codes that lie within its bounds."""
+    """A number in an indicator kernel has the codes within its bounds."""
     domain = Domain((Real(name="x", lower=0, upper=1.5), Real(name="y", lower=0, upper=1)))
     kernel = Product((OnColumns(Indicator(4), (0,)), OnColumns(Gaussian(0.3), (1,))))
     features = RandomFourier.draw(kernel, n_columns=2, dimension=40, rng=0)
@@ -126,7 +126,7 @@ def test_values_of_few_are_never_outside_the_domain():
     np.testing.assert_array_equal(domain.encode(domain.decode(rows)), rows)
 
 
-def test_a_column_that_no_frequency_sees_has_a_law_of_ordinary_size():
+def test_a_column_without_frequencies_has_parameters_of_ordinary_size():
     search = search_in(TOGETHER, pairs=1)
     assert len(np.flatnonzero(search.features.linear.any(axis=1))) < 4
     assert all(np.isfinite(law.bounds).all() and np.abs(law.bounds).max() < 1e6 for law in search.laws)
@@ -137,7 +137,7 @@ def test_a_column_that_no_frequency_sees_has_a_law_of_ordinary_size():
 
 
 def test_a_component_around_numbers_has_their_mean_and_spread():
-    """The variance is theirs, and a hundredth of a squared lengthscale, so that no component is a point."""
+    """A hundredth of a squared lengthscale is added to the variance, so that no component is a point."""
     domain = Domain(KINDS["reals and a date"][0])
     (law,) = search_in(domain).laws
     rng = np.random.default_rng(0)
@@ -152,8 +152,7 @@ def test_a_component_around_levels_has_their_shares():
     (law,) = search_in(Domain(KINDS["ordinal, missing"][0])).laws
     points = np.array([[0.0], [2], [2], [np.nan]])
     weights = np.array([0.1, 0.2, 0.3, 0.4])
-    chances = softmax(law.around(points, weights))
-    np.testing.assert_allclose(chances, (np.array([0.1, 0, 0.5, 0, 0.4]) + 0.02) / 1.1)
+    np.testing.assert_allclose(softmax(law.around(points, weights)), (np.array([0.1, 0, 0.5, 0, 0.4]) + 0.02) / 1.1)
 
 
 def test_a_component_around_special_values_has_their_shares_and_the_mean_of_the_rest():
@@ -179,7 +178,7 @@ def test_components_around_labels_have_the_labels_shares():
 
 
 def sketched(search: MixtureFit, n_points: int = 120) -> tuple[Array, Array]:
-    """The points and weights that the search starts from."""
+    """The starting points and weights of the search."""
     vector = np.concatenate([search.target.real, search.target.imag]) / np.sqrt(len(search.target))
     points, weights = reduced_set(
         search.features, vector.astype(float), PLANE, n_points=n_points, enough=search.noise, rng=0
@@ -189,7 +188,7 @@ def sketched(search: MixtureFit, n_points: int = 120) -> tuple[Array, Array]:
 
 @pytest.fixture(scope="module")
 def found() -> tuple[MixtureFit, Array, Mixture, tuple[Array, Array]]:
-    """(search, truth, the mixture found, the sketch it started from) at a noise of 0.01·√300 altogether."""
+    """(search, truth, the mixture found, its starting sketch), with noise of norm 0.01·√300."""
     search, truth = planted(0.01)
     sketch = sketched(search)
     mixture = fit_mixture(search, points=sketch[0], weights=sketch[1], rng=np.random.default_rng(0))
@@ -210,7 +209,7 @@ def test_a_planted_mixture_is_recovered_from_noise(found):
 
 
 def test_its_error_is_that_of_its_few_parameters_and_far_below_the_sketchs(found):
-    """τ√(parameters) = 0.039 is what 15 free numbers let through; probability weights on free points let in more."""
+    """15 free parameters follow noise of size τ√15 = 0.039; probability weights on free points follow more."""
     search, truth, mixture, (points, weights) = found
     error = np.sqrt(square(mixture.weights @ search.phasors(mixture) - truth))
     sketch = np.sqrt(square(weights @ np.exp(1j * search.features.phases(points)) - truth))
@@ -224,33 +223,33 @@ def test_the_loss_of_a_mixture_is_its_squared_distance_to_the_target(found):
 
 
 def test_large_noise_keeps_few_components():
-    """At τ = 0.2 a component costs 0.2²·21.6 = 0.86, and no embedding is farther than that from one component."""
+    """At τ = 0.2 a component costs 0.2²·21.6 = 0.86, more than a second component can gain."""
     search, _ = planted(0.2)
     points, weights = sketched(search)
     mixture = fit_mixture(search, points=points, weights=weights, rng=np.random.default_rng(0))
     assert len(mixture) == 1
 
 
-def test_surplus_components_are_taken_out_and_lacking_ones_put_in(found):
+def test_surplus_components_are_removed_and_lacking_ones_added(found):
     search, _, mixture, _ = found
     parameters = np.tile(mixture.parameters, (2, 1))
     doubled = Mixture(mixture.laws, 2, np.tile(mixture.weights / 2, 2), parameters, mixture.loss)
     assert search.criterion(doubled) - search.criterion(mixture) == pytest.approx(3 * search.charge)
-    assert len(search.pruned(doubled)) == 3
-    grown = search.grown(search.fitted(mixture.without(np.array([1])), 60), np.random.default_rng(0))
+    assert len(search.prune(doubled)) == 3
+    grown = search.grow(search.fit(mixture.without(np.array([1])), 60), np.random.default_rng(0))
     assert search.criterion(grown) < search.criterion(mixture) + search.charge
 
 
 @pytest.mark.parametrize("n_points", [1, 2, 3])
 def test_fewer_points_than_clusters_are_enough_to_start_from(n_points: int):
     search, _ = planted(0.05, pairs=20)
-    rng, told = np.random.default_rng(0), []
+    rng, shares = np.random.default_rng(0), []
     points, weights = PLANE.draw(n_points, 0), np.full(n_points, 1 / n_points)
-    mixture = fit_mixture(search, points=points, weights=weights, rng=rng, progress=told.append)
-    assert np.isfinite(mixture.loss) and len(mixture) >= 1 and told[-1] == 1.0 and told == sorted(told)
+    mixture = fit_mixture(search, points=points, weights=weights, rng=rng, progress=shares.append)
+    assert np.isfinite(mixture.loss) and len(mixture) >= 1 and shares[-1] == 1.0 and shares == sorted(shares)
 
 
-def test_points_that_coincide_are_no_obstacle():
+def test_the_search_may_start_from_equal_points():
     search, _ = planted(0.05, pairs=20)
     points = np.repeat(PLANE.draw(2, 0), 6, axis=0)
     mixture = fit_mixture(search, points=points, weights=np.full(12, 1 / 12), rng=np.random.default_rng(0))

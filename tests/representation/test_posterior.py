@@ -1,4 +1,4 @@
-"""Hamiltonian Monte Carlo over mixtures draws from the posterior it claims, and knows its own error."""
+"""Hamiltonian Monte Carlo over mixtures draws from the posterior that it claims, and estimates its own error."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def one_component(noise: float) -> tuple[MixtureFit, Mixture]:
 
 
 def trace(chain: _Chain, *, warm_up: int, count: int) -> Array:
-    """Places (count, dimension) of a chain after its step has settled."""
+    """Positions (count, dimension) of a chain after its step size has settled."""
     for _ in range(warm_up):
         chain.advance(adapt=True)
-    places = []
+    positions = []
     for _ in range(count):
         chain.advance(adapt=False)
-        places.append(chain.place.copy())
-    return np.array(places)
+        positions.append(chain.position.copy())
+    return np.array(positions)
 
 
 @pytest.mark.parametrize("noise", [0.02, 0.3])
@@ -57,14 +57,14 @@ def test_one_component_is_drawn_from_the_posterior_that_numerical_integration_gi
     energies = np.array([[chain._energy(np.array([0.0, m, s]))[0] for s in axes[1]] for m in axes[0]])
     density = np.exp(energies.min() - energies)
     density /= density.sum()
-    places = trace(chain, warm_up=100, count=2000)[:, 1:]
+    positions = trace(chain, warm_up=100, count=2000)[:, 1:]
     for j, axis in enumerate(axes):
         margin = density.sum(axis=1 - j)
         mean = margin @ axis
         sd = np.sqrt(margin @ (axis - mean) ** 2)
-        assert abs(places[:, j].mean() - mean) < 0.1 * sd
-        assert places[:, j].std() == pytest.approx(sd, rel=0.1)
-        assert places[:, j].min() >= bounds[j][0] and places[:, j].max() <= bounds[j][1]
+        assert abs(positions[:, j].mean() - mean) < 0.1 * sd
+        assert positions[:, j].std() == pytest.approx(sd, rel=0.1)
+        assert positions[:, j].min() >= bounds[j][0] and positions[:, j].max() <= bounds[j][1]
 
 
 @pytest.mark.parametrize("noise", [0.02, 0.5])
@@ -72,42 +72,42 @@ def test_the_energys_slope_is_its_slope(noise: float):
     """Central differences in logits and parameters of every kind of column, within a thousandth of the largest."""
     search = search_in(TOGETHER, noise=noise)
     chain = _Chain(search, some_mixture(search, 3), np.random.default_rng(0))
-    _, slope = chain._energy(chain.place)
+    _, slope = chain._energy(chain.position)
     numerical = []
     for i in range(len(slope)):
         step = np.zeros(len(slope))
         step[i] = 5e-3
-        numerical.append((chain._energy(chain.place + step)[0] - chain._energy(chain.place - step)[0]) / 1e-2)
+        numerical.append((chain._energy(chain.position + step)[0] - chain._energy(chain.position - step)[0]) / 1e-2)
     for part in (slice(0, 3), slice(3, None)):
         np.testing.assert_allclose(slope[part], np.array(numerical)[part], atol=3e-3 * np.abs(numerical).max())
 
 
 @pytest.mark.slow
 def test_logits_of_two_components_meet_the_virial_identity():
-    """E[(x − c)·∂U/∂x] = 1 for every coordinate of a density e^{−U} that vanishes at its ends, whatever c."""
+    """E[(x − c)·∂U/∂x] = 1 for every coordinate of a density e^{−U} that vanishes at its ends, for any c."""
     search, truth = one_component(0.1)
     pair = Mixture(
         search.laws, 1, np.array([0.6, 0.4]), np.vstack([truth.parameters, truth.parameters + np.array([-1.0, 0.2])])
     )
     chain = _Chain(search, pair, np.random.default_rng(2))
-    places = trace(chain, warm_up=100, count=2500)
+    positions = trace(chain, warm_up=100, count=2500)
     for i in range(2):
-        slopes = np.array([chain._energy(place)[1][i] for place in places])
-        assert np.mean((places[:, i] - places[:, i].mean()) * slopes) == pytest.approx(1.0, abs=0.2)
+        slopes = np.array([chain._energy(position)[1][i] for position in positions])
+        assert np.mean((positions[:, i] - positions[:, i].mean()) * slopes) == pytest.approx(1.0, abs=0.2)
 
 
-def test_the_step_settles_where_three_quarters_of_trajectories_are_taken():
+def test_the_step_settles_where_three_quarters_of_trajectories_are_accepted():
     search, truth = one_component(0.05)
     chain = _Chain(search, truth, np.random.default_rng(3))
-    places = trace(chain, warm_up=200, count=300)
-    taken = np.mean(np.abs(np.diff(places, axis=0)).max(axis=1) > 0)
-    assert 0.55 < taken < 0.95
+    positions = trace(chain, warm_up=200, count=300)
+    accepted = np.mean(np.abs(np.diff(positions, axis=0)).max(axis=1) > 0)
+    assert 0.55 < accepted < 0.95
 
 
 def start_for(search: MixtureFit) -> Mixture:
     """A mixture near the planted one, settled against the target."""
     points = np.array([[-2.0, 0], [2, 2], [1, -3]])
-    return search.fitted(search.around(points, np.array([0.5, 0.3, 0.2]), np.arange(3)), 200)
+    return search.fit(search.around(points, np.array([0.5, 0.3, 0.2]), np.arange(3)), 200)
 
 
 @pytest.mark.slow
@@ -125,20 +125,20 @@ def test_the_spread_of_the_draws_is_the_error_of_their_mean():
 
 def test_draws_depend_on_their_seed_alone_and_report_their_progress():
     search, _ = planted(0.05, pairs=30)
-    start, told = start_for(search), []
+    start, shares = start_for(search), []
     one, two, other = (
-        draw_posterior(search, start, np.random.default_rng(seed), progress=told.append) for seed in (0, 0, 1)
+        draw_posterior(search, start, np.random.default_rng(seed), progress=shares.append) for seed in (0, 0, 1)
     )
     assert one is not None and two is not None and other is not None
     np.testing.assert_array_equal(one.phasors, two.phasors)
     np.testing.assert_array_equal(one.pooled.parameters, two.pooled.parameters)
     assert one.spread == two.spread and not np.array_equal(one.phasors, other.phasors)
-    first = told[: len(told) // 3]
+    first = shares[: len(shares) // 3]
     assert first == sorted(first) and first[-1] == 1.0
 
 
 def test_the_pool_is_made_of_draws_and_carries_their_mean():
-    """24 draws of 170: their mean is within three standard errors, counted as if half of them were independent."""
+    """24 draws of 170: their mean is within three standard errors, if half of the draws are independent."""
     search, _ = planted(0.05, pairs=30)
     found = draw_posterior(search, start_for(search), np.random.default_rng(0))
     assert found is not None and found.pooled.weights.sum() == pytest.approx(1)
@@ -148,7 +148,7 @@ def test_the_pool_is_made_of_draws_and_carries_their_mean():
     assert np.isfinite(found.pooled.draw(50, np.random.default_rng(0))).all()
 
 
-def test_what_would_take_too_long_is_not_begun(monkeypatch):
+def test_draws_that_would_take_too_long_are_not_begun(monkeypatch):
     """More phasors than the work allows for 60 trajectories after the warm-up: None; just enough: an answer."""
     search, _ = planted(0.05, pairs=30)
     start = start_for(search)

@@ -1,18 +1,18 @@
-"""Shrinkage: what leaving one row out says, in closed form; and that the mean comes nearer to its population for it."""
+"""Shrinkage: leave-one-out errors in closed form; shrunk means are nearer to the population's."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from representation_cases import measured_mean
 
 from kmeanalyst.kernels import Gaussian, KernelMean
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.releases.measurement import Measurement, mean_unit
+from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.shrinkage import left_out_error, shrunk_mean, shrunk_vector, simple_shrinkage
 
 KERNEL = Gaussian(1.0)
-N = 200
 
 
 def normal_rows(n: int, seed: int, dimension: int = 5) -> Array:
@@ -59,14 +59,12 @@ def test_the_error_of_rows_left_out_is_that_of_leaving_them_out(ridge: float):
     assert left_out_error(eigenvalues, vectors.sum(axis=0), ridge) == pytest.approx(total / 8, rel=1e-9)
 
 
-def test_two_and_three_rows_are_shrunk_by_hand():
-    """Two rows at k = c: ϱ = 1, ρ = (1 + c)/2, α = (1 − ρ)/½ = 1 − c: the other row is known as well as they are alike."""
+def test_the_simple_factor_worked_by_hand():
+    """Two rows with k(x, y) = c: ϱ = 1, ρ = (1 + c)/2, α = (1 − ρ)/½ = 1 − c. Equal rows are not shrunk."""
     for distance in (0.0, 0.5, 2.0):
-        alike = float(np.exp(-(distance**2) / 2))
-        assert simple_shrinkage(KERNEL, np.array([[0.0], [distance]])) == pytest.approx(1 - alike, abs=1e-12)
-    assert simple_shrinkage(KERNEL, np.zeros((50, 1))) == pytest.approx(
-        0, abs=1e-12
-    )  # nothing varies, nothing to shrink
+        c = float(np.exp(-(distance**2) / 2))
+        assert simple_shrinkage(KERNEL, np.array([[0.0], [distance]])) == pytest.approx(1 - c, abs=1e-12)
+    assert simple_shrinkage(KERNEL, np.zeros((50, 1))) == pytest.approx(0, abs=1e-12)
 
 
 # ---------------------------------------------------------------- risk
@@ -75,31 +73,25 @@ def test_two_and_three_rows_are_shrunk_by_hand():
 @pytest.mark.parametrize("n", [20, 50])
 def test_shrunk_means_are_nearer_to_the_population(n: int):
     """Paired over 60 samples: lower risk, by more than three standard errors of the difference."""
-    plain, simple, flexible = (
+    plain, simple, flexible, zero = (
         np.array([squared_error(mean(normal_rows(n, seed))) for seed in range(60)])
         for mean in (
             lambda rows: KernelMean(KERNEL, rows),
             lambda rows: shrunk_mean(KERNEL, rows, how="simple"),
             lambda rows: shrunk_mean(KERNEL, rows),
+            lambda rows: KernelMean(KERNEL, rows, np.zeros(n)),
         )
     )
     for shrunk in (simple, flexible):
         saved = plain - shrunk
         assert saved.mean() > 3 * saved.std() / np.sqrt(60) and saved.mean() > 0.05 * plain.mean()
-    worse = np.array([squared_error(KernelMean(KERNEL, rows, np.zeros(n))) for rows in map(
-        lambda seed: normal_rows(n, seed), range(60)
-    )])  # fmt: skip
-    assert (plain - worse).mean() < 0  # the power: shrinking all the way is not better
+    assert plain.mean() < zero.mean()  # the power: shrinking all the way to zero is worse
 
 
 def measured(mean: Array, noise_scale: float, seed: int) -> Measurement:
-    """A measurement of this mean with noise of this scale."""
+    """A measurement of this mean, of 200 rows, with noise of this scale."""
     feature_map = RandomFourier.draw(KERNEL, n_columns=2, dimension=len(mean), missing_columns=[], rng=0)
-    unit = mean_unit(n_rows=N, feature_map=feature_map)
-    noisy = np.rint((mean + noise_scale * np.random.default_rng(seed).normal(size=len(mean))) / unit).astype(np.int64)
-    return Measurement.from_sum(
-        noisy, grid_scale=noise_scale / unit, n_rows=N, feature_map=feature_map, noise_law="discrete gaussian"
-    )
+    return measured_mean(feature_map, mean, noise_scale=noise_scale, n_rows=200, seed=seed)
 
 
 @pytest.mark.parametrize("size", [0.0, 0.02, 0.1, 3.0])
@@ -122,7 +114,7 @@ def test_a_shrunk_measurement_has_less_risk_whatever_the_mean(size: float, near:
         assert errors[:, 0].mean() < 0.6 * errors[:, 1].mean()
 
 
-def test_a_guess_that_is_the_measurement_stays_and_few_features_are_left_alone():
+def test_a_guess_equal_to_the_measurement_stays_and_two_features_are_not_shrunk():
     y = measured(np.full(100, 0.3), 0.02, 0)
     np.testing.assert_array_equal(shrunk_vector(y, towards=y.vector), y.vector)
     two = measured(np.array([0.3, 0.4]), 0.02, 0)

@@ -1,4 +1,4 @@
-"""Thinning: fewer points for the same embedding, at a distance that is stated, whatever the kind of weights."""
+"""Thinning: fewer points for the same embedding, with the distance stated, for every kind of weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner
 from contracts import KERNELS, named
 from file_tools import same
-from scipy.optimize import minimize
 
 import kmeanalyst
 from kmeanalyst.cli.main import main
@@ -24,6 +23,7 @@ from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.measurement import feature_mean
 from kmeanalyst.representation.points import thinning
 from kmeanalyst.representation.points.thinning import THIN_WEIGHTS, mean_at_points, thin, thinned
+from kmeanalyst.representation.weights.convex_fit import PROBABILITIES, ConvexSet, solve_quadratic
 
 KINDS = pytest.mark.parametrize("kind", THIN_WEIGHTS)
 SIGNS = pytest.mark.parametrize("signed", [False, True], ids=["probability-release", "signed-release"])
@@ -44,43 +44,27 @@ def distance(kernel, points: Array, weights: Array, indices: Array, chosen: Arra
 
 
 def best_of_all_pairs(kernel, points: Array, weights: Array, kind: str) -> float:
-    """The least distance that two of the points can have, by trying each pair and, in it, all weights."""
-    G, target = kernel.gram(points, points), kernel.gram(points, points) @ weights
-    bound = max(1.0, np.abs(weights).sum())
+    """The least distance of any pair of the points with its best weights."""
+    G = kernel.gram(points, points)
+    target = G @ weights
+    allowed = ConvexSet(max(1.0, np.abs(weights).sum()), signed=True) if kind == "signed" else PROBABILITIES
     found = []
     for i, j in (combinations_with_replacement if kind == "uniform" else combinations)(range(len(points)), 2):
-        K, b = G[np.ix_([i, j], [i, j])], target[[i, j]]
-
-        def squared(v, K=K, b=b):
-            return v @ K @ v - 2 * b @ v + weights @ target
-
-        if kind == "uniform":
-            found.append(squared(np.array([0.5, 0.5])))
-        elif kind == "probability":  # a parabola on a line
-            share = np.clip((K[1, 1] - K[0, 1] + b[0] - b[1]) / (K[0, 0] + K[1, 1] - 2 * K[0, 1]), 0, 1)
-            found.append(squared(np.array([share, 1 - share])))
-        else:
-            ball = {"type": "ineq", "fun": lambda u: bound - u.sum()}
-            signs = np.array([[1, 0, -1, 0], [0, 1, 0, -1]])  # v = u⁺ − u⁻
-            fit = minimize(
-                lambda u, f=squared, s=signs: f(s @ u),
-                np.full(4, 0.1),
-                bounds=[(0, None)] * 4,
-                constraints=ball,
-                tol=1e-14,
-            )
-            found.append(fit.fun)
+        K, b, v = G[np.ix_([i, j], [i, j])], target[[i, j]], np.array([0.5, 0.5])
+        if kind != "uniform":
+            v = solve_quadratic(K, b, allowed, tolerance=1e-13)
+        found.append(v @ K @ v - 2 * b @ v + weights @ target)
     return float(np.sqrt(max(0.0, min(found))))
 
 
-# ---------------------------------------------------------------- what is found
+# ---------------------------------------------------------------- points and weights
 
 
 @KINDS
 @SIGNS
 @pytest.mark.parametrize("seed", range(6))
 def test_two_of_eight_points_are_the_best_of_all_pairs_or_near_them(kind, signed, seed):
-    """The search is local: it may end in a pair that no single exchange improves, at most a tenth further away."""
+    """The search is local: it may end in a pair that no single exchange improves, at most 10 % further away."""
     points, weights = cloud(8, signed=signed, seed=seed)
     kernel = Gaussian(1.5)
     best = best_of_all_pairs(kernel, points, weights, kind)
@@ -129,7 +113,7 @@ def test_a_kind_with_more_freedom_is_never_further_away(signed, n):
 
 @SIGNS
 def test_weights_are_the_best_on_their_points(signed):
-    """KKT of min ‖Σ v k − μ‖²: the slope is the same on all points of positive weight; zero inside the ball."""
+    """KKT of min ‖Σ v k − μ‖²: equal slopes on all points of positive weight; zero slope inside the ball."""
     points, weights = cloud(300, signed=signed)
     kernel = Gaussian(1.0)
     target = kernel.gram(points, points) @ weights
@@ -143,7 +127,7 @@ def test_weights_are_the_best_on_their_points(signed):
 
 
 def test_a_bound_that_binds_is_reached_with_equal_slopes():
-    """A target of mass five, and signed weights that may have one: KKT on the surface of the ball."""
+    """A target of mass 5 and a bound of 1: KKT on the surface of the ball."""
     points, weights = cloud(200, signed=True)
     kernel = Gaussian(1.0)
     target = 5 * mean_at_points(kernel, points, weights)
@@ -164,23 +148,23 @@ def test_thinned_points_are_far_nearer_than_drawn_ones(signed):
     rng = np.random.default_rng(2)
     drawn = []
     for _ in range(10):
-        places = rng.choice(500, 30, p=np.abs(weights) / total)
-        drawn.append(distance(kernel, points, weights, places, np.sign(weights[places]) * total / 30))
+        indices = rng.choice(500, 30, p=np.abs(weights) / total)
+        drawn.append(distance(kernel, points, weights, indices, np.sign(weights[indices]) * total / 30))
     found = {kind: thinned(kernel, points, weights, 30, kind)[2] for kind in THIN_WEIGHTS}
     assert found["uniform"] < np.mean(drawn) / 5
     assert found["probability"] < np.mean(drawn) / 50
 
 
-def test_the_point_taken_away_is_the_one_that_is_missed_least():
-    """Inside the ball, where least squares has no bound: every other point would cost more."""
+def test_the_removed_point_is_the_one_that_costs_least_to_lose():
+    """Where the bound does not bind: removing any other point costs more."""
     points, weights = cloud(100, signed=True)
     target = mean_at_points(Gaussian(1.0), points, weights)
     support = thinning._Support(Gaussian(1.0), points, target, float(weights @ target), 100.0, 12)
     support.grow(12)
     whole, costs, least = support.state, [], support.least_missed()
-    for place in range(12):
+    for index in whole[0]:
         support.restore(whole)
-        support.drop(support.indices.index(whole[0][place]))
+        support.drop(support.indices.index(index))
         costs.append(support.squared_distance)
     assert least == np.argmin(costs)
 
@@ -198,15 +182,15 @@ def test_no_exchange_of_one_point_improves_equal_weights():
     points, weights = cloud(80, signed=True)
     kernel = Gaussian(1.0)
     indices, chosen, error = thinned(kernel, points, weights, 6, "uniform")
-    for place in range(6):
+    for i in range(6):
         for other in range(80):
             tried = indices.copy()
-            tried[place] = other
+            tried[i] = other
             assert distance(kernel, points, weights, tried, chosen) >= error - 1e-9
 
 
 @KINDS
-def test_all_the_points_are_the_release_itself_where_its_weights_are_of_the_kind(kind):
+def test_keeping_all_points_changes_nothing_if_the_weights_are_of_the_kind(kind):
     points, weights = cloud(50, signed=kind == "signed")
     weights = np.full(50, 1 / 50) if kind == "uniform" else weights
     indices, chosen, error = thinned(Gaussian(1.0), points, weights, 50, kind)
@@ -239,7 +223,7 @@ def test_twins_and_a_weight_of_zero_do_no_harm(kind):
 
 
 def test_points_that_are_not_needed_have_weight_zero():
-    """Three of twenty points hold all the weight: eight are asked for, and three say it all."""
+    """Three of twenty points have all the weight; eight are asked for."""
     points = 20.0 * np.arange(20)[:, None]
     weights = np.zeros(20)
     weights[[3, 5, 11]] = [0.5, 0.3, 0.2]
@@ -258,11 +242,11 @@ def test_the_mean_at_the_points_does_not_depend_on_the_blocks(monkeypatch):
 
 
 @SIGNS
-def test_looking_at_a_part_of_the_points_costs_little_and_repeats_with_a_seed(signed, monkeypatch):
+def test_fewer_candidates_cost_little_accuracy_and_depend_on_the_seed(signed, monkeypatch):
     points, weights = cloud(400, signed=signed)
     kernel = Gaussian(1.0)
     whole = thinned(kernel, points, weights, 20, "probability")[2]
-    monkeypatch.setattr(thinning, "_LOOKED_AT", 100)
+    monkeypatch.setattr(thinning, "_CANDIDATES", 100)
     part = thinned(kernel, points, weights, 20, "probability", rng=3)
     again = thinned(kernel, points, weights, 20, "probability", rng=3)
     other = thinned(kernel, points, weights, 20, "probability", rng=4)
@@ -276,9 +260,10 @@ def test_looking_at_a_part_of_the_points_costs_little_and_repeats_with_a_seed(si
 
 
 @KINDS
-def test_a_thinned_release_keeps_promise_measurement_kernel_and_domain(kind, release):
-    small = release.thin(9, weights=kind)
-    assert len(small) == 9
+def test_a_thinned_release_keeps_guarantee_measurement_kernel_and_domain(kind, release, tmp_path):
+    """It is read back, and every claim of the file holds."""
+    small = thin(release, 9, weights=kind)
+    assert len(small) == len(release.thin(9, weights=kind)) == 9
     for name in ("measurement", "statement", "kernel", "domain", "method"):
         assert getattr(small, name) is getattr(release, name) or getattr(small, name) == getattr(release, name)
     rows = {row.tobytes() for row in release.encoded_points}
@@ -292,11 +277,6 @@ def test_a_thinned_release_keeps_promise_measurement_kernel_and_domain(kind, rel
     else:
         mean = feature_mean(release.measurement.feature_map, small.encoded_points, small.weights)
         assert small.fit_distance == pytest.approx(np.linalg.norm(mean - release.measurement.vector), rel=1e-12)
-
-
-@KINDS
-def test_a_thinned_release_is_read_back_and_every_claim_holds(kind, release, tmp_path):
-    small = thin(release, 9, weights=kind)
     small.write(tmp_path / "small.kme")
     same(read_release(tmp_path / "small.kme"), small)
     assert validate_release(tmp_path / "small.kme") == []
@@ -305,7 +285,7 @@ def test_a_thinned_release_is_read_back_and_every_claim_holds(kind, release, tmp
 
 
 def test_public_rows_are_counted_among_the_points_that_are_left(numeric_release, tmp_path):
-    """A file that claims more public rows than points is a finding."""
+    """A file that claims more public rows than points would be a finding."""
     fields = ("measurement", "kernel", "domain", "method", "weights")
     statement = replace(numeric_release.statement, public_points=30)
     public = kmeanalyst.Release(
@@ -319,7 +299,7 @@ def test_public_rows_are_counted_among_the_points_that_are_left(numeric_release,
     assert validate_release(tmp_path / "small.kme") == []
 
 
-def test_data_from_elsewhere_can_be_thinned():
+def test_external_points_can_be_thinned():
     points, weights = cloud(100, signed=True)
     frame = pd.DataFrame(points, columns=["x", "y"]).assign(weight=weights)
     release = kmeanalyst.from_frame(frame)
@@ -330,9 +310,7 @@ def test_data_from_elsewhere_can_be_thinned():
 
 @pytest.mark.parametrize("n", [0, -1, 26, 2.0, True, "3", None, np.nan])
 def test_a_number_of_points_that_cannot_be_kept_is_refused(n, foreign_release):
-    with pytest.raises(
-        ValueError, match=r"n must be a whole number from 1 to 25, got .*: the thinned .* Pass how many"
-    ):
+    with pytest.raises(ValueError, match=r"a whole number from 1 to 25, got .*: the thinned .* Pass how many"):
         foreign_release.thin(n)
 
 
@@ -344,7 +322,7 @@ def test_an_unknown_kind_of_weights_is_refused(foreign_release):
 # ---------------------------------------------------------------- the command
 
 
-def test_the_command_writes_the_thinned_release_and_tells_its_distance(mixed_release, mixed_path: Path, tmp_path):
+def test_the_command_writes_the_thinned_release_and_prints_its_distance(mixed_release, mixed_path: Path, tmp_path):
     output = str(tmp_path / "small.kme")
     result = CliRunner().invoke(
         main, ["thin", str(mixed_path), "12", "--output", output, "--weights", "uniform", "--json"]

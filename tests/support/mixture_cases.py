@@ -34,7 +34,7 @@ def search_in(domain: Domain, *, pairs: int = 60, noise: float = 0.01) -> Mixtur
 
 
 def some_mixture(search: MixtureFit, size: int, seed: int = 2) -> Mixture:
-    """Components inside the domain: means in its middle third, spreads of 2 to 6 % of its extent, any chances."""
+    """Components inside the domain: means in its middle third, spreads of 2 to 6 % of its extent, any probabilities."""
     rng, parts = np.random.default_rng(seed), []
     for law in search.laws:
         low, high = np.array(law.bounds).T

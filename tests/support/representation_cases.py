@@ -12,7 +12,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
-from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, feature_mean
+from kmeanalyst.releases.measurement import Measurement, feature_mean, mean_unit
 from kmeanalyst.releases.statement import GAUSSIAN
 from kmeanalyst.representation.points.reduced_set import reduced_set
 
@@ -20,11 +20,17 @@ from kmeanalyst.representation.points.reduced_set import reduced_set
 def measured(
     feature_map: FeatureMap, rows: Array, *, noise_scale: float, n_rows: int | None = None, seed: int = 0
 ) -> Measurement:
-    """A simulated measurement: the mean features of the rows, plus noise from a seed. No promise attaches to it."""
-    n_rows = n_rows or len(rows)
+    """A simulated measurement: the mean features of the rows, plus noise from a seed. It has no privacy guarantee."""
     mean = feature_mean(feature_map, rows)
+    return measured_mean(feature_map, mean, noise_scale=noise_scale, n_rows=n_rows or len(rows), seed=seed)
+
+
+def measured_mean(
+    feature_map: FeatureMap, mean: Array, *, noise_scale: float, n_rows: int, seed: int = 0
+) -> Measurement:
+    """A simulated measurement of a mean feature (F,)."""
     noisy = mean + noise_scale * np.random.default_rng(seed).standard_normal(len(mean))
-    unit = feature_map.norm_bound / (GRID * SHRINK * n_rows)
+    unit = mean_unit(n_rows=n_rows, feature_map=feature_map)
     integers = np.rint(noisy / unit).astype(np.int64)
     return Measurement.from_sum(
         integers, grid_scale=noise_scale / unit, n_rows=n_rows, feature_map=feature_map, noise_law=GAUSSIAN
@@ -64,7 +70,5 @@ def simulated(domain: Domain, rows: Array, *, noise_scale: float, dimension: int
 
 def place_points(measurement: Measurement, domain: Domain, *, n_points: int, **options) -> tuple[Array, Array]:
     """Points and probability weights as near to the measurement itself as they get: nothing is denoised."""
-    return reduced_set(
-        measurement.feature_map, measurement.vector, domain, n_points=n_points, enough=measurement.noise_scale,
-        rng=0, **options,
-    )  # fmt: skip
+    options = {"enough": measurement.noise_scale, "rng": 0} | options
+    return reduced_set(measurement.feature_map, measurement.vector, domain, n_points=n_points, **options)

@@ -1,11 +1,10 @@
-"""Rows whose cells are chances, and the mean features they will have once drawn, in PyTorch.
+"""Rows whose cells are probabilities, and their expected features, in PyTorch.
 
-A soft row has, for each column, the chances of its choices (levels, atoms, public ranges, missing) and, where a number
-is free, the number itself. Drawn rows take each cell by itself, so the expectation of a feature is a product over
-columns, in closed form: nothing is relaxed, and what is trained is what drawn rows will have. A choice of
-probability one gives the feature map itself, as its numpy class has it.
+A soft row has, for each column, the probabilities of its choices (levels, atoms, public ranges, missing) and, where a
+number is free, the number itself. Cells are drawn independently, so the expectation of a feature is a product over
+columns, in closed form: training needs no relaxation. A choice of probability one gives the features of the numpy map.
 
-torch is imported when it is needed, never before.
+torch is imported only when needed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.kernels import Kernel, OnColumns, Product, Scaled, Sum
+from kmeanalyst.kernels import Kernel, Margins, OnColumns, Product, Scaled, Sum
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.composed import (
@@ -25,7 +24,6 @@ from kmeanalyst.kernels.features.composed import (
     Concatenation,
     ScaledFeatures,
     TensorProduct,
-    margins_in,
 )
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.margins import Group, MarginFeatures
@@ -35,18 +33,18 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.representation.latent_classes.within_cells import inside
 
-_IN_A_RANGE = 32  # values that stand for all of a range
+_IN_A_RANGE = 32  # values that represent a range
 
 Tensor = Any  # torch.Tensor
 
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """What a cell of one column may be.
+    """The possible contents of a cell of one column.
 
-    values   for each choice the encoded values that stand for it, each as likely as the others; one for most.
-    ranges   for each choice (low, high) in encoded units, of a range of numbers; NaN for the others.
-    free     whether the first choice is a number anywhere between the column's ends.
+    values   for each choice the encoded values that represent it, equally likely; a single value except for ranges.
+    ranges   for each choice (low, high) of a range of numbers, in encoded units; NaN for the others.
+    free     whether the first choice is any number between the column's ends.
     """
 
     column: Column
@@ -59,50 +57,48 @@ class Choices:
 
     @property
     def centre(self) -> float:
-        """Of the column's ends."""
+        """The middle of the column's ends."""
         low, high = self.column.ends  # type: ignore[attr-defined]
         return 0.5 * (low + high)
 
     @property
     def radius(self) -> float:
-        """Half of what lies between them."""
+        """Half the distance between the ends."""
         low, high = self.column.ends  # type: ignore[attr-defined]
         return 0.5 * (high - low)
 
-    def drawn(self, chosen: Array, numbers: Array, rng: np.random.Generator) -> Array:
-        """Encoded values (n,) of the choices (n,): a free number as it is rounded, a range's at random."""
+    def draw(self, chosen: Array, numbers: Array, rng: np.random.Generator) -> Array:
+        """Encoded values (n,) of the choices (n,): a free number is rounded; a value of a range is random."""
         found = np.array([values[0] for values in self.values])[chosen]
         if not isinstance(self.column, Number):
             return found
-        atoms = self.column.atom_codes
         within = np.flatnonzero(~np.isnan(self.ranges[chosen, 0]))
         if self.free:
             found[chosen == 0] = self.column.rounded(self.centre + self.radius * numbers[chosen == 0])
         elif len(within):
             low, high = self.ranges[chosen[within]].T
-            found[within] = inside(self.column, low, high, atoms, rng)
+            found[within] = inside(self.column, low, high, self.column.atom_codes, rng)
         return found
 
 
 def choices_of(kernel: Kernel, domain: Domain) -> tuple[Choices, ...]:
-    """For each column its levels, or the ranges that the kernel's margins cut it into; atoms; missing cells."""
+    """For each column its levels, or the ranges between the edges of the kernel's margins; atoms; missing cells."""
     edges = edges_of(kernel, tuple(range(len(domain))))
     return tuple(_choices(column, edges.get(j, np.zeros(0))) for j, column in enumerate(domain.columns))
 
 
 def edges_of(kernel: Kernel, columns: tuple[int, ...]) -> dict[int, Array]:
-    """Column → all inner edges that margins of the kernel cut it at; a column that none looks at is left out."""
+    """Column → all inner edges of the kernel's margins; columns without margins are left out."""
+    if isinstance(kernel, Margins):
+        return {columns[j]: np.array(edges) for j, edges in enumerate(kernel.edges)}
     if isinstance(kernel, OnColumns):
         return edges_of(kernel.kernel, tuple(columns[int(j)] for j in kernel.on))
-    found: dict[int, Array] = {}
     if isinstance(kernel, Scaled):
         return edges_of(kernel.kernel, columns)
-    if isinstance(kernel, Sum | Product):
-        for part in kernel.parts:
-            for j, edges in edges_of(part, columns).items():
-                found[j] = np.union1d(found.get(j, edges), edges)
-    for margins in margins_in(kernel) if not isinstance(kernel, Sum | Product) else ():
-        found |= {columns[j]: np.array(edges) for j, edges in enumerate(margins.edges)}
+    found: dict[int, Array] = {}
+    for part in kernel.parts if isinstance(kernel, Sum | Product) else ():
+        for j, edges in edges_of(part, columns).items():
+            found[j] = np.union1d(found.get(j, edges), edges)
     return found
 
 
@@ -114,38 +110,34 @@ def _choices(column: Column, edges: Array) -> Choices:
     assert isinstance(column, Number)
     low, high = column.ends
     cuts = np.concatenate([[low], edges[(edges > low) & (edges < high)], [high]])
-    atoms = column.atom_codes
-    special = [np.array([atom]) for atom in atoms] + missing
-    if len(cuts) == 2:
-        return Choices(
-            column, (np.zeros(1), *special), np.vstack([[[low, high]], np.full((len(special), 2), np.nan)]), free=True
-        )
-    spread = [_spread(column, a, b, atoms) for a, b in pairwise(cuts)]
+    free = len(cuts) == 2
+    numbers = [np.zeros(1)] if free else [_spread(column, a, b) for a, b in pairwise(cuts)]
+    special = [np.array([atom]) for atom in column.atom_codes] + missing
     ranges = np.vstack([np.column_stack([cuts[:-1], cuts[1:]]), np.full((len(special), 2), np.nan)])
-    return Choices(column, (*spread, *special), ranges)
+    return Choices(column, (*numbers, *special), ranges, free)
 
 
-def _spread(column: Number, low: float, high: float, atoms: Array) -> Array:
-    """Values of the column, spread evenly over a range; atoms are no part of it unless there is nothing else."""
+def _spread(column: Number, low: float, high: float) -> Array:
+    """Values of the column, spaced evenly over a range, without atoms unless there are no other values."""
     values = column.rounded(low + (np.arange(_IN_A_RANGE) + 0.5) / _IN_A_RANGE * (high - low))
-    others = values[~np.isin(values, atoms)]
+    others = values[~np.isin(values, column.atom_codes)]
     return others if len(others) else values
 
 
 @dataclass(frozen=True, eq=False)
 class SoftRows:
-    """B rows: for each column chances (B, choices), and numbers (B, d) in [-1, 1] between the ends, where one is free."""
+    """B rows: for each column probabilities (B, choices), and numbers (B, d) in [-1, 1] for free columns."""
 
-    chances: list[Tensor]
+    probabilities: list[Tensor]
     numbers: Tensor
 
 
 def expected_features(
     feature_map: FeatureMap, choices: tuple[Choices, ...], columns: tuple[int, ...] | None = None, *, dtype: Any = None
 ) -> ExpectedFeatures:
-    """E φ of soft rows, for a map of random Fourier features, margins, or what is composed of them.
+    """E φ of soft rows, for random Fourier features, margins, and maps composed of them.
 
-    columns   of the soft rows that the map looks at, in its order; all by default.
+    columns   of the soft rows that the map reads, in its order; all by default.
     dtype     of the constants; torch.float32 by default.
     """
     import torch
@@ -159,13 +151,13 @@ def expected_features(
         return _Tables(feature_map, own, columns, dtype)
     if isinstance(feature_map, ScaledFeatures):
         inner = expected_features(feature_map.map, choices, columns, dtype=dtype)
-        return _Multiple(float(np.sqrt(feature_map.kernel.factor)), inner)
+        return _Scaled(float(np.sqrt(feature_map.kernel.factor)), inner)
     if isinstance(feature_map, ColumnFeatures):
         on = tuple(columns[int(j)] for j in feature_map.kernel.on)
         return expected_features(feature_map.map, choices, on, dtype=dtype)
     if isinstance(feature_map, Concatenation | TensorProduct):
         parts = [expected_features(each, choices, columns, dtype=dtype) for each in feature_map.maps]
-        return _Beside(parts) if isinstance(feature_map, Concatenation) else _Crossed(parts)
+        return _Concatenated(parts) if isinstance(feature_map, Concatenation) else _Multiplied(parts)
     raise ValueError(
         f"{feature_map.name} features have no expectation in closed form here. Use random Fourier features, margins, or "
         "what is composed of them."
@@ -173,7 +165,7 @@ def expected_features(
 
 
 class ExpectedFeatures:
-    """E φ of soft rows (abstract): of each of them, and their weighted mean."""
+    """E φ of soft rows (abstract): per row, and their weighted mean."""
 
     def rows(self, soft: SoftRows) -> Tensor:
         """(B, F)."""
@@ -184,7 +176,7 @@ class ExpectedFeatures:
         return weights @ self.rows(soft)
 
 
-class _Multiple(ExpectedFeatures):
+class _Scaled(ExpectedFeatures):
     """c E φ."""
 
     def __init__(self, factor: float, inner: ExpectedFeatures) -> None:
@@ -197,7 +189,7 @@ class _Multiple(ExpectedFeatures):
         return self.factor * self.inner.mean(soft, weights)
 
 
-class _Beside(ExpectedFeatures):
+class _Concatenated(ExpectedFeatures):
     """(E φ₁, E φ₂, ...)."""
 
     def __init__(self, parts: list[ExpectedFeatures]) -> None:
@@ -214,8 +206,8 @@ class _Beside(ExpectedFeatures):
         return torch.cat([part.mean(soft, weights) for part in self.parts])
 
 
-class _Crossed(ExpectedFeatures):
-    """E φ₁ ⊗ E φ₂ ⊗ ...: that of the product, as the factors look at different columns."""
+class _Multiplied(ExpectedFeatures):
+    """E φ₁ ⊗ E φ₂ ⊗ ... = E φ, as the factors read different columns."""
 
     def __init__(self, parts: list[ExpectedFeatures]) -> None:
         self.parts = parts
@@ -227,12 +219,12 @@ class _Crossed(ExpectedFeatures):
         return found
 
     def mean(self, soft: SoftRows, weights: Tensor) -> Tensor:
-        before = _Crossed(self.parts[:-1]).rows(soft)
+        before = _Multiplied(self.parts[:-1]).rows(soft)
         return ((before * weights[:, None]).T @ self.parts[-1].rows(soft)).flatten()
 
 
 class _Fourier(ExpectedFeatures):
-    """√(k(0)/R) (Re, Im) of Π_j E exp(i p_j(x_j)): a product of one complex number for each column."""
+    """√(k(0)/R) (Re, Im) of Π_j E exp(i p_j(x_j)): one complex factor for each column."""
 
     def __init__(
         self, features: RandomFourier, choices: tuple[Choices, ...], columns: tuple[int, ...], dtype: Any
@@ -249,7 +241,7 @@ class _Fourier(ExpectedFeatures):
         self.plain = [columns[j] for j in plain]
         self.linear = constant(np.array([slope for slope, _ in turns]).reshape(len(plain), features.n_frequencies))
         self.offset = constant(np.remainder(sum(offset for _, offset in turns), 2 * np.pi) + np.zeros(1))
-        self.others = []  # column, cosines and sines (choices, R), and the turn of a free number
+        self.others = []  # column, cosines and sines (choices, R), and the phase of a free number
         for j in (j for j in looks if j not in plain):
             phases = [features.column_phases(j, values) for values in choices[j].values]
             waves = [constant(np.array([wave(each).mean(axis=0) for each in phases])) for wave in (np.cos, np.sin)]
@@ -262,24 +254,24 @@ class _Fourier(ExpectedFeatures):
         phases = soft.numbers[:, self.plain] @ self.linear + self.offset
         real, imaginary = torch.cos(phases), torch.sin(phases)
         for j, (cosines, sines), turn in self.others:
-            chances = soft.chances[j]
+            p = soft.probabilities[j]
             if turn is None:
-                c, s = chances @ cosines, chances @ sines
+                c, s = p @ cosines, p @ sines
             else:
                 own = soft.numbers[:, j, None] * turn[0] + turn[1]
-                c = chances[:, :1] * torch.cos(own) + chances[:, 1:] @ cosines[1:]
-                s = chances[:, :1] * torch.sin(own) + chances[:, 1:] @ sines[1:]
+                c = p[:, :1] * torch.cos(own) + p[:, 1:] @ cosines[1:]
+                s = p[:, :1] * torch.sin(own) + p[:, 1:] @ sines[1:]
             real, imaginary = real * c - imaginary * s, real * s + imaginary * c
         return self.size * torch.cat([real, imaginary], dim=1)
 
 
 def _turn(frequencies: Array, choices: Choices) -> tuple[Array, Array]:
-    """(slope, offset) of the phases (R,) in a free number from -1 to 1 between its ends."""
+    """(slope, offset) of the phases (R,) as functions of a free number in [-1, 1]."""
     return frequencies * choices.radius, np.remainder(frequencies * choices.centre, 2 * np.pi)
 
 
 class _Tables(ExpectedFeatures):
-    """Products of the chances of cells: within a row, columns are drawn apart."""
+    """Products of the probabilities of cells: within a row, columns are independent."""
 
     def __init__(
         self, features: MarginFeatures, choices: tuple[Choices, ...], columns: tuple[int, ...], dtype: Any
@@ -289,7 +281,7 @@ class _Tables(ExpectedFeatures):
         self.groups = features.groups
         sizes = features.kernel.sizes
         self.columns = columns
-        self.cells = []  # (choices, cells) of each column: the part of a choice's values that is in each cell
+        self.cells = []  # (choices, cells) of each column: the share of a choice's values in each cell
         for j, each in enumerate(choices):
             matrix = np.zeros((len(each), sizes[j]))
             for i, values in enumerate(each.values):
@@ -297,58 +289,58 @@ class _Tables(ExpectedFeatures):
                 np.add.at(matrix[i], cells, 1 / len(values))
             self.cells.append(torch.tensor(matrix, dtype=dtype))
 
-    def _chances(self, soft: SoftRows) -> list[Tensor]:
-        return [soft.chances[j] @ cells for j, cells in zip(self.columns, self.cells, strict=True)]
+    def _cell_probabilities(self, soft: SoftRows) -> list[Tensor]:
+        return [soft.probabilities[j] @ cells for j, cells in zip(self.columns, self.cells, strict=True)]
 
     def rows(self, soft: SoftRows) -> Tensor:
         import torch
 
-        chances = self._chances(soft)
-        return torch.cat([group.height * self._of_rows(group, chances) for group in self.groups], dim=1)
+        p = self._cell_probabilities(soft)
+        return torch.cat([group.height * self._of_rows(group, p) for group in self.groups], dim=1)
 
-    def _of_rows(self, group: Group, chances: list[Tensor]) -> Tensor:
+    def _of_rows(self, group: Group, p: list[Tensor]) -> Tensor:
         import torch
 
         tables = []
         for table in group.tables:
-            cells = chances[table[0]]
+            cells = p[table[0]]
             for j in table[1:]:
-                cells = (cells[:, :, None] * chances[j][:, None, :]).flatten(1)
+                cells = (cells[:, :, None] * p[j][:, None, :]).flatten(1)
             tables.append(cells)
         return torch.cat(tables, dim=1)
 
     def mean(self, soft: SoftRows, weights: Tensor) -> Tensor:
-        """One matrix of all pairs of cells, for each value of a target, instead of one vector for each row."""
+        """One matrix of all pairs of cells for each value of a target, instead of one vector for each row."""
         import torch
 
-        chances = self._chances(soft)
-        return torch.cat([group.height * self._of_mean(group, chances, weights) for group in self.groups])
+        p = self._cell_probabilities(soft)
+        return torch.cat([group.height * self._of_mean(group, p, weights) for group in self.groups])
 
-    def _of_mean(self, group: Group, chances: list[Tensor], weights: Tensor) -> Tensor:
+    def _of_mean(self, group: Group, p: list[Tensor], weights: Tensor) -> Tensor:
         import torch
 
         if not group.kind.endswith("by target"):
-            return torch.cat(self._tables_of(group.tables, chances, weights))
-        target, tables = chances[group.tables[0][0]], [table[1:] for table in group.tables]
-        lines = [self._tables_of(tables, chances, weights * column) for column in target.unbind(dim=1)]
+            return torch.cat(self._tables_of(group.tables, p, weights))
+        target, tables = p[group.tables[0][0]], [table[1:] for table in group.tables]
+        lines = [self._tables_of(tables, p, weights * column) for column in target.unbind(dim=1)]
         return torch.cat([cells for table in zip(*lines, strict=True) for cells in table])
 
-    def _tables_of(self, tables: Sequence[tuple[int, ...]], chances: list[Tensor], weights: Tensor) -> list[Tensor]:
-        """The mean of each table of one or two columns."""
+    def _tables_of(self, tables: Sequence[tuple[int, ...]], p: list[Tensor], weights: Tensor) -> list[Tensor]:
+        """The mean of each one-way or two-way table."""
         import torch
 
         if len(tables[0]) == 1:
-            return [weights @ chances[j] for (j,) in tables]
+            return [weights @ p[j] for (j,) in tables]
         used = sorted({j for table in tables for j in table})
-        together = torch.cat([chances[j] for j in used], dim=1)
+        together = torch.cat([p[j] for j in used], dim=1)
         pairs = (together * weights[:, None]).T @ together
-        starts = dict(zip(used, np.cumsum([0] + [chances[j].shape[1] for j in used]).tolist(), strict=False))
-        ends = {j: starts[j] + chances[j].shape[1] for j in used}
+        starts = dict(zip(used, np.cumsum([0] + [p[j].shape[1] for j in used]).tolist(), strict=False))
+        ends = {j: starts[j] + p[j].shape[1] for j in used}
         return [pairs[starts[i] : ends[i], starts[j] : ends[j]].flatten() for i, j in tables]
 
 
 def _cells_of(features: MarginFeatures, j: int, values: Array, *, free: bool) -> Array:
-    """The cells of values of column j; a free number is in the one range there is, whatever stands for it."""
+    """The cells of values of column j; a free number is always in the column's only range."""
     rows = np.zeros((len(values), len(features.kernel.edges)))
     rows[:, j] = values
     cells = features.kernel.cells(rows)[:, j]

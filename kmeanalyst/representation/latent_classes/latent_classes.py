@@ -1,10 +1,9 @@
 """From the noisy margins of a table to rows, by latent class models (Lazarsfeld & Henry 1968).
 
-A latent class says: given a class, the columns are independent, each cell with a probability of its own. A few dozen
-classes for each value of the target have the pair tables Σ_k w_k p_ki p_kj in closed form, so that thousands of noisy
-margins are fitted at once, with exact gradients and the noise's known law: the maximum a posteriori under normal
-priors on the logits. The fit has many optima of much the same height, so several are found from different starts and
-averaged; rows are then drawn evenly from all of them.
+Within a latent class the columns are independent, and each cell has its own probability. A few dozen classes for each
+value of the target have the pair tables Σ_k w_k p_ki p_kj in closed form, so that thousands of noisy margins are fitted at
+once, with exact gradients and the known noise law: the maximum a posteriori under normal priors on the logits. The fit has
+many optima of similar height, so several are found from different starts and averaged; rows are drawn evenly from all.
 """
 
 from __future__ import annotations
@@ -22,18 +21,19 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.latent_classes.within_cells import draw_evenly, fine_ranges, values_in_cells
 from kmeanalyst.representation.progress import Progress, silent
+from kmeanalyst.representation.wanted import FULL, Effort
 
 _CLASSES = 60  # of one fit, over all values of the target
 _FEWEST_CLASSES = 4  # for one value of the target
 _FITS = 8
 _STEPS = 600  # of L-BFGS
-_MEMORY = 20  # steps that it remembers
-_DEVIATION = 1.0  # prior standard deviation of the logits: of a column's cells, of what a class adds to them
-_SPREAD = 1.0  # of the logits that a fit starts from
-# how far a step of the optimiser moves the logits of weights, those common to all classes, those of a target's value,
-# beside those of a class: many classes share the former, so that they are steeper by as much
+_MEMORY = 20  # steps that L-BFGS remembers
+_DEVIATION = 1.0  # prior standard deviation of each part of the logits
+_SPREAD = 1.0  # standard deviation of the starting logits
+# the optimiser's scales for the logits of weights, those common to all classes, those of a target's value and those of a
+# class: many classes share the former, so the objective is steeper in them
 _SCALES = (0.3, 0.1, 0.2, 1.0)
-_SMALLEST = 3e-4  # a noisy share below it starts from there
+_SMALLEST = 3e-4  # of a share that a fit starts from
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class LatentClasses:
     """Σ_k w_k Π_j p_kj over the cells of a table's columns.
 
     weights        (K,) of the classes.
-    probabilities  (K, T) of the cells of all columns, one block after the other; each block adds up to 1.
+    probabilities  (K, T) of the cells of all columns, one block per column; each block sums to 1.
     """
 
     weights: Array
@@ -49,20 +49,24 @@ class LatentClasses:
 
 
 def fit_latent_classes(
-    measurement: Measurement, rng: np.random.Generator | int | None = None, progress: Progress | None = None
+    measurement: Measurement,
+    rng: np.random.Generator | int | None = None,
+    *,
+    effort: Effort = FULL,
+    progress: Progress = silent,
 ) -> LatentClasses:
-    """The average of several fits to noisy margins (of MarginFeatures), as one model; its classes are those of all."""
+    """The average of several fits to noisy margins (of MarginFeatures), as one model with the classes of all fits."""
     features = measurement.feature_map
     assert isinstance(features, MarginFeatures)
-    rng, report = np.random.default_rng(rng), progress or silent
-    search = _Search(features, measurement.vector, measurement.noise_scale)
-    found = []
+    rng = np.random.default_rng(rng)
+    search = _Search(features, measurement.vector, measurement.noise_scale, effort)
+    found, fits = [], effort.of(_FITS)
     with threadpool_limits(limits=1, user_api="blas"):
-        for i in range(_FITS):
-            found.append(search.fitted(rng))
-            report("fitting latent classes", (i + 1) / _FITS)
+        for i in range(fits):
+            found.append(search.fit(rng))
+            progress("fitting latent classes", (i + 1) / fits)
     return LatentClasses(
-        np.concatenate([model.weights for model in found]) / _FITS, np.vstack([model.probabilities for model in found])
+        np.concatenate([model.weights for model in found]) / fits, np.vstack([model.probabilities for model in found])
     )
 
 
@@ -70,7 +74,7 @@ def fit_latent_classes(
 class _Observed:
     """Tables of one kind as shares of the rows, of standard deviation `noise` each.
 
-    values   (..., T), or (..., T, T) where they are of pairs, each pair twice.
+    values   (..., T), or (..., T, T) for pairs, each pair twice.
     """
 
     values: Array
@@ -80,15 +84,16 @@ class _Observed:
 class _Search:
     """min over latent classes of ½ Σ (fitted − noisy margin)²/noise² − log prior, y the target's cell of a class."""
 
-    def __init__(self, features: MarginFeatures, vector: Array, noise_scale: float) -> None:
+    def __init__(self, features: MarginFeatures, vector: Array, noise_scale: float, effort: Effort = FULL) -> None:
         kernel = features.kernel
         self.target = kernel.target
         sizes = np.array(kernel.sizes)[list(kernel.others)]
         ends = np.concatenate([[0], np.cumsum(sizes)])
-        self.sizes, self.starts = sizes, ends[:-1]  # of the columns' cells, beside the target
+        self.sizes, self.starts = sizes, ends[:-1]  # of the cells of the columns except the target
         self.width = int(ends[-1])
         self.values = kernel.sizes[self.target] if self.target >= 0 else 1
-        self.each = max(_FEWEST_CLASSES, _CLASSES // self.values)
+        self.steps = effort.of(_STEPS)
+        self.each = max(effort.of(_FEWEST_CLASSES), effort.of(_CLASSES) // self.values)
         self.before = sum(kernel.sizes[: max(self.target, 0)])  # cells of the columns before the target
         column = np.repeat(np.arange(len(sizes)), sizes)
         self.between = (column[:, None] != column).astype(float)  # (T, T) whether two cells are of different columns
@@ -104,7 +109,7 @@ class _Search:
                 shares = _symmetric(shares, order, self.width)
             self.observed[group.kind] = _Observed(shares[0] if group.kind == "target" else shares, noise)
 
-    def fitted(self, rng: np.random.Generator) -> LatentClasses:
+    def fit(self, rng: np.random.Generator) -> LatentClasses:
         """A local optimum near a random start."""
         n = self.values * self.each
         start = np.concatenate(
@@ -117,14 +122,14 @@ class _Search:
             value, slope = self.objective(moved * scales)
             return value, slope * scales
 
-        options = {"maxiter": _STEPS, "maxcor": _MEMORY}
+        options = {"maxiter": self.steps, "maxcor": _MEMORY}
         found = scales * minimize(scaled, start / scales, jac=True, method="L-BFGS-B", options=options).x
         weights, common, by_value, own = self._split(found)
         inside = self._probabilities(own + common + by_value[:, None])
         return LatentClasses(weights.ravel(), self._with_target(inside))
 
     def _common_start(self) -> Array:
-        """Logits (T,) of the noisy one-way tables, or even ones."""
+        """Logits (T,) of the noisy one-way tables; zero without them."""
         if "one-way" in self.observed:
             shares = self.observed["one-way"].values[0]
         elif "one-way by target" in self.observed:
@@ -135,7 +140,7 @@ class _Search:
         return logits - np.repeat(np.add.reduceat(logits, self.starts) / self.sizes, self.sizes)
 
     def _target_start(self) -> Array:
-        """Logits (Y,) of the target's noisy table, no share below its noise: a class of no weight would never gain any."""
+        """Logits (Y,) of the target's noisy table, with no share below its noise: a class of weight 0 would keep it."""
         observed = [self.observed[kind] for kind in ("target", "target one-way") if kind in self.observed]
         if not observed:
             return np.zeros(self.values)
@@ -157,7 +162,7 @@ class _Search:
         return p / np.repeat(np.add.reduceat(p, starts, axis=2), self.sizes, axis=2)
 
     def _with_target(self, inside: Array) -> Array:
-        """(Y·K, all cells): the target's block put where its column is."""
+        """(Y·K, all cells): with the target's block at its column."""
         stacked = inside.reshape(-1, self.width)
         if self.target < 0:
             return stacked
@@ -165,7 +170,7 @@ class _Search:
         return np.hstack([stacked[:, : self.before], block, stacked[:, self.before :]])
 
     def objective(self, flat: Array) -> tuple[float, Array]:
-        """Its value and its slope."""
+        """The objective and its slope."""
         weights, common, by_value, own = self._split(flat)
         p = self._probabilities(own + common + by_value[:, None])
         weighted = p * weights[:, :, None]
@@ -205,7 +210,7 @@ class _Search:
 
 
 def _symmetric(shares: Array, order: tuple[Array, Array], width: int) -> Array:
-    """(..., T, T) of the shares (..., pairs' cells), each of them twice."""
+    """(..., T, T): a symmetric matrix of the shares (..., pairs' cells)."""
     matrix = np.zeros((len(shares), width, width))
     matrix[:, order[0], order[1]] = shares
     return matrix + matrix.transpose(0, 2, 1)
@@ -225,7 +230,7 @@ def _in_pair_order(sizes: Array, ends: Array) -> tuple[Array, Array]:
 def draw_rows(
     model: LatentClasses, measurement: Measurement, domain: Domain, n: int, rng: np.random.Generator
 ) -> Array:
-    """n encoded rows (n, d), spread evenly over classes and, within a class, over the cells of every column."""
+    """n encoded rows (n, d): stratified over classes and, within a class, over the cells of every column."""
     features = measurement.feature_map
     assert isinstance(features, MarginFeatures)
     kernel = features.kernel
@@ -248,7 +253,7 @@ def draw_rows(
 
 
 def _shares_by_target(model: LatentClasses, kernel: Margins) -> Array:
-    """(Y, T) shares of the rows in the cells of all columns, for each value of the target (one, without a target)."""
+    """(Y, T) shares of the rows in the cells of all columns, for each value of the target (Y = 1 without a target)."""
     if kernel.target < 0:
         return (model.weights @ model.probabilities)[None]
     before = sum(kernel.sizes[: kernel.target])

@@ -1,8 +1,8 @@
-"""Where in its cell a value lies: read off the finer tables of margins, or evenly.
+"""The position of a value within its cell: from the finer tables of margins, or uniform.
 
-A finer table has some hundred ranges and most of them hold few rows, so that noise is as large as what it hides. Its
-shares are therefore those of the model's coarser cells, divided by a law that is even but for what the measurement
-shows: the maximum a posteriori under normal priors on the logits, part of them common to all values of the target.
+A finer table has about a hundred ranges, and most hold few rows, so that the noise is as large as the shares. The shares
+of the model's coarser cells are therefore divided by a distribution that is uniform unless the measurement contradicts it:
+the maximum a posteriori under normal priors on the logits, part of which is common to all values of the target.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.weights.views import systematic_indices
 
 _STEPS = 200  # of L-BFGS
-_DEVIATION = 2.0  # prior standard deviation of the logits: of all values of the target, and of each beside them
+_DEVIATION = 2.0  # prior standard deviation of the logits common to all values of the target; next, of each value's own
 _DEVIATION_BY_TARGET = 0.7
-_NOTHING = -40.0  # the logit of a range that no value of the column is in
+_EMPTY = -40.0  # logit of a range without values of the column
 _TRIES = 50  # for a value in a range
 
 
 @dataclass(frozen=True)
 class FineRanges:
-    """The finer ranges of one column, and how likely each is within the cell it is part of.
+    """The finer ranges of one column, and their probabilities within their cells.
 
-    ends      (R + 1,) of the ranges, in encoded units.
-    cell      (R,) the cell that a range is part of, increasing.
-    chances   (Y, R) for each value of the target (one, without a target); those of a cell add up to 1.
+    ends            (R + 1,) of the ranges, in encoded units.
+    cell            (R,) the cell that contains each range, increasing.
+    probabilities   (Y, R) for each value of the target (Y = 1 without a target); those of a cell sum to 1.
     """
 
     ends: Array
     cell: Array
-    chances: Array
+    probabilities: Array
 
 
 def fine_ranges(measurement: Measurement, domain: Domain, shares: Array) -> dict[int, FineRanges]:
-    """For each column that the measurement has a finer table of.
+    """Column → its finer ranges, for each column with a finer table.
 
-    shares   (Y, T) of the rows, in the cells of all columns, for each value of the target (one, without a target).
+    shares   (Y, T) of the rows, in the cells of all columns, for each value of the target (Y = 1 without a target).
     """
     features = measurement.feature_map
     assert isinstance(features, MarginFeatures)
@@ -63,14 +63,14 @@ def fine_ranges(measurement: Measurement, domain: Domain, shares: Array) -> dict
         ends = np.concatenate([[low], kernel.fine[j], [high]])
         cell = np.searchsorted(np.array(kernel.edges[j]), (ends[:-1] + ends[1:]) / 2, side="right")
         own = values[:, first : first + len(cell)]
-        chances = _chances(own, noise, shares[:, begins[j] + cell], cell, _sizes(column, ends, kernel.atoms[j]))
-        fitted[j] = FineRanges(ends, cell, chances)
+        sizes = _sizes(column, ends, kernel.atoms[j])
+        fitted[j] = FineRanges(ends, cell, _probabilities(own, noise, shares[:, begins[j] + cell], cell, sizes))
         first += size
     return fitted
 
 
 def _sizes(column: Number, ends: Array, atoms: tuple[float, ...]) -> Array:
-    """(R,) how much of the column lies in each range: values, those of atoms left out, or the width on a finer scale."""
+    """(R,) sizes of the ranges: the number of values except atoms, or the width for a column without a step."""
     if not column.step:
         return np.where(column.holds(ends[:-1], ends[1:]), np.diff(ends), 0.0)
     counts = np.rint(np.diff(ends) / column.step)
@@ -78,26 +78,26 @@ def _sizes(column: Number, ends: Array, atoms: tuple[float, ...]) -> Array:
     return np.maximum(counts, 0.0)
 
 
-def _chances(observed: Array, noise: float, cell_shares: Array, cell: Array, sizes: Array) -> Array:
-    """(Y, R) the likeliest law of the ranges within their cells.
+def _probabilities(observed: Array, noise: float, cell_shares: Array, cell: Array, sizes: Array) -> Array:
+    """(Y, R) the maximum a posteriori probabilities of the ranges within their cells.
 
-    observed      (Y, R) noisy shares of the ranges, each of this noise.
-    cell_shares   (Y, R) what the cell of each range holds.
-    sizes         (R,) of the ranges: what an even law within a cell is even in.
+    observed      (Y, R) noisy shares of the ranges, of standard deviation `noise`.
+    cell_shares   (Y, R) the share of each range's cell.
+    sizes         (R,) of the ranges: the prior mode within a cell is proportional to them.
     """
     starts = np.flatnonzero(np.diff(cell, prepend=-1))
     which = np.cumsum(np.diff(cell, prepend=-1) > 0) - 1
     with np.errstate(divide="ignore"):
-        base = np.maximum(np.log(sizes / np.add.reduceat(sizes, starts).clip(1e-300)[which]), _NOTHING)
+        base = np.maximum(np.log(sizes / np.add.reduceat(sizes, starts).clip(1e-300)[which]), _EMPTY)
 
-    def law(logits: Array) -> Array:
+    def within_cells(logits: Array) -> Array:
         logits = logits - np.maximum.reduceat(logits, starts, axis=1)[:, which]
         weights = np.exp(logits)
         return weights / np.add.reduceat(weights, starts, axis=1)[:, which]
 
     def objective(flat: Array) -> tuple[float, Array]:
         common, own = flat[: len(cell)], flat[len(cell) :].reshape(observed.shape)
-        p = law(base + common + own)
+        p = within_cells(base + common + own)
         residual = (cell_shares * p - observed) / noise
         pull = p * residual * cell_shares / noise
         pull -= p * np.add.reduceat(pull, starts, axis=1)[:, which]
@@ -107,14 +107,14 @@ def _chances(observed: Array, noise: float, cell_shares: Array, cell: Array, siz
 
     flat = np.zeros(len(cell) + observed.size)
     flat = minimize(objective, flat, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS}).x
-    return law(base + flat[: len(cell)] + flat[len(cell) :].reshape(observed.shape))
+    return within_cells(base + flat[: len(cell)] + flat[len(cell) :].reshape(observed.shape))
 
 
 def values_in_cells(
     kernel: Margins, domain: Domain, j: int, cells: Array, target: Array, fine: FineRanges | None,
     rng: np.random.Generator,
 ) -> Array:  # fmt: skip
-    """An encoded value (n,) in each cell of column j: a level, an atom, a missing cell, or a value of a range.
+    """Encoded values (n,) in the given cells of column j: a level, an atom, a missing cell, or a value of a range.
 
     target   (n,) the target's cell of each row, 0 without one.
     """
@@ -127,29 +127,29 @@ def values_in_cells(
     low, high = column.ends
     ends, within = np.concatenate([[low], edges, [high]]), np.minimum(cells, len(edges))
     if fine is not None:
-        ends, within = fine.ends, _drawn_ranges(fine, within, target, rng)
+        ends, within = fine.ends, _draw_ranges(fine, within, target, rng)
     drawn = inside(column, ends[within], ends[within + 1], np.array(atoms), rng)
     return np.where(cells < ranges, drawn, special[cells])
 
 
-def _drawn_ranges(fine: FineRanges, cells: Array, target: Array, rng: np.random.Generator) -> Array:
-    """(n,) a finer range for each row's cell, spread evenly over the rows of each cell and value of the target."""
+def _draw_ranges(fine: FineRanges, cells: Array, target: Array, rng: np.random.Generator) -> Array:
+    """(n,) a finer range for each row, stratified within each cell and value of the target."""
     found = np.empty(len(cells), dtype=np.intp)
     for y in np.unique(target):
         for cell in np.unique(cells[target == y]):
             rows = np.flatnonzero((target == y) & (cells == cell))
             ranges = np.flatnonzero(fine.cell == cell)
-            found[rows] = ranges[draw_evenly(fine.chances[y, ranges], len(rows), rng)]
+            found[rows] = ranges[draw_evenly(fine.probabilities[y, ranges], len(rows), rng)]
     return found
 
 
-def draw_evenly(chances: Array, n: int, rng: np.random.Generator) -> Array:
-    """n draws of a finite distribution, in random order; each outcome n times its probability, to the next whole number."""
-    return rng.permutation(systematic_indices(chances, n, rng))
+def draw_evenly(probabilities: Array, n: int, rng: np.random.Generator) -> Array:
+    """n draws of a finite distribution, in random order; each outcome n times its probability, rounded up or down."""
+    return rng.permutation(systematic_indices(probabilities, n, rng))
 
 
 def inside(column: Number, below: Array, above: Array, atoms: Array, rng: np.random.Generator) -> Array:
-    """A value of the column in each range [below, above) that is no atom, by rejection; any, where there is none."""
+    """A value of the column in each range [below, above), by rejection of atoms; a range of atoms alone gives atoms."""
     drawn = column.rounded(rng.uniform(below, above))
     for _ in range(_TRIES):
         wrong = (drawn < below) | (drawn > above) | np.isin(drawn, atoms)

@@ -1,10 +1,10 @@
-"""What one component of a mixture says about a column, and its characteristic function.
+"""The distribution of a column within one component of a mixture, and its characteristic function.
 
-A normal law for numbers, atoms and missing cells beside it where they are declared, a probability for every value
-of a column that has few. Each law has E e^{ip}, the mean of a random Fourier feature's phasor, in closed form, its
+Numbers have a normal distribution, with atoms and missing cells where they are declared; a column of few values has a
+probability for each. Each distribution has E e^{ip}, the mean of a random Fourier feature's phasor, in closed form, its
 slopes in the parameters, and draws.
 
-A mean random Fourier feature as phasors: one complex number e^{ip} for each pair of cosine and sine.
+A mean random Fourier feature as phasors has one complex number e^{ip} for each pair of cosine and sine.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def unit_phasors(phase: Array, log_size: Array | None = None) -> Array:
     return out
 
 
-_FEW_VALUES = 12  # an integer column with no more values than this has a probability for each
+_FEW_VALUES = 12  # an integer column with at most this many values has a probability for each
 _NARROWEST = 0.03  # standard deviation of a component, in lengthscales of the features
 _LOGIT = 8.0
 _TINY = 1e-12
@@ -60,20 +60,20 @@ Prior = list[tuple[float, float]]  # centre and standard deviation of each param
 
 
 class Law(ABC):
-    """What the components say about some columns (abstract). Parameters are (K, p) for K components."""
+    """The distribution of some columns within the components (abstract). Parameters are (K, p) for K components."""
 
-    looks: Array  # positions of the frequencies that see these columns
+    looks: Array  # indices of the frequencies that depend on these columns
     width: int  # p
     n_columns: int = 1
     bounds: list[tuple[float, float]]  # of the p parameters
-    prior: Prior  # what is thought of them before anything is measured
-    free: int  # how many of them can be told apart
-    log_sds: slice = slice(0, 0)  # which of them are log standard deviations
+    prior: Prior  # of the parameters
+    free: int  # identifiable parameters
+    log_sds: slice = slice(0, 0)  # the parameters that are log standard deviations
     extents: Array = np.zeros(0)  # of the columns those belong to, in lengthscales
 
     @abstractmethod
     def characteristic(self, parameters: Array) -> Array:
-        """E e^{ip} over these columns' law, complex (K, r), on the frequencies that look."""
+        """E e^{ip} under this distribution, complex (K, r), on the frequencies `looks`."""
 
     @abstractmethod
     def slopes(self, parameters: Array, chi: Array, base: Array) -> Array:
@@ -89,7 +89,7 @@ class Law(ABC):
 
 
 class Normals(Law):
-    """Normal laws of columns of numbers that are never missing: mean and log standard deviation of each, in lengthscales."""
+    """Normal columns of numbers that are never missing: mean and log standard deviation of each, in lengthscales."""
 
     def __init__(self, features: RandomFourier, domain: Domain, columns: list[int], units: Array) -> None:
         self.columns, self.domain = columns, domain
@@ -131,9 +131,9 @@ class Normals(Law):
 
 
 class NormalOrSpecial(Law):
-    """One column of numbers with values that carry mass of their own, its atoms and a missing cell.
+    """One column of numbers with special values: its atoms and a missing cell.
 
-    Mean and log standard deviation of the other values, and the log chance of each special one beside them.
+    Parameters are mean and log standard deviation of ordinary values, and the log odds of each special value against them.
     """
 
     def __init__(self, features: RandomFourier, domain: Domain, column: int, unit: float) -> None:
@@ -150,8 +150,8 @@ class NormalOrSpecial(Law):
         self.prior = [_FLAT, _ABOUT_HALF] + [(-1.0, 2.0)] * len(self.special)
         self.bounds = [(low, high), _log_sd_bounds(high - low)] + [(-_LOGIT, _LOGIT)] * len(self.special)
 
-    def _chances(self, parameters: Array) -> Array:
-        """(K, 1 + specials): of an ordinary value, then of each special one."""
+    def _probabilities(self, parameters: Array) -> Array:
+        """(K, 1 + specials): of an ordinary value, then of each special value."""
         return softmax(np.pad(parameters[:, 2:], ((0, 0), (1, 0))), axis=1)
 
     def _ordinary(self, parameters: Array) -> Array:
@@ -159,40 +159,40 @@ class NormalOrSpecial(Law):
         return unit_phasors(mean * self.frequencies, -0.5 * variance * self.frequencies**2)
 
     def characteristic(self, parameters: Array) -> Array:
-        chances = self._chances(parameters).astype(np.float32)
-        return chances[:, :1] * self._ordinary(parameters) + chances[:, 1:] @ self.phasors
+        p = self._probabilities(parameters).astype(np.float32)
+        return p[:, :1] * self._ordinary(parameters) + p[:, 1:] @ self.phasors
 
     def slopes(self, parameters: Array, chi: Array, base: Array) -> Array:
-        chances, variance = self._chances(parameters), np.exp(2 * parameters[:, 1])
+        p, variance = self._probabilities(parameters), np.exp(2 * parameters[:, 1])
         base = base * _inverse(chi)
-        ordinary = base * self._ordinary(parameters) * chances[:, :1].astype(np.float32)
+        ordinary = base * self._ordinary(parameters) * p[:, :1].astype(np.float32)
         total = (base * chi).real.sum(axis=1)
         by_mean = -(ordinary.imag @ self.frequencies)
         by_log_sd = -(ordinary.real @ self.frequencies**2) * variance
-        by_chance = chances[:, 1:] * ((base @ self.phasors.T).real - total[:, None])
-        return np.hstack([by_mean[:, None], by_log_sd[:, None], by_chance])
+        by_log_odds = p[:, 1:] * ((base @ self.phasors.T).real - total[:, None])
+        return np.hstack([by_mean[:, None], by_log_sd[:, None], by_log_odds])
 
     def around(self, points: Array, weights: Array) -> Array:
         cells = points[:, self.column]
         same = (cells[:, None] == self.special) | (np.isnan(cells[:, None]) & np.isnan(self.special))
-        chances, ordinary = weights @ same, ~same.any(axis=1)
+        shares, ordinary = weights @ same, ~same.any(axis=1)
         rest = float(weights @ ordinary)
         if rest <= 0:
-            return np.concatenate([[np.mean(self.bounds[0]), 0.0], np.log(chances + 0.01) - np.log(0.01)])
+            return np.concatenate([[np.mean(self.bounds[0]), 0.0], np.log(shares + 0.01) - np.log(0.01)])
         mean = weights[ordinary] @ cells[ordinary] / rest / self.unit
         variance = weights[ordinary] @ (cells[ordinary] / self.unit - mean) ** 2 / rest
-        return np.concatenate([[mean, 0.5 * np.log(variance + 0.01)], np.log((chances + 0.01) / (rest + 0.01))])
+        return np.concatenate([[mean, 0.5 * np.log(variance + 0.01)], np.log((shares + 0.01) / (rest + 0.01))])
 
     def draw(self, parameters: Array, uniforms: Array) -> tuple[list[int], Array]:
         values = (parameters[:, 0] + np.exp(parameters[:, 1]) * ndtri(uniforms[:, 0, 0])) * self.unit
         values = _rounded(self.domain, [self.column], values[:, None])
-        place = (uniforms[:, 1] > np.cumsum(self._chances(parameters), axis=1)).sum(axis=1)
-        which = np.flatnonzero(place)
-        values[which, 0] = self.special[np.minimum(place[which] - 1, len(self.special) - 1)]
+        outcome = (uniforms[:, 1] > np.cumsum(self._probabilities(parameters), axis=1)).sum(axis=1)
+        which = np.flatnonzero(outcome)
+        values[which, 0] = self.special[np.minimum(outcome[which] - 1, len(self.special) - 1)]
         return [self.column], values
 
 
-class Chances(Law):
+class Probabilities(Law):
     """A probability for each value of a column that has few (levels, a short range of integers), missing included."""
 
     def __init__(self, features: RandomFourier, column: int, values: Array) -> None:
@@ -206,9 +206,9 @@ class Chances(Law):
         return softmax(parameters, axis=1).astype(np.float32) @ self.phasors
 
     def slopes(self, parameters: Array, chi: Array, base: Array) -> Array:
-        chances = softmax(parameters, axis=1)
+        p = softmax(parameters, axis=1)
         pull = (base * _inverse(chi) @ self.phasors.T).real
-        return chances * (pull - (chances * pull).sum(axis=1, keepdims=True))
+        return p * (pull - (p * pull).sum(axis=1, keepdims=True))
 
     def around(self, points: Array, weights: Array) -> Array:
         cells = points[:, [self.column]]
@@ -217,8 +217,8 @@ class Chances(Law):
 
     def draw(self, parameters: Array, uniforms: Array) -> tuple[list[int], Array]:
         ends = np.cumsum(softmax(parameters, axis=1), axis=1)
-        place = (uniforms[:, :1, 0] > ends).sum(axis=1)
-        return [self.column], self.values[np.minimum(place, self.width - 1)][:, None]
+        outcome = (uniforms[:, :1, 0] > ends).sum(axis=1)
+        return [self.column], self.values[np.minimum(outcome, self.width - 1)][:, None]
 
 
 def _inverse(chi: Array) -> Array:
@@ -226,9 +226,9 @@ def _inverse(chi: Array) -> Array:
 
 
 def lengthscales(linear: Array) -> Array:
-    """(columns,) the lengthscale of the normal frequencies that look at each column; 1 if none does.
+    """(columns,) the lengthscale of the normal frequencies that depend on each column; 1 without any.
 
-    From their median size, which mixtures of scales and heavy tails do not drive to their finest one.
+    From their median size, which is robust to heavy tails and mixtures of scales.
     """
     sizes = [np.abs(row[row != 0]) for row in linear]
     return np.array([_NORMAL_MEDIAN / np.median(size) if len(size) else 1.0 for size in sizes])
@@ -248,7 +248,7 @@ def _rounded(domain: Domain, columns: list[int], values: Array) -> Array:
 
 
 def _few_values(column: Column) -> Array | None:
-    """Every encoded value of a column that has few; None for others."""
+    """All encoded values of a column that has few; None for others."""
     if isinstance(column, Categorical):
         return np.arange(len(column.levels), dtype=float)
     if isinstance(column, Number) and column.step and np.ptp(column.bounds) < _FEW_VALUES:
@@ -257,17 +257,17 @@ def _few_values(column: Column) -> Array | None:
 
 
 def laws_for(features: RandomFourier, domain: Domain, units: Array) -> list[Law]:
-    """The laws of a component, by the kinds of the columns; units (columns,) are the lengthscales they count in."""
+    """The distributions of a component, by the kinds of the columns; units (columns,) are the columns' lengthscales."""
     laws: list[Law] = []
     plain: list[int] = []
     for j, column in enumerate(domain.columns):
         table = features.tables.get(j)
         few = _few_values(column)
-        if few is None and table is not None and len(table) > 1:  # codes of numbers, as an indicator kernel sees them
+        if few is None and table is not None and len(table) > 1:  # codes of numbers, as an indicator kernel reads them
             few = np.arange(len(table) - 1, dtype=float)
             few = np.unique(column.wrap(few))  # type: ignore[attr-defined]
         if few is not None:
-            laws.append(Chances(features, j, column.with_missing(few)))
+            laws.append(Probabilities(features, j, column.with_missing(few)))
         elif column.missing or column.atoms:  # type: ignore[attr-defined]
             laws.append(NormalOrSpecial(features, domain, j, float(units[j])))
         else:

@@ -1,14 +1,12 @@
 """A mixture of product distributions whose mean random Fourier feature comes close to a noisy one.
 
-A component gives each column a law of its own, independent of the others: a normal law for numbers, a
-probability for every level, a chance to be missing. Its mean feature is then a product of characteristic
-functions, in closed form and differentiable, so that a mixture is fitted to the measurement by L-BFGS with
-exact gradients. As many components are kept as the noise can tell apart: one more must lower
-‖ψ − y‖² by more than the noise alone would let it.
+Within a component the columns are independent, each with its own distribution: normal for numbers, a probability for
+every level and for a missing cell. The mean feature of a component is a product of characteristic functions, in closed
+form and differentiable, so that a mixture is fitted to the measurement by L-BFGS with exact gradients. The noise limits
+the number of components: one more must lower ‖ψ − y‖² by more than it could by fitting noise.
 
-Few parameters follow little noise: on the published mixtures the fitted mean has half the error of the best
-probability weights on free points at ε = 0.1, and a quarter at ε = 1. What the mixture cannot say is added
-afterwards (`denoise`).
+Few parameters follow little noise: on the published mixtures the fitted mean has half the error of the best probability
+weights on free points at ε = 0.1, and a quarter at ε = 1. `denoise` adds what no mixture can express.
 """
 
 from __future__ import annotations
@@ -27,13 +25,14 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.representation.mixture.component_laws import Law, laws_for, lengthscales
+from kmeanalyst.representation.wanted import FULL, Effort
 
-_PLACES = 4000  # a new component is one of about so many: what choosing the best of them is charged for
+_CANDIDATES = 4000  # for a new component: the criterion charges for choosing the best of them
 _FIRST_FIT, _REFIT, _LAST_FIT = 150, 60, 300  # steps of L-BFGS
 _TINY = 1e-12
-_SMALLEST = 0.2  # standard deviation that a new component is first given, in lengthscales
-_LEAST_MOST = 8  # components that are allowed whatever is measured
-_TRIES, _SETTLED, _SETTLE = 2, 6, 20  # components tried in earnest, settled alone before that, and in how many steps
+_SMALLEST = 0.2  # first standard deviation of a new component, in lengthscales
+_LEAST_MOST = 8  # components that are always allowed
+_TRIES, _SETTLED, _SETTLE = 2, 6, 20  # new components: refitted jointly; first fitted alone; steps of that fit
 
 
 @dataclass
@@ -41,7 +40,7 @@ class Mixture:
     """Σ_k w_k Π_j law_kj.
 
     weights      (K,) probability weights.
-    parameters   (K, p) what the parts of the components say.
+    parameters   (K, p) of the laws, one after the other.
     loss         ‖ψ − y‖² of the fit, in units of k(0).
     """
 
@@ -56,7 +55,7 @@ class Mixture:
         return len(self.weights)
 
     def without(self, components: Array) -> Mixture:
-        """The mixture that is left when some components are taken out."""
+        """The mixture without some components."""
         weights = np.delete(self.weights, components)
         return Mixture(self.laws, self.n_columns, weights / weights.sum(), np.delete(self.parameters, components, 0))
 
@@ -66,12 +65,12 @@ class Mixture:
         return Mixture(self.laws, self.n_columns, weights, np.vstack([self.parameters, parameters]))
 
     def draw(self, n: int, rng: np.random.Generator) -> Array:
-        """n encoded rows (n, d), spread evenly: a scrambled Sobol sequence over components and cells."""
+        """n encoded rows (n, d) from a scrambled Sobol sequence over components and cells."""
         counts = [law.n_columns for law in self.laws]
         uniforms = qmc.Sobol(1 + 2 * sum(counts), seed=rng).random(1 << (n - 1).bit_length())[:n]
         uniforms = np.clip(uniforms, 1e-9, 1 - 1e-9)
-        place = (uniforms[:, :1] > np.cumsum(self.weights)).sum(axis=1)
-        chosen = self.parameters[np.minimum(place, len(self) - 1)]
+        component = (uniforms[:, :1] > np.cumsum(self.weights)).sum(axis=1)
+        chosen = self.parameters[np.minimum(component, len(self) - 1)]
         rows, used = np.empty((n, self.n_columns)), 1
         for law, own, count in zip(self.laws, slices_of(self.laws), counts, strict=True):
             columns, values = law.draw(chosen[:, own], uniforms[:, used : used + 2 * count].reshape(n, 2, count))
@@ -81,7 +80,7 @@ class Mixture:
 
 
 def slices_of(laws: Sequence[Law]) -> list[slice]:
-    """Where each law's parameters lie in a component's."""
+    """The slice of each law's parameters in those of a component."""
     ends = np.cumsum([0, *(law.width for law in laws)])
     return [slice(a, b) for a, b in pairwise(ends)]
 
@@ -105,18 +104,22 @@ class MixtureFit:
     features        random Fourier features of the measurement.
     target          (R,) complex: y as cos + i·sin of unit features.
     noise           standard deviation of the noise on its real and imaginary parts, over √R: τ/B.
+    effort          of all fits of the search, and of the posterior around its result.
     """
 
-    def __init__(self, features: RandomFourier, domain: Domain, target: Array, noise: float) -> None:
+    def __init__(
+        self, features: RandomFourier, domain: Domain, target: Array, noise: float, effort: Effort = FULL
+    ) -> None:
+        self.effort, self.tries = effort, effort.of(_TRIES)
         self.features, self.domain, self.target, self.noise = features, domain, target.astype(np.complex64), noise
         self.laws = laws_for(features, domain, lengthscales(features.linear))
         self.slices = slices_of(self.laws)
         self.free = 1 + sum(law.free for law in self.laws)  # parameters of one component
         self.most = max(_LEAST_MOST, len(target) // self.free)  # half as many parameters as numbers measured
-        self.charge = noise**2 * (2 * np.log(_PLACES) + self.free)
+        self.charge = noise**2 * (2 * np.log(_CANDIDATES) + self.free)
 
     def criterion(self, mixture: Mixture) -> float:
-        """‖ψ − y‖² and what each component is charged for."""
+        """‖ψ − y‖² plus the charge for each component."""
         return mixture.loss + self.charge * len(mixture)
 
     def phasors(self, mixture: Mixture) -> Array:
@@ -132,8 +135,8 @@ class MixtureFit:
         ]
         return Mixture(self.laws, len(self.domain), shares / shares.sum(), np.array(parameters))
 
-    def fitted(self, mixture: Mixture, steps: int) -> Mixture:
-        """The mixture after at most `steps` of L-BFGS on ‖ψ − y‖²."""
+    def fit(self, mixture: Mixture, steps: int) -> Mixture:
+        """The mixture after L-BFGS on ‖ψ − y‖², with at most this effort's share of the steps."""
         K, p = mixture.parameters.shape
         limits = [limit for law in self.laws for limit in law.bounds]
         low, high = np.array(limits).T
@@ -149,7 +152,7 @@ class MixtureFit:
 
         found = minimize(
             objective, start, jac=True, method="L-BFGS-B", bounds=[(-20.0, 20.0)] * K + limits * K,
-            options={"maxiter": steps, "maxcor": 20},
+            options={"maxiter": self.effort.of(steps), "maxcor": 20},
         )  # fmt: skip
         weights, parameters = softmax(found.x[:K]), found.x[K:].reshape(K, p)
         return Mixture(self.laws, mixture.n_columns, weights, parameters, found.fun * self.noise**2)
@@ -170,12 +173,12 @@ class MixtureFit:
         ]
         return residual, by_weight, np.hstack(slopes)
 
-    def pruned(self, mixture: Mixture) -> Mixture:
-        """Components taken out, the least needed first, as long as that lowers the criterion."""
+    def prune(self, mixture: Mixture) -> Mixture:
+        """The mixture after removing components, the least needed first, while that lowers the criterion."""
         while len(mixture) > 1:
             order = np.argsort(self._loss_without_each(mixture))
-            for k in order[:_TRIES]:
-                smaller = self.fitted(mixture.without(k), _REFIT)
+            for k in order[: self.tries]:
+                smaller = self.fit(mixture.without(k), _REFIT)
                 if self.criterion(smaller) < self.criterion(mixture):
                     mixture = smaller
                     break
@@ -189,11 +192,11 @@ class MixtureFit:
         rest = np.maximum(1 - mixture.weights, _TINY)[:, None]
         return np.mean(np.abs((total - mixture.weights[:, None] * phasors) / rest - self.target) ** 2, axis=1)
 
-    def grown(self, mixture: Mixture, rng: np.random.Generator) -> Mixture:
-        """Components put in, where the residual asks most for one, as long as that lowers the criterion."""
+    def grow(self, mixture: Mixture, rng: np.random.Generator) -> Mixture:
+        """The mixture after adding components, each where it lowers the loss most, while that lowers the criterion."""
         while len(mixture) < self.most:
             for parameters, share in self._newcomers(mixture, rng):
-                larger = self.fitted(mixture.joined(parameters, share), _REFIT)
+                larger = self.fit(mixture.joined(parameters, share), _REFIT)
                 if self.criterion(larger) < self.criterion(mixture):
                     mixture = larger
                     break
@@ -202,7 +205,7 @@ class MixtureFit:
         return mixture
 
     def _newcomers(self, mixture: Mixture, rng: np.random.Generator) -> list[tuple[Array, float]]:
-        """(parameters, share) of the components that lower the loss most, each settled with the others held."""
+        """(parameters, share) of the new components that lower the loss most, each fitted with the others fixed."""
         candidates = self._candidates(mixture, rng)
         now = mixture.weights.astype(np.float32) @ self.phasors(mixture)
         step, residual = self.phasors(candidates) - now, self.target - now
@@ -210,14 +213,14 @@ class MixtureFit:
         length = np.maximum(np.mean(step.real**2 + step.imag**2, axis=1), _TINY)
         gain = np.where(along > 0, along**2 / length, 0.0)
         settled = []
-        for i in np.argsort(-gain)[:_SETTLED]:
+        for i in np.argsort(-gain)[: self.effort.of(_SETTLED)]:
             share = float(np.clip(along[i] / length[i], 1e-3, 0.3))
-            settled.append(self.settled(now, candidates.parameters[i], share))
+            settled.append(self.settle(now, candidates.parameters[i], share))
         settled.sort(key=lambda one: one[0])
-        return [(parameters, share) for _, parameters, share in settled[:_TRIES]]
+        return [(parameters, share) for _, parameters, share in settled[: self.tries]]
 
-    def settled(self, now: Array, parameters: Array, share: float) -> tuple[float, Array, float]:
-        """(loss, parameters, share) of one component beside a mean phasor that is held."""
+    def settle(self, now: Array, parameters: Array, share: float) -> tuple[float, Array, float]:
+        """(loss, parameters, share) after fitting one new component; `now`, the mean phasor of the others, is fixed."""
         low, high = np.array([limit for law in self.laws for limit in law.bounds]).T
 
         def objective(flat: Array) -> tuple[float, Array]:
@@ -230,12 +233,15 @@ class MixtureFit:
 
         start = np.append(logit(share), np.clip(parameters, low, high))
         limits = [(-9.0, 3.0), *zip(low, high, strict=True)]
-        found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=limits, options={"maxiter": _SETTLE})
+        found = minimize(
+            objective, start, jac=True, method="L-BFGS-B", bounds=limits, options={"maxiter": self.effort.of(_SETTLE)}
+        )
         return float(found.fun), found.x[1:], float(expit(found.x[0]))
 
     def _candidates(self, mixture: Mixture, rng: np.random.Generator) -> Mixture:
         """Single narrow components (as one mixture) over the domain and near the mixture."""
-        rows = np.vstack([self.domain.draw(_PLACES // 4, rng), mixture.draw(_PLACES // 8, rng)])
+        size = self.effort.of(_CANDIDATES)
+        rows = np.vstack([self.domain.draw(size // 4, rng), mixture.draw(size // 8, rng)])
         found = self.around(rows, np.full(len(rows), 1 / len(rows)), np.arange(len(rows)))
         for law, own in zip(self.laws, self.slices, strict=True):
             log_sds = found.parameters[:, own][:, law.log_sds]
@@ -249,30 +255,30 @@ def fit_mixture(
     search: MixtureFit, *, points: Array, weights: Array, rng: np.random.Generator,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Mixture:  # fmt: skip
-    """The mixture of the lowest criterion found, from clusters of weighted points (n, d) that are near the target."""
+    """The mixture of the lowest criterion found, starting from clusters of weighted points (n, d)."""
     starts: list[Mixture] = []
     for size in (4, 8, 12, 16, 24, 32, 48):
         if starts and (size > len(points) or _stale(starts, search)):
             break
         labels = _clusters(points, weights, min(size, len(points)), search.features, rng)
-        starts.append(search.fitted(search.around(points, weights, labels), _FIRST_FIT))
+        starts.append(search.fit(search.around(points, weights, labels), _FIRST_FIT))
     starts.sort(key=search.criterion)
     best = starts[0]
     for i, start in enumerate(starts[:2]):
         for _ in range(2):
-            start = search.pruned(search.grown(start, rng))
+            start = search.prune(search.grow(start, rng))
         best = min(best, start, key=search.criterion)
         progress((i + 1) / min(2, len(starts)))
-    return search.fitted(best, _LAST_FIT)
+    return search.fit(best, _LAST_FIT)
 
 
 def _stale(starts: list[Mixture], search: MixtureFit) -> bool:
-    """Whether the last two of three or more starts, larger each time, were no better than one before."""
+    """Whether the last two of three or more starts, of increasing size, were no better than an earlier one."""
     return len(starts) > 2 and int(np.argmin([search.criterion(start) for start in starts])) < len(starts) - 2
 
 
 def _clusters(points: Array, weights: Array, size: int, features: RandomFourier, rng: np.random.Generator) -> Array:
-    """Labels (n,) of clusters that are compact in feature space, on a few dozen frequencies."""
+    """Labels (n,) of clusters in feature space, on a few dozen frequencies."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 

@@ -1,9 +1,8 @@
-"""The mixtures that the measurement leaves possible, by Hamiltonian Monte Carlo.
+"""The posterior of the mixture given the measurement, by Hamiltonian Monte Carlo.
 
-The noise is known and Gaussian, and the mean feature of a mixture has exact gradients: what one would believe of
-the mixture after the measurement can be drawn from. The mean of the draws has less error than the best single
-mixture where the noise is large (a tenth to a quarter, on the published data at ε = 0.01), and their spread says
-how far the table's mean may be.
+The noise is known and Gaussian, and the mean feature of a mixture has exact gradients, so the posterior can be sampled.
+Where the noise is large, the mean of the draws has less error than the best single mixture (a tenth to a quarter less, on
+the published data at ε = 0.01), and their spread estimates the error.
 
 Source: Neal (2011), MCMC using Hamiltonian dynamics; a sparse prior on surplus components as in Rousseau &
 Mengersen (2011).
@@ -20,13 +19,13 @@ from scipy.special import softmax
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.representation.mixture.mixture import Mixture, MixtureFit, mean_phasors, square
 
-_SPARSITY = 0.3  # of the Dirichlet prior on weights: below one, surplus components empty themselves
+_SPARSITY = 0.3  # of the Dirichlet prior on weights: below 1, surplus components lose their weight
 _FEWEST_SURPLUS, _SURPLUS_WEIGHT, _SURPLUS_FIT = 4, 0.05, 60
 _LEAPS = 12  # of one trajectory
 _WARM_UP, _DRAWS, _FEWEST = 80, 170, 60  # trajectories
-_WORK = 3e8  # phasors of all trajectories together, above which there are fewer of them, or none
-_ACCEPTED = 0.75  # share of trajectories, at which the step settles
-_KEPT = 24  # draws that are pooled
+_WORK = 3e8  # most phasors of all trajectories together; it limits their number
+_ACCEPTED = 0.75  # share of accepted trajectories that the step size aims at
+_KEPT = 24  # pooled draws
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Posterior:
     """Draws of mixtures given the measurement.
 
     phasors   (R,) their mean phasor.
-    spread    root mean square distance of theirs from it, in units of √k(0).
+    spread    root mean square distance of their phasors from it, in units of √k(0).
     pooled    some of them, as one mixture.
     """
 
@@ -47,16 +46,17 @@ def draw_posterior(
     search: MixtureFit, mixture: Mixture, rng: np.random.Generator,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Posterior | None:  # fmt: skip
-    """Mixtures around one that fits, given the measurement; None where that would take too long."""
-    start = search.fitted(_with_surplus(search, mixture, rng), _SURPLUS_FIT)
-    affordable = int(_WORK / (len(start) * len(search.target) * _LEAPS)) - _WARM_UP
-    if affordable < _FEWEST:
+    """Draws from the posterior, starting at a fitted mixture; None if they would take too long."""
+    start = search.fit(_with_surplus(search, mixture, rng), _SURPLUS_FIT)
+    warm_up, fewest, wanted = (search.effort.of(count) for count in (_WARM_UP, _FEWEST, _DRAWS))
+    affordable = int(_WORK / (len(start) * len(search.target) * _LEAPS)) - warm_up
+    if affordable < fewest:
         return None
     chain = _Chain(search, start, rng)
-    for i in range(_WARM_UP):
+    for i in range(warm_up):
         chain.advance(adapt=True)
-        progress(0.3 * i / _WARM_UP)
-    count = min(_DRAWS, affordable)
+        progress(0.3 * i / warm_up)
+    count = min(wanted, affordable)
     keep = set(np.linspace(0, count - 1, _KEPT).astype(int).tolist())
     phasors, squares, kept = np.zeros(len(search.target), dtype=complex), 0.0, []
     for i in range(count):
@@ -72,7 +72,7 @@ def draw_posterior(
 
 
 def _with_surplus(search: MixtureFit, mixture: Mixture, rng: np.random.Generator) -> Mixture:
-    """The mixture and half as many more components of little weight, where it has its mass."""
+    """The mixture and half as many more components of little weight, drawn from it."""
     surplus = max(_FEWEST_SURPLUS, len(mixture) // 2)
     rows = mixture.draw(surplus, rng)
     more = search.around(rows, np.full(surplus, 1 / surplus), np.arange(surplus))
@@ -102,23 +102,23 @@ class _Chain:
             np.append(np.full(K, 4.0), np.tile(prior[:, 1], K)),
         )
         self.precision = 1 / sd**2
-        self.place = np.append(np.log(np.maximum(mixture.weights, 1e-6)), mixture.parameters.ravel())
-        self.place = np.clip(self.place, self.low, self.high)
+        self.position = np.append(np.log(np.maximum(mixture.weights, 1e-6)), mixture.parameters.ravel())
+        self.position = np.clip(self.position, self.low, self.high)
         self.scale = self._scales(limits[:, 1] - limits[:, 0])
         self.step = 0.4
-        self.energy, self.slope = self._energy(self.place)
+        self.energy, self.slope = self._energy(self.position)
 
     def mixture(self) -> Mixture:
         K, p = self.shape
-        return Mixture(self.like.laws, self.like.n_columns, softmax(self.place[:K]), self.place[K:].reshape(K, p))
+        return Mixture(self.like.laws, self.like.n_columns, softmax(self.position[:K]), self.position[K:].reshape(K, p))
 
-    def _energy(self, place: Array) -> tuple[float, Array]:
+    def _energy(self, position: Array) -> tuple[float, Array]:
         """−log posterior and its slope."""
         K, p = self.shape
-        weights = softmax(place[:K])
-        residual, by_weight, by_parameters = self.search.slopes(weights, place[K:].reshape(K, p))
+        weights = softmax(position[:K])
+        residual, by_weight, by_parameters = self.search.slopes(weights, position[K:].reshape(K, p))
         halved = 0.5 / self.search.noise**2
-        away = place - self.centre
+        away = position - self.centre
         energy = square(residual) * halved + 0.5 * float(self.precision @ away**2)
         slope = np.append(weights * (by_weight - weights @ by_weight), by_parameters.ravel()) * halved
         slope += self.precision * away
@@ -127,38 +127,38 @@ class _Chain:
         return energy, slope
 
     def _scales(self, widths: Array) -> Array:
-        """One over the root of each coordinate's curvature: by differences of the phasors, and the prior."""
+        """One over the root of each coordinate's curvature, from differences of phasors and from the prior."""
         K, p = self.shape
         weights, noise = self.like.weights, self.search.noise
         phasors = mean_phasors(self.like, len(self.search.target))
-        apart = np.mean(np.abs(phasors - weights @ phasors) ** 2, axis=1)
-        curvature = [weights**2 * apart / noise**2 + _SPARSITY]
+        spread = np.mean(np.abs(phasors - weights @ phasors) ** 2, axis=1)
+        curvature = [weights**2 * spread / noise**2 + _SPARSITY]
         by_parameter = np.empty((K, p))
         for j in range(p):
             moved = self.like.parameters.copy()
             moved[:, j] += 1e-2
-            there = mean_phasors(Mixture(self.like.laws, self.like.n_columns, weights, moved), len(self.search.target))
-            by_parameter[:, j] = weights**2 * np.mean(np.abs(there - phasors) ** 2, axis=1) / (1e-2 * noise) ** 2
+            ahead = mean_phasors(Mixture(self.like.laws, self.like.n_columns, weights, moved), len(self.search.target))
+            by_parameter[:, j] = weights**2 * np.mean(np.abs(ahead - phasors) ** 2, axis=1) / (1e-2 * noise) ** 2
         curvature.append((by_parameter + 12 / widths**2).ravel())
         return 1 / np.sqrt(np.concatenate(curvature) + self.precision)
 
     def advance(self, *, adapt: bool) -> None:
-        """One trajectory, taken or not (Metropolis); with `adapt` the step learns from it."""
-        momentum = self.rng.standard_normal(len(self.place))
+        """One trajectory, accepted or rejected (Metropolis); `adapt` adjusts the step size."""
+        momentum = self.rng.standard_normal(len(self.position))
         before = self.energy + 0.5 * momentum @ momentum
-        place, energy, slope = self.place.copy(), self.energy, self.slope
+        position, energy, slope = self.position.copy(), self.energy, self.slope
         step = self.step * self.rng.uniform(0.6, 1.2) * self.scale
         for _ in range(_LEAPS):
             momentum = momentum - 0.5 * step * slope
-            place += step * momentum
-            for outside, end in ((place < self.low, self.low), (place > self.high, self.high)):
-                place[outside] = 2 * end[outside] - place[outside]
+            position += step * momentum
+            for outside, end in ((position < self.low, self.low), (position > self.high, self.high)):
+                position[outside] = 2 * end[outside] - position[outside]
                 momentum[outside] *= -1
-            np.clip(place, self.low, self.high, out=place)
-            energy, slope = self._energy(place)
+            np.clip(position, self.low, self.high, out=position)
+            energy, slope = self._energy(position)
             momentum = momentum - 0.5 * step * slope
         accepted = float(np.exp(np.minimum(0.0, before - energy - 0.5 * momentum @ momentum)))
         if self.rng.random() < accepted:
-            self.place, self.energy, self.slope = place, energy, slope
+            self.position, self.energy, self.slope = position, energy, slope
         if adapt:
             self.step *= float(np.exp(0.1 * (accepted - _ACCEPTED)))

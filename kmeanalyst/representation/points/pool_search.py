@@ -1,15 +1,17 @@
-"""Weighted points near a noisy mean of any features, found by search: where no form of the features helps.
+"""Weighted points near a noisy mean of any features, found by search.
 
-A mean of random Fourier features is denoised, and one of margins drawn from classes; here the features are only asked for
-their values (random binning, Maclaurin). By turns: the best probability weights on a pool of candidates, a convex
-problem whose constraint is what keeps the noise out (a probability measure cannot follow it); and a new pool, of the
-candidates that carry weight, of others near them, nearer in each round, and of fresh draws of the domain. The last pool is
-thinned to the points of the release (`thinning`), whose weights are fitted once more.
+Random Fourier features and margins have methods of their own; all other features (random binning, Maclaurin) are only
+evaluated here. Two steps alternate: the best probability weights on a pool of candidates, a convex problem whose
+constraint keeps the noise out (probability weights cannot follow it); and a new pool made of the candidates with positive
+weight, of points near them (nearer in each round) and of fresh draws from the domain. The last pool is thinned to the
+points of the release (`thinning`), whose weights are fitted once more.
 
 Source   Balog, Tolstikhin & Schölkopf 2018, Algorithm 2, line 5 (any reduced-set method).
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,97 +21,85 @@ from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.points.thinning import thinned
 from kmeanalyst.representation.progress import Progress, silent
-from kmeanalyst.representation.weights.convex_fit import minimise_quadratic, probability_set
+from kmeanalyst.representation.wanted import Points, Wanted
+from kmeanalyst.representation.weights.convex_fit import PROBABILITIES, minimise_quadratic
 from kmeanalyst.representation.weights.reweight import gap_tolerance, weights_for
 
 _ROUNDS = 4
 _FIRST_STEP = 0.25  # of a column's range; halved in each round
-_FRESH = 0.2  # of a pool's candidates, and of the cells of a moved one that come from elsewhere
-_MOST_NUMBERS = 30_000_000  # of the features of a pool
+_FRESH = 0.2  # share of fresh draws among a pool's candidates, and among the cells of a moved candidate
+_MOST_NUMBERS = 30_000_000  # features of a pool
 _FEWEST, _MOST = 600, 2000  # candidates of a pool
 _STEPS = 300
 
 
-def search_points(
-    measurement: Measurement,
-    domain: Domain,
-    *,
-    n_points: int,
-    view: str,
-    bound: float | None = None,
-    public: Array | None = None,
-    float32: bool = False,
-    rng: np.random.Generator,
-    progress: Progress | None = None,
-) -> tuple[Array, Array]:
-    """Points (M, d), encoded, and weights (M,) whose mean feature is near the measurement.
-
-    The arguments are those of `represent`. public: rows that join the first pool.
-    """
-    report = progress or silent
-    size = int(np.clip(_MOST_NUMBERS // measurement.feature_map.dimension, _FEWEST, _MOST))
-    pool = _as_released(domain.draw(size, rng), domain, float32)
-    if public is not None:
-        pool = np.vstack([public[rng.permutation(len(public))[: size // 2]], pool])
+def search_points(measurement: Measurement, domain: Domain, wanted: Wanted, report: Progress = silent) -> Points:
+    """Encoded points (M, d) and weights (M,) whose mean feature is near the measurement; public rows join the first pool."""
+    search = _Search(measurement, domain, wanted.float32, np.random.default_rng(wanted.rng))
+    size = wanted.effort.of(int(np.clip(_MOST_NUMBERS // measurement.feature_map.dimension, _FEWEST, _MOST)))
+    pool = search.draw(size)
+    if wanted.public is not None:
+        chosen = search.rng.permutation(len(wanted.public))[: size // 2]
+        pool = np.vstack([wanted.public[chosen], pool])
     for turn in range(_ROUNDS):
-        weights = _probability_weights(pool, measurement)
+        weights = search.probability_weights(pool)
         report("placing points", (turn + 1) / (_ROUNDS + 1))
         if turn + 1 < _ROUNDS:
-            pool = _next_pool(pool, weights, domain, size, _FIRST_STEP / 2**turn, float32, rng)
-    points = _chosen(pool, weights, measurement, n_points, domain, float32, rng)
+            pool = search.next_pool(pool, weights, size, _FIRST_STEP / 2**turn)
+    points = search.choose(pool, weights, wanted.n_points)
     report("placing points", 1.0)
-    if view == "uniform":
-        return points, np.full(n_points, 1 / n_points)
-    return points, weights_for(view, points, measurement, bound=bound)
+    if wanted.view == "uniform":
+        return points, np.full(wanted.n_points, 1 / wanted.n_points)
+    return points, weights_for(wanted.view, points, measurement, bound=wanted.bound)
 
 
-def _as_released(rows: Array, domain: Domain, float32: bool) -> Array:
-    """Rows as a file would hold them."""
-    return domain.encode(domain.decode(rows, float32=float32))
+@dataclass(frozen=True)
+class _Search:
+    """Candidates of the domain, rounded as a file stores them, and their weights for a measurement."""
 
+    measurement: Measurement
+    domain: Domain
+    float32: bool
+    rng: np.random.Generator
 
-def _probability_weights(pool: Array, measurement: Measurement) -> Array:
-    features = measurement.feature_map.compact(pool)
-    G = features @ features.T
-    G = np.asarray(G.toarray() if hasattr(G, "toarray") else G)
-    b = features @ measurement.vector
-    return minimise_quadratic(G, b, probability_set(), tolerance=gap_tolerance(measurement), most_steps=_STEPS)
+    def draw(self, n: int) -> Array:
+        """Random candidates (n, d)."""
+        return self.round(self.domain.draw(n, self.rng))
 
+    def round(self, rows: Array) -> Array:
+        """Rows as a file stores them."""
+        return self.domain.encode(self.domain.decode(rows, float32=self.float32))
 
-def _next_pool(
-    pool: Array, weights: Array, domain: Domain, size: int, step: float, float32: bool, rng: np.random.Generator
-) -> Array:
-    """What carries weight, candidates near it, and fresh draws."""
-    kept = pool[np.argsort(-weights, kind="stable")[: min(int((weights > 0).sum()), size // 2)]]
-    n_fresh = int(_FRESH * size)
-    parents = pool[rng.choice(len(pool), size - len(kept) - n_fresh, p=weights / weights.sum())]
-    near = _moved(parents, domain, step, rng)
-    return np.vstack([kept, _as_released(np.vstack([near, domain.draw(n_fresh, rng)]), domain, float32)])
+    def probability_weights(self, pool: Array) -> Array:
+        """The probability weights whose mean feature is nearest to the measurement."""
+        features = self.measurement.feature_map.compact(pool)
+        G = features @ features.T
+        G = np.asarray(G.toarray() if hasattr(G, "toarray") else G)
+        b, tolerance = features @ self.measurement.vector, gap_tolerance(self.measurement)
+        return minimise_quadratic(G, b, PROBABILITIES, tolerance=tolerance, most_steps=_STEPS)
 
+    def next_pool(self, pool: Array, weights: Array, size: int, step: float) -> Array:
+        """Candidates with positive weight, points near them, and fresh draws."""
+        kept = pool[np.argsort(-weights, kind="stable")[: min(int((weights > 0).sum()), size // 2)]]
+        n_fresh = int(_FRESH * size)
+        near = self.near(pool, weights, size - len(kept) - n_fresh, step)
+        return np.vstack([kept, self.round(np.vstack([near, self.domain.draw(n_fresh, self.rng)]))])
 
-def _moved(rows: Array, domain: Domain, step: float, rng: np.random.Generator) -> Array:
-    """Rows with their numbers moved by normals of `step` times the range, and some cells taken from elsewhere."""
-    moved, elsewhere = rows.copy(), domain.draw(len(rows), rng)
-    for j, column in enumerate(domain.columns):
-        if isinstance(column, Number):
-            low, high = column.bounds
-            values = rows[:, j] + step * (high - low) * rng.standard_normal(len(rows))
-            moved[:, j] = np.where(np.isnan(rows[:, j]), np.nan, column.wrap(values))
-    return np.where(rng.random(rows.shape) < _FRESH, elsewhere, moved)
+    def near(self, pool: Array, weights: Array, n: int, step: float) -> Array:
+        """n draws from the pool, with normal steps of sd `step` times the range on numbers, and some cells drawn afresh."""
+        rng = self.rng
+        rows = pool[rng.choice(len(pool), n, p=weights / weights.sum())]
+        moved, fresh = rows.copy(), self.domain.draw(n, rng)
+        for j, column in enumerate(self.domain.columns):
+            if isinstance(column, Number):
+                low, high = column.bounds
+                values = rows[:, j] + step * (high - low) * rng.standard_normal(n)
+                moved[:, j] = np.where(np.isnan(rows[:, j]), np.nan, column.wrap(values))
+        return np.where(rng.random(rows.shape) < _FRESH, fresh, moved)
 
-
-def _chosen(
-    pool: Array,
-    weights: Array,
-    measurement: Measurement,
-    n_points: int,
-    domain: Domain,
-    float32: bool,
-    rng: np.random.Generator,
-) -> Array:
-    """The candidates that with equal weights come nearest to the pool's embedding, and draws near it if they are too few."""
-    kernel, few = measurement.feature_map.kernel, min(n_points, len(pool))
-    indices, _, _ = thinned(kernel, pool, weights, few, "uniform")
-    parents = pool[rng.choice(len(pool), n_points - few, p=weights / weights.sum())]
-    near = _moved(parents, domain, _FIRST_STEP / 2**_ROUNDS, rng)
-    return np.vstack([pool[indices], _as_released(near, domain, float32)]) if n_points > few else pool[indices]
+    def choose(self, pool: Array, weights: Array, n: int) -> Array:
+        """n candidates whose uniform mean is near the pool's embedding; if the pool is too small, also points near them."""
+        few = min(n, len(pool))
+        indices, _, _ = thinned(self.measurement.feature_map.kernel, pool, weights, few, "uniform")
+        near = self.near(pool, weights, n - few, _FIRST_STEP / 2**_ROUNDS)
+        return np.vstack([pool[indices], self.round(near)]) if n > few else pool[indices]

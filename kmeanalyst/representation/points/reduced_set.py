@@ -1,25 +1,25 @@
 """Few weighted points whose mean random Fourier feature is near a target, for every column kind.
 
-minimise ½‖Σ w_m φ(z_m) − y‖² over points and probability weights, by turns:
+Minimises ½‖Σ w_m φ(z_m) − y‖² over points and probability weights, in rounds of three steps:
 
-1. weights, given the points: a convex problem (`reweight`). Points that do not help get weight zero.
-2. points, one column at a time. Each point is offered every value of a grid of the column: all its levels,
-   all its integers if they are few, otherwise fresh values at each visit. Features have a fixed norm, so
-   moving point m from a to b changes the objective by w_m Re⟨r − w_m φ(a), φ(b) − φ(a)⟩, r the residual: the
-   best value is found exactly, for all points at once, with one matrix product, because a phase is a sum
-   over columns. A random part of the points that gain then moves; the part shrinks when moving together
-   overshoots. Points of weight zero are free, and look for the place where the residual asks for mass most:
-   the next atom of a Frank-Wolfe method.
-3. columns without a step are polished by L-BFGS.
+1. Weights, given the points: a convex problem (`convex_fit`). Points that do not help get weight zero.
+2. Points, one column at a time. The candidates for each point are the values of a grid of the column: all its levels, all
+   its integers if they are few, otherwise new random values in each round. Features have a fixed norm, so moving point m
+   from a to b changes the objective by w_m Re⟨r − w_m φ(a), φ(b) − φ(a)⟩, r the residual. A phase is a sum over columns,
+   so one matrix product finds the best value exactly, for all points at once. A random share of the points that gain then
+   moves; the share shrinks when moving together overshoots. Points of weight zero move freely to where the residual most
+   lacks mass: the next atom of a Frank-Wolfe method.
+3. Columns without a step are refined by L-BFGS.
 
-Levels, spikes and missing cells need no relaxation and no rounding. The rounds end when the target is near
-enough, when they no longer help, or after a fixed number.
+Levels, atoms and missing cells need no relaxation and no rounding. The rounds end when the target is near enough, when
+they no longer help, or after a fixed number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from scipy.optimize import minimize
@@ -33,28 +33,29 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.representation.mixture.component_laws import as_phasors, unit_phasors
 from kmeanalyst.representation.progress import Progress, silent
-from kmeanalyst.representation.weights.convex_fit import minimise_quadratic, probability_set
+from kmeanalyst.representation.wanted import FULL, Effort
+from kmeanalyst.representation.weights.convex_fit import PROBABILITIES, minimise_quadratic
 
 _GRID_SIZE = 96
 _LEAST_ROUNDS, _MOST_ROUNDS = 8, 24
 _SMALLEST_SHARE = 0.01
-_ENOUGH_GAIN = 0.01  # relative, per round, below which the rounds end
-_POLISH_STEPS = 60
+_ENOUGH_GAIN = 0.01  # relative, per round; the rounds end below it
+_REFINING_STEPS = 60
 _WEIGHT_STEPS = 300
-_SMALL = 4_000_000  # phasors; below it a second thread waits more than it works (15 times slower on busy cores)
+_SMALL = 4_000_000  # phasors; below it a second thread only waits (15 times slower on busy cores)
 
 
 @dataclass
 class _State:
-    """Points in motion: codes (M, d), weights (M,), unit phasors e^{ip} (M, R), and what they should add up to."""
+    """The current points (M, d), encoded, weights (M,) and unit phasors e^{ip} (M, R), and their target."""
 
     features: RandomFourier
-    target: Array  # (R,) complex: the measurement as cos + i·sin of unit features
+    target: Array  # (R,) complex: the target mean as cos + i·sin of unit features
     points: Array
     weights: Array
     phasors: Array
-    ridge: float = 0.0
-    uniform: bool = False
+    ridge: float
+    uniform: bool
 
     def residual(self) -> Array:
         """Σ w e^{ip} − y, (R,)."""
@@ -76,34 +77,31 @@ def reduced_set(
     ridge: float = 0.0,
     uniform: bool = False,
     rng: np.random.Generator | int | None = None,
-    progress: Progress | None = None,
+    effort: Effort = FULL,
+    progress: Progress = silent,
 ) -> tuple[Array, Array]:
-    """Points (M, d), encoded, and probability weights (M,) whose mean feature comes close to a target.
+    """Encoded points (M, d) and probability weights (M,) whose mean feature is near a target.
 
     features   random Fourier features.
-    target     (F,) the mean feature to come near.
+    target     (F,) a mean feature.
     n_points   M.
-    enough     a distance ‖Σ w φ(z) − target‖ that needs no improving.
-    start      (m, d) encoded rows to start from; filled up from the domain.
-    ridge      adds ridge/2 · ‖w − 1/M‖²: how much even weights are worth.
-    uniform    every weight stays 1/M, and the points do all the work.
-    progress   called with what is done and the share of it that is.
+    enough     the search stops at this distance ‖Σ w φ(z) − target‖.
+    start      (m, d) encoded rows to start from; random draws from the domain complete them.
+    ridge      adds ridge/2 · ‖w − 1/M‖², which favours even weights.
+    uniform    every weight stays 1/M; only the points move.
     Source     Balog, Tolstikhin & Schölkopf 2018, Algorithm 2, line 5 (any reduced-set method).
     """
     rng = np.random.default_rng(rng)
     points = _starting_points(domain, n_points, start, rng)
-    R = features.n_frequencies
-    phasor_target = as_phasors(target, features).astype(np.complex64)
-    weights = np.full(n_points, 1 / n_points)
-    state = _State(features, phasor_target, points, weights, unit_phasors(features.phases(points)))
-    state.ridge, state.uniform = ridge / features.norm_bound**2, uniform
-    one_thread = 1 if n_points * R <= _SMALL else None
+    state = _State(
+        features, as_phasors(target, features).astype(np.complex64), points, weights=np.full(n_points, 1 / n_points),
+        phasors=unit_phasors(features.phases(points)), ridge=ridge / features.norm_bound**2, uniform=uniform,
+    )  # fmt: skip
+    one_thread = 1 if state.phasors.size <= _SMALL else None
     least_rounds = _LEAST_ROUNDS if start is None else 2
+    rounds = least_rounds, effort.of(_MOST_ROUNDS)
     with threadpool_limits(limits=one_thread, user_api="blas"):
-        _alternate(
-            state, domain, (enough / features.norm_bound) ** 2, least_rounds, rng,
-            progress or silent,
-        )  # fmt: skip
+        _alternate(state, domain, (enough / features.norm_bound) ** 2, rounds, rng, progress)
     return state.points, state.weights
 
 
@@ -114,29 +112,30 @@ def _starting_points(domain: Domain, n_points: int, start: Array | None, rng: np
 
 
 def _alternate(
-    state: _State, domain: Domain, enough: float, least_rounds: int, rng: np.random.Generator, progress: Progress
+    state: _State, domain: Domain, enough: float, rounds: tuple[int, int], rng: np.random.Generator, progress: Progress
 ) -> None:
-    """Weights and points by turns until the objective is low enough or a round no longer helps; continua are polished."""
-    continua = [j for j, column in enumerate(domain.columns) if isinstance(column, Number) and not column.step]
+    """Rounds, between the least and the most, until the objective is low enough or a round no longer helps."""
+    least, most = rounds
+    continuous = [j for j, column in enumerate(domain.columns) if isinstance(column, Number) and not column.step]
     share, before = 0.3, np.inf
-    for turn in range(_MOST_ROUNDS):
+    for turn in range(most):
         _refit_weights(state, enough / 4)
-        if continua and turn % 4 == 3:
-            _polish(state, domain, continua)
+        if continuous and turn % 4 == 3:
+            _refine_numbers(state, domain, continuous)
             _refit_weights(state, enough / 4)
         now = state.objective()
-        progress("placing points", (turn + 1) / _MOST_ROUNDS)
-        if now <= enough or (turn >= least_rounds and now > (1 - _ENOUGH_GAIN) * before):
+        progress("placing points", (turn + 1) / most)
+        if now <= enough or (turn >= least and now > (1 - _ENOUGH_GAIN) * before):
             break
         before = now
         for j in rng.permutation(len(domain)):
             share = _move_column(state, domain.columns[j], int(j), rng, max(share, 0.05))
-        state.phasors = unit_phasors(state.features.phases(state.points))  # no drift of single precision
+        state.phasors = unit_phasors(state.features.phases(state.points))  # single-precision errors do not accumulate
     progress("placing points", 1.0)
 
 
 def _refit_weights(state: _State, tolerance: float) -> None:
-    """Probability weights for the points as they are, to a tolerance that shrinks no further than it matters."""
+    """The best probability weights for the current points, to a tolerance."""
     if state.uniform:
         return
     R, M = state.features.n_frequencies, len(state.weights)
@@ -144,12 +143,12 @@ def _refit_weights(state: _State, tolerance: float) -> None:
     b = (state.phasors @ state.target.conj()).real.astype(np.float64) / R + state.ridge / M
     G[np.diag_indices(M)] += state.ridge
     state.weights = minimise_quadratic(
-        G, b, probability_set(), tolerance=tolerance, start=state.weights, most_steps=_WEIGHT_STEPS
+        G, b, PROBABILITIES, tolerance=tolerance, start=state.weights, most_steps=_WEIGHT_STEPS
     )
 
 
 def _move_column(state: _State, column: Column, j: int, rng: np.random.Generator, share: float) -> float:
-    """Move points along column j; returns the share of the willing ones to try next."""
+    """Move points along column j; returns the share of the gaining points to move next time."""
     looks = state.features.looks_at(j)
     if not len(looks):
         return share
@@ -168,12 +167,12 @@ def _move_column(state: _State, column: Column, j: int, rng: np.random.Generator
 
 
 def _move_together(
-    state: _State, j: int, willing: Array, move: Callable[[Array], None], rng: np.random.Generator, share: float
+    state: _State, j: int, gaining: Array, move: Callable[[Array], None], rng: np.random.Generator, share: float
 ) -> float:
-    """Move a random share of the willing points if that lowers the objective, else try a smaller share."""
+    """Move a random share of the gaining points if that lowers the objective, else try a smaller share."""
     before = state.objective()
-    while len(willing):
-        chosen = willing[rng.random(len(willing)) < share]
+    while len(gaining):
+        chosen = gaining[rng.random(len(gaining)) < share]
         kept = state.phasors[chosen], state.points[chosen, j]
         move(chosen)
         if state.objective() <= before:
@@ -186,9 +185,9 @@ def _move_together(
 
 
 def _best_values(state: _State, table: Array, old: Array, looks: Array) -> tuple[Array, Array]:
-    """For each point the gain of its best value of the column (per unit of its weight), and which value that is.
+    """For each point the gain of its best value of the column (per unit of its weight), and the value's index.
 
-    table (values, r) and old (M, r) are the column's phasors on the r frequencies that look at it.
+    table (values, r) and old (M, r) are the column's phasors on the r frequencies that depend on it.
     """
     base = np.conj(state.residual()[looks]) * state.phasors[:, looks] * np.conj(old)
     pull = (base @ table.T).real  # Re⟨r, φ(b)⟩ for every value b, (M, values)
@@ -199,22 +198,23 @@ def _best_values(state: _State, table: Array, old: Array, looks: Array) -> tuple
     return -change[np.arange(len(best)), best], best
 
 
-def _polish(state: _State, domain: Domain, continua: list[int]) -> None:
-    """L-BFGS over columns without a step of the points that carry weight, within the bounds; missing cells and atoms stay."""
+def _refine_numbers(state: _State, domain: Domain, continuous: list[int]) -> None:
+    """L-BFGS over the columns without a step, for points of positive weight; missing cells and atoms stay."""
     used = np.flatnonzero(state.weights > 0)
-    bounds = np.array([domain.columns[j].bounds for j in continua])  # type: ignore[attr-defined]
+    columns = cast(list[Number], [domain.columns[j] for j in continuous])
+    bounds = np.array([column.bounds for column in columns])
     width = bounds[:, 1] - bounds[:, 0]
-    steps = (state.features.linear[continua] * width[:, None]).astype(np.float32)
+    steps = (state.features.linear[continuous] * width[:, None]).astype(np.float32)
     weights = state.weights[used]
-    codes = state.points[used][:, continua]
+    codes = state.points[used][:, continuous]
     cells = (codes - bounds[:, 0]) / width
     free = ~np.isnan(cells)
-    for i, j in enumerate(continua):
-        free[:, i] &= ~np.isin(codes[:, i], domain.columns[j].atom_codes)  # type: ignore[attr-defined]
+    for i, column in enumerate(columns):
+        free[:, i] &= ~np.isin(codes[:, i], column.atom_codes)
     if not free.any():
         return
     home, still = cells, state.phasors[used]
-    ends = np.array([(-1, 2) if isinstance(domain.columns[j], Cyclic) else (0, 1) for j in continua])
+    ends = np.array([(-1, 2) if isinstance(column, Cyclic) else (0, 1) for column in columns])
 
     def objective(flat: Array) -> tuple[float, Array]:
         moved = np.zeros(free.shape)
@@ -227,11 +227,9 @@ def _polish(state: _State, domain: Domain, continua: list[int]) -> None:
 
     found = minimize(
         objective, home[free], jac=True, method="L-BFGS-B", bounds=ends[free.nonzero()[1]],
-        options={"maxiter": _POLISH_STEPS},
+        options={"maxiter": _REFINING_STEPS},
     )  # fmt: skip
     cells[free] = found.x
-    for i, j in enumerate(continua):
-        column = domain.columns[j]
-        assert isinstance(column, Number)
+    for i, (j, column) in enumerate(zip(continuous, columns, strict=True)):
         state.points[used, j] = column.wrap(bounds[i, 0] + width[i] * cells[:, i])
     state.phasors = unit_phasors(state.features.phases(state.points))

@@ -1,17 +1,16 @@
 """Fewer points for the same embedding (kernel herding, quadrature thinning). Post-processing: no privacy is spent.
 
 The target is μ = Σ w_m k(z_m, ·) with the weights as released, signed in general. The error is the RKHS distance
-‖Σ v_i k(z_i, ·) − μ‖ of n chosen points to it, in the exact kernel: no features, no subset of the release.
+‖Σ v_i k(z_i, ·) − μ‖ of n chosen points to it, in the exact kernel and for all points of the release.
 
     uniform       v = 1/n                herding (Chen, Welling & Smola 2010), then exchanges until none helps
     probability   v ≥ 0, Σ v = 1         fully corrective Frank–Wolfe (Bach, Lacoste-Julien & Obozinski 2012)
     signed        Σ|v| ≤ max(1, Σ|w|)    least squares on greedy points (Huszár & Duvenaud 2012), with the bound
 
-The last two grow a set of points beyond n, refitting every weight after each new point, take away those that are
-missed least, and then try to exchange each of the rest for a better one. The refit is an active-set method, exact
-to rounding: the Gram matrix of a smooth kernel is so ill-conditioned that a gradient method would stall far above
-what the points can reach. Each kind starts from what the one before it has found, so that more freedom is never
-further away.
+The last two grow a set of points beyond n, refitting every weight after each new point, remove the points whose loss
+costs least, and then try to exchange each remaining point for a better one. The refit is an active-set method, exact to
+rounding: the Gram matrix of a smooth kernel is so ill-conditioned that a gradient method would stall far above the
+optimum. Each kind starts from the result of the one before it, so that a kind with more freedom is never further away.
 """
 
 from __future__ import annotations
@@ -34,31 +33,31 @@ ThinWeights = Literal["probability", "uniform", "signed"]
 THIN_WEIGHTS: tuple[ThinWeights, ...] = ("uniform", "probability", "signed")
 _Weighted = tuple[Array, Array]  # indices (n,) and weights (n,)
 _GROW = 1.5  # how far beyond n the set grows before it shrinks
-_PASSES = ((2e8, 3), (4e9, 1))  # exchanges of all points, while n² times the points looked at is at most so much
-MOST_STEPS = 300_000_000_000  # of the kernel: 50 000 different points of 20 columns take 2.7·10¹¹
-MOST_NUMBERS = 250_000_000  # n × different points: so many kernel values are held
-_LOOKED_AT = 5000  # of 20 000 points: all of them, and two more passes, gave 18 % less, in six times the time
-_LEAST_REACH = 1e-9  # of k(z, z): a squared distance below that is too much rounding to divide by
-_MOST_ROUNDS = 50  # of exchanges between equal weights
-_JITTER = 1e-13  # of k(z, z), on the diagonal: of the order of the rounding in a factor of a singular Gram matrix
-_ROUNDING = 1e-15  # of k(z, z): no change of a squared distance below this is known to be one
+_PASSES = ((2e8, 3), (4e9, 1))  # (most n² · candidates, passes of exchanges over all points)
+MOST_STEPS = 300_000_000_000  # of the kernel: 50 000 distinct points of 20 columns take 2.7·10¹¹
+MOST_NUMBERS = 250_000_000  # n × distinct points: kernel values in memory
+_CANDIDATES = 5000  # of 20 000 points, all as candidates and two more passes gave 18 % less error in six times the time
+_LEAST_REACH = 1e-9  # of k(z, z): a smaller squared distance is mostly rounding
+_MOST_ROUNDS = 50  # of exchanges with equal weights
+_JITTER = 1e-13  # of k(z, z), on the diagonal: about the rounding in a factor of a singular Gram matrix
+_ROUNDING = 1e-15  # of k(z, z): a smaller change of a squared distance is rounding
 
 R = TypeVar("R", bound=ReleaseData)
 
 
 def thin(release: R, n: int, *, weights: ThinWeights = "probability", rng: np.random.Generator | int | None = 0) -> R:
-    """A release with n of the points, whose embedding is as near as can be found to that of the whole.
+    """A release with n of the points, whose embedding is as near as possible to that of the whole.
 
-    n         how many points, at most as many as there are.
+    n         number of points, at most that of the release.
     weights   "probability", "uniform" (1/n each; a point may then occur several times), or "signed"
               (Σ|v| at most that of the release, or 1 if that is more).
-    rng       seed or Generator, used only where there are more than 5000 points: see `thinned`.
-    Returns   Release with the same domain, kernel, measurement and promise: this is post-processing. Its
-              `thinning_error` is the RKHS distance to the embedding of the release as released; a file does not keep it.
+    rng       seed or Generator, used only for more than 5000 points: see `thinned`.
+    Returns   Release with the same domain, kernel, measurement and guarantee: this is post-processing. Its
+              `thinning_error` is the RKHS distance to the embedding of the original release; a file does not store it.
 
-    Edge case   the nearest that probabilities can come is not zero if the weights of the release are none.
-    Cost        the different points squared, times what the kernel takes for a pair; equal points count once. ValueError,
-                before the work, for more than 3·10¹¹ steps of the kernel, or 2.5·10⁸ for n times the different points.
+    Edge case   if the weights of the release are not probabilities, probability weights have an error even for all points.
+    Cost        distinct points squared, times the kernel's cost of one pair. ValueError, before any work, for more than
+                3·10¹¹ steps of the kernel, or if n times the distinct points exceeds 2.5·10⁸.
 
     >>> small = ka.thin(release, 50)
     >>> len(small), small.thinning_error
@@ -76,7 +75,7 @@ def thin(release: R, n: int, *, weights: ThinWeights = "probability", rng: np.ra
     if measurement is not None:
         mean = feature_mean(measurement.feature_map, encoded[indices], chosen)
         distance = float(np.linalg.norm(mean - measurement.vector))
-    if statement is not None:  # the promise stands; what changes is how many public rows are still among the points
+    if statement is not None:  # the guarantee stands; the number of public rows among the points changes
         statement = replace(statement, public_points=int((indices < statement.public_points).sum()))
     return release.replaced(
         points=release.frame.iloc[indices], weights=chosen, statement=statement,
@@ -87,12 +86,12 @@ def thin(release: R, n: int, *, weights: ThinWeights = "probability", rng: np.ra
 def _thinned_once(
     kernel: Kernel, points: Array, weights: Array, n: int, kind: ThinWeights, rng: np.random.Generator | int | None
 ) -> tuple[Array, Array, float]:
-    """As `thinned`, with equal points merged first: the embedding is the same, and a point's copies cost nothing."""
-    first, which = _different(points)
-    as_they_are = kind not in THIN_WEIGHTS or (n == len(points) and _allowed(weights, kind))
-    if not as_they_are:
+    """As `thinned`, with equal points merged first: the embedding is the same, and copies of a point cost nothing."""
+    first, which = _distinct(points)
+    unchanged = kind not in THIN_WEIGHTS or (n == len(points) and _allowed(weights, kind))
+    if not unchanged:
         _check_work(kernel, len(first), points.shape[1], n)
-    if as_they_are or len(first) == len(points):
+    if unchanged or len(first) == len(points):
         return thinned(kernel, points, weights, n, kind, rng=rng)
     merged = np.bincount(which, weights, len(first))
     few = n if kind == "uniform" else min(n, len(first))
@@ -102,27 +101,27 @@ def _thinned_once(
     return *pad(first[indices], chosen, n, weights), error
 
 
-def _different(points: Array) -> tuple[Array, Array]:
-    """Where each different row first stands, ascending, and for every row which of these it equals."""
+def _distinct(points: Array) -> tuple[Array, Array]:
+    """The index of the first copy of each distinct row, ascending, and for every row the number of its distinct row."""
     rows = np.ascontiguousarray(points + 0.0)  # -0.0 is 0.0
     _, first, which = np.unique(rows.view(f"V{rows.itemsize * rows.shape[1]}"), return_index=True, return_inverse=True)
     order = np.argsort(first)
-    places = np.empty(len(order), dtype=np.intp)
-    places[order] = np.arange(len(order))
-    return first[order], places[which.reshape(-1)]
+    rank = np.empty(len(order), dtype=np.intp)
+    rank[order] = np.arange(len(order))
+    return first[order], rank[which.reshape(-1)]
 
 
-def _check_work(kernel: Kernel, different: int, n_columns: int, n: int) -> None:
-    """ValueError for points of which the kernel values would take too long, or that would fill the memory."""
-    steps = different * (different // 2 + 2 * n) * kernel_work(kernel, n_columns)
+def _check_work(kernel: Kernel, distinct: int, n_columns: int, n: int) -> None:
+    """ValueError if the kernel values would take too long, or fill the memory."""
+    steps = distinct * (distinct // 2 + 2 * n) * kernel_work(kernel, n_columns)
     if steps > MOST_STEPS:
         what = f"takes {steps:.2g} steps of the kernel, and at most {MOST_STEPS:.2g} are"
-    elif n * different > MOST_NUMBERS:
-        what = f"holds {n * different:.2g} kernel values, and at most {MOST_NUMBERS:.2g} are"
+    elif n * distinct > MOST_NUMBERS:
+        what = f"holds {n * distinct:.2g} kernel values, and at most {MOST_NUMBERS:.2g} are"
     else:
         return
     raise ValueError(
-        f"thinning {different:,} different points to {n:,} {what} taken at once. Thin a sample first: "
+        f"thinning {distinct:,} different points to {n:,} {what} taken at once. Thin a sample first: "
         'kmeanalyst.from_frame(release.to_frame("resampled", rows=10_000)).thin(...), or ask for fewer points.'
     )
 
@@ -136,17 +135,17 @@ def thinned(
     *,
     rng: np.random.Generator | int | None = 0,
 ) -> tuple[Array, Array, float]:
-    """n of the points with new weights, whose embedding is as near as can be found to that of all with `weights`.
+    """n of the points with new weights, whose embedding is as near as possible to that of all points with `weights`.
 
     points    (M, d) encoded.
     weights   (M,) finite, signed in general.
     kind      "uniform", "probability" or "signed", as above.
-    rng       draws which points are looked at, where there are more than max(5000, 4n) and weights are refitted.
+    rng       draws the candidates, if there are more than max(5000, 4n) points and weights are refitted.
     Returns   indices (n,) ascending, their weights (n,), and the RKHS distance between the two embeddings.
 
-    Edge cases    where fewer than n points are enough, to rounding, the others have weight zero; with equal weights a
-                  point may occur several times. The distance is known to about 1e-8 of √k(z, z)·Σ|w|.
-    Cost          M²/2 kernel values once, in blocks. n·M numbers are held, and 1.5·n for each point looked at.
+    Edge cases    if fewer than n points give an error of zero, to rounding, the others have weight zero; with equal
+                  weights a point may occur several times. The distance is exact to about 1e-8 of √k(z, z)·Σ|w|.
+    Cost          M²/2 kernel values once, in blocks. Memory: n·M numbers, and 1.5·n for each candidate.
     """
     if kind not in THIN_WEIGHTS:
         raise ValueError(
@@ -174,8 +173,8 @@ def thinned(
 
 
 def candidate_indices(weights: Array, n: int, herded: Array, rng: np.random.Generator) -> Array:
-    """Indices, ascending, of the points that may be chosen: all, or the herded ones and a draw that favours weight."""
-    size = max(_LOOKED_AT, 4 * n)
+    """Indices, ascending, of the points that may be chosen: all, or the herded ones and a draw that favours large weights."""
+    size = max(_CANDIDATES, 4 * n)
     if len(weights) <= size:
         return np.arange(len(weights))
     share = np.abs(weights) + np.abs(weights).mean() + 1e-300
@@ -183,7 +182,7 @@ def candidate_indices(weights: Array, n: int, herded: Array, rng: np.random.Gene
 
 
 def mean_at_points(kernel: Kernel, points: Array, weights: Array) -> Array:
-    """Σ_m w_m k(z_m, z_i) at the points themselves, (M,), in blocks of which each pair is computed once."""
+    """Σ_m w_m k(z_m, z_i) at the points themselves, (M,): blockwise, each pair computed once."""
     total = np.zeros(len(points))
     for rows in row_blocks(len(points), len(points)):
         block = kernel.gram(points[rows], points[rows.start :])
@@ -202,7 +201,7 @@ def _allowed(weights: Array, kind: ThinWeights) -> bool:
 
 
 def pad(indices: Array, chosen: Array, n: int, weights: Array) -> tuple[Array, Array]:
-    """In ascending order, and n of them: the heaviest of the others are added with weight zero."""
+    """n indices, ascending, and their weights: the heaviest of the other points are added with weight zero."""
     others = np.argsort(-np.abs(weights), kind="stable")
     others = others[~np.isin(others, indices)][: n - len(indices)]
     indices, chosen = np.append(indices, others), np.append(chosen, np.zeros(len(others)))
@@ -214,12 +213,12 @@ def pad(indices: Array, chosen: Array, n: int, weights: Array) -> tuple[Array, A
 
 
 def herd(kernel: Kernel, points: Array, target: Array, n: int) -> Array:
-    """Indices (n,), ascending, with repetition: greedy, then the best exchange of each in turn until none helps."""
+    """Indices (n,), ascending, with repetition: chosen greedily, then exchanged one by one until no exchange helps."""
     diagonal = kernel.diagonal(points)
     columns = np.empty((n, len(points)))
     indices = np.empty(n, dtype=np.intp)
     total = np.zeros(len(points))
-    for i in range(n):  # ‖(Σ k_j + k_i)/(i + 1) − μ‖², as far as it depends on the new point
+    for i in range(n):  # ‖(Σ k_j + k_i)/(i + 1) − μ‖², up to terms without the new point
         indices[i] = np.argmin(diagonal / 2 + total - (i + 1) * target)
         columns[i] = kernel.gram(points[indices[i], None], points)[0]
         total += columns[i]
@@ -241,7 +240,7 @@ def herd(kernel: Kernel, points: Array, target: Array, n: int) -> Array:
     return np.sort(indices)
 
 
-# ------------------------------------------------------------------ weights that are refitted
+# ------------------------------------------------------------------ fitted weights
 
 
 def refine(
@@ -257,7 +256,7 @@ def refine(
     while len(support.indices) > n:
         support.drop(support.least_missed())
     grown, squared = support.state, support.squared_distance
-    if squared <= support.little:  # nothing is left to win
+    if squared <= support.little:  # exact to rounding
         return grown
     support.restore(start)
     support.refit()
@@ -272,7 +271,7 @@ def refine(
 
 
 def _exchange(support: _Support, n: int) -> bool:
-    """Take away each point in turn and grow back to n; keep what is nearer. Returns whether anything was."""
+    """Remove each point in turn and grow back to n; keep the result if it is nearer. Returns whether any was."""
     exchanged = False
     for index in [support.indices[i] for i in np.argsort(np.abs(support.weights), kind="stable")]:
         if index not in support.indices or len(support.indices) < 2:
@@ -290,12 +289,12 @@ def _exchange(support: _Support, n: int) -> bool:
 
 
 class _Support:
-    """Chosen points S with the best weights that they allow: an active set on a Newton basis.
+    """Chosen points S with their best weights: an active set on a Newton basis.
 
-    Minimises ‖Σ v_i k(z_i, ·) − μ‖² over {v ≥ 0, Σ v = 1}, or over {Σ|v| ≤ bound}, by steps of which each lowers it:
-    towards the optimum of the present face, as far as the first weight that would change its sign; its point then
-    leaves (Lawson & Hanson 1974). With RᵀR the Gram matrix of S, the Newton basis is R⁻ᵀk(S, ·) (Müller & Schaback
-    2009): one row for each point, so that coming and going costs one row each.
+    Minimises ‖Σ v_i k(z_i, ·) − μ‖² over {v ≥ 0, Σ v = 1}, or over {Σ|v| ≤ bound}. Each step lowers it: towards the
+    optimum of the current face, up to the first weight that would change its sign; that point then leaves (Lawson &
+    Hanson 1974). With RᵀR the Gram matrix of S, the Newton basis is R⁻ᵀk(S, ·) (Müller & Schaback 2009): one row for
+    each point, so that adding or removing a point updates one row.
     """
 
     def __init__(
@@ -321,17 +320,17 @@ class _Support:
         self.squared_distance = self.squared_norm + float(self.weights @ at)
 
     def least_missed(self) -> int:
-        """The place of the point without which the others come nearest: v_i² / (G⁻¹)_ii is what it costs to lose it."""
+        """The index in S of the point that costs least to lose, v_i² / (G⁻¹)_ii."""
         k = len(self.indices)
         inverse, _ = lapack.dtrtri(self.factor[:k, :k])
         return int(np.argmin(self.weights**2 / (inverse**2).sum(axis=1)))
 
-    # -------------------------------------------------------------- which points come and go
+    # -------------------------------------------------------------- adding and removing points
 
     def grow(self, n: int, *, closed: int | None = None) -> None:
-        """Add the point that helps most, and refit, until there are n points or descent is below rounding."""
+        """Add the most helpful point and refit, until there are n points or the descent is below rounding."""
         barred = set() if closed is None else {closed}
-        for _ in range(3 * n):  # points also leave; in exact arithmetic no support would come twice
+        for _ in range(3 * n):  # points also leave; in exact arithmetic no support would occur twice
             if len(self.indices) >= n:
                 return
             best, sign = self._most_helpful([*barred, *self.indices])
@@ -343,10 +342,10 @@ class _Support:
             if best not in self.indices:  # it left at once: the descent was rounding
                 barred.add(best)
 
-    def drop(self, place: int) -> None:
-        """Take a point away and refit the others."""
-        weights = np.delete(self.weights, place)
-        self._leave(place)
+    def drop(self, position: int) -> None:
+        """Remove a point and refit the others."""
+        weights = np.delete(self.weights, position)
+        self._leave(position)
         self._refit(weights if self.signed else _probabilities(weights), np.sign(weights))
 
     @property
@@ -355,11 +354,11 @@ class _Support:
         return np.array(self.indices, dtype=np.intp), self.weights
 
     def restore(self, state: _Weighted) -> None:
-        """These points and weights."""
+        """Return to earlier points and weights."""
         indices, weights = state[0].tolist(), state[1]
-        for place in reversed(range(len(self.indices))):
-            if self.indices[place] not in indices:
-                self._leave(place)
+        for position in reversed(range(len(self.indices))):
+            if self.indices[position] not in indices:
+                self._leave(position)
         for index in indices:
             if index not in self.indices:
                 self._join(index)
@@ -368,10 +367,10 @@ class _Support:
         self._refitted()
 
     def _most_helpful(self, barred: list[int]) -> tuple[int | None, float]:
-        """The point whose joining would lower the distance most, and the sign of its weight; None if none would.
+        """The point that would lower the distance most, and the sign of its weight; None if no point would.
 
-        The gain is (descent / reach)², if all weights are refitted and none changes its sign: descent is the slope on
-        the way to the point, reach its distance to the span of S, or to the affine hull where Σ|v| stays the same.
+        The gain is (descent / reach)² if all weights are refitted and none changes its sign: descent is the slope
+        towards the point, reach its distance to the span of S, or to the affine hull if Σ|v| stays the same.
         """
         k = len(self.indices)
         if k == 0 and not self.signed:
@@ -398,12 +397,12 @@ class _Support:
         self.unseen -= self.basis[k] ** 2
         self.indices.append(index)
 
-    def _leave(self, place: int) -> None:
-        """Turn the rows of R and of the basis until the point is the last of S, and cut it off."""
+    def _leave(self, position: int) -> None:
+        """Rotate the rows of R and of the basis until the point is the last of S, and remove it."""
         k = len(self.indices)
         R = self.factor[:k, :k]
-        R[:, place:] = np.roll(R[:, place:], -1, axis=1)
-        for i in range(place, k - 1):
+        R[:, position:] = np.roll(R[:, position:], -1, axis=1)
+        for i in range(position, k - 1):
             length = math.hypot(R[i, i], R[i + 1, i])
             cosine, sine = R[i, i] / length, R[i + 1, i] / length
             for rows in (self.factor, self.basis):
@@ -411,7 +410,7 @@ class _Support:
         self.unseen += self.basis[k - 1] ** 2
         self.factor[:, k - 1] = 0.0
         self.factor[k - 1] = 0.0
-        del self.indices[place]
+        del self.indices[position]
 
     # -------------------------------------------------------------- the weights
 
@@ -420,24 +419,24 @@ class _Support:
         self._refit(self.weights, np.sign(self.weights))
 
     def _refit(self, weights: Array, signs: Array) -> None:
-        """The best weights, from `weights` on; those on the way to the other sign leave at zero."""
+        """The best weights, starting from `weights`; a point leaves when its weight would change its sign."""
         while True:
             wanted, leaving = self._face_optimum(signs)
             if not leaving.any():
                 break
             step = np.full(len(weights), np.inf)
             step[leaving] = weights[leaving] / (weights[leaving] - wanted[leaving])
-            place = int(np.argmin(step))
-            weights = np.delete(weights + step[place] * (wanted - weights), place)
-            signs = np.delete(signs, place)
-            self._leave(place)
+            first = int(np.argmin(step))
+            weights = np.delete(weights + step[first] * (wanted - weights), first)
+            signs = np.delete(signs, first)
+            self._leave(first)
             if not self.signed:
                 weights = _probabilities(weights)
         self.weights = wanted
         self._refitted()
 
     def _face_optimum(self, signs: Array) -> tuple[Array, Array]:
-        """Weights of least distance where Σ s_i v_i is what it must be; and which of them have a sign they may not have."""
+        """Weights of least distance with the required Σ s_i v_i, and which of them have the wrong sign."""
         k = len(signs)
         if k == 0:
             return np.zeros(0), np.zeros(0, dtype=bool)

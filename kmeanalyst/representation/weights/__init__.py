@@ -1,1 +1,1 @@
-"""Weights on given points: nearest to a measurement, within a bound, or probabilities."""
+"""Weights on given points: nearest to a measurement in a convex set, and views of a release's weights."""

@@ -1,8 +1,8 @@
 """min ½wᵀGw − bᵀw over a convex set of weights, solved to a duality gap.
 
-Two solvers with one certificate. Accelerated projected gradients are quick where a rough answer is enough, or
-a good start is known (`minimise_quadratic`); an interior-point method takes some twenty factorisations to any
-gap, however near to singular G is (`solve_quadratic`, which tries the gradients first).
+Two solvers with one certificate. Accelerated projected gradients are quick where a rough answer is enough or a good
+start is known (`minimise_quadratic`). An interior-point method reaches any gap in about twenty factorisations, even if G
+is nearly singular (`solve_quadratic`, which tries the gradients first).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kmeanalyst.kernels.base import Array
 
 _DEFAULT_BOUNDS = {"bounded": 1.0, "signed": 2.0}
 _MOST_STEPS = 5000
-_FIRST_STEPS = 300  # of projected gradients, before a factorisation is worth its price
+_FIRST_STEPS = 300  # of projected gradients, before the first factorisation
 _CHECK_EVERY = 10
 _MOST_NEWTON_STEPS = 60
 _STAY_INSIDE = 0.99  # of the way to the boundary
@@ -27,7 +27,7 @@ _LARGEST_CONDITION = 1e14
 
 @dataclass(frozen=True)
 class ConvexSet:
-    """{w ≥ 0, Σ w = total}, or if signed {Σ|w| ≤ total}: its projection, and its linear minimiser (for the gap)."""
+    """{w ≥ 0, Σ w = total}, or if signed {Σ|w| ≤ total}."""
 
     total: float
     signed: bool
@@ -40,26 +40,15 @@ class ConvexSet:
         """min over the set of ⟨g, w⟩."""
         return -self.total * float(np.abs(g).max()) if self.signed else self.total * float(g.min())
 
-    def start(self, m: int) -> Array:
-        """Equal weights."""
-        return np.full(m, self.total / m)
 
-
-def probability_set() -> ConvexSet:
-    """Probability weights."""
-    return ConvexSet(1.0, signed=False)
-
-
-def bounded_set(bound: float) -> ConvexSet:
-    """Σ|w| ≤ bound."""
-    return ConvexSet(bound, signed=True)
+PROBABILITIES = ConvexSet(1.0, signed=False)
 
 
 def default_set(view: str, bound: float | None = None) -> ConvexSet:
     """The set of "probability", "bounded" (Σ|w| ≤ bound, 1 by default) or "signed" weights (2 by default)."""
     if view == "probability":
-        return probability_set()
-    return bounded_set(_DEFAULT_BOUNDS[view] if bound is None else bound)
+        return PROBABILITIES
+    return ConvexSet(_DEFAULT_BOUNDS[view] if bound is None else bound, signed=True)
 
 
 def ridged_gram(features: Array, ridge: float) -> Array:
@@ -90,7 +79,7 @@ def project_to_ball(v: Array, bound: float) -> Array:
 
 
 def duality_gap(G: Array, b: Array, allowed: ConvexSet, w: Array) -> float:
-    """How far at most ½wᵀGw − bᵀw is above its least value over the set; also a bound on ½(w − w*)ᵀG(w − w*)."""
+    """An upper bound on ½wᵀGw − bᵀw minus its minimum over the set, and so on ½(w − w*)ᵀG(w − w*)."""
     gradient = G @ w - b
     return float(gradient @ w) - allowed.least(gradient)
 
@@ -99,13 +88,13 @@ def minimise_quadratic(
     G: Array, b: Array, allowed: ConvexSet, *, tolerance: float, start: Array | None = None,
     most_steps: int = _MOST_STEPS,
 ) -> Array:  # fmt: skip
-    """argmin ½wᵀGw − bᵀw over the set, to a duality gap of `tolerance` (or `most_steps`).
+    """argmin ½wᵀGw − bᵀw over the set: stops at a duality gap of `tolerance`, or after `most_steps`.
 
     Accelerated projected gradient with restart when the momentum points uphill (O'Donoghue & Candès 2015).
     G (M, M) positive semi-definite, b (M,)  →  w (M,).
     """
     step = 1 / _largest_eigenvalue(G)
-    w = momentum = allowed.start(len(b)) if start is None else allowed.project(start)
+    w = momentum = np.full(len(b), allowed.total / len(b)) if start is None else allowed.project(start)
     t = 1.0
     for i in range(most_steps):
         new = allowed.project(momentum - step * (G @ momentum - b))
@@ -120,7 +109,7 @@ def minimise_quadratic(
 
 
 def _largest_eigenvalue(G: Array) -> float:
-    """λ_max(G), and 5 % more: a power iteration from a start that no structure of G is orthogonal to."""
+    """1.05 λ_max(G), by power iteration from a random start: a structured G may be orthogonal to a constant one."""
     v = np.random.default_rng(0).standard_normal(len(G))
     for _ in range(30):
         v = G @ v
@@ -131,8 +120,7 @@ def _largest_eigenvalue(G: Array) -> float:
 def solve_quadratic(G: Array, b: Array, allowed: ConvexSet, *, tolerance: float, start: Array | None = None) -> Array:
     """argmin ½wᵀGw − bᵀw over the set, to a duality gap of `tolerance`.
 
-    The gap is reached unless rounding forbids it (below about 1e-13 of the largest G_mm · total²); the answer with
-    the smallest gap is then returned.
+    Rounding may prevent a gap below about 1e-13 of the largest G_mm · total²; the smallest gap found is then used.
     """
     rough = minimise_quadratic(G, b, allowed, tolerance=tolerance, start=start, most_steps=_FIRST_STEPS)
     if duality_gap(G, b, allowed, rough) <= tolerance:
@@ -144,8 +132,8 @@ def solve_quadratic(G: Array, b: Array, allowed: ConvexSet, *, tolerance: float,
 def _interior_point(G: Array, b: Array, allowed: ConvexSet, tolerance: float) -> Array:
     """Mehrotra's predictor-corrector method (1992) for weights w = A x, x ≥ 0, Σ x = total.
 
-    The columns of A, the atoms, are the corners of the set and, if signed, 0. The multipliers z ≥ 0 of x meet
-    Aᵀ(G A x − b) = z + constant and x z = 0 at the optimum; each step aims at x z = a smaller constant.
+    The columns of A, the atoms, are the corners of the set and, if signed, 0. At the optimum the multipliers z ≥ 0 of
+    x satisfy Aᵀ(G A x − b) = z + constant and x z = 0; each step aims at x z = a smaller constant.
     """
     R, atoms = _square_root(G), _Atoms(len(b), allowed.signed)
     step = 1 / _largest_eigenvalue(G)
@@ -158,7 +146,7 @@ def _interior_point(G: Array, b: Array, allowed: ConvexSet, tolerance: float) ->
         x, z = _newton_step(R, atoms, x, z, atoms.inner(gradient))
         w = atoms.combine(x)
         gradient = G @ w - b
-        clean = allowed.project(w - step * gradient)  # no worse, and exactly zero where the multiplier says so
+        clean = allowed.project(w - step * gradient)  # no worse, and exactly zero where the multiplier is positive
         gap = duality_gap(G, b, allowed, clean)
         if gap < least_gap:
             best, least_gap = clean, gap
@@ -182,7 +170,7 @@ class _Atoms:
         return np.concatenate([g, -g, [0.0]]) if self.signed else g
 
     def diagonal(self, d: Array) -> Array:
-        """The diagonal of A diag(d) Aᵀ, which has nothing beside it."""
+        """The diagonal of A diag(d) Aᵀ, a diagonal matrix."""
         return d[: self.m] + d[self.m : -1] if self.signed else d
 
 
@@ -199,32 +187,32 @@ def _positive_multipliers(gradient: Array) -> Array:
 
 
 def _newton_step(R: Array, atoms: _Atoms, x: Array, z: Array, gradient: Array) -> tuple[Array, Array]:
-    """The next (x, z): a step towards x z = 0 tells how far to aim, and what the linear model leaves out."""
-    most = _LARGEST_CONDITION / max(float((R**2).sum()), 1e-300)  # of d, so that the factorisation stands rounding
+    """The next (x, z): a trial step towards x z = 0 gives the target of x z and the second-order correction."""
+    most = _LARGEST_CONDITION / max(float((R**2).sum()), 1e-300)  # of d: keeps the factorisation accurate
     solve = _newton_solver(R, atoms, np.minimum(x / z, most))
     by_ones = solve(np.ones_like(x))
     unmet = z + float((gradient - z).mean()) - gradient
 
     def direction(change: Array) -> tuple[Array, Array]:
-        """The Newton direction along which x z changes by so much, and Σ x does not."""
+        """The Newton direction along which x z changes by `change`, and Σ x stays."""
         dx = solve(unmet + change / x)
         dx -= by_ones * (dx.sum() / by_ones.sum())
         return dx, (change - z * dx) / x
 
     dx, dz = direction(-x * z)
-    length = _room(x, z, dx, dz)
+    length = _longest_step(x, z, dx, dz)
     now, ahead = float(x @ z), float((x + length * dx) @ (z + length * dz))
     aim = now / len(x) * min(1.0, ahead / now) ** 3
     dx, dz = direction(aim - x * z - dx * dz)
-    length = _STAY_INSIDE * _room(x, z, dx, dz)
+    length = _STAY_INSIDE * _longest_step(x, z, dx, dz)
     return x + length * dx, z + length * dz
 
 
 def _newton_solver(R: Array, atoms: _Atoms, d: Array) -> Callable[[Array], Array]:
     """r ↦ (AᵀGA + D⁻¹)⁻¹ r with G = R Rᵀ and D = diag(d).
 
-    = D r − D Aᵀ R (I + Rᵀ E R)⁻¹ Rᵀ A D r with E = A D Aᵀ diagonal (Woodbury): the matrix to factorise is as large
-    as the rank of G, and never near to singular.
+    = D r − D Aᵀ R (I + Rᵀ E R)⁻¹ Rᵀ A D r with E = A D Aᵀ diagonal (Woodbury): the factorised matrix has the size of
+    the rank of G and is never nearly singular.
     """
     scaled = np.sqrt(atoms.diagonal(d))[:, None] * R
     inner = scaled.T @ scaled
@@ -238,6 +226,6 @@ def _newton_solver(R: Array, atoms: _Atoms, d: Array) -> Callable[[Array], Array
     return solve
 
 
-def _room(x: Array, z: Array, dx: Array, dz: Array) -> float:
+def _longest_step(x: Array, z: Array, dx: Array, dz: Array) -> float:
     """The longest step, at most 1, that keeps x and z non-negative."""
     return float(1 / max(1.0, (-dx / x).max(), (-dz / z).max()))

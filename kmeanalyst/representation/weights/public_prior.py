@@ -1,13 +1,12 @@
-"""What public rows know beforehand, and a noisy mean drawn towards it: a step of Bayes.
+"""A prior for the table's mean from public rows, and the posterior mean given the noisy mean.
 
-The public rows' uniform mean b ("baseline") is near the table's mean μ, and their covariance says how near in
-which direction: for M rows of the same population the central limit theorem gives μ − b ~ N(0, Cov/M). Such a
-prior alone is confidently wrong about a biased sample, about directions in which the few rows do not vary, and
-about small eigenvalues, which few rows underestimate. So its size, and a second part of another shape, are unknown
-and averaged over: that makes the answer fall back on the noisy mean itself where the prior is not borne out.
+The public rows' uniform mean b ("baseline") is near the table's mean μ, and their covariance says how near in each
+direction: for M rows of the same population the central limit theorem gives μ − b ~ N(0, Cov/M). Such a prior alone is
+confidently wrong about a biased sample, about directions in which few rows do not vary, and about small eigenvalues,
+which few rows underestimate. Its size, and a second part of another shape, are therefore unknown and averaged over:
+where the measurement contradicts the prior, the answer falls back on the noisy mean.
 
-Of all weights with nearly these coordinates, the ones nearest to uniform are the most useful: they leave the
-largest effective sample size.
+Of all weights with nearly these coordinates, those nearest to uniform have the largest effective sample size.
 """
 
 from __future__ import annotations
@@ -18,35 +17,19 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.measurement import Measurement
 
 _INFLATIONS = np.geomspace(0.25, 256, 21)  # of the variance that the central limit theorem gives
 _SECOND_SIZES = 32
-_SECOND_SHAPES = (0.0, 0.5, 2.0)  # powers of the eigenvalues: anything; rougher; smoother than the sample tells
+_SECOND_SHAPES = (0.0, 0.5, 2.0)  # powers of the eigenvalues: any; rougher than the sample; smoother
 _NEGLIGIBLE = 1e-9  # share of the posterior
-_CLOSE = 0.2  # of the noise on one coordinate: a distance that adds 2 % to the least error there is
-_RIDGES = np.geomspace(1e-14, 1.0, 340)  # of the trace; rounding allows no smaller one
-
-
-def wiener_coordinates(points: Array, measurement: Measurement) -> Array:
-    """The noisy coordinates (F,) drawn towards the uniform mean of the public rows, as far as those can be trusted.
-
-    points   (M, d) encoded public rows; measurement of a Nystroem map.
-    See `posterior_mean`; METHODS §2.
-    """
-    return posterior_mean(
-        measurement.feature_map(points), measurement.vector, measurement.noise_scale, n_rows=measurement.n_rows
-    )
-
-
-def posterior_mean(features: Array, vector: Array, noise_scale: float, *, n_rows: int) -> Array:
-    """E[μ | vector], where vector = μ + noise and the prior of μ comes from public rows, (F,): see `posterior_of_public`."""
-    return posterior_of_public(features, vector, noise_scale, n_rows=n_rows)[0]
+_CLOSE = 0.2  # of the noise on one coordinate: adds 2 % to the least possible error
+_RIDGES = np.geomspace(1e-14, 1.0, 340)  # of the trace; smaller ones are lost in rounding
 
 
 def posterior_of_public(features: Array, vector: Array, noise_scale: float, *, n_rows: int) -> tuple[Array, float]:
-    """E[μ | vector] (F,), where vector = μ + noise and the prior of μ comes from public rows, and how far μ may be.
+    """E[μ | vector] (F,), where vector = μ + noise and the prior of μ comes from public rows; and its error.
 
+    Returns       the posterior mean, and the root mean square distance of μ from it.
     features      (M, F) of the public rows.
     vector        (F,) noisy mean of n_rows rows; noise_scale its standard deviation on each coordinate.
 
@@ -65,8 +48,8 @@ def posterior_of_public(features: Array, vector: Array, noise_scale: float, *, n
 def _spectrum(features: Array, baseline: Array) -> tuple[Array, Array]:
     """Eigenvalues (F,) and eigenvectors of the rows' covariance.
 
-    M rows vary in M − 1 directions at most, so a pseudo-row of 1/M that varies equally in all F of them is counted
-    too: one row alone is then known to vary, and a hundred hardly notice.
+    M rows vary in M − 1 directions at most, so a pseudo-row of weight 1/M that varies equally in all F directions is
+    added: even a single row then has a covariance, and for a hundred rows the effect is negligible.
     """
     m, dimension = features.shape
     centred = features - baseline
@@ -76,7 +59,7 @@ def _spectrum(features: Array, baseline: Array) -> tuple[Array, Array]:
 
 
 def _trust(z: Array, eigenvalues: Array, expected: Array, noise_variance: float) -> Array:
-    """Posterior mean of v/(v + τ²), (F,): 0 leaves the baseline, 1 takes the noisy coordinate as it is."""
+    """Posterior mean of v/(v + τ²), (F,): 0 keeps the baseline, 1 the noisy coordinate."""
     weighted = [
         (log_prior - 0.5 * float((np.log(v + noise_variance) + z**2 / (v + noise_variance)).sum()), v)
         for log_prior, v in _variances(eigenvalues, expected, noise_variance, largest=float((z**2).sum()))
@@ -110,13 +93,12 @@ def _variances(
 
 
 def ridge_to_uniform(features: Array, coordinates: Array, noise_scale: float) -> tuple[Array, float]:
-    """Weights (M,) with Σ w_m φ(z_m) close to these coordinates (F,), as near to 1/M each as that allows; and λ.
+    """Weights (M,) with Σ w_m φ(z_m) close to these coordinates (F,), each as near to 1/M as possible; and λ.
 
-    features   (M, F) of rank F, as those of the points that a Nystroem basis was picked from.
+    features   (M, F) of rank F, such as those of the points that a Nystroem basis was chosen from.
 
-    w minimises ½‖Σ w_m φ(z_m) − coordinates‖² + ½λ‖w − 1/M‖² with the largest λ that leaves no more than a fifth of
-    the noise scale between them, or the least that rounding allows: w = 1/M + Φx with (ΦᵀΦ + λ)x = coordinates −
-    mean φ, whose residual is λx.
+    w minimises ½‖Σ w_m φ(z_m) − coordinates‖² + ½λ‖w − 1/M‖² with the largest λ whose residual is at most a fifth of
+    the noise scale, or the smallest λ tried: w = 1/M + Φx with (ΦᵀΦ + λ)x = coordinates − mean φ and residual λx.
     """
     missing = coordinates - features.mean(axis=0)
     second_moment = features.T @ features

@@ -1,16 +1,15 @@
 """Weights on given points from a noisy mean. Post-processing: no privacy is spent here.
 
-Every fit is min ½‖Σ w_m φ(z_m) − y‖² over a convex set of weights, solved to a duality gap. The set is
-what removes noise: a probability measure cannot follow it (METHODS §2), while the papers' raw
-coordinates can and do.
+Every fit is min ½‖Σ w_m φ(z_m) − y‖² over a convex set of weights, solved to a duality gap. The set removes the noise:
+probability weights cannot follow it (METHODS §2), while the papers' raw coordinates do.
 
     probability   w ≥ 0, Σ w = 1
     bounded       Σ|w| ≤ C                       (Balog et al. 2018, Theorem 11)
     signed        the best signed weights known: see `public_weights`, else Σ|w| ≤ 2 and a ridge
     published     L⁻ᵀβ as printed                (Algorithm 1, line 5)
 
-Where all points are public rows, y is first drawn towards their uniform mean (`prior_step`): a projection on a
-convex set brings it no farther from any member of the set, so what that step gains, every view keeps.
+Where all points are public rows, y is first shrunk towards their uniform mean (`public_prior`). Projection onto a convex
+set moves it no farther from any member of the set, so every view keeps the gain.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.weights.convex_fit import (
+    PROBABILITIES,
     ConvexSet,
     default_set,
-    probability_set,
     ridged_gram,
     solve_quadratic,
 )
-from kmeanalyst.representation.weights.public_prior import posterior_mean, ridge_to_uniform
+from kmeanalyst.representation.weights.public_prior import posterior_of_public, ridge_to_uniform
 
 WEIGHT_VIEWS = ("probability", "bounded", "signed", "published")
-_FINE = 0.01  # of the gap that no longer matters: a fit made once can afford it
+_FINE = 0.01  # of `gap_tolerance`, for a fit that is made once
 _ROUNDING = 1e-14  # no gap below this share of the largest k(z, z) can be certified
 
 
@@ -46,13 +45,15 @@ def fit_weights(features: Array, measurement: Measurement, allowed: ConvexSet, *
 
 
 def public_weights(features: Array, measurement: Measurement, allowed: ConvexSet | None) -> Array:
-    """Weights (M,) on public rows: the measurement drawn towards their uniform mean, within `allowed`.
+    """Weights (M,) on public rows for the measurement shrunk towards their uniform mean, within `allowed`.
 
     features   (M, F) φ of the points, which span the subspace of the measurement.
     allowed    None: any signed weights. A set: its weights nearest to those in the norm of G + λ, where λ is the
-               ridge by which they are nearly uniform.
+               ridge of `ridge_to_uniform`.
     """
-    coordinates = posterior_mean(features, measurement.vector, measurement.noise_scale, n_rows=measurement.n_rows)
+    coordinates, _ = posterior_of_public(
+        features, measurement.vector, measurement.noise_scale, n_rows=measurement.n_rows
+    )
     free, ridge = ridge_to_uniform(features, coordinates, measurement.noise_scale)
     if allowed is None:
         return free
@@ -65,20 +66,20 @@ def _fine_tolerance(measurement: Measurement) -> float:
 
 
 def gap_tolerance(measurement: Measurement) -> float:
-    """A duality gap that no longer matters: the noise on one coordinate, squared."""
+    """A negligible duality gap: the noise variance of one coordinate."""
     return measurement.noise_scale**2
 
 
 def weights_for(
     view: str, points: Array, measurement: Measurement, *, bound: float | None = None, n_public: int = 0
 ) -> Array:
-    """Weights (M,) on the points in one of the ways named above.
+    """Weights (M,) on the points, of one of the views above.
 
     view      "probability", "bounded", "signed" or "published".
     points    (M, d) encoded.
     bound     C for bounded (default 1) and signed (default 2; not used when all points are public rows).
     n_public  how many of the points are public rows (the first ones). If all of them are, and span the subspace of
-              the measurement, every view but the published one starts from `wiener_coordinates` (see `public_weights`).
+              the measurement, every view except the published one uses them as a prior (see `public_weights`).
     """
     if view not in WEIGHT_VIEWS:
         raise ValueError(f"weights must be probability, bounded, signed or published, got {view!r}. Name one of these.")
@@ -96,11 +97,11 @@ def nearest_probability_weights(kernel: Kernel, points: Array, weights: Array) -
     if weights.min() >= 0 and abs(weights.sum() - 1) < 1e-9:
         return weights
     G = kernel.gram(points, points)
-    return solve_quadratic(G, G @ weights, probability_set(), tolerance=1e-9 * kernel.bound**2, start=weights)
+    return solve_quadratic(G, G @ weights, PROBABILITIES, tolerance=1e-9 * kernel.bound**2, start=weights)
 
 
 def published_weights(points: Array, measurement: Measurement) -> Array:
-    """Algorithm 1's raw weights L⁻ᵀβ on the basis points, zero on points that the basis does not need."""
+    """Algorithm 1's raw weights L⁻ᵀβ on the basis points, zero on points outside the basis."""
     feature_map = measurement.feature_map
     if not isinstance(feature_map, Nystroem):
         raise ValueError(
@@ -108,8 +109,8 @@ def published_weights(points: Array, measurement: Measurement) -> Array:
             'Pass weights="probability", "bounded" or "signed", or method="subspace".'
         )
     solved = feature_map.coefficients(measurement.vector)
-    place = {row.tobytes(): m for m, row in reversed(list(enumerate(points)))}
+    index_of = {row.tobytes(): m for m, row in reversed(list(enumerate(points)))}
     weights = np.zeros(len(points))
     for row, weight in zip(feature_map.points, solved, strict=True):
-        weights[place[row.tobytes()]] += weight
+        weights[index_of[row.tobytes()]] += weight
     return weights

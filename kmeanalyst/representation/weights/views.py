@@ -33,7 +33,7 @@ def _probability_weights(release: ReleaseData) -> Array:
     if "probability weights" not in kept:
         weights = release.weights
         if release.measurement is None and weights.min() >= 0 and weights.sum() > 0:
-            weights = weights / weights.sum()  # counts from elsewhere: the nearest probability would be a point or two
+            weights = weights / weights.sum()  # external counts: projected, all but a point or two would get 0
         kept["probability weights"] = nearest_probability_weights(release.kernel, release.encoded_points, weights)
     return cast(Array, kept["probability weights"])
 
@@ -75,5 +75,5 @@ def systematic_indices(weights: Array, n: int, rng: np.random.Generator | None =
     """
     cumulative = np.cumsum(weights)
     steps = (np.arange(n) + (0.5 if rng is None else rng.random())) / n
-    # to the left of a tie is always an index of positive weight, but for an offset of exactly 0
+    # side="left" finds an index of positive weight, except for an offset of exactly 0
     return np.searchsorted(cumulative / cumulative[-1], np.maximum(steps, np.finfo(float).tiny), side="left")

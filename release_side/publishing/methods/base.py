@@ -22,8 +22,9 @@ from kmeanalyst.releases.file.measurement import check_readable_map
 from kmeanalyst.releases.measurement import GRID, Measurement, grid_sensitivity, mean_unit
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.releases.statement import PrivacyStatement
-from kmeanalyst.representation.by_method import REPRESENT, Points, Wanted
+from kmeanalyst.representation.by_method import REPRESENT
 from kmeanalyst.representation.progress import Progress
+from kmeanalyst.representation.wanted import Points, Wanted
 from release_side.choices.choices import Choices
 from release_side.choices.options import check_readable, fitting
 from release_side.choices.statement import statement_of_mean
@@ -189,7 +190,7 @@ class MeanMethod(ABC):
 
     @abstractmethod
     def wanted(self, measurement: Measurement, domain: Domain) -> Wanted:
-        """What points and weights are asked for."""
+        """The points and weights that are wanted."""
 
     def represent(self, measured: Measured, domain: Domain, progress: Progress | None) -> Points:
         """Points and weights by the representation that analysts have as well."""

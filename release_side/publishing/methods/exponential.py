@@ -18,8 +18,8 @@ from kmeanalyst.releases.file.limits import USUAL
 from kmeanalyst.releases.file.points import cells_of_a_row
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.releases.statement import PrivacyStatement
-from kmeanalyst.representation.by_method import Points
 from kmeanalyst.representation.progress import Progress
+from kmeanalyst.representation.wanted import Points
 from release_side.choices.choices import NOISES, Choices
 from release_side.choices.options import fitting, kernel_as_read
 from release_side.choices.statement import NO_PROTECTION, statement_of_draw

@@ -11,8 +11,8 @@ from kmeanalyst.kernels.features.composed import composed_features
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation.by_method import Wanted
 from kmeanalyst.representation.generator.generator import check_kernel, check_torch
+from kmeanalyst.representation.wanted import Wanted
 from release_side.choices import options as defaults
 from release_side.choices.choices import Choices
 from release_side.choices.options import drawn_rows, most_rows, public_generator

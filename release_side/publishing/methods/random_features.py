@@ -12,7 +12,7 @@ from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.composed import margins_in
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation.by_method import Wanted
+from kmeanalyst.representation.wanted import Wanted
 from release_side.choices import options as defaults
 from release_side.choices.choices import Choices
 from release_side.choices.options import features_of, public_generator

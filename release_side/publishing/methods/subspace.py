@@ -16,7 +16,7 @@ from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.file.limits import USUAL
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.population_size import PopulationSize
-from kmeanalyst.representation.by_method import Wanted
+from kmeanalyst.representation.wanted import Wanted
 from release_side.choices import options as defaults
 from release_side.choices.choices import Choices
 from release_side.choices.options import public_generator

@@ -25,7 +25,8 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.measurement import grid_sensitivity
-from kmeanalyst.representation.generator import generator
+from kmeanalyst.representation import wanted
+from kmeanalyst.representation.wanted import QUICK
 from release_side.choices import options as choices
 from release_side.choices import statement as promise
 from release_side.door import mechanism
@@ -58,7 +59,7 @@ HOSTILE = [
 def worked_out_once() -> None:
     """What is kept after its first use (a calibration, the versions of libraries) is there before a line is recorded."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(generator, "_STEPS", 2)
+        patch.setattr(wanted, "EFFORT", QUICK)
         for size in SIZES.values():
             release_side.publish(DOMAIN.decode(DOMAIN.draw(9, 1)), DOMAIN, epsilon=1.0, delta=1e-6, rehearsal=1, **size)
 

@@ -24,7 +24,8 @@ from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.file import FileRefused
-from kmeanalyst.representation.mixture import posterior
+from kmeanalyst.representation import wanted
+from kmeanalyst.representation.wanted import Effort
 from release_side.choices.options import public_generator
 from release_side.cli.main import main
 from release_side.door.mechanism import PublishError
@@ -57,11 +58,9 @@ def square() -> Domain:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small stand-in, and a short posterior in plans and publications alike."""
+    """A small synthetic population, and a fifth of the work in plans and publications alike."""
     monkeypatch.setattr(planning, "_SYNTHETIC_ROWS", (500, 1000))
-    monkeypatch.setattr(posterior, "_WARM_UP", 15)
-    monkeypatch.setattr(posterior, "_DRAWS", 30)
-    monkeypatch.setattr(posterior, "_FEWEST", 10)
+    monkeypatch.setattr(wanted, "EFFORT", Effort(0.2))
 
 
 @pytest.fixture

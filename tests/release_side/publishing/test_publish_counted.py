@@ -17,11 +17,11 @@ from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.file.limits import USUAL
-from kmeanalyst.representation import by_method
 from release_side.budget.ledger import Ledger, RecordedRelease
 from release_side.cli.main import main
 from release_side.door import door
 from release_side.door.mechanism import GaussianNoise, PublishError
+from release_side.publishing.methods.base import MeanMethod
 from release_side.publishing.publish import publish
 
 DOMAIN = Domain((Integer(name="age", lower=17, upper=90), Categorical(name="city", levels=("A", "B", "C"))))
@@ -189,7 +189,7 @@ def test_whatever_fails_after_the_draw_says_that_it_counts(counted, monkeypatch)
     def fails(*facts: Any, **options: Any) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr(by_method, "represent", fails)
+    monkeypatch.setattr(MeanMethod, "represent", fails)
     with pytest.raises(MemoryError) as caught:
         publish(FRAME, DOMAIN, **ONE, **counted)
     assert caught.value.__notes__ == ["The noise had been drawn: count this release as spent."]
@@ -300,7 +300,7 @@ def test_the_command_line_keeps_the_budget(tmp_path, monkeypatch):
     Ledger(book).init("clinics", unlimited=True)
     other = call(*words, "--ledger", book, "--table", "clinics", "--output", output)
     assert "as a release of table clinics, which is unlimited and has spent epsilon 1 at" in other.stderr
-    monkeypatch.setattr(by_method, "represent", lambda *facts, **options: 1 / 0)
+    monkeypatch.setattr(MeanMethod, "represent", lambda *facts, **options: 1 / 0)
     failed = call(*words, "--ledger", book, "--table", "clinics", "--output", output, "--force")
     assert failed.exit_code == 1 and "details are withheld" in failed.stderr
     assert failed.stderr.endswith("The noise had been drawn: count this release as spent.\n")

@@ -38,9 +38,8 @@ from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file import measurement as measurement_module
 from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.measurement import GRID, SHRINK
-from kmeanalyst.representation.mixture import denoise, mixture, posterior
-from kmeanalyst.representation.points import pool_search as searched_points
-from kmeanalyst.representation.points import reduced_set
+from kmeanalyst.representation import wanted
+from kmeanalyst.representation.wanted import QUICK, Effort
 from release_side.door.mechanism import PublishError
 
 DOMAIN = Domain((Real(name="x", lower=-3, upper=3), Integer(name="n", lower=0, upper=20, missing=True)))
@@ -75,26 +74,15 @@ def published(name: str, budget: dict[str, Any] = BUDGET, **choices: Any) -> Rel
 
 @pytest.fixture(autouse=True)
 def quick_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few candidates: enough for two columns."""
-    monkeypatch.setattr(searched_points, "_MOST", 600)
+    """Less work: enough for two columns."""
+    monkeypatch.setattr(wanted, "EFFORT", Effort(0.3))
 
 
 @pytest.fixture(scope="module")
 def releases() -> dict[str, Release]:
     with pytest.MonkeyPatch.context() as patch:
-        _rough(patch)
+        patch.setattr(wanted, "EFFORT", QUICK)
         return {name: published(name) for name in WAYS}
-
-
-def _rough(patch: pytest.MonkeyPatch) -> None:
-    """Points in a moment, where their quality is not the question."""
-    for module, name, value in (
-        (posterior, "_WARM_UP", 2), (posterior, "_DRAWS", 2), (denoise, "_SKETCH_POINTS", 20), (denoise, "_DRAWS", 50),
-        (mixture, "_PLACES", 200), (mixture, "_TRIES", 1), (mixture, "_SETTLED", 1), (mixture, "_FIRST_FIT", 5),
-        (mixture, "_REFIT", 5), (mixture, "_LAST_FIT", 5), (reduced_set, "_MOST_ROUNDS", 5),
-        (searched_points, "_MOST", 600),
-    ):  # fmt: skip
-        patch.setattr(module, name, value)
 
 
 # ---------------------------------------------------------------- from table to answer
@@ -181,8 +169,7 @@ def test_public_rows_join_the_search_and_float32_points_are_single_precision():
 
 
 def test_more_points_than_candidates_are_padded(monkeypatch):
-    monkeypatch.setattr(searched_points, "_FEWEST", 50)
-    monkeypatch.setattr(searched_points, "_MOST", 50)
+    monkeypatch.setattr(wanted, "EFFORT", QUICK)  # 40 candidates
     assert len(published("binning", points=80)) == 80
 
 

@@ -1,4 +1,4 @@
-"""§3.3 of Balog, Tolstikhin & Schölkopf 2018: uniform weights, single precision, integers and levels; the fit knows it."""
+"""Wanted forms of points (Balog, Tolstikhin & Schölkopf 2018, §3.3): uniform weights, single precision, integers, levels."""
 
 from __future__ import annotations
 
@@ -18,14 +18,10 @@ from release_side.door.mechanism import PublishError
 from release_side.publishing.publish import publish
 
 CHOICES: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "points": 40, "features": 200}
-
-
-@pytest.fixture(scope="module")
-def domain() -> Domain:
-    return Domain((
-        Real(name="wage", lower=1.0, upper=1e5, scale="log"), Real(name="height", lower=100, upper=220),
-        Integer(name="age", lower=17, upper=90), Categorical(name="city", levels=("A", "B", "C")),
-    ))  # fmt: skip
+DOMAIN = Domain((
+    Real(name="wage", lower=1.0, upper=1e5, scale="log"), Real(name="height", lower=100, upper=220),
+    Integer(name="age", lower=17, upper=90), Categorical(name="city", levels=("A", "B", "C")),
+))  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -38,48 +34,42 @@ def frame() -> pd.DataFrame:
     )
 
 
-def distance(release, frame: pd.DataFrame, domain: Domain) -> float:
-    return release.embedding.distance(KernelMean(release.kernel, domain.encode(frame)))
-
-
-def test_uniform_weights_are_equal_and_the_file_calls_them_probabilities(domain, frame, tmp_path):
-    release = publish(frame, domain, weights="uniform", output=tmp_path / "u.kme", **CHOICES)
+def test_uniform_weights_are_equal_and_the_file_calls_them_probabilities(frame, tmp_path):
+    release = publish(frame, DOMAIN, weights="uniform", output=tmp_path / "u.kme", **CHOICES)
     assert (release.weights == 1 / 40).all() and release.weight_view == "probability"
     assert read_release(tmp_path / "u.kme").weight_view == "probability"
     assert not validate_release(tmp_path / "u.kme")
 
 
 @pytest.mark.slow
-def test_uniform_weights_cost_little_because_the_points_do_the_work(domain, frame):
+def test_uniform_weights_cost_little_because_the_points_do_the_work(frame):
     """Within 1.25 times the error of fitted weights, and well below that of as many rows of the table itself."""
     choices = CHOICES | {"features": 1000, "rehearsal": 0}
-    fitted, uniform = (publish(frame, domain, weights=w, **choices) for w in ("probability", "uniform"))
+    fitted, uniform = (publish(frame, DOMAIN, weights=w, **choices) for w in ("probability", "uniform"))
     assert fitted.weights.std() > 0.1 / 40
-    rows = KernelMean(fitted.kernel, domain.encode(frame.sample(40, random_state=0)))
-    drawn = rows.distance(KernelMean(fitted.kernel, domain.encode(frame)))
-    assert distance(uniform, frame, domain) < min(1.25 * distance(fitted, frame, domain), 0.8 * drawn)
+    rows = KernelMean(fitted.kernel, DOMAIN.encode(frame.sample(40, random_state=0)))
+    table = KernelMean(fitted.kernel, DOMAIN.encode(frame))
+    assert uniform.embedding.distance(table) < min(1.25 * fitted.embedding.distance(table), 0.8 * rows.distance(table))
 
 
-def test_single_precision_points_survive_single_precision_and_their_weights_were_fitted_to_them(
-    domain, frame, tmp_path
-):
-    release = publish(frame, domain, float32=True, output=tmp_path / "s.kme", rehearsal=3, **CHOICES)
+def test_single_precision_points_survive_single_precision_and_their_weights_were_fitted_to_them(frame, tmp_path):
+    release = publish(frame, DOMAIN, float32=True, output=tmp_path / "s.kme", rehearsal=3, **CHOICES)
     points = read_release(tmp_path / "s.kme", allow_rehearsal=True).to_frame()
     for name in ("wage", "height"):
         values = points[name].to_numpy()
         assert (values.astype(np.float32).astype(np.float64) == values).all()
-    plain = publish(frame, domain, rehearsal=3, **CHOICES)
+    plain = publish(frame, DOMAIN, rehearsal=3, **CHOICES)
     assert (plain.to_frame()["height"].to_numpy() != points["height"].to_numpy()).any()
     assert release.fit_distance == pytest.approx(plain.fit_distance, rel=0.1)
 
 
-def test_integers_and_levels_need_no_rounding_afterwards(domain, frame):
-    points = publish(frame, domain, **CHOICES).to_frame()
+def test_integers_and_levels_need_no_rounding_afterwards(frame):
+    points = publish(frame, DOMAIN, **CHOICES).to_frame()
     assert points["age"].dtype.kind == "i" and set(points["city"]) <= set("ABC")
     assert points["age"].between(17, 90).all()
 
 
 @pytest.mark.parametrize("choice", [{"weights": "uniform"}, {"float32": True}], ids=str)
-def test_given_points_cannot_take_a_form(choice, domain, frame):
+def test_given_points_cannot_take_a_form(choice, frame):
     with pytest.raises(PublishError, match=r"is for points that are placed.*random-features"):
-        publish(frame, domain, epsilon=1.0, delta=1e-6, method="subspace", points=20, **choice)
+        publish(frame, DOMAIN, epsilon=1.0, delta=1e-6, method="subspace", points=20, **choice)
