@@ -161,7 +161,7 @@ def test_init_takes_a_budget_or_unlimited_and_makes_nothing_else(words, place):
 
 def test_a_budget_cannot_be_lifted_and_unlimited_is_said_once(place):
     book = Ledger(place["b.ledger"])
-    with pytest.raises(PublishError, match=r"has a budget already, epsilon 2, delta 1e-05: a budget is a promise"):
+    with pytest.raises(PublishError, match=r"has a budget already, epsilon 2, delta 1e-05: a budget is a guarantee"):
         book.init("people", unlimited=True)
     book.init("open", unlimited=True)
     with pytest.raises(PublishError, match=r"table 'open' is unlimited already\. Keep it, or give it a budget"):
@@ -201,12 +201,12 @@ def test_publishing_without_a_ledger_warns_once_in_a_process_unless_that_is_mean
 
 
 def test_the_warning_comes_before_anything_is_read(monkeypatch):
-    spending._warn_once_that_nothing_counts.cache_clear()
+    spending._warn_once_without_ledger.cache_clear()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(LedgerWarning, match="no ledger"):
             publish(Unread(FRAME), DOMAIN, **SMALL)
-    spending._warn_once_that_nothing_counts.cache_clear()
+    spending._warn_once_without_ledger.cache_clear()
 
 
 @pytest.mark.parametrize("choice", [{"ledger": "b.ledger", "table": "people"}])
@@ -217,11 +217,11 @@ def test_uncounted_contradicts_a_ledger_in_python_too(choice):
         publish_function(Unread(FRAME), DOMAIN, kind="density", epsilon=1, delta=1e-6, grid=5, **choice, uncounted=True)
 
 
-# ---------------------------------------------------------------------- weak promises
+# ---------------------------------------------------------------------- weak guarantees
 
 WEAK = [
-    (10.5, 1e-6, r"epsilon 10\.5 is a weak promise: above 10 a release may tell single rows apart"),
-    (1.0, 1 / 60, r"delta 0\.0166667 is a weak promise for N = 60 rows: with delta of 1/N or more .* whole rows away"),
+    (10.5, 1e-6, r"epsilon 10\.5 is a weak guarantee: above 10 a release may distinguish single rows"),
+    (1.0, 1 / 60, r"delta 0\.0166667 is a weak guarantee for N = 60 rows: with delta of 1/N or more .* reveal whole rows"),
 ]
 
 
@@ -250,14 +250,14 @@ def test_weak_is_above_ten_or_from_one_in_n_on(epsilon, delta, weak):
     """By public facts alone: no row is read."""
     choices: dict[str, Any] = SMALL | {"epsilon": epsilon, "delta": delta, "uncounted": True}
     if weak:
-        with pytest.raises(PublishError, match="weak promise"):
+        with pytest.raises(PublishError, match="weak guarantee"):
             publish(Unread(FRAME), DOMAIN, **choices)
     with pytest.raises(AssertionError, match="a row was read"):
         publish(Unread(FRAME), DOMAIN, **choices, weak=weak)
 
 
 def test_the_exponential_mechanism_asks_for_weak_too():
-    with pytest.raises(PublishError, match="epsilon 11 is a weak promise"):
+    with pytest.raises(PublishError, match="epsilon 11 is a weak guarantee"):
         publish(Unread(FRAME), DOMAIN, method="exponential", epsilon=11, delta=0, points=1, uncounted=True)
 
 
@@ -265,7 +265,7 @@ def test_units_are_counted_for_weak_and_not_their_rows():
     """20 patients with 60 rows: δ = 1/30 would be weak for 60 rows and is strong enough to be let through for 20 units."""
     choices: dict[str, Any] = SMALL | {"unit": "patient", "uncounted": True}
     assert publish(UNITS, DOMAIN, **choices | {"delta": 1 / 30}).statement is not None
-    with pytest.raises(PublishError, match=r"for N = 20 units of 'patient': .* may give whole units of 'patient' away"):
+    with pytest.raises(PublishError, match=r"for N = 20 units of 'patient': .* may reveal whole units of 'patient'"):
         publish(UNITS, DOMAIN, **choices | {"delta": 1 / 20})
 
 
@@ -311,7 +311,7 @@ def test_unlike_units_are_refused_whichever_comes_first(first, second, place):
     ]
     book.record("people", spends[0])
     for action in (book.check, book.record):
-        with pytest.raises(PublishError, match="do not add up to one promise"):
+        with pytest.raises(PublishError, match="do not add up to one guarantee"):
             action("people", spends[1])
         action("people", spends[0])
 

@@ -242,7 +242,7 @@ def test_a_spend_is_on_the_disk_when_record_returns(ledger):
 
 
 def test_a_ledger_in_use_is_waited_for_and_then_named(ledger, monkeypatch):
-    monkeypatch.setattr(room, "_PATIENCE", 0.05)
+    monkeypatch.setattr(room, "_TIMEOUT", 0.05)
     with closing(sqlite3.connect(ledger.path, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         told = refusal(lambda: ledger.record("adult", gaussian(0.1)))
@@ -261,7 +261,7 @@ def test_the_lock_is_not_held_while_a_refusal_is_worked_out(ledger, monkeypatch)
         recorded.append(Ledger(ledger.path).record("other", gaussian(0.1)))
         return 0.0
 
-    monkeypatch.setattr(room, "_PATIENCE", 0.05)
+    monkeypatch.setattr(room, "_TIMEOUT", 0.05)
     monkeypatch.setattr(account_module, "largest_epsilon_left", search)
     refusal(lambda: ledger.record("adult", gaussian(2.0)))
     assert recorded == [1]
@@ -323,7 +323,7 @@ def test_a_budget_is_given_once(ledger):
     for epsilon in (1.0, 2.0):
         told = refusal(lambda epsilon=epsilon: ledger.init("adult", epsilon, 1e-6))  # type: ignore[misc]
         assert re.search(
-            r"has a budget already, epsilon 1, delta 1e-06: a budget is a promise .*, and stays\. Keep", told
+            r"has a budget already, epsilon 1, delta 1e-06: a budget is a guarantee .*, and stays\. Keep", told
         )
     assert ledger.accounts()[0].epsilon == 1.0
 
@@ -366,7 +366,7 @@ def folder(path: Path) -> None:
 
 
 WRONG_FILES = [
-    (another_application, r"belongs to another application: it is no ledger\. Nothing was changed\. Name another file"),
+    (another_application, r"belongs to another application: it is not a ledger\. Nothing was changed\. Name another file"),
     (later_format, r"is format 3; this kmeanalyst reads format 1\. Nothing was read: .*\. Upgrade kmeanalyst"),
     (
         marked_but_empty,

@@ -147,7 +147,7 @@ def test_a_head_shows_what_the_chain_alone_cannot(ledger, how):
     seeing = verify(ledger, head)
     assert seeing.exit_code == 3
     assert (
-        f"no entry has the digest {head}: entries were cut off at the end, the chain was computed anew" in seeing.stdout
+        f"no entry has the digest {head}: entries were cut off at the end, the chain was recomputed" in seeing.stdout
     )
 
 
@@ -347,7 +347,7 @@ def test_a_ledger_with_anything_but_its_table_is_refused(ledger: Ledger, stateme
 
 def test_an_entry_that_the_file_does_not_keep_is_noticed_before_the_transaction_ends(ledger: Ledger, monkeypatch):
     """The second line of defence: what was written is read again."""
-    monkeypatch.setattr("release_side.budget.ledger_file.LedgerFile._is_laid_out", lambda *_: True)
+    monkeypatch.setattr("release_side.budget.ledger_file.LedgerFile._has_schema", lambda *_: True)
     altered(ledger, LOSES_ENTRIES["a trigger that ignores"])
     before = ledger.path.read_bytes()
     assert "does not hold what was just written to it" in refusal(lambda: ledger.record("census", SPEND))
