@@ -318,7 +318,7 @@ def test_the_noise_of_a_rehearsal_has_the_size_of_the_real_one(noise: Noise):
     """40,000 coordinates: the mean square is off by at most 5 standard errors, √(kurtosis − 1) / 200."""
     total = np.full(40_000, 10**12, dtype=np.int64)
     draws = RehearsalNoise(noise, 3).add_to(total, sensitivity=2.0**31) - total
-    kurtosis = 3 if noise.law == GAUSSIAN else 6
+    kurtosis = 3 if noise.name == GAUSSIAN else 6
     mean_square = np.mean((draws / noise.deviation(2.0**31)) ** 2)
     assert abs(mean_square - 1) < 5 * np.sqrt(kurtosis - 1) / 200
     assert np.mean((draws / noise.deviation(2.0**31)) ** 4) == pytest.approx(kurtosis, rel=0.2)

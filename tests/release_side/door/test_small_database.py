@@ -272,9 +272,9 @@ def test_the_stated_excess_is_exceeded_no_more_often_than_said(epsilon):
 def test_every_row_of_a_domain_has_its_own_place():
     databases = small_databases(table_of(MIXED), MIXED, None, 1, n_rows=9, epsilon=1.0)
     assert len(databases.rows) == 6 * 3 * 3
-    np.testing.assert_array_equal(databases.places(databases.rows), np.arange(54))
+    np.testing.assert_array_equal(databases.indices(databases.rows), np.arange(54))
     shuffled = np.random.default_rng(0).integers(0, 54, 500)
-    np.testing.assert_array_equal(databases.places(databases.rows[shuffled]), shuffled)
+    np.testing.assert_array_equal(databases.indices(databases.rows[shuffled]), shuffled)
 
 
 def table_of(domain: Domain) -> Kernel:
@@ -295,11 +295,11 @@ def test_a_row_counts_as_the_nearest_of_a_grid_whatever_rows_are_beside_it():
     databases = grid_databases()
     assert len(databases.rows) == 5  # a row that was given twice is one
     rows = GRID_DOMAIN.draw(300, 0)
-    places = databases.places(rows)
+    places = databases.indices(rows)
     known = ~np.isnan(rows).any(axis=1)
     gaps = np.linalg.norm(rows[known, None] - databases.rows[None], axis=2)
     np.testing.assert_array_equal(places[known], gaps.argmin(axis=1))
-    np.testing.assert_array_equal(places, [databases.places(row[None])[0] for row in rows])
+    np.testing.assert_array_equal(places, [databases.indices(row[None])[0] for row in rows])
 
 
 def test_the_sensitivity_on_a_grid_is_that_of_the_statement():
@@ -312,7 +312,7 @@ def test_the_sensitivity_on_a_grid_is_that_of_the_statement():
 
 
 class _Anywhere(MultisetSampler):
-    def places(self, rows: Array) -> Array:
+    def indices(self, rows: Array) -> Array:
         return np.array([[-5, 99]]) if len(rows) == 1 else np.array([-5, 99, *[0] * (len(rows) - 2)])
 
 
@@ -379,14 +379,14 @@ def test_the_size_follows_from_public_numbers_alone():
 
 
 REFUSED = [
-    ({"points": 6}, r"there are 45,057,474 databases of 6 of the 54 rows.*another law.*nothing was read\. Pass fewer points"),
+    ({"points": 6}, r"there are 45,057,474 databases of 6 of the 54 rows.*another distribution.*nothing was read\. Pass fewer points"),
     ({"domain": Domain((Integer(name="age", lower=1, upper=2000),))}, r"there are 2,001,000 databases of 2 of the 2000 rows"),
     ({"points": 5000}, r"there are too many databases of 5000 of the 54 rows.*Pass fewer points"),
     ({"points": 0}, r"points must be a whole number of at least 1, got 0\. Leave it out"),
     ({"points": True}, r"points must be a whole number of at least 1, got True"),
     ({"domain": GRID_DOMAIN}, r"every row that the domain allows, which must be 2 to 2000 rows.*or pass public points"),
-    ({"domain": Domain((Integer(name="age", lower=0, upper=2000),))}, r"must be 2 to 2000 rows, and these are others"),
-    ({"kernel": Gaussian(1e6), "domain": LINE}, r"hardly tells the rows to draw from apart.*Choose a smaller lengthscale"),
+    ({"domain": Domain((Integer(name="age", lower=0, upper=2000),))}, r"must be 2 to 2000 rows, and this domain has fewer, more"),
+    ({"kernel": Gaussian(1e6), "domain": LINE}, r"the rows to draw from are nearly equal.*Choose a smaller lengthscale"),
     ({"public_points": FRAME.iloc[:1]}, r"public points have 1 different rows.*Pass a grid"),
     ({"delta": 1e-6}, r"exponential mechanism gives pure differential privacy, so delta is 0.*Pass delta 0"),
     ({"epsilon": 0.0}, r"epsilon must be a positive number"),
@@ -399,7 +399,7 @@ REFUSED = [
     ({"kernel": "magic"}, r"unknown kernel 'magic'"),
     ({"kernel": Strange(1.0), "domain": LINE}, r"no reader would take the kernel Strange.*: it is unknown to them.*Name a kernel"),
     ({"rehearsal": -1}, r"rehearsal must be a whole number of at least 0, got -1.*Pass e\.g\. 1"),
-    ({"rehearsal": 1, "ledger": "l", "table": "t"}, r"a rehearsal protects nobody"),
+    ({"rehearsal": 1, "ledger": "l", "table": "t"}, r"a rehearsal is not private"),
 ]  # fmt: skip
 
 
