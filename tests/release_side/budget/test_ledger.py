@@ -366,7 +366,10 @@ def folder(path: Path) -> None:
 
 
 WRONG_FILES = [
-    (another_application, r"belongs to another application: it is not a ledger\. Nothing was changed\. Name another file"),
+    (
+        another_application,
+        r"belongs to another application: it is not a ledger\. Nothing was changed\. Name another file",
+    ),
     (later_format, r"is format 3; this kmeanalyst reads format 1\. Nothing was read: .*\. Upgrade kmeanalyst"),
     (
         marked_but_empty,

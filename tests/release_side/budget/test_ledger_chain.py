@@ -146,9 +146,7 @@ def test_a_head_shows_what_the_chain_alone_cannot(ledger, how):
     assert blind.exit_code == 0 and "without a head this cannot show that entries were cut off" in blind.stderr
     seeing = verify(ledger, head)
     assert seeing.exit_code == 3
-    assert (
-        f"no entry has the digest {head}: entries were cut off at the end, the chain was recomputed" in seeing.stdout
-    )
+    assert f"no entry has the digest {head}: entries were cut off at the end, the chain was recomputed" in seeing.stdout
 
 
 def test_a_smaller_spend_in_a_chain_computed_anew_is_found_by_the_released_file(tmp_path, ledger):
