@@ -317,6 +317,7 @@ def test_rounding_keeps_short_numbers_and_the_ends():
         ({"n_rows": 10.0}, r"n_rows must be a positive whole number, got 10\.0\. Pass"),
         ({"method": ""}, r"method must be a text that is not empty, got ''\. Pass"),
         ({"calibration": "a\nb"}, r"calibration must have at most 200 printable characters.* got 'a\\nb': .*\. Pass"),
+        ({"neighbouring": "add-remove"}, r"must be one of replace-one, replace-one-unit, got 'add-remove': .*\. Name"),
         ({"mechanism": LAPLACE}, r"Laplace noise spends no delta, got 1e-06\. Pass"),
     ],
 )
