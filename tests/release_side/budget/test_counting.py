@@ -108,12 +108,6 @@ def test_uncounted_publishes_without_a_ledger_and_without_a_warning(name, place)
 
 
 @counted
-def test_uncounted_and_a_ledger_contradict_each_other(name, place):
-    result = command(name, place, "--uncounted", "--ledger", place["b.ledger"], "--table", "people")
-    refused(result, place, "ledger and uncounted contradict each other", "Leave out one of the two")
-
-
-@counted
 def test_a_rehearsal_needs_neither_uncounted_nor_weak(name, place):
     result = command(name, place, "--rehearsal", 1, epsilon=50, delta=0.1)
     assert result.exit_code == 0 and "NOT PRIVATE" in result.stdout and "warning" not in result.stderr
