@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
-from itertools import chain, combinations_with_replacement
+from itertools import chain, combinations_with_replacement, takewhile
 from typing import Any
 
 import numpy as np
@@ -280,9 +280,8 @@ def _listed(kernel: Kernel, domain: Domain, grid: Array | None) -> Array:
 
 def _check_size(n: int, size: int) -> None:
     """PublishError if there are too many databases to score each of them."""
-    count = n_databases(n, size) if size <= MOST_SIZE else math.inf
-    if count > MOST_DATABASES or count * size > _MOST_CELLS:
-        number = f"{count:,}" if size <= MOST_SIZE else "too many"
+    if not _can_be_scored(n, size):
+        number = f"{n_databases(n, size):,}" if size <= MOST_SIZE else "too many"
         raise PublishError(
             f"there are {number} databases of {size} of the {n} rows, and at most {MOST_DATABASES:,} ({_MOST_CELLS:,} cells, "
             f"{MOST_SIZE} rows) are scored one by one. A draw from some of them has another distribution, and its "
@@ -299,14 +298,16 @@ def default_size(n: int, n_rows: int, epsilon: float) -> int:
     def error(size: int) -> float:
         return 0.5 / math.sqrt(size) + 2 * math.log(n_databases(n, size)) / (n_rows * epsilon)
 
-    sizes = [1]
-    while (
-        sizes[-1] < MOST_SIZE
-        and (c := n_databases(n, sizes[-1] + 1)) <= MOST_DATABASES
-        and c * (sizes[-1] + 1) <= _MOST_CELLS
-    ):
-        sizes.append(sizes[-1] + 1)
-    return min(sizes, key=error)
+    larger = takewhile(lambda size: _can_be_scored(n, size), range(2, MOST_SIZE + 1))
+    return min([1, *larger], key=error)
+
+
+def _can_be_scored(n: int, size: int) -> bool:
+    """Whether the databases of this size are few enough to score each of them."""
+    if size > MOST_SIZE:
+        return False
+    count = n_databases(n, size)
+    return count <= MOST_DATABASES and count * size <= _MOST_CELLS
 
 
 def sample_database(
