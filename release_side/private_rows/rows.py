@@ -185,7 +185,7 @@ def gunzipped(path: Path, read: Callable[[], _T]) -> _T:
         return read()
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise PublishError(
-            f"{path} is cut off, damaged or not a .gz file, so its rows cannot be read. Write it again."
+            f"{path} is cut off, damaged or no .gz file, so its rows cannot be read. Write it again."
         ) from None
 
 
