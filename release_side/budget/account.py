@@ -15,8 +15,8 @@ from release_side.errors import PublishError
 class RecordedRelease:
     """One release as the ledger has it.
 
-    output  the file it became, None for a draw that became none.
-    digest  of the ledger's entry that recorded it; the header of its file holds the same (`ledger_head`).
+    output  its file; None for a draw that was not written.
+    digest  of the ledger's entry that recorded it; also in the header of its file (`ledger_head`).
 
     >>> ledger = release_side.Ledger("one.ledger")
     >>> account = ledger.init("adult", unlimited=True)
@@ -46,7 +46,7 @@ class RecordedRelease:
 
 @dataclass(frozen=True)
 class TableAccount:
-    """A table of the ledger: its budget (None: unlimited, releases are only counted) and every release, oldest first.
+    """A table of the ledger: its budget (None: unlimited, releases are only counted) and its releases, oldest first.
 
     >>> account = release_side.Ledger("budget.ledger").init("survey", epsilon=2.0, delta=1e-6)
     >>> account.total_epsilon, account.total_delta, account.epsilon_left, account.mechanism_left
@@ -87,7 +87,7 @@ class TableAccount:
 
     @property
     def holds_if_adaptive(self) -> bool:
-        """Whether `total_epsilon` and the budget hold also if each release was chosen after looking at those before it.
+        """Whether `total_epsilon` and the budget also hold if the choice of each release depended on the earlier ones.
 
         >>> release_side.Ledger("budget.ledger").init("lakes", epsilon=2.0, delta=1e-6).holds_if_adaptive
         True
@@ -95,10 +95,11 @@ class TableAccount:
         return self._holds_if_adaptive(self.spends)
 
     def _holds_if_adaptive(self, spends: tuple[Spend, ...]) -> bool:
-        if self.epsilon is not None and self.delta is not None:
-            return holds_if_adaptive(spends, self.epsilon, self.delta)
-        delta = max((spend.delta for spend in spends), default=0.0)
-        return holds_if_adaptive(spends, min(total_epsilon(spends, delta), 1e99), delta)
+        epsilon, delta = self.epsilon, self.delta
+        if epsilon is None or delta is None:
+            delta = max((spend.delta for spend in spends), default=0.0)
+            epsilon = min(total_epsilon(spends, delta), 1e99)
+        return holds_if_adaptive(spends, epsilon, delta)
 
     @property
     def mechanism_left(self) -> str:
@@ -124,7 +125,7 @@ class TableAccount:
         return self.epsilon is None or self.delta is None or fits([*self.spends, spend], self.epsilon, self.delta)
 
     def check_alike(self, spend: Spend) -> None:
-        """PublishError if the table has releases that protect something else: such promises do not add up.
+        """PublishError if the table has releases that protect something else: such guarantees do not add up.
 
         >>> account = release_side.Ledger("budget.ledger").init("clinics", epsilon=2.0, delta=1e-6)
         >>> account.check_alike(spend)  # silent, or PublishError
@@ -133,12 +134,12 @@ class TableAccount:
         if others:
             raise PublishError(
                 f"the releases of table {self.name!r} in the ledger protect {', '.join(sorted(others))}, and this one would "
-                f"protect {spend.protects}: the two do not add up to one promise, because one of the one kind may hold many of "
-                "the other. Protect the same, or count it under another name and budget."
+                f"protect {spend.protects}: the two do not add up to one guarantee, because one unit may contain many "
+                "others. Protect the same, or count it under another name and budget."
             )
 
     def warning(self, spend: Spend) -> str | None:
-        """What to say of one more release whose total would not hold if it were chosen after looking; None if it would.
+        """A warning if the total with this release would not hold for a choice that depends on earlier ones; else None.
 
         >>> account = release_side.Ledger("budget.ledger").init("wards", epsilon=2.0, delta=1e-6)
         >>> account.warning(spend) is None  # Gaussian releases alone
@@ -147,14 +148,14 @@ class TableAccount:
         if self._holds_if_adaptive((*self.spends, spend)):
             return None
         return (
-            f"with this release table {self.name!r} has noise that is not Gaussian, under a delta above 0, and what it spends in "
-            "all is computed by a rule that holds only if every epsilon was chosen before the first release was seen. If you "
-            "choose this release because of what an earlier one shows, add up all epsilons, and all deltas, instead. To choose "
-            "freely, use Gaussian noise throughout, or keep both sums within the budget."
+            f"with this release table {self.name!r} has noise that is not Gaussian, under a delta above 0. The rule for its "
+            "total holds only if every epsilon was chosen before the first release was seen. If your choice of this release "
+            "depends on an earlier one, add up all epsilons, and all deltas, instead. To choose freely, use Gaussian noise "
+            "throughout, or keep both sums within the budget."
         )
 
     def refusal(self, spend: Spend) -> PublishError:
-        """What is asked, spent and left, for a release that the budget does not admit.
+        """The error for a release that the budget does not admit: what is asked, spent and left.
 
         >>> account = release_side.Ledger("budget.ledger").init("schools", epsilon=0.5, delta=1e-6)
         >>> print(account.refusal(spend))
@@ -164,12 +165,12 @@ class TableAccount:
         """
         assert self.epsilon is not None and self.delta is not None
         left = largest_epsilon_left(self.spends, self.epsilon, self.delta, mechanism=spend.mechanism, delta=spend.delta)
-        law = {GAUSSIAN: "Gaussian", LAPLACE: "Laplace"}.get(spend.mechanism, "pure")
+        kind = {GAUSSIAN: "Gaussian", LAPLACE: "Laplace"}.get(spend.mechanism, "pure")
         offer = f"release of epsilon up to {rounded(left, up=False)} still fits: ask for that"
         return PublishError(
             f"table {self.name!r} has a budget of epsilon {self.epsilon:g}, delta {self.delta:g}, and {self._spent()}: "
-            f"a {law} release of epsilon {spend.epsilon:g}, delta {spend.delta:g} does not fit. At delta "
-            f"{spend.delta:g} {f'a {law} {offer}' if left else f'no {law} release fits: use what is published'}."
+            f"a {kind} release of epsilon {spend.epsilon:g}, delta {spend.delta:g} does not fit. At delta "
+            f"{spend.delta:g} {f'a {kind} {offer}' if left else f'no {kind} release fits: use what is published'}."
         )
 
     def _spent(self) -> str:

@@ -1,16 +1,16 @@
-"""What several releases of one table add up to, from public numbers alone.
+"""The total guarantee of several releases of one table, from public numbers alone.
 
-Gaussian releases add exactly: those of multipliers m₁, m₂, … are worth one of m, 1/m² = Σ 1/mᵢ². The worst
-that a release with δ = 0 can be is a randomised response, whose privacy loss is +ε or −ε (Kairouz, Oh &
-Viswanath 2015). Losses of releases add, and the loss of a Gaussian release has a δ(ε) in closed form, so a
-mixture needs no grid: δ(ε) = E[δ_m(ε − L)], L the sum of the ±ε (Zhu, Dong & Wang 2022).
+Gaussian releases add exactly: those of multipliers m₁, m₂, … equal one of m, 1/m² = Σ 1/mᵢ². The worst case
+of a release with δ = 0 is a randomised response, whose privacy loss is +ε or −ε (Kairouz, Oh & Viswanath
+2015). Losses of releases add, and the loss of a Gaussian release has a δ(ε) in closed form, so a mixture
+needs no grid: δ(ε) = E[δ_m(ε − L)], L the sum of the ±ε (Zhu, Dong & Wang 2022).
 
 The neighbours replace one row, and sensitivities are those of a replacement: a multiplier goes into the
 formula as it is. Accounting that starts from "add or remove" sensitivities and doubles them would count twice.
 
-The totals hold for releases whose ε was chosen without looking at earlier ones. For Gaussian releases alone (Smith &
-Thakurta 2022), and wherever Σε and Σδ are within the budget (Rogers, Roth, Ullman & Vadhan 2016), it may be chosen after
-looking as well. With other noise under a budget with δ > 0 it may not: `holds_if_adaptive` says which it is (PROOF.md §8).
+The totals hold if every ε was chosen before the first release was seen. For Gaussian releases alone (Smith & Thakurta
+2022), and wherever Σε and Σδ are within the budget (Rogers, Roth, Ullman & Vadhan 2016), the choice may also depend on
+earlier releases. With other noise under a budget with δ > 0 it may not: see `holds_if_adaptive` and PROOF.md §8.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from release_side.door.mechanism import GaussianNoise, LaplaceNoise, check_budge
 from release_side.errors import PublishError
 
 _SLACK = 1e-6  # relative room for rounding when a claim is recomputed, as in a release's statement
-_CONTINUOUS = 1 + 5e-10  # half of the factor that each multiplier carries for its discrete law pays for it in a total
+_CONTINUOUS = 1 + 5e-10  # half of the factor by which each multiplier exceeds that of continuous noise
 _ROUNDING = 1e-12  # of sums of privacy losses, relative to ε
 _MOST_OUTCOMES = 2**10  # of randomised responses that are listed one by one; more go onto a grid
 _CELLS = 2**17  # of that grid: k releases are counted at most k/2^17 of Σε too high
@@ -50,16 +50,16 @@ _LONGEST_TEXT = 200
 
 @dataclass(frozen=True)
 class Spend:
-    """What one release costs, and how: a promise and the noise that keeps it.
+    """What one release costs: a guarantee and the noise that gives it.
 
-    epsilon, delta     the promise; delta is 0 for Laplace noise and for the exponential mechanism.
+    epsilon, delta     the guarantee; delta is 0 for Laplace noise and for the exponential mechanism.
     mechanism          the noise: "discrete gaussian" or "discrete laplace"; or "exponential over multisets".
-    calibration        how the noise follows from the promise, as statements have it.
+    calibration        how the noise follows from the guarantee, as statements name it.
     noise_multiplier   standard deviation / sensitivity under replace-one: L2 for Gaussian noise, L1 for Laplace.
                        Of the exponential mechanism: the scale of its scores / sensitivity.
     n_rows             rows of the table, taken as public; units where units are protected.
     method             how the release represents what was measured.
-    neighbouring       what the promise protects: a row ("replace-one") or a unit with all its rows ("replace-one-unit").
+    neighbouring       what is protected: a row ("replace-one") or a unit with all its rows ("replace-one-unit").
     unit               the column that identifies the units; None where rows are protected.
 
     >>> spend = release_side.Spend(1.0, 1e-6, "discrete gaussian", "analytic", 4.2247, 1000, "random-features")
@@ -81,8 +81,8 @@ class Spend:
         check_budget(self.epsilon, self.delta)
         if self.mechanism not in (GAUSSIAN, LAPLACE, EXPONENTIAL):
             raise PublishError(
-                f"mechanism must be {GAUSSIAN!r}, {LAPLACE!r} or {EXPONENTIAL!r}, got {self.mechanism!r:.80}: of other noise "
-                "nobody knows what it adds up to. Name one of these."
+                f"mechanism must be {GAUSSIAN!r}, {LAPLACE!r} or {EXPONENTIAL!r}, got {self.mechanism!r:.80}: the total of "
+                "other noise is not known. Name one of these."
             )
         multiplier = self.noise_multiplier
         if isinstance(multiplier, bool) or not isinstance(multiplier, int | float) or not 0 < multiplier < math.inf:
@@ -94,8 +94,8 @@ class Spend:
             raise PublishError(f"n_rows must be a positive whole number, got {self.n_rows!r:.80}. Pass the public N.")
         if self.neighbouring not in NEIGHBOURS:
             raise PublishError(
-                f"neighbouring must be one of {', '.join(NEIGHBOURS)}, got {self.neighbouring!r:.80}: of other promises "
-                "nobody knows what they add up to. Name one of these."
+                f"neighbouring must be one of {', '.join(NEIGHBOURS)}, got {self.neighbouring!r:.80}: the "
+                "total of other guarantees is not known. Name one of these."
             )
         if self.unit is not None if self.neighbouring == REPLACE_ROW else not is_unit_name(self.unit):
             raise PublishError(
@@ -106,19 +106,19 @@ class Spend:
             check_text(name, getattr(self, name))
         for name in ("epsilon", "delta", "noise_multiplier"):
             object.__setattr__(self, name, float(getattr(self, name)))
-        self._check_promise()
+        self._check_arithmetic()
 
-    def _check_promise(self) -> None:
-        if self.is_pure and self.delta != 0:
-            law = "Laplace noise" if self.mechanism == LAPLACE else "the exponential mechanism"
-            raise PublishError(f"{law} spends no delta, got {self.delta!r}. Pass delta 0.")
+    def _check_arithmetic(self) -> None:
         if self.is_pure:
+            if self.delta != 0:
+                name = "Laplace noise" if self.mechanism == LAPLACE else "the exponential mechanism"
+                raise PublishError(f"{name} spends no delta, got {self.delta!r}. Pass delta 0.")
             return
         given = gaussian_delta(epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
         if self.delta == 0 or given > self.delta * (1 + _SLACK):
             raise PublishError(
                 f"Gaussian noise of {self.noise_multiplier:.6g} times the sensitivity gives delta {given:.3g} at "
-                f"epsilon {self.epsilon:g}, not {self.delta:g}: the promise is better than the arithmetic. Pass the "
+                f"epsilon {self.epsilon:g}, not {self.delta:g}: the claim is better than the arithmetic. Pass the "
                 "noise that belongs to it."
             )
 
@@ -129,7 +129,7 @@ class Spend:
 
     @property
     def protects(self) -> str:
-        """What a neighbouring table has another of: "rows", or the units that a column identifies.
+        """What the guarantee protects: "rows", or the units that a column identifies.
 
         >>> spend.protects
         'rows'
@@ -144,11 +144,11 @@ def check_text(name: str, text: object) -> None:
     if len(text) > _LONGEST_TEXT or flaw_of(text) or text != text.strip():
         raise PublishError(
             f"{name} must have at most {_LONGEST_TEXT} printable characters, and no space at either end, got "
-            f"{text!a:.80}: it could not be told from others in print. Pass a plain one."
+            f"{text!a:.80}: in print it could look like another text. Pass a plain one."
         )
 
 
-# ---------------------------------------------------------------------- three questions
+# ---------------------------------------------------------------------- budget and total
 
 
 def fits(spends: Sequence[Spend], epsilon: float, delta: float) -> bool:
@@ -156,21 +156,24 @@ def fits(spends: Sequence[Spend], epsilon: float, delta: float) -> bool:
 
     Adding up ε and δ as they were typed suffices (0.1 + 0.2 is 0.3); for delta > 0 so does the exact δ(ε).
     """
-    added_epsilon, added_delta = _added(spends)
-    if added_epsilon <= _typed(epsilon) and added_delta <= _typed(delta):
+    if _sums_fit(spends, epsilon, delta):
         return True
     return delta > 0 and delta_curve(spends)(epsilon * (1 - _ROUNDING)) <= delta
 
 
 def holds_if_adaptive(spends: Sequence[Spend], epsilon: float, delta: float) -> bool:
-    """Whether releases that fit (epsilon, delta) do so also if each was chosen after looking at those before it.
+    """Whether releases that fit (epsilon, delta) also fit if the choice of each depended on the earlier ones.
 
     Gaussian releases alone do, and so do all for which Σε and Σδ are enough; a mixture that only the exact δ(ε) admits
     does not: its releases must have been chosen before the first one was seen (PROOF.md §8).
     """
+    return len(spends) < 2 or _sums_fit(spends, epsilon, delta) or not any(spend.is_pure for spend in spends)
+
+
+def _sums_fit(spends: Sequence[Spend], epsilon: float, delta: float) -> bool:
+    """Whether Σε and Σδ, in decimals, are within (epsilon, delta)."""
     added_epsilon, added_delta = _added(spends)
-    enough = added_epsilon <= _typed(epsilon) and added_delta <= _typed(delta)
-    return len(spends) < 2 or enough or not any(spend.is_pure for spend in spends)
+    return added_epsilon <= _typed(epsilon) and added_delta <= _typed(delta)
 
 
 def total_epsilon(spends: Sequence[Spend], delta: float) -> float:
@@ -200,10 +203,10 @@ def largest_epsilon_left(
     def still_fits(epsilon: float) -> bool:
         try:
             return fits([*spends, one_more(epsilon, delta, mechanism)], budget_epsilon, budget_delta)
-        except PublishError:  # no noise gives this promise
+        except PublishError:  # no noise gives this guarantee
             return False
 
-    remainder = float(max(Fraction(0), _typed(budget_epsilon) - _added(spends)[0]))  # what adding up leaves
+    remainder = float(max(Fraction(0), _typed(budget_epsilon) - _added(spends)[0]))  # by sums alone
     found = _last_where(still_fits)
     return remainder if found <= remainder * (1 + 1e-6) and still_fits(remainder) else found
 
@@ -211,18 +214,18 @@ def largest_epsilon_left(
 def _last_where(still_fits: Callable[[float], bool]) -> float:
     """The largest ε where it holds, to a relative precision of 1e-7; 0 if there is none.
 
-    The search comes from above: the smallest ε may be ones for which no noise is known.
+    The search starts at the largest ε, because for the smallest ones no noise may be known.
     """
     high = _LARGEST_EPSILON
     while not still_fits(high):
         if high == _SMALLEST_EPSILON:
             return 0.0
         high = max(high / 10, _SMALLEST_EPSILON)
-    return _bisected(still_fits, high, 10 * high, precision=1e-7)
+    return _bisect(still_fits, high, 10 * high, precision=1e-7)
 
 
 def one_more(epsilon: float, delta: float, mechanism: str) -> Spend:
-    """A release that nobody has made yet, with the noise its promise needs."""
+    """A release that could be made next, with the noise that its guarantee needs."""
     if mechanism == EXPONENTIAL:
         check_budget(epsilon, delta)
         return Spend(epsilon, delta, mechanism, "pure", 2 / epsilon, 1, "any")
@@ -234,7 +237,7 @@ def one_more(epsilon: float, delta: float, mechanism: str) -> Spend:
 
 
 def _typed(number: float) -> Fraction:
-    """The decimal that a person typed for a float."""
+    """The decimal that was typed for a float."""
     return Fraction(repr(float(number)))
 
 
@@ -244,7 +247,7 @@ def _added(spends: Sequence[Spend]) -> tuple[Fraction, Fraction]:
 
 
 def effective_multiplier(spends: Sequence[Spend]) -> float:
-    """The multiplier of the one Gaussian release that the Gaussian ones among these are worth; infinite if none is."""
+    """The multiplier of one Gaussian release that is equivalent to all Gaussian ones here; infinite if there is none."""
     precision = math.fsum(s.noise_multiplier**-2 for s in spends if not s.is_pure)
     return precision**-0.5 if precision else math.inf
 
@@ -260,7 +263,7 @@ def delta_curve(spends: Sequence[Spend]) -> Callable[[float], float]:
 
 
 def _gaussian_deltas(epsilons: Array, multiplier: float) -> Array:
-    """`gaussian_delta` for many ε, negative ones too; an infinite multiplier is no noise needed: (1 − e^ε)₊."""
+    """`gaussian_delta` for many ε, negative ones too; an infinite multiplier stands for no Gaussian release: (1 − e^ε)₊."""
     if multiplier == math.inf:
         return -np.expm1(np.minimum(0.0, epsilons))
     half, shifts = 0.5 / multiplier, epsilons * multiplier
@@ -271,7 +274,7 @@ def _gaussian_deltas(epsilons: Array, multiplier: float) -> Array:
 def pure_losses(epsilons: Sequence[float]) -> tuple[Array, Array]:
     """The summed privacy loss of randomised responses: outcomes (A,) and their probabilities (A,).
 
-    A response tells the truth, loss +ε, with probability e^ε/(1 + e^ε), else it lies, loss −ε.
+    A response is true, with loss +ε, with probability e^ε/(1 + e^ε), and otherwise false, with loss −ε.
     """
     if 2 ** len(epsilons) > _MOST_OUTCOMES:
         return _pure_losses_on_a_grid(epsilons)
@@ -283,20 +286,20 @@ def pure_losses(epsilons: Sequence[float]) -> tuple[Array, Array]:
 
 
 def _pure_losses_on_a_grid(epsilons: Sequence[float]) -> tuple[Array, Array]:
-    """The same with every ε rounded up to a whole number of cells: a larger ε is a weaker promise, so this is safe."""
+    """The same with every ε rounded up to a whole number of cells: a larger ε is a weaker guarantee, so this is safe."""
     total = math.fsum(epsilons)
     cell = _cell(min(epsilons), total / _CELLS)
     masses = np.ones(1)  # of the losses −N, −N + 2, …, N cells
     for steps in (math.ceil(epsilon / cell - 1e-9) for epsilon in epsilons):
-        truth, lie = np.pad(masses, (steps, 0)), np.pad(masses, (0, steps))
-        masses = truth * expit(steps * cell) + lie * expit(-steps * cell)
+        true, false = np.pad(masses, (steps, 0)), np.pad(masses, (0, steps))
+        masses = true * expit(steps * cell) + false * expit(-steps * cell)
     most = len(masses) - 1
     losses = (2.0 * np.arange(most + 1) - most) * cell
-    return np.minimum(losses, total), masses  # no loss is beyond Σε: the grid refuses nothing that adding up allows
+    return np.minimum(losses, total), masses  # no loss is above Σε: the grid refuses nothing that the sums allow
 
 
 def _cell(smallest: float, least: float) -> float:
-    """A cell of at least `least` of which the smallest ε, and so every multiple of it, is a whole number."""
+    """A cell of at least `least` such that the smallest ε and its multiples are whole numbers of cells."""
     parts = smallest // least
     return smallest / parts if parts else least
 
@@ -311,11 +314,11 @@ def _smallest_epsilon(curve: Callable[[float], float], delta: float) -> float:
     high = 1.0
     while curve(high) > delta:
         high *= 2
-    return _bisected(lambda epsilon: curve(epsilon) <= delta, high, 0.0, precision=1e-12)
+    return _bisect(lambda epsilon: curve(epsilon) <= delta, high, 0.0, precision=1e-12)
 
 
-def _bisected(holds: Callable[[float], bool], good: float, bad: float, *, precision: float) -> float:
-    """The last number from `good` towards `bad` where it holds, to a relative precision; it does hold there."""
+def _bisect(holds: Callable[[float], bool], good: float, bad: float, *, precision: float) -> float:
+    """The last number from `good` towards `bad` at which it holds, to a relative precision."""
     while abs(good - bad) > precision * max(good, bad):
         middle = 0.5 * (good + bad)
         good, bad = (middle, bad) if holds(middle) else (good, middle)
@@ -323,7 +326,7 @@ def _bisected(holds: Callable[[float], bool], good: float, bad: float, *, precis
 
 
 def rounded(number: float, *, up: bool, digits: int = 4) -> str:
-    """A few digits of a number for a message, never on the wrong side of it."""
+    """A few digits of a number for a message, rounded up or down as asked."""
     if number in (0, math.inf):
         return f"{number:g}"
     quantum = Fraction(10) ** (math.floor(math.log10(number)) + 1 - digits)

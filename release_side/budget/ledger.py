@@ -1,11 +1,11 @@
 """The ledger: which releases were made of which table, and how much of its budget they have spent.
 
-One file, safe under several processes on one machine and under crashes: a spend is checked and written in
-one transaction that is on the disk before `record` returns, and noise is drawn after that. A draw that never
-became a file still counts. A table is what the curator calls it; nothing looks at its rows. A ledger file and a table
-must be made (`init`) before anything is recorded under their names: a name with a typing error is an error. Keep the
-file on a local disk: locks of network disks are not reliable. LEDGER and LEDGER-journal belong together, and a copy of
-both is a second budget.
+One file, safe under several processes on one machine and under crashes: a spend is checked and written in one
+transaction that is on the disk before `record` returns, and noise is drawn after that. A draw that was never written to
+a file still counts. The curator names the tables; their rows are never read. A ledger file and a table must be made
+(`init`) before anything is recorded under their names: a name with a typing error is an error. Keep the file on a local
+disk: locks of network disks are not reliable. LEDGER and LEDGER-journal belong together, and a copy of both is a second
+budget.
 
 Every entry carries the digest of the one before (`ledger_chain`), and the whole chain is verified whenever the file is
 opened: a ledger that was changed by other software records nothing more.
@@ -28,9 +28,9 @@ from release_side.budget.ledger_history import SPEND_FIELDS, History
 from release_side.door.mechanism import check_budget
 from release_side.errors import PublishError
 
-_ALIKE = 0.75  # share of two names' letters from which one may be a misspelling of the other
+_SIMILAR = 0.75  # least similarity of two names (difflib) at which one may be a misspelling of the other
 UNSEEN_WITHOUT_HEAD = (
-    "without a head this cannot show that entries were cut off at the end, or that the whole chain was computed anew: "
+    "without a head this cannot show that entries were cut off at the end, or that the whole chain was recomputed: "
     "compare it with a head that was published (--head FILE.kme, or the digest in a file's header)"
 )
 
@@ -41,8 +41,8 @@ class Verification:
 
     entries   how many entries the ledger has.
     head      digest of the last one; None where the chain is broken.
-    problems  what does not fit, in words; empty for a sound ledger.
-    unseen    what this could not see, because no head was given that covers all entries; None otherwise.
+    problems  the faults, in words; empty for a sound ledger.
+    unseen    what cannot be detected, because no head was given that covers all entries; None otherwise.
 
     >>> ledger = release_side.Ledger("sound.ledger")
     >>> account = ledger.init("adult", unlimited=True)
@@ -81,7 +81,7 @@ class Ledger:
     def init(
         self, table: str, epsilon: float | None = None, delta: float | None = None, *, unlimited: bool = False
     ) -> TableAccount:
-        """Give a table its budget, once: a budget is a promise. Makes the ledger if there is none.
+        """Give a table its budget, which cannot be changed later. Makes the ledger if there is none.
 
         unlimited  count the table's releases and refuse none; instead of epsilon and delta. Such a table may be given a
                    budget later, for which everything that was recorded before counts.
@@ -91,8 +91,7 @@ class Ledger:
         2.0
         """
         name = _table_name(table)
-        _check_limit(epsilon, delta, unlimited)
-        budget = {"table": name, "epsilon": _number(epsilon), "delta": _number(delta)}
+        budget = {"table": name} | _limit(epsilon, delta, unlimited)
         with self._file.writing(create=True) as transaction:
             history = History.of(transaction.entries)
             if name in history.budgets and (unlimited or history.budgets[name] != (None, None)):
@@ -110,18 +109,21 @@ class Ledger:
         >>> ledger.check("visits", spend)  # silent, or PublishError
         """
         name = _table_name(table)
-        self._file.check_place(writing=True)
-        account = self._known(History.of(self._file.entries()), name)
+        self._file.check_path(writing=True)
+        account = self._known(self._history(), name)
         account.check_alike(spend)
         if not account.admits(spend):
             raise account.refusal(spend)
         return account.warning(spend)
 
+    def _history(self) -> History:
+        return History.of(self._file.entries())
+
     def _known(self, history: History, name: str) -> TableAccount:
-        """The account of a table; PublishError for a name that the ledger does not know, with the nearest one it knows."""
+        """The account of a table; for an unknown name PublishError, which suggests the most similar known one."""
         if name in history.budgets:
             return history.account(name)
-        near = difflib.get_close_matches(name, history.budgets, n=1, cutoff=_ALIKE)
+        near = difflib.get_close_matches(name, history.budgets, n=1, cutoff=_SIMILAR)
         hint = f"but {near[0]!r} does. If this is a typo use {near[0]!r}" if near else "so nothing would limit it"
         raise PublishError(
             f"table {name!r} has no budget in {self.path}, {hint}; otherwise give it a budget, or --unlimited, with "
@@ -129,9 +131,9 @@ class Ledger:
         )
 
     def record(self, table: str, spend: Spend) -> int:
-        """Check a release and write it down, before its noise is drawn; the number it has in the ledger.
+        """Check a release and write it down, before its noise is drawn; returns its number in the ledger.
 
-        Guarantee   the spend is on the disk when this returns, and no two processes share what only one may spend.
+        Guarantee   the spend is on the disk when this returns, and no two processes spend the same part of the budget.
 
         >>> ledger = release_side.Ledger("recorded.ledger")
         >>> account = ledger.init("adult", epsilon=2.0, delta=1e-6)
@@ -149,7 +151,7 @@ class Ledger:
                 transaction.append(RELEASE, facts)
                 number = len(history.releases) + 1
         if number is None:
-            raise account.refusal(spend)  # worked out when others may write again
+            raise account.refusal(spend)  # computed after the lock is released
         return number
 
     def release(self, number: int) -> RecordedRelease:
@@ -160,10 +162,10 @@ class Ledger:
         >>> ledger.release(ledger.record("adult", spend)).spend == spend
         True
         """
-        return History.of(self._file.entries()).release(number)[1]
+        return self._history().release(number)[1]
 
     def published(self, release_id: int, output: str | os.PathLike[str]) -> None:
-        """Note the file that a recorded release became.
+        """Note the file of a recorded release.
 
         >>> ledger = release_side.Ledger("by_hand.ledger")
         >>> account = ledger.init("adult", epsilon=2.0, delta=1e-6)
@@ -178,7 +180,7 @@ class Ledger:
             if release_id not in waiting:
                 raise PublishError(
                     f"{self.path} has no release {release_id!r:.80} that waits for its file. Pass the number that "
-                    "recording gave."
+                    "`record` returned."
                 )
             transaction.append(OUTPUT, {"release": release_id, "output": text})
 
@@ -190,7 +192,7 @@ class Ledger:
         >>> ledger.account("patients").total_epsilon
         0.0
         """
-        return self._known(History.of(self._file.entries()), _table_name(table))
+        return self._known(self._history(), _table_name(table))
 
     def accounts(self) -> list[TableAccount]:
         """Every table with its budget and releases, by name.
@@ -200,7 +202,7 @@ class Ledger:
         >>> [each.name for each in ledger.accounts()]
         ['rural']
         """
-        history = History.of(self._file.entries())
+        history = self._history()
         return [history.account(name) for name in sorted(history.budgets)]
 
     def head(self) -> str:
@@ -214,7 +216,7 @@ class Ledger:
         return str(self._file.entries()[-1].digest)
 
     def verify(self, heads: Sequence[str] = ()) -> Verification:
-        """Compute the whole chain again and compare it with heads that are known from elsewhere.
+        """Compute the whole chain again and compare it with heads from other sources.
 
         heads    digests of entries, such as released files hold (`statement.ledger_head`).
         Returns  Verification; it changes nothing.
@@ -234,7 +236,7 @@ class Ledger:
                 problems.append(str(error))
         known = {entry.digest for entry in entries}
         problems += [
-            f"no entry has the digest {head}: entries were cut off at the end, the chain was computed anew, or it is of another "
+            f"no entry has the digest {head}: entries were cut off at the end, the chain was recomputed, or it is of another "
             "ledger"
             for head in heads
             if head not in known
@@ -244,31 +246,34 @@ class Ledger:
 
 
 def _unseen(entries: Sequence[Entry], heads: Sequence[str]) -> str | None:
-    """What a comparison with these heads cannot see: a head covers its entry and those before it."""
+    """What a comparison with these heads cannot detect: a head covers its entry and those before it."""
     if not heads:
         return UNSEEN_WITHOUT_HEAD
-    covered = max((place for place, entry in enumerate(entries, 1) if entry.digest in heads), default=0)
+    covered = max((number for number, entry in enumerate(entries, 1) if entry.digest in heads), default=0)
     if covered == len(entries):
         return None
     return (
-        f"the heads cover entries 1 to {covered} of {len(entries)}: this cannot show that later ones were cut off, or computed "
-        "anew"
+        f"the heads cover entries 1 to {covered} of {len(entries)}: this cannot show that later ones were cut off or "
+        "recomputed"
     )
 
 
-def _check_limit(epsilon: float | None, delta: float | None, unlimited: bool) -> None:
-    """PublishError unless there is a budget, or the word that there is none."""
-    if unlimited and (epsilon is not None or delta is not None):
-        raise PublishError(
-            "unlimited and a budget contradict each other: an unlimited table has none. Pass epsilon and delta, or unlimited."
-        )
-    if not unlimited:
-        if epsilon is None or delta is None:
+def _limit(epsilon: float | None, delta: float | None, unlimited: bool) -> dict[str, float | None]:
+    """The budget as an entry holds it; PublishError unless either a budget or `unlimited` is given."""
+    if unlimited:
+        if epsilon is not None or delta is not None:
             raise PublishError(
-                "a table needs a budget, and epsilon or delta is not given: nothing would limit its releases. Pass epsilon and "
-                "delta, or unlimited to count its releases only."
+                "unlimited and a budget contradict each other: an unlimited table has none. Pass epsilon and delta, or "
+                "unlimited."
             )
-        check_budget(epsilon, delta)
+        return {"epsilon": None, "delta": None}
+    if epsilon is None or delta is None:
+        raise PublishError(
+            "a table needs a budget, and epsilon or delta is not given: nothing would limit its releases. Pass epsilon and "
+            "delta, or unlimited to count its releases only."
+        )
+    check_budget(epsilon, delta)
+    return {"epsilon": float(epsilon), "delta": float(delta)}
 
 
 def _has_a_budget(account: TableAccount) -> PublishError:
@@ -276,16 +281,12 @@ def _has_a_budget(account: TableAccount) -> PublishError:
         return PublishError(f"table {account.name!r} is unlimited already. Keep it, or give it a budget.")
     return PublishError(
         f"table {account.name!r} has a budget already, epsilon {account.epsilon:g}, delta {account.delta:g}: a "
-        "budget is a promise to the people in the table, and stays. Keep it, or name another table."
+        "budget is a guarantee to everyone in the table, and stays. Keep it, or name another table."
     )
 
 
-def _number(value: float | None) -> float | None:
-    return None if value is None else float(value)
-
-
 def _table_name(name: object) -> str:
-    """A checked name, in the one Unicode spelling under which it is looked up."""
+    """The name in a single Unicode form (NFKC), so that equal names have equal spellings; PublishError for a bad one."""
     spelled = unicodedata.normalize("NFKC", name) if isinstance(name, str) else name
     check_text("the name of a table", spelled)
     return str(spelled)

@@ -1,6 +1,6 @@
-"""The file of a ledger: an SQLite database with one table of entries that is only ever appended to.
+"""The file of a ledger: an SQLite database with one table, to which entries are only appended.
 
-Its owner alone may read it (mode 0600): it names tables, budgets and files. A write is one transaction, of which there
+Only its owner may read it (mode 0600): it names tables, budgets and files. A write is one transaction, of which there
 is one at a time, and is on the disk when it ends. Every time the file is opened the whole chain is verified.
 """
 
@@ -19,8 +19,8 @@ from release_side.errors import PublishError
 
 _APPLICATION = int.from_bytes(b"kmel", "big")
 _FORMAT = 1
-_PATIENCE = 60.0  # seconds to wait for another process that is writing
-_OWNER_ALONE = 0o600
+_TIMEOUT = 60.0  # seconds to wait for another process that is writing
+_OWNER_ONLY = 0o600
 _FIELDS = "number, time, kind, facts, salt, previous, digest"
 _SCHEMA = (
     "CREATE TABLE entry (number INTEGER NOT NULL PRIMARY KEY, time TEXT NOT NULL, kind TEXT NOT NULL, "
@@ -28,7 +28,7 @@ _SCHEMA = (
     f"PRAGMA application_id = {_APPLICATION}",
     f"PRAGMA user_version = {_FORMAT}",
 )
-_THINGS = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL OR type != 'index' ORDER BY name"
+_OBJECTS = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL OR type != 'index' ORDER BY name"
 
 
 class LedgerFile:
@@ -42,81 +42,71 @@ class LedgerFile:
 
     def entries(self) -> list[Entry]:
         """The entries of a sound ledger; PublishError, also if the chain is broken."""
-        with self.reading() as connection:
-            return self._sound(_entries_in(connection))
+        return self._check_chain(self.unverified())
 
     def unverified(self) -> list[Entry]:
-        """The entries as they are in the file, whether they fit together or not."""
-        with self.reading() as connection:
-            return _entries_in(connection)
+        """The entries as they are in the file, in one state of it; the chain may be broken."""
+        with self._connect(
+            writing=False
+        ) as connection:  # mode rw: what a killed process left half written must be undone
+            connection.execute("BEGIN")
+            if not self._has_schema(connection):
+                raise self._empty()
+            return _read_entries(connection)
 
     @contextmanager
     def writing(self, *, create: bool = False) -> Iterator[Transaction]:
-        """A transaction, of which there is one at a time; on the disk if the block ends well.
+        """A transaction, of which there is one at a time; on the disk if the block ends without an error.
 
-        create   make the ledger if there is none: a file that is not there, or is empty.
+        create   make the ledger if there is none: a file that does not exist, or is empty.
         """
-        self.check_place(writing=True)
-        if create:
-            self._create()
-        else:
-            self._check_is_there()
-        with self._connected() as connection:
+        with self._connect(writing=True, create=create) as connection:
             connection.execute("PRAGMA synchronous = EXTRA")  # else a power cut could undo the end of a transaction
             connection.execute("PRAGMA fullfsync = ON")
             connection.execute("BEGIN IMMEDIATE")
-            if self._is_laid_out(connection):
-                transaction = Transaction(connection, self._sound(_entries_in(connection)))
+            if self._has_schema(connection):
+                transaction = Transaction(connection, self._check_chain(_read_entries(connection)))
             elif create:
-                transaction = self._begun(connection)
+                transaction = self._begin_ledger(connection)
             else:
                 raise self._empty()
             yield transaction
             self._check_written(connection, transaction)
             connection.execute("COMMIT")  # closing without it undoes everything
 
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection that sees one state of the ledger."""
-        self.check_place(writing=False)
-        self._check_is_there()
-        with self._connected() as connection:  # to be written: what a killed process left half written must be undone
-            connection.execute("BEGIN")
-            if not self._is_laid_out(connection):
-                raise self._empty()
-            yield connection
-
-    def check_place(self, *, writing: bool) -> None:
-        """PublishError if this can be no ledger, or, to write, one that cannot be written."""
+    def check_path(self, *, writing: bool) -> None:
+        """PublishError if the path cannot be a ledger, or cannot be written where it must be."""
         folder, exists = self.path.absolute().parent, self.path.exists()
         if not folder.is_dir():
             raise PublishError(f"there is no folder {folder} for the ledger. Nothing was recorded. Make it first.")
         if exists and not self.path.is_file():
             raise PublishError(f"the ledger {self.path} is not a plain file. Nothing was recorded. Name one.")
-        if exists and self.path.stat().st_nlink > 1:  # each name would have a journal of its own, to undo the other's
+        if (
+            exists and self.path.stat().st_nlink > 1
+        ):  # each name has its own journal, which could undo the other's writes
             raise PublishError(
-                f"the ledger {self.path} has a second name (a hard link), under which it could be written as if this "
-                "one were not there. Nothing was recorded. Remove the other name, or link it symbolically."
+                f"the ledger {self.path} has a second name (a hard link), which would have a journal of its own: "
+                "a crash could then damage the ledger. Nothing was recorded. Remove the other name, or link it symbolically."
             )
-        if writing and not all(os.access(place, os.W_OK) for place in [folder, *([self.path] if exists else [])]):
+        if writing and not all(os.access(each, os.W_OK) for each in [folder, *([self.path] if exists else [])]):
             raise PublishError(
                 f"the ledger {self.path} cannot be written. Nothing was recorded. Make it and its folder writable, or "
                 "name another file."
             )
 
     def _create(self) -> None:
-        """An empty file that its owner alone may read, whatever the umask; SQLite gives its journal the same mode."""
+        """An empty file that only its owner may read, whatever the umask; SQLite gives its journal the same mode."""
         try:
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, _OWNER_ALONE)
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
         except FileExistsError:
             return
         try:
-            os.fchmod(handle, _OWNER_ALONE)
+            os.fchmod(handle, _OWNER_ONLY)
         finally:
             os.close(handle)
 
-    def _begun(self, connection: sqlite3.Connection) -> Transaction:
-        """The first entry of a new ledger, whose salt makes every later digest unlike that of any other ledger."""
+    def _begin_ledger(self, connection: sqlite3.Connection) -> Transaction:
+        """Write the schema and the first entry, whose salt makes all later digests differ from those of other ledgers."""
         for statement in _SCHEMA:
             connection.execute(statement)
         transaction = Transaction(connection, [])
@@ -124,43 +114,44 @@ class LedgerFile:
         return transaction
 
     @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
-        address = f"{self.path.absolute().as_uri()}?mode=rw"
-        try:
-            with closing(sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None)) as connection:
-                yield connection
-        except sqlite3.Error as error:
-            raise PublishError(_said(self.path, error)) from None
-
-    def _check_is_there(self) -> None:
-        if not self.path.exists():
+    def _connect(self, *, writing: bool, create: bool = False) -> Iterator[sqlite3.Connection]:
+        self.check_path(writing=writing)
+        if create:
+            self._create()
+        elif not self.path.exists():
             raise PublishError(
                 f"there is no ledger {self.path}. Nothing was recorded. Check the path, or make one: release-side ledger init."
             )
+        address = f"{self.path.absolute().as_uri()}?mode=rw"
+        try:
+            with closing(sqlite3.connect(address, uri=True, timeout=_TIMEOUT, isolation_level=None)) as connection:
+                yield connection
+        except sqlite3.Error as error:
+            raise PublishError(_describe_error(self.path, error)) from None
 
     def _empty(self) -> PublishError:
         return PublishError(
             f"the ledger {self.path} is empty: it has no entries yet. Nothing was recorded. Make one: release-side ledger init."
         )
 
-    def _is_laid_out(self, connection: sqlite3.Connection) -> bool:
-        """Whether the file is a ledger, or empty; PublishError if it is anything else."""
-        application, version, things = (
-            connection.execute(question).fetchone()[0]
-            for question in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+    def _has_schema(self, connection: sqlite3.Connection) -> bool:
+        """Whether the file is a ledger and not empty; PublishError if it is anything else."""
+        application, version, objects = (
+            connection.execute(query).fetchone()[0]
+            for query in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
         )
-        if application == version == things == 0:
+        if application == version == objects == 0:
             return False
         if application != _APPLICATION:
             raise PublishError(
-                f"{self.path} belongs to another application: it is no ledger. Nothing was changed. Name another file."
+                f"{self.path} belongs to another application: it is not a ledger. Nothing was changed. Name another file."
             )
         if version != _FORMAT:
             raise PublishError(
                 f"the ledger {self.path} is format {version}; this kmeanalyst reads format {_FORMAT}. Nothing was "
                 "read: another format may have changed what a spend means. Upgrade kmeanalyst."
             )
-        if connection.execute(_THINGS).fetchall() != [("table", "entry", _SCHEMA[0])]:  # a trigger could undo an entry
+        if connection.execute(_OBJECTS).fetchall() != [("table", "entry", _SCHEMA[0])]:  # a trigger could undo an entry
             raise PublishError(
                 f"the ledger {self.path} was changed by other software: it holds something other than its table of entries (a "
                 "trigger, a view, another table). Nothing was recorded. Restore the ledger from a copy."
@@ -169,13 +160,13 @@ class LedgerFile:
 
     def _check_written(self, connection: sqlite3.Connection, transaction: Transaction) -> None:
         """PublishError unless the file holds what the transaction appended, and nothing else was changed."""
-        if _entries_in(connection) != transaction.entries:
+        if _read_entries(connection) != transaction.entries:
             raise PublishError(
                 f"the ledger {self.path} does not hold what was just written to it: something else changes it. Nothing was "
                 "recorded. Restore the ledger from a copy."
             )
 
-    def _sound(self, entries: list[Entry]) -> list[Entry]:
+    def _check_chain(self, entries: list[Entry]) -> list[Entry]:
         """The entries; PublishError unless each of them fits the one before."""
         fault = first_fault(entries)
         if fault is not None:
@@ -200,25 +191,25 @@ class Transaction:
         return entry
 
 
-def _entries_in(connection: sqlite3.Connection) -> list[Entry]:
+def _read_entries(connection: sqlite3.Connection) -> list[Entry]:
     return [Entry(*row) for row in connection.execute(f"SELECT {_FIELDS} FROM entry ORDER BY number")]
 
 
-_DAMAGED = ("is damaged", "Restore it from a copy; what it held was spent all the same")
-_CLOSED = ("cannot be opened or written", "Make the file and its folder readable and writable")
-_TROUBLES = {
+_DAMAGED = ("is damaged", "Restore it from a copy; the releases that it counted are spent all the same")
+_NO_ACCESS = ("cannot be opened or written", "Make the file and its folder readable and writable")
+_CAUSES = {
     sqlite3.SQLITE_NOTADB: ("is not a ledger, but a file of another kind", "Name another file"),
     sqlite3.SQLITE_BUSY: ("was in use by another process for a minute", "Try again when that has ended"),
-    sqlite3.SQLITE_READONLY: _CLOSED,
-    sqlite3.SQLITE_PERM: _CLOSED,
-    sqlite3.SQLITE_CANTOPEN: _CLOSED,
+    sqlite3.SQLITE_READONLY: _NO_ACCESS,
+    sqlite3.SQLITE_PERM: _NO_ACCESS,
+    sqlite3.SQLITE_CANTOPEN: _NO_ACCESS,
     sqlite3.SQLITE_FULL: ("cannot grow: the disk is full", "Make room on the disk"),
     sqlite3.SQLITE_IOERR: ("could not be read or written: the disk failed", "Check the disk, then show the ledger"),
 }
 
 
-def _said(path: Path, error: sqlite3.Error) -> str:
-    """What went wrong with the file, in words."""
+def _describe_error(path: Path, error: sqlite3.Error) -> str:
+    """A database's error, in words."""
     primary = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
-    what, hint = _TROUBLES.get(primary, _DAMAGED)
+    what, hint = _CAUSES.get(primary, _DAMAGED)
     return f"the ledger {path} {what}. Nothing was recorded. {hint}."

@@ -1,4 +1,4 @@
-"""What the entries of a ledger add up to: budgets and releases. Nothing is kept but the entries themselves."""
+"""Budgets and releases, computed from the entries of a ledger, which are all that is stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPEND_FIELDS = tuple(each.name for each in fields(Spend))
 
 @dataclass
 class History:
-    """All that a ledger knows.
+    """The content of a ledger.
 
     budgets    table → (ε, δ), or (None, None) for a table that is counted and not limited.
     releases   (table, release), in the order in which they were recorded; the n-th has id n.
@@ -28,11 +28,11 @@ class History:
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> History:
-        """What sound entries add up to; PublishError if one of them is not what `Ledger` writes."""
+        """The content of sound entries; PublishError if `Ledger` does not write such an entry."""
         history = cls()
         for entry in entries:
             try:
-                history._take(entry)
+                history._read(entry)
             except (PublishError, TypeError, ValueError, KeyError, IndexError) as error:
                 raise PublishError(
                     f"entry {entry.number} of the ledger is not one that this software writes: {error} Nothing was "
@@ -40,14 +40,14 @@ class History:
                 ) from None
         return history
 
-    def _take(self, entry: Entry) -> None:
-        takers: dict[str, Callable[[Entry, dict[str, Any]], None]] = {
-            BUDGET: self._take_budget, RELEASE: self._take_release, OUTPUT: self._take_output,
+    def _read(self, entry: Entry) -> None:
+        readers: dict[str, Callable[[Entry, dict[str, Any]], None]] = {
+            BUDGET: self._read_budget, RELEASE: self._read_release, OUTPUT: self._read_output,
         }  # fmt: skip
         if entry.kind != LEDGER:
-            takers[entry.kind](entry, entry.read())
+            readers[entry.kind](entry, entry.read())
 
-    def _take_budget(self, entry: Entry, facts: dict[str, Any]) -> None:
+    def _read_budget(self, entry: Entry, facts: dict[str, Any]) -> None:
         epsilon, delta = facts["epsilon"], facts["delta"]
         check_text("the name of a table", facts["table"])
         if (epsilon, delta) != (None, None):
@@ -56,20 +56,18 @@ class History:
             raise PublishError(f"table {facts['table']!r} has a budget already.")
         self.budgets[facts["table"]] = (epsilon, delta)
 
-    def _take_release(self, entry: Entry, facts: dict[str, Any]) -> None:
+    def _read_release(self, entry: Entry, facts: dict[str, Any]) -> None:
         if facts["table"] not in self.budgets:
             raise PublishError(f"table {facts['table']!r} has no account.")
         spend = Spend(**{name: facts[name] for name in SPEND_FIELDS})
         release = RecordedRelease(len(self.releases) + 1, entry.time, spend, None, entry.digest)
         self.releases.append((facts["table"], release))
 
-    def _take_output(self, entry: Entry, facts: dict[str, Any]) -> None:
+    def _read_output(self, entry: Entry, facts: dict[str, Any]) -> None:
         table, release = self.release(facts["release"])
         if release.output is not None or not isinstance(facts["output"], str):
             raise PublishError("the release has a file already, or its name is not text.")
         self.releases[release.id - 1] = (table, replace(release, output=facts["output"]))
-
-    # ------------------------------------------------------------------ questions
 
     def release(self, number: Any) -> tuple[str, RecordedRelease]:
         """The table and the release of this number; PublishError if there is none."""

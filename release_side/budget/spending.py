@@ -1,7 +1,7 @@
 """What one publication spends and where it is written: checked before the door, recorded just before the noise.
 
-Every publication (of a table, of a drawn table, of a function) asks the same questions in the same order; they stand here
-once, so that no way to publish can forget one.
+Every publication (of a table, of a drawn table, of a function) needs the same checks in the same order. They are here
+only, so that no kind of publication can omit one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.population_size import PopulationSize
@@ -21,9 +21,12 @@ from release_side.budget.composition import Spend
 from release_side.budget.ledger import Ledger
 from release_side.choices.output_file import check_output
 from release_side.choices.public_inputs import refuse_private_as_public
+from release_side.door.exponential_mechanism import ExponentialMechanism
+from release_side.door.mechanism import Noise
 from release_side.errors import SPENT, PublishError
 from release_side.private_rows.rows import Table
 
+Guarantee: TypeAlias = Noise | ExponentialMechanism
 _WEAK_EPSILON = 10.0
 NO_LEDGER = (
     "no ledger: releases of one table add up, and nothing counts this one. Name a ledger and the table (ledger=…, table=…; see "
@@ -38,20 +41,6 @@ class LedgerWarning(UserWarning):
     >>> issubclass(release_side.LedgerWarning, UserWarning)
     True
     """
-
-
-class Guarantee(Protocol):
-    """A mechanism with its guarantee: noise, or a draw."""
-
-    @property
-    def epsilon(self) -> float: ...
-    @property
-    def delta(self) -> float: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def calibration(self) -> str: ...
-    def multiplier(self) -> float: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,11 +65,11 @@ class Counting:
     def check_before_opening(
         self, private: Table, public: Table | None, columns: Domain, domain: Domain, others: tuple[object, ...]
     ) -> None:
-        """PublishError for what is refused before the private table is opened for publishing.
+        """PublishError for every fault that can be found before the private table is opened for publishing.
 
-        public    rows that are handed over as public; compared with the private rows in these columns.
-        domain    the whole domain, which remembers the samples that it was drafted from.
-        others    further input files, which the output may not replace.
+        public    rows that are given as public; compared with the private rows in these columns.
+        domain    the whole domain, with the digests of the samples that it was drafted from.
+        others    other input files, which the output may not replace.
         """
         self._check_ledger()
         check_output(self.output, private=private, ledger=self.ledger, others=others, force=self.force)
@@ -94,7 +83,7 @@ class Counting:
             )
         if self.ledger is not None and self.rehearsal is not None:
             raise PublishError(
-                "a rehearsal protects nobody, so a ledger has nothing to count. Leave out one of the two."
+                "a rehearsal is not private, so a ledger has nothing to count. Leave out one of the two."
             )
         if self.ledger is not None and self.uncounted:
             raise PublishError(
@@ -112,14 +101,16 @@ class Counting:
             calibration=guarantee.calibration, noise_multiplier=guarantee.multiplier(), n_rows=size.count, method=method,
             neighbouring=size.neighbouring, unit=size.unit,
         )  # fmt: skip
-        if not self.weak:
-            check_strength(guarantee, size)
+        if not self.weak and (reason := weakness(guarantee, size)):
+            raise PublishError(
+                f"{reason}. Nothing was spent. Choose less, or, if that is meant, pass --weak (in Python weak=True)."
+            )
         ledger = None if self.ledger is None else Ledger(self.ledger)
         if ledger is not None:
             if warning := ledger.check(self.table or "", spend):
                 warnings.warn(warning, LedgerWarning, stacklevel=3)
         elif not self.uncounted:
-            _warn_once_that_nothing_counts()
+            _warn_once_without_ledger()
         return Spending(ledger, self.table or "", spend, self.output)
 
 
@@ -144,8 +135,8 @@ class Spending:
         self.is_spent = True
 
     @contextmanager
-    def noted(self) -> Iterator[None]:
-        """Whatever fails inside after noise was drawn says that the release counts."""
+    def note_budget_spent(self) -> Iterator[None]:
+        """Add to every error inside, once noise was drawn, that the release counts."""
         try:
             yield
         except PublishError as error:
@@ -156,7 +147,7 @@ class Spending:
             raise
 
     def write(self, write_to: Callable[[str | Path], None]) -> None:
-        """Write the file by this function of its path, if one is wanted; PublishError if that fails."""
+        """Write the file, if one is wanted, with this function of its path; PublishError if that fails."""
         if self._output is None:
             return
         try:
@@ -165,7 +156,7 @@ class Spending:
             raise PublishError(f"{self._output} was not written: {str(error).rstrip('.')}.") from None
 
     def published(self) -> None:
-        """Note the file's name; what is spent and written is so whether or not this succeeds."""
+        """Note the file's name in the ledger; if this fails, the release is still written and counted."""
         if self._output is None or self._ledger is None:
             return
         try:
@@ -175,28 +166,20 @@ class Spending:
 
 
 def weakness(guarantee: Guarantee, size: PopulationSize) -> str | None:
-    """Why a guarantee protects little, from public facts alone: ε, δ and N; None if it does not."""
+    """Why a guarantee is weak, from public facts alone: ε, δ and N; None for a strong one."""
     what = size.counted
     if guarantee.epsilon > _WEAK_EPSILON:
-        return f"epsilon {guarantee.epsilon:g} is a weak promise: above {_WEAK_EPSILON:g} a release may tell single {what} apart"
+        return f"epsilon {guarantee.epsilon:g} is a weak guarantee: above {_WEAK_EPSILON:g} a release may distinguish single {what}"
     if guarantee.delta >= 1 / size.count:
         return (
-            f"delta {guarantee.delta:g} is a weak promise for N = {size.count:,} {what}: with delta of 1/N or more a release "
-            f"may give whole {what} away"
+            f"delta {guarantee.delta:g} is a weak guarantee for N = {size.count:,} {what}: with delta of 1/N or more a "
+            f"release may reveal whole {what}"
         )
     return None
 
 
-def check_strength(guarantee: Guarantee, size: PopulationSize) -> None:
-    """PublishError for a weak guarantee, before anything is spent."""
-    if reason := weakness(guarantee, size):
-        raise PublishError(
-            f"{reason}. Nothing was spent. Choose less, or, if that is meant, pass --weak (in Python weak=True)."
-        )
-
-
 @cache
-def _warn_once_that_nothing_counts() -> None:
+def _warn_once_without_ledger() -> None:
     warnings.warn(NO_LEDGER, LedgerWarning, stacklevel=4)
 
 

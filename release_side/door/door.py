@@ -1,7 +1,7 @@
-"""The door as methods see it: private rows behind two calls, of which one may be made, once.
+"""The door as methods see it: private rows behind two calls, one of which may be made once.
 
-A method gets a `Door` and no rows. `mean` hands them to `private_mean`, `draw` to `sample_database`; after either call the
-door is closed and its rows are gone, so that a method cannot spend what was counted once a second time.
+A method gets a `Door` and no rows. `mean` passes them to `private_mean`, `draw` to `sample_database`; either call closes
+the door and removes its rows, so that a method cannot spend a second time what was counted once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ N = TypeVar("N", Noise | RehearsalNoise, ExponentialMechanism | RehearsedExponen
 
 @dataclass(eq=False, repr=False)
 class Door(Generic[N]):
-    """Private rows, the noise that they will get, and what to do just before it is drawn.
+    """Private rows, the noise for them, and what to do just before it is drawn.
 
     rows          pieces (n_i, d) of the table, encoded and clamped by a Domain, or its units; None once the door is closed.
     noise         the noise of the whole release.
@@ -48,27 +48,27 @@ class Door(Generic[N]):
     def mean(self: Door[Noise | RehearsalNoise], feature_map: FeatureMap, share: float = 1.0) -> Measurement:
         """The noisy mean feature vector of the rows, by `private_mean`.
 
-        share   the part of the release's budget that this round spends. All methods make one round, so it is 1: noise for
-                a smaller share is not implemented, and refused.
+        share   the part of the release's budget that this round spends. All methods make one round, so it is 1; noise for a
+                smaller share is not implemented.
         """
         if share != 1.0:
             raise ValueError(f"a round spends the whole budget, share 1, got {share!r}. Pass 1, and measure once.")
         return private_mean(
-            self._taken(), feature_map, self.noise, n_rows=self.size.count, workers=self.workers,
+            self._take_rows(), feature_map, self.noise, n_rows=self.size.count, workers=self.workers,
             record_spend=self.record_spend, progress=self.progress,
         )  # fmt: skip
 
     def draw(self: Door[ExponentialMechanism | RehearsedExponential], databases: MultisetSampler) -> Array:
         """Encoded rows (M, d) of a small database near the table, by `sample_database`."""
         return sample_database(
-            self._taken(), databases, self.noise, n_rows=self.size.count,
+            self._take_rows(), databases, self.noise, n_rows=self.size.count,
             record_spend=self.record_spend, progress=self.progress,
         )  # fmt: skip
 
-    def _taken(self) -> Iterable[Array]:
-        """The rows, which the door no longer has."""
+    def _take_rows(self) -> Iterable[Array]:
+        """Remove the rows from the door and return them."""
         if self.rows is None:
-            raise ValueError("the door was used: a second look at the rows would be a second spend. Measure once.")
+            raise ValueError("the door was used: reading the rows again would be a second spend. Measure once.")
         rows, self.rows = self.rows, None
         return rows  # type: ignore[return-value]
 

@@ -1,13 +1,13 @@
 """THE DOOR OF THE EXPONENTIAL MECHANISM: private rows + a public list of rows → a small database, drawn exactly.
 
 Balog, Tolstikhin & Schölkopf 2018, §3.4: R, M rows of a public list, is drawn with P(R) ∝ exp(−ε‖μ_D − μ_R‖/2Δ). All R are
-scored and one is drawn: anything less, such as a chain that is stopped, has another law, of which no ε is proven.
+scored and one is drawn. Anything less, such as a Markov chain that is stopped, has another distribution, without a proven ε.
 
-Base measure. Each *multiset* of M rows counts once, C(n + M − 1, M) of them, not each of the n^M sequences that the paper's
-density is over: a release has no order of rows, and of fewer candidates the draw is nearer to the best.
+Base measure. Each *multiset* of M rows counts once, C(n + M − 1, M) of them, not each of the n^M sequences in the paper's
+density: a release has no order of rows, and among fewer candidates the draw is closer to the best.
 
 Scores are whole numbers. Every row of the list has a public image in whole numbers, so that the norm, its sensitivity and
-the promise are about integers, and no rounding of private sums takes part in it. PROOF.md §9 has the argument.
+the guarantee are about integers, without any rounding of private sums. The proof is in PROOF.md §9.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
-from itertools import chain, combinations_with_replacement
+from itertools import chain, combinations_with_replacement, takewhile
 from typing import Any
 
 import numpy as np
@@ -31,9 +31,9 @@ from kmeanalyst.releases.statement import EXPONENTIAL, MOST_DATABASES, rehearsed
 from release_side.door.mechanism import check_budget, check_int64_range, check_seed, laplace_scale
 from release_side.errors import PublishError
 
-_STEPS = 2**20  # of the grid of images, between the two rows that are furthest apart
+_STEPS = 2**20  # of the grid of images: the largest distance between two rows
 _MOST_CELLS = 2**24  # databases × M
-_LEAST_DIAMETER = 1e-3  # over B: a kernel that hardly tells rows apart loses its digits
+_LEAST_DIAMETER = 1e-3  # relative to B: below this, rounding dominates the distances of rows
 _BLOCK = 2**16  # databases scored at a time
 
 
@@ -60,29 +60,29 @@ class ExponentialMechanism:
         return 2 / self.epsilon
 
     def draw(self, scores: Array, *, sensitivity: int) -> int:
-        """The place of one of the scores (C,) int64, P(i) ∝ exp(−ε · scores_i / 2 · sensitivity) or flatter.
+        """The index of one of the scores (C,) int64, P(i) ∝ exp(−ε · scores_i / 2 · sensitivity) or flatter.
 
-        Exact: the largest of −scores_i/b + G_i, G_i Gumbel variables that OpenDP draws bit by bit until one is surely
-        the largest, has that law with the least float64 b ≥ 2 · sensitivity / ε.
+        Exact: the index of the largest of −scores_i/b + G_i has that distribution with the least float64
+        b ≥ 2 · sensitivity / ε. OpenDP draws the Gumbel variables G_i bit by bit until one sum is surely the largest.
         """
-        below = math.nextafter(self.epsilon, 0.0)  # not above the decimal that was typed, in which ledgers add
+        below = math.nextafter(self.epsilon, 0.0)  # not above the decimal that was typed, which ledgers add up
         return int(_largest_with_gumbel(laplace_scale(below, 2 * sensitivity))((-scores).tolist()))
 
 
 @cache
 def _largest_with_gumbel(scale: float) -> Any:
-    """OpenDP's measurement: a list of int64 → the place of the largest, each with Gumbel noise of this scale."""
+    """OpenDP's measurement: a list of int64 → the index of the largest, each with Gumbel noise of this scale."""
     import opendp.prelude as dp
 
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
-    # the measure is what names Gumbel noise here; with max_divergence the noise, and the law, would be others
+    # this measure selects Gumbel noise; with max_divergence the noise, and so the distribution, would be different
     return dp.m.make_noisy_max(*space, dp.zero_concentrated_divergence(), scale=scale)
 
 
 @dataclass(frozen=True)
 class RehearsedExponential:
-    """The same law, drawn again by whoever knows or guesses the seed: NOT PRIVATE."""
+    """The same distribution, but from a seed, so that others can draw it again: NOT PRIVATE."""
 
     mechanism: ExponentialMechanism
     seed: int
@@ -93,7 +93,7 @@ class RehearsedExponential:
 
     @property
     def name(self) -> str:
-        """The law as statements have it, with the stamp of a rehearsal."""
+        """The distribution's name in statements, with the stamp of a rehearsal."""
         return rehearsed(self.mechanism.name)
 
     @property
@@ -102,7 +102,7 @@ class RehearsedExponential:
         return self.mechanism.epsilon
 
     def draw(self, scores: Array, *, sensitivity: int) -> int:
-        """As the mechanism's, from the seed and in float64."""
+        """As `ExponentialMechanism.draw`, from the seed and in float64."""
         gumbel = np.random.default_rng(self.seed).gumbel(size=len(scores))
         return int(np.argmax(gumbel - scores * (self.epsilon / (2 * sensitivity))))
 
@@ -111,7 +111,7 @@ class RehearsedExponential:
 class MultisetSampler:
     """All databases of `size` rows from a public list, and the integer geometry of the list. Public facts alone.
 
-    kernel, domain  what the embedding and encoded rows are of.
+    kernel, domain  the kernel of the embedding, and the domain that encodes the rows.
     rows            (n, d) encoded, all different: every row of the domain, or a grid that is public.
     size            M.
     is_grid         whether the rows are a grid: a private row then counts as the one nearest to it.
@@ -140,8 +140,8 @@ class MultisetSampler:
     def products(self) -> Array:
         """A = Z Zᵀ (n, n) int64, exactly, of whole images Z whose distances are those of the kernel · _STEPS / widest.
 
-        A is positive semidefinite whatever Z is, so that √(vᵀAv) is a seminorm: nothing of the promise rests on how
-        well the images keep the kernel's distances.
+        A is positive semidefinite whatever Z is, so that √(vᵀAv) is a seminorm: the guarantee does not depend on
+        how well the images keep the kernel's distances.
         """
         images = _whole_images(self.kernel, self.rows)
         if not (np.isfinite(images).all() and np.abs(images).max(initial=0.0) ** 2 * images.shape[1] < 2.0**52):
@@ -156,17 +156,17 @@ class MultisetSampler:
 
     @cached_property
     def sensitivity(self) -> int:
-        """How far replacing one row of the table can move `scores`, at most.
+        """The largest change of `scores` when one row of the table is replaced.
 
-        The norm moves by at most M·‖Z_i − Z_j‖ (triangle inequality), and so does its whole part, rounded up. Not less
-        than what the statement's Δ is on this grid, so that the promise is kept in its words as well.
+        The norm changes by at most M·‖Z_i − Z_j‖ (triangle inequality), and its whole part by at most this, rounded up.
+        Never less than the statement's Δ on this grid, so that the draw is as flat as the statement says.
         """
         proven = math.isqrt(self.size**2 * self.squared_diameter - 1) + 1
         ratio = Fraction(self.diameter) / Fraction(float(distances(self.kernel, self.rows).max()))
         return max(proven, math.ceil(self.size * _STEPS * ratio))
 
-    def places(self, rows: Array) -> Array:
-        """Which row of the list each encoded row counts as, (n,), from itself alone; never an error."""
+    def indices(self, rows: Array) -> Array:
+        """The index (n,) in the list of the row that each encoded row counts as, from that row alone; never an error."""
         with np.errstate(all="ignore"):  # a warning by the value of a private row would be a release
             return self._nearest(rows) if self.is_grid else self._numbers(rows)
 
@@ -183,7 +183,7 @@ class MultisetSampler:
         return number
 
     def _nearest(self, rows: Array) -> Array:
-        """One row at a time, so that no bit of the answer depends on the rows beside it."""
+        """One row at a time, so that no bit of the answer depends on the other rows."""
         norms = self.kernel.diagonal(self.rows)
         return np.array(
             [np.argmin(norms - 2 * self.kernel.gram(row[None, :], self.rows)[0]) for row in rows], dtype=int
@@ -215,23 +215,23 @@ def _whole_images(kernel: Kernel, rows: Array) -> Array:
         return np.rint(vectors[:, kept] * np.sqrt(values[kept]) * (_STEPS / distances(kernel, rows).max()))
 
 
-def _counted(block: Array, n: int) -> Array:
+def _member_counts(block: Array, n: int) -> Array:
     """How often each of n rows is in each database, (c, n) int64."""
-    places = block + n * np.arange(len(block))[:, None]
-    return np.bincount(places.ravel(), minlength=n * len(block)).reshape(len(block), n)
+    indices = block + n * np.arange(len(block))[:, None]
+    return np.bincount(indices.ravel(), minlength=n * len(block)).reshape(len(block), n)
 
 
 def _totals(block: Array, towards: Array) -> Array:
     """Σ_m towards[r_m] for each database, (c,) of Python's integers."""
     if block.shape[1] > len(towards):
-        return _counted(block, len(towards)).astype(object) @ towards
+        return _member_counts(block, len(towards)).astype(object) @ towards
     return sum(towards[block[:, m]] for m in range(block.shape[1]))  # type: ignore[return-value]
 
 
 def _squared(block: Array, A: Array) -> Array:
     """‖Σ_m Z_{r_m}‖² for each database, (c,) int64: at most (1000 · 2^20)² and a little, so that nothing wraps."""
     if block.shape[1] > len(A):
-        counts = _counted(block, len(A))
+        counts = _member_counts(block, len(A))
         return ((counts @ A) * counts).sum(axis=1)
     return sum(A[block[:, i], block[:, j]] for i in range(block.shape[1]) for j in range(block.shape[1]))  # type: ignore[return-value]
 
@@ -239,7 +239,7 @@ def _squared(block: Array, A: Array) -> Array:
 def small_databases(
     kernel: Kernel, domain: Domain, grid: Array | None, size: int | None, *, n_rows: int, epsilon: float
 ) -> MultisetSampler:
-    """What can be drawn, from public facts alone; PublishError where it is too much to be drawn exactly.
+    """The databases to draw from, by public facts alone; PublishError if there are too many for an exact draw.
 
     grid   encoded public rows to draw from; every row of the domain by default.
     size   M; by default `default_size`.
@@ -249,7 +249,7 @@ def small_databases(
     widest = float(distances(kernel, rows).max())
     if not widest > _LEAST_DIAMETER * kernel.bound:
         raise PublishError(
-            "the kernel hardly tells the rows to draw from apart, so that all databases would be equally likely. Choose a "
+            "under this kernel the rows to draw from are nearly equal, and so all databases would be equally likely. Choose a "
             "smaller lengthscale, or rows that differ."
         )
     size = default_size(len(rows), n_rows, epsilon) if size is None else size
@@ -272,41 +272,42 @@ def _listed(kernel: Kernel, domain: Domain, grid: Array | None) -> Array:
     if every is None or len(every) < 2:
         raise PublishError(
             f"the exponential mechanism draws from every row that the domain allows, which must be 2 to {MOST_ROWS} rows, "
-            "and these are others or a continuum. Publish fewer columns, levels or whole numbers; or pass public points, a "
-            "grid to draw from."
+            "and this domain has fewer, more or a continuum. Publish fewer columns, levels or whole numbers; or pass public "
+            "points, a grid to draw from."
         )
     return every
 
 
 def _check_size(n: int, size: int) -> None:
     """PublishError if there are too many databases to score each of them."""
-    count = n_databases(n, size) if size <= MOST_SIZE else math.inf
-    if count > MOST_DATABASES or count * size > _MOST_CELLS:
-        said = f"{count:,}" if size <= MOST_SIZE else "too many"
+    if not _can_be_scored(n, size):
+        number = f"{n_databases(n, size):,}" if size <= MOST_SIZE else "too many"
         raise PublishError(
-            f"there are {said} databases of {size} of the {n} rows, and at most {MOST_DATABASES:,} ({_MOST_CELLS:,} cells, "
-            f"{MOST_SIZE} rows) are scored one by one. A draw that does not look at all of them has another law, and its "
+            f"there are {number} databases of {size} of the {n} rows, and at most {MOST_DATABASES:,} ({_MOST_CELLS:,} cells, "
+            f"{MOST_SIZE} rows) are scored one by one. A draw from some of them has another distribution, and its "
             "privacy is not proven: nothing was read. Pass fewer points, publish a smaller domain, or choose another method."
         )
 
 
 def default_size(n: int, n_rows: int, epsilon: float) -> int:
-    """M at which two errors together are least: 1/2√M of the best M rows, and (2/Nε) ln C of the draw, over the diameter.
+    """The M with the least sum of two errors, relative to the diameter: 1/2√M of the best M rows, (2/Nε) ln C of the draw.
 
-    By N, ε and the number n of rows alone, among the sizes that can be drawn; at least 1.
+    Depends on N, ε and the number n of rows alone; at least 1, and a size that can be drawn.
     """
 
     def error(size: int) -> float:
         return 0.5 / math.sqrt(size) + 2 * math.log(n_databases(n, size)) / (n_rows * epsilon)
 
-    sizes = [1]
-    while (
-        sizes[-1] < MOST_SIZE
-        and (c := n_databases(n, sizes[-1] + 1)) <= MOST_DATABASES
-        and c * (sizes[-1] + 1) <= _MOST_CELLS
-    ):
-        sizes.append(sizes[-1] + 1)
-    return min(sizes, key=error)
+    larger = takewhile(lambda size: _can_be_scored(n, size), range(2, MOST_SIZE + 1))
+    return min([1, *larger], key=error)
+
+
+def _can_be_scored(n: int, size: int) -> bool:
+    """Whether the databases of this size are few enough to score each of them."""
+    if size > MOST_SIZE:
+        return False
+    count = n_databases(n, size)
+    return count <= MOST_DATABASES and count * size <= _MOST_CELLS
 
 
 def sample_database(
@@ -318,7 +319,7 @@ def sample_database(
     record_spend: Callable[[], None] | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> Array:
-    """Draw a database of M public rows, near the private table in the distance of mean embeddings.
+    """Draw a database of M public rows, close to the private table in the distance of mean embeddings.
 
     private_rows  pieces (n_i, d) of the table, encoded and clamped by a Domain; n_rows, their total, is public.
     record_spend  called once, just before the draw; an error there means that nothing is drawn.
@@ -328,11 +329,11 @@ def sample_database(
                   whole s(R), b ≥ 2·sensitivity/ε. PROOF.md §9.
     Source        Balog, Tolstikhin & Schölkopf 2018, §3.4; McSherry & Talwar 2007.
     """
-    sensitivity, _ = databases.sensitivity, databases.members  # public work, done before a row is read
+    sensitivity, _ = databases.sensitivity, databases.members  # computed from public facts before a row is read
     counts, seen = np.zeros(len(databases.rows), dtype=np.int64), 0
-    for places in _places(private_rows, databases):
-        counts += np.bincount(places, minlength=len(counts))
-        seen += len(places)
+    for indices in _indices(private_rows, databases):
+        counts += np.bincount(indices, minlength=len(counts))
+        seen += len(indices)
         if progress:
             progress("reading rows", min(1.0, seen / n_rows))
     if seen != n_rows:  # the count is public: this says nothing about a row
@@ -344,10 +345,10 @@ def sample_database(
     return databases.rows[databases.members[drawn]]
 
 
-def _places(private_rows: Iterable[Array], databases: MultisetSampler) -> Iterator[Array]:
-    """One place in the list for each row, whatever `places` says."""
+def _indices(private_rows: Iterable[Array], databases: MultisetSampler) -> Iterator[Array]:
+    """One index in the list for each row, whatever `MultisetSampler.indices` returns."""
     for rows in private_rows:
-        places: Any = databases.places(rows)
-        if places.shape != (len(rows),):
-            places = np.zeros(len(rows), dtype=np.int64)
-        yield np.clip(places, 0, len(databases.rows) - 1)
+        indices: Any = databases.indices(rows)
+        if indices.shape != (len(rows),):
+            indices = np.zeros(len(rows), dtype=np.int64)
+        yield np.clip(indices, 0, len(databases.rows) - 1)

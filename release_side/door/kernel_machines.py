@@ -1,9 +1,9 @@
 """Kernel machines by a fixed number of steps: regularised empirical risk minimisers in an RKHS, each with a proven error.
 
 f = Σ α_i k(x_i, ·) minimises J(f) = 1/N Σ ℓ(f(x_i), y_i) + λ‖f‖². J is μ = 2λ strongly convex and M = sκ² + μ smooth (s the
-curvature of ℓ), so that a gradient step of length 2/(M + μ) brings f nearer to the minimiser f* by the factor
-(M − μ)/(M + μ), from wherever and for whatever table. The number of steps follows from public facts; none stops earlier.
-PROOF.md §11 adds up the rounding. Nothing here draws noise, and nothing of it may be shown before noise was added.
+curvature of ℓ), so that a gradient step of length 2/(M + μ) reduces the distance to the minimiser f* by the factor
+(M − μ)/(M + μ), from every f and for every table. The number of steps follows from public facts; the solver never stops
+earlier. PROOF.md §11 bounds the rounding. Nothing here draws noise, and no result may be shown before noise is added.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kmeanalyst.representation.progress import Progress
 from release_side.errors import PublishError
 
 _ROUNDING = 2.0**-53
-_SOLVED = 2.0**-13  # distance from the minimiser that steps are counted for, relative to the sensitivity
+_SOLVED = 2.0**-13  # distance from the minimiser after the planned steps, relative to the sensitivity
 _SUMMED = 128  # rows at a time
 _MOST_ROWS = 20_000  # their Gram matrix is in memory
 _MOST_WORK = 4e12  # steps × N²: about an hour
@@ -35,7 +35,7 @@ class Plan:
 
     steps    how many gradient steps.
     length   of each, in the RKHS.
-    error    how far coordinates of two neighbours may be apart beyond Lκ/(Nλ), rounding to the grid included.
+    error    how much the distance of two neighbours' coordinates may exceed Lκ/(Nλ), rounding to the grid included.
     """
 
     steps: int
@@ -44,7 +44,7 @@ class Plan:
 
 
 def plan_machine(form: FunctionForm, basis: Pivots, n_rows: int) -> Plan:
-    """The steps to take; PublishError, by public facts, for a table or a λ for which they would not do."""
+    """The steps to take; PublishError, from public facts, for a table or a λ that the solver cannot handle."""
     bound = basis.kernel.bound
     convexity, sensitivity = 2 * form.penalty, form.machine_sensitivity(bound, n_rows)
     smoothness = form.curvature * bound**2 + convexity
@@ -54,8 +54,8 @@ def plan_machine(form: FunctionForm, basis: Pivots, n_rows: int) -> Plan:
     length = 2 / (smoothness + convexity)
     rounded = solved + _float_error(form, basis, n_rows, length)
     off = rounded + _coordinate_error(form, basis, n_rows)
-    apart = STRETCH / 2 * (sensitivity + 2 * rounded) + 2 * off
-    error = apart + math.sqrt(basis.dimension) * form.unit(basis, n_rows)
+    excess = STRETCH / 2 * (sensitivity + 2 * rounded) + 2 * off
+    error = excess + math.sqrt(basis.dimension) * form.unit(basis, n_rows)
     _check_plan(form, basis, n_rows, steps, error / sensitivity)
     return Plan(steps=steps, length=length, error=error)
 
@@ -73,8 +73,8 @@ def _check_plan(form: FunctionForm, basis: Pivots, n_rows: int, steps: int, rela
         )
     if steps * max(n_rows, _FEW_ROWS) ** 2 > _MOST_WORK:
         raise PublishError(
-            f"{steps} steps on {n_rows} rows would take more than an hour: so small is the regularisation, "
-            f"{form.penalty:g}. Raise it."
+            f"{steps} steps on {n_rows} rows would take more than an hour: the regularisation "
+            f"{form.penalty:g} is too small. Raise it."
         )
     if 2 * form.norm(basis.kernel.bound) / form.unit(basis, n_rows) > 2.0**61:
         raise PublishError(f"{n_rows} rows are more than exact 64-bit numbers can hold. Raise the regularisation.")
@@ -86,7 +86,7 @@ def _mass(form: FunctionForm, bound: float) -> float:
 
 
 def _float_error(form: FunctionForm, basis: Pivots, n_rows: int, length: float) -> float:
-    """How far rounding may keep the last f from where exact steps lead, in the RKHS: the sum of a geometric series."""
+    """How far the last f may be from that of exact steps, in the RKHS: the sum of a geometric series."""
     bound, convexity = basis.kernel.bound, 2 * form.penalty
     mass, slope = _mass(form, bound), form.slope(bound)
     entry = kernel_error(basis.kernel, basis.points.shape[1])
@@ -133,9 +133,9 @@ def slopes_of(form: FunctionForm, bound: float) -> Callable[[Array, Array], Arra
 
 
 def machine_coordinates(weights: Array, rows: Array, basis: Pivots) -> Array:
-    """A f(Z) (F,) of f = Σ α_i k(x_i, ·); by the values f(Z), which float64 sums to more digits than rows' features have.
+    """A f(Z) (F,) of f = Σ α_i k(x_i, ·); from the values f(Z), which float64 sums more precisely than the features of rows.
 
-    In sums of few rows, and of these sums: rounding then grows with the number of both and not with that of all rows.
+    Sums over few rows, and then sums of these: rounding grows with these two numbers, not with that of all rows.
     """
     values = np.zeros(basis.dimension)
     for start in range(0, len(rows), _SUMMED):

@@ -1,9 +1,8 @@
-"""Noise laws and their calibration: how much noise a promise costs, and exact draws of it.
+"""Noise distributions and their calibration: how much noise a guarantee needs, and exact draws of it.
 
-Gaussian noise has the analytic scale (Balle & Wang 2018) from dp_accounting, never the classical
-√(2 ln(1.25/δ)) Δ/ε of the papers: that is up to 1.7 times larger at small ε and breaks its promise at
-large ε. Laplace noise gives δ = 0. Draws are OpenDP's exact discrete laws on 64-bit integers. PROOF.md has
-the argument for each of them.
+Gaussian noise has the analytic scale (Balle & Wang 2018) from dp_accounting, never the classical √(2 ln(1.25/δ)) Δ/ε
+of the papers: that is up to 1.7 times larger at small ε, and too small for its guarantee at large ε. Laplace noise
+gives δ = 0. OpenDP draws from the exact discrete distributions on 64-bit integers. The proofs are in PROOF.md.
 """
 
 from __future__ import annotations
@@ -33,46 +32,40 @@ from release_side.errors import PublishError
 NOISES = ("gaussian", "laplace")
 
 # Continuous noise becomes discrete at a cost in ε below 2e-8 and in δ below 1e-12 δ (PROOF.md §4, for every budget
-# that check_budget lets pass and F ≤ 10^6). This factor on σ pays for it many times over, and for rounding.
+# that check_budget lets pass and F ≤ 10^6). This factor on σ exceeds that cost many times, and covers rounding.
 _DISCRETE_FACTOR = 1 + 1e-9
 _LARGEST_SUM = 2**62
-_EPSILONS = (1e-5, 1e5)  # beyond, the calibration library's solver loses more digits than the factor pays for
-_DELTAS = (1e-30, 0.5)  # the argument for the discrete law leaves out a tail of mass e^-99
+_EPSILONS = (1e-5, 1e5)  # outside, the calibration library's solver loses more digits than the factor allows for
+_DELTAS = (1e-30, 0.5)  # the proof for discrete noise leaves out a tail of mass e^-99
 
 
 @dataclass(frozen=True)
 class Noise(ABC):
-    """A law of noise, scaled to a promise (abstract).
+    """Noise that is scaled to a guarantee (abstract).
 
     epsilon       ε > 0.
     delta         δ in [0, 1).
-    calibration   how the scale follows from them; "" for the law's usual way.
+    calibration   how the scale follows from them; "" for the default of the distribution.
+
+    >>> release_side.GaussianNoise(1.0, 1e-6).name
+    'discrete gaussian'
     """
 
     epsilon: float
     delta: float
     calibration: str = ""
-    law: ClassVar[str]
+    name: ClassVar[str]  # of the distribution, as in statements
 
     def __post_init__(self) -> None:
         check_budget(self.epsilon, self.delta)
         object.__setattr__(self, "epsilon", float(self.epsilon))  # a numpy float32 would calibrate in single precision
         object.__setattr__(self, "delta", float(self.delta) + 0.0)  # −0.0 becomes 0.0
-        known = CALIBRATIONS[self.law]
+        known = CALIBRATIONS[self.name]
         object.__setattr__(self, "calibration", self.calibration or known[0])
         if self.calibration not in known:
             raise PublishError(
                 f"calibration must be one of {', '.join(known)}, got {self.calibration!r}. Name one of these."
             )
-
-    @property
-    def name(self) -> str:
-        """The law as statements have it.
-
-        >>> release_side.GaussianNoise(1.0, 1e-6).name
-        'discrete gaussian'
-        """
-        return self.law
 
     @abstractmethod
     def multiplier(self) -> float:
@@ -85,7 +78,7 @@ class Noise(ABC):
     def deviation(self, sensitivity: float) -> float:
         """Standard deviation of the noise in steps of the grid; PublishError if 64 bits cannot hold it.
 
-        sensitivity   of the sum, in the distance that the law is measured by.
+        sensitivity   of the sum, in L2 for Gaussian noise and in L1 for Laplace noise.
 
         >>> release_side.GaussianNoise(1.0, 1e-6).deviation(1e6)
         4224678.8...
@@ -114,7 +107,7 @@ class Noise(ABC):
 
     @abstractmethod
     def _standard(self, rng: np.random.Generator, size: int) -> Array:
-        """`size` draws of the continuous law with standard deviation 1, for rehearsals."""
+        """`size` draws of the continuous distribution with standard deviation 1, for rehearsals."""
 
 
 class GaussianNoise(Noise):
@@ -126,7 +119,7 @@ class GaussianNoise(Noise):
     GaussianNoise(epsilon=1.0, delta=1e-06, calibration='analytic')
     """
 
-    law = GAUSSIAN
+    name = GAUSSIAN
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -137,7 +130,7 @@ class GaussianNoise(Noise):
             )
 
     def multiplier(self) -> float:
-        """σ / sensitivity, the factor for the discrete law included."""
+        """σ / sensitivity, with the factor for discrete noise."""
         solve = _analytic_multiplier if self.calibration == "analytic" else _zcdp_multiplier
         multiplier = solve(self.epsilon, self.delta) * _DISCRETE_FACTOR
         kept = gaussian_delta(epsilon=self.epsilon, noise_multiplier=multiplier) <= self.delta
@@ -185,7 +178,7 @@ class LaplaceNoise(Noise):
     LaplaceNoise(epsilon=1.0, delta=0.0, calibration='pure')
     """
 
-    law = LAPLACE
+    name = LAPLACE
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -196,7 +189,7 @@ class LaplaceNoise(Noise):
             )
 
     def multiplier(self) -> float:
-        """√2 / ε: a scale b = sensitivity / ε has the standard deviation √2 b (the grid changes it by 1/24b²)."""
+        """√2 / ε: the scale b = sensitivity / ε has the standard deviation √2 b (the grid changes it by 1/24b²)."""
         return math.sqrt(2) / self.epsilon
 
     def _measurement(self, dp: Any, domain: Any, sensitivity: float) -> Any:
@@ -216,7 +209,7 @@ def laplace_scale(epsilon: float, sensitivity: float) -> float:
 
 @dataclass(frozen=True)
 class RehearsalNoise:
-    """Noise of the same law and size as `noise`, drawn again by whoever knows or guesses the seed: NOT PRIVATE."""
+    """Noise distributed as `noise`, but from a seed, so that others can draw it again: NOT PRIVATE."""
 
     noise: Noise
     seed: int
@@ -226,7 +219,7 @@ class RehearsalNoise:
 
     @property
     def name(self) -> str:
-        """The law as statements have it, with the stamp of a rehearsal."""
+        """The distribution's name in statements, with the stamp of a rehearsal."""
         return rehearsed(self.noise.name)
 
     @property
@@ -257,7 +250,7 @@ class RehearsalNoise:
 def noise_for(
     noise: str, epsilon: float, delta: float, *, calibration: str | None = None, rehearsal: int | None = None
 ) -> Noise | RehearsalNoise:
-    """The noise that a curator names; PublishError if the promise does not go with it."""
+    """The noise of this name; PublishError if it cannot give the guarantee."""
     if noise not in NOISES:
         raise PublishError(f"noise must be one of {', '.join(NOISES)}, got {noise!r}. Name one of these.")
     if noise == "laplace" and calibration not in (None, "analytic"):
@@ -295,7 +288,7 @@ def check_budget(epsilon: float, delta: float) -> None:
 
 
 def _is_number(value: object) -> bool:
-    """Whether `value` is a real number that fits float64, of a type that is meant as one."""
+    """Whether `value` is a real number within the range of float64, and of a numeric type."""
     if isinstance(value, bool | np.longdouble | np.timedelta64):
         return False
     return isinstance(value, float | np.floating) or (isinstance(value, int | np.integer) and abs(int(value)) < 2**63)

@@ -1,9 +1,9 @@
 """A SECOND DOOR: private rows + a kernel machine + noise → noisy coordinates of a function (Hall et al. 2013).
 
-The minimiser of a regularised risk is no mean of rows, so that `private_mean` cannot release it. All rows are held in
-memory, the machine is solved by steps whose number is public, its coordinates are rounded to integers, and noise is drawn
-once; rows and function are then gone. As at the first door, what the code does never depends on a private value. What
-may move is bounded before: two neighbours' integers are at most 2·GRID apart (PROOF.md §11).
+The minimiser of a regularised risk is not a mean of rows, so `private_mean` cannot release it. All rows are held in
+memory, a solver takes a public number of steps, the coordinates are rounded to integers, and noise is drawn once; rows
+and function are then deleted. As at the first door, what the code does never depends on a private value. The sensitivity
+is bounded in advance: the distance of two neighbours' integers is at most 2·GRID (PROOF.md §11).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LARGEST = 2.0**61
 
 @dataclass(frozen=True, eq=False)
 class NoisyCoordinates:
-    """What a door lets out: (F,) int64, and the standard deviation of the noise, both in steps of the grid."""
+    """The result of a door: (F,) int64, and the standard deviation of the noise, both in steps of the grid."""
 
     noisy_sum: Array
     grid_scale: float
@@ -78,7 +78,7 @@ def private_function(
 def whole_coordinates(coordinates: Array, form: FunctionForm, basis: Pivots, n_rows: int) -> Array:
     """Coordinates in steps of the grid (F,) int64, of norm at most twice the largest that any table's function has.
 
-    Shortening to a ball brings no two vectors further apart; of what the solver gives, nothing is ever shortened.
+    Shortening to a ball increases no distance of two vectors; the solver's own results are never shortened.
     """
     known = np.where(np.isfinite(coordinates), coordinates, 0.0)
     shortened = known * min(1.0, 2 * form.norm(basis.kernel.bound) / max(float(np.linalg.norm(known)), 1e-300))

@@ -1,9 +1,9 @@
 """THE DOOR: private rows + feature map + noise → a noisy mean. The one place where noise meets data.
 
-Every row is turned, from itself alone, into integers of Euclidean norm at most GRID (where units are protected, the rows
-of each unit are: their average); integers are summed
-exactly; noise is drawn once; the sum and the rows are then gone. What the code does never depends on a
-private value: bad features are clamped, never raised, warned about, counted or logged.
+Every row becomes, from itself alone, integers of Euclidean norm at most GRID (where units are protected, the rows of
+each unit do: their average). The integers are summed exactly and noise is drawn once; the sum and the rows are not
+used after that. What the code does never depends on a private value: bad features are clamped, never raised, warned about,
+counted or logged.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def private_mean(
 ) -> Measurement:
     """Release the mean feature vector of the private rows; of UnitRows, the mean over units of their rows' average.
 
-    private_rows  pieces (n_i, d) of the table, encoded and clamped by a Domain; their edges depend on
+    private_rows  pieces (n_i, d) of the table, encoded and clamped by a Domain; their boundaries depend on
                   public facts alone. n_rows, their total, is taken as public; of UnitRows it counts units.
     feature_map   (n, d) → (n, F); every image has Euclidean norm at most feature_map.norm_bound.
-    mechanism     the noise, which knows the distance (L2 or L1) that it needs the sensitivity in.
+    mechanism     the noise; its name says in which distance (L2 or L1) the sensitivity is.
     workers       threads that turn rows into features; no bit of the sum depends on how many.
     record_spend  called once, just before noise is drawn; an error there means that none is.
     Returns       Measurement: vector (F,), noise_scale in units of one feature coordinate.
@@ -86,8 +86,8 @@ def _summed_features(feature_map: FeatureMap) -> Callable[[Array | UnitRows], Ar
 def unit_averages(units: UnitRows, feature_map: FeatureMap) -> Array:
     """The average of each unit's integer features, towards zero: whole numbers as float64 (P, F), Σz² ≤ GRID² for each.
 
-    An average is no longer than the longest of what it averages, and cutting off what is behind the point makes no
-    coordinate longer; the norm is enforced as a row's is all the same. Sums in 64 bits are exact in any order: a unit
+    An average is no longer than the longest of what it averages, and rounding towards zero makes no coordinate
+    larger; the norm is enforced again nevertheless, as a row's is. Sums in 64 bits are exact in any order: a unit
     has at most 2^32 rows. A unit of one row has that row's integers.
     """
     totals, sizes = np.zeros((len(units), feature_map.dimension), dtype=np.int64), units.sizes
@@ -100,7 +100,7 @@ def unit_averages(units: UnitRows, feature_map: FeatureMap) -> Array:
 
 
 def _counted_sums(feature_map: CellFeatures) -> Callable[[Array | UnitRows], Array]:
-    """The same sums, by counting the rows in each cell: a row is in one cell of each table, whatever `cell_indices` says."""
+    """The same sums, by counting the rows in each cell: a row is in one cell of each table, whatever `cell_indices` returns."""
     starts, heights = feature_map.starts, integer_heights(feature_map)
     first, last = starts[:-1, None], starts[1:, None] - 1
     by_feature = np.repeat(heights, np.diff(starts))
@@ -108,7 +108,7 @@ def _counted_sums(feature_map: CellFeatures) -> Callable[[Array | UnitRows], Arr
     def places_of(rows: Array) -> Array:
         with np.errstate(all="ignore"):  # a warning by the value of a private row would be a release
             places = feature_map.cell_indices(rows)
-        if places.shape != (len(heights), len(rows)):  # one place in each table for each row, whatever the map says
+        if places.shape != (len(heights), len(rows)):  # one index in each table for each row, whatever the map returns
             places = np.zeros((len(heights), len(rows)), dtype=np.int64)
         return np.clip(places, first, last)
 
@@ -121,9 +121,9 @@ def _counted_sums(feature_map: CellFeatures) -> Callable[[Array | UnitRows], Arr
 
 
 def _averaged_counts(units: UnitRows, places_of: Callable[[Array], Array], by_feature: Array, step: int) -> Array:
-    """Σ over units of ⌊c·h/m⌋ at each place: h its height, c how many of the unit's m rows are there. (F,) int64, exact.
+    """Σ over units of ⌊c·h/m⌋ at each index: h its height, c how many of the unit's m rows are there. (F,) int64, exact.
 
-    These are `unit_averages` of the same map, taken at the few places where a unit has rows.
+    These are `unit_averages` of the same map, computed only at the few indices where a unit has rows.
     """
     F, found = len(by_feature), []
     for owners, rows in units.chunks(step):
@@ -143,7 +143,7 @@ def integer_heights(feature_map: CellFeatures) -> Array:
     in_order = starts[0] == 0 and (np.diff(starts) >= 1).all()
     if not (in_order and (z >= 0).all() and (z <= GRID).all() and sum(int(a) ** 2 for a in z) <= GRID**2):
         raise PublishError(
-            "the feature map's tables overlap or exceed its bound, so nothing is released. Mend the map."
+            "the feature map's tables overlap or exceed its bound, so nothing is released. Correct the map."
         )
     return z.astype(np.int64)
 
@@ -184,7 +184,7 @@ def integer_features(rows: Array, feature_map: FeatureMap) -> Array:
 
 def _integer_features(rows: Array, feature_map: FeatureMap) -> Array:
     z = feature_map(rows)
-    if z.shape != (len(rows), feature_map.dimension):  # one image for each row, whatever the map says
+    if z.shape != (len(rows), feature_map.dimension):  # one image for each row, whatever the map returns
         z = np.zeros((len(rows), feature_map.dimension))
     z *= GRID * SHRINK / feature_map.norm_bound
     np.rint(z, out=z)
@@ -192,7 +192,7 @@ def _integer_features(rows: Array, feature_map: FeatureMap) -> Array:
 
 
 def _enforce_norm(z: Array, feature_map: FeatureMap) -> Array:
-    """The rows, in place, those that do not fit shortened until they do; set to zero where the diameter is one of pairs.
+    """Shorten rows that exceed the bound, in place; set them to zero where the diameter is a bound for pairs of rows.
 
     Zero is within the bound B of every image, and B is at most the diameter. A shortened image could be further from
     another than both were before.

@@ -1,1 +1,1 @@
-"""Who may read a private cell: rows from files and frames, and the units that own them."""
+"""Who may read a private cell: rows from files and frames, and the units that they belong to."""

@@ -1,8 +1,8 @@
 """Private tables, read in pieces: CSV (also .gz), Parquet, a directory or glob of them, or a DataFrame.
 
-A row is one line of CSV, quotes never spanning lines (a quote must not swallow other people's rows); no
-row is dropped. Every cell goes to the domain as it stands, which decides what it means. Nothing here
-raises, warns or chooses by the value of a cell; the header and the number of rows are public.
+A row is one line of CSV; quotes never span lines (a quote must not swallow other rows), and no row is dropped. The
+domain reads every cell as it is. Nothing here raises, warns or chooses by the value of a cell; the header and the
+number of rows are public.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class PrivateTable(ABC):
         """Columns of cells, some rows at a time."""
 
     def identifiers(self, name: str) -> Iterator[Any]:
-        """The cells of one column, some rows at a time, none of them changed by another."""
+        """The cells of one column, some rows at a time; no cell depends on another."""
         return (piece[name] for piece in self._pieces([name]))
 
     def check_columns(self, domain: Domain) -> list[str]:
-        """PublishError or DomainError unless every column of the domain is there; returns the further columns."""
+        """PublishError or DomainError unless every column of the domain is there; returns the other columns."""
         header = self.header
         if not set(header) & set(domain.names):
             raise PublishError(
@@ -62,7 +62,7 @@ class PrivateTable(ABC):
         return domain.check_has_columns(header, what="the private table")
 
     def encoded(self, domain: Domain) -> Iterator[Array]:
-        """Encoded rows (n_i, d), piece by piece, without a warning: it could tell the value of a cell."""
+        """Encoded rows (n_i, d), piece by piece, without a warning, which could reveal the value of a cell."""
         pieces = self._pieces(domain.names)
         while (rows := silently(lambda: _next_encoded(pieces, domain))) is not None:
             yield rows
@@ -74,7 +74,7 @@ def _next_encoded(pieces: Iterator[dict[str, Any]], domain: Domain) -> Array | N
 
 
 def silently(work: Callable[[], _T]) -> _T:
-    """What `work` returns, without the warnings that could tell the value of a cell."""
+    """What `work` returns, without warnings, which could reveal the value of a cell."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return work()
@@ -105,7 +105,7 @@ def paths_of(source: str | Path) -> list[Path]:
 
 
 def check_regular(path: Path) -> None:
-    """PublishError for a pipe, a device or a folder, where a file is needed."""
+    """PublishError for a pipe, a device or a folder; none for a missing file."""
     if path.exists() and not path.is_file():
         raise PublishError(
             f"{path} is not a regular file, and tables are read more than once. Write the rows to a file, or name the "
@@ -119,7 +119,7 @@ def has_rows(path: Path) -> bool:
 
 
 def would_read(source: str | Path, path: Path) -> bool:
-    """Whether a file at `path`, once it exists, would be one of the table's: of its folder, or matched by its glob."""
+    """Whether a file at `path`, once it exists, would belong to the table: in its folder, or matched by its glob."""
     table = Path(source)
     if table.is_dir():
         return bool(_kind(path)) and path.absolute().parent.samefile(table)
@@ -150,7 +150,7 @@ class _Csv(PrivateTable):
     def header(self) -> list[str]:
         with open_bytes(self.path) as handle:
             first = gunzipped(self.path, handle.readline)
-        if b"\r" in first.rstrip(b"\r\n"):  # every row would be in the header, and headers are shown
+        if b"\r" in first.rstrip(b"\r\n"):  # the header would contain every row, and messages show headers
             raise PublishError(
                 f"{self.path} ends its lines with carriage returns alone, so that it is one long line. "
                 "Write it again with newlines."
@@ -167,11 +167,11 @@ class _Csv(PrivateTable):
 
     def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         header = self.header
-        places = {name: header.index(name) for name in names}
+        indices = {name: header.index(name) for name in names}
         with open_bytes(self.path) as handle:
             handle.readline()
             while rows := [_cells(line) for _, line in zip(range(_PIECE), handle, strict=False)]:
-                yield {name: _column(rows, place) for name, place in places.items()}
+                yield {name: _column(rows, index) for name, index in indices.items()}
 
 
 def open_bytes(path: Path) -> IO[bytes]:
@@ -180,7 +180,7 @@ def open_bytes(path: Path) -> IO[bytes]:
 
 
 def gunzipped(path: Path, read: Callable[[], _T]) -> _T:
-    """What `read` returns; PublishError if the file is no whole .gz file."""
+    """What `read` returns; PublishError if the file is not a whole .gz file."""
     try:
         return read()
     except (gzip.BadGzipFile, EOFError, zlib.error):
@@ -190,7 +190,7 @@ def gunzipped(path: Path, read: Callable[[], _T]) -> _T:
 
 
 def _cells(line: bytes) -> list[str]:
-    """The cells of one line, from that line alone; an undecodable byte makes its cell unlike any level or number."""
+    """The cells of one line, from that line alone; a cell with an undecodable byte equals no level or number."""
     text = line.decode("utf-8", errors="surrogateescape").rstrip("\r\n").replace("\r", " ")
     if '"' not in text:
         return text.split(",")
@@ -200,8 +200,8 @@ def _cells(line: bytes) -> list[str]:
         return text.split(",")
 
 
-def _column(rows: list[list[str]], place: int) -> Array:
-    cells = (row[place] if place < len(row) else NO_CELL for row in rows)
+def _column(rows: list[list[str]], index: int) -> Array:
+    cells = (row[index] if index < len(row) else NO_CELL for row in rows)
     return np.fromiter(cells, dtype=object, count=len(rows))
 
 
@@ -233,7 +233,7 @@ class _Parquet(PrivateTable):
                 yield {name: _arrow_cells(batch.column(name)) for name in names}
 
     def identifiers(self, name: str) -> Iterator[Any]:
-        """Cell by cell: as an array, whole numbers beside an empty cell would be rounded to floats."""
+        """Cell by cell: as an array, whole numbers in a column with an empty cell would be rounded to floats."""
         with self._file() as file:
             for batch in file.iter_batches(batch_size=_PIECE, columns=[name]):
                 column = batch.column(name)
@@ -249,10 +249,10 @@ def _arrow_cells(column: Any) -> Array:
 
 
 def _arrow_cell(cell: Any) -> Any:
-    """A cell in Python's terms; what has none (a day beyond the calendar, text that is not UTF-8) is no cell."""
+    """A cell as a Python object; NO_CELL where there is none (a day beyond the calendar, text that is not UTF-8)."""
     try:
         return cell.as_py()
-    except Exception:  # by the value of a private cell: whatever it is, it must not leave this module
+    except Exception:  # depends on the value of a private cell, so it must not leave this module
         return NO_CELL
 
 
@@ -264,7 +264,7 @@ class _Several(PrivateTable):
 
     @property
     def header(self) -> list[str]:
-        """The columns that every file has, and as often."""
+        """The columns that every file has equally often."""
         headers = [table.header for table in self.tables]
         return [name for name in headers[0] if all(header.count(name) == headers[0].count(name) for header in headers)]
 

@@ -1,9 +1,8 @@
 """Tables in which a unit has several rows: which unit has which, and the rows of each together.
 
-A unit is whatever the identifiers of one column tell apart: a patient, a household, a visit. The number of units is
-public, as the number of rows is elsewhere; how many rows there are, in all or of one unit, is not: nothing here says,
-counts aloud or refuses anything by it. Identifiers are compared as text and forgotten; what is kept of them is which
-rows belong together.
+The identifiers in one column distinguish the units: patients, households, visits. The number of units is public, as the
+number of rows is elsewhere. The number of rows, in all or of one unit, is not: no message, count or refusal here depends
+on it. Identifiers are compared as text and discarded; only the information which rows belong together remains.
 
 Source   Balog, Tolstikhin & Schölkopf 2018, §7: rows that are identically distributed, but not independent.
 """
@@ -28,41 +27,41 @@ from release_side.errors import PublishError
 from release_side.private_rows.rows import PrivateTable, silently
 
 NO_IDENTIFIER = ""  # of an empty cell: all such rows are the rows of one unit
-_MOST_ROWS = 2**32  # of one unit that count, the first ones: their integers add up in 64 bits
-
-
-def check_unit(unit: str, header: list[str], domain: Domain) -> None:
-    """PublishError unless the column of identifiers is there, once, has a name to publish, and is not published itself."""
-    if unit in domain.names:
-        raise PublishError(
-            f"column {unit!r} is named as the unit and is in the domain: what identifies units is never published. "
-            "Remove it from the domain."
-        )
-    if header.count(unit) != 1:
-        found = "no column" if unit not in header else "more than one column"
-        raise PublishError(
-            f"the private table has {found} {unit!r}, so the rows of a unit cannot be found. Name the one column that "
-            "identifies the units."
-        )
-    if not is_unit_name(unit):
-        raise PublishError(
-            f"column {unit!r:.80} is named as the unit, and its name cannot stand in a file: it has more than {LONGEST_UNIT} "
-            "characters, or some that cannot be printed. Rename the column."
-        )
+_MOST_ROWS = 2**32  # the first rows of a unit, which count: their integers add up in 64 bits
 
 
 def units_of(table: PrivateTable, column: str, domain: Domain) -> Units:
-    """The units that the cells of this column tell apart; PublishError, by the header alone, if none can be."""
-    check_unit(column, table.header, domain)
+    """The units that the cells of this column distinguish.
+
+    Errors   PublishError, by the header alone, unless the column is there, once, has a name that can be published, and is
+             not published itself.
+    """
+    header = table.header
+    if column in domain.names:
+        raise PublishError(
+            f"column {column!r} is named as the unit and is in the domain: what identifies units is never published. "
+            "Remove it from the domain."
+        )
+    if header.count(column) != 1:
+        found = "no column" if column not in header else "more than one column"
+        raise PublishError(
+            f"the private table has {found} {column!r}, so the rows of a unit cannot be found. Name the one column that "
+            "identifies the units."
+        )
+    if not is_unit_name(column):
+        raise PublishError(
+            f"column {column!r:.80} is named as the unit, and its name cannot stand in a file: it has more than {LONGEST_UNIT} "
+            "characters, or some that cannot be printed. Rename the column."
+        )
     return Units.of(table, column)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Units:
-    """Which unit each row of a table is of.
+    """The unit of each row of a table.
 
-    codes   (n,) the unit of each row, 0, 1, …, in the order in which they are met.
-    count   P, how many units there are; public.
+    codes   (n,) the unit of each row: 0, 1, …, in the order of their first rows.
+    count   P, the number of units; public.
     """
 
     codes: Array
@@ -70,17 +69,17 @@ class Units:
 
     @classmethod
     def of(cls, table: PrivateTable, column: str) -> Units:
-        """The units that the cells of this column tell apart. Reads the column, and keeps no identifier."""
-        places: dict[str | bytes, int] = {}
-        table.count()  # what is wrong with the files is told there; the number is not used
+        """The units that the cells of this column distinguish. Reads the column, and stores no identifier."""
+        codes: dict[str | bytes, int] = {}
+        table.count()  # finds faults of the files; the number is not used
         pieces = table.identifiers(column)
         parts = [np.zeros(0, dtype=np.intp)]
         while (keys := silently(lambda: _identifiers(next(pieces, None)))) is not None:
-            parts.append(np.fromiter((places.setdefault(key, len(places)) for key in keys), np.intp, len(keys)))
-        return cls(np.concatenate(parts), len(places))
+            parts.append(np.fromiter((codes.setdefault(key, len(codes)) for key in keys), np.intp, len(keys)))
+        return cls(np.concatenate(parts), len(codes))
 
     def grouped(self, encoded: Iterable[Array]) -> Iterator[UnitRows]:
-        """The table's encoded rows, by unit, as one piece: what the door takes. Read when the door asks for it."""
+        """The table's encoded rows, by unit, as one piece for the door. They are read when the door iterates."""
         rows, filled = np.zeros((len(self.codes), 0)), 0
         for piece in encoded:
             rows = rows if filled else np.empty((len(self.codes), piece.shape[1]))
@@ -91,18 +90,18 @@ class Units:
         order = np.argsort(self.codes, kind="stable")
         sizes = np.bincount(self.codes, minlength=self.count)
         if sizes.max() > _MOST_ROWS:
-            place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-            order, sizes = order[place < _MOST_ROWS], np.minimum(sizes, _MOST_ROWS)
+            number = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+            order, sizes = order[number < _MOST_ROWS], np.minimum(sizes, _MOST_ROWS)
         yield UnitRows(rows, order, np.concatenate([[0], np.cumsum(sizes)]))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class UnitRows:
-    """Encoded rows of units, of which slices are taken like those of an array: unit by unit, whatever rows they have.
+    """Encoded rows, grouped by unit. A slice takes whole units, however many rows they have.
 
     encoded   (n, d) the rows of the table, in its own order.
-    order     numbers of rows, those of a unit one after the other.
-    bounds    (P + 1,) where in `order` each unit begins, and the last one ends; a unit has 1 to 2³² rows.
+    order     indices of rows, sorted by unit.
+    bounds    (P + 1,) where each unit begins in `order`, and where the last one ends; a unit has 1 to 2³² rows.
     """
 
     encoded: Array
@@ -118,14 +117,14 @@ class UnitRows:
 
     @property
     def sizes(self) -> Array:
-        """(P,) how many rows each unit has."""
+        """The number of rows (P,) of each unit."""
         return np.diff(self.bounds)
 
     def chunks(self, most: int) -> Iterator[tuple[Array, Array]]:
-        """(unit of each row (n_i,) in rising order, encoded rows (n_i, d)), at most so many rows at a time."""
+        """(unit of each row (n_i,) in rising order, encoded rows (n_i, d)), at most that many rows at a time."""
         for start in range(self.bounds[0], self.bounds[-1], most):
-            places = np.arange(start, min(start + most, self.bounds[-1]))
-            yield np.searchsorted(self.bounds, places, side="right") - 1, self.encoded[self.order[places]]
+            indices = np.arange(start, min(start + most, self.bounds[-1]))
+            yield np.searchsorted(self.bounds, indices, side="right") - 1, self.encoded[self.order[indices]]
 
 
 def _identifiers(cells: Any) -> list[str | bytes] | None:
@@ -133,13 +132,13 @@ def _identifiers(cells: Any) -> list[str | bytes] | None:
 
 
 def identifier(cell: Any) -> str | bytes:
-    """What a cell says of whose row it is; NO_IDENTIFIER for an empty cell, and for a thing that names nobody.
+    """The identifier in a cell, as text; NO_IDENTIFIER for an empty cell, and for an object that identifies no unit.
 
-    Whole numbers are told apart exactly however long they are, and 13, 13.0 and "13" are one identifier. Never raises.
+    Whole numbers are exact however long they are, and 13, 13.0 and "13" are one identifier. Never raises.
     """
     try:
         return _identifier(cell)
-    except Exception:  # by the value of a private cell: whatever it is, it must not leave this module
+    except Exception:  # depends on the value of a private cell, so it must not leave this module
         return NO_IDENTIFIER
 
 

@@ -105,7 +105,7 @@ def publish_function(
     if kind != "density":
         plan_machine(form, basis, size.count)  # what cannot be solved is refused before anything is counted
     spending = counting.spending(mechanism, size, f"function: {kind}")
-    with spending.noted():
+    with spending.note_budget_spent():
         noisy = _measured(
             rows, domain, form, basis, mechanism, n_rows=size.count, workers=workers or processors(), progress=progress,
             record_spend=spending.record,

@@ -135,7 +135,7 @@ def publish(
     spending = counting.spending(mechanism, size, chosen.name)
     pieces = units.grouped(rows.encoded(domain)) if units else rows.encoded(domain)
     door = Door(pieces, mechanism, size, spending.record, workers or processors(), progress)
-    with spending.noted():
+    with spending.note_budget_spent():
         measured = chosen.measure(door, domain, size)
         del rows, units, pieces, door  # from here on, post-processing
         release = to_release(chosen, measured, mechanism, domain, size, ledger_head=spending.head, progress=progress)

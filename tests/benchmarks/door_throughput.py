@@ -104,7 +104,7 @@ def compare(label: str, rows: Array, feature_map: FeatureMap) -> None:
 def noise(law: Noise, n_coordinates: int, sensitivity: float) -> None:
     total = np.zeros(n_coordinates, dtype=np.int64)
     best = min(seconds(lambda: law.add_to(total, sensitivity=sensitivity)) for _ in range(ROUNDS))
-    print(f"{law.law:<44} {n_coordinates:>7,} noisy coordinates: {best:.3f} s", flush=True)
+    print(f"{law.name:<44} {n_coordinates:>7,} noisy coordinates: {best:.3f} s", flush=True)
 
 
 def main() -> None:

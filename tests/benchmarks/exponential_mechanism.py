@@ -50,7 +50,7 @@ def distances_of_draws(
     databases: MultisetSampler, rows: Array, epsilon: float, repetitions: int
 ) -> tuple[float, float]:
     """(root mean square distance of draws, distance of the best database)."""
-    counts = np.bincount(databases.places(rows), minlength=len(databases.rows))
+    counts = np.bincount(databases.indices(rows), minlength=len(databases.rows))
     scores = databases.scores(counts)
     unit = databases.size * len(rows) * 2**20 / databases.diameter
     mechanism = ExponentialMechanism(epsilon)

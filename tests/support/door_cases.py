@@ -1,9 +1,10 @@
-"""What tests of door share with others."""
+"""A recorder in place of the noise, hostile feature maps, and exact arithmetic, for tests of the door and its noise."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import mpmath
 import numpy as np
 from hypothesis import strategies as st
 
@@ -31,11 +32,11 @@ class Recorder:
         return exact_sum
 
 
-def recorded(rows: Array, feature_map: FeatureMap, *, pieces: list[Array] | None = None) -> Recorder:
+def recorded(rows: Array, feature_map: FeatureMap, *, pieces: list[Array] | None = None, workers: int = 1) -> Recorder:
     """What the mechanism is given for these rows."""
     recorder = Recorder()
     pieces = [rows] if pieces is None else pieces
-    private_mean(pieces, feature_map, recorder, n_rows=sum(map(len, pieces)))  # type: ignore[arg-type]
+    private_mean(pieces, feature_map, recorder, n_rows=sum(map(len, pieces)), workers=workers)  # type: ignore[arg-type]
     assert recorder.exact_sum is not None and recorder.exact_sum.dtype == np.int64
     return recorder
 
@@ -53,7 +54,7 @@ UNUSED = Gaussian(1.0)
 
 @dataclass(frozen=True, eq=False)
 class Claimed(FeatureMap):
-    """A feature map that returns whatever it was given, and claims what it likes."""
+    """A feature map that returns given features and claims a given bound."""
 
     features: Array
     norm_bound: float = 1.0
@@ -88,6 +89,11 @@ def assert_integers_fit(z: Array, *, nonnegative: bool = False) -> None:
 HUGE = st.sampled_from(
     [np.nan, np.inf, -np.inf, 1e308, -1e308, 1e154, 1e160, 5e-324, -0.0, 2.0**30, 2.0**31, 2.0**63, 1.0, -1.0]
 )
-
-
 COORDINATE = st.floats(width=64) | HUGE | st.floats(-1, 1) | st.floats(0.999999, 1.000001)
+
+
+def exact_delta(epsilon: object, multiplier: object) -> mpmath.mpf:
+    """δ of Gaussian noise by Balle & Wang 2018, Theorem 8, in 60 digits."""
+    with mpmath.workdps(60):
+        s, e = mpmath.mpf(multiplier), mpmath.mpf(epsilon)
+        return mpmath.ncdf(1 / (2 * s) - e * s) - mpmath.exp(e) * mpmath.ncdf(-1 / (2 * s) - e * s)

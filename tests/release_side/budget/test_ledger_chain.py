@@ -9,30 +9,26 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ledger_chain_cases import FIELDS, recomputed, replace_all
+from ledger_cases import FIELDS, call, gaussian, recomputed, refusal, replace_all
 
 from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.file import read_function
-from kmeanalyst.releases.statement import GAUSSIAN
 from release_side import publish, publish_function
-from release_side.budget.composition import one_more
 from release_side.budget.ledger import Ledger
-from release_side.budget.ledger_chain import Entry, first_fault
-from release_side.cli.main import main
-from release_side.door.mechanism import PublishError
+from release_side.budget.ledger_chain import first_fault
 
-SPEND = one_more(0.3, 1e-6, GAUSSIAN)
+SPEND = gaussian(0.3)
 DOMAIN = Domain((Integer(name="age", lower=17, upper=90),))
 FRAME = DOMAIN.decode(DOMAIN.draw(60, 1))
 SMALL: dict[str, Any] = {"epsilon": 0.5, "delta": 1e-6, "points": 5, "features": 20, "method": "random-features"}
@@ -49,22 +45,16 @@ def ledger(tmp_path: Path) -> Ledger:
     return made
 
 
-def altered(ledger: Ledger, *statements: str) -> None:
-    """The file after other software had its way with it."""
+def alter(ledger: Ledger, *statements: str) -> None:
+    """Change the file as other software could."""
     with closing(sqlite3.connect(ledger.path, isolation_level=None)) as connection:
         for statement in statements:
             connection.execute(statement)
 
 
-def refusal(action: Callable[[], object]) -> str:
-    with pytest.raises(PublishError) as caught:
-        action()
-    return str(caught.value)
-
-
 def verify(ledger: Ledger, *heads: object, **more: bool) -> Result:
     words = ["ledger", "verify", str(ledger.path), *(part for head in heads for part in ("--head", str(head)))]
-    return CliRunner().invoke(main, words + ["--json"] * more.get("as_json", False), catch_exceptions=False)
+    return call(*words, *["--json"] * more.get("as_json", False))
 
 
 def refuses_everything(ledger: Ledger) -> None:
@@ -93,7 +83,7 @@ def refuses_everything(ledger: Ledger) -> None:
 def test_a_change_of_any_field_of_any_entry_is_found(ledger, field, number):
     assert len(ledger._file.entries()) == 7
     other = {"number": "70", "facts": "replace(facts, '0.3', '0.1') || ' '"}.get(field, f"{field} || 'x'")
-    altered(ledger, f"UPDATE entry SET {field} = {other} WHERE number = {number}")
+    alter(ledger, f"UPDATE entry SET {field} = {other} WHERE number = {number}")
     result = verify(ledger)
     assert result.exit_code == 3 and f"entry {number} of 7" in result.stdout
     refuses_everything(ledger)
@@ -126,13 +116,13 @@ def test_a_change_of_any_field_of_any_entry_is_found(ledger, field, number):
     ],
 )  # fmt: skip
 def test_entries_that_were_removed_moved_or_inserted_are_found(ledger, statements, first):
-    altered(ledger, *statements)
+    alter(ledger, *statements)
     result = verify(ledger)
     assert result.exit_code == 3 and first in result.stdout
     refuses_everything(ledger)
 
 
-@pytest.mark.parametrize("how", ["the end is cut off", "the chain is computed anew"])
+@pytest.mark.parametrize("how", ["the end is cut off", "the chain is recomputed"])
 def test_a_head_shows_what_the_chain_alone_cannot(ledger, how):
     """Its power: without the head both pass, which verify says."""
     head = ledger.head()
@@ -146,18 +136,16 @@ def test_a_head_shows_what_the_chain_alone_cannot(ledger, how):
     assert blind.exit_code == 0 and "without a head this cannot show that entries were cut off" in blind.stderr
     seeing = verify(ledger, head)
     assert seeing.exit_code == 3
-    assert (
-        f"no entry has the digest {head}: entries were cut off at the end, the chain was computed anew" in seeing.stdout
-    )
+    assert f"no entry has the digest {head}: entries were cut off at the end, the chain was recomputed" in seeing.stdout
 
 
-def test_a_smaller_spend_in_a_chain_computed_anew_is_found_by_the_released_file(tmp_path, ledger):
+def test_a_smaller_spend_in_a_recomputed_chain_is_found_by_the_released_file(tmp_path, ledger):
     output = tmp_path / "r.kme"
     publish(FRAME, DOMAIN, **SMALL, ledger=ledger.path, table="adult", output=output)
     assert verify(ledger, output).exit_code == 0
     entries = ledger._file.entries()
     lowered = [
-        Entry(**{**{f: getattr(e, f) for f in FIELDS}, "facts": e.facts.replace('"epsilon":0.5', '"epsilon":0.6')}) for e in entries
+        replace(entry, facts=entry.facts.replace('"epsilon":0.5', '"epsilon":0.6')) for entry in entries
     ]  # fmt: skip
     replace_all(ledger, recomputed(lowered))
     assert ledger.account("adult").spends[-1].epsilon == 0.6  # it looks sound
@@ -194,17 +182,17 @@ def test_a_head_that_is_none_is_a_clear_error(ledger, tmp_path, head, message):
 @given(data=st.data())
 def test_no_single_change_of_a_sound_chain_leaves_it_sound(ledger, data):
     entries = ledger._file.entries()
-    place = data.draw(st.integers(0, len(entries) - 1))
+    index = data.draw(st.integers(0, len(entries) - 1))
     field = data.draw(st.sampled_from(FIELDS))
     anything = st.one_of(st.text(), st.integers(), st.none(), st.binary(), st.sampled_from([e.digest for e in entries]))
-    old = getattr(entries[place], field)
+    old = getattr(entries[index], field)
     new = data.draw(anything.filter(lambda value: value != old or type(value) is not type(old)))
-    changed = [*entries[:place], Entry(**{**vars(entries[place]), field: new}), *entries[place + 1 :]]
+    changed = [*entries[:index], replace(entries[index], **{field: new}), *entries[index + 1 :]]
     assert first_fault(entries) is None and first_fault(changed) is not None
 
 
 def test_facts_that_no_ledger_writes_are_refused_although_the_chain_fits(ledger):
-    """Whoever computes the chain anew still cannot make a release cost less than its noise allows."""
+    """Whoever recomputes the chain still cannot make a release cost less than its noise allows."""
     entries = ledger._file.entries()
     changes = {
         '"epsilon":0.3': '"epsilon":-1', '"mechanism":"discrete gaussian"': '"mechanism":"none"', '"table":"adult"': '"table":"b"',
@@ -213,17 +201,17 @@ def test_facts_that_no_ledger_writes_are_refused_although_the_chain_fits(ledger)
         '"output":"a.kme","release":1': '"output":"a.kme","release":9',
     }  # fmt: skip
     for old, new in changes.items():
-        place = next(k for k, entry in enumerate(entries) if old in entry.facts)
-        facts = entries[place].facts.replace(old, new, 1)
+        index = next(k for k, entry in enumerate(entries) if old in entry.facts)
+        facts = entries[index].facts.replace(old, new, 1)
         replace_all(
             ledger,
-            recomputed([*entries[:place], Entry(**{**vars(entries[place]), "facts": facts}), *entries[place + 1 :]]),
+            recomputed([*entries[:index], replace(entries[index], facts=facts), *entries[index + 1 :]]),
         )
         assert verify(ledger).exit_code == 3, old
         assert "is not one that this software writes" in refusal(lambda: ledger.record("adult", SPEND)), old
 
 
-# ---------------------------------------------------------------------- what a published digest tells
+# ---------------------------------------------------------------------- what a published digest reveals
 
 
 def test_no_digest_can_be_guessed_from_what_was_recorded(tmp_path):
@@ -282,7 +270,7 @@ def test_the_command_line_prints_the_head(ledger, tmp_path):
     toml.write_text(domain_toml(DOMAIN), encoding="utf-8")
     words = ["publish", private, "--domain", toml, "--epsilon", 0.5, "--delta", 1e-6, "--points", 5, "--features", 20]
     words += ["--output", output, "--ledger", ledger.path, "--table", "adult"]
-    result = CliRunner().invoke(main, [str(word) for word in words], catch_exceptions=False)
+    result = call(*words)
     head = ledger.account("adult").releases[-1].digest
     assert result.exit_code == 0 and f"ledger      counted, head {head}" in result.stdout
 
@@ -306,7 +294,7 @@ with ledger._file.writing() as transaction:
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of files")
 @pytest.mark.parametrize("umask", ["000", "022", "777"])
-def test_its_owner_alone_may_read_a_ledger_and_its_journal(tmp_path, umask):
+def test_only_its_owner_may_read_a_ledger_and_its_journal(tmp_path, umask):
     done = subprocess.run(
         [sys.executable, "-c", SHOW_MODES, str(tmp_path / "l"), umask], capture_output=True, text=True, check=True
     )
@@ -340,15 +328,15 @@ LOSES_ENTRIES = {
 @pytest.mark.parametrize("statement", LOSES_ENTRIES.values(), ids=LOSES_ENTRIES.keys())
 def test_a_ledger_with_anything_but_its_table_is_refused(ledger: Ledger, statement: str):
     """A trigger could undo an entry as it is written, so that every entry that is left fits the one before."""
-    altered(ledger, statement)
+    alter(ledger, statement)
     for action in (lambda: ledger.record("adult", SPEND), lambda: ledger.account("adult"), ledger.verify):
         assert "something other than its table of entries" in refusal(action)
 
 
 def test_an_entry_that_the_file_does_not_keep_is_noticed_before_the_transaction_ends(ledger: Ledger, monkeypatch):
     """The second line of defence: what was written is read again."""
-    monkeypatch.setattr("release_side.budget.ledger_file.LedgerFile._is_laid_out", lambda *_: True)
-    altered(ledger, LOSES_ENTRIES["a trigger that ignores"])
+    monkeypatch.setattr("release_side.budget.ledger_file.LedgerFile._has_schema", lambda *_: True)
+    alter(ledger, LOSES_ENTRIES["a trigger that ignores"])
     before = ledger.path.read_bytes()
     assert "does not hold what was just written to it" in refusal(lambda: ledger.record("census", SPEND))
     assert ledger.path.read_bytes() == before

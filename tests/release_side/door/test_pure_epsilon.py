@@ -50,9 +50,7 @@ METHODS: dict[str, tuple[Domain, dict[str, Any]]] = {
     "generator": (DOMAIN, {"method": "generator", "points": 20, "features": 40}),
     "exponential": (SMALL, {"method": "exponential", "points": 3}),
 }
-KERNELS = {
-    "binning": "laplacian:lengthscale=2", "maclaurin": "polynomial:degree=2,offset=1",
-}  # fmt: skip
+KERNELS = {"binning": "laplacian:lengthscale=2", "maclaurin": "polynomial:degree=2,offset=1"}
 for _family in FAMILIES:
     METHODS[_family] = (
         NUMBERS, {"points": 20, "features": 40, "family": _family, "kernel": KERNELS.get(_family, "gaussian:lengthscale=4")},
@@ -74,7 +72,7 @@ def test_every_method_can_give_pure_differential_privacy(name: str, tmp_path: Pa
         pytest.importorskip("torch", reason="a generator trains a network with PyTorch, which is not installed")
     domain, how = METHODS[name]
     release_side.publish(table(domain), domain, output=tmp_path / "pure.kme", **how, **PURE)
-    assert validate_release(tmp_path / "pure.kme") == []  # a reader does the arithmetic of the promise again
+    assert validate_release(tmp_path / "pure.kme") == []  # a reader does the arithmetic of the statement again
     release = read_release(tmp_path / "pure.kme")
     assert release.statement is not None
     assert (release.statement.epsilon, release.statement.delta) == (0.5, 0.0)
@@ -94,11 +92,8 @@ def check_noise(feature_map: FeatureMap, noise_scale: float, n: int) -> None:
 
 def test_the_measurement_of_a_generator_has_it_before_any_network_is_trained():
     """All that a generator learns of the table is this measurement: what is trained on it is post-processing."""
-    method, noise, size = (
-        Generator(Choices(target="y", points=20, features=40)),
-        LaplaceNoise(0.5, 0),
-        PopulationSize(N),
-    )
+    method, noise = Generator(Choices(target="y", points=20, features=40)), LaplaceNoise(0.5, 0)
+    size = PopulationSize(N)
     features = method.prepare(DOMAIN, size, noise)
     assert isinstance(features, Concatenation)
     measurement = private_mean([DOMAIN.encode(table(DOMAIN))], features, noise, n_rows=N)
@@ -167,8 +162,8 @@ def test_laplace_noise_is_the_smaller_up_to_a_few_coordinates_and_grows_faster(e
 def test_the_error_of_a_measurement_is_that_of_its_noise(rough_representation: None):
     """‖y − mean φ‖² has the mean F τ²: √F larger under Laplace noise, for the same features of the same table."""
     found = {}
-    for name, promise in (("laplace", PURE), ("gaussian", PURE | {"noise": "gaussian", "delta": 1e-6})):
-        release = release_side.publish(table(DOMAIN), DOMAIN, rehearsal=3, points=20, features=400, **promise)
+    for name, budget in (("laplace", PURE), ("gaussian", PURE | {"noise": "gaussian", "delta": 1e-6})):
+        release = release_side.publish(table(DOMAIN), DOMAIN, rehearsal=3, points=20, features=400, **budget)
         assert release.measurement is not None
         features = release.measurement.feature_map
         rows = DOMAIN.encode(table(DOMAIN))

@@ -1,8 +1,8 @@
-"""Record and replay: publish a table, publish its hostile neighbours with the noise frozen, and compare all there is to see.
+"""Record and replay: publish a table and its hostile neighbours with the same noise, and compare everything visible.
 
 The noise of a rehearsal is the same for the same seed. So two publications of neighbouring tables must go through
 the same lines of `release_side`, in the same order, print, log and record the same, and give releases that differ in
-the noisy sums (by at most the sensitivity) and in what is made from them, and in nothing else.
+the noisy sums (by at most the sensitivity) and in what is computed from them, and in nothing else.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.measurement import grid_sensitivity
 from kmeanalyst.representation import wanted
 from kmeanalyst.representation.wanted import QUICK
-from release_side.choices import options as choices
-from release_side.choices import statement as promise
+from release_side.choices import options, statement
 from release_side.door import mechanism
 from release_side.private_rows import rows
 from release_side.publishing import publish as publishing
@@ -47,7 +46,7 @@ if find_spec("torch"):
     SIZES["generator"] = {"method": "generator", "points": 6, "features": 32, "target": "flag"}
 TRACED = {
     module.__file__
-    for module in (rows, choices, mechanism, promise, publishing, sys.modules["release_side.door.private_mean"])
+    for module in (rows, options, mechanism, statement, publishing, sys.modules["release_side.door.private_mean"])
 }
 HOSTILE = [
     "nan", "inf", "-inf", "1e308", "-1e308", "-0.0", "5e-324", "", " ", "unseen", "TRUE", "2001-13-45", "9" * 400,
@@ -56,8 +55,8 @@ HOSTILE = [
 
 
 @pytest.fixture(scope="module", autouse=True)
-def worked_out_once() -> None:
-    """What is kept after its first use (a calibration, the versions of libraries) is there before a line is recorded."""
+def fill_caches() -> None:
+    """Cached values (a calibration, the versions of libraries) are computed before a line is recorded."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wanted, "EFFORT", QUICK)
         for size in SIZES.values():
@@ -68,7 +67,7 @@ pytestmark = pytest.mark.usefixtures("rough_representation")
 
 
 @contextmanager
-def lines_recorded() -> Iterator[list[tuple[str, int]]]:
+def record_lines() -> Iterator[list[tuple[str, int]]]:
     """Every line of the curator's package that runs, in order."""
     lines: list[tuple[str, int]] = []
 
@@ -101,15 +100,15 @@ def table(tmp_path: Path, cells: dict[int, str]) -> Path:
 def seen(
     path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, **choice: Any
 ) -> tuple[Any, ...]:
-    """The release, the lines that ran, what was printed and logged, and the progress that was told."""
-    told: list[tuple[str, float]] = []
+    """The release, the lines that ran, what was printed and logged, and the progress."""
+    progress: list[tuple[str, float]] = []
     caplog.clear()
-    with lines_recorded() as lines:
+    with record_lines() as lines:
         release = release_side.publish(
             path, DOMAIN, epsilon=1.0, delta=1e-6, rehearsal=1, workers=1,
-            progress=lambda what, share: told.append((what, share)), **choice,
+            progress=lambda what, share: progress.append((what, share)), **choice,
         )  # fmt: skip
-    reading = [step for step in told if step[0] == "reading rows"]
+    reading = [step for step in progress if step[0] == "reading rows"]
     return release, lines, capfd.readouterr(), caplog.text, reading
 
 
@@ -123,18 +122,18 @@ def public_part(release: Release) -> tuple[Any, ...]:
 @pytest.mark.parametrize("method", SIZES)
 @pytest.mark.parametrize("cell", HOSTILE, ids=lambda cell: repr(cell)[:20])
 @pytest.mark.slow(but="'inf'-subspace")
-def test_a_hostile_neighbour_takes_the_same_way_and_shows_the_same(method, cell, tmp_path, capfd, caplog):
+def test_a_hostile_neighbour_takes_the_same_path_and_shows_the_same(method, cell, tmp_path, capfd, caplog):
     one = seen(table(tmp_path, {}), capfd, caplog, **SIZES[method])
     for columns in ([0], [1], [2, 3, 4], range(5)):
         other = seen(table(tmp_path, dict.fromkeys(columns, cell)), capfd, caplog, **SIZES[method])
-        assert other[1] == one[1], "another way through the code"
+        assert other[1] == one[1], "another path through the code"
         assert other[2:] == one[2:] and public_part(other[0]) == public_part(one[0])
         first, second = one[0].measurement, other[0].measurement
         distance = sum((int(a) - int(b)) ** 2 for a, b in zip(first.noisy_sum, second.noisy_sum, strict=True))
         assert distance <= grid_sensitivity(first.feature_map) ** 2
 
 
-def test_a_moved_row_changes_nothing_at_all(tmp_path, capfd, caplog):
+def test_a_moved_row_changes_nothing(tmp_path, capfd, caplog):
     path = table(tmp_path, {})
     one = seen(path, capfd, caplog, **SIZES["random-features"])
     header, *lines = path.read_text().split("\n")
@@ -146,14 +145,14 @@ def test_a_moved_row_changes_nothing_at_all(tmp_path, capfd, caplog):
 
 
 def test_the_replay_sees_a_branch_on_a_private_value(tmp_path, capfd, caplog, monkeypatch):
-    """Its power: a door that looks at a value, even without telling, takes another way."""
+    """Its power: a door that reads a value takes another path, even if it shows nothing."""
     door = sys.modules["release_side.door.private_mean"]
     honest = door.within_norm
     monkeypatch.setattr(
         door, "within_norm", lambda z, *, nonnegative: honest(z, nonnegative=nonnegative) & (z.sum(axis=1) > 0)
     )
     one = seen(table(tmp_path, {}), capfd, caplog, **SIZES["random-features"])
-    ways = [
-        seen(table(tmp_path, {0: age}), capfd, caplog, **SIZES["random-features"])[1] for age in ("0", "33", "60", "99")
+    others = [
+        seen(table(tmp_path, {0: age}), capfd, caplog, **SIZES["random-features"]) for age in ("0", "33", "60", "99")
     ]
-    assert any(way != one[1] for way in ways)
+    assert any(other[1] != one[1] for other in others)

@@ -1,6 +1,6 @@
-"""Units at the door: all rows of a person together move the exact sum by no more than one row would.
+"""Units at the door: all rows of a person together change the exact sum by no more than one row would.
 
-As in test_door.py the noise is replaced by a recorder; a unit's average is held against Python's own integers.
+As in test_door.py the noise is replaced by a recorder; a unit's average is compared with Python's own integers.
 """
 
 from __future__ import annotations
@@ -78,27 +78,18 @@ def test_units_of_one_row_give_the_sum_of_rows_bit_for_bit(case: FeatureCase):
 
 
 @every_map
-def test_the_sum_depends_on_no_order_name_piece_or_thread(case: FeatureCase, monkeypatch: pytest.MonkeyPatch):
+def test_the_sum_depends_on_no_order_name_piece_thread_or_repetition(
+    case: FeatureCase, monkeypatch: pytest.MonkeyPatch
+):
+    """Nor does it show how many rows there are: each row written 2 or 11 times gives the same."""
     feature_map, rng = case.build(30), np.random.default_rng(2)
     rows, codes = case.case.rows(rng, 150), rng.integers(0, 40, 150) ** 2
     expected = measured(codes, rows, feature_map).exact_sum
-    for entries in (2**17, 377):
+    for entries, workers, times in ((2**17, 1, 2), (2**17, 3, 11), (377, 1, 1), (377, 3, 2)):
         monkeypatch.setattr(door, "_BLOCK_ENTRIES", entries)
-        for workers in (1, 3):
-            order = rng.permutation(150)
-            found = measured(-codes[order], rows[order], feature_map, workers=workers).exact_sum
-            np.testing.assert_array_equal(found, expected)
-
-
-@every_map
-def test_rows_written_several_times_give_the_same_sum(case: FeatureCase):
-    """How many rows there are, three or thirty thousand, is not in it."""
-    feature_map, rng = case.build(12), np.random.default_rng(4)
-    rows, codes = case.case.rows(rng, 30), rng.integers(0, 9, 30)
-    once = measured(codes, rows, feature_map).exact_sum
-    for times in (2, 11):
-        again = measured(np.tile(codes, times), np.tile(rows, (times, 1)), feature_map).exact_sum
-        np.testing.assert_array_equal(again, once)
+        order = np.tile(rng.permutation(150), times)
+        found = measured(-codes[order], rows[order], feature_map, workers=workers).exact_sum
+        np.testing.assert_array_equal(found, expected)
 
 
 # ---------------------------------------------------------------- the sensitivity
@@ -131,7 +122,7 @@ def test_the_sensitivity_is_reached_by_units_of_many_rows():
 
 
 @given(features=arrays(np.float64, (6, 4), elements=COORDINATE), nonnegative=st.booleans(), size=st.integers(1, 6))
-def test_any_features_whatever_average_to_integers_within_the_bound(features, nonnegative, size):
+def test_any_features_average_to_integers_within_the_bound(features, nonnegative, size):
     claimed = Claimed(features, nonnegative=nonnegative)
     units = grouped(np.zeros(size, dtype=int), claimed.all_rows[:size])
     averaged = unit_averages(units, claimed)
@@ -140,7 +131,7 @@ def test_any_features_whatever_average_to_integers_within_the_bound(features, no
 
 
 def test_averages_at_the_bound_are_not_rounded_beyond_it():
-    """Rows of norm exactly GRID, which `within_norm` lets pass: rounding to nearest would leave the ball, towards zero does not."""
+    """Rows of norm exactly GRID, which `within_norm` accepts: rounding to nearest would leave the ball, towards zero does not."""
     half = GRID * np.sqrt(0.5)
     z = np.floor(np.array([[half, half], [np.nextafter(half, 0), half]]))
     claimed = Claimed(z / (GRID * door.SHRINK))
@@ -163,20 +154,20 @@ def test_progress_counts_units_and_is_the_same_for_any_number_of_rows(monkeypatc
     monkeypatch.setattr(door, "_BLOCK_ENTRIES", 4)
     claimed, heard = Claimed(np.array([[1.0], [-1.0]])), []
     for sizes in ([1, 1, 1, 1, 1], [1, 900, 1, 3, 40]):
-        units, told = grouped(np.repeat(np.arange(5), sizes), np.zeros((sum(sizes), 1))), []
+        units, steps = grouped(np.repeat(np.arange(5), sizes), np.zeros((sum(sizes), 1))), []
         private_mean(
-            [units], claimed, Recorder(), n_rows=5, progress=lambda *said, told=told: told.append(said)  # type: ignore[arg-type]
+            [units], claimed, Recorder(), n_rows=5, progress=lambda *step, steps=steps: steps.append(step)  # type: ignore[arg-type]
         )  # fmt: skip
-        heard.append(told)
+        heard.append(steps)
     assert heard[0] == heard[1] == [("reading rows", 0.8), ("reading rows", 1.0)]
 
 
 # ---------------------------------------------------------------- identifiers
 
 SAME = [13, 13.0, "13", np.int32(13), np.float32(13), decimal.Decimal("13.00")]
-NOBODY = ["", None, np.nan, pd.NA, pd.NaT, decimal.Decimal("NaN"), decimal.Decimal("sNaN"), np.datetime64("NaT"),
-          b"", object(), [], {}, (1,),
-          np.timedelta64(13, "s"), 1 + 2j]  # fmt: skip
+NO_PERSON = ["", None, np.nan, pd.NA, pd.NaT, decimal.Decimal("NaN"), decimal.Decimal("sNaN"), np.datetime64("NaT"),
+             b"", object(), [], {}, (1,),
+             np.timedelta64(13, "s"), 1 + 2j]  # fmt: skip
 DISTINCT = [
     "13", "013", " 13", "13 ", "A", "a", "A\0", "\ud800", "é", "e\u0301", b"13", b"A", 2**53, 2**53 + 1, -(2**53) - 1,
     10**400, 10**400 + 1, 10**5000, 10**5000 + 1, 0.1, 1e300, float("inf"), decimal.Decimal("1e999999"), "True",
@@ -184,17 +175,11 @@ DISTINCT = [
 ]  # fmt: skip
 
 
-def test_one_identifier_in_several_types_is_one_person():
+def test_identifiers_are_compared_as_text_and_exactly():
+    """Whole numbers beyond 2^53 too, which floats would merge; what identifies no person is one unit."""
     assert {identifier(cell) for cell in SAME} == {"13"}
     assert identifier(True) == identifier(np.True_) == "True" and identifier(-0.0) == identifier(0) == "0"
-
-
-def test_what_names_nobody_is_one_unit():
-    assert {identifier(cell) for cell in NOBODY} == {NO_IDENTIFIER}
-
-
-def test_different_identifiers_are_different_persons():
-    """Whole numbers beyond 2^53 too, which floats would merge, and whatever bytes a text holds."""
+    assert {identifier(cell) for cell in NO_PERSON} == {NO_IDENTIFIER}
     assert len({identifier(cell) for cell in DISTINCT}) == len(DISTINCT)
 
 
@@ -210,7 +195,7 @@ def test_an_identifier_that_cannot_be_read_raises_nothing():
 
 
 def partition(table: Any) -> list[int]:
-    """The units of a table's rows, numbered as they are met."""
+    """The units of a table's rows, numbered in the order of their first rows."""
     units = Units.of(open_private(table), "who")
     assert units.count == len(set(units.codes))
     return units.codes.tolist()
@@ -224,7 +209,7 @@ def test_the_rows_of_a_unit_may_lie_anywhere_in_any_file(tmp_path: Path, monkeyp
     assert partition(tmp_path) == [0, 1, 2, 0, 3, 1, 2, 0, 0, 2, 4]
 
 
-def test_an_empty_cell_does_not_merge_the_persons_beside_it(tmp_path: Path):
+def test_an_empty_cell_does_not_merge_other_persons(tmp_path: Path):
     """A column of whole numbers with an empty cell, read as an array, becomes floats: 2^53 + 1 would become 2^53."""
     who = [2**53, 2**53 + 1, 2**53 + 2]
     for last, expected in ((2**53 + 3, [0, 1, 2, 3]), (None, [0, 1, 2, 3])):
@@ -234,14 +219,14 @@ def test_an_empty_cell_does_not_merge_the_persons_beside_it(tmp_path: Path):
     assert partition(frame) == [0, 1, 2, 3]
 
 
-def test_identifiers_of_bytes_and_categories_tell_persons_apart(tmp_path: Path):
+def test_identifiers_of_bytes_and_categories_distinguish_persons(tmp_path: Path):
     pq.write_table(pa.table({"who": [b"\xff\x00", b"\xff\x01", b"\xff\x00", None]}), tmp_path / "t.parquet")
     assert partition(tmp_path / "t.parquet") == [0, 1, 0, 2]
     assert partition(pd.DataFrame({"who": pd.Categorical(["a", "b", None, "a"])})) == [0, 1, 2, 0]
 
 
 @pytest.mark.parametrize("hostile", ["", "nan", "\ud800", "A\0", "9" * 400, '"', "\r", "1e999", "\\N"])
-def test_a_hostile_identifier_changes_nobody_elses(hostile: str, tmp_path: Path):
+def test_a_hostile_identifier_changes_no_other_one(hostile: str, tmp_path: Path):
     lines = ["who,x", "A,1", "?,2", "B,3", "A,4", "C,5", "B,6"]
     lines[2] = f"{hostile},2"
     (tmp_path / "t.csv").write_bytes("\n".join(lines).encode("utf-8", "surrogatepass"))
@@ -256,7 +241,7 @@ def test_a_table_that_changes_while_it_is_read_is_refused_without_a_number():
         assert not any(digit in str(caught.value) for digit in "0123456789")
 
 
-def test_what_holds_private_rows_does_not_show_them():
+def test_objects_with_private_rows_do_not_show_them():
     units = Units(np.array([0, 1, 1]), 2)
     (piece,) = units.grouped([np.full((3, 1), 271.0)])
     assert "271" not in repr(piece) and "[" not in repr(units)

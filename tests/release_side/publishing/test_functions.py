@@ -438,7 +438,7 @@ def test_no_cell_is_seen_from_outside(kind: str, cells: list[str], caplog: Any, 
             target=None if kind == "density" else "y", kernel=Gaussian(0.7), grid=9, **BUDGET,
         )  # fmt: skip
     assert np.isfinite(function.coordinates).all()
-    assert [each for each in caplog.messages if "ledger" not in each and "weak promise" not in each] == []
+    assert [each for each in caplog.messages if "ledger" not in each and "weak guarantee" not in each] == []
     assert capfd.readouterr() == ("", "")
 
 

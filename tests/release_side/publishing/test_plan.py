@@ -373,7 +373,8 @@ def test_noise_too_large_for_sums_is_refused_before_anything_is_simulated(square
 def test_a_weak_promise_is_told_as_publish_tells_it(square, caplog):
     plan(square, **(BUDGET | {"epsilon": 20.0}), **SMALL)
     assert (
-        "epsilon 20 is a weak promise: above 10 a release may tell single rows apart. publish refuses it" in caplog.text
+        "epsilon 20 is a weak guarantee: above 10 a release may distinguish single rows. publish refuses it"
+        in caplog.text
     )
 
 

@@ -121,9 +121,7 @@ def test_a_ledger_and_a_table_go_together(given, counted):
 
 
 def test_a_rehearsal_is_not_counted(counted):
-    with pytest.raises(
-        PublishError, match=r"a rehearsal protects nobody, so a ledger has nothing to count\. Leave out"
-    ):
+    with pytest.raises(PublishError, match=r"a rehearsal is not private, so a ledger has nothing to count\. Leave out"):
         publish(FRAME, DOMAIN, **ONE, **counted, rehearsal=1)
     assert recorded(counted) == ()
 

@@ -29,6 +29,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release, read_release
 from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
+from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file import FileRefused, validate_release
@@ -38,7 +39,7 @@ from release_side import publish
 from release_side.budget.composition import Spend
 from release_side.budget.ledger import Ledger
 from release_side.cli.main import main as curator
-from release_side.door import exponential_mechanism as small_database
+from release_side.door import exponential_mechanism
 from release_side.door.exponential_mechanism import (
     ExponentialMechanism,
     MultisetSampler,
@@ -63,7 +64,7 @@ FALSE_ALARM = 1e-6
 
 @dataclass(frozen=True)
 class Strange(Gaussian):
-    """A kernel of a curator's own: what it does with a private row nobody knows."""
+    """A kernel that a curator wrote: what it does with a private row is not known."""
 
     name: ClassVar[str] = "strange"
 
@@ -82,7 +83,7 @@ def tables(n: int, n_rows: int) -> list[tuple[int, ...]]:
     return [tuple(np.bincount(rows, minlength=n)) for rows in each]
 
 
-def law(scores: Array, epsilon: float, sensitivity: int) -> Array:
+def probabilities(scores: Array, epsilon: float, sensitivity: int) -> Array:
     """P ∝ exp(−ε s/2t), by enumeration in 50 digits."""
     with localcontext() as context:
         context.prec = 50
@@ -96,7 +97,7 @@ def law(scores: Array, epsilon: float, sensitivity: int) -> Array:
 def test_two_rows_by_hand():
     databases = databases_of(2, 1, n_rows=2, kernel=Indicator(2))
     assert databases.sensitivity == pytest.approx(2**20, abs=2)
-    aa, ab = (law(databases.scores(np.array(c)), 1.5, databases.sensitivity) for c in ((2, 0), (1, 1)))
+    aa, ab = (probabilities(databases.scores(np.array(c)), 1.5, databases.sensitivity) for c in ((2, 0), (1, 1)))
     assert aa[0] / aa[1] == pytest.approx(np.exp(1.5), rel=1e-5)
     assert ab[0] == pytest.approx(0.5, abs=1e-5)
 
@@ -170,15 +171,17 @@ def test_replacing_one_row_moves_no_score_by_more_than_the_sensitivity(images, s
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 2.0])
-def test_the_law_of_neighbours_differs_by_at_most_e_to_the_epsilon(epsilon):
-    """In the whole law, normalising sums included, and nearly by that much somewhere."""
+def test_probabilities_of_neighbours_differ_by_at_most_e_to_the_epsilon(epsilon):
+    """For every database, with the normalising sums, and nearly by that much for some."""
     worst = 0.0
     for n, n_rows in ((2, 1), (2, 3), (3, 2), (3, 4)):
         databases = databases_of(n, 2, n_rows=n_rows, kernel=Indicator(n))
-        laws = {c: law(databases.scores(np.array(c)), epsilon, databases.sensitivity) for c in tables(n, n_rows)}
-        for one, other in product(laws, repeat=2):
+        known = {
+            c: probabilities(databases.scores(np.array(c)), epsilon, databases.sensitivity) for c in tables(n, n_rows)
+        }
+        for one, other in product(known, repeat=2):
             if sum(abs(a - b) for a, b in zip(one, other, strict=True)) == 2:
-                worst = max(worst, float(np.log(laws[one] / laws[other]).max()))
+                worst = max(worst, float(np.log(known[one] / known[other]).max()))
     assert 0.5 * epsilon < worst <= epsilon * (1 + 1e-12)
 
 
@@ -196,16 +199,16 @@ def drawn(databases: MultisetSampler, rows: Array, epsilon: float, times: int) -
     return counts
 
 
-def test_the_draw_has_the_law_of_the_enumeration_and_a_tenth_of_epsilon_would_show():
-    """Chi-square at a false alarm of 1e-6; at 0.9 ε and 1.1 ε it alarms with a computed chance above 0.999, and does."""
+def test_the_draw_has_the_enumerated_distribution_and_a_tenth_of_epsilon_is_detected():
+    """Chi-square at a false alarm of 1e-6; at 0.9 ε and 1.1 ε it rejects with a computed probability above 0.999, and does."""
     times, epsilon, rows = 10_000, 4.0, np.array([[2.0], [0.0], [2.0], [0.0], [2.0]])
     databases = databases_of(3, 2, n_rows=5)
     scores = databases.scores(np.array([2, 0, 3]))
-    expected = law(scores, epsilon, databases.sensitivity)
+    expected = probabilities(scores, epsilon, databases.sensitivity)
     limit, rng = stats.chi2.isf(FALSE_ALARM, databases.count - 1), np.random.default_rng(0)
     assert expected.min() * times > 20
     for wrong in (0.9, 1.1):
-        p = law(scores, wrong * epsilon, databases.sensitivity)
+        p = probabilities(scores, wrong * epsilon, databases.sensitivity)
         shift = times * float(((p - expected) ** 2 / expected).sum())
         assert stats.ncx2.sf(limit, databases.count - 1, shift) > 0.999
         assert statistic(rng.multinomial(times, p), expected) > limit
@@ -217,11 +220,11 @@ def statistic(counts: Array, p: Array) -> float:
     return float(((counts - expected) ** 2 / expected).sum())
 
 
-def test_the_scale_is_never_below_what_the_decimal_needs(monkeypatch):
+def test_the_scale_is_never_below_that_of_the_typed_decimal(monkeypatch):
     import opendp.prelude as dp
 
     scales = []
-    small_database._largest_with_gumbel.cache_clear()
+    exponential_mechanism._largest_with_gumbel.cache_clear()
 
     def record(*space: Any, scale: float) -> Any:
         scales.append(scale)
@@ -236,16 +239,16 @@ def test_the_scale_is_never_below_what_the_decimal_needs(monkeypatch):
             context.prec = 60
             needed = 2 * Decimal(sensitivity) / Decimal(repr(float(epsilon)))
             assert needed <= Decimal(scales[-1]) <= needed * (1 + Decimal("1e-15"))
-    small_database._largest_with_gumbel.cache_clear()
+    exponential_mechanism._largest_with_gumbel.cache_clear()
 
 
-def test_a_rehearsal_has_the_same_law():
+def test_a_rehearsal_has_the_same_distribution():
     databases, epsilon, counts = databases_of(3, 2, n_rows=5), 4.0, np.zeros(6)
     scores = databases.scores(np.array([3, 1, 1]))
     for seed in range(8000):
         rehearsed = RehearsedExponential(ExponentialMechanism(epsilon), seed)
         counts[rehearsed.draw(scores, sensitivity=databases.sensitivity)] += 1
-    assert statistic(counts, law(scores, epsilon, databases.sensitivity)) < stats.chi2.isf(1e-3, 5)
+    assert statistic(counts, probabilities(scores, epsilon, databases.sensitivity)) < stats.chi2.isf(1e-3, 5)
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 10.0])
@@ -256,31 +259,25 @@ def test_the_stated_excess_is_exceeded_no_more_often_than_said(epsilon):
     statement = published(LINE, epsilon=epsilon, points=3).statement
     assert statement is not None
     scale = 2 * databases.diameter / 6 / epsilon
-    for chance in (0.5, 0.95):
-        excess = scale * np.log(databases.count / (1 - chance))
+    for level in (0.5, 0.95):
+        excess = scale * np.log(databases.count / (1 - level))
         for counts in tables(4, 6):
             scores = databases.scores(np.array(counts))
             beyond = (scores - scores.min()) / unit > excess
-            assert law(scores, epsilon, databases.sensitivity)[beyond].sum() <= 1 - chance
-    told = statement.score_scale * np.log(statement.n_databases / 0.05)  # type: ignore[operator]
-    assert statement.excess(0.95) == pytest.approx(told)
+            assert probabilities(scores, epsilon, databases.sensitivity)[beyond].sum() <= 1 - level
+    expected = statement.score_scale * np.log(statement.n_databases / 0.05)  # type: ignore[operator]
+    assert statement.excess(0.95) == pytest.approx(expected)
 
 
 # ---------------------------------------------------------------------- which row of the list a private row is
 
 
-def test_every_row_of_a_domain_has_its_own_place():
-    databases = small_databases(table_of(MIXED), MIXED, None, 1, n_rows=9, epsilon=1.0)
+def test_every_row_of_a_domain_has_its_own_index():
+    databases = small_databases(table_kernel(MIXED), MIXED, None, 1, n_rows=9, epsilon=1.0)
     assert len(databases.rows) == 6 * 3 * 3
-    np.testing.assert_array_equal(databases.places(databases.rows), np.arange(54))
+    np.testing.assert_array_equal(databases.indices(databases.rows), np.arange(54))
     shuffled = np.random.default_rng(0).integers(0, 54, 500)
-    np.testing.assert_array_equal(databases.places(databases.rows[shuffled]), shuffled)
-
-
-def table_of(domain: Domain) -> Kernel:
-    from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
-
-    return table_kernel(domain)
+    np.testing.assert_array_equal(databases.indices(databases.rows[shuffled]), shuffled)
 
 
 GRID_DOMAIN = Domain((Real(name="x", lower=0, upper=1), Real(name="y", lower=0, upper=1, missing=True)))
@@ -291,15 +288,15 @@ def grid_databases(size: int = 2) -> MultisetSampler:
     return small_databases(Gaussian(1.0), GRID_DOMAIN, GRID_DOMAIN.encode(GRID), size, n_rows=50, epsilon=1.0)
 
 
-def test_a_row_counts_as_the_nearest_of_a_grid_whatever_rows_are_beside_it():
+def test_a_row_counts_as_the_nearest_of_a_grid_whatever_the_other_rows_are():
     databases = grid_databases()
     assert len(databases.rows) == 5  # a row that was given twice is one
     rows = GRID_DOMAIN.draw(300, 0)
-    places = databases.places(rows)
+    found = databases.indices(rows)
     known = ~np.isnan(rows).any(axis=1)
     gaps = np.linalg.norm(rows[known, None] - databases.rows[None], axis=2)
-    np.testing.assert_array_equal(places[known], gaps.argmin(axis=1))
-    np.testing.assert_array_equal(places, [databases.places(row[None])[0] for row in rows])
+    np.testing.assert_array_equal(found[known], gaps.argmin(axis=1))
+    np.testing.assert_array_equal(found, [databases.indices(row[None])[0] for row in rows])
 
 
 def test_the_sensitivity_on_a_grid_is_that_of_the_statement():
@@ -311,22 +308,17 @@ def test_the_sensitivity_on_a_grid_is_that_of_the_statement():
     assert databases.sensitivity == pytest.approx(2 * 2**20 * np.sqrt(2) / widest, abs=1)
 
 
-class _Anywhere(MultisetSampler):
-    def places(self, rows: Array) -> Array:
+class Anywhere(MultisetSampler):
+    """Returns indices outside the list, and too many of them."""
+
+    def indices(self, rows: Array) -> Array:
         return np.array([[-5, 99]]) if len(rows) == 1 else np.array([-5, 99, *[0] * (len(rows) - 2)])
 
 
-def test_a_place_outside_the_list_is_moved_into_it():
-    wild = _Anywhere(
-        **{
-            name: getattr(grid_databases(), name)
-            for name in ("kernel", "domain", "rows", "size", "is_grid", "diameter")
-        }
-    )
-    assert sample_database([np.zeros((4, 2)), np.zeros((1, 2))], wild, ExponentialMechanism(1.0), n_rows=5).shape == (
-        2,
-        2,
-    )
+def test_an_index_outside_the_list_is_moved_into_it():
+    wild = Anywhere(**vars(grid_databases()))
+    drawn = sample_database([np.zeros((4, 2)), np.zeros((1, 2))], wild, ExponentialMechanism(1.0), n_rows=5)
+    assert drawn.shape == (2, 2)
 
 
 # ---------------------------------------------------------------------- publishing
@@ -340,7 +332,7 @@ def published(domain: Domain = MIXED, rows: Any = None, **options: Any) -> Relea
 
 
 @pytest.mark.parametrize("grid", [None, GRID])
-def test_a_release_keeps_its_word_and_is_read_back_as_it_was(grid, tmp_path):
+def test_a_release_has_a_sound_statement_and_is_read_back_as_it_was(grid, tmp_path):
     domain = MIXED if grid is None else GRID_DOMAIN
     release = published(domain, public_points=grid, output=tmp_path / "a.kme", points=3)
     statement = release.statement
@@ -368,7 +360,7 @@ def test_points_are_near_the_table_where_epsilon_is_large():
 
 def test_the_draw_is_fresh_for_every_publication():
     draws = {published(epsilon=1e-3, points=3).encoded_points.tobytes() for _ in range(8)}
-    assert len(draws) > 1  # all alike with chance 29260^-7
+    assert len(draws) > 1  # all equal with probability 29260^-7
 
 
 def test_the_size_follows_from_public_numbers_alone():
@@ -379,14 +371,14 @@ def test_the_size_follows_from_public_numbers_alone():
 
 
 REFUSED = [
-    ({"points": 6}, r"there are 45,057,474 databases of 6 of the 54 rows.*another law.*nothing was read\. Pass fewer points"),
+    ({"points": 6}, r"there are 45,057,474 databases of 6 of the 54 rows.*another distribution.*nothing was read\. Pass fewer"),
     ({"domain": Domain((Integer(name="age", lower=1, upper=2000),))}, r"there are 2,001,000 databases of 2 of the 2000 rows"),
     ({"points": 5000}, r"there are too many databases of 5000 of the 54 rows.*Pass fewer points"),
     ({"points": 0}, r"points must be a whole number of at least 1, got 0\. Leave it out"),
     ({"points": True}, r"points must be a whole number of at least 1, got True"),
     ({"domain": GRID_DOMAIN}, r"every row that the domain allows, which must be 2 to 2000 rows.*or pass public points"),
-    ({"domain": Domain((Integer(name="age", lower=0, upper=2000),))}, r"must be 2 to 2000 rows, and these are others"),
-    ({"kernel": Gaussian(1e6), "domain": LINE}, r"hardly tells the rows to draw from apart.*Choose a smaller lengthscale"),
+    ({"domain": Domain((Integer(name="age", lower=0, upper=2000),))}, r"must be 2 to 2000 rows, and this domain has fewer, more"),
+    ({"kernel": Gaussian(1e6), "domain": LINE}, r"the rows to draw from are nearly equal.*Choose a smaller lengthscale"),
     ({"public_points": FRAME.iloc[:1]}, r"public points have 1 different rows.*Pass a grid"),
     ({"delta": 1e-6}, r"exponential mechanism gives pure differential privacy, so delta is 0.*Pass delta 0"),
     ({"epsilon": 0.0}, r"epsilon must be a positive number"),
@@ -399,7 +391,7 @@ REFUSED = [
     ({"kernel": "magic"}, r"unknown kernel 'magic'"),
     ({"kernel": Strange(1.0), "domain": LINE}, r"no reader would take the kernel Strange.*: it is unknown to them.*Name a kernel"),
     ({"rehearsal": -1}, r"rehearsal must be a whole number of at least 0, got -1.*Pass e\.g\. 1"),
-    ({"rehearsal": 1, "ledger": "l", "table": "t"}, r"a rehearsal protects nobody"),
+    ({"rehearsal": 1, "ledger": "l", "table": "t"}, r"a rehearsal is not private"),
 ]  # fmt: skip
 
 
@@ -442,21 +434,8 @@ SECRET = "s3cret-4711"
 
 def test_no_cell_raises_warns_or_leaves_a_trace(tmp_path, capfd, caplog):
     cells = [
-        SECRET,
-        np.nan,
-        np.inf,
-        -1e308,
-        10**400,
-        None,
-        pd.NA,
-        [],
-        {},
-        b"x",
-        object(),
-        "",
-        "\x00",
-        pd.Timestamp("1700-01-01"),
-    ]
+        SECRET, np.nan, np.inf, -1e308, 10**400, None, pd.NA, [], {}, b"x", object(), "", "\x00", pd.Timestamp("1700-01-01"),
+    ]  # fmt: skip
     hostile = pd.DataFrame({name: pd.Series(cells, dtype=object) for name in MIXED.names})
     table = pd.concat([FRAME.astype(object), hostile], ignore_index=True)
     with caplog.at_level(logging.DEBUG):
@@ -494,7 +473,7 @@ def test_the_ledger_counts_a_draw_by_its_epsilon_alone(tmp_path):
         published(epsilon=0.01, ledger=ledger, table="t")
 
 
-def test_a_draw_beside_gaussian_releases_counts_as_a_pure_one(tmp_path):
+def test_a_draw_counts_as_a_pure_release_next_to_gaussian_ones(tmp_path):
     ledger = Ledger(tmp_path / "l")
     ledger.init("t", 3.0, 1e-6)
     published(ledger=tmp_path / "l", table="t")
@@ -515,18 +494,18 @@ def test_plan_says_that_it_simulates_noise():
 
 
 def test_answers_say_that_the_privacy_error_is_not_known(tmp_path):
-    release = published(points=4, rehearsal=1)  # a seed: of four rows that were drawn all could lack their age
+    release = published(points=4, rehearsal=1)  # a seed, because all four drawn rows could lack their age
     estimate = release.mean("age")
     assert estimate.parts["privacy"] is None
     assert "rows that the exponential mechanism drew have no known privacy error" in "; ".join(estimate.notes)
     result = mmd_test(release, FRAME)
     assert (result.noise_aware, result.epsilon, result.delta, result.n_release_rows) == (False, 1.0, 0.0, 200)
-    told = repr(release)
-    assert "one of 395,010 databases" in told
-    assert f"at most {release.statement.excess(0.95):.3g} further from the table" in told  # type: ignore[union-attr]
+    shown = repr(release)
+    assert "one of 395,010 databases" in shown
+    assert f"at most {release.statement.excess(0.95):.3g} further from the table" in shown  # type: ignore[union-attr]
 
 
-def test_a_draw_passes_through_transform_and_thin_with_its_promise(tmp_path):
+def test_a_draw_keeps_its_statement_through_transform_and_thin(tmp_path):
     release = published(points=4).transform({"double": "age * 2"})
     for i, made in enumerate((release, published(points=4).thin(2))):
         made.write(tmp_path / f"{i}.kme")
@@ -535,19 +514,19 @@ def test_a_draw_passes_through_transform_and_thin_with_its_promise(tmp_path):
 
 
 def test_a_measurement_and_a_draw_do_not_go_together(numeric_release):
-    drawn_promise = published().statement
-    with pytest.raises(
-        ValueError, match=r"has a measurement, and its statement is of the exponential mechanism.*Pass the"
+    parts = {
+        name: getattr(numeric_release, name) for name in ("weights", "kernel", "domain", "measurement", "statement")
+    }
+    parts["points"] = numeric_release.to_frame()
+    for wrong, message in (
+        (
+            {"statement": published().statement},
+            r"has a measurement, and its statement is of the exponential .*Pass the",
+        ),
+        ({"measurement": None}, "has a statement and no measurement"),
     ):
-        Release(
-            points=numeric_release.to_frame(), weights=numeric_release.weights, measurement=numeric_release.measurement,
-            kernel=numeric_release.kernel, domain=numeric_release.domain, statement=drawn_promise,
-        )  # fmt: skip
-    with pytest.raises(ValueError, match="has a statement and no measurement"):
-        Release(
-            points=numeric_release.to_frame(), weights=numeric_release.weights, measurement=None,
-            kernel=numeric_release.kernel, domain=numeric_release.domain, statement=numeric_release.statement,
-        )  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            Release(**(parts | wrong))
 
 
 def test_the_command_lines_publish_show_and_ask(tmp_path: Path, monkeypatch):
@@ -562,7 +541,7 @@ def test_the_command_lines_publish_show_and_ask(tmp_path: Path, monkeypatch):
     refused = CliRunner().invoke(curator, [*options, "--points", "9", "--force"])
     assert (refused.exit_code, "nothing was read" in refused.output) == (1, True)
     for command in (["info", "a.kme"], ["info", "a.kme", "--json"], ["validate", "a.kme"], ["expect", "a.kme", "age"]):
-        told = CliRunner().invoke(analyst, command)
-        assert told.exit_code == 0, told.output
+        answer = CliRunner().invoke(analyst, command)
+        assert answer.exit_code == 0, answer.output
     info = json.loads(CliRunner().invoke(analyst, ["info", "a.kme", "--json"]).output)
     assert (info["n_rows"], info["n_features"], info["statement"]["n_databases"]) == (200, None, 1485)
