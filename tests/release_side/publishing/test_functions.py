@@ -576,7 +576,7 @@ def test_noise_is_calibrated_as_the_budget_says():
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "unknown kind": ({"kind": "lasso"}, r"kind must be one of density.*Name one"),
-    "no target": ({"kind": "svm"}, r"svm predicts a column, and no target is named: it is one of x, y.*Name it"),
+    "no target": ({"kind": "svm"}, r"svm predicts a column, and no target is named\. Name one of x, y"),
     "target of a density": ({"kind": "density", "target": "y"}, r"a density predicts no target\. Leave it out"),
     "number for classes": ({"kind": "svm", "target": "x"}, r"parts two classes, and the target x has no levels"),
     "classes for a number": ({"kind": "ridge", "target": "y"}, r"ridge predicts numbers on a linear scale.*Name another"),
@@ -585,7 +585,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "two places": ({"kind": "svm", "target": "y", "grid": 5, "pivots": pd.DataFrame({"x": [0.0]})}, "Pass one of them"),
     "a grid of one": ({"kind": "svm", "target": "y", "grid": 1}, r"grid must be a whole number of at least 2, got 1"),
     "a huge grid": ({"kind": "svm", "target": "y", "grid": 4000}, r"has 4,000 points, and readers allow 1000"),
-    "a density of levels": ({"kind": "density"}, r"a density is one of numbers, and y have levels"),
+    "a density of levels": ({"kind": "density"}, r"a density needs numbers, and y have levels"),
     "laplace": ({"kind": "svm", "target": "y", "delta": 0}, r"delta = 0.*a Gaussian process, which cannot.*Pass a small delta"),
     "private pivots": ({"kind": "svm", "target": "y", "pivots": "private"}, "the public points are the private table itself"),
 }  # fmt: skip

@@ -78,7 +78,7 @@ def test_every_method_measures_represents_and_states_its_guarantee(name: str, ro
     assert door.rows is None and (len(measured.rounds), measured.drawn is None) in [(1, True), (0, False)]
     points, weights = method.represent(measured, domain, None)
     assert points.shape == (6, domain.width) and weights.shape == (6,)
-    statement = method.statement(measured, noise, size, 6, ledger_head=None)
+    statement = method.statement(measured, noise, size, 6)
     statement.check_arithmetic()
     assert statement.n_rows == 50 and statement.taken_as_public[-2:] == method.taken_as_public(measured, 6)[-2:]
 

@@ -24,6 +24,7 @@ from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.file import FileRefused
+from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.representation.mixture import posterior
 from release_side.choices.options import public_generator
 from release_side.cli.main import main
@@ -108,7 +109,7 @@ def test_a_plan_has_the_promise_noise_and_sizes_of_the_release(choices, square, 
 def test_the_noise_that_is_simulated_has_the_scale_that_is_told(square, simulated):
     plan(square, **BUDGET, points=20, features=4000)
     measurement = simulated[0].measurement
-    truth = SyntheticPopulation.of(square, simulated[0].kernel, public=None, n_rows=2000)
+    truth = SyntheticPopulation.of(square, simulated[0].kernel, PopulationSize(2000), public=None)
     deviation = (measurement.vector - truth.mean_feature(measurement.feature_map)).std()
     assert deviation == pytest.approx(measurement.noise_scale, rel=0.06)  # 5 standard errors of 4000 draws
 
@@ -116,7 +117,7 @@ def test_the_noise_that_is_simulated_has_the_scale_that_is_told(square, simulate
 def test_what_is_simulated_is_the_mean_of_a_table_of_that_many_rows(square, simulated):
     plan(square, **(BUDGET | {"rows": 10**5}), **SMALL)
     measurement = simulated[0].measurement
-    truth = SyntheticPopulation.of(square, simulated[0].kernel, public=None, n_rows=10**5)
+    truth = SyntheticPopulation.of(square, simulated[0].kernel, PopulationSize(10**5), public=None)
     np.testing.assert_allclose(
         measurement.vector, truth.mean_feature(measurement.feature_map), atol=6 * measurement.noise_scale
     )
@@ -137,7 +138,7 @@ def test_the_error_of_a_mean_is_that_over_the_cells_that_are_not_missing(domain,
 def test_the_rkhs_error_is_the_distance_of_the_release_from_the_stand_in_in_the_kernel_itself(domain, simulated):
     row = plan(domain, **BUDGET, **SMALL).iloc[0]
     release = simulated[0]
-    truth = SyntheticPopulation.of(domain, release.kernel, public=None, n_rows=2000)
+    truth = SyntheticPopulation.of(domain, release.kernel, PopulationSize(2000), public=None)
     expected = release.embedding.distance(KernelMean(release.kernel, truth.rows))
     assert row.rkhs_error == pytest.approx(expected, rel=1e-9)
 
@@ -146,14 +147,14 @@ def test_the_sampling_error_of_two_far_points_is_the_root_of_half_over_n():
     """μ = ½k(0, ·) + ½k(100, ·): k(x, x) = 1 and ‖μ‖² = ½."""
     embedding = KernelMean(Gaussian(1.0), np.array([[0.0], [100.0]]))
     truth = SyntheticPopulation(embedding.points, embedding, embedding.squared_norm())
-    assert truth.sampling_error(50) == pytest.approx(0.1)
+    assert truth.sampling_error(PopulationSize(50)) == pytest.approx(0.1)
 
 
 def test_the_standard_errors_are_those_the_analyst_reads(square, simulated):
     row = plan(square, **BUDGET, **SMALL).iloc[0]
     release = simulated[0]
     assert row.se_mean == pytest.approx(np.median([release.mean(name).standard_error / 12 for name in "xy"]))
-    truth = SyntheticPopulation.of(square, release.kernel, public=None, n_rows=2000)
+    truth = SyntheticPopulation.of(square, release.kernel, PopulationSize(2000), public=None)
     questions = [f"{name} > {np.median(truth.rows[:, j])!r}".replace("np.float64", "") for j, name in enumerate("xy")]
     assert row.se_probability == pytest.approx(np.median([release.probability(q).standard_error for q in questions]))
 
@@ -530,6 +531,6 @@ def test_the_help_names_the_command():
 
 def test_stand_ins_of_one_domain_are_alike_whatever_the_kernel(square):
     def rows(kernel: str) -> Array:
-        return SyntheticPopulation.of(square, kernel_from_spec(kernel, square), public=None, n_rows=500).rows
+        return SyntheticPopulation.of(square, kernel_from_spec(kernel, square), PopulationSize(500), public=None).rows
 
     np.testing.assert_array_equal(rows("gaussian:lengthscale=1"), rows("laplacian:lengthscale=2"))

@@ -471,7 +471,9 @@ def test_a_wrong_choice_is_refused_before_a_row_is_read(choice, message, domain,
         with pytest.raises((PublishError, DomainError), match=message):
             publish(frame, domain, **{**BUDGET, **choice})
         return
-    monkeypatch.setattr("release_side.choices.options.RandomFourier.draw", lambda *_, dimension, **__: _Wide(dimension))
+    monkeypatch.setattr(
+        "kmeanalyst.kernels.features.fourier.RandomFourier.draw", lambda *_, dimension, **__: _Wide(dimension)
+    )
     with pytest.raises(PublishError, match=message):
         publish(frame, domain, **{**BUDGET, **choice})
 

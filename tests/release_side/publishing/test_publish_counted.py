@@ -129,7 +129,7 @@ def test_a_rehearsal_is_not_counted(counted):
 
 
 def test_a_file_that_cannot_appear_is_refused_before_anything_is_spent(counted, tmp_path):
-    with pytest.raises(PublishError, match=r"the folder .* is not there or not writable.*Make it first"):
+    with pytest.raises(PublishError, match=r"the folder .* does not exist or is not writable.*Make it first"):
         publish(_Unread(FRAME), DOMAIN, **ONE, **counted, output=tmp_path / "nowhere" / "r.kme")
     assert recorded(counted) == ()
 
