@@ -55,12 +55,6 @@ def table_of(n_rows: int = ROWS, persons: int = PERSONS) -> pd.DataFrame:
 TABLE = table_of()
 
 
-@pytest.fixture
-def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The exact sum is released as it is: for tests only."""
-    monkeypatch.setattr(GaussianNoise, "add_to", lambda self, exact, *, sensitivity: exact)
-
-
 # ---------------------------------------------------------------------- what is promised and measured
 
 
