@@ -115,11 +115,6 @@ def _check_replaceable(path: Path, *, force: bool) -> None:
             f"{path} exists, and a replaced release cannot be drawn again. Name a new file, or pass --force (in "
             "Python force=True) to replace it."
         )
-    _check_rights(path, status)
-
-
-def _check_rights(path: Path, status: os.stat_result) -> None:
-    """PublishError if the user may not replace this ordinary file."""
     if not status.st_mode & 0o222 or not os.access(path, os.W_OK):
         raise PublishError(f"{path} is read-only, so it is not replaced. Name a new file, or make this one writable.")
     folder = os.stat(path.absolute().parent)

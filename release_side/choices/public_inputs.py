@@ -50,7 +50,10 @@ def refuse_private_as_public(
               best run on the public sample.
     """
     with _comparable():
-        if public is not None and (found := _which_is_private(private, public) or _as_rows(private, public, domain)):
+        found = "" if public is None else _which_is_private(private, public)
+        if public is not None and not found and same_rows(private, public, domain):
+            found = "the two hold the same rows"
+        if found:
             raise PublishError(
                 f"the public points are the private table itself: its rows would be in the release unchanged ({found}). "
                 "Name a file of rows that are public already, or leave it out."
@@ -165,11 +168,6 @@ def _which_is_private(private: Table, public: Table) -> str:
             return f"{path} is a file of it"
     known = [(_File(path).size, lambda path=path: _content_of(path)) for path in others]
     return _with_known_content(own, known)
-
-
-def _as_rows(private: Table, public: Table, domain: Domain) -> str:
-    """The finding in words, if the two hold the same rows; else ""."""
-    return "the two hold the same rows" if same_rows(private, public, domain) else ""
 
 
 def _which_is_a_sample(private: Table, samples: Sequence[SampleDigest]) -> str:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kmeanalyst.cli.terminal import json_option, print_json, say
+from kmeanalyst.releases.statement import is_digest
 from kmeanalyst.releases.texts import one_line
+from release_side.errors import PublishError
 
 if TYPE_CHECKING:
     from release_side.budget.ledger import TableAccount, Verification
@@ -118,9 +120,6 @@ def _show(ledger_path: str, found: Verification) -> None:
 
 def _digest(head: str) -> str:
     """A digest itself, or the digest in the header of a released file; PublishError if the file has none."""
-    from kmeanalyst.releases.statement import is_digest
-    from release_side.errors import PublishError
-
     if is_digest(head.lower()):
         return head.lower()
     if not Path(head).exists():
@@ -141,7 +140,6 @@ def _head_in(path: str) -> str | None:
     from kmeanalyst.releases.file.limits import HoldsFunction
     from kmeanalyst.releases.file.reading import read_release
     from kmeanalyst.releases.release import ReleaseData
-    from release_side.errors import PublishError
 
     try:
         try:

@@ -24,6 +24,7 @@ from release_side.cli.publication import (
     show_published,
     with_options,
 )
+from release_side.errors import SPENT, PublishError
 
 
 class PublicErrors(click.Group):
@@ -39,7 +40,9 @@ class PublicErrors(click.Group):
         except (click.exceptions.Exit, click.Abort, click.ClickException, BrokenPipeError):
             raise
         except Exception as error:
-            text = str(error) if isinstance(error, _public_errors()) else _WITHHELD
+            from kmeanalyst.releases.domain.column import DomainError  # late: it imports pandas
+
+            text = str(error) if isinstance(error, DomainError | PublishError | OSError) else _WITHHELD
             raise click.ClickException(escaped(" ".join([text, *_spent_note(error)]))) from None
         except KeyboardInterrupt as interrupt:
             for note in _spent_note(interrupt):
@@ -66,8 +69,6 @@ def _short_ledger_warnings() -> Iterator[None]:
 
 def _spent_note(error: BaseException) -> list[str]:
     """The only note that may be shown: that the noise had been drawn."""
-    from release_side.errors import SPENT
-
     return [note for note in getattr(error, "__notes__", []) if note == SPENT]
 
 
@@ -75,14 +76,6 @@ _WITHHELD = (
     "an unexpected error happened, and its details are withheld because they may hold private values. Nothing was "
     "written. Try the same on a public sample from Python, which shows the details, and report those."
 )
-
-
-def _public_errors() -> tuple[type[Exception], ...]:
-    """Errors whose texts name public facts only."""
-    from kmeanalyst.releases.domain.column import DomainError
-    from release_side.errors import PublishError
-
-    return DomainError, PublishError, OSError
 
 
 @click.group(

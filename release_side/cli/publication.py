@@ -12,6 +12,7 @@ import click
 from kmeanalyst.cli.terminal import print_json, say
 from kmeanalyst.releases.statement import guarantee
 from kmeanalyst.releases.texts import one_line
+from release_side.errors import PublishError
 
 Option: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -89,7 +90,6 @@ def check_before_publishing(private: str, domain_path: str, choices: Mapping[str
              does. A rehearsal spends nothing.
     """
     from kmeanalyst.releases.domain.domain import read_domain
-    from release_side.errors import PublishError
     from release_side.private_rows.rows import open_private
 
     if choices["ledger"] is choices["table"] is choices["rehearsal"] is None and not choices["uncounted"]:
@@ -104,8 +104,6 @@ def check_before_publishing(private: str, domain_path: str, choices: Mapping[str
 
 def show_published(published: Any, choices: Mapping[str, Any], *, as_json: bool, **facts: Any) -> None:
     """Print a release or a function that was published: as JSON with these facts, or in words with the ledger's total."""
-    from release_side.errors import PublishError
-
     if as_json:
         print_json({"output": choices["output"], **facts, "statement": published.statement.to_dict()})
         return

@@ -14,12 +14,11 @@ import numpy as np
 
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.release import Release
-from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain, read_domain
 from kmeanalyst.releases.measurement import feature_mean
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.representation.progress import Progress
-from release_side.budget.spending import Counting, LedgerWarning
+from release_side.budget.spending import Counting
 from release_side.choices.choices import check_whole
 from release_side.choices.options import processors
 from release_side.door.door import Door
@@ -176,4 +175,4 @@ def to_release(
     )
 
 
-__all__ = ["DomainError", "LedgerWarning", "publish", "to_release"]
+__all__ = ["publish", "to_release"]

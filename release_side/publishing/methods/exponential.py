@@ -85,22 +85,20 @@ class Exponential(ReleaseMethod):
     ) -> MultisetSampler:
         """The databases to draw from; PublishError, before a row is read, if the draw or its file would be too large."""
         key = size, noise.epsilon
-        if key not in self._databases:
-            self._databases[key] = self._checked(domain, size, noise.epsilon)
-        return self._databases[key]
-
-    def _checked(self, domain: Domain, size: PopulationSize, epsilon: float) -> MultisetSampler:
+        if key in self._databases:
+            return self._databases[key]
         spec = self.spec(self.choices, domain)
         kernel = kernel_as_read(kernel_from_spec(spec, domain, self.choices.target), domain)
         with fitting():
             databases = small_databases(
-                kernel, domain, self.public, self.choices.points, n_rows=size.count, epsilon=epsilon
+                kernel, domain, self.public, self.choices.points, n_rows=size.count, epsilon=noise.epsilon
             )
             _ = databases.sensitivity
         if (cells := databases.size * cells_of_a_row(domain)) > USUAL.cells:
             raise PublishError(
                 f"the release would have {cells:,} cells, and readers allow {USUAL.cells:,}. Pass fewer points."
             )
+        self._databases[key] = databases
         return databases
 
     def measure(

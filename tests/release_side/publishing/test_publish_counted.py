@@ -141,7 +141,7 @@ def test_a_file_that_cannot_be_written_after_the_draw_is_an_error_and_counts(cou
 # ---------------------------------------------------------------- rare cases
 
 
-@pytest.mark.parametrize("other", ["domain", "public", "folder", "glob"])
+@pytest.mark.parametrize("other", ["private", "domain", "public", "folder", "glob"])
 def test_a_release_replaces_no_input_file(other, counted, tmp_path):
     private, toml, public = tmp_path / "rows" / "p.csv", tmp_path / "d.toml", tmp_path / "q.csv"
     private.parent.mkdir()
