@@ -70,7 +70,7 @@ def samples_of(sample: Table) -> tuple[SampleDigest, ...]:
     if isinstance(sample, pd.DataFrame):
         return (_digest_of_frame(sample),)
     with _comparable():
-        return tuple(_content_of(path) for path in public_files(sample))
+        return tuple(_File(path).whole_content() for path in public_files(sample))
 
 
 def public_files(source: str | Path) -> list[Path]:
@@ -138,6 +138,10 @@ class _File:
             return self.path.stat().st_size
         return None if self.content is None else self.content.bytes
 
+    def whole_content(self) -> SampleDigest:
+        assert self.content is not None  # for files without a limit
+        return self.content
+
     def _read(self) -> SampleDigest | None:
         digest, size = hashlib.sha256(), 0
         with open_bytes(self.path) as handle:
@@ -147,12 +151,6 @@ class _File:
                     return None
                 digest.update(chunk)
         return SampleDigest(digest.hexdigest(), bytes=size)
-
-
-def _content_of(path: Path) -> SampleDigest:
-    content = _File(path).content
-    assert content is not None  # there is no limit
-    return content
 
 
 def _which_is_private(private: Table, public: Table) -> str:
@@ -166,7 +164,7 @@ def _which_is_private(private: Table, public: Table) -> str:
     for path in others:
         if _identity(path) in identities:
             return f"{path} is a file of it"
-    known = [(_File(path).size, lambda path=path: _content_of(path)) for path in others]
+    known = [(file.size, file.whole_content) for file in map(_File, others)]
     return _with_known_content(own, known)
 
 

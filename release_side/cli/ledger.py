@@ -130,7 +130,7 @@ def _digest(head: str) -> str:
     found = _head_in(head)
     if found is None:
         raise PublishError(
-            f"{head} was published without a ledger: its header has no digest to compare with. Name a counted release."
+            f"{head} was published without a ledger: its header has no digest to compare with. Name a file of a counted release."
         )
     return found
 

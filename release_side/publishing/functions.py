@@ -154,7 +154,7 @@ def _inputs(choices: FunctionChoices, domain: Domain) -> Domain:
     if target not in domain.names:
         problem = "no target is named" if target is None else f"{target!r} is no column"
         raise PublishError(
-            f"{kind} predicts a column, and {problem}. Name one of {', '.join(domain.names)} (--target)."
+            f"{kind} predicts a column, and {problem}: the columns are {', '.join(domain.names)}. Name it (--target)."
         )
     if len(domain) < 2:
         raise PublishError(f"{target} is the only column, and {kind} predicts it from others. Add a column.")

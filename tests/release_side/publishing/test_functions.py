@@ -530,7 +530,7 @@ def test_noise_is_calibrated_as_the_budget_says():
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "unknown kind": ({"kind": "lasso"}, r"kind must be one of density.*Name one"),
-    "no target": ({"kind": "svm"}, r"svm predicts a column, and no target is named\. Name one of x, y"),
+    "no target": ({"kind": "svm"}, r"svm predicts a column, and no target is named: the columns are x, y\. Name it"),
     "target of a density": ({"kind": "density", "target": "y"}, r"a density predicts no target\. Leave it out"),
     "number for classes": ({"kind": "svm", "target": "x"}, r"parts two classes, and the target x has no levels"),
     "classes for a number": ({"kind": "ridge", "target": "y"}, r"ridge predicts numbers on a linear scale.*Name another"),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner, Result
+from curator_calls import call
 
 import release_side
 from kmeanalyst.kernels import Gaussian, KernelMean
@@ -377,13 +377,6 @@ def toml(domain, tmp_path) -> str:
     return str(path)
 
 
-def call(*arguments: str) -> Result:
-    result = CliRunner().invoke(main, ["plan", *arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
-
-
 SOUND = ("--rows", "2000", "--delta", "1e-6", "--points", "20", "--features", "64")
 
 
@@ -409,7 +402,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_epsilon_takes_one_value_several_or_none(words, epsilons, toml, asked):
-    assert call("--domain", toml, *SOUND, *words.split()).exit_code == 1
+    assert call("plan", "--domain", toml, *SOUND, *words.split()).exit_code == 1
     assert list(asked["epsilon"]) == epsilons
 
 
@@ -420,7 +413,7 @@ def test_the_command_passes_every_choice_on(toml, asked):
         "calibration": "zcdp",
     }  # fmt: skip
     words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    assert call("--domain", toml, *words, "--epsilon", "2").exit_code == 1
+    assert call("plan", "--domain", toml, *words, "--epsilon", "2").exit_code == 1
     assert callable(asked["progress"])
     assert asked == options | {"epsilon": (2.0,), "float32": False, "progress": asked["progress"]}
     assert set(asked) | {"domain"} == set(inspect.signature(plan).parameters)
@@ -443,7 +436,7 @@ def test_every_choice_of_publish_that_changes_what_a_release_is_worth_is_one_of_
 
 def test_json_is_one_object_of_numbers_with_null_for_nan(domain, tmp_path):
     (tmp_path / "d.toml").write_text(domain_toml(Domain((domain["city"],))), encoding="utf-8")
-    result = call("--domain", str(tmp_path / "d.toml"), *SOUND, "--epsilon", "1", "2", "--json")
+    result = call("plan", "--domain", str(tmp_path / "d.toml"), *SOUND, "--epsilon", "1", "2", "--json")
     assert result.exit_code == 0 and result.stdout.count("\n") == 1
     found = json.loads(result.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert (found["rows"], list(found)) == (2000, ["rows", "columns", "plans"])
@@ -457,7 +450,7 @@ def test_json_is_one_object_of_numbers_with_null_for_nan(domain, tmp_path):
 
 @pytest.mark.slow
 def test_in_words_a_plan_is_a_table_with_a_note_that_it_is_a_prediction(toml, domain):
-    result = call("--domain", toml, *SOUND, "--epsilon", "1")
+    result = call("plan", "--domain", toml, *SOUND, "--epsilon", "1")
     assert result.exit_code == 0
     head, line, facts = result.stdout.splitlines()
     names = ["epsilon", "noise scale", "RKHS error", "sampling error", "± mean", "± probability", "seconds", "file"]
@@ -488,7 +481,7 @@ def test_in_words_a_plan_is_a_table_with_a_note_that_it_is_a_prediction(toml, do
 )
 def test_a_bad_call_ends_in_one_clear_error(words, message, code, toml, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = call("--domain", toml, *SOUND, *words.split())
+    result = call("plan", "--domain", toml, *SOUND, *words.split())
     assert (result.exit_code, result.stdout) == (code, "")
     errors = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
     assert len(errors) == 1 and re.search(message, errors[0]), result.stderr
@@ -499,7 +492,7 @@ def test_a_bad_call_ends_in_one_clear_error(words, message, code, toml, tmp_path
 def test_rows_domain_and_delta_must_be_named(option, toml):
     words = ["--domain", toml, *SOUND]
     start = words.index(option)
-    result = call(*words[:start], *words[start + 2 :])
+    result = call("plan", *words[:start], *words[start + 2 :])
     assert result.exit_code == 2 and f"Missing option '{option}'" in result.stderr
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
+from curator_calls import call
 
 from kmeanalyst.kernels import Gaussian, Sum
 from kmeanalyst.release import read_release
@@ -19,7 +19,6 @@ from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.file.limits import USUAL
 from kmeanalyst.representation import by_method
 from release_side.budget.ledger import Ledger, RecordedRelease
-from release_side.cli.main import main
 from release_side.door import door
 from release_side.door.mechanism import GaussianNoise, PublishError
 from release_side.publishing.publish import publish
@@ -196,17 +195,11 @@ def test_a_ledger_that_is_lost_after_the_draw_does_not_hide_that_the_file_is_the
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        (
-            {"points": 300_000},
-            r"would have 300,000 points, and readers allow 250,000\. Pass fewer points",
-        ),
-        (
-            {"kernel": Sum((Gaussian(1.0),) * 60_000)},
-            r"steps to make the kernel's matrix.*100,000\. Choose a simpler kernel",
-        ),
+        ({"points": 300_000}, r"would have 300,000 points, and readers allow 250,000\. Pass fewer points"),
+        ({"kernel": Sum((Gaussian(1.0),) * 60_000)}, r"make the kernel's matrix.*100,000\. Choose a simpler kernel"),
     ],
 )
-def test_what_no_reader_would_take_is_refused_before_anything_is_spent(choice, message, counted):
+def test_a_release_that_no_reader_would_accept_is_refused_before_anything_is_spent(choice, message, counted):
     domain = Domain((Integer(name="age", lower=17, upper=90), Integer(name="more", lower=0, upper=9)))
     frame = _Unread(domain.decode(domain.draw(20, 1)))
     with pytest.raises(PublishError, match=message):
@@ -222,16 +215,12 @@ def test_what_no_reader_would_take_is_refused_before_anything_is_spent(choice, m
             {"method": "subspace"},
             "basis points of the subspace, and readers allow 3. Pass fewer points",
         ),
-        (
-            "basis_work",
-            {"method": "subspace"},
-            "steps to make the subspace, and readers allow 3. Pass fewer points",
-        ),
+        ("basis_work", {"method": "subspace"}, "steps to make the subspace, and readers allow 3. Pass fewer points"),
         ("columns", {"features": 40}, "2 columns, and readers allow 1. Publish fewer columns"),
         ("MOST_BYTES", {"features": 40}, "bytes, and readers allow 3. Pass fewer features"),
     ],
 )
-def test_each_limit_of_readers_is_kept_by_the_publisher(limit, choice, message, counted, monkeypatch):
+def test_publish_keeps_each_limit_of_readers(limit, choice, message, counted, monkeypatch):
     if limit == "MOST_BYTES":
         monkeypatch.setattr("release_side.choices.options.MOST_BYTES", 3)
     else:
@@ -251,50 +240,45 @@ def test_names_that_differ_only_in_spelling_are_one_table(counted):
 # ---------------------------------------------------------------- the command line
 
 
-def call(*words: object) -> Any:
-    result = CliRunner().invoke(main, [str(word) for word in words])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
-
-
-def test_the_command_line_keeps_the_budget(tmp_path, monkeypatch):
-    private, toml, book, output = (tmp_path / name for name in ("p.csv", "d.toml", "b.ledger", "o.kme"))
+@pytest.fixture
+def words(tmp_path: Path) -> tuple[Any, ...]:
+    """A call of publish that lacks its output and its ledger."""
+    private, toml = tmp_path / "p.csv", tmp_path / "d.toml"
     FRAME.to_csv(private, index=False)
     toml.write_text(domain_toml(DOMAIN), encoding="utf-8")
+    return "publish", private, "--domain", toml, "--epsilon", 1, "--delta", 1e-6, "--points", 10, "--features", 40
+
+
+def test_the_command_line_keeps_the_budget(words, tmp_path, monkeypatch):
+    book, output = tmp_path / "b.ledger", tmp_path / "o.kme"
     assert call("ledger", "init", book, "--table", "people", "--epsilon", 1, "--delta", 1e-6).exit_code == 0
-    words = ("publish", private, "--domain", toml, "--epsilon", 1, "--delta", 1e-6, "--points", 10, "--features", 40)
-    counted = ("--ledger", book, "--table", "people", "--output", output)
-    first = call(*words, *counted)
-    assert first.exit_code == 0
-    assert (
-        f"counted in {book} as a release of table people, which has spent epsilon 1 of 1 at delta 1e-06" in first.stderr
-    )
+
+    def published(table: str, *more: str) -> Any:
+        return call(*words, "--ledger", book, "--table", table, "--output", output, *more)
+
+    first = published("people")
+    spent = f"counted in {book} as a release of table people, which has spent epsilon 1 of 1 at delta 1e-06"
+    assert first.exit_code == 0 and spent in first.stderr
     output.unlink()
-    second = call(*words, *counted)
-    assert second.exit_code == 1 and not output.exists()
-    assert (
-        "has a budget of epsilon 1" in second.stderr
-        and "no Gaussian release fits: use what is published" in second.stderr
-    )
-    typo = call(*words, "--ledger", book, "--table", "poeple", "--output", output)
-    assert typo.exit_code == 1 and "use 'people'" in typo.stderr and not output.exists()
+    for table, messages in (
+        ("people", ("has a budget of epsilon 1", "no Gaussian release fits: use what is published")),
+        ("poeple", ("use 'people'",)),
+    ):
+        refused = published(table)
+        assert refused.exit_code == 1 and not output.exists()
+        assert all(message in refused.stderr for message in messages)
     Ledger(book).init("clinics", unlimited=True)
-    other = call(*words, "--ledger", book, "--table", "clinics", "--output", output)
-    assert "as a release of table clinics, which is unlimited and has spent epsilon 1 at" in other.stderr
+    assert "as a release of table clinics, which is unlimited and has spent epsilon 1 at" in published("clinics").stderr
     monkeypatch.setattr(by_method, "represent", lambda *facts, **options: 1 / 0)
-    failed = call(*words, "--ledger", book, "--table", "clinics", "--output", output, "--force")
+    failed = published("clinics", "--force")
     assert failed.exit_code == 1 and "details are withheld" in failed.stderr
     assert failed.stderr.endswith("The noise had been drawn: count this release as spent.\n")
     shown = call("ledger", "show", book)
     assert str(output) in shown.stdout and "people" in shown.stdout
 
 
-def test_a_rehearsal_on_the_command_line_is_stamped(tmp_path):
-    private, toml, output = (tmp_path / name for name in ("p.csv", "d.toml", "o.kme"))
-    FRAME.to_csv(private, index=False)
-    toml.write_text(domain_toml(DOMAIN), encoding="utf-8")
-    words = ("publish", private, "--domain", toml, "--epsilon", 1, "--delta", 1e-6, "--points", 10, "--features", 40)
+def test_a_rehearsal_on_the_command_line_is_stamped_and_repeats_itself(words, tmp_path):
+    output = tmp_path / "o.kme"
     result = call(*words, "--rehearsal", 3, "--output", output)
     assert result.exit_code == 0 and "NOT PRIVATE" in result.stdout
     first = output.read_bytes()

@@ -144,7 +144,7 @@ def test_mmd_test_of_release_and_sample_keeps_its_level_and_finds_another_compos
 
 
 def test_mmd_test_of_two_plain_samples_with_strings_keeps_its_level_and_finds_another_composition():
-    """The exact permutation test, 20 pairs of alike samples; the strings alone tell the others apart."""
+    """The exact permutation test, 20 pairs of alike samples; only the strings differ between the other pairs."""
 
     def pvalue(i: int, rich: float) -> float:
         a, b = rows(100, 300 + i), rows(100, 400 + i, rich)

@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 import paths
 import pytest
-from click.testing import CliRunner
+from curator_calls import call
 
 import kmeanalyst as ka
 import release_side
@@ -28,7 +28,6 @@ from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.file import archive as atomic
 from release_side.budget.ledger import Ledger
 from release_side.choices.output_file import check_output
-from release_side.cli.main import main
 from release_side.door import mechanism
 from release_side.door.mechanism import PublishError
 
@@ -231,7 +230,7 @@ FULL = """
 import resource, sys
 from pathlib import Path
 sys.path[:0] = [{tests!r}, {support!r}]
-from test_output_place import Curator
+from test_output_file import Curator
 curator = Curator(Path({folder!r}))
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 try:
@@ -275,10 +274,10 @@ def test_the_command_line_asks_for_force(curator):
     ]  # fmt: skip
     for command in (["publish", curator.private, "--points", 4, "--features", 8],
                     ["publish-function", curator.private, "--kind", "density", "--grid", 4]):  # fmt: skip
-        refused = CliRunner().invoke(main, [str(word) for word in (*command, *words)])
+        refused = call(*command, *words)
         assert refused.exit_code == 1 and "old.kme exists" in refused.stderr and "--force" in refused.stderr
     assert curator.recorded() == 0 and output.read_bytes() == b"older"
-    done = CliRunner().invoke(main, [str(word) for word in (*command, *words, "--force")])
+    done = call(*command, *words, "--force")
     assert done.exit_code == 0, done.stderr
     assert curator.recorded() == 1 and ka.read_function(output).kind == "density"
 
