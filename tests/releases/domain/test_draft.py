@@ -50,9 +50,7 @@ def accepted(drafted: Draft, rows: pd.DataFrame, folder: Path) -> Domain:
 
 @pytest.mark.parametrize("word", [{}, {"this_sample_is_public": False}, {"this_sample_is_public": "no"}])
 def test_a_sample_that_is_not_declared_public_is_refused(word):
-    with pytest.raises(
-        DomainError, match=r"from a public sample only: .* without noise\. .* say this_sample_is_pu"
-    ):
+    with pytest.raises(DomainError, match=r"from a public sample only: .* without noise\. .* say this_sample_is_pu"):
         draft_domain(pd.DataFrame({"x": [1, 2]}), **word)
 
 
