@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-SPENT = "The noise had been drawn: count this release as spent."  # said of whatever fails after that
+SPENT = "The noise had been drawn: count this release as spent."  # added to every error after the draw
 
 
 class PublishError(ValueError):
-    """A publication that cannot go on. The message names public facts only, and how to fix it.
+    """A publication that cannot continue. The message names public facts only, and how to fix it.
 
     >>> release_side.publish("private.csv", "domain.toml", epsilon=-1, delta=1e-6)
     Traceback (most recent call last):

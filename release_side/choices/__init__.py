@@ -1,1 +1,1 @@
-"""What is public and decided before the door: kernel, features, points, the statement, and files given as public."""
+"""What is public and decided before the door: choices, sizes, features, the statement, and files given as public."""

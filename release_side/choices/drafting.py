@@ -1,4 +1,4 @@
-"""Draft a domain for the curator, from a sample that the curator declares public; the draft remembers its digest."""
+"""Draft a domain for the curator from a sample that the curator declares public; the draft keeps the sample's digest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from release_side.private_rows.rows import Table
 
 NOT_DECLARED = (
     "a domain is drafted from a public sample only: its levels, and bounds near the sample's extremes, are published with "
-    "every release, and no noise covers them. If everybody may see every row of this sample, say "
+    "every release, without noise. If everybody may see every row of this sample, say "
 )
 
 
@@ -27,10 +27,10 @@ def draft_domain(
     """Guess a domain from a public sample; DomainError if it is not declared public, or a column suggests nothing.
 
     sample                  path of a .csv, .csv.gz or .parquet file, or a DataFrame; never the private table.
-    this_sample_is_public   must be True: the curator's word that everybody may see every row.
-    collapse_rare           whether levels seen fewer than ten times are drafted as one level, "other", the default.
-    strings                 whether a column of many different texts is one of strings, and no error.
-    Returns                 Draft, whose domain keeps the sample's digest: `publish` refuses the same file as private table.
+    this_sample_is_public   must be True: the curator declares that everybody may see every row.
+    collapse_rare           whether levels seen fewer than ten times become one level, "other", the column's default.
+    strings                 whether a column of many different texts becomes a column of strings instead of an error.
+    Returns                 Draft; its domain keeps the sample's digest, so that `publish` refuses this file as private table.
 
     >>> draft = release_side.draft_domain("public_sample.csv", this_sample_is_public=True)
     >>> draft.domain["age"]

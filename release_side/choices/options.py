@@ -1,15 +1,7 @@
-"""What the curator chooses before the door opens, from public facts alone: checked, defaulted, drawn.
+"""Defaults and checks before the door, from public facts alone.
 
-Kernel, features, points and sizes follow from the domain, N, ε, δ and public files; the seeds are public, so that
-two releases of one kernel, domain and size share a feature map.
-
-Which features a kernel is measured in, by the curator's choice: drawn from public facts alone.
-
-fourier        independent random Fourier features, the default (Rahimi & Recht 2007)
-orthogonal     Fourier features whose frequencies come in orthogonal blocks (Yu et al. 2016)
-quasi-random   Fourier features whose frequencies are a Sobol sequence with a random shift (Avron et al. 2016)
-binning        random binning of the laplacian kernel (Rahimi & Recht 2007): diameter √2 instead of 2
-maclaurin      of polynomial and exponential-dot kernels, and their default (Kar & Karnick 2012)
+Kernel, features, points and sizes follow from the domain, N, ε, δ and public files. Random generators have public seeds,
+so that two releases with the same kernel, domain and size share a feature map.
 """
 
 from __future__ import annotations
@@ -17,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -25,17 +17,11 @@ import pandas as pd
 
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.dot_product import DotProduct
 from kmeanalyst.kernels.features.base import FeatureMap
-from kmeanalyst.kernels.features.binning import RandomBinning
 from kmeanalyst.kernels.features.composed import tables_of
-from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.tables import read_table
-from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.file.header import plain
 from kmeanalyst.releases.file.kernel import check_kernel as check_file_kernel
 from kmeanalyst.releases.file.kernel import kernel_of, kernel_work
@@ -45,83 +31,22 @@ from kmeanalyst.releases.measurement import Measurement
 from release_side.errors import PublishError
 from release_side.private_rows.rows import Table
 
-_FREQUENCIES = {"fourier": "independent", "orthogonal": "orthogonal", "quasi-random": "quasi-random"}
-Generator = Callable[[str], np.random.Generator]  # a generator seeded by public facts and by what it is for
-
-
-def features_of(family: str | None, kernel: Kernel, domain: Domain, dimension: int, generator: Generator) -> FeatureMap:
-    """About `dimension` coordinates of a kernel on all columns of the domain; ValueError if the family has none for it.
-
-    family      None for maclaurin if the kernel is a dot product, else fourier.
-    generator   gives a generator seeded by public facts, told what it is for.
-    """
-    family = family or ("maclaurin" if isinstance(kernel, DotProduct) else "fourier")
-    if family in _FREQUENCIES:
-        frequencies = _FREQUENCIES[family]
-        return RandomFourier.draw(
-            kernel, n_columns=len(domain), dimension=dimension, missing_columns=domain.missing_columns,
-            frequencies=frequencies,
-            rng=generator("frequencies" if family == "fourier" else f"{frequencies} frequencies"),
-        )  # fmt: skip
-    if family == "maclaurin":
-        return RandomMaclaurin.draw(kernel, dimension=dimension, rng=generator(family))  # type: ignore[arg-type]
-    return RandomBinning.draw(
-        kernel, bounds=_bounds(domain), dimension=dimension, missing_columns=tuple(domain.missing_columns),
-        rng=generator(family),
-    )  # fmt: skip
-
-
-def _bounds(domain: Domain) -> Array:
-    """(d, 2) the columns' public bounds, encoded; ValueError if some have levels."""
-    levels = [column.name for column in domain.columns if isinstance(column, Categorical)]
-    if levels:
-        raise ValueError(
-            f"these features are of numbers, and {', '.join(levels)} have levels. Choose another family, or leave them out"
-        )
-    return np.array([column.bounds for column in domain.columns], dtype=float)  # type: ignore[attr-defined]
-
-
 DEFAULT_POINTS = 1000
-MOST_DEFAULT_POINTS = 2000  # of random features, where the noise is small enough to see the difference
-MOST_ROWS = 50_000  # rows drawn from classes or a generator: as many as the table has, within reason
+MOST_DEFAULT_POINTS = 2000  # of random features, where the noise is small enough for more points to help
+MOST_ROWS = 50_000  # of margins or a generator, which draw as many rows as the table has
 FEATURES = 4000
 GENERATOR_FEATURES = 1000  # of the random part, before it is crossed with a target
 MOST_PUBLIC_POINTS = 3000
 PAPER_TOLERANCE = 1e-5  # on the squared distance to the span, as in the code of Balog et al.
 
 
-def check_strings(method: str, domain: Domain, public_points: Table | None, *, places_points: bool) -> None:
-    """PublishError if there are strings, and the method would have to invent some."""
-    texts = ", ".join(column.name for column in domain.columns if isinstance(column, Text))
-    if not texts:
-        return
-    if places_points:
-        raise PublishError(
-            f"{texts} is a column of texts, and the method {method} draws or moves points: there is no string between two "
-            'others. Use method "subspace" with public points, or leave the column out of the domain.'
-        )
-    if public_points is None:
-        raise PublishError(
-            f"{texts} is a column of texts, and strings drawn at random would be like none in the table. Name public "
-            "points: a file of rows, with strings, that are public already."
-        )
-
-
-def check_workers(workers: int | None) -> None:
-    """PublishError unless this can be a number of threads."""
-    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
-        raise PublishError(
-            f"workers must be a whole number of at least 1, got {workers!r}. Leave it out for the default."
-        )
-
-
 def most_rows(domain: Domain) -> int:
-    """How many rows are drawn at most: of a wide table as many as readers allow."""
+    """The largest default number of drawn rows; smaller for a wide table, because readers limit the cells."""
     return min(MOST_ROWS, USUAL.cells // cells_of_a_row(domain))
 
 
 def drawn_rows(measurement: Measurement, domain: Domain) -> int:
-    """How many rows of equal weight are drawn by default: as many as the table has, within limits."""
+    """The default number of drawn rows of equal weight: as many as the table has, within limits."""
     return int(np.clip(measurement.n_rows, DEFAULT_POINTS, most_rows(domain)))
 
 
@@ -152,7 +77,7 @@ def processors() -> int:
 
 
 def public_rows(source: Table | None, domain: Domain) -> Array | None:
-    """Public rows, encoded as the release will hold them."""
+    """Public rows (m, d), encoded as the release will hold them; None if there are none."""
     if source is None:
         return None
     frame = source if isinstance(source, pd.DataFrame) else read_table(source)
@@ -163,30 +88,30 @@ def public_rows(source: Table | None, domain: Domain) -> Array | None:
 
 
 def kernel_as_read(kernel: Kernel, domain: Domain) -> Kernel:
-    """The kernel as a reader of the file will make it; PublishError if none could, before anything is spent.
+    """The kernel as a reader of the file will make it; PublishError, before anything is spent, if no reader could.
 
-    One that no file can name might do with a private row what nobody has proven anything about.
+    A kernel that no file can name has no proven bound, so a private row could change the sum by any amount.
     """
     try:
         known = kernel_of(plain(kernel.to_dict()), domain.width)
         check_file_kernel(known, domain, domain.decode(domain.draw(8, 0)))
     except FileRefused:
         raise PublishError(
-            f"no reader would take the kernel {kernel!r:.80}: it is unknown to them, or without a bound, or not of these "
+            f"no reader would take the kernel {kernel!r:.80}: it is unknown to them, or has no bound, or does not fit these "
             "columns. Name a kernel of this package, made for the domain."
         ) from None
     return known
 
 
 @contextmanager
-def fitting() -> Iterator[None]:
-    """What a kernel that does not fit the domain raises, as PublishError."""
+def fitting(problem: str = "the kernel does not fit the domain, so no release could be made") -> Iterator[None]:
+    """Raise errors of kernels and feature maps as PublishError; `problem` opens the message."""
     try:
         yield
     except PublishError:
         raise
     except (ValueError, IndexError, ArithmeticError) as error:
-        raise PublishError(f"the kernel does not fit the domain, so no release could be made: {error}") from None
+        raise PublishError(f"{problem}: {error}") from None
 
 
 def public_generator(what: str, kernel: Kernel, domain: Domain, size: int) -> np.random.Generator:

@@ -1,6 +1,6 @@
-"""The file that a release will be written to: everything that can be known to fail is refused before anything is spent.
+"""Check the output file of a release: an output that would fail is refused before anything is spent.
 
-A draw of noise counts whether or not its file is written, so that an output that cannot be written would lose budget.
+A draw of noise counts whether or not its file is written, so an output that cannot be written would waste budget.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ def check_output(
 ) -> None:
     """PublishError, before anything is spent, if the file could not be written or would replace another.
 
-    private, ledger   what the release is made of and counted in: never replaced, nor joined.
-    others            further inputs, never replaced either; what is not a path is passed over.
+    private, ledger   the private table and the ledger: never replaced, and no file is added to the table.
+    others            further inputs, never replaced either; values that are not paths are ignored.
     force             whether an older ordinary file may be replaced.
-
-    Not found      a file system without room for more than a mebibyte; files that change between this check and the end.
+    Not detected      a file system with room for a mebibyte and no more; files that change between this check and the end.
     """
     if output is None:
         return
@@ -55,7 +54,7 @@ def check_output(
 
 
 def _check_name(output: str | Path) -> None:
-    """PublishError for no name, or for the name of a folder."""
+    """PublishError for an empty name, or for the name of a folder."""
     if not str(output):
         raise PublishError("the output has no name, so nothing could be written. Name a file, such as table.kme.")
     if str(output).endswith(tuple(filter(None, (os.sep, os.altsep)))):
@@ -63,10 +62,10 @@ def _check_name(output: str | Path) -> None:
 
 
 def _check_writable(path: Path) -> None:
-    """PublishError if writing would fail: it is tried, next to the file."""
+    """PublishError if writing fails: a trial file is written next to the output."""
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         raise PublishError(
-            f"the folder {path.absolute().parent} is not there or not writable, so {path} could not be written. "
+            f"the folder {path.absolute().parent} does not exist or is not writable, so {path} could not be written. "
             "Make it first."
         )
     try:
@@ -82,17 +81,17 @@ def _check_writable(path: Path) -> None:
 
 
 def _inputs(private: Table, ledger: str | Path | None, others: tuple[object, ...]) -> Iterator[Path]:
-    """Every file that the publication is made of."""
+    """Every input file of the publication."""
     if not isinstance(private, pd.DataFrame):
         yield from paths_of(private)
     if ledger is not None:
-        names = {str(ledger), os.path.realpath(ledger)}  # SQLite names a journal after the file that a link points to
+        names = {str(ledger), os.path.realpath(ledger)}  # SQLite names a journal after the file behind a link
         yield from (Path(f"{name}{ending}") for name in names for ending in _OF_LEDGER)
     yield from (Path(other) for other in others if isinstance(other, str | Path))
 
 
 def is_same_file(path: Path, other: Path) -> bool:
-    """Whether two paths are one file, now or once both exist: links and other spellings included."""
+    """Whether two paths name one file, now or once both exist: through links and other spellings too."""
     if path.exists() and other.exists():
         return path.samefile(other)
     return os.path.realpath(path) == os.path.realpath(other)
@@ -103,24 +102,19 @@ def _check_replaceable(path: Path, *, force: bool) -> None:
     status = os.lstat(path)
     if stat.S_ISLNK(status.st_mode):
         raise PublishError(
-            f"{path} is a symbolic link: the release would replace the link, and not the file it points to. Name a file "
-            "that is no link."
+            f"{path} is a symbolic link: the release would replace the link, and not the file behind it. Name a file that is "
+            "no link."
         )
     if not stat.S_ISREG(status.st_mode) or os.path.ismount(path):
         raise PublishError(
-            f"{path} is no ordinary file (it is a device, pipe or socket, or is mounted), and a release cannot take its "
-            "place. Name a new file."
+            f"{path} is no ordinary file (it is a device, pipe or socket, or is mounted), and a release cannot replace it. "
+            "Name a new file."
         )
     if not force:
         raise PublishError(
-            f"{path} exists, and a release that is replaced cannot be drawn again. Name a new file, or pass --force (in "
+            f"{path} exists, and a replaced release cannot be drawn again. Name a new file, or pass --force (in "
             "Python force=True) to replace it."
         )
-    _check_rights(path, status)
-
-
-def _check_rights(path: Path, status: os.stat_result) -> None:
-    """PublishError if an ordinary file may not be replaced by whoever runs this."""
     if not status.st_mode & 0o222 or not os.access(path, os.W_OK):
         raise PublishError(f"{path} is read-only, so it is not replaced. Name a new file, or make this one writable.")
     folder = os.stat(path.absolute().parent)

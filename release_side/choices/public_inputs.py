@@ -1,18 +1,18 @@
-"""Refuse a private table that is handed over as something public: points, pivots, a grid, the sample of a domain.
+"""Refuse a private table that is passed as something public: points, pivots, a grid, the sample of a domain.
 
-Public points stand in the released file as they are, and a drafted domain holds the levels and extremes of its sample.
-Both sides are expanded to the files that would be read. A file is the private one if device and inode agree, or if size
-and SHA-256 of the content agree (of a .gz file, of the inflated content). DataFrames are compared cell by cell. Public points are
-then compared with the private rows, in whatever format and order, as the domain encodes them (same_rows.py).
+The released file holds public points unchanged, and a drafted domain holds the levels and extremes of its sample. Both
+sides are expanded to the files that would be read. A file is the private one if device and inode agree, or if size and
+SHA-256 of the content agree (of a .gz file, of the inflated content). DataFrames are compared cell by cell. Public points
+are then compared with the private rows, in any format and order, as the domain encodes them (same_rows.py).
 
-This reads private bytes before the noise, and its answer depends on them: a refusal says that a file which the curator
-calls public is a file of the private table, or that the two tables hold the same rows. It is safe as far as the curator
-alone chooses the public file and sees the answer, for the curator has both. Nothing of the comparison enters a release.
-Whoever lets others propose public files must not let them learn the answer: it would confirm a guess of a whole file, or
-of a whole table in the columns that are compared. With `unit` the number of rows is not public, and a refusal confirms
-it only together with every row of such a guess. PROMISE.md says so.
+This comparison reads private bytes before the noise, and its answer depends on them. A refusal reveals that a file which
+the curator calls public is a file of the private table, or that the two tables hold the same rows. This is safe if only
+the curator, who has both, chooses the public file and sees the answer. Nothing of the comparison enters a release.
+A curator who lets others propose public files must not let them learn the answer: it would confirm a guess of a whole
+file, or of a whole table in the compared columns. With `unit` the number of rows is not public, and a refusal confirms it
+only together with every row of such a guess. PROMISE.md says so.
 
-Not seen: selections of the private rows, private rows among others, rows that were changed, and for the sample of a
+Not detected: selections of the private rows, private rows among others, rows that were changed, and for the sample of a
 domain also other formats and orders.
 """
 
@@ -45,19 +45,22 @@ def refuse_private_as_public(
 
     public    public points, pivots or a grid; None if there are none.
     domain    the columns that a release holds of the public rows.
-    samples   what the whole domain was drafted from; none for a rehearsal, which protects no row and is best run on the
-              public sample.
+    samples   digests of the samples from which the domain was drafted; none for a rehearsal, which protects no row and is
+              best run on the public sample.
     """
     with _comparable():
-        if public is not None and (found := _which_is_private(private, public) or _as_rows(private, public, domain)):
+        found = "" if public is None else _which_is_private(private, public)
+        if public is not None and not found and same_rows(private, public, domain):
+            found = "the two hold the same rows"
+        if found:
             raise PublishError(
-                f"the public points are the private table itself: its rows would be in the release as they are ({found}). "
+                f"the public points are the private table itself: its rows would be in the release unchanged ({found}). "
                 "Name a file of rows that are public already, or leave it out."
             )
         if samples and (found := _which_is_a_sample(private, samples)):
             raise PublishError(
-                "the domain was drafted from the private table itself: its bounds and levels would show what private rows "
-                f"hold ({found}). Draft it from a public sample, a code book or common knowledge."
+                "the domain was drafted from the private table itself: its bounds and levels would reveal private values "
+                f"({found}). Draft it from a public sample, a code book or common knowledge."
             )
 
 
@@ -66,13 +69,13 @@ def samples_of(sample: Table) -> tuple[SampleDigest, ...]:
     if isinstance(sample, pd.DataFrame):
         return (_digest_of_frame(sample),)
     with _comparable():
-        return tuple(_File(path).content_in_full() for path in public_files(sample))
+        return tuple(_File(path).whole_content() for path in public_files(sample))
 
 
 def public_files(source: str | Path) -> list[Path]:
-    """Every file that reading public rows from a path may touch: all of a folder, whatever their names, links followed.
+    """Every file that reading public rows from a path may touch: all files of a folder, with links followed.
 
-    A glob is expanded too. A path that is not there has no files: the reader of public rows refuses it.
+    A glob is expanded too. A path that does not exist has no files: the reader of public rows refuses it.
     """
     path = Path(source)
     found = [path] if path.exists() else sorted(Path(match) for match in glob.glob(str(source)))
@@ -83,15 +86,15 @@ def public_files(source: str | Path) -> list[Path]:
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
-    """All files in a folder and its subfolders; each folder once, however many links lead to it."""
+    """All files in a folder and its subfolders; each folder once, even if several links lead to it."""
     seen: set[tuple[int, int]] = set()
-    for place, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
-        if (here := _identity(Path(place))) in seen:
+    for parent, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
+        if (here := _identity(Path(parent))) in seen:
             folders.clear()
             continue
         seen.add(here)
         folders.sort()
-        yield from (Path(place) / name for name in sorted(names))
+        yield from (Path(parent) / name for name in sorted(names))
 
 
 def _raise(error: OSError) -> None:
@@ -105,7 +108,7 @@ def _identity(path: Path) -> tuple[int, int]:
 
 @contextmanager
 def _comparable() -> Iterator[None]:
-    """A file that cannot be read cannot be told from the private table, so it is refused."""
+    """PublishError for a file that cannot be read, because it might be the private table."""
     try:
         yield
     except OSError as error:
@@ -117,7 +120,7 @@ def _comparable() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _File:
-    """A file and, when asked for, the size and digest of its content; content longer than `most` is not read on."""
+    """A file with the size and digest of its content, computed when needed; at most `most` bytes are read."""
 
     path: Path
     most: int | None = None
@@ -134,10 +137,9 @@ class _File:
             return self.path.stat().st_size
         return None if self.content is None else self.content.bytes
 
-    def content_in_full(self) -> SampleDigest:
-        content = _File(self.path).content if self.most is not None else self.content
-        assert content is not None
-        return content
+    def whole_content(self) -> SampleDigest:
+        assert self.content is not None  # for files without a limit
+        return self.content
 
     def _read(self) -> SampleDigest | None:
         digest, size = hashlib.sha256(), 0
@@ -151,7 +153,7 @@ class _File:
 
 
 def _which_is_private(private: Table, public: Table) -> str:
-    """Which public input is a part of the private table, in words; "" if none is seen to be."""
+    """Which public input is a part of the private table, in words; "" if none was found."""
     if isinstance(private, pd.DataFrame) and isinstance(public, pd.DataFrame):
         return "the two DataFrames hold the same cells" if _same_cells(private, public) else ""
     if isinstance(private, pd.DataFrame) or isinstance(public, pd.DataFrame):
@@ -161,13 +163,8 @@ def _which_is_private(private: Table, public: Table) -> str:
     for path in others:
         if _identity(path) in identities:
             return f"{path} is a file of it"
-    known = [(file.size, file.content_in_full) for file in map(_File, others)]
+    known = [(file.size, file.whole_content) for file in map(_File, others)]
     return _with_known_content(own, known)
-
-
-def _as_rows(private: Table, public: Table, domain: Domain) -> str:
-    """That the two hold the same rows, in words; "" if they do not."""
-    return "the two hold the same rows" if same_rows(private, public, domain) else ""
 
 
 def _which_is_a_sample(private: Table, samples: Sequence[SampleDigest]) -> str:
@@ -181,9 +178,9 @@ def _which_is_a_sample(private: Table, samples: Sequence[SampleDigest]) -> str:
 
 
 def _with_known_content(paths: Iterable[Path], known: Sequence[tuple[int | None, Callable[[], SampleDigest]]]) -> str:
-    """Which file has content of known size and digest; digests are computed only where sizes agree.
+    """Which file has content of known size and digest, in words; digests are computed only where sizes agree.
 
-    Files without a row are passed over: parts of two tables that are empty are alike.
+    Files without a row are ignored: empty parts of any two tables are equal.
     """
     most = max((size for size, _ in known if size is not None), default=None)
     if most is None:
@@ -196,9 +193,9 @@ def _with_known_content(paths: Iterable[Path], known: Sequence[tuple[int | None,
 
 
 def _same_cells(private: pd.DataFrame, public: pd.DataFrame) -> bool:
-    """Whether two frames have the same rows, in one order, in all columns that both have.
+    """Whether two frames have the same rows, in the same order, in all columns that both have.
 
-    A selection of private rows passes: a curator may publish some of them on purpose (PROMISE.md).
+    A selection of private rows is accepted: a curator may publish some of them on purpose (PROMISE.md).
     """
     if private is public:
         return True
@@ -210,7 +207,7 @@ def _same_cells(private: pd.DataFrame, public: pd.DataFrame) -> bool:
 
 
 def _columns_of(frame: pd.DataFrame) -> dict[str, pd.Series]:
-    return {str(name): frame.iloc[:, place] for place, name in enumerate(frame.columns)}
+    return {str(name): frame.iloc[:, j] for j, name in enumerate(frame.columns)}
 
 
 def _texts(cells: pd.Series) -> list[str | None]:
@@ -218,7 +215,7 @@ def _texts(cells: pd.Series) -> list[str | None]:
 
 
 def _digest_of_frame(frame: pd.DataFrame) -> SampleDigest:
-    """The digest of a frame's cells as texts, whatever their types, its index and the order of its columns."""
+    """The digest of a frame's cells as texts; it does not depend on types, index or order of columns."""
     digest = hashlib.sha256()
     for name, cells in sorted(_columns_of(frame).items()):
         for text in (name, *silently(lambda cells=cells: _texts(cells))):  # type: ignore[misc]

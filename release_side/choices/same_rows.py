@@ -1,11 +1,11 @@
-"""Whether public rows are the private rows, in whatever format, order and container they are.
+"""Whether public rows are the private rows, in any format, order and container.
 
-Both sides are encoded by the domain, as the release would hold them, and compared as multisets of rows. Numbers are
-compared to 24 binary digits: readers of CSV differ in the last digit, and single precision has no more. A copy with
-or without an empty line counts one row more or less; rows without a cell are ignored where the numbers of rows differ.
+The domain encodes both sides, as the release would hold them, and they are compared as multisets of rows. Numbers are
+compared to 24 binary digits, because readers of CSV differ in the last digit and single precision has no more. An empty
+line adds a row, so rows without a cell are ignored where the numbers of rows differ.
 
-Private rows are read only if the numbers of rows agree so far. A larger public table that contains the private rows is
-not refused: where columns have few values, any large census contains any small table.
+Private rows are read only if the numbers of rows differ by at most 8. A larger public table that contains the private
+rows is not refused: where columns have few values, any large census contains any small table.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from kmeanalyst.releases.domain.tables import table_blocks
 from release_side.private_rows.rows import Table, open_private, silently
 
 _DIGITS = 24  # binary digits of a number that are compared: those of single precision
-_EMPTY_LINES = 8  # by how many rows the numbers of rows may differ
+_EMPTY_LINES = 8  # largest difference of the numbers of rows
 _DIGEST_BYTES = 16
 
 
 def same_rows(private: Table, public: Table, domain: Domain) -> bool:
     """Whether the two tables hold the same rows, as the domain encodes them, in any order.
 
-    False if one of them lacks a column of the domain: the callers refuse such tables.
+    False if a table lacks a column of the domain: the callers refuse such tables.
     """
     rows = open_private(private)
     if not _has_columns(rows.header, domain):
@@ -56,7 +56,7 @@ def _blocks(public: Table) -> Iterator[pd.DataFrame]:
 
 
 def _count(blocks: Iterator[pd.DataFrame], domain: Domain, *, most: int) -> int | None:
-    """The number of rows; None if there are more than `most`, or a column is not there."""
+    """The number of rows; None if there are more than `most`, or a column is missing."""
     total = 0
     for block in blocks:
         total += len(block)

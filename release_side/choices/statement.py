@@ -11,19 +11,17 @@ from release_side.door.mechanism import Noise, RehearsalNoise
 NO_PROTECTION = "a person whose row is public gets no protection for it"
 
 
-def taken_as_public(size: PopulationSize, of_the_method: tuple[str, ...]) -> tuple[str, ...]:
-    """What a release treats as public, in words: what every release does, and what its method does."""
+def taken_as_public(size: PopulationSize, kernel: str, *others: str) -> tuple[str, ...]:
+    """What a release treats as public, in words: what every release does, its kernel, and what its method adds."""
     count = (
         "the number of rows N and the names of the columns"
         if size.unit is None
         else f"the number P of {size.counted} (not that of their rows) and the names of the columns, {size.unit!r} included"
     )
-    return (
-        count,
-        "the domain: kinds, bounds, levels, scales, defaults, edges and atoms",
-        "the kernel and its lengthscales, chosen from the domain or by the curator",
-        *of_the_method,
-    )
+    return (count, "the domain: kinds, bounds, levels, scales, defaults, edges and atoms", kernel, *others)
+
+
+_KERNEL = "the kernel and its lengthscales, chosen from the domain or by the curator"
 
 
 def statement_of_mean(
@@ -32,14 +30,12 @@ def statement_of_mean(
     size: PopulationSize,
     of_the_method: tuple[str, ...],
     *,
-    n_public: int = 0,
-    ledger_head: str | None = None,
+    n_public: int,
 ) -> PrivacyStatement:
     """The guarantee of this measurement.
 
     of_the_method  what the method takes as public, in words.
     n_public       how many of the points are rows that were given as public.
-    ledger_head    digest of the ledger's entry that counted the release.
     """
     return PrivacyStatement(
         epsilon=noise.epsilon,
@@ -53,9 +49,8 @@ def statement_of_mean(
         rho=zcdp_rho(noise.name, noise_multiplier=measurement.noise_scale / measurement.sensitivity),
         n_rows=size.count,
         public_points=n_public,
-        taken_as_public=taken_as_public(size, of_the_method),
+        taken_as_public=taken_as_public(size, _KERNEL, *of_the_method),
         versions=software_versions("kmeanalyst", "numpy", "scipy", "pandas", "opendp", "dp-accounting"),
-        ledger_head=ledger_head,
     )
 
 
@@ -64,8 +59,6 @@ def statement_of_draw(
     databases: MultisetSampler,
     size: PopulationSize,
     of_the_method: tuple[str, ...],
-    *,
-    ledger_head: str | None = None,
 ) -> PrivacyStatement:
     """The guarantee of a database that was drawn, P(R) ∝ exp(−ε‖μ_D − μ_R‖/2Δ), Δ = diameter/N."""
     sensitivity, epsilon = databases.diameter / size.count, mechanism.epsilon
@@ -81,9 +74,8 @@ def statement_of_draw(
         rho=epsilon**2 / 8,
         n_rows=size.count,
         public_points=databases.size if databases.is_grid else 0,
-        taken_as_public=taken_as_public(size, of_the_method),
+        taken_as_public=taken_as_public(size, _KERNEL, *of_the_method),
         versions=software_versions("kmeanalyst", "numpy", "scipy", "pandas", "opendp"),
-        ledger_head=ledger_head,
     )
 
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kmeanalyst.cli.terminal import json_option, print_json, say
+from kmeanalyst.releases.statement import is_digest
 from kmeanalyst.releases.texts import one_line
+from release_side.errors import PublishError
 
 if TYPE_CHECKING:
     from release_side.budget.ledger import TableAccount, Verification
@@ -16,9 +18,9 @@ if TYPE_CHECKING:
 _FOUND_SOMETHING = 3  # exit code, as of kmeanalyst validate
 
 
-@click.group(short_help="Budgets, and what is spent of them.")
+@click.group(short_help="Budgets of tables, and what was spent.")
 def ledger() -> None:
-    """Keep count of what is spent on each private table, and hold a budget.
+    """Count what the releases of each private table spend, and keep them within a budget.
 
     \b
     Examples:
@@ -30,7 +32,7 @@ def ledger() -> None:
 
 @ledger.command("init", short_help="Give a table its budget, once.")
 @click.argument("ledger_path", metavar="LEDGER", type=click.Path(dir_okay=False))
-@click.option("--table", required=True, metavar="NAME", help="What you call the private table, as in publish --table.")
+@click.option("--table", required=True, metavar="NAME", help="Your name for the private table, as in publish --table.")
 @click.option("--epsilon", type=float, help="ε that all releases of the table may spend together.")
 @click.option("--delta", type=float, help="δ that they may spend together; 0 for Laplace noise alone.")
 @click.option("--unlimited", is_flag=True, help="Count the table's releases and limit none, instead of a budget.")
@@ -38,9 +40,9 @@ def ledger() -> None:
 def ledger_init(
     ledger_path: str, table: str, epsilon: float | None, delta: float | None, unlimited: bool, as_json: bool
 ) -> None:
-    """Give a table its budget, once; LEDGER is made if it is not there, and only its owner may read it.
+    """Give a table its budget, once. A new LEDGER is made if there is none, and only its owner may read it.
 
-    An --unlimited table may be given a budget later: what was recorded before counts.
+    An --unlimited table may be given a budget later: earlier releases count.
 
     Example: release-side ledger init budget.ledger --table adult --epsilon 2 --delta 1e-6
     """
@@ -60,7 +62,7 @@ def ledger_init(
 @click.argument("ledger_path", metavar="LEDGER", type=click.Path(dir_okay=False))
 @json_option
 def ledger_show(ledger_path: str, as_json: bool) -> None:
-    """Show each table's budget, what its releases have spent together, what is left, and every release.
+    """Show each table's budget, the total spend of its releases, what is left, and every release.
 
     Example: release-side ledger show budget.ledger
     """
@@ -73,23 +75,23 @@ def ledger_show(ledger_path: str, as_json: bool) -> None:
     say("\n\n".join(map(_account_text, accounts)) or "no table yet")
 
 
-@ledger.command("verify", short_help="Whether a ledger was changed by other software.")
+@ledger.command("verify", short_help="Find out whether other software changed a ledger.")
 @click.argument("ledger_path", metavar="LEDGER", type=click.Path(dir_okay=False))
 @click.option(
     "--head",
     "heads",
     multiple=True,
     metavar="DIGEST|FILE.kme",
-    help="A digest that a release was published with, or the released file; may be repeated.",
+    help="The digest of a published release, or the released file; may be repeated.",
 )
 @json_option
 @click.pass_context
 def ledger_verify(context: click.Context, ledger_path: str, heads: tuple[str, ...], as_json: bool) -> None:
     """Compute the chain of digests again, and compare it with published heads. Changes nothing.
 
-    Every entry carries the digest of the one before, and every counted release has the digest of its own entry in the
-    header of its file. Without --head a ledger whose end was cut off, or whose whole chain was computed anew, looks
-    sound. Exit code 3 if something does not fit, 1 if the ledger cannot be read.
+    Every entry holds the digest of the entry before it, and the file of every counted release holds the digest of its
+    own entry. Without --head, a ledger whose end was cut off, or whose whole chain was computed again, passes. Exit code
+    3 if something does not fit, 1 if the ledger cannot be read.
 
     Example: release-side ledger verify budget.ledger --head age.kme
     """
@@ -117,21 +119,18 @@ def _show(ledger_path: str, found: Verification) -> None:
 
 
 def _digest(head: str) -> str:
-    """The digest that is meant: itself, or what the header of a released file has; PublishError if that has none."""
-    from kmeanalyst.releases.statement import is_digest
-    from release_side.errors import PublishError
-
+    """A digest itself, or the digest in the header of a released file; PublishError if the file has none."""
     if is_digest(head.lower()):
         return head.lower()
     if not Path(head).exists():
         raise PublishError(
-            f"--head {head!r:.80} is neither a digest (64 hexadecimal digits) nor a file that is there. Name a released file, or "
+            f"--head {head!r:.80} is neither a digest (64 hexadecimal digits) nor an existing file. Name a released file, or "
             "the digest that publish printed."
         )
     found = _head_in(head)
     if found is None:
         raise PublishError(
-            f"{head} was published without a ledger: its header has no digest to compare with. Name a file that was counted."
+            f"{head} was published without a ledger: its header has no digest to compare with. Name a file of a counted release."
         )
     return found
 
@@ -141,7 +140,6 @@ def _head_in(path: str) -> str | None:
     from kmeanalyst.releases.file.limits import HoldsFunction
     from kmeanalyst.releases.file.reading import read_release
     from kmeanalyst.releases.release import ReleaseData
-    from release_side.errors import PublishError
 
     try:
         try:
@@ -159,9 +157,9 @@ def _account_text(account: TableAccount) -> str:
 
     budget, left = "unlimited: releases are counted and none is refused", "no limit"
     if account.epsilon is not None and account.epsilon_left is not None:
-        law = account.mechanism_left.removeprefix("discrete ").capitalize()
+        noise = account.mechanism_left.removeprefix("discrete ").capitalize()
         budget = f"epsilon {account.epsilon:g}, delta {account.delta:g}"
-        left = f"epsilon {rounded(account.epsilon_left, up=False)}, delta {account.delta:g}, in one {law} release"
+        left = f"epsilon {rounded(account.epsilon_left, up=False)}, delta {account.delta:g}, in one {noise} release"
     spent = f"epsilon {rounded(account.total_epsilon, up=True)}, delta {account.total_delta:g}"
     head = [f"table   {account.name}", f"budget  {budget}", f"spent   {spent}", f"left    {left}"]
     if account.protects not in (None, "rows"):
@@ -172,8 +170,8 @@ def _account_text(account: TableAccount) -> str:
 
 
 _ADAPTIVE = (
-    "note    the total and what is left hold only if every epsilon was chosen before the first release was seen: there is noise "
-    "that is not Gaussian, and the sum of the epsilons or of the deltas is larger"
+    "note    the total and what is left hold only if every epsilon was chosen before the first release was seen: some noise "
+    "is not Gaussian, and the sum of the epsilons or of the deltas is larger"
 )
 
 

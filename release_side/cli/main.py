@@ -3,37 +3,46 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import Field, fields
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
 from kmeanalyst.cli.terminal import completion_help, json_option, print_json, say, working
-from kmeanalyst.releases.statement import guarantee
-from kmeanalyst.releases.texts import escaped, one_line
+from kmeanalyst.releases.texts import escaped
 from release_side.choices.choices import METHOD_NAMES, Choices
-from release_side.cli.counting_options import check_counted, counted, counting_options
 from release_side.cli.function import publish_function_command
 from release_side.cli.ledger import ledger
+from release_side.cli.publication import (
+    DOMAIN,
+    Option,
+    check_before_publishing,
+    options_of,
+    publication_options,
+    show_published,
+    with_options,
+)
+from release_side.errors import SPENT, PublishError
 
 
 class PublicErrors(click.Group):
-    """Shows the errors that are made of public facts; of any other, only that it happened.
+    """Shows errors whose texts name public facts only; for any other error, only that it happened.
 
-    An unforeseen exception raised while private rows are in hand may carry a private value in its text.
+    The text of an unforeseen exception may hold a private value.
     """
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            with _warnings_in_plain_words():
+            with _short_ledger_warnings():
                 return super().invoke(ctx)
         except (click.exceptions.Exit, click.Abort, click.ClickException, BrokenPipeError):
             raise
         except Exception as error:
-            text = str(error) if isinstance(error, _public_errors()) else _WITHHELD
+            from kmeanalyst.releases.domain.column import DomainError  # late: it imports pandas
+
+            text = str(error) if isinstance(error, DomainError | PublishError | OSError) else _WITHHELD
             raise click.ClickException(escaped(" ".join([text, *_spent_note(error)]))) from None
         except KeyboardInterrupt as interrupt:
             for note in _spent_note(interrupt):
@@ -42,15 +51,15 @@ class PublicErrors(click.Group):
 
 
 @contextmanager
-def _warnings_in_plain_words() -> Iterator[None]:
-    """Warnings of the ledger on standard error as one line each, without a place in the code."""
+def _short_ledger_warnings() -> Iterator[None]:
+    """Show each warning of the ledger as one line on standard error, without a line of source code."""
     shown = warnings.showwarning
 
-    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
         if category.__name__ == "LedgerWarning":
             say(f"warning: {message}", err=True)
         else:
-            shown(message, category, *place, **more)
+            shown(message, category, *where, **more)
 
     with warnings.catch_warnings():
         warnings.filterwarnings("always", message="with this release table ", category=UserWarning)
@@ -59,24 +68,14 @@ def _warnings_in_plain_words() -> Iterator[None]:
 
 
 def _spent_note(error: BaseException) -> list[str]:
-    """The one note that may be shown: that the noise had been drawn."""
-    from release_side.errors import SPENT
-
+    """The only note that may be shown: that the noise had been drawn."""
     return [note for note in getattr(error, "__notes__", []) if note == SPENT]
 
 
 _WITHHELD = (
-    "something failed that should not, and its details are withheld because they may hold private values. Nothing was "
+    "an unexpected error happened, and its details are withheld because they may hold private values. Nothing was "
     "written. Try the same on a public sample from Python, which shows the details, and report those."
 )
-
-
-def _public_errors() -> tuple[type[Exception], ...]:
-    """Errors whose texts name public facts only."""
-    from kmeanalyst.releases.domain.column import DomainError
-    from release_side.errors import PublishError
-
-    return DomainError, PublishError, OSError
 
 
 @click.group(
@@ -103,7 +102,7 @@ def main() -> None:
 @click.option(
     "--this-sample-is-public",
     is_flag=True,
-    help="Required: your word that everybody may see every row of PUBLIC_SAMPLE.",
+    help="Required: you declare that everybody may see every row of PUBLIC_SAMPLE.",
 )
 @click.option(
     "--output", type=click.Path(dir_okay=False), help="Where to write the domain; standard output by default."
@@ -141,7 +140,7 @@ def draft_domain_command(
     if output is not None:
         with atomic_write(Path(output)) as temporary:
             temporary.write_text(text, encoding="utf-8")
-        say(f"wrote {output}: {len(draft.domain)} columns, {checks} places marked CHECK", err=True)
+        say(f"wrote {output}: {len(draft.domain)} columns, {checks} lines marked CHECK", err=True)
     if as_json:
         samples = [sample.to_dict() for sample in draft.domain.samples]
         columns = draft.domain.to_dict()
@@ -152,36 +151,17 @@ def draft_domain_command(
         say(text, nl=False)
 
 
-def _choice_option(choice: Field[Any]) -> Callable[..., Any]:
-    """The option of one field of `Choices`: name and default are the field's, the rest is in its metadata."""
-    facts = dict(choice.metadata)
-    values, default = facts.pop("choices", None), choice.default
-    if values is not None:
-        facts["type"] = click.Choice(list(values))
-    elif facts.get("type") == "path":
-        facts["type"] = click.Path()
-    if isinstance(default, bool):
-        facts["is_flag"] = True
-    elif default is not None:
-        facts |= {"default": default, "show_default": True}
-    return click.option("--" + choice.name.replace("_", "-"), **facts)
-
-
-_METHOD = click.option(
-    "--method",
-    default=METHOD_NAMES[0],
-    show_default=True,
-    type=click.Choice(list(METHOD_NAMES)),
-    help="How points are made: by a fit to noisy features; given points, weighted; a trained network; or, for few "
-    "levels, a small database drawn as a whole (--delta 0).",
+_CHOICES: tuple[Option, ...] = (  # of publish and plan: made from public facts, they change how good a release is
+    click.option(
+        "--method",
+        default=METHOD_NAMES[0],
+        show_default=True,
+        type=click.Choice(list(METHOD_NAMES)),
+        help="How points are made: by a fit to noisy features; given points, weighted; a trained network; or, for few "
+        "levels, a small database drawn as a whole (--delta 0).",
+    ),
+    *options_of(Choices),
 )
-
-
-def _choices(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that publish and plan share: what is chosen from public facts, and changes what a release is worth."""
-    for choice in reversed(fields(Choices)):
-        command = _choice_option(choice)(command)
-    return _METHOD(command)
 
 
 class _ManyEpsilons(click.Command):
@@ -192,9 +172,9 @@ class _ManyEpsilons(click.Command):
 
 
 def _repeated(option: str, args: list[str]) -> list[str]:
-    """Arguments in which the option is named again before each further value that follows one of its values."""
+    """The arguments, with the option named again before its second value and each later one."""
     spread: list[str] = []
-    values = 0  # of the option that was named last, if it is this one: 1 for the one to come
+    values = 0  # values seen plus 1, if the last option named is this one; else 0
     for word in args:
         if word.startswith("-") and not (values and _is_number(word)):
             values = 1 if word == option else 2 if word.startswith(f"{option}=") else 0
@@ -213,36 +193,32 @@ def _is_number(word: str) -> bool:
     return True
 
 
-@main.command("plan", cls=_ManyEpsilons, short_help="What a budget would buy; opens no private file.")
+@main.command("plan", cls=_ManyEpsilons, short_help="Predict the accuracy of releases; opens no private file.")
 @click.option(
     "--rows",
     required=True,
     type=int,
     metavar="N",
-    help="How many rows the private table has, or will have; how many units, for a release with --unit.",
+    help="Number of rows of the private table, now or later; number of units, for a release with --unit.",
 )
-@click.option(
-    "--domain", "domain_path", required=True, type=click.Path(), help="TOML file of public columns and bounds."
-)
-@click.option(
-    "--epsilon", type=float, multiple=True, metavar="E...", help="One ε or several; 0.1 0.3 1 3 when left out."
-)
+@DOMAIN
+@click.option("--epsilon", type=float, multiple=True, metavar="E...", help="One ε or several; 0.1 0.3 1 3 by default.")
 @click.option("--delta", required=True, type=float, help="δ of each release, as in publish; 0 for Laplace.")
-@_choices
+@with_options(*_CHOICES)
 @json_option
 def plan_command(domain_path: str, as_json: bool, rows: int, epsilon: tuple[float, ...], **choices: Any) -> None:
-    """Predict what a budget would buy: noise, errors, time and file size at each ε. Opens no private file.
+    """Predict noise, errors, time and file size of a release at each ε. Opens no private file.
 
-    Releases of a made-up table of the same domain and size are simulated; nothing is spent. A real table's errors
+    Releases of a synthetic table of the same domain and size are simulated; nothing is spent. A real table's errors
     may be a third of these, or two and a half times as large. The other options are those of publish.
 
     \b
     Columns:
-      noise scale     standard deviation of the noise on each coordinate that is measured
+      noise scale     standard deviation of the noise on each measured coordinate
       RKHS error      distance of the release from its table, in the kernel's space
       sampling error  distance of the table from the population it was drawn from
-      ± mean          standard error an analyst will read of a column's mean, in parts of its range
-      ± probability   the same of a probability near one half
+      ± mean          standard error of a column's mean, as a fraction of its range
+      ± probability   standard error of a probability near one half
 
     \b
     Example:
@@ -263,7 +239,7 @@ def plan_command(domain_path: str, as_json: bool, rows: int, epsilon: tuple[floa
 
 
 def _plan_table(rows: int, plans: list[dict[str, Any]]) -> str:
-    """Aligned columns, a line for each ε, and below what is the same for all."""
+    """Aligned columns, a line for each ε, and below them the facts that all share."""
     heads = ("epsilon", "noise scale", "RKHS error", "sampling error", "± mean", "± probability", "seconds", "file")
     lines: list[tuple[str, ...]] = [heads]
     for p in plans:
@@ -281,67 +257,33 @@ def _plan_table(rows: int, plans: list[dict[str, Any]]) -> str:
 
 @main.command(short_help="Publish a private table as a release.")
 @click.argument("private", metavar="PRIVATE", type=click.Path())
-@click.option(
-    "--domain", "domain_path", required=True, type=click.Path(), help="TOML file of public columns and bounds."
+@publication_options(
+    *_CHOICES,
+    click.option(
+        "--unit",
+        metavar="COLUMN",
+        help="Protect units, each with all rows that have the same identifier in COLUMN, rather than rows. The name of "
+        "the column is published.",
+    ),
 )
-@click.option("--epsilon", required=True, type=float, help="ε > 0 of the guarantee; up to 1 is strong.")
-@click.option(
-    "--delta",
-    required=True,
-    type=float,
-    help=f"δ of the guarantee: {guarantee()}. Well below 1/N, e.g. 1e-6; 0 for Laplace.",
-)
-@click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="FILE.kme", help="File to write.")
-@click.option("--force", is_flag=True, help="Replace FILE.kme if it exists.")
-@_choices
-@counting_options
-@click.option(
-    "--unit",
-    metavar="COLUMN",
-    help="Protect units, each with all rows that have the same identifier in COLUMN, rather than rows. The name of the "
-    "column is published.",
-)
-@click.option(
-    "--rehearsal", type=int, metavar="SEED", help="Noise that can be drawn again: the file is stamped NOT PRIVATE."
-)
-@click.option("--workers", type=int, metavar="N", help="Threads; as many as processors by default. Changes no bit.")
 @json_option
 def publish(private: str, domain_path: str, as_json: bool, **choices: Any) -> None:
     """Publish PRIVATE (.csv, .csv.gz, .parquet, a directory or a glob) once, with (ε, δ)-differential privacy.
 
-    The spend is counted in a ledger (release-side ledger init), or --uncounted says that it is not; a rehearsal needs
-    neither. An epsilon above 10, or a delta of 1/N or more, needs --weak.
+    Name a ledger that counts the spend (release-side ledger init), or --uncounted; a rehearsal needs neither. An epsilon
+    above 10, or a delta of 1/N or more, needs --weak.
 
     \b
     Example:
       release-side publish private.csv --domain domain.toml --epsilon 1 --delta 1e-6 --output table.kme \\
           --ledger budget.ledger --table people
     """
-    from kmeanalyst.releases.domain.domain import read_domain
-    from release_side.errors import PublishError
-    from release_side.private_rows.rows import open_private
     from release_side.publishing.publish import publish as publish_table
 
-    check_counted(choices)
-    domain = read_domain(domain_path)
-    extra = [name for name in open_private(private).check_columns(domain) if name != choices["unit"]]
-    if extra:
-        say(f"note: columns not in the domain are ignored: {', '.join(map(one_line, extra))}", err=True)
+    check_before_publishing(private, domain_path, choices)
     with working("publishing") as progress:
         release = publish_table(private, domain_path, progress=progress, **choices)
-    assert release.statement is not None
-    if as_json:
-        print_json({
-            "output": choices["output"], "fit_distance": release.fit_distance,
-            "statement": release.statement.to_dict(),
-        })  # fmt: skip
-        return
-    say(f"wrote {choices['output']}", err=True)
-    if choices["ledger"]:
-        with suppress(PublishError):  # written and counted all the same
-            say(counted(choices["ledger"], choices["table"]), err=True)
-    for label, text in release.summary().items():
-        say(f"{label:<11} {text}")
+    show_published(release, choices, as_json=as_json, fit_distance=release.fit_distance)
 
 
 main.add_command(publish_function_command)

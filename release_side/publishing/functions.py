@@ -1,6 +1,6 @@
 """The release of functions on one page: a private table and public choices in, a noisy function out.
 
-As in `publishing`, everything chosen before the door (kernel, pivots, λ) follows from the domain, N and public files.
+As in `publish`, everything before the door (kernel, pivots, λ) follows from the domain, N and public files.
 Source: Hall, Rinaldo & Wasserman 2013.
 """
 
@@ -20,7 +20,6 @@ from kmeanalyst.releases.domain.domain import Domain, read_domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, table_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Number
-from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.file.function import write_function
 from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.file.limits import USUAL
@@ -29,15 +28,17 @@ from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.releases.statement import PrivacyStatement, software_versions, zcdp_rho
 from kmeanalyst.representation.progress import Progress
 from release_side.budget.spending import Counting
-from release_side.choices.options import check_workers, kernel_as_read, processors, public_generator, public_rows
+from release_side.choices.choices import FunctionChoices, check_one_of, check_whole
+from release_side.choices.options import fitting, kernel_as_read, processors, public_generator, public_rows
+from release_side.choices.statement import NO_PROTECTION, taken_as_public
 from release_side.door.kernel_machines import plan_machine
 from release_side.door.mechanism import Noise, RehearsalNoise, noise_for
 from release_side.door.private_function import NoisyCoordinates, private_function
 from release_side.door.private_mean import private_mean
 from release_side.errors import PublishError
-from release_side.private_rows.rows import PrivateTable, Table, open_private
+from release_side.private_rows.rows import Table, open_private
 
-_PIVOTS = 400  # candidates, where the curator names neither points nor a grid
+_PIVOTS = 400  # where the curator names neither points nor a grid
 
 
 def publish_function(
@@ -67,14 +68,14 @@ def publish_function(
 
     private         as in `publish`.
     kind            "density": the kernel density estimate, or the mean of another kernel. "ridge", "logistic", "svm":
-                    the function of the other columns that predicts the target, the least of mean loss + λ‖f‖².
+                    the function of the other columns that predicts the target, the minimiser of mean loss + λ‖f‖².
     target          the column that ridge (a number), logistic and svm (two levels) predict.
-    regularisation  λ of these; by default N^(−1/2), or N^(−1/3) for ridge.
-    kernel          Kernel or its text, on all columns but the target. By default of a density a product of normal
-                    densities, as wide as N lets them be; of a machine Gaussians of a fifth of each number's range, or the
-                    table kernel where there are levels.
-    pivots, grid    public points at which the function is measured, or how many values of each number to cross (levels:
-                    all). By default a grid of about 400 points, or as many drawn from the domain.
+    regularisation  λ of these three; by default N^(−1/2), or N^(−1/3) for ridge.
+    kernel          Kernel or its text, on all columns but the target. The default of a density is a product of normal
+                    densities, whose width follows from N. That of the other kinds is a Gaussian with a fifth of each
+                    number's range as lengthscale, or the table kernel where there are levels.
+    pivots, grid    public points at which the function is measured, or the number of values of each number in a grid (of
+                    levels all). By default a grid of about 400 points, or 400 points drawn from the domain.
     Others          as in `publish`; noise is Gaussian.
     Returns         ReleasedFunction; its statement lists everything that was taken as public.
     Errors          PublishError or DomainError, by public facts alone.
@@ -87,10 +88,13 @@ def publish_function(
     ['value', 'standard_error', 'unseen']
     """
     domain_path, domain = domain, domain if isinstance(domain, Domain) else read_domain(domain)
-    _check_delta(delta)
-    mechanism = noise_for("gaussian", epsilon, delta, calibration=calibration, rehearsal=rehearsal)
-    check_workers(workers)
-    inputs, column = _inputs_and_target(domain, kind, target)
+    choices = FunctionChoices(
+        kind=kind, target=target, regularisation=regularisation, kernel=kernel, pivots=pivots, grid=grid,
+        calibration=calibration,
+    )  # fmt: skip
+    mechanism = _noise(choices, epsilon, delta, rehearsal)
+    check_whole("workers", workers, 1)
+    inputs = _inputs(choices, domain)
     counting = Counting(
         ledger=ledger, table=table, uncounted=uncounted, weak=weak, rehearsal=rehearsal, output=output, force=force
     )
@@ -100,40 +104,45 @@ def publish_function(
     size = PopulationSize(rows.count())
     if size.count < 1:
         raise PublishError("the table has no rows: nothing can be released. Name a table with at least one row.")
-    form = _form(kind, column, regularisation, size.count)
-    basis = _basis(kernel_of_function(kind, kernel, inputs, size.count), inputs, pivots, grid)
-    if kind != "density":
-        plan_machine(form, basis, size.count)  # what cannot be solved is refused before anything is counted
+    form = _form(choices, domain, size)
+    basis = _basis(choices, kernel_of_function(choices, inputs, size), inputs)
+    if form.target is not None:
+        plan_machine(form, basis, size.count)  # a machine that cannot be solved is refused before anything is counted
     spending = counting.spending(mechanism, size, f"function: {kind}")
+    door: dict[str, Any] = {"n_rows": size.count, "record_spend": spending.record, "progress": progress}
     with spending.note_budget_spent():
-        noisy = _measured(
-            rows, domain, form, basis, mechanism, n_rows=size.count, workers=workers or processors(), progress=progress,
-            record_spend=spending.record,
-        )  # fmt: skip
-        function = _function(form, inputs, basis, noisy, mechanism, size, given=pivots is not None, head=spending.head)
+        if form.target is None:
+            measurement = private_mean(rows.encoded(domain), basis, mechanism, workers=workers or processors(), **door)
+            noisy = NoisyCoordinates(measurement.noisy_sum, measurement.noise_scale / form.unit(basis, size.count))
+        else:
+            index = domain.position(form.target.name)
+            noisy = private_function(rows.encoded(domain), form, basis, mechanism, target=index, **door)
+        statement = _statement(choices, form, basis, noisy, mechanism, size, spending.head)
+        function = function_of(form=form, domain=inputs, basis=basis, noisy_sum=noisy.noisy_sum, statement=statement)
         spending.write(lambda path: write_function(function, path))
     spending.published()
     return function
 
 
-def _check_delta(delta: object) -> None:
-    """PublishError for δ = 0: the law of Gaussian noise is the same in every basis, and that of Laplace noise is not.
+def _noise(choices: FunctionChoices, epsilon: float, delta: float, rehearsal: int | None) -> Noise | RehearsalNoise:
+    """Gaussian noise; PublishError for δ = 0, which only Laplace noise gives.
 
-    Values between pivots are answered from the joint law of a process; coordinates with Laplace noise
-    are those of no process.
+    Values between pivots are answered from the joint distribution of a Gaussian process. Laplace noise has no such
+    process: its joint distribution depends on the basis.
     """
     if isinstance(delta, int | float) and delta == 0:
         raise PublishError(
             "delta = 0 asks for pure differential privacy, and a function is released with a Gaussian process, which "
             "cannot give it. Pass a small delta, such as 1e-6 (well below 1/N), or publish the table with Laplace noise."
         )
+    return noise_for("gaussian", epsilon, delta, calibration=choices.calibration, rehearsal=rehearsal)
 
 
-def _inputs_and_target(domain: Domain, kind: str, target: str | None) -> tuple[Domain, Column | None]:
-    """The columns that the function looks at, and the one that it predicts."""
-    if kind not in KINDS:
-        raise PublishError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}. Name one of these.")
-    if texts := [column.name for column in domain.columns if isinstance(column, Text)]:
+def _inputs(choices: FunctionChoices, domain: Domain) -> Domain:
+    """The columns that the function depends on: all but the target."""
+    kind, target = choices.kind, choices.target
+    check_one_of("kind", kind, KINDS)
+    if texts := [column.name for column in domain.columns if column.is_text]:
         raise PublishError(
             f"{', '.join(texts)} is a column of texts, and functions are released of numbers and levels. Leave it out of the "
             'domain, or publish the table with method "subspace".'
@@ -141,67 +150,66 @@ def _inputs_and_target(domain: Domain, kind: str, target: str | None) -> tuple[D
     if kind == "density":
         if target is not None:
             raise PublishError("a density predicts no target. Leave it out, or choose ridge, logistic or svm.")
-        return domain, None
-    if target is None:
-        raise PublishError(
-            f"{kind} predicts a column, and no target is named: it is one of {', '.join(domain.names)}. Name it (--target)."
-        )
+        return domain
     if target not in domain.names:
+        problem = "no target is named" if target is None else f"{target!r} is no column"
         raise PublishError(
-            f"{kind} predicts a column, and {target!r} is none of {', '.join(domain.names)}. Name one of these."
+            f"{kind} predicts a column, and {problem}: the columns are {', '.join(domain.names)}. Name it (--target)."
         )
     if len(domain) < 2:
         raise PublishError(f"{target} is the only column, and {kind} predicts it from others. Add a column.")
-    return Domain(tuple(each for each in domain.columns if each.name != target)), domain[target]
+    return Domain(tuple(column for column in domain.columns if column.name != target))
 
 
-def _form(kind: str, target: Column | None, regularisation: float | None, n_rows: int) -> FunctionForm:
+def _form(choices: FunctionChoices, domain: Domain, size: PopulationSize) -> FunctionForm:
+    """What is fitted, with the default λ where none is named."""
+    kind, regularisation = choices.kind, choices.regularisation
     if kind != "density" and regularisation is None:
-        regularisation = n_rows ** (-1 / 3 if kind == "ridge" else -1 / 2)  # of ridge the noise grows as λ^(−3/2)
+        regularisation = size.count ** (-1 / 3 if kind == "ridge" else -1 / 2)  # of ridge the noise grows as λ^(−3/2)
+    target = None if choices.target is None else domain[choices.target]
     try:
         return FunctionForm(kind=kind, target=target, regularisation=regularisation)
     except ValueError as error:
         raise PublishError(str(error)) from None
 
 
-def kernel_of_function(kind: str, kernel: Kernel | str | None, inputs: Domain, n_rows: int) -> Kernel:
+def kernel_of_function(choices: FunctionChoices, inputs: Domain, size: PopulationSize) -> Kernel:
     """The kernel asked for or the kind's own, from public facts alone; PublishError or DomainError if there is none."""
-    if kernel is not None:
-        chosen = kernel_from_spec(kernel, inputs)
-        return normalised(chosen, inputs) if kind == "density" and isinstance(chosen, Gaussian) else chosen
-    if kind != "density" and any(isinstance(column, Categorical) for column in inputs.columns):
-        return table_kernel(inputs)
-    if kind == "density":
+    is_density = choices.kind == "density"
+    if choices.kernel is not None:
+        kernel = kernel_from_spec(choices.kernel, inputs)
+        return _normalised(kernel, inputs) if is_density and isinstance(kernel, Gaussian) else kernel
+    if is_density:
         _check_numbers(inputs)
         # their §4.1 prints the bandwidth N^(−1/(1+4d)); the rate they cite needs N^(−1/(4+d)) (Scott 1992)
-        share = 0.25 * n_rows ** (-1 / (4 + len(inputs)))
-        scales = [share * (high - low) for low, high in _ranges(inputs)]
-        return normalised(_product_of_gaussians(scales), inputs)
-    return _product_of_gaussians([0.2 * (high - low) for low, high in _ranges(inputs)])
-
-
-def _ranges(inputs: Domain) -> list[tuple[float, float]]:
-    """Lowest and highest encoded value of each column of numbers."""
-    return [column.bounds for column in inputs.columns if isinstance(column, Number)]
+        share = 0.25 * size.count ** (-1 / (4 + len(inputs)))
+        return _normalised(_product_of_gaussians(share, inputs), inputs)
+    if any(column.has_levels for column in inputs.columns):
+        return table_kernel(inputs)
+    return _product_of_gaussians(0.2, inputs)
 
 
 def _check_numbers(inputs: Domain) -> None:
-    unfit = [column.name for column in inputs.columns if not isinstance(column, Number) or column.missing]
+    """PublishError unless all columns hold numbers and no cell is missing."""
+    unfit = [column.name for column in inputs.columns if not column.is_number or column.missing]
     if unfit:
         raise PublishError(
-            f"a density is one of numbers, and {', '.join(unfit)} have levels or missing cells. Leave these columns out of "
+            f"a density needs numbers, and {', '.join(unfit)} have levels or missing cells. Leave these columns out of "
             'the domain, or name a kernel such as "table": its mean is released then.'
         )
 
 
-def _product_of_gaussians(lengthscales: list[float]) -> Kernel:
+def _product_of_gaussians(share: float, inputs: Domain) -> Kernel:
+    """A Gaussian for each column, whose lengthscale is this share of the column's range; one for all if they agree."""
+    bounds = [column.bounds for column in inputs.columns if isinstance(column, Number)]
+    lengthscales = [share * (high - low) for low, high in bounds]
     if len(set(lengthscales)) == 1:
         return Gaussian(lengthscales[0])
     return Product(factors=tuple(OnColumns(Gaussian(scale), (j,)) for j, scale in enumerate(lengthscales)))
 
 
-def normalised(kernel: Kernel, inputs: Domain) -> Kernel:
-    """A Gaussian kernel, or a product of one for each column, times what makes it a density in encoded units."""
+def _normalised(kernel: Kernel, inputs: Domain) -> Kernel:
+    """A Gaussian kernel, or a product of one for each column, times the factor that makes it a density in encoded units."""
     _check_numbers(inputs)
     if isinstance(kernel, Gaussian):
         scales = [kernel.lengthscale] * len(inputs)
@@ -211,36 +219,23 @@ def normalised(kernel: Kernel, inputs: Domain) -> Kernel:
     return math.prod(1 / (math.sqrt(2 * math.pi) * scale) for scale in scales) * kernel
 
 
-def _basis(kernel: Kernel, inputs: Domain, pivots: Table | None, grid: int | None) -> Pivots:
-    """The pivots that are kept; PublishError if there are too many, or none will do."""
-    if pivots is not None and grid is not None:
-        raise PublishError("pivots and grid both say where the function is measured. Pass one of them.")
-    points = public_rows(pivots, inputs) if pivots is not None else _candidate_points(kernel, inputs, grid)
-    assert points is not None
-    _check_pivots(len(points), kernel, inputs)
-    try:
-        return Pivots.fit(kernel_as_read(kernel, inputs), points)
-    except PublishError:
-        raise
-    except (ValueError, IndexError, ArithmeticError) as error:
-        raise PublishError(f"the function cannot be measured at these points: {error}") from None
-
-
-def _check_pivots(count: int, kernel: Kernel, inputs: Domain) -> None:
-    """PublishError, before anything is spent, if so many points are more than a reader takes."""
+def _basis(choices: FunctionChoices, kernel: Kernel, inputs: Domain) -> Pivots:
+    """The pivots that are kept; PublishError, before anything is spent, if none can be or readers allow fewer."""
+    points = public_rows(choices.pivots, inputs)
+    if points is None:
+        points = _candidate_points(kernel, inputs, choices.grid)
+    count = len(points)
     if count > USUAL.pivots or count**2 * kernel_work(kernel, len(inputs)) > USUAL.pivot_work:
         raise PublishError(
             f"{count} points are too many: readers allow {USUAL.pivots}, and fewer of a kernel of many parts. Name fewer."
         )
+    with fitting("the function cannot be measured at these points"):
+        return Pivots.fit(kernel_as_read(kernel, inputs), points)
 
 
 def _candidate_points(kernel: Kernel, inputs: Domain, grid: int | None) -> Array:
     """A grid over the domain: `grid` values of each number, every level; by default about 400 points in all, or draws."""
-    if grid is not None and (isinstance(grid, bool) or not isinstance(grid, int) or grid < 2):
-        raise PublishError(
-            f"grid must be a whole number of at least 2, got {grid!r}: values of each column. Pass e.g. 20."
-        )
-    numbers = sum(isinstance(column, Number) for column in inputs.columns)
+    numbers = sum(column.is_number for column in inputs.columns)
     levels = math.prod(len(column.levels) for column in inputs.columns if isinstance(column, Categorical))
     size = grid or int((_PIVOTS / levels) ** (1 / max(1, numbers)))
     if size < 5 and grid is None and numbers:
@@ -260,47 +255,25 @@ def _values(column: Column, size: int) -> Array:
     return np.arange(len(column.levels), dtype=float)
 
 
-def _measured(
-    rows: PrivateTable, domain: Domain, form: FunctionForm, basis: Pivots, mechanism: Noise | RehearsalNoise,
-    *, n_rows: int, workers: int, **door: Any,
-) -> NoisyCoordinates:  # fmt: skip
-    """Through the one door or the other: a density is a mean, a machine is not."""
-    if form.target is not None:
-        place = domain.position(form.target.name)
-        return private_function(rows.encoded(domain), form, basis, mechanism, target=place, n_rows=n_rows, **door)
-    measurement = private_mean(rows.encoded(domain), basis, mechanism, n_rows=n_rows, workers=workers, **door)
-    return NoisyCoordinates(measurement.noisy_sum, measurement.noise_scale / form.unit(basis, n_rows))
-
-
-def _function(
-    form: FunctionForm, inputs: Domain, basis: Pivots, noisy: NoisyCoordinates, mechanism: Noise | RehearsalNoise,
-    size: PopulationSize, *, given: bool, head: str | None,
-) -> ReleasedFunction:  # fmt: skip
-    """The released function with its guarantee; post-processing."""
+def _statement(
+    choices: FunctionChoices, form: FunctionForm, basis: Pivots, noisy: NoisyCoordinates,
+    mechanism: Noise | RehearsalNoise, size: PopulationSize, ledger_head: str | None,
+) -> PrivacyStatement:  # fmt: skip
+    """The guarantee of the function, and what it takes as public."""
     unit, steps = form.unit(basis, size.count), form.grid_sensitivity(basis)
-    statement = PrivacyStatement(
+    machine = "" if form.target is None else f", the target {form.target.name} and the regularisation"
+    origin = "of the domain" if choices.pivots is None else f"given as public; {NO_PROTECTION}"
+    return PrivacyStatement(
         epsilon=mechanism.epsilon, delta=mechanism.delta, neighbouring=size.neighbouring, mechanism=mechanism.name,
         sensitivity=steps * unit, noise_scale=noisy.grid_scale * unit, calibration=mechanism.calibration,
         rho=zcdp_rho(mechanism.name, noise_multiplier=noisy.grid_scale / steps), n_rows=size.count,
-        public_points=basis.dimension if given else 0, taken_as_public=_taken_as_public(form, given=given),
+        public_points=0 if choices.pivots is None else basis.dimension,
+        taken_as_public=taken_as_public(
+            size, f"the kernel and its lengthscales{machine}", f"the points at which the function is measured, {origin}"
+        ),
         versions=software_versions("kmeanalyst", "numpy", "scipy", "pandas", "opendp", "dp-accounting"),
-        ledger_head=head,
+        ledger_head=ledger_head,
     )  # fmt: skip
-    return function_of(form=form, domain=inputs, basis=basis, noisy_sum=noisy.noisy_sum, statement=statement)
 
 
-def _taken_as_public(form: FunctionForm, *, given: bool) -> tuple[str, ...]:
-    """What a function takes as public, in words; given: whether points were given as public rows."""
-    machine = "" if form.target is None else f", the target {form.target.name} and the regularisation"
-    pivots = (
-        "given as public; a person whose row is one of them gets no protection for it" if given else "of the domain"
-    )
-    return (
-        "the number of rows N and the names of the columns",
-        "the domain: kinds, bounds, levels, scales, defaults, edges and atoms",
-        f"the kernel and its lengthscales{machine}",
-        f"the points at which the function is measured, {pivots}",
-    )
-
-
-__all__ = ["kernel_of_function", "normalised", "publish_function"]
+__all__ = ["kernel_of_function", "publish_function"]

@@ -1,10 +1,10 @@
-"""What a budget would buy, from public facts alone: a release of a made-up table, measured.
+"""Predict what a release would be worth, from public facts alone, by simulating one.
 
-No formula knows how far weighted points end from a table: that depends on the optimiser, the kernel and the
-weights. So the table is replaced by a synthetic population, a stand-in made from the domain, and everything after the
-door is done as `publish` does it: the same features, noise of the same scale, the same points and weights. A stand-in knows what
-was measured, so the error can be taken in the kernel's own distance. No private row is near, nothing is spent, and
-what is simulated carries the stamp of a rehearsal and is thrown away.
+No formula gives the distance of weighted points from a table: it depends on the optimiser, the kernel and the weights. So
+a synthetic population, made from the domain, takes the table's place, and everything after the door is done as `publish`
+does it: the same features, noise of the same scale, the same points and weights. The measured population is known, so the
+error can be computed in the kernel's own distance. No private row is read and nothing is spent. What is simulated is
+stamped as a rehearsal and is not kept.
 """
 
 from __future__ import annotations
@@ -32,13 +32,12 @@ from kmeanalyst.releases.domain.domain import Domain, read_domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Number, Real
-from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.measurement import Measurement, feature_mean, grid_sensitivity, mean_unit
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.representation.progress import Progress, silent
 from release_side.budget.spending import weakness
-from release_side.choices.options import check_strings, processors, public_generator, public_rows
+from release_side.choices.options import processors, public_generator
 from release_side.door.mechanism import RehearsalNoise
 from release_side.door.private_mean import private_mean
 from release_side.errors import PublishError
@@ -49,19 +48,19 @@ from release_side.publishing.publish import to_release
 _log = logging.getLogger("release_side")
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 NOTE = (
-    "predicted on a made-up stand-in table of the same domain and size, one of many possible: a real table's errors may "
-    "be a third of these, or two and a half times as large. Nothing private was read and nothing is spent."
+    "predicted on a synthetic table of the same domain and size, one of many possible: a real table's errors may be a "
+    "third of these, or two and a half times as large. Nothing private was read and nothing is spent."
 )
-_SEED = 0  # of the simulated noise: the same draw for each ε, so that they compare
+_SEED = 0  # of the simulated noise: the same draw for each ε, so that they can be compared
 _CLUSTERS = 5
-_CENTRES = (0.1, 0.9)  # of clusters in a column of numbers, in parts of its range
-_SPREADS = (0.02, 0.1)  # of one cluster there
-_ON_ATOMS = 0.3  # of the cells of a column that declares atoms
-_MISSING = 0.1  # of the cells of a column that may miss some
+_CENTRES = (0.1, 0.9)  # range of cluster centres in a column of numbers, as fractions of the column's range
+_SPREADS = (0.02, 0.1)  # range of a cluster's standard deviation, likewise
+_ON_ATOMS = 0.3  # share of cells on atoms, in a column that declares atoms
+_MISSING = 0.1  # share of missing cells, in a column that allows them
 _SYNTHETIC_ROWS = (1000, 20_000)  # fewest and most
-_SYNTHETIC_WORK = 1.2e9  # kernel entries times passes for the squared norm of the stand-in: some seconds
-_PUBLIC_ROWS = 3000  # that a stand-in like public rows is made from, at most
-_ALIKE = 0.08  # of the public rows are alike enough to swap cells
+_SYNTHETIC_WORK = 1.2e9  # kernel entries times passes for the population's squared norm: a few seconds
+_PUBLIC_ROWS = 3000  # most public rows from which a synthetic population is made
+_ALIKE = 0.08  # share of the public rows that count as neighbours of one of them
 _TIMED_ROWS = 2000
 
 
@@ -85,28 +84,28 @@ def plan(
     calibration: str | None = None,
     progress: Progress | None = None,
 ) -> pd.DataFrame:
-    """What releases of a table of `rows` rows would be worth at each epsilon; opens no private file.
+    """Predict the accuracy of releases of a table of `rows` rows at each epsilon; opens no private file.
 
     domain      Domain, or the path of its TOML file.
     rows        N.
     epsilon     one ε or several.
     The other options are those of `publish`, and are refused for the same reasons in the same words.
     Returns     DataFrame, a row for each ε, with the columns
-                epsilon, delta, rho; method, points, features    the promise (ρ of zCDP), M and F.
+                epsilon, delta, rho; method, points, features    the guarantee (ρ of zCDP), M and F.
                 noise_scale      standard deviation of the noise on each of the F coordinates of the mean; exact.
-                rkhs_error       distance of the release from its table, in the kernel's space (not that of the features;
-                                 margins have higher one-way tables where noise is large: not quite one space).
-                sampling_error   root mean square distance of a table of N rows from its own population, there too:
-                                 √((E k(x, x) − ‖μ‖²)/N). A release that errs by less costs less than sampling does.
-                se_mean          standard error that the analyst reads with the mean of a column of numbers, as a part
+                rkhs_error       distance of the release from its table, in the space of the kernel, not of the features.
+                                 (Margins have higher one-way tables where the noise is large: not quite one space.)
+                sampling_error   root mean square distance, there too, of a table of N rows from its own population:
+                                 √((E k(x, x) − ‖μ‖²)/N). A release with a smaller error costs less than sampling does.
+                se_mean          standard error that the analyst sees for the mean of a column of numbers, as a fraction
                                  of the column's range; the median over those columns, NaN if there is none.
-                se_probability   the same of a probability near one half, the median over a question to each column.
-                seconds          what publishing takes on this machine, once the table is read.
+                se_probability   standard error of a probability near one half; the median over one question per column.
+                seconds          the time that publishing takes on this machine, once the table is read.
                 file_bytes       size of the file.
-    Limits      The table is a stand-in, drawn from a public seed: clusters spread over the domain or, where public
-                points are given, a population that they could be a sample of. It is one of many possible tables:
-                realised rkhs_errors of seven very different ones (ε = 0.1 and 1) were 0.3 (one small cluster) to 2.5
-                times the predicted (uniform rows, which no mixture of few clusters describes).
+    Limits      The table is synthetic, drawn from a public seed: clusters spread over the domain or, where public points
+                are given, a population of which they could be a sample. It is one of many possible tables: the real
+                rkhs_errors of seven very different ones (ε = 0.1 and 1) were 0.3 (one small cluster) to 2.5 times the
+                predicted (uniform rows, which no mixture of few clusters describes).
                 One draw of the noise is simulated, the same for each ε; another may give a tenth more or less.
 
     >>> ages = ka.Domain((ka.Integer(name="age", lower=17, upper=90),))
@@ -125,11 +124,7 @@ def plan(
     )  # fmt: skip
     mechanisms = [kind(choices).mechanism(e, delta, _SEED) for e in _as_list(epsilon)]
     size = PopulationSize(_as_whole(rows))
-    check_strings(method, domain, public_points, places_points=kind.places_points)
-    public = public_rows(public_points, domain)
-    return _simulate(
-        chosen_method(method, choices, domain, public), domain, mechanisms, size, public, progress or silent
-    )
+    return _simulate(chosen_method(method, choices, domain), domain, mechanisms, size, progress or silent)
 
 
 def _simulate(
@@ -137,10 +132,9 @@ def _simulate(
     domain: Domain,
     mechanisms: list[RehearsalNoise],
     size: PopulationSize,
-    public: Array | None,
     on_progress: Progress,
 ) -> pd.DataFrame:
-    """A row for each mechanism. The populations of one kernel are one, and its features are drawn once."""
+    """A row for each mechanism. For each kernel there is one population, and its features are drawn once."""
     started = time.perf_counter()
     maps = [method.prepare(domain, size, mechanism) for mechanism in mechanisms]
     names = [json.dumps(feature_map.kernel.to_dict(), sort_keys=True) for feature_map in maps]
@@ -151,7 +145,7 @@ def _simulate(
             _log.warning("%s. publish refuses it without --weak. Choose less.", reason)
     on_progress("making a synthetic population", 0.0)
     truths = {
-        name: SyntheticPopulation.of(domain, feature_map.kernel, public=public, n_rows=size.count)
+        name: SyntheticPopulation.of(domain, feature_map.kernel, size, public=method.public)
         for name, feature_map in dict(zip(names, maps, strict=True)).items()
     }
     on_progress("making a synthetic population", 1.0)
@@ -166,16 +160,13 @@ def _simulate(
         )  # fmt: skip
         file_bytes = _file_bytes(release)
         seconds = drawing + per_row * size.count + time.perf_counter() - started
-        errors = _errors(release, truths[name], size.count)
+        errors = _errors(release, truths[name], size)
         return _facts(release) | errors | {"seconds": seconds, "file_bytes": file_bytes}
 
     pairs = zip(mechanisms, names, strict=True)
     table = pd.DataFrame([simulated(mechanism, name, done) for done, (mechanism, name) in enumerate(pairs)])
     on_progress("simulating releases", 1.0)
     return table
-
-
-# ---------------------------------------------------------------------- what is asked for
 
 
 def _as_list(epsilon: float | Sequence[float]) -> list[float]:
@@ -193,14 +184,14 @@ def _as_whole(rows: int) -> int:
     return int(rows)
 
 
-# ---------------------------------------------------------------------- the stand-in
+# ---------------------------------------------------------------------- the synthetic population
 
 
 @dataclass(frozen=True, eq=False)
 class SyntheticPopulation:
-    """A population made of public facts, and what of it the plans need.
+    """A population made from public facts, with its kernel mean.
 
-    rows           (S, d) encoded: the population gives each of them the same mass.
+    rows           (S, d) encoded: each has the same mass.
     embedding      their kernel mean.
     squared_norm   of the embedding.
     """
@@ -210,20 +201,18 @@ class SyntheticPopulation:
     squared_norm: float
 
     @classmethod
-    def of(cls, domain: Domain, kernel: Kernel, *, public: Array | None, n_rows: int) -> SyntheticPopulation:
-        """As many rows as the table has, within what the kernel's double sum over them can cost."""
+    def of(cls, domain: Domain, kernel: Kernel, size: PopulationSize, *, public: Array | None) -> SyntheticPopulation:
+        """As many rows as the table has, within limits on the cost of the kernel's double sum over them."""
         fewest, most = _SYNTHETIC_ROWS
         most = int(np.clip(math.sqrt(_SYNTHETIC_WORK / kernel_work(kernel, domain.width)), fewest, most))
-        rng = public_generator("stand-in", table_kernel(domain), domain, 0)  # the same whatever the kernel
-        size = int(np.clip(n_rows, fewest, most))
-        rows = (
-            clustered_rows(domain, size, rng) if public is None else bootstrap_like(public, domain, kernel, size, rng)
-        )
+        rng = public_generator("stand-in", table_kernel(domain), domain, 0)  # the same for all kernels
+        n = int(np.clip(size.count, fewest, most))
+        rows = clustered_rows(domain, n, rng) if public is None else bootstrap_like(public, domain, kernel, n, rng)
         embedding = KernelMean(kernel, rows)
         return cls(rows, embedding, embedding.squared_norm())
 
     def mean_feature(self, feature_map: FeatureMap) -> Array:
-        """(F,) what the door would measure of a table that is just so; of one map it is worked out once."""
+        """(F,) the mean feature vector of the rows; computed once for each map."""
         if feature_map not in self._means:
             self._means[feature_map] = feature_mean(feature_map, self.rows)
         return self._means[feature_map]
@@ -233,20 +222,20 @@ class SyntheticPopulation:
         return {}
 
     def distance(self, release: Release) -> float:
-        """RKHS distance of the release's weighted points from the stand-in."""
+        """RKHS distance of the release's weighted points from the population."""
         used = release.weights != 0
         points = KernelMean(self.embedding.kernel, release.encoded_points[used], release.weights[used])
         square = points.squared_norm() - 2 * points.inner(self.embedding) + self.squared_norm
         return math.sqrt(max(0.0, square))
 
-    def sampling_error(self, n_rows: int) -> float:
-        """Root mean square RKHS distance of n_rows rows from the population they are drawn from."""
+    def sampling_error(self, size: PopulationSize) -> float:
+        """Root mean square RKHS distance of a table of this size from the population it is drawn from."""
         diagonal = float(self.embedding.kernel.diagonal(self.rows).mean())
-        return math.sqrt(max(0.0, diagonal - self.squared_norm) / n_rows)
+        return math.sqrt(max(0.0, diagonal - self.squared_norm) / size.count)
 
 
 def clustered_rows(domain: Domain, size: int, rng: np.random.Generator) -> Array:
-    """(size, d) encoded rows in a few clusters, wide and narrow ones, spread over the whole domain."""
+    """(size, d) encoded rows in a few clusters, wide and narrow, spread over the whole domain."""
     cluster = rng.choice(_CLUSTERS, size, p=rng.dirichlet(np.full(_CLUSTERS, 2.0)))
     return np.column_stack([_cells(column, cluster, rng) for column in domain.columns])
 
@@ -272,9 +261,9 @@ def bootstrap_like(public: Array, domain: Domain, kernel: Kernel, size: int, rng
     """(size, d) encoded rows of a population that the public rows could be a sample of.
 
     The Bayesian bootstrap (Rubin 1981): unequal masses on the public rows, as far from equal ones as a population
-    is from its sample. Each row then moves towards or away from one much like it, so that the population is not just
-    the public rows: a level is either row's at even odds, a number goes a·(difference), a uniform on (−½, 1): as
-    E a = E a², two independent numbers of one law give a third of the same mean and variance.
+    is from its sample. Each row then moves towards or away from a similar one, so that the population is not just the
+    public rows. A level is taken from either row with probability ½. A number moves by a·(difference), with a uniform on
+    (−½, 1): because E a = E a², two independent numbers of one distribution give a third of the same mean and variance.
     """
     if len(public) > _PUBLIC_ROWS:
         public = public[rng.choice(len(public), _PUBLIC_ROWS, replace=False)]
@@ -302,14 +291,14 @@ def _atoms(column: Number) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class SimulatedDoor:
-    """What a method meets instead of a private table: a synthetic population, measured with the noise of a rehearsal."""
+    """A door for methods with a synthetic population behind it, measured with the noise of a rehearsal."""
 
     population: SyntheticPopulation
     noise: RehearsalNoise
     size: PopulationSize
 
     def mean(self, feature_map: FeatureMap, share: float = 1.0) -> Measurement:
-        """The measurement of a table of this size whose mean feature is the population's, with noise of the same scale."""
+        """The measurement of a table of this size with the population's mean feature, and noise of the same scale."""
         sensitivity = grid_sensitivity(feature_map, self.noise.name)
         unit = mean_unit(n_rows=self.size.count, feature_map=feature_map)
         exact_sum = np.rint(self.population.mean_feature(feature_map) / unit).astype(np.int64)
@@ -320,7 +309,7 @@ class SimulatedDoor:
 
 
 def _seconds_per_row(rows: Array, feature_map: FeatureMap, mechanism: RehearsalNoise) -> float:
-    """What the door takes for a row, with all the threads that publish would use."""
+    """Seconds that the door needs for a row, with all the threads that publish would use."""
     timed = rows[:_TIMED_ROWS]
     started = time.perf_counter()
     private_mean([timed], feature_map, mechanism, n_rows=len(timed), workers=processors())
@@ -328,18 +317,18 @@ def _seconds_per_row(rows: Array, feature_map: FeatureMap, mechanism: RehearsalN
 
 
 def _file_bytes(release: Release) -> int:
-    """The size of the release's file, which carries the stamp of a rehearsal and is gone at once."""
+    """The size of the release's file, which is stamped as a rehearsal and removed at once."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "simulated.kme"
         try:
             release.write(path)
-        except ValueError as error:  # publish would find this out after the noise was spent
+        except ValueError as error:  # publish would find this only after the noise was spent
             raise PublishError(str(error)) from None
         return path.stat().st_size
 
 
 def _facts(release: Release) -> dict[str, Any]:
-    """What is known of the release beforehand."""
+    """The columns of a plan that are known exactly."""
     statement, measurement = release.statement, release.measurement
     assert statement is not None and measurement is not None
     return {
@@ -353,16 +342,16 @@ def _facts(release: Release) -> dict[str, Any]:
     }
 
 
-def _errors(release: Release, truth: SyntheticPopulation, n_rows: int) -> dict[str, float]:
-    """How far the simulated release is from its table, and what its analyst would read."""
+def _errors(release: Release, truth: SyntheticPopulation, size: PopulationSize) -> dict[str, float]:
+    """The distance of the simulated release from its table, and the standard errors that its analyst would see."""
     columns = release.domain.columns
     numbers = [column for column in columns if isinstance(column, Real | Integer)]
-    asked = [(column, truth.rows[:, j]) for j, column in enumerate(columns) if not isinstance(column, Text)]
+    asked = [(column, truth.rows[:, j]) for j, column in enumerate(columns) if not column.is_text]
     questions = [_near_half(column, cells) for column, cells in asked]
     means = [_mean_error(release, column) for column in numbers]
     return {
         "rkhs_error": truth.distance(release),
-        "sampling_error": truth.sampling_error(n_rows),
+        "sampling_error": truth.sampling_error(size),
         "se_mean": float(np.median(means)) if means else math.nan,
         "se_probability": float(
             np.median([release.probability(ask).standard_error for ask in questions] or [math.nan])
@@ -371,7 +360,7 @@ def _errors(release: Release, truth: SyntheticPopulation, n_rows: int) -> dict[s
 
 
 def _mean_error(release: Release, column: Real | Integer) -> float:
-    """Standard error of the column's mean over the cells that are not missing, as a part of its range."""
+    """Standard error of the column's mean over the cells that are not missing, as a fraction of its range."""
 
     def value(frame: pd.DataFrame) -> Array:
         return frame[column.name].fillna(column.lower).to_numpy(dtype=float)
@@ -384,7 +373,7 @@ def _mean_error(release: Release, column: Real | Integer) -> float:
 
 
 def _near_half(column: Column, cells: Array) -> Callable[[pd.DataFrame], Array]:
-    """A condition on a column whose probability in the stand-in is as near one half as its values allow."""
+    """A condition on a column whose probability in the population is as near one half as possible."""
     if isinstance(column, Categorical):
         shares = [np.mean(cells == code) for code in range(len(column.levels))]
         level = int(np.argmin(np.abs(np.array(shares) - 0.5)))

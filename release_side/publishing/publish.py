@@ -1,11 +1,12 @@
 """The whole flow on one page: a private table and public choices in, a release out.
 
-Everything chosen before the door (kernel, features, points, sizes) follows from the domain, N, ε, δ and
-public files. Everything after it is post-processing of what came through the door.
+Everything before the door (kernel, features, points, sizes) follows from the domain, N, ε, δ and public files. Everything
+after it is post-processing of what came through the door.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,13 @@ import numpy as np
 
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.release import Release
-from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain, read_domain
 from kmeanalyst.releases.measurement import feature_mean
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.representation.progress import Progress
-from release_side.budget.spending import Counting, LedgerWarning
-from release_side.choices.options import check_strings, check_workers, processors, public_rows
+from release_side.budget.spending import Counting
+from release_side.choices.choices import check_whole
+from release_side.choices.options import processors
 from release_side.door.door import Door
 from release_side.errors import PublishError
 from release_side.private_rows.rows import Table, open_private
@@ -65,11 +66,11 @@ def publish(
                     trained on the measurement and gives rows of equal weight; needs the extra kmeanalyst[generator]), or
                     "exponential": M rows of a small domain are drawn, nothing is measured, and delta is 0.
     public_points   rows that are already public: Algorithm 1's points, Algorithm 2's start, or a grid to draw from.
-    points          M; by default 1000 to 2000, as many as the table has rows (1000 to 50,000) for margins and a generator,
-                    or the public rows up to 3000 for a subspace.
-    features        F, coordinates measured by random features (cosine and sine count two); 4000 by default. With a
-                    generator those of the random part of its kernel, 1000 by default: the cells of margins come
-                    in addition, and a target has them once for each of its classes.
+    points          M; by default 1000 to 2000; for margins and a generator the table's number of rows (1000 to 50,000);
+                    for a subspace the public rows, up to 3000.
+    features        F, the number of coordinates that random features measure (cosine and sine count two); 4000 by
+                    default. With a generator those of the random part of its kernel, 1000 by default: the cells of margins
+                    are added, and a target multiplies them by its number of classes.
     family          of random features: "fourier", "orthogonal" or "quasi-random" frequencies; "binning" (laplacian kernel),
                     or "maclaurin" (polynomial, exponential-dot: their default).
     kernel          Kernel or its text; "table", a product over the columns, by default. "margins" (the default with a
@@ -77,16 +78,16 @@ def publish(
                     "generator" (the default of that method): numbers by a Gaussian kernel, together with one-way tables of
                     levels, atoms and missing cells.
     target          a column that models will predict: its relations to pairs of others are measured as well. With a
-                    generator: the label, which everything else is measured for each class of.
+                    generator: the label; everything else is measured for each of its classes.
     weights         "probability", "bounded" (Σ|w| ≤ bound, 1 by default), "signed" (2), "uniform" (1/M each; random
                     features), or "published" (subspace).
-    float32         real columns of the points hold single precision numbers, and the weights are fitted to those.
+    float32         real columns of the points hold single precision numbers, and the weights are fitted to these.
     noise           "gaussian", or "laplace" for pure differential privacy (delta = 0).
-    calibration     of Gaussian noise: "analytic" (default), the least that gives (epsilon, delta); or "zcdp", a little
-                    more, at which (epsilon, delta) follows from ρ alone.
-    ledger, table   file that counts what releases of this table add up to, and the curator's name for the table:
-                    the spend is recorded before noise is drawn, and refused if it goes over the table's budget.
-                    Ledger and table must be there (`release-side ledger init`). Without a ledger there is one UserWarning.
+    calibration     of Gaussian noise: "analytic" (default), the least noise that gives (epsilon, delta); or "zcdp", a
+                    little more, at which (epsilon, delta) follows from ρ alone.
+    ledger, table   file that adds up what the releases of this table spend, and the curator's name for the table: the
+                    spend is recorded before noise is drawn, and refused if it exceeds the table's budget. Ledger and
+                    table must exist (`release-side ledger init`). Without a ledger there is one UserWarning.
     uncounted       publish without a ledger, and without the warning. On the command line one of the two is required.
     weak            publish although epsilon is above 10, or delta at least 1/N: an error otherwise.
     unit            column that identifies the units (patients, say): all rows of a unit are protected together, and the
@@ -94,12 +95,12 @@ def publish(
                     then, the number of rows is not; the column's name is published. Rows with an empty cell there are the
                     rows of one unit.
     rehearsal       a seed: the noise can be drawn again, and the release is NOT PRIVATE and stamped so. For data
-                    that the curator may play with. Needs neither a ledger, nor uncounted, nor weak.
-    workers         threads; by default as many as there are processors. No bit of the result depends on it.
-    output          file to write the release to as well; the ledger then knows it by its name. Where that would fail, it
-                    is refused before anything is spent.
+                    that need no protection. Needs neither a ledger, nor uncounted, nor weak.
+    workers         threads; by default one for each processor. No bit of the result depends on it.
+    output          file to write the release to as well; the ledger records its name. An output that cannot be written is
+                    refused before anything is spent.
     force           whether an older file at `output` is replaced; refused otherwise.
-    progress        called with what is being done and the share of it that is.
+    progress        called with the name of the current step and the share of it that is done.
     Returns         Release; its statement lists everything that was taken as public.
     Errors          PublishError or DomainError, by public facts alone.
 
@@ -118,15 +119,14 @@ def publish(
         weights=weights, bound=bound, float32=float32, noise=noise, calibration=calibration,
     )  # fmt: skip
     mechanism = kind(choices).mechanism(epsilon, delta, rehearsal)
-    check_workers(workers)
+    check_whole("workers", workers, 1)
     if unit is not None and kind.no_units:
         raise PublishError(kind.no_units)
     counting = Counting(
         ledger=ledger, table=table, uncounted=uncounted, weak=weak, rehearsal=rehearsal, output=output, force=force
     )
     counting.check_before_opening(private, public_points, domain, domain, (domain_path, public_points))
-    check_strings(method, domain, public_points, places_points=kind.places_points)
-    chosen = chosen_method(method, choices, domain, public_rows(public_points, domain))
+    chosen = chosen_method(method, choices, domain)
     rows = open_private(private)
     rows.check_columns(domain)
     units = None if unit is None else units_of(rows, unit, domain)
@@ -168,11 +168,11 @@ def to_release(
         measurement=measurement,
         kernel=measured.kernel,
         domain=domain,
-        statement=method.statement(measured, mechanism, size, len(encoded), ledger_head=ledger_head),
+        statement=replace(method.statement(measured, mechanism, size, len(encoded)), ledger_head=ledger_head),
         method=method.name,
         weight_view="probability" if view == "uniform" else view,
         fit_distance=distance,
     )
 
 
-__all__ = ["DomainError", "LedgerWarning", "publish", "to_release"]
+__all__ = ["publish", "to_release"]

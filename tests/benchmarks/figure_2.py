@@ -29,6 +29,7 @@ from scipy.stats import norm, ortho_group, qmc
 
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.certified import CertifiedNystroem
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Real
@@ -40,7 +41,6 @@ from kmeanalyst.representation.represent import place_points
 from kmeanalyst.representation.wanted import Wanted
 from kmeanalyst.representation.weights.reweight import weights_for
 from release_side.choices.choices import Choices
-from release_side.choices.subspaces import certified_basis
 from release_side.door.mechanism import GaussianNoise
 from release_side.door.private_mean import private_mean
 from release_side.publishing.methods.random_features import RandomFeatures
@@ -159,7 +159,7 @@ def subspace(results: Results, table: Setting, draws: int) -> None:
     for m in SUBSPACE:
         method = Subspace(Choices(points=m))
         plain, points = method.features(table.kernel, domain), method.spanning(table.kernel, domain)
-        feature_map = certified_basis(plain) or plain
+        feature_map = CertifiedNystroem.of(plain) or plain
         inner = KernelMean(table.kernel, table.rows).evaluate(points)
         position = {point.tobytes(): i for i, point in enumerate(points)}
         of_basis = inner[[position[point.tobytes()] for point in feature_map.points]]

@@ -32,9 +32,10 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.measurement import GRID, SHRINK, grid_sensitivity
-from release_side.choices.subspaces import better_basis, certified_basis
+from kmeanalyst.releases.population_size import PopulationSize
 from release_side.door.mechanism import GaussianNoise
 from release_side.door.private_mean import integer_features
+from release_side.publishing.methods.subspace import better_basis
 
 door = importlib.import_module("release_side.door.private_mean")
 NONNEGATIVE = [case for case in KERNELS if case.kernel.nonnegative]
@@ -308,10 +309,10 @@ def test_with_very_little_noise_the_basis_without_a_jitter_is_better():
     """2·B of very little noise is less than the error that the jitter makes; both are computed from public points."""
     points = DOMAIN.draw(60, 1)
     plain = Nystroem.fit(Gaussian(2.0), points)
-    other = certified_basis(plain)
-    assert better_basis(plain, other, points, GaussianNoise(1.0, 1e-6), n_rows=10**4) is other
-    assert better_basis(plain, other, points, GaussianNoise(1e4, 1e-6), n_rows=10**9) is plain
-    assert better_basis(plain, None, points, GaussianNoise(1.0, 1e-6), n_rows=10**4) is plain
+    other = CertifiedNystroem.of(plain)
+    assert better_basis(plain, other, points, GaussianNoise(1.0, 1e-6), PopulationSize(10**4)) is other
+    assert better_basis(plain, other, points, GaussianNoise(1e4, 1e-6), PopulationSize(10**9)) is plain
+    assert better_basis(plain, None, points, GaussianNoise(1.0, 1e-6), PopulationSize(10**4)) is plain
 
 
 def test_a_kernel_with_negative_values_keeps_the_larger_noise(tmp_path):

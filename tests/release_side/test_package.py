@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pydoc
 
+import pytest
+
 import release_side
 
 FIVE_LINES = (
@@ -19,7 +21,8 @@ def test_the_directory_lists_the_public_names_and_no_others():
     assert dir(release_side) == sorted(release_side.__all__) == sorted(release_side._HOMES)
     for name in dir(release_side):
         assert getattr(release_side, name).__name__ == name
-    assert dir(release_side) == sorted(release_side.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'magic'"):
+        release_side.magic  # noqa: B018
 
 
 def test_help_opens_with_the_five_lines_that_a_curator_types():

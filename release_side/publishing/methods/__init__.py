@@ -9,13 +9,11 @@ exponential       a small database, drawn as a whole
 
 from __future__ import annotations
 
-from typing import Any
-
 from kmeanalyst.kernels import Margins as MarginsKernel
-from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
-from release_side.choices.choices import METHOD_NAMES, Choices
+from release_side.choices.choices import METHOD_NAMES, Choices, check_one_of
+from release_side.choices.options import public_rows
 from release_side.errors import PublishError
 from release_side.publishing.methods.base import MeanMethod, Measured, ReleaseMethod
 from release_side.publishing.methods.exponential import Exponential
@@ -34,19 +32,40 @@ METHODS: dict[str, type[ReleaseMethod]] = {
 
 
 def method_class(method: str) -> type[ReleaseMethod]:
-    """The method of this name; PublishError if `--method` has none such."""
-    if method not in METHOD_NAMES:
-        raise PublishError(f"method must be one of {', '.join(METHOD_NAMES)}, got {method!r}. Name one of these.")
+    """The method with this name; PublishError if curators know no such name."""
+    check_one_of("method", method, METHOD_NAMES)
     return METHODS[method]
 
 
-def chosen_method(method: str, choices: Choices, domain: Domain, public: Array | None = None) -> Any:
-    """The method with its choices: margins where random features are asked for under a kernel that is one of margins."""
+def chosen_method(method: str, choices: Choices, domain: Domain) -> ReleaseMethod:
+    """The method with its choices, the public rows read; PublishError or DomainError if they do not go with the domain.
+
+    Margins where random features are asked for under a kernel of margins.
+    """
     kind = method_class(method)
+    _check_strings(kind, choices, domain)
+    public = public_rows(choices.public_points, domain)
     spec = kind.spec(choices, domain)
     if kind is RandomFeatures and isinstance(kernel_from_spec(spec, domain, choices.target), MarginsKernel):
-        kind = METHODS["margins"]
+        kind = Margins
     return kind(choices, public)
+
+
+def _check_strings(kind: type[ReleaseMethod], choices: Choices, domain: Domain) -> None:
+    """PublishError if there are strings, and the method would have to invent some."""
+    texts = ", ".join(column.name for column in domain.columns if column.is_text)
+    if not texts:
+        return
+    if kind.places_points:
+        raise PublishError(
+            f"{texts} is a column of texts, and the method {kind.name} draws or moves points: there is no string between "
+            'two others. Use method "subspace" with public points, or leave the column out of the domain.'
+        )
+    if choices.public_points is None:
+        raise PublishError(
+            f"{texts} is a column of texts, and strings drawn at random would be like none in the table. Name public "
+            "points: a file of rows, with strings, that are public already."
+        )
 
 
 __all__ = ["METHODS", "MeanMethod", "Measured", "ReleaseMethod", "chosen_method", "method_class"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels import Margins as MarginsKernel
@@ -32,6 +32,8 @@ from release_side.door.door import Door
 from release_side.door.exponential_mechanism import MultisetSampler
 from release_side.door.mechanism import Noise, RehearsalNoise, check_int64_range, noise_for
 
+SIZES = "the sizes: number of points and of features"
+
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
@@ -43,7 +45,7 @@ class Drawn:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What came through the door: noisy means, one for each round, or a draw."""
+    """What came through the door: one noisy mean for each round, or a draw."""
 
     rounds: tuple[Measurement, ...] = ()
     drawn: Drawn | None = None
@@ -54,58 +56,17 @@ class Measured:
         return self.rounds[-1].feature_map.kernel if self.drawn is None else self.drawn.databases.kernel
 
 
-class ReleaseMethod(Protocol):
-    """A way to release a table. `publish`, `plan` and the command line know no more of a method than this.
+class ReleaseMethod(ABC):
+    """A way to release a table (abstract). `publish`, `plan` and the command line know no more of a method than this.
 
-    name           what the ledger and the file call it, and the curator; margins are random features to all three.
-    options        the class of its choices, which validates itself.
-    places_points  whether it invents points, which strings do not allow.
-    no_units       why it cannot protect units, for an error; None if it can.
-    no_plan        why it cannot be simulated on a made-up table, for an error; None if it can.
-    choices        what the curator chose.
-    """
-
-    name: ClassVar[str]
-    options: ClassVar[type[Choices]]
-    places_points: ClassVar[bool]
-    no_units: ClassVar[str | None]
-    no_plan: ClassVar[str | None]
-    choices: Any
-
-    def __init__(self, choices: Any, public: Array | None = None) -> None: ...
-
-    @classmethod
-    def spec(cls, choices: Any, domain: Domain) -> Kernel | str:
-        """The kernel asked for or the method's own; DomainError if there is none such for this domain."""
-        ...
-
-    def mechanism(self, epsilon: float, delta: float, rehearsal: int | None) -> Any:
-        """The noise, or the draw, with this guarantee; PublishError if it cannot be had."""
-
-    def prepare(self, domain: Domain, size: PopulationSize, noise: Any) -> Any:
-        """What `measure` will ask the door for, from public facts alone; PublishError if no release could be made."""
-
-    def measure(self, door: Any, domain: Domain, size: PopulationSize) -> Measured:
-        """Meet the rows: one `door.mean` for each round, or one `door.draw`."""
-
-    def represent(self, measured: Measured, domain: Domain, progress: Progress | None) -> Points:
-        """Encoded points (M, d) and their weights (M,). Post-processing."""
-
-    def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
-        """What this method treats as public of a release of n_points, in words, besides what every release does."""
-
-    def statement(
-        self, measured: Measured, noise: Any, size: PopulationSize, n_points: int, *, ledger_head: str | None
-    ) -> PrivacyStatement:
-        """The guarantee that goes into the file."""
-
-
-class MeanMethod(ABC):
-    """A method that measures one mean, in one round (abstract).
-
+    name            its name for the curator, the ledger and the file; margins are random features to all three.
+    options         the class of its choices, which validates itself.
+    places_points   whether it invents points, which is impossible for strings.
+    no_units        why it cannot protect units, for an error; None if it can.
+    no_plan         why it cannot be simulated on a synthetic table, for an error; None if it can.
     default_kernel  the kernel where none is named; None for "table", or "margins" with a target.
-    finer           whether margins may have finer one-way tables where the noise allows them.
-    follows_noise   whether the tables of margins are chosen by the noise.
+    choices         what the curator chose.
+    public          encoded public rows (m, d), if the curator gave any.
     """
 
     name: ClassVar[str]
@@ -114,40 +75,73 @@ class MeanMethod(ABC):
     no_units: ClassVar[str | None] = None
     no_plan: ClassVar[str | None] = None
     default_kernel: ClassVar[str | None] = None
-    finer: ClassVar[bool] = True
-    follows_noise: ClassVar[bool] = True
 
     def __init__(self, choices: Choices, public: Array | None = None) -> None:
         self.choices, self.public = choices, public
-        self._maps: dict[str, FeatureMap] = {}  # by kernel: a plan of several epsilons draws each once
-
-    # ------------------------------------------------------------------ before the door
-
-    def mechanism(self, epsilon: float, delta: float, rehearsal: int | None) -> Noise | RehearsalNoise:
-        """The noise that the curator named."""
-        return noise_for(self.choices.noise, epsilon, delta, calibration=self.choices.calibration, rehearsal=rehearsal)
 
     @classmethod
     def spec(cls, choices: Choices, domain: Domain) -> Kernel | str:
-        """The kernel asked for or the method's own, as text or kernel; DomainError if there is none such.
+        """The kernel asked for or the default, as text or kernel; DomainError if it does not fit the domain.
 
-        A target asks for margins, which rows for models are best drawn from; error bars are best of the table kernel.
+        A target asks for margins, from which rows for models are best drawn; the table kernel has the best error bars.
         """
         spec = choices.kernel or cls.default_kernel or ("table" if choices.target is None else "margins")
         kernel_from_spec(spec, domain, choices.target)
         return spec
 
+    @abstractmethod
+    def mechanism(self, epsilon: float, delta: float, rehearsal: int | None) -> Any:
+        """The noise, or the draw, with this guarantee; PublishError if there is none."""
+
+    @abstractmethod
+    def prepare(self, domain: Domain, size: PopulationSize, noise: Any) -> Any:
+        """What `measure` will ask the door for, from public facts alone; PublishError if no release could be made."""
+
+    @abstractmethod
+    def measure(self, door: Any, domain: Domain, size: PopulationSize) -> Measured:
+        """Meet the rows: one `door.mean` for each round, or one `door.draw`."""
+
+    @abstractmethod
+    def represent(self, measured: Measured, domain: Domain, progress: Progress | None) -> Points:
+        """Encoded points (M, d) and their weights (M,). Post-processing."""
+
+    @abstractmethod
+    def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
+        """What this method treats as public for a release of n_points, in words, in addition to what all releases do."""
+
+    @abstractmethod
+    def statement(self, measured: Measured, noise: Any, size: PopulationSize, n_points: int) -> PrivacyStatement:
+        """The guarantee that goes into the file."""
+
+
+class MeanMethod(ReleaseMethod):
+    """A method that measures one mean, in one round (abstract).
+
+    finer           whether margins may have finer one-way tables where the noise allows them.
+    follows_noise   whether the tables of margins are chosen by the noise.
+    """
+
+    finer: ClassVar[bool] = True
+    follows_noise: ClassVar[bool] = True
+
+    def __init__(self, choices: Choices, public: Array | None = None) -> None:
+        super().__init__(choices, public)
+        self._maps: dict[str, FeatureMap] = {}  # by kernel: a plan of several epsilons draws each once
+
+    # ------------------------------------------------------------------ before the door
+
+    def mechanism(self, epsilon: float, delta: float, rehearsal: int | None) -> Noise | RehearsalNoise:
+        return noise_for(self.choices.noise, epsilon, delta, calibration=self.choices.calibration, rehearsal=rehearsal)
+
     def kernel(self, domain: Domain, size: PopulationSize, noise: Noise | RehearsalNoise) -> Kernel:
-        """The kernel that a release of a table of this size is measured in, from public facts alone."""
+        """The kernel in which a table of this size is measured, from public facts alone."""
         spec, target = self.spec(self.choices, domain), self.choices.target
         kernel = kernel_from_spec(spec, domain, target, finer=self.finer)
         if isinstance(spec, Kernel) or not isinstance(kernel, MarginsKernel) or not self.follows_noise:
             return kernel
         features = MarginFeatures(kernel)
         check_int64_range(n_rows=size.count, dimension=features.dimension, grid=GRID)
-        unit = mean_unit(n_rows=size.count, feature_map=features)
-        deviation = noise.deviation(grid_sensitivity(features, noise.name)) * unit
-        return kernel_from_spec(spec, domain, target, deviation, finer=self.finer)
+        return kernel_from_spec(spec, domain, target, expected_deviation(features, noise, size), finer=self.finer)
 
     @abstractmethod
     def features(self, kernel: Kernel, domain: Domain) -> FeatureMap:
@@ -155,7 +149,15 @@ class MeanMethod(ABC):
 
     @abstractmethod
     def most_points(self, kernel: Kernel, domain: Domain) -> int:
-        """The number of points that a release may come to have."""
+        """The largest number of points that the release can have."""
+
+    def prepare(self, domain: Domain, size: PopulationSize, noise: Noise | RehearsalNoise) -> FeatureMap:
+        """The feature map that will be measured; the map of each kernel is drawn once."""
+        kernel = self.kernel(domain, size, noise)
+        key = json.dumps(kernel.to_dict(), sort_keys=True)
+        if key not in self._maps:
+            self._maps[key] = self.checked_features(kernel, domain, size)
+        return self.by_noise(self._maps[key], domain, size, noise)
 
     def checked_features(self, kernel: Kernel, domain: Domain, size: PopulationSize) -> FeatureMap:
         """φ of this kernel; PublishError if sums or files could not hold the release."""
@@ -167,14 +169,6 @@ class MeanMethod(ABC):
             feature_map(domain.draw(2, 0))
             check_readable_map(feature_map, domain)
         return feature_map
-
-    def prepare(self, domain: Domain, size: PopulationSize, noise: Noise | RehearsalNoise) -> FeatureMap:
-        """The feature map that will be measured; one kernel's is drawn once."""
-        kernel = self.kernel(domain, size, noise)
-        key = json.dumps(kernel.to_dict(), sort_keys=True)
-        if key not in self._maps:
-            self._maps[key] = self.checked_features(kernel, domain, size)
-        return self.by_noise(self._maps[key], domain, size, noise)
 
     def by_noise(
         self, feature_map: FeatureMap, domain: Domain, size: PopulationSize, noise: Noise | RehearsalNoise
@@ -190,39 +184,29 @@ class MeanMethod(ABC):
 
     @abstractmethod
     def wanted(self, measurement: Measurement, domain: Domain) -> Wanted:
-        """The points and weights that are wanted."""
+        """The points and weights that the representation should make."""
 
     def represent(self, measured: Measured, domain: Domain, progress: Progress | None) -> Points:
         """Points and weights by the representation that analysts have as well."""
         (measurement,) = measured.rounds
         return REPRESENT[self.name](measurement, domain, self.wanted(measurement, domain), progress)
 
-    @abstractmethod
-    def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
-        """What this method treats as public, in words."""
-
     def n_public(self, n_points: int) -> int:
         """How many of the points are rows that were given as public."""
         return 0
 
     def statement(
-        self,
-        measured: Measured,
-        noise: Noise | RehearsalNoise,
-        size: PopulationSize,
-        n_points: int,
-        *,
-        ledger_head: str | None,
+        self, measured: Measured, noise: Noise | RehearsalNoise, size: PopulationSize, n_points: int
     ) -> PrivacyStatement:
-        """The guarantee of the measurement."""
         (measurement,) = measured.rounds
-        return statement_of_mean(
-            noise, measurement, size, self.taken_as_public(measured, n_points), n_public=self.n_public(n_points),
-            ledger_head=ledger_head,
-        )  # fmt: skip
+        public = self.taken_as_public(measured, n_points)
+        return statement_of_mean(noise, measurement, size, public, n_public=self.n_public(n_points))
 
 
-SIZES = "the sizes: number of points and of features"
+def expected_deviation(feature_map: FeatureMap, noise: Noise | RehearsalNoise, size: PopulationSize) -> float:
+    """Standard deviation of the noise on each coordinate of the mean of a table of this size."""
+    unit = mean_unit(n_rows=size.count, feature_map=feature_map)
+    return noise.deviation(grid_sensitivity(feature_map, noise.name)) * unit
 
 
-__all__ = ["SIZES", "Drawn", "MeanMethod", "Measured", "ReleaseMethod"]
+__all__ = ["SIZES", "Drawn", "MeanMethod", "Measured", "ReleaseMethod", "expected_deviation"]

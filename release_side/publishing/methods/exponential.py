@@ -1,16 +1,14 @@
 """Exponential: M rows of a small public domain, drawn as a whole near the table (Balog et al. 2018, §3.4).
 
-This method measures no mean: `measure` makes no round and returns a draw, which is released as it is. No noise is added.
+This method measures no mean: `measure` makes no round and returns a draw, which is released unchanged. No noise is added.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
@@ -31,7 +29,7 @@ from release_side.door.exponential_mechanism import (
     small_databases,
 )
 from release_side.errors import PublishError
-from release_side.publishing.methods.base import Drawn, Measured
+from release_side.publishing.methods.base import Drawn, Measured, ReleaseMethod
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,36 +55,28 @@ class ExponentialChoices(Choices):
                 )
 
 
-class Exponential:
-    """Draw a database of public rows; those near the private table are likelier."""
+class Exponential(ReleaseMethod):
+    """Draw a database of public rows; the nearer to the private table, the more probable."""
 
-    name: ClassVar[str] = "exponential"
-    options: ClassVar[type[Choices]] = ExponentialChoices
-    places_points: ClassVar[bool] = False
-    no_units: ClassVar[str | None] = (
+    name = "exponential"
+    options = ExponentialChoices
+    places_points = False
+    no_units = (
         "unit protects units by the average of all their rows, and the exponential mechanism counts single rows. "
         "Leave it out, or choose another method."
     )
-    no_plan: ClassVar[str | None] = (
+    no_plan = (
         "plan simulates noise, and the exponential mechanism adds none. Its release says how far it may be from the "
         "best: try publish with --rehearsal on a public table of that size."
     )
 
     def __init__(self, choices: Choices, public: Array | None = None) -> None:
-        self.choices, self.public = choices, public
+        super().__init__(choices, public)
         self._databases: dict[tuple[PopulationSize, float], MultisetSampler] = {}  # their list is long: made once
-
-    @classmethod
-    def spec(cls, choices: Choices, domain: Domain) -> Kernel | str:
-        """The kernel asked for, or the table kernel, or margins with a target; DomainError if there is none such."""
-        spec = choices.kernel or ("table" if choices.target is None else "margins")
-        kernel_from_spec(spec, domain, choices.target)
-        return spec
 
     def mechanism(
         self, epsilon: float, delta: float, rehearsal: int | None
     ) -> ExponentialMechanism | RehearsedExponential:
-        """The draw, which is the mechanism."""
         fresh = ExponentialMechanism(epsilon, delta)
         return fresh if rehearsal is None else RehearsedExponential(fresh, rehearsal)
 
@@ -95,22 +85,20 @@ class Exponential:
     ) -> MultisetSampler:
         """The databases to draw from; PublishError, before a row is read, if the draw or its file would be too large."""
         key = size, noise.epsilon
-        if key not in self._databases:
-            self._databases[key] = self._checked(domain, size, noise.epsilon)
-        return self._databases[key]
-
-    def _checked(self, domain: Domain, size: PopulationSize, epsilon: float) -> MultisetSampler:
+        if key in self._databases:
+            return self._databases[key]
         spec = self.spec(self.choices, domain)
         kernel = kernel_as_read(kernel_from_spec(spec, domain, self.choices.target), domain)
         with fitting():
             databases = small_databases(
-                kernel, domain, self.public, self.choices.points, n_rows=size.count, epsilon=epsilon
+                kernel, domain, self.public, self.choices.points, n_rows=size.count, epsilon=noise.epsilon
             )
             _ = databases.sensitivity
         if (cells := databases.size * cells_of_a_row(domain)) > USUAL.cells:
             raise PublishError(
                 f"the release would have {cells:,} cells, and readers allow {USUAL.cells:,}. Pass fewer points."
             )
+        self._databases[key] = databases
         return databases
 
     def measure(
@@ -121,13 +109,12 @@ class Exponential:
         return Measured(drawn=Drawn(door.draw(databases), databases))
 
     def represent(self, measured: Measured, domain: Domain, progress: Progress | None) -> Points:
-        """M points of weight 1/M; a row that was drawn twice is two of them."""
+        """M points of weight 1/M; a row that was drawn twice is two points."""
         assert measured.drawn is not None
         rows = measured.drawn.rows
         return rows, np.full(len(rows), 1 / len(rows))
 
     def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
-        """The number of points, and what they were drawn from."""
         drawn_from = (
             f"the rows given as public, from which the points were drawn; {NO_PROTECTION}"
             if self.public is not None
@@ -141,14 +128,9 @@ class Exponential:
         noise: ExponentialMechanism | RehearsedExponential,
         size: PopulationSize,
         n_points: int,
-        *,
-        ledger_head: str | None,
     ) -> PrivacyStatement:
-        """The guarantee of the draw."""
         assert measured.drawn is not None
-        return statement_of_draw(
-            noise, measured.drawn.databases, size, self.taken_as_public(measured, n_points), ledger_head=ledger_head
-        )
+        return statement_of_draw(noise, measured.drawn.databases, size, self.taken_as_public(measured, n_points))
 
 
 __all__ = ["Exponential"]

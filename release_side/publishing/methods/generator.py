@@ -1,9 +1,8 @@
-"""Generator: a noisy mean of features that are composed as the kernel is, and a network trained on it (DP-MERF)."""
+"""Generator: a noisy mean of features that are composed like the kernel, and a network trained on it (DP-MERF)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -22,7 +21,7 @@ from release_side.publishing.methods.base import SIZES, MeanMethod, Measured
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GeneratorChoices(Choices):
-    """No family, and weights that are equal."""
+    """No family, and equal weights."""
 
     def check_method(self) -> None:
         if self.weights not in ("probability", "uniform"):
@@ -40,13 +39,13 @@ class GeneratorChoices(Choices):
 class Generator(MeanMethod):
     """Margins and random Fourier features, composed; rows of equal weight from a trained network."""
 
-    name: ClassVar[str] = "generator"
-    options: ClassVar[type[Choices]] = GeneratorChoices
-    default_kernel: ClassVar[str | None] = "generator"
-    finer: ClassVar[bool] = False  # its rows are probabilities of cells
+    name = "generator"
+    options = GeneratorChoices
+    default_kernel = "generator"
+    finer = False  # its rows are probabilities of cells
 
     def features(self, kernel: Kernel, domain: Domain) -> FeatureMap:
-        """Composed as the kernel is; each part without margins has F coordinates of its own."""
+        """Composed like the kernel; each part without margins has F coordinates of its own."""
         if self.public is not None:
             raise PublishError(
                 "a generator starts from noise and has no use for public points. Leave them out, or choose another method."
@@ -71,12 +70,12 @@ class Generator(MeanMethod):
             raise PublishError(str(error)) from None
         if self.choices.features is not None and not drawn:
             raise PublishError(
-                "this kernel has no random part: its features are cells, as many as the domain says. Leave features out."
+                "this kernel has no random part: its features are cells, whose number follows from the domain. Leave features "
+                "out."
             )
         return feature_map
 
     def most_points(self, kernel: Kernel, domain: Domain) -> int:
-        """As many as were asked for, or the most rows that are drawn by default."""
         return self.choices.points or most_rows(domain)
 
     def wanted(self, measurement: Measurement, domain: Domain) -> Wanted:
@@ -85,7 +84,6 @@ class Generator(MeanMethod):
         return Wanted(n_points=n_points, float32=self.choices.float32)
 
     def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
-        """The frequencies and the sizes."""
         return ("the frequencies, drawn from a public seed", SIZES)
 
 

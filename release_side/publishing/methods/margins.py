@@ -13,7 +13,7 @@ from release_side.publishing.methods.random_features import RandomFeatures
 
 
 class Margins(RandomFeatures):
-    """The method of random features, with the cells of margins for features. Files and ledgers know the two by one name."""
+    """Random features whose features are the cells of margins. Files and ledgers have one name for both methods."""
 
     def features(self, kernel: Kernel, domain: Domain) -> FeatureMap:
         """One feature for each cell of each table."""
@@ -25,11 +25,10 @@ class Margins(RandomFeatures):
                 "another kernel."
             )
         if self.choices.features is not None:
-            raise PublishError("margins have one feature for each cell: the domain says how many. Leave features out.")
+            raise PublishError("margins have one feature for each cell of their tables. Leave features out.")
         return MarginFeatures(kernel)  # type: ignore[arg-type]
 
     def most_points(self, kernel: Kernel, domain: Domain) -> int:
-        """As many as were asked for, or the most rows that are drawn by default."""
         return self.choices.points or most_rows(domain)
 
     def default_points(self, measurement: Measurement, domain: Domain) -> int:

@@ -1,27 +1,40 @@
-"""Random features: a noisy mean of F coordinates, and points that are placed to fit it (Algorithm 2)."""
+"""Random features: a noisy mean of F coordinates, and points that are placed to fit it (Algorithm 2).
+
+The families of features, all drawn from public facts alone:
+
+fourier        independent random Fourier features, the default (Rahimi & Recht 2007)
+orthogonal     Fourier features whose frequencies come in orthogonal blocks (Yu et al. 2016)
+quasi-random   Fourier features whose frequencies are a Sobol sequence with a random shift (Avron et al. 2016)
+binning        random binning of the laplacian kernel (Rahimi & Recht 2007): diameter √2 instead of 2
+maclaurin      of polynomial and exponential-dot kernels, and their default (Kar & Karnick 2012)
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from kmeanalyst.kernels import Kernel
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.dot_product import DotProduct
 from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.binning import RandomBinning
 from kmeanalyst.kernels.features.composed import margins_in
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.wanted import Wanted
 from release_side.choices import options as defaults
 from release_side.choices.choices import Choices
-from release_side.choices.options import features_of, public_generator
+from release_side.choices.options import public_generator
 from release_side.choices.statement import NO_PROTECTION
 from release_side.errors import PublishError
 from release_side.publishing.methods.base import SIZES, MeanMethod, Measured
 
-_FREQUENCIES = "the frequencies, drawn from a public seed"
-_FEATURES = {
+_FREQUENCIES = {"fourier": "independent", "orthogonal": "orthogonal", "quasi-random": "quasi-random"}
+_DRAWN = {  # what a feature map has drawn, by its name
     "random-binning": "the grids of the features, drawn from a public seed",
     "random-maclaurin": "the degrees and projections of the features, drawn from a public seed",
 }
@@ -32,37 +45,35 @@ class RandomFeaturesChoices(Choices):
     """Every choice but Algorithm 1's weights."""
 
     def check_method(self) -> None:
-        self.refuse_published_weights()
+        if self.weights == "published":
+            raise PublishError(
+                'published weights are Algorithm 1\'s: they need method "subspace". Name it, or other weights.'
+            )
 
 
 class RandomFeatures(MeanMethod):
     """Random features of a kernel on all columns, and points that are placed."""
 
-    name: ClassVar[str] = "random-features"
-    options: ClassVar[type[Choices]] = RandomFeaturesChoices
+    name = "random-features"
+    options = RandomFeaturesChoices
 
     def features(self, kernel: Kernel, domain: Domain) -> FeatureMap:
-        """About F coordinates of the family that was chosen."""
+        """About F coordinates of the chosen family; PublishError or ValueError if it has none for this kernel."""
         if next(margins_in(kernel), None) is not None:
             raise PublishError(
                 "this kernel is made of margins and other parts, and points cannot be placed for it. Choose the method "
                 "generator or subspace, or another kernel."
             )
-        dimension = self.choices.features or defaults.FEATURES
-        return features_of(
-            self.choices.family, kernel, domain, dimension,
-            lambda what: public_generator(what, kernel, domain, dimension),
-        )  # fmt: skip
+        return features_of(self.choices.family, kernel, domain, self.choices.features or defaults.FEATURES)
 
     def most_points(self, kernel: Kernel, domain: Domain) -> int:
-        """As many as were asked for, or the most that are placed by default."""
         return self.choices.points or defaults.MOST_DEFAULT_POINTS
 
     def default_points(self, measurement: Measurement, domain: Domain) -> int:
         """How many points carry the mean no worse than its noise lets it be known; by N, ε, δ alone.
 
-        The error of well-placed weighted points falls about as 1/M, that of the mean is some twelve times the noise
-        scale (a hundred parameters or more are told from the noise): M is where both meet, within limits.
+        The error of well-placed weighted points falls about as 1/M. The error of the mean is about twelve times the noise
+        scale, because a hundred parameters or more can be estimated from it. M makes the two errors equal, within limits.
         """
         wanted = measurement.feature_map.norm_bound / (6 * measurement.noise_scale)
         return int(np.clip(wanted, defaults.DEFAULT_POINTS, defaults.MOST_DEFAULT_POINTS))
@@ -75,10 +86,38 @@ class RandomFeatures(MeanMethod):
         )  # fmt: skip
 
     def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
-        """The features, the sizes, and the public rows from which the points started."""
-        features = _FEATURES.get(measured.rounds[-1].feature_map.name, _FREQUENCIES)
+        drawn = _DRAWN.get(measured.rounds[-1].feature_map.name, "the frequencies, drawn from a public seed")
         given = f"the rows given as public, from which the points started; {NO_PROTECTION}"
-        return (features, SIZES, *(() if self.public is None else (given,)))
+        return (drawn, SIZES, *(() if self.public is None else (given,)))
 
 
-__all__ = ["RandomFeatures"]
+def features_of(family: str | None, kernel: Kernel, domain: Domain, dimension: int) -> FeatureMap:
+    """About `dimension` coordinates of a kernel on all columns of the domain; ValueError if the family has none for it.
+
+    family   None for maclaurin if the kernel is a dot product, else fourier.
+    """
+    family = family or ("maclaurin" if isinstance(kernel, DotProduct) else "fourier")
+    drawn = "frequencies" if family == "fourier" else f"{family} frequencies" if family in _FREQUENCIES else family
+    rng = public_generator(drawn, kernel, domain, dimension)
+    if family in _FREQUENCIES:
+        return RandomFourier.draw(
+            kernel, n_columns=len(domain), dimension=dimension, missing_columns=domain.missing_columns,
+            frequencies=_FREQUENCIES[family], rng=rng,
+        )  # fmt: skip
+    if family == "maclaurin":
+        return RandomMaclaurin.draw(kernel, dimension=dimension, rng=rng)  # type: ignore[arg-type]
+    missing = tuple(domain.missing_columns)
+    return RandomBinning.draw(kernel, bounds=_bounds(domain), dimension=dimension, missing_columns=missing, rng=rng)
+
+
+def _bounds(domain: Domain) -> Array:
+    """(d, 2) the columns' public bounds, encoded; ValueError if some have levels."""
+    levels = [column.name for column in domain.columns if column.has_levels]
+    if levels:
+        raise ValueError(
+            f"these features are of numbers, and {', '.join(levels)} have levels. Choose another family, or leave them out"
+        )
+    return np.array([column.bounds for column in domain.columns], dtype=float)  # type: ignore[attr-defined]
+
+
+__all__ = ["RandomFeatures", "features_of"]

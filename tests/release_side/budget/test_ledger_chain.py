@@ -166,7 +166,7 @@ def test_verify_says_what_a_head_covers(ledger):
 @pytest.mark.parametrize(
     ("head", "message"),
     [
-        ("nowhere.kme", "is neither a digest (64 hexadecimal digits) nor a file that is there. Name a released file"),
+        ("nowhere.kme", "is neither a digest (64 hexadecimal digits) nor an existing file. Name a released file"),
         ("uncounted.kme", "was published without a ledger: its header has no digest to compare with. Name a file"),
         ("text.kme", "is not a whole zip archive"),
     ],

@@ -97,7 +97,7 @@ def test_the_measurement_of_a_generator_has_it_before_any_network_is_trained():
     features = method.prepare(DOMAIN, size, noise)
     assert isinstance(features, Concatenation)
     measurement = private_mean([DOMAIN.encode(table(DOMAIN))], features, noise, n_rows=N)
-    statement = method.statement(Measured((measurement,)), noise, size, 20, ledger_head=None)
+    statement = method.statement(Measured((measurement,)), noise, size, 20)
     statement.check_arithmetic()
     assert (statement.epsilon, statement.delta, statement.mechanism) == (0.5, 0.0, LAPLACE)
     check_noise(features, measurement.noise_scale, N)

@@ -1,4 +1,4 @@
-"""Killed while publishing: never a file half-written, never noise that the ledger does not count."""
+"""Killed while publishing: no partly written file, and no noise that the ledger does not count."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def test_a_kill_at_any_line_or_time_leaves_a_whole_file_and_a_counted_spend(tmp_
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills children that are forked")
-def test_the_check_above_sees_a_spend_that_is_recorded_too_late(tmp_path: Path):
-    """Its power: where the door draws first and records afterwards, a kill in between is noise that nobody counts."""
+def test_the_check_above_detects_a_spend_that_is_recorded_too_late(tmp_path: Path):
+    """Its power: if the door draws first and records afterwards, a kill in between leaves uncounted noise."""
     late = PROGRAM.read_text().replace(
         "    def marked(",
         """    honest_mean = DOOR.private_mean

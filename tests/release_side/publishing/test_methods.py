@@ -1,4 +1,4 @@
-"""The release methods as one type: the registry, what each promises to `publish`, and a door that opens once."""
+"""The release methods as one type: the registry, what each does for `publish`, and a door that opens once."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_every_method_measures_represents_and_states_its_guarantee(name: str, ro
     assert door.rows is None and (len(measured.rounds), measured.drawn is None) in [(1, True), (0, False)]
     points, weights = method.represent(measured, domain, None)
     assert points.shape == (6, domain.width) and weights.shape == (6,)
-    statement = method.statement(measured, noise, size, 6, ledger_head=None)
+    statement = method.statement(measured, noise, size, 6)
     statement.check_arithmetic()
     assert statement.n_rows == 50 and statement.taken_as_public[-2:] == method.taken_as_public(measured, 6)[-2:]
 
@@ -112,15 +112,12 @@ def test_rows_that_are_not_as_many_as_announced_are_refused_and_nothing_is_spent
     assert spent == []
 
 
-def test_choices_cannot_be_changed_and_refuse_what_their_method_has_no_use_for():
+def test_choices_cannot_be_changed_and_refuse_what_their_method_cannot_use():
     with pytest.raises(AttributeError):
         Choices().points = 3  # type: ignore[misc]
     for name, wrong, message in (
-        ("subspace", {"features": 20}, "a subspace has as many features as it has points"),
         ("subspace", {"family": "fourier"}, "subspace has its own"),
         ("exponential", {"weights": "signed"}, "signed weights does not go with the exponential mechanism"),
-        ("random-features", {"weights": "published"}, "they need method \"subspace\""),
-        ("random-features", {"features": 21}, "features must be even, got 21"),
         ("margins", {"bound": 2.0}, "probability weights have none"),
     ):  # fmt: skip
         with pytest.raises(PublishError, match=message):

@@ -1,4 +1,4 @@
-"""Algorithm 1 with public strings as points, end to end: a table with a column of strings is published, read, asked, tested."""
+"""Algorithm 1 with public strings as points, end to end: a table with strings is published, read, queried and tested."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ DOMAIN = Domain((
     Text(name="code", length=24, alphabet="ACGT", missing=True), Categorical(name="lab", levels=("basel", "bern")),
     Real(name="mass", lower=0, upper=10),
 ))  # fmt: skip
-PROMISE: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "method": "subspace"}
+GUARANTEE: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "method": "subspace"}
 LETTERS = {False: [0.4, 0.1, 0.1, 0.4], True: [0.15, 0.35, 0.35, 0.15]}
 
 
 def rows(n: int, seed: int, rich: float = 0.3) -> pd.DataFrame:
-    """Rows of made-up sequences: a share `rich` of them has more G and C than A and T; the other columns are alike."""
+    """Rows of made-up sequences: a share `rich` of them has more G and C than A and T."""
     rng = np.random.default_rng(seed)
     codes = [
         "".join(rng.choice(list("ACGT"), rng.integers(8, 25), p=LETTERS[bool(kind)])) for kind in rng.random(n) < rich
@@ -54,7 +54,7 @@ TABLE, PUBLIC = rows(4000, 1), rows(150, 2, rich=0.5)
 
 @pytest.fixture(scope="module")
 def release() -> ka.Release:
-    return release_side.publish(TABLE, DOMAIN, public_points=PUBLIC, **PROMISE)
+    return release_side.publish(TABLE, DOMAIN, public_points=PUBLIC, **GUARANTEE)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def path(release, tmp_path_factory):
 # ---------------------------------------------------------------- the release
 
 
-def test_the_release_is_nearer_to_the_private_table_than_the_public_rows_it_is_made_of(release):
+def test_the_release_is_nearer_to_the_private_table_than_its_public_rows(release):
     """Balog et al. 2018, Algorithm 1: the RKHS distance to the embedding of all private rows."""
     table = KernelMean(release.kernel, DOMAIN.encode(TABLE))
     public = KernelMean(release.kernel, DOMAIN.encode(PUBLIC))
@@ -84,7 +84,7 @@ def test_a_release_of_strings_read_back_is_the_release_written(release, path):
 
 
 def test_one_private_string_moves_the_mean_by_no_more_than_the_sensitivity(release):
-    """Whatever the strings: the hostile ones of a person who has the table's format in hand."""
+    """With hostile strings too."""
     hostile = ["", "A" * 10_000, "\x1b[2J", "ACGT" * 6, "\ud800", "?", "é", "CG" * 12]
     others = DOMAIN.encode({"code": hostile, "lab": ["bern"] * 8, "mass": [3.0] * 8})
     features = release.measurement.feature_map(others)
@@ -92,25 +92,25 @@ def test_one_private_string_moves_the_mean_by_no_more_than_the_sensitivity(relea
     assert gaps.max() <= release.statement.sensitivity * len(TABLE) and gaps.max() > 0.3
 
 
-def test_the_whole_road_by_the_command_line(tmp_path):
+def test_strings_are_published_from_the_command_line(tmp_path):
     TABLE.to_csv(tmp_path / "table.csv", index=False)
     PUBLIC.to_csv(tmp_path / "public.csv", index=False)
     (tmp_path / "domain.toml").write_text(domain_toml(DOMAIN), encoding="utf-8")
     words = f"publish {tmp_path}/table.csv --domain {tmp_path}/domain.toml --epsilon 1 --delta 1e-6 --uncounted"
-    told = CliRunner().invoke(main, [*words.split(), "--output", f"{tmp_path}/r.kme"])
-    assert told.exit_code == 1 and 'Use method "subspace" with public points' in told.output
+    done = CliRunner().invoke(main, [*words.split(), "--output", f"{tmp_path}/r.kme"])
+    assert done.exit_code == 1 and 'Use method "subspace" with public points' in done.output
     words += (
         f" --method subspace --public-points {tmp_path}/public.csv --kernel table:length=2 --output {tmp_path}/r.kme"
     )
-    told = CliRunner().invoke(main, words.split())
-    assert told.exit_code == 0, told.output
+    done = CliRunner().invoke(main, words.split())
+    assert done.exit_code == 0, done.output
     back = read_release(tmp_path / "r.kme")
     assert back.kernel.kernels[0].length == 2 and not back.kernel.kernels[0].blended
     assert list(back.to_frame()["code"].fillna("")) == list(PUBLIC["code"])
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"method": "random-features"}, "the method random-features draws or moves points"),
         ({"method": "random-features", "target": "lab"}, "draws or moves points|not for strings"),
@@ -119,15 +119,14 @@ def test_the_whole_road_by_the_command_line(tmp_path):
         ({"kernel": "margins"}, "the margins kernel does not compare strings"),
     ],
 )
-def test_what_strings_have_no_part_in_is_refused_before_the_table_is_opened(options, told, monkeypatch):
-    monkeypatch.setattr(
-        "release_side.publishing.publish.open_private", lambda table: pytest.fail("the table was opened")
-    )
-    with pytest.raises((PublishError, ka.DomainError), match=told):
-        release_side.publish(TABLE, DOMAIN, **(PROMISE | {"public_points": PUBLIC} | options))
+def test_choices_without_strings_are_refused_before_the_table_is_opened(options, message, monkeypatch):
+    opened = "release_side.publishing.publish.open_private"
+    monkeypatch.setattr(opened, lambda table: pytest.fail("the table was opened"))
+    with pytest.raises((PublishError, ka.DomainError), match=message):
+        release_side.publish(TABLE, DOMAIN, **(GUARANTEE | {"public_points": PUBLIC} | options))
 
 
-def test_a_plan_for_strings_needs_no_table_and_has_every_figure():
+def test_a_plan_for_strings_needs_no_table_and_has_every_error():
     found = release_side.plan(DOMAIN, rows=2000, delta=1e-6, epsilon=1.0, method="subspace", public_points=PUBLIC)
     assert found[["rkhs_error", "se_mean", "se_probability"]].notna().all(axis=None)
     with pytest.raises(PublishError, match="Name public points"):
@@ -145,7 +144,7 @@ def test_mmd_test_of_release_and_sample_keeps_its_level_and_finds_another_compos
 
 
 def test_mmd_test_of_two_plain_samples_with_strings_keeps_its_level_and_finds_another_composition():
-    """The exact permutation test, 20 pairs of alike samples; the strings alone tell the others apart."""
+    """The exact permutation test, 20 pairs of alike samples; only the strings differ between the other pairs."""
 
     def pvalue(i: int, rich: float) -> float:
         a, b = rows(100, 300 + i), rows(100, 400 + i, rich)
@@ -157,18 +156,18 @@ def test_mmd_test_of_two_plain_samples_with_strings_keeps_its_level_and_finds_an
     assert max(pvalue(i, 1.0) for i in range(3)) < 0.01
 
 
-def test_compare_names_the_column_of_strings_and_says_what_it_cannot_tell(release):
+def test_compare_names_the_column_of_strings_and_notes_its_limits(release):
     found = ka.compare(release, rows(600, 7, rich=0.8))
     assert found.columns.index[0] == "code" and found.columns["differs"].iloc[0]
     assert any("strings have neither means nor levels" in note for note in found.notes)
-    told = found.differences["column"].tolist()
-    assert "mass" in told and told.count("code") == 1  # its missing cells alone
+    columns = found.differences["column"].tolist()
+    assert "mass" in columns and columns.count("code") == 1  # its missing cells alone
 
 
 # ---------------------------------------------------------------- questions
 
 
-def test_how_often_a_released_string_occurs_is_answered_with_an_error(release):
+def test_the_probability_of_a_released_string_has_a_standard_error(release):
     code = release.to_frame()["code"].dropna().iloc[0]
     found = release.probability(f"code == '{code}'")
     weights = release.weights[(release.to_frame()["code"] == code).to_numpy()]
@@ -180,7 +179,7 @@ def test_how_often_a_released_string_occurs_is_answered_with_an_error(release):
 
 
 @pytest.mark.parametrize(
-    ("ask", "told"),
+    ("ask", "message"),
     [
         (lambda r: r.probability("code == 'ACGTACGTAC'"), "no row that the release knows of distinguishes"),
         (lambda r: r.probability("code == 'xyz'"), "code has no text 'xyz'"),
@@ -198,22 +197,22 @@ def test_how_often_a_released_string_occurs_is_answered_with_an_error(release):
         (lambda r: r.to_sklearn("code"), "a classifier needs classes"),
     ],
 )
-def test_questions_that_strings_do_not_answer_are_refused_with_the_mend(ask: Callable[[Any], Any], told, release):
-    with pytest.raises((ExpressionError, ValueError), match=told):
+def test_questions_that_strings_cannot_answer_are_refused(ask: Callable[[Any], Any], message, release):
+    with pytest.raises((ExpressionError, ValueError), match=message):
         ask(release)
 
 
-def test_what_is_left_of_a_release_with_strings_works(release, tmp_path):
+def test_the_other_methods_of_a_release_with_strings_work(release, tmp_path):
     assert release.to_sklearn("lab").X.columns.tolist() == ["mass"]
     assert release.points["code"].dtype.kind == "U" and "" in release.points["code"].to_numpy()
     release.to_netcdf(tmp_path / "out.nc")
     assert len(release.thin(30)) == 30 and len(release.resample(7)) == 7
     assert 0 <= ka.independence_test(release, "code", "mass").pvalue <= 1
-    told = release.transform({"known": f"code == '{release.to_frame()['code'].dropna().iloc[0]}'"})
-    assert told.mean("known").value >= 0
+    derived = release.transform({"known": f"code == '{release.to_frame()['code'].dropna().iloc[0]}'"})
+    assert derived.mean("known").value >= 0
 
 
-# ---------------------------------------------------------------- files of strangers
+# ---------------------------------------------------------------- hostile files
 
 
 def basis(edit: Callable[[np.ndarray], None]) -> Callable[[dict[str, Any], Members], None]:
@@ -227,15 +226,15 @@ def basis(edit: Callable[[np.ndarray], None]) -> Callable[[dict[str, Any], Membe
     return forge
 
 
-def number(place: int, value: float) -> Callable[[np.ndarray], None]:
-    return lambda array: array.__setitem__((int(np.flatnonzero(~np.isnan(array[:, 0]))[0]), place), value)
+def number(index: int, value: float) -> Callable[[np.ndarray], None]:
+    return lambda array: array.__setitem__((int(np.flatnonzero(~np.isnan(array[:, 0]))[0]), index), value)
 
 
 def field(*keys: Any, to: Any) -> Callable[[dict[str, Any], Members], None]:
     return lambda header, members: setting(*keys, to=to)(header)
 
 
-LAST = 3  # the second number of a code stands after the three columns
+LAST = 3  # index of the second number of a code, after the three columns
 SPECTRUM = ("kernel", "kernels", 0)
 FORGED: dict[str, tuple[Callable[[dict[str, Any], Members], None], str]] = {
     "a foreign letter": (edited_points(first("code", "AXA")), "no string of its alphabet and length"),
@@ -252,7 +251,7 @@ FORGED: dict[str, tuple[Callable[[dict[str, Any], Members], None], str]] = {
     "a letter twice": (field("columns", 0, "alphabet", to="ACGTA"), "distinct characters"),
     "an escape in the alphabet": (field("columns", 0, "alphabet", to="ACG\x1b"), "a control character"),
     "an unknown of two": (field("columns", 0, "unknown", to="??"), "distinct|one character"),
-    "levels beside letters": (field("columns", 0, "levels", to=["A"]), "unknown here: levels"),
+    "levels next to letters": (field("columns", 0, "levels", to=["A"]), "unknown here: levels"),
     "a spectrum of numbers": (field(*SPECTRUM, "length", to=2.5), "length must be a whole number"),
     "a spectrum of other symbols": (field(*SPECTRUM, "symbols", to=9), "no text column has such"),
     "a spectrum of more numbers": (field(*SPECTRUM, "numbers", to=3), "does not make sense"),
@@ -279,10 +278,11 @@ def test_a_forged_file_with_strings_is_refused(case, path, tmp_path):
     refused(forged(path, edit), tmp_path, "", why)
 
 
-def test_the_same_forger_without_a_forgery_is_read(path, tmp_path):
+def test_an_unchanged_file_is_read(path, tmp_path):
+    """The power of the test above."""
     (tmp_path / "sound.kme").write_bytes(forged(path, basis(lambda array: None)))
     same(read_release(tmp_path / "sound.kme"), read_release(path))
 
 
-def test_what_is_published_is_what_readers_take(release):
+def test_readers_accept_the_published_feature_map(release):
     check_readable_map(release.measurement.feature_map, DOMAIN)

@@ -1,0 +1,143 @@
+"""What the commands that publish share: their options, what they check first, and what they print at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import Field, fields
+from typing import Any, TypeAlias
+
+import click
+
+from kmeanalyst.cli.terminal import print_json, say
+from kmeanalyst.releases.statement import guarantee
+from kmeanalyst.releases.texts import one_line
+from release_side.errors import PublishError
+
+Option: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+DOMAIN = click.option(
+    "--domain", "domain_path", required=True, type=click.Path(), help="TOML file of public columns and bounds."
+)
+_GUARANTEE = (
+    click.option("--epsilon", required=True, type=float, help="ε > 0 of the guarantee; up to 1 is strong."),
+    click.option(
+        "--delta", required=True, type=float, help=f"δ of the guarantee: {guarantee()}. Well below 1/N, e.g. 1e-6."
+    ),
+    click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="FILE.kme", help="File to write."),
+    click.option("--force", is_flag=True, help="Replace FILE.kme if it exists."),
+)
+_COUNTING = (
+    click.option(
+        "--ledger",
+        type=click.Path(dir_okay=False),
+        metavar="LEDGER",
+        help="Count the spend here; refused over budget. The ledger must exist: see ledger init.",
+    ),
+    click.option("--table", metavar="NAME", help="The ledger's name for the private table."),
+    click.option("--uncounted", is_flag=True, help="Publish without a ledger: nothing adds this release to others."),
+    click.option("--weak", is_flag=True, help="Publish although epsilon is above 10, or delta at least 1/N."),
+)
+_RUN = (
+    click.option(
+        "--rehearsal", type=int, metavar="SEED", help="Noise that can be drawn again: the file is stamped NOT PRIVATE."
+    ),
+    click.option(
+        "--workers", type=int, metavar="N", help="Threads; by default one for each processor. Changes no bit."
+    ),
+)
+
+
+def with_options(*options: Option) -> Option:
+    """Add options to a command, in this order."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def publication_options(*choices: Option) -> Option:
+    """The options of a command that publishes; `choices` are its own."""
+    return with_options(DOMAIN, *_GUARANTEE, *choices, *_COUNTING, *_RUN)
+
+
+def options_of(choices: type) -> list[Option]:
+    """An option for each field of a dataclass of choices."""
+    return [_option_of(choice) for choice in fields(choices)]
+
+
+def _option_of(choice: Field[Any]) -> Option:
+    """The option of one field: name and default are the field's, the rest is in its metadata."""
+    facts, default = dict(choice.metadata), choice.default
+    if (values := facts.pop("choices", None)) is not None:
+        facts["type"] = click.Choice(list(values))
+    elif facts.get("type") == "path":
+        facts["type"] = click.Path()
+    if isinstance(default, bool):
+        facts["is_flag"] = True
+    elif default is not None and "required" not in facts:
+        facts |= {"default": default, "show_default": True}
+    return click.option("--" + choice.name.replace("_", "-"), **facts)
+
+
+def check_before_publishing(private: str, domain_path: str, choices: Mapping[str, Any]) -> None:
+    """Check the domain and the private table's columns, and note the columns that are ignored.
+
+    Errors   DomainError or PublishError; PublishError too unless a ledger counts the release, or the user said that none
+             does. A rehearsal spends nothing.
+    """
+    from kmeanalyst.releases.domain.domain import read_domain
+    from release_side.private_rows.rows import open_private
+
+    if choices["ledger"] is choices["table"] is choices["rehearsal"] is None and not choices["uncounted"]:
+        raise PublishError(
+            "no ledger is named: releases of one table add up, and nothing would count this one. Nothing was spent. Name "
+            "--ledger LEDGER and --table NAME (release-side ledger init makes them), or say --uncounted."
+        )
+    extra = open_private(private).check_columns(read_domain(domain_path))
+    if ignored := [one_line(name) for name in extra if name != choices.get("unit")]:
+        say(f"note: columns not in the domain are ignored: {', '.join(ignored)}", err=True)
+
+
+def show_published(published: Any, choices: Mapping[str, Any], *, as_json: bool, **facts: Any) -> None:
+    """Print a release or a function that was published: as JSON with these facts, or in words with the ledger's total."""
+    if as_json:
+        print_json({"output": choices["output"], **facts, "statement": published.statement.to_dict()})
+        return
+    say(f"wrote {choices['output']}", err=True)
+    if choices["ledger"]:
+        with suppress(PublishError):  # the release is written and counted even if the ledger cannot be read now
+            say(_counted(choices["ledger"], choices["table"]), err=True)
+    for label, text in published.summary().items():
+        say(f"{label:<11} {text}")
+
+
+def _counted(ledger_path: str, table: str) -> str:
+    """What the table has spent, this release included."""
+    from release_side.budget.composition import rounded
+    from release_side.budget.ledger import Ledger
+
+    account = Ledger(ledger_path).account(table)
+    epsilon = rounded(account.total_epsilon, up=True)
+    spent = (
+        f"has spent epsilon {epsilon} of {account.epsilon:g}"
+        if account.epsilon
+        else f"is unlimited and has spent epsilon {epsilon}"
+    )
+    return (
+        f"counted in {ledger_path} as a release of table {account.name}, which {spent} at delta {account.total_delta:g}"
+    )
+
+
+__all__ = [
+    "DOMAIN",
+    "Option",
+    "check_before_publishing",
+    "options_of",
+    "publication_options",
+    "show_published",
+    "with_options",
+]
