@@ -356,7 +356,7 @@ def test_a_class_is_asked_with_its_defaults():
 
 
 def test_a_class_that_needs_arguments_is_refused_with_the_mend():
-    with pytest.raises(TypeError, match=r"needs estimator, param_grid.*hangs on them.*Pass an instance"):
+    with pytest.raises(TypeError, match=r"needs estimator, param_grid.*depends on them.*Pass an instance"):
         support(GridSearchCV)
 
 
