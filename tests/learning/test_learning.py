@@ -429,7 +429,7 @@ def test_targets_that_do_not_fit_are_refused_with_the_mend():
         ka.fit(LinearRegression(), dated, "day")
     with pytest.raises(ValueError, match="no column wages"):
         ka.fit(LinearRegression(), release, "wages")
-    with pytest.raises(ValueError, match="learns to predict a column, and none is named"):
+    with pytest.raises(ValueError, match="learns to predict a column, and no target is named"):
         ka.fit(LinearRegression(), release)
     with pytest.raises(ValueError, match="no classes to separate"):
         ka.fit(LogisticRegression(), weighted(table(100, 0).assign(risk="low"), np.ones(100)), "risk")

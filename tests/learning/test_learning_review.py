@@ -240,7 +240,7 @@ def test_a_refitted_score_has_students_t_for_its_share_of_the_refits_alone(plain
     found = Refits(model, (model, model)).score(frame, "accuracy").loc["accuracy"]
     assert found["of_training"] == 0
     assert found["high"] - found["value"] == pytest.approx(1.959964 * found["of_evaluation"], rel=1e-5)
-    assert Refits(model, (model, model))._freedom(1.0) == 1
+    assert Refits(model, (model, model))._degrees_of_freedom(1.0) == 1
 
 
 def test_a_model_file_that_would_fill_the_memory_is_refused_unread(
