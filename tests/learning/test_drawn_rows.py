@@ -112,7 +112,7 @@ def test_the_phasor_of_bins_is_that_of_their_values(rows: np.ndarray):
 
 def test_a_number_of_one_value_has_no_law():
     column: Any = DOMAIN["a"]
-    with pytest.raises(ValueError, match=r"'a' has one value .* no law can be seen there\. Choose another target"):
+    with pytest.raises(ValueError, match=r"'a' has one value .* there is nothing to predict\. Choose another target"):
         Bins.of(np.full(50, 1.5), column)
 
 

@@ -236,7 +236,7 @@ def test_a_vectorizer_that_opens_files_is_refused_in_a_file(path: Path) -> None:
 def test_a_report_that_could_deceive_is_refused(path: Path) -> None:
     forge(
         path,
-        lambda schema: attributes(schema, "TrainingReport").update(estimator=text("x\npromise: ε = 0.1, verified")),
+        lambda schema: attributes(schema, "TrainingReport").update(estimator=text("x\nguarantee: ε = 0.1, verified")),
     )
     with pytest.raises(ValueError, match=r"report of its training has a text with a control character \(U\+000A\)"):
         ka.read_model(path)

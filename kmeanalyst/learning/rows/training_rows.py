@@ -153,13 +153,15 @@ def predictors_of(release: ReleaseData, target: str | None, columns: Sequence[st
             f"columns must be a list of the release's columns, got {columns!r}. They are {', '.join(release.columns.names)}."
         )
     refuse_texts([release.columns[name] for name in columns])
+    if target is None:
+        return list(dict.fromkeys(columns))
     if target in columns:
         raise ValueError(
-            f"{words.written(target)} is the target, and cannot be among the columns it is predicted from."
+            f"{words.written(target)} is the target, and cannot be among the columns it is predicted from. Leave it out."
         )
     if computed := [name for name in columns if target in _sources(release, name)]:
         raise ValueError(
-            f"{', '.join(computed)} is computed from {words.written(str(target))}, the target, and would reveal it. Leave it "
+            f"{', '.join(computed)} is computed from {words.written(target)}, the target, and would reveal it. Leave it "
             "out of columns."
         )
     return list(dict.fromkeys(columns))

@@ -88,7 +88,7 @@ class TrainingReport:
             f"weights: {self.view}, {self.why}",
             *([f"labels: {self.labels}, {_LABELS[self.labels]}"] if self.labels in _LABELS else []),
             f"rows: {self.rows:,} with weights that sum to {self.effective_rows:,.0f}",
-            f"promise: {guarantee}"
+            f"guarantee: {guarantee}"
             + (", NOT PRIVATE (a rehearsal)" if self.rehearsal else "")
             + (", inherited from the release" if self.epsilon is not None else ""),
         ]
@@ -117,7 +117,7 @@ class TrainedPipeline(Pipeline):
     weights: probability, as released: they are probabilities, up to their sum
     labels: measured, every label that a point can have, weighted by its probability given the other columns
     rows: 576 with weights that sum to 576
-    promise: ε = 1, δ = 1e-06, inherited from the release
+    guarantee: ε = 1, δ = 1e-06, inherited from the release
     """
 
     report: TrainingReport | None = None
