@@ -11,13 +11,17 @@ import pandas as pd
 import pytest
 import sklearn.metrics as sk
 from evaluation_cases import DOMAIN, JOBS, POINTS, SICK, SIGNED, Classifier, High, Regressor, measured, points, weighted
+from learning_cases import table
 from sklearn.linear_model import LogisticRegression
+from sklearn.svm import SVC
 
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
+from kmeanalyst.learning.column_law.embedding_models import fit_embedding
 from kmeanalyst.learning.digest import digest
-from kmeanalyst.learning.scoring.evaluation import score
+from kmeanalyst.learning.scoring.evaluation import TRAINED_HERE, score
 from kmeanalyst.learning.scoring.metrics import CLASSIFICATION, REGRESSION
-from kmeanalyst.release import Release, read_release
+from kmeanalyst.learning.training.training import fit
+from kmeanalyst.release import Release, from_frame, read_release
 from kmeanalyst.releases.file import write_release
 
 
@@ -217,7 +221,8 @@ def test_the_fitted_view_scores_the_population_that_the_errors_start_from():
     assert score(High(), release, "accuracy", view="fitted").value == pytest.approx(by_hand.value)
 
 
-def test_a_score_on_the_release_it_was_trained_on_says_so(plain, signed):
+def test_a_score_on_the_release_it_was_trained_on_says_so(plain, signed, mixed_release):
+    assert TRAINED_HERE in score(fit_embedding(mixed_release, "married"), mixed_release, "accuracy").notes
     model = Classifier("ill", [False, True], report=SimpleNamespace(release_digest=digest(plain)))
     assert "trained on this very release" in score(model, plain).notes[0]
     assert "sample of real rows, or on a second release" in score(model, plain).notes[0]
@@ -412,3 +417,35 @@ def test_a_score_of_some_rows_of_a_sample_is_a_score_of_the_sample_of_those_rows
     alone = score(SICK, frame[frame["n"] > 3], METRICS)
     assert [e.value for e in some] == pytest.approx([e.value for e in alone])
     assert [e.standard_error for e in some] == pytest.approx([e.standard_error for e in alone])
+
+
+# ---------------------------------------------------------------------- models trained on releases
+
+
+def test_ranks_are_scored_where_a_class_was_never_learned():
+    frame = POINTS[POINTS["job"] != "abbot"]
+    model = fit(LogisticRegression(), weighted(np.full(len(frame), 1 / len(frame)), frame), "job")
+    assert np.isneginf(model.decision_function(frame)[:, 0]).all()
+    assert 0.5 < score(model, frame, "roc_auc").value < 1
+
+
+def test_scores_of_pairs_of_classes_are_not_used_as_scores_of_classes():
+    rows = table(200, 0)
+    rows["city"] = np.where(np.arange(200) < 40, "Bonn", rows["city"])
+    release = from_frame(rows.assign(weight=1.0))
+    model = fit(SVC(decision_function_shape="ovo"), release, "city")
+    assert model.decision_function(rows).shape == (200, 6)
+    with pytest.raises(ValueError, match=r'6 scores for 4 classes.*decision_function_shape="ovr"'):
+        score(model, release, "roc_auc")
+
+
+@pytest.mark.parametrize("metric", ["roc_auc", "accuracy", "log_loss"])
+@pytest.mark.parametrize("view", [None, "probability"])
+def test_scores_and_their_errors_do_not_depend_on_the_sum_of_external_weights(metric, view):
+    weights = np.random.default_rng(2).uniform(0.1, 3, 60)
+    shares, counts = (score(SICK, weighted(some), metric, view=view) for some in (weights / weights.sum(), weights))
+    assert counts.value == pytest.approx(shares.value, abs=1e-12)
+    assert counts.standard_error == pytest.approx(shares.standard_error, rel=1e-9)
+    assert 0.01 < counts.standard_error < 0.1
+    release = weighted(np.full(60, 3.0))
+    assert (score(SICK, release) - score(SICK, release)).standard_error == pytest.approx(0, abs=1e-12)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from evaluation_cases import POINTS, SICK, SIGNED, High, measured, points, weighted
 from sklearn.inspection import permutation_importance
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from kmeanalyst.learning.scoring.importance import feature_importance
 from kmeanalyst.representation.weights.views import systematic_indices
@@ -54,6 +54,11 @@ def test_a_column_that_the_model_does_not_use_has_no_importance_and_no_error():
     unused = found.loc[["job", "wage"], ["value", "standard_error", "shuffling"]]
     assert (unused == 0).all(axis=None)
     assert found["value"].iloc[0] > 0.05 and found["value"].is_monotonic_decreasing
+
+
+def test_importance_is_of_the_columns_that_the_model_was_fitted_with():
+    model = LogisticRegression().fit(POINTS[["x", "n"]], POINTS["ill"].astype(bool))
+    assert set(feature_importance(model, POINTS, repeats=1, target="ill").index) == {"x", "n"}
 
 
 def test_losses_count_the_same_way_as_scores():
