@@ -1,4 +1,4 @@
-"""Calibration tables: shares by hand, errors of shares, bins of predicted values, and the bias that is told."""
+"""Calibration tables: shares by hand, errors of shares, bins of predicted values, and the note on bias."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLAIN = weighted(np.abs(SIGNED) / np.abs(SIGNED).sum())
 
 
 class Stated:
-    """A chance that is a column; the truth is a coin of that chance, moved by `off`."""
+    """A probability that is a column; the truth is a coin with that probability, shifted by `off`."""
 
     target, classes_ = "hit", np.array([0, 1])
 
@@ -52,7 +52,7 @@ def test_the_error_of_a_share_is_the_binomial_one_on_a_sample():
 def test_shares_of_a_release_are_weighted_and_of_the_probability_view():
     release = weighted(SIGNED)
     found = calibration(SICK, release, bins=3)
-    shares = weighted(SIGNED / SIGNED.sum())  # what the weights sum to is no part of the answer
+    shares = weighted(SIGNED / SIGNED.sum())  # the sum of the weights does not matter
     w, chance = shares.view_weights("probability"), SICK.predict_proba(POINTS.drop(columns="ill"))[:, 1]
     assert set(found["view"]) == {"probability"}
     assert found["share"].sum() == pytest.approx(1)
@@ -82,12 +82,13 @@ def test_one_class_of_several_is_named():
     found = calibration(JOBS, PLAIN, positive="clerk", bins=2)
     clerks = float(PLAIN.weights @ (POINTS["job"] == "clerk"))
     assert (found["share"] * found["observed"]).sum() == pytest.approx(clerks)
-    with pytest.raises(ValueError, match=r"one class's probability, and it has 3.*Pass positive="):
-        calibration(JOBS, PLAIN)
-    with pytest.raises(ValueError, match=r"one class's probability, and it predicts numbers.*of a classifier"):
-        calibration(Regressor(), PLAIN)
-    with pytest.raises(ValueError, match=r"at least one bin and a strategy .*got 0.*Pass e\.g\. bins=10"):
-        calibration(SICK, PLAIN, bins=0)
+    for model, bins, message in (
+        (JOBS, 10, r"one class's probability, and it has 3.*Pass positive="),
+        (Regressor(), 10, r"one class's probability, and it predicts numbers.*of a classifier"),
+        (SICK, 0, r"at least one bin and a strategy .*got 0.*Pass e\.g\. bins=10"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            calibration(model, PLAIN, bins=bins)
 
 
 def test_the_calibration_error_is_the_weighted_gap():
@@ -97,14 +98,14 @@ def test_the_calibration_error_is_the_weighted_gap():
     assert expected_calibration_error(SICK, frame, bins=5).value == pytest.approx(gap)
 
 
-def test_what_a_calibrated_model_would_show_is_told_and_a_miscalibrated_one_is_above():
-    """60 samples of 500 coins: the mean of what is shown, known to 5 %, is what the note says; 0.1 off is far above."""
+def test_a_note_gives_the_error_of_a_calibrated_model_and_a_miscalibrated_one_is_above():
+    """60 samples of 500 coins: the mean error, known to 5 %, is what the note says; with 0.1 off it is far above."""
     fair = [expected_calibration_error(Stated(), coins(500, seed)) for seed in range(60)]
-    told = [float(e.notes[0].split("about ")[1].split(" ")[0]) for e in fair]
+    noted = [float(e.notes[0].split("about ")[1].split(" ")[0]) for e in fair]
     assert "biased upwards" in fair[0].notes[0]
-    assert np.mean([e.value for e in fair]) == pytest.approx(np.mean(told), rel=0.15)
+    assert np.mean([e.value for e in fair]) == pytest.approx(np.mean(noted), rel=0.15)
     off = [expected_calibration_error(Stated(), coins(500, seed, 0.1)).value for seed in range(20)]
-    assert np.mean(off) == pytest.approx(0.1, rel=0.2) and np.mean(off) > 1.8 * np.mean(told)
+    assert np.mean(off) == pytest.approx(0.1, rel=0.2) and np.mean(off) > 1.8 * np.mean(noted)
 
 
 def test_a_bin_holds_its_right_edge():

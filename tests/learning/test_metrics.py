@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -143,8 +144,8 @@ def test_slopes_are_what_moved_weights_show(name, k, expected, seed):
         assert slope[row] == pytest.approx(moved, rel=2e-3, abs=2e-5)
 
 
-def test_slopes_at_the_fifth_digit():
-    """The same without chance: one case, a step for the fifth digit."""
+def test_slopes_to_five_digits():
+    """The same in one fixed case, with a step for the fifth digit."""
     for name, k, _ in CASES:
         answers, w, metric = case(k, 60, 7), some_weights(40, 7), metric_of(name, k)
         if k:
@@ -201,28 +202,19 @@ def test_signed_weights_keep_the_formulas():
     assert CLASSIFICATION["precision"].of(rows).value == pytest.approx(both / float(w @ (answers.predicted == 1)))
 
 
-def test_a_share_of_nothing_is_scikit_learns_zero_and_has_a_slope_only_where_nothing_can_change_it():
-    answers = Predictions(
-        truth=np.array([0, 1, 1]), predicted=np.array([0, 0, 1]), classes=np.array([0, 1]), positive=1
-    )
-    precision = CLASSIFICATION["precision"]
-    changeable = precision.of(answers.with_weights(np.array([1.0, 1.0])))
+def test_a_share_of_nothing_is_scikit_learns_zero_with_a_slope_only_where_no_row_can_change_it():
+    precision, w = CLASSIFICATION["precision"], np.array([1.0, 1.0])
+    answers = Predictions(truth=np.array([0, 1, 1]), predicted=np.array([0, 0, 1]), positive=1, weights=w)
+    changeable = precision.of(answers)
     assert changeable.value == 0 and np.isnan(changeable.influence).all()
-    never = Predictions(
-        truth=np.array([0, 1, 1]), predicted=np.zeros(3, dtype=int), classes=np.array([0, 1]), positive=1
-    )
-    unchangeable = precision.of(never.with_weights(np.array([1.0, 1.0])))
+    unchangeable = precision.of(replace(answers, predicted=np.zeros(3, dtype=int)))
     assert unchangeable.value == 0 and (unchangeable.influence == 0).all()
 
 
-def test_one_class_of_three_can_be_asked_about():
+def test_one_class_of_three_can_be_scored():
     answers, w = classified(50, 3, 2), some_weights(50, 2)
-    one = Predictions(
-        truth=answers.truth, predicted=answers.predicted, probabilities=answers.probabilities, scores=answers.scores,
-        classes=answers.classes, positive=2,
-    )  # fmt: skip
-    true, said = one.truth == 2, answers.predicted == 2
-    rows = one.with_weights(w)
+    rows = replace(answers, positive=2, weights=w)
+    true, said = answers.truth == 2, answers.predicted == 2
     assert CLASSIFICATION["recall"].of(rows).value == pytest.approx(sk.recall_score(true, said, sample_weight=w))
     area = sk.roc_auc_score(true, answers.probabilities[:, 2], sample_weight=w)
     assert CLASSIFICATION["roc_auc"].of(rows).value == pytest.approx(area)
@@ -250,7 +242,7 @@ def test_names_are_scikit_learns_in_either_form_and_the_task_has_its_default():
         metric_named("r2", two)
 
 
-def test_a_loss_function_is_shown_names_and_must_give_a_number_for_each_row():
+def test_a_loss_function_gets_names_and_must_give_a_number_for_each_row():
     answers, w = classified(30, 2, 1), some_weights(30, 1)
     missed = metric_named(lambda truth, said: 5.0 * ((truth == "yes") & (said == "no")), answers.classes)
     expected = np.average(5.0 * ((answers.truth == 1) & (answers.predicted == 0)), weights=w)
@@ -272,7 +264,7 @@ def test_the_poisson_deviance_needs_positive_predictions_where_there_is_weight()
 
 
 def test_classes_without_weight_are_no_part_of_an_average():
-    """A third class at a row of weight 0 and at one beside the weights: averages are over the two that there are."""
+    """A third class at a row of weight 0 and at one without a weight: averages are over the other two."""
     truth, said = np.array([0, 0, 1, 1, 2, 2]), np.array([0, 1, 1, 1, 2, 0])
     w, scores = np.array([1.0, 2.0, 3.0, 1.0, 0.0]), np.eye(3)[said]
     rows = Predictions(truth=truth, predicted=said, scores=scores, classes=LABELS, weights=w)
