@@ -19,20 +19,20 @@ class Stated:
     target, classes_ = "hit", np.array([0, 1])
 
     def predict_proba(self, frame: pd.DataFrame) -> np.ndarray:
-        chance = frame["chance"].to_numpy()
-        return np.column_stack([1 - chance, chance])
+        probability = frame["probability"].to_numpy()
+        return np.column_stack([1 - probability, probability])
 
 
 def coins(n: int, seed: int, off: float = 0.0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
-    chance = rng.uniform(0.1, 0.8, n)
-    return pd.DataFrame({"chance": chance, "hit": (rng.random(n) < chance + off).astype(int)})
+    probability = rng.uniform(0.1, 0.8, n)
+    return pd.DataFrame({"probability": probability, "hit": (rng.random(n) < probability + off).astype(int)})
 
 
 @pytest.mark.parametrize("strategy", ["quantile", "uniform"])
 def test_bins_of_a_sample_are_scikit_learns(strategy):
     frame = coins(500, 1)
-    observed, predicted = calibration_curve(frame["hit"], frame["chance"], n_bins=5, strategy=strategy)
+    observed, predicted = calibration_curve(frame["hit"], frame["probability"], n_bins=5, strategy=strategy)
     found = calibration(Stated(), frame, bins=5, strategy=strategy)
     near = 0.02 if strategy == "quantile" else 1e-9  # its quantiles lie between rows: one can be in either bin
     assert found["predicted"].to_numpy() == pytest.approx(predicted, abs=near)
@@ -53,10 +53,10 @@ def test_shares_of_a_release_are_weighted_and_of_the_probability_view():
     release = weighted(SIGNED)
     found = calibration(SICK, release, bins=3)
     shares = weighted(SIGNED / SIGNED.sum())  # the sum of the weights does not matter
-    w, chance = shares.view_weights("probability"), SICK.predict_proba(POINTS.drop(columns="ill"))[:, 1]
+    w, probability = shares.view_weights("probability"), SICK.predict_proba(POINTS.drop(columns="ill"))[:, 1]
     assert set(found["view"]) == {"probability"}
     assert found["share"].sum() == pytest.approx(1)
-    assert (found["share"] * found["predicted"]).sum() == pytest.approx(w @ chance)
+    assert (found["share"] * found["predicted"]).sum() == pytest.approx(w @ probability)
     assert (found["share"] * found["observed"]).sum() == pytest.approx(w @ POINTS["ill"].to_numpy(dtype=float))
     assert found["observed"].between(-1e-12, 1 + 1e-12).all()
 
@@ -68,13 +68,13 @@ def test_each_bin_of_a_measured_release_has_its_error_in_parts():
 
 
 def test_tied_predictions_share_a_bin_and_no_bin_is_empty():
-    frame = coins(400, 3).assign(chance=lambda f: np.where(f["chance"] < 0.4, 0.25, 0.75))
+    frame = coins(400, 3).assign(probability=lambda f: np.where(f["probability"] < 0.4, 0.25, 0.75))
     for strategy in ("quantile", "uniform"):
         found = calibration(Stated(), frame, bins=10, strategy=strategy)
         assert found["predicted"].tolist() == pytest.approx([0.25, 0.75])
-        low, high = (frame.loc[frame["chance"] == c, "hit"].mean() for c in (0.25, 0.75))
+        low, high = (frame.loc[frame["probability"] == c, "hit"].mean() for c in (0.25, 0.75))
         assert found["observed"].tolist() == pytest.approx([low, high])
-    one = calibration(Stated(), frame.assign(chance=0.3), bins=10)
+    one = calibration(Stated(), frame.assign(probability=0.3), bins=10)
     assert one["observed"].tolist() == pytest.approx([frame["hit"].mean()]) and one["share"].tolist() == [1.0]
 
 
@@ -109,14 +109,14 @@ def test_a_note_gives_the_error_of_a_calibrated_model_and_a_miscalibrated_one_is
 
 
 def test_a_bin_holds_its_right_edge():
-    frame = pd.DataFrame({"chance": [0.5, 0.2, 0.9], "hit": [1, 0, 1]})
+    frame = pd.DataFrame({"probability": [0.5, 0.2, 0.9], "hit": [1, 0, 1]})
     found = calibration(Stated(), frame, bins=2, strategy="uniform")
     assert found["predicted"].tolist() == pytest.approx([0.35, 0.9])
 
 
 def test_the_error_of_the_calibration_error_takes_each_gap_by_its_sign():
-    frame = coins(400, 5).assign(hit=lambda f: (f["chance"] < 0.45).astype(int))
-    gap = (frame["hit"] - frame["chance"]) * np.where(frame["chance"] <= 0.5, 1, -1)
+    frame = coins(400, 5).assign(hit=lambda f: (f["probability"] < 0.45).astype(int))
+    gap = (frame["hit"] - frame["probability"]) * np.where(frame["probability"] <= 0.5, 1, -1)
     found = expected_calibration_error(Stated(), frame, bins=2, strategy="uniform")
     assert found.value == pytest.approx(gap.mean())
     assert found.standard_error == pytest.approx(gap.std(ddof=0) / 20)

@@ -183,10 +183,10 @@ def test_a_logarithmic_target_is_predicted_in_its_own_units():
 
 
 def test_a_release_without_measurement_is_refused():
-    foreign = from_frame(table(50, 0).assign(weight=1 / 50), domain=DOMAIN)
+    external = from_frame(table(50, 0).assign(weight=1 / 50), domain=DOMAIN)
     for model in (EmbeddingClassifier("y"), EmbeddingRegressor("t")):
         with pytest.raises(ValueError, match=r"no measurement.*points from elsewhere.*Train a model on its rows"):
-            model.fit(foreign)
+            model.fit(external)
     with pytest.raises(ValueError, match=r"fitted to a Release, got a DataFrame.*Pass the release"):
         EmbeddingClassifier("y").fit(table(5, 0))  # type: ignore[arg-type]
 

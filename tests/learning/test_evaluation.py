@@ -50,20 +50,20 @@ class Number:
 
 
 def test_scores_are_scikit_learns_on_the_released_rows(plain):
-    w, p, said = plain.weights, SICK.predict_proba(INPUT)[:, 1], SICK.predict(INPUT)
+    w, p, predicted = plain.weights, SICK.predict_proba(INPUT)[:, 1], SICK.predict(INPUT)
     jobs, abbots = JOBS.predict(POINTS.drop(columns="job")), POINTS["job"] == "abbot"
     wages = Regressor().predict(POINTS)
     expected = [
         (score(SICK, plain), sk.roc_auc_score(ILL, p, sample_weight=w)),
         (score(SICK, plain, positive=False), sk.roc_auc_score(ILL, p, sample_weight=w)),
         (score(SICK, plain, "f1"), sk.f1_score(ILL, p > 0.5, sample_weight=w)),
-        (score(SICK, plain, "recall"), sk.recall_score(ILL, said, sample_weight=w)),
-        (score(SICK, plain, "recall", positive=False), sk.recall_score(ILL, said, sample_weight=w, pos_label=False)),
+        (score(SICK, plain, "recall"), sk.recall_score(ILL, predicted, sample_weight=w)),
+        (score(SICK, plain, "recall", positive=False), sk.recall_score(ILL, predicted, sample_weight=w, pos_label=False)),
         (score(JOBS, plain), sk.accuracy_score(POINTS["job"].astype(str), jobs, sample_weight=w)),
         (score(JOBS, plain, "precision", positive="abbot"), sk.precision_score(abbots, jobs == "abbot", sample_weight=w)),
         (score(Regressor(), plain), sk.r2_score(POINTS["wage"], wages, sample_weight=w)),
-        (score(SICK, plain, lambda truth, said: np.where(truth & ~said, 10.0, said & ~truth)),
-         w @ (10.0 * (ILL & ~said) + (said & ~ILL))),
+        (score(SICK, plain, lambda truth, predicted: np.where(truth & ~predicted, 10.0, predicted & ~truth)),
+         w @ (10.0 * (ILL & ~predicted) + (predicted & ~ILL))),
     ]  # fmt: skip
     for found, value in expected:
         assert found.value == pytest.approx(value), found.question
@@ -151,7 +151,7 @@ def _moved(by: float) -> High:
 @pytest.mark.slow
 @pytest.mark.parametrize(("view", "epsilon"), [("signed", 1.0), ("probability", 0.1)])
 def test_intervals_hold_the_scores_on_the_population(view, epsilon):
-    """24 releases, 95 %: 19 or fewer held has probability 0.006 for one metric. At ε = 1 they are not too wide."""
+    """24 releases, 95 %: 19 or fewer covered has probability 0.006 for one metric. At ε = 1 they are not too wide."""
     everyone = pd.DataFrame(sim.population(200_000, np.random.default_rng(0)), columns=["x0", "x1"])
     everyone["high"] = everyone["x1"] > 0
     classes, numbers = ["accuracy", "f1", "log_loss", "matthews_corrcoef"], ["r2", "mean_absolute_error"]

@@ -214,8 +214,8 @@ def test_a_share_of_nothing_is_scikit_learns_zero_with_a_slope_only_where_no_row
 def test_one_class_of_three_can_be_scored():
     answers, w = classified(50, 3, 2), some_weights(50, 2)
     rows = replace(answers, positive=2, weights=w)
-    true, said = answers.truth == 2, answers.predicted == 2
-    assert CLASSIFICATION["recall"].of(rows).value == pytest.approx(sk.recall_score(true, said, sample_weight=w))
+    true, predicted = answers.truth == 2, answers.predicted == 2
+    assert CLASSIFICATION["recall"].of(rows).value == pytest.approx(sk.recall_score(true, predicted, sample_weight=w))
     area = sk.roc_auc_score(true, answers.probabilities[:, 2], sample_weight=w)
     assert CLASSIFICATION["roc_auc"].of(rows).value == pytest.approx(area)
     square = sk.brier_score_loss(true, answers.probabilities[:, 2], sample_weight=w)
@@ -244,13 +244,13 @@ def test_names_are_scikit_learns_in_either_form_and_the_task_has_its_default():
 
 def test_a_loss_function_gets_names_and_must_give_a_number_for_each_row():
     answers, w = classified(30, 2, 1), some_weights(30, 1)
-    missed = metric_named(lambda truth, said: 5.0 * ((truth == "yes") & (said == "no")), answers.classes)
+    missed = metric_named(lambda truth, predicted: 5.0 * ((truth == "yes") & (predicted == "no")), answers.classes)
     expected = np.average(5.0 * ((answers.truth == 1) & (answers.predicted == 0)), weights=w)
     assert missed.of(answers.with_weights(w)).value == pytest.approx(expected)
     with pytest.raises(ValueError, match=r"one finite number for each of 30 rows, got shape \(\).*Return an array"):
-        metric_named(lambda truth, said: 1.0, answers.classes).of(answers.with_weights(w))
+        metric_named(lambda truth, predicted: 1.0, answers.classes).of(answers.with_weights(w))
     with pytest.raises(ValueError, match=r"with undefined values.*Return an array"):
-        metric_named(lambda truth, said: np.full(30, np.nan), answers.classes).of(answers.with_weights(w))
+        metric_named(lambda truth, predicted: np.full(30, np.nan), answers.classes).of(answers.with_weights(w))
 
 
 def test_the_poisson_deviance_needs_positive_predictions_where_there_is_weight():
@@ -265,9 +265,9 @@ def test_the_poisson_deviance_needs_positive_predictions_where_there_is_weight()
 
 def test_classes_without_weight_are_no_part_of_an_average():
     """A third class at a row of weight 0 and at one without a weight: averages are over the other two."""
-    truth, said = np.array([0, 0, 1, 1, 2, 2]), np.array([0, 1, 1, 1, 2, 0])
-    w, scores = np.array([1.0, 2.0, 3.0, 1.0, 0.0]), np.eye(3)[said]
-    rows = Predictions(truth=truth, predicted=said, scores=scores, classes=LABELS, weights=w)
+    truth, predicted = np.array([0, 0, 1, 1, 2, 2]), np.array([0, 1, 1, 1, 2, 0])
+    w, scores = np.array([1.0, 2.0, 3.0, 1.0, 0.0]), np.eye(3)[predicted]
+    rows = Predictions(truth=truth, predicted=predicted, scores=scores, classes=LABELS, weights=w)
     assert CLASSIFICATION["balanced_accuracy"].of(rows).value == pytest.approx((1 / 3 + 1) / 2)
     assert CLASSIFICATION["recall"].of(rows).value == pytest.approx((1 / 3 + 1) / 2)
     assert CLASSIFICATION["roc_auc"].of(rows).value == pytest.approx(2 / 3)

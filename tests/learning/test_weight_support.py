@@ -97,8 +97,8 @@ class BelowZero(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X: Any) -> Any:
-        said = np.tile(self.prior_, (len(X), 1))
-        return said + min(self.worst_, 0.0) * np.array([1.0, -1.0]) if self.worst_ < -1e-9 else said
+        answer = np.tile(self.prior_, (len(X), 1))
+        return answer + min(self.worst_, 0.0) * np.array([1.0, -1.0]) if self.worst_ < -1e-9 else answer
 
     def predict(self, X: Any) -> Any:
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
@@ -195,9 +195,9 @@ def _cases() -> list[Any]:
 @pytest.mark.parametrize("key", _cases())
 @pytest.mark.estimators(but="AffinityPropagation")
 def test_the_answer_is_what_the_probe_finds(key: str):
-    found, said = table_entry(ESTIMATORS[key]), support(ESTIMATORS[key])
-    assert (said, said.nonnegative_ok) == (found["verdict"], found["nonnegative_ok"]), found["reason"]
-    assert said.source == f"table, scikit-learn {sklearn.__version__}"
+    found, answer = table_entry(ESTIMATORS[key]), support(ESTIMATORS[key])
+    assert (answer, answer.nonnegative_ok) == (found["verdict"], found["nonnegative_ok"]), found["reason"]
+    assert answer.source == f"table, scikit-learn {sklearn.__version__}"
 
 
 @OTHER_VERSION
@@ -347,6 +347,6 @@ def test_the_answer_is_text_with_a_reason_that_survives_copying():
 def test_repeated_rows_do_not_change_a_transformer_that_uses_only_which_values_occur(kind: Any):
     problem = counts()
     once, often = unweighted(problem), repeated(problem)
-    said = [as_table(kind().fit(design.rows).transform(problem.grid)) for design in (once, often)]
-    np.testing.assert_array_equal(said[0], said[1])
+    answer = [as_table(kind().fit(design.rows).transform(problem.grid)) for design in (once, often)]
+    np.testing.assert_array_equal(answer[0], answer[1])
     assert support(kind).nonnegative_ok and support(kind) == "none"
