@@ -22,6 +22,7 @@ drawn     for numbers on releases of random features: new rows. Their columns ar
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -31,7 +32,7 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.margins import MarginFeatures
-from kmeanalyst.learning.column_law.embedding_models import EmbeddingClassifier, EmbeddingRegressor, fit_embedding
+from kmeanalyst.learning.column_law.embedding_models import EmbeddingModel, EmbeddingRegressor, fit_embedding
 from kmeanalyst.learning.column_law.measured_law import MOST_POINTS
 from kmeanalyst.learning.column_law.number_law import Bins, NumberLaw, fit_number_law, rows_for
 from kmeanalyst.releases.domain.column import Column
@@ -75,7 +76,7 @@ class LabelSource:
     """
 
     name: Labels
-    model: EmbeddingClassifier | EmbeddingRegressor | None = None
+    model: EmbeddingModel | None = None
     drawn: DrawnRows | None = None
 
 
@@ -92,9 +93,8 @@ def choose_labels(
     drawn: tuple[Labels, ...] = ("drawn",) if view in (None, "resampled") else ()
     names = drawn if task == "regression" and len(release) > MOST_POINTS else (*drawn, "measured")
     for name in names:
-        found = _source(name, release, column, task, predictors)
-        if isinstance(found, LabelSource):
-            return found
+        with suppress(ValueError):
+            return find_labels(name, release, column, task, predictors)
     return RELEASED
 
 
@@ -102,29 +102,20 @@ def find_labels(
     name: Labels, release: ReleaseData, column: Column, task: str, predictors: tuple[str, ...]
 ) -> LabelSource:
     """The source of that name; ValueError with the reason where a release does not have it for a target."""
-    found = _source(name, release, column, task, predictors)
-    if isinstance(found, str):
-        raise ValueError(
-            f'labels of {words.written(column.name)} cannot be "{name}" here: {found}. Leave labels out, or take "released".'
-        )
-    return found
-
-
-def _source(
-    name: Labels, release: ReleaseData, column: Column, task: str, predictors: tuple[str, ...]
-) -> LabelSource | str:
-    """The source of that name, or the reason why there is none."""
     if name == "released":
         return RELEASED
     unavailable = drawn_unavailable if name == "drawn" else measured_unavailable
-    if (reason := unavailable(release, column, task, predictors)) is not None:
-        return reason
-    try:
-        if name == "drawn":
-            return LabelSource(name, drawn=drawn_rows(release, column))
-        return LabelSource(name, model=measured_model(release, column.name))
-    except ValueError as error:  # the distribution has too many parameters to fit, or long tails
-        return str(error)
+    reason = unavailable(release, column, task, predictors)
+    if reason is None:
+        try:
+            if name == "drawn":
+                return LabelSource(name, drawn=drawn_rows(release, column))
+            return LabelSource(name, model=measured_model(release, column.name))
+        except ValueError as error:  # the distribution has too many parameters to fit, or long tails
+            reason = str(error)
+    raise ValueError(
+        f'labels of {words.written(column.name)} cannot be "{name}" here: {reason}. Leave labels out, or take "released".'
+    )
 
 
 def _once(release: ReleaseData, key: Any, make: Callable[[], Any]) -> Any:
@@ -174,13 +165,13 @@ def drawn_unavailable(release: ReleaseData, column: Column, task: str, predictor
 # ---------------------------------------------------------------- measured labels
 
 
-def measured_model(release: ReleaseData, target: str) -> EmbeddingClassifier | EmbeddingRegressor:
+def measured_model(release: ReleaseData, target: str) -> EmbeddingModel:
     """The target's distribution given the other columns, fitted once for a release; ValueError for too many parameters."""
     return _once(release, ("measured law", target), lambda: fit_embedding(release, target))
 
 
 def measured_labels(
-    model: EmbeddingClassifier | EmbeddingRegressor, column: Column, task: str, frame: pd.DataFrame
+    model: EmbeddingModel, column: Column, task: str, frame: pd.DataFrame
 ) -> tuple[Array, Array, Array]:
     """The labels that rows can have, with their probabilities given the other columns.
 

@@ -274,7 +274,7 @@ def training_rows(
 
 
 def _of_drawn(found: DrawnRows, view: View, effective_rows: float | None, rng: Any) -> TrainingRows:
-    """Rows drawn from the measurement; in the resampled view as many of them as asked for."""
+    """Rows drawn from the measurement; in the resampled view as many of them as requested."""
     if view not in _EQUAL_VIEWS:
         raise ValueError(
             f"rows that are drawn from the measurement have equal weights, and no {view} ones: only the released points do. "

@@ -54,13 +54,13 @@ class Task:
 
         The model sees only rows that satisfy the condition, and each of its functions is called at most once.
         """
-        held = np.ones(len(frame), dtype=bool) if given is None else given
-        truth = self._truth(frame[self.target][held])
-        rows = self.inputs(frame[held].reset_index(drop=True))
+        chosen = np.ones(len(frame), dtype=bool) if given is None else given
+        truth = self._truth(frame[self.target][chosen])
+        rows = self.inputs(frame[chosen].reset_index(drop=True))
         kinds = {need: self._kind(need) for need in needs}
-        found = {kind: _spread(getattr(self, f"_{kind}")(rows), held) for kind in set(kinds.values())}
+        found = {kind: _spread(getattr(self, f"_{kind}")(rows), chosen) for kind in set(kinds.values())}
         answers: dict[str, Any] = {need: found[kind] for need, kind in kinds.items()}
-        return Predictions(truth=_spread(truth, held), classes=self.classes, positive=self.positive, **answers)
+        return Predictions(truth=_spread(truth, chosen), classes=self.classes, positive=self.positive, **answers)
 
     def inputs(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The columns of a frame that the model takes; ValueError where the frame lacks some."""
@@ -112,9 +112,8 @@ class Task:
     def _scores(self, rows: pd.DataFrame) -> Array:
         """decision_function (n, K); of two classes it gives one number."""
         found = np.asarray(self.model.decision_function(rows), dtype=float)
-        found = _finite(
-            np.where(np.isneginf(found), -np.finfo(float).max, found), "scores"
-        )  # -inf: a class never learned
+        found = np.where(np.isneginf(found), -np.finfo(float).max, found)  # -inf: a class that was never learned
+        found = _finite(found, "scores")
         found = np.column_stack([-found, found]) if found.ndim == 1 else found
         if self.classes is not None and found.shape[1] != len(self.classes):
             raise ValueError(
@@ -127,8 +126,8 @@ class Task:
 def task_of(model: Any, target: str | None, positive: Any) -> Task:
     """The task of a model; ValueError where the target or class named does not fit it."""
     own: str | None = getattr(model, "target", None)
-    scoring = own if target is None else target
-    if scoring is None:
+    column = own if target is None else target
+    if column is None:
         raise ValueError(
             f"{type(model).__name__} does not say which column it predicts: without it there is no truth to compare "
             "with. Pass target=, the column's name."
@@ -142,7 +141,7 @@ def task_of(model: Any, target: str | None, positive: Any) -> Task:
     features = getattr(model, "feature_names_in_", None)
     return Task(
         model=model,
-        target=scoring,
+        target=column,
         classes=classes,
         positive=_positive(positive, classes),
         features=None if features is None else tuple(str(name) for name in features),
@@ -187,10 +186,10 @@ def _positive(positive: Any, classes: Array | None) -> int | None:
     return int(codes(pd.Series([positive], dtype=object), classes, "positive")[0])
 
 
-def _spread(values: Array, held: Array) -> Array:
-    """Values of the rows held among all rows (n, ...); 0 elsewhere."""
-    everywhere = np.zeros((len(held), *values.shape[1:]), dtype=values.dtype)
-    everywhere[held] = values
+def _spread(values: Array, chosen: Array) -> Array:
+    """Values of the chosen rows among all rows (n, ...); 0 elsewhere."""
+    everywhere = np.zeros((len(chosen), *values.shape[1:]), dtype=values.dtype)
+    everywhere[chosen] = values
     return everywhere
 
 

@@ -96,7 +96,7 @@ class Metric:
     """A metric: how it is computed, what it needs from a model, and what values a population can give it.
 
     of       the value with its derivative by each row's weight (n,); NaN where it has none.
-    needs    what the model is asked for.
+    needs    the answers of the model that it uses.
     bounds   least and largest value under probability weights.
     greater  whether greater is better.
     ranks    whether it sorts the rows, and so needs weights ≥ 0.
@@ -196,9 +196,9 @@ def _precision_area(rows: Predictions, event: Array, score: Array) -> Statistic:
     group = np.unique(-score, return_inverse=True)[1]
     t, a = np.bincount(group, rows.padded * event), np.bincount(group, rows.padded)
     T, A = np.cumsum(t), np.cumsum(a)
-    held = A > 0  # above the first weighted row there is none: an event there would be found with precision 1
-    divisor = np.where(held, A, 1.0)
-    precision = np.where(held, T / divisor, 1.0)
+    weighted = A > 0  # above the first weighted row there is no weight: an event there would be found with precision 1
+    divisor = np.where(weighted, A, 1.0)
+    precision = np.where(weighted, T / divisor, 1.0)
     onwards = np.cumsum((t / divisor)[::-1])[::-1]
     lost = np.cumsum((t * precision / divisor)[::-1])[::-1]
     slope = np.where(event, (precision + onwards)[group], 0.0) - lost[group]

@@ -78,15 +78,15 @@ def sample_law(sample: Any, where: Where, domain: Domain | None, target: str) ->
     frame, notes = _read(frame, domain, target, absent)
     model, equal = _errors(frame), np.full(len(frame), 1 / len(frame))
     conditions = conditions_of(where)
-    held = [_condition(question, frame, domain) for question in conditions]
+    met = [_condition(question, frame, domain) for question in conditions]
     texts = [shown(question, "condition") for question in conditions]
     if absent.any():
-        held.append(~absent)
+        met.append(~absent)
         texts.append(f"not missing({words.written(target)})")
         notes = (*notes, f"{int(absent.sum()):,} of {len(frame):,} rows have no {target}, and are left out")
-    if not held:
+    if not met:
         return SampleLaw(model, equal, notes=notes)
-    given = np.logical_and.reduce(held)
+    given = np.logical_and.reduce(met)
     chance = positive_chance(float(given.mean()))
     text = texts[0] if len(texts) == 1 else " and ".join(f"({part})" for part in texts)
     return SampleLaw(model, equal * given / chance, given, chance, text, notes)

@@ -189,13 +189,11 @@ def fit(
 
 def refit_on(model: TrainedPipeline, release: ReleaseData) -> TrainedPipeline:
     """The same estimator trained on another release, with the choices that were made for this one."""
-    known: Any = model.report
-    view = (
-        None if known.view == "signed" else known.view
-    )  # signed weights may work for one release and not for the other
+    report: Any = model.report
+    view = None if report.view == "signed" else report.view  # signed weights may not work for the other release
     return fit(
-        model["model"], release, known.target, columns=known.columns, view=view, effective_rows=known.effective_rows,
-        encoding=known.encoding, labels=known.labels,
+        model["model"], release, report.target, columns=report.columns, view=view,
+        effective_rows=report.effective_rows, encoding=report.encoding, labels=report.labels,
     )  # fmt: skip
 
 
