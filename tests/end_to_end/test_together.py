@@ -110,7 +110,7 @@ def test_the_encoder_hands_texts_on_as_they_are_where_columns_are_natural():
 
 
 def test_models_from_an_embedding_refuse_texts(strings: ka.Release):
-    with pytest.raises(ValueError, match="code is a column of texts beside which all else was measured"):
+    with pytest.raises(ValueError, match="code is a column of texts with which all else was measured"):
         fit_embedding(strings, "lab")
     placed = Domain((LAB, MASS))
     release = release_side.publish(text_rows(300, 0)[["lab", "mass"]], placed, points=20, features=100, **BUDGET)

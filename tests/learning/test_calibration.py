@@ -1,4 +1,4 @@
-"""Calibration tables: shares by hand, errors of shares, bins of predicted values, and the bias that is told."""
+"""Calibration tables: shares by hand, errors of shares, bins of predicted values, and the note on bias."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ PLAIN = weighted(np.abs(SIGNED) / np.abs(SIGNED).sum())
 
 
 class Stated:
-    """A chance that is a column; the truth is a coin of that chance, moved by `off`."""
+    """A probability that is a column; the truth is a coin with that probability, shifted by `off`."""
 
     target, classes_ = "hit", np.array([0, 1])
 
     def predict_proba(self, frame: pd.DataFrame) -> np.ndarray:
-        chance = frame["chance"].to_numpy()
-        return np.column_stack([1 - chance, chance])
+        probability = frame["probability"].to_numpy()
+        return np.column_stack([1 - probability, probability])
 
 
 def coins(n: int, seed: int, off: float = 0.0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
-    chance = rng.uniform(0.1, 0.8, n)
-    return pd.DataFrame({"chance": chance, "hit": (rng.random(n) < chance + off).astype(int)})
+    probability = rng.uniform(0.1, 0.8, n)
+    return pd.DataFrame({"probability": probability, "hit": (rng.random(n) < probability + off).astype(int)})
 
 
 @pytest.mark.parametrize("strategy", ["quantile", "uniform"])
 def test_bins_of_a_sample_are_scikit_learns(strategy):
     frame = coins(500, 1)
-    observed, predicted = calibration_curve(frame["hit"], frame["chance"], n_bins=5, strategy=strategy)
+    observed, predicted = calibration_curve(frame["hit"], frame["probability"], n_bins=5, strategy=strategy)
     found = calibration(Stated(), frame, bins=5, strategy=strategy)
     near = 0.02 if strategy == "quantile" else 1e-9  # its quantiles lie between rows: one can be in either bin
     assert found["predicted"].to_numpy() == pytest.approx(predicted, abs=near)
@@ -52,11 +52,11 @@ def test_the_error_of_a_share_is_the_binomial_one_on_a_sample():
 def test_shares_of_a_release_are_weighted_and_of_the_probability_view():
     release = weighted(SIGNED)
     found = calibration(SICK, release, bins=3)
-    shares = weighted(SIGNED / SIGNED.sum())  # what the weights sum to is no part of the answer
-    w, chance = shares.view_weights("probability"), SICK.predict_proba(POINTS.drop(columns="ill"))[:, 1]
+    shares = weighted(SIGNED / SIGNED.sum())  # the sum of the weights does not matter
+    w, probability = shares.view_weights("probability"), SICK.predict_proba(POINTS.drop(columns="ill"))[:, 1]
     assert set(found["view"]) == {"probability"}
     assert found["share"].sum() == pytest.approx(1)
-    assert (found["share"] * found["predicted"]).sum() == pytest.approx(w @ chance)
+    assert (found["share"] * found["predicted"]).sum() == pytest.approx(w @ probability)
     assert (found["share"] * found["observed"]).sum() == pytest.approx(w @ POINTS["ill"].to_numpy(dtype=float))
     assert found["observed"].between(-1e-12, 1 + 1e-12).all()
 
@@ -68,13 +68,13 @@ def test_each_bin_of_a_measured_release_has_its_error_in_parts():
 
 
 def test_tied_predictions_share_a_bin_and_no_bin_is_empty():
-    frame = coins(400, 3).assign(chance=lambda f: np.where(f["chance"] < 0.4, 0.25, 0.75))
+    frame = coins(400, 3).assign(probability=lambda f: np.where(f["probability"] < 0.4, 0.25, 0.75))
     for strategy in ("quantile", "uniform"):
         found = calibration(Stated(), frame, bins=10, strategy=strategy)
         assert found["predicted"].tolist() == pytest.approx([0.25, 0.75])
-        low, high = (frame.loc[frame["chance"] == c, "hit"].mean() for c in (0.25, 0.75))
+        low, high = (frame.loc[frame["probability"] == c, "hit"].mean() for c in (0.25, 0.75))
         assert found["observed"].tolist() == pytest.approx([low, high])
-    one = calibration(Stated(), frame.assign(chance=0.3), bins=10)
+    one = calibration(Stated(), frame.assign(probability=0.3), bins=10)
     assert one["observed"].tolist() == pytest.approx([frame["hit"].mean()]) and one["share"].tolist() == [1.0]
 
 
@@ -82,12 +82,13 @@ def test_one_class_of_several_is_named():
     found = calibration(JOBS, PLAIN, positive="clerk", bins=2)
     clerks = float(PLAIN.weights @ (POINTS["job"] == "clerk"))
     assert (found["share"] * found["observed"]).sum() == pytest.approx(clerks)
-    with pytest.raises(ValueError, match=r"one class's probability, and it has 3.*Pass positive="):
-        calibration(JOBS, PLAIN)
-    with pytest.raises(ValueError, match=r"one class's probability, and it predicts numbers.*of a classifier"):
-        calibration(Regressor(), PLAIN)
-    with pytest.raises(ValueError, match=r"at least one bin and a strategy .*got 0.*Pass e\.g\. bins=10"):
-        calibration(SICK, PLAIN, bins=0)
+    for model, bins, message in (
+        (JOBS, 10, r"one class's probability, and it has 3.*Pass positive="),
+        (Regressor(), 10, r"one class's probability, and it predicts numbers.*of a classifier"),
+        (SICK, 0, r"at least one bin and a strategy .*got 0.*Pass e\.g\. bins=10"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            calibration(model, PLAIN, bins=bins)
 
 
 def test_the_calibration_error_is_the_weighted_gap():
@@ -97,25 +98,25 @@ def test_the_calibration_error_is_the_weighted_gap():
     assert expected_calibration_error(SICK, frame, bins=5).value == pytest.approx(gap)
 
 
-def test_what_a_calibrated_model_would_show_is_told_and_a_miscalibrated_one_is_above():
-    """60 samples of 500 coins: the mean of what is shown, known to 5 %, is what the note says; 0.1 off is far above."""
+def test_a_note_gives_the_error_of_a_calibrated_model_and_a_miscalibrated_one_is_above():
+    """60 samples of 500 coins: the mean error, known to 5 %, is what the note says; with 0.1 off it is far above."""
     fair = [expected_calibration_error(Stated(), coins(500, seed)) for seed in range(60)]
-    told = [float(e.notes[0].split("about ")[1].split(" ")[0]) for e in fair]
+    noted = [float(e.notes[0].split("about ")[1].split(" ")[0]) for e in fair]
     assert "biased upwards" in fair[0].notes[0]
-    assert np.mean([e.value for e in fair]) == pytest.approx(np.mean(told), rel=0.15)
+    assert np.mean([e.value for e in fair]) == pytest.approx(np.mean(noted), rel=0.15)
     off = [expected_calibration_error(Stated(), coins(500, seed, 0.1)).value for seed in range(20)]
-    assert np.mean(off) == pytest.approx(0.1, rel=0.2) and np.mean(off) > 1.8 * np.mean(told)
+    assert np.mean(off) == pytest.approx(0.1, rel=0.2) and np.mean(off) > 1.8 * np.mean(noted)
 
 
 def test_a_bin_holds_its_right_edge():
-    frame = pd.DataFrame({"chance": [0.5, 0.2, 0.9], "hit": [1, 0, 1]})
+    frame = pd.DataFrame({"probability": [0.5, 0.2, 0.9], "hit": [1, 0, 1]})
     found = calibration(Stated(), frame, bins=2, strategy="uniform")
     assert found["predicted"].tolist() == pytest.approx([0.35, 0.9])
 
 
 def test_the_error_of_the_calibration_error_takes_each_gap_by_its_sign():
-    frame = coins(400, 5).assign(hit=lambda f: (f["chance"] < 0.45).astype(int))
-    gap = (frame["hit"] - frame["chance"]) * np.where(frame["chance"] <= 0.5, 1, -1)
+    frame = coins(400, 5).assign(hit=lambda f: (f["probability"] < 0.45).astype(int))
+    gap = (frame["hit"] - frame["probability"]) * np.where(frame["probability"] <= 0.5, 1, -1)
     found = expected_calibration_error(Stated(), frame, bins=2, strategy="uniform")
     assert found.value == pytest.approx(gap.mean())
     assert found.standard_error == pytest.approx(gap.std(ddof=0) / 20)

@@ -1,4 +1,4 @@
-"""Rows drawn from a measurement for models of numbers, and the law of a number that labels them."""
+"""Rows drawn from a measurement for models of numbers, and the distribution of a number that gives their labels."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from learning_cases import release_around
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.metrics import r2_score
@@ -15,16 +16,15 @@ from sklearn.neighbors import KNeighborsRegressor
 import kmeanalyst as ka
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.learning.column_law.number_law import Bins, RowFunctions, fit_number_law
-from kmeanalyst.learning.rows.labels import _check_tails, drawn_rows, measured_labels, measured_model, number_law
+from kmeanalyst.learning.rows.labels import _check_tails, drawn_rows, number_law
 from kmeanalyst.learning.training.training import refit_on
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Integer, Real
-from kmeanalyst.releases.measurement import Measurement, feature_mean
+from kmeanalyst.releases.measurement import feature_mean
 from kmeanalyst.releases.memo import memo
-from kmeanalyst.releases.statement import PrivacyStatement
 
 N, NOISE = 20_000, 3e-4
 DOMAIN = Domain((
@@ -49,35 +49,27 @@ def table(n: int, seed: int) -> pd.DataFrame:
 UNSEEN = table(3000, 9).dropna()
 
 
-def measurement_of(domain: Domain, rows: pd.DataFrame, noise: float = NOISE, seed: int = 0) -> Measurement:
-    kernel: Any = table_kernel(domain)
-    missing = [j for j, column in enumerate(domain.columns) if column.missing]
-    features = RandomFourier.draw(kernel, n_columns=len(domain), dimension=600, missing_columns=missing, rng=1)
-    noises = noise * np.random.default_rng(seed).normal(size=600)
-    return Measurement(
-        vector=feature_mean(features, domain.encode(rows)) + noises, noise_scale=noise, noise_law="discrete gaussian",
-        n_rows=N, feature_map=features, noisy_sum=np.zeros(600, dtype=np.int64),
-    )  # fmt: skip
-
-
-def release_of(weights: np.ndarray, extra: int = 0, noise: float = NOISE, domain: Domain = DOMAIN) -> Release:
-    """Few points whose costs say nothing, around a measurement of N rows; `extra` more points at the end."""
-    measurement = measurement_of(domain, table(N, 1), noise)
-    points = table(len(weights) + extra, 3)
+def release_of(weights: np.ndarray | None = None, extra: int = 0, noise: float = NOISE) -> Release:
+    """100 points unrelated to their costs, around a measurement of N rows; `extra` more points of weight 0 at the end."""
+    missing = [j for j, column in enumerate(DOMAIN.columns) if column.missing]
+    kernel: Any = table_kernel(DOMAIN)
+    features = RandomFourier.draw(kernel, n_columns=len(DOMAIN), dimension=600, missing_columns=missing, rng=1)
+    vector = feature_mean(features, DOMAIN.encode(table(N, 1))) + noise * np.random.default_rng(0).normal(size=600)
+    points = table(100 + extra, 3)
     points["cost"] = np.random.default_rng(0).permutation(points["cost"].to_numpy())
-    statement = PrivacyStatement(
-        epsilon=1.0, delta=1e-6, neighbouring="replace-one", mechanism="discrete gaussian", sensitivity=2 / N,
-        noise_scale=noise, calibration="analytic", rho=0.5 * (2 / N / noise) ** 2, n_rows=N,
-    )  # fmt: skip
-    return Release(
-        points=domain.decode(domain.encode(points)), weights=np.append(weights, np.zeros(extra)), measurement=measurement,
-        kernel=measurement.feature_map.kernel, domain=domain, statement=statement, method="random-features",  # type: ignore[attr-defined]
-    )  # fmt: skip
+    weights = np.append(np.full(100, 0.01) if weights is None else weights, np.zeros(extra))
+    return release_around(
+        vector, features, DOMAIN, points, noise=noise, n_rows=N, weights=weights, method="random-features"
+    )
+
+
+def measurement_of(noise: float = NOISE) -> Any:
+    return release_of(noise=noise).measurement
 
 
 @pytest.fixture(scope="module")
 def release() -> Release:
-    return release_of(np.full(100, 0.01))
+    return release_of()
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +77,10 @@ def rows() -> np.ndarray:
     return DOMAIN.encode(table(4000, 5))
 
 
-# ---------------------------------------------------------------- the law of a number
+# ---------------------------------------------------------------- the distribution of a number
 
 
-def test_bins_hold_every_value_once_and_what_is_special_by_itself(rows: np.ndarray):
+def test_bins_hold_every_value_once_and_special_values_have_their_own(rows: np.ndarray):
     for name in ("cost", "visits"):
         j = DOMAIN.position(name)
         column: Any = DOMAIN[name]
@@ -103,20 +95,20 @@ def test_bins_hold_every_value_once_and_what_is_special_by_itself(rows: np.ndarr
 
 
 def test_the_phasor_of_bins_is_that_of_their_values(rows: np.ndarray):
-    """Not of their middles: a high frequency would tell forty atoms from a continuum."""
-    features: Any = measurement_of(DOMAIN, table(10, 0)).feature_map
+    """Not of their middles: a high frequency would distinguish forty atoms from a continuum."""
+    features: Any = measurement_of().feature_map
     bins, looks = Bins.of(rows[:, 3], DOMAIN["cost"]), features.looks_at(3)  # type: ignore[arg-type]
     mean = bins.shares @ bins.phasors(features, 3, looks)
     np.testing.assert_allclose(mean, np.exp(1j * features.column_phases(3, rows[:, 3], looks)).mean(axis=0), atol=1e-5)
 
 
-def test_a_number_of_one_value_has_no_law():
+def test_a_number_of_one_value_has_no_bins():
     column: Any = DOMAIN["a"]
-    with pytest.raises(ValueError, match=r"'a' has one value .* no law can be seen there\. Choose another target"):
+    with pytest.raises(ValueError, match=r"'a' has one value .* there is nothing to predict\. Choose another target"):
         Bins.of(np.full(50, 1.5), column)
 
 
-def test_row_functions_are_centred_and_do_not_look_at_the_target(rows: np.ndarray):
+def test_row_functions_are_centred_and_do_not_use_the_target(rows: np.ndarray):
     functions = RowFunctions.of(DOMAIN, 3, rows, 200)
     psi = functions(rows)
     np.testing.assert_allclose(psi[:, 0], 1)
@@ -130,24 +122,23 @@ def test_row_functions_are_centred_and_do_not_look_at_the_target(rows: np.ndarra
         RowFunctions.of(DOMAIN, 3, rows, 3)
 
 
-def test_the_law_of_a_number_is_found_with_its_spread(rows: np.ndarray):
+def test_the_distribution_of_a_number_is_found_with_its_spread(rows: np.ndarray):
     """Rows whose cost is shuffled, and the measurement: its mean, and its variance given the rest, about 1.5²."""
-    law = fit_number_law(
-        measurement_of(DOMAIN, table(N, 1)), DOMAIN, 3, rows, np.random.default_rng(0).permutation(rows[:, 3])
-    )
-    chances = law.probabilities(DOMAIN.encode(UNSEEN))
-    np.testing.assert_allclose(chances.sum(axis=1), 1)
-    present = chances[:, :-1] / chances[:, :-1].sum(axis=1, keepdims=True)
+    shuffled = np.random.default_rng(0).permutation(rows[:, 3])
+    law = fit_number_law(measurement_of(), DOMAIN, 3, rows, shuffled)
+    p = law.probabilities(DOMAIN.encode(UNSEEN))
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    present = p[:, :-1] / p[:, :-1].sum(axis=1, keepdims=True)
     mean = present @ [part.mean() for part in law.bins.members[:-1]]
     square = present @ [(part**2).mean() for part in law.bins.members[:-1]]
     assert r2_score(UNSEEN["cost"], mean) > 0.8  # 0 without the measurement, .88 by the true mean
     assert 1.5**2 < float((square - mean**2).mean()) < 10  # of 20 without the other columns
-    assert abs(chances[:, -1].mean() - 0.1) < 0.03 and law.residual < 0.7
+    assert abs(p[:, -1].mean() - 0.1) < 0.03 and law.residual < 0.7
 
 
-def test_a_law_under_much_noise_is_no_worse_than_none(rows: np.ndarray):
-    """Spreads of the priors are found: noise a hundred times larger than above is not followed."""
-    law = fit_number_law(measurement_of(DOMAIN, table(N, 1), 100 * NOISE), DOMAIN, 3, rows, rows[:, 3])
+def test_a_distribution_fitted_under_much_noise_is_no_worse_than_a_constant(rows: np.ndarray):
+    """The priors' spreads are estimated: noise a hundred times larger than above is not fitted."""
+    law = fit_number_law(measurement_of(100 * NOISE), DOMAIN, 3, rows, rows[:, 3])
     mean = law.probabilities(DOMAIN.encode(UNSEEN))[:, :-1] @ [part.mean() for part in law.bins.members[:-1]]
     assert r2_score(UNSEEN["cost"], mean) > -0.1
 
@@ -167,11 +158,11 @@ def test_models_of_numbers_learn_from_drawn_rows_what_the_points_do_not_say(rele
         assert r2_score(UNSEEN["cost"], own.predict(UNSEEN)) < 0.3
 
 
-def test_drawn_labels_follow_the_law_given_each_row(release: Release):
-    """Four labels of each row, evenly along its law: their mean is its mean, up to a quarter's spread."""
+def test_drawn_labels_follow_the_distribution_given_each_row(release: Release):
+    """Four labels of each row, evenly along its distribution: their mean is its mean, up to a quarter's spread."""
     found, law = drawn_rows(release, DOMAIN["cost"]), number_law(release, "cost")
-    chances = law.probabilities(DOMAIN.encode(found.frame))[:, :-1]
-    mean = chances / chances.sum(axis=1, keepdims=True) @ [part.mean() for part in law.bins.members[:-1]]
+    p = law.probabilities(DOMAIN.encode(found.frame))[:, :-1]
+    mean = p / p.sum(axis=1, keepdims=True) @ [part.mean() for part in law.bins.members[:-1]]
     own = pd.DataFrame({"cost": found.cells, "mean": mean}).groupby(found.frame["a"].to_numpy()).mean()
     assert np.isfinite(found.cells).all() and len(found.cells) == 20_000 and len(own) > 4500
     assert (own["cost"] - own["mean"]).std() < 0.45 * (found.cells - mean).std()
@@ -185,7 +176,7 @@ def test_drawn_whole_numbers_are_whole_and_atoms_keep_their_share(release: Relea
     assert abs((cells == 0).mean() - (table(N, 1)["visits"] == 0).mean()) < 0.05
 
 
-def test_drawn_rows_do_not_hang_on_the_points_weights(release: Release):
+def test_drawn_rows_do_not_depend_on_the_points_weights(release: Release):
     """Weights times a constant, of both signs, and rows of weight 0 change nothing, to the last bit."""
     weights = np.full(100, 0.01)
     weights[:10] *= -1
@@ -197,65 +188,47 @@ def test_drawn_rows_do_not_hang_on_the_points_weights(release: Release):
         np.testing.assert_array_equal(model.predict(UNSEEN), first)
 
 
-def test_the_released_points_can_be_had_instead(release: Release):
-    kinds = {
-        "drawn": {"labels": "drawn"}, "released": {"labels": "released"}, "measured": {"labels": "measured"},
-    }  # fmt: skip
-    for labels, options in kinds.items():
-        assert ka.fit(Ridge(), release, "cost", **options).report.labels == labels  # type: ignore[arg-type,union-attr]
-    asked = ka.fit(Ridge(), release, "cost", view="probability").report
-    assert asked is not None and (asked.labels, asked.rows) != ("drawn", 20_000)
-    some = ka.fit(KNeighborsRegressor(), release, "cost", view="resampled", effective_rows=300).report
-    assert some is not None and (some.labels, some.rows) == ("drawn", 300)
+def test_labels_and_view_can_be_chosen(release: Release):
+    for labels in ("drawn", "released", "measured"):
+        assert ka.fit(Ridge(), release, "cost", labels=labels).report.labels == labels  # type: ignore[arg-type,union-attr]
+    report: Any = ka.fit(Ridge(), release, "cost", view="probability").report
+    assert (report.labels, report.rows) != ("drawn", 20_000)
+    report = ka.fit(KNeighborsRegressor(), release, "cost", view="resampled", effective_rows=300).report
+    assert (report.labels, report.rows) == ("drawn", 300)
     X, y, weights = release.to_sklearn("cost", labels="drawn", effective_rows=50)
     assert len(X) == len(y) == 20_000 and weights.sum() == pytest.approx(50)
 
 
-def test_classes_are_learned_as_they_were(release: Release):
-    assert ka.fit(LogisticRegression(), release, "smokes").report.labels == "measured"  # type: ignore[union-attr]
-    with pytest.raises(ValueError, match=r'cannot be "drawn" here: they are for numbers'):
-        ka.fit(LogisticRegression(), release, "smokes", labels="drawn")
-
-
-def test_rows_that_cannot_be_drawn_are_refused_with_a_reason(release: Release):
+def test_where_rows_cannot_be_drawn_models_learn_from_others_and_asking_for_them_is_refused(release: Release):
+    """For classes, without a measurement, and under much noise, where the released points are better."""
+    external, noisy = ka.from_frame(UNSEEN.assign(weight=1.0), domain=DOMAIN), release_of(noise=20 * NOISE)
+    for estimator, data, target, reason in (
+        (LogisticRegression(), release, "smokes", "they are for numbers"),
+        (Ridge(), external, "cost", 'there is no measurement.*take "released"'),
+        (Ridge(), noisy, "cost", r"the noise is 0\.1 of a feature.s size"),
+    ):
+        assert ka.fit(estimator, data, target).report.labels != "drawn"  # type: ignore[union-attr]
+        for ask in (lambda d=data, e=estimator, t=target: ka.fit(e, d, t, labels="drawn"),
+                    lambda d=data, t=target: d.to_sklearn(t, labels="drawn")):  # fmt: skip
+            with pytest.raises(ValueError, match=f'cannot be "drawn" here: {reason}'):
+                ask()
     with pytest.raises(ValueError, match=r"have equal weights, and no signed ones.*Leave view out"):
         ka.fit(Ridge(), release, "cost", view="signed", labels="drawn")
-    foreign = ka.from_frame(UNSEEN.assign(weight=1.0), domain=DOMAIN)
-    assert ka.fit(Ridge(), foreign, "cost").report.labels == "released"  # type: ignore[union-attr]
-    for call in (
-        lambda: ka.fit(Ridge(), foreign, "cost", labels="drawn"),
-        lambda: foreign.to_sklearn("cost", labels="drawn"),
-    ):
-        with pytest.raises(ValueError, match=r'cannot be "drawn" here: there is no measurement.*take "released"'):
-            call()
 
 
 def test_a_refit_draws_from_its_own_measurement(release: Release):
     model = ka.fit(LinearRegression(), release, "cost")
-    other = release_of(np.full(100, 0.01), noise=2 * NOISE)
+    other = release_of(noise=2 * NOISE)
     memo(other)["fitted mixture"] = memo(release)["fitted mixture"]
     again = refit_on(model, other)
     assert again.report.labels == "drawn"  # type: ignore[union-attr]
     assert 0 < np.abs(again.predict(UNSEEN) - model.predict(UNSEEN)).mean() < 1
 
 
-def test_measured_labels_of_numbers_still_are_those_of_the_points(release: Release):
-    frame = release.to_frame().drop(columns="weight")
-    places, _, chances = measured_labels(measured_model(release, "cost"), DOMAIN["cost"], "regression", frame)
-    np.testing.assert_allclose(np.bincount(places, chances), 1)
-
-
 def test_numbers_with_long_tails_are_left_to_the_points():
-    """Which they are is read off the mixture, in natural units."""
+    """The mixture's values show it, in natural units."""
     column: Any = Real(name="income", lower=0, upper=1e6)
     values = np.random.default_rng(0).pareto(1.5, 5000).clip(0, 1e6)
     with pytest.raises(ValueError, match=r"'income' has long tails.*mostly noise\. Leave labels out"):
         _check_tails(column, values)
     _check_tails(column, np.random.default_rng(0).normal(100, 10, 5000))
-
-
-def test_under_much_noise_models_learn_from_the_points():
-    noisy = release_of(np.full(100, 0.01), noise=20 * NOISE)
-    assert ka.fit(Ridge(), noisy, "cost").report.labels != "drawn"  # type: ignore[union-attr]
-    with pytest.raises(ValueError, match=r'cannot be "drawn" here: the noise is 0\.1 of a feature.s size'):
-        ka.fit(Ridge(), noisy, "cost", labels="drawn")

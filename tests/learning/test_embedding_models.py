@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
+from learning_cases import release_around
 from sklearn.base import clone, is_classifier, is_regressor
 
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -21,8 +24,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel, table_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
-from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.releases.statement import PrivacyStatement
+from kmeanalyst.releases.measurement import feature_mean
 
 N = 20_000
 NOISE = 2e-4
@@ -37,7 +39,7 @@ SMALL = Domain((DOMAIN["a"], DOMAIN["g"], DOMAIN["t"]))
 ROWS = 300  # to predict
 
 
-def chances(frame: pd.DataFrame) -> np.ndarray:
+def probabilities(frame: pd.DataFrame) -> np.ndarray:
     """P(ant), P(mole), P(zebra) given a and g: the classes in the order of their names."""
     score = np.column_stack([2 * frame["a"], np.where(frame["g"], 1.0, -1.0), np.zeros(len(frame))])
     shares = np.exp(score)
@@ -51,7 +53,7 @@ def mean(frame: pd.DataFrame) -> np.ndarray:
 def table(n: int, seed: int) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame({"a": rng.uniform(-3, 3, n), "b": rng.uniform(-3, 3, n), "g": rng.random(n) < 0.5})
-    below = chances(frame).cumsum(axis=1)
+    below = probabilities(frame).cumsum(axis=1)
     frame["y"] = np.array(["ant", "mole", "zebra"])[(rng.random((n, 1)) > below[:, :2]).sum(axis=1)]
     frame["t"] = np.clip(mean(frame) + 0.3 * rng.normal(size=n), -4, 4)
     frame.loc[rng.random(n) < 0.1, "b"] = np.nan
@@ -70,31 +72,14 @@ WITH_LEVELS = ("random features", "margins")
 UNSEEN = table(ROWS, 5)
 
 
-def release_of(
-    vector: np.ndarray, feature_map: FeatureMap, points: pd.DataFrame, noise: float, domain: Domain = DOMAIN
-) -> Release:
-    """A release around a measurement of this vector."""
-    measurement = Measurement(
-        vector=vector, noise_scale=noise, noise_law="discrete gaussian", n_rows=N, feature_map=feature_map,
-        noisy_sum=np.zeros(len(vector), dtype=np.int64),
-    )  # fmt: skip
-    statement = PrivacyStatement(
-        epsilon=1.0, delta=1e-6, neighbouring="replace-one", mechanism="discrete gaussian", sensitivity=2 / N,
-        noise_scale=noise, calibration="analytic", rho=0.5 * (2 / N / noise) ** 2, n_rows=N,
-    )  # fmt: skip
-    return Release(
-        points=domain.decode(domain.encode(points)), weights=np.full(len(points), 1 / len(points)),
-        measurement=measurement, kernel=feature_map.kernel, domain=domain, statement=statement,
-    )  # fmt: skip
-
-
 def noisy_release(of: str, target: str = "y", noise: float = NOISE) -> Release:
-    """Of a table of N rows; the points have its other columns' law, and the target in no relation to them."""
+    """Of a table of N rows; the points have the distribution of its other columns, unrelated to the target."""
     domain, feature_map, rng = (SMALL if of == "small" else DOMAIN), MAPS[of], np.random.default_rng(0)
     vector = feature_mean(feature_map, domain.encode(table(N, 10)))
     points = table(300 if of == "small" else 600, 20)
     points[target] = rng.permutation(points[target].to_numpy())
-    return release_of(vector + noise * rng.normal(size=len(vector)), feature_map, points, noise, domain)
+    vector = vector + noise * rng.normal(size=len(vector))
+    return release_around(vector, feature_map, domain, points, noise=noise, n_rows=N)
 
 
 @pytest.fixture(scope="module")
@@ -112,16 +97,16 @@ def regressor(releases: dict[str, Release]) -> EmbeddingRegressor:
     return EmbeddingRegressor("t").fit(releases["small"])
 
 
-# ---------------------------------------------------------------- the law fitted to the measurement
+# ---------------------------------------------------------------- the fitted distribution
 
 
 @pytest.mark.parametrize("of", WITH_LEVELS)
-def test_the_law_is_found_though_the_points_labels_say_nothing(of: str, releases: dict[str, Release]):
+def test_the_distribution_is_found_though_the_points_labels_carry_no_information(of: str, releases: dict[str, Release]):
     model = EmbeddingClassifier("y").fit(releases[of])
-    found, truth = model.predict_proba(UNSEEN), chances(UNSEEN)
+    found, truth = model.predict_proba(UNSEEN), probabilities(UNSEEN)
     away = np.sqrt(((found - truth) ** 2).mean())
     constant = np.sqrt(((truth - truth.mean(axis=0)) ** 2).mean())
-    assert away < 0.45 * constant  # of the points' own labels, in no relation to the rest, nothing better than 1 comes
+    assert away < 0.45 * constant  # the points' own labels, unrelated to the rest, give nothing better than 1
 
 
 def test_a_mean_is_found_and_rows_whose_number_is_missing_are_left_out(regressor: EmbeddingRegressor):
@@ -130,8 +115,8 @@ def test_a_mean_is_found_and_rows_whose_number_is_missing_are_left_out(regressor
     assert 1 - ((found - mean(UNSEEN)) ** 2).mean() / mean(UNSEEN).var() > 0.9
 
 
-def test_what_the_noise_drowns_is_not_claimed():
-    """Without the doubt of the spreads, chances of one class range over 0.9 here."""
+def test_a_dependence_hidden_by_noise_is_not_claimed():
+    """With fixed prior spreads, probabilities of one class range over 0.9 here."""
     drowned = EmbeddingClassifier("y").fit(noisy_release("random features", noise=0.3))
     assert np.ptp(drowned.predict_proba(UNSEEN), axis=0).max() < 0.05
 
@@ -166,11 +151,14 @@ def test_classes_are_all_levels_in_order_and_columns_follow_them(classifier: Emb
     assert classifier.score(UNSEEN, UNSEEN["y"]) == right.mean() > 0.5
 
 
-def test_a_boolean_has_true_and_false(releases: dict[str, Release]):
-    model = fit_embedding(releases["random features"], "g")
-    assert isinstance(model, EmbeddingClassifier)
-    assert model.classes_.tolist() == [False, True] and model.classes_.dtype == bool
-    assert set(model.predict(UNSEEN)) == {False, True}
+def test_the_target_chooses_the_model(regressor: EmbeddingRegressor, releases: dict[str, Release]):
+    again = fit_embedding(releases["small"], "t")
+    assert isinstance(again, EmbeddingRegressor) and is_regressor(again)
+    assert np.array_equal(again.predict(UNSEEN), regressor.predict(UNSEEN))
+    boolean: Any = fit_embedding(releases["random features"], "g")
+    assert is_classifier(boolean) and clone(boolean).get_params() == {"target": "g"}
+    assert boolean.classes_.tolist() == [False, True] and boolean.classes_.dtype == bool
+    assert set(boolean.predict(UNSEEN)) == {False, True}
 
 
 def test_a_frame_is_known_by_its_columns_names(classifier: EmbeddingClassifier):
@@ -179,24 +167,14 @@ def test_a_frame_is_known_by_its_columns_names(classifier: EmbeddingClassifier):
     assert classifier.feature_names_in_.tolist() == ["a", "b", "g", "t"] and classifier.n_features_in_ == 4
 
 
-def test_models_are_cloned_and_are_what_they_say():
-    assert clone(EmbeddingClassifier("y")).get_params() == {"target": "y"}
-    assert is_classifier(EmbeddingClassifier("y")) and is_regressor(EmbeddingRegressor("t"))
-
-
-def test_the_model_follows_from_the_target(regressor: EmbeddingRegressor, releases: dict[str, Release]):
-    again = fit_embedding(releases["small"], "t")
-    assert isinstance(again, EmbeddingRegressor)
-    assert np.array_equal(again.predict(UNSEEN), regressor.predict(UNSEEN))
-
-
 def test_a_logarithmic_target_is_predicted_in_its_own_units():
     domain = Domain((Boolean(name="g"), Real(name="t", lower=1, upper=1000, scale="log")))
     rng = np.random.default_rng(0)
     g = rng.random(4000) < 0.5
     frame = pd.DataFrame({"g": g, "t": np.where(g, 100.0, 10.0) * np.exp(0.1 * rng.normal(size=4000))})
     feature_map = MarginFeatures(margin_kernel(domain, "t"))
-    release = release_of(feature_mean(feature_map, domain.encode(frame)), feature_map, frame[:1000], 1e-4, domain)
+    vector = feature_mean(feature_map, domain.encode(frame))
+    release = release_around(vector, feature_map, domain, frame[:1000], noise=1e-4, n_rows=N)
     found = EmbeddingRegressor("t").fit(release).predict(pd.DataFrame({"g": [False, True]}))
     assert np.allclose(found, [10, 100], rtol=0.15)
 
@@ -205,39 +183,46 @@ def test_a_logarithmic_target_is_predicted_in_its_own_units():
 
 
 def test_a_release_without_measurement_is_refused():
-    foreign = from_frame(table(50, 0).assign(weight=1 / 50), domain=DOMAIN)
+    external = from_frame(table(50, 0).assign(weight=1 / 50), domain=DOMAIN)
     for model in (EmbeddingClassifier("y"), EmbeddingRegressor("t")):
         with pytest.raises(ValueError, match=r"no measurement.*points from elsewhere.*Train a model on its rows"):
-            model.fit(foreign)
+            model.fit(external)
     with pytest.raises(ValueError, match=r"fitted to a Release, got a DataFrame.*Pass the release"):
         EmbeddingClassifier("y").fit(table(5, 0))  # type: ignore[arg-type]
 
 
-def test_a_target_that_is_not_there_or_of_the_wrong_kind_is_refused(releases: dict[str, Release]):
-    release = releases["margins"]
-    for model in (EmbeddingClassifier("w"), EmbeddingRegressor("w")):
-        with pytest.raises(ValueError, match=r"no column 'w'.*of a, y, b, g, t.*Name one"):
-            model.fit(release)
-    with pytest.raises(ValueError, match=r"no column 'w'"):
-        fit_embedding(release, "w")
-    with pytest.raises(ValueError, match=r"'t' is real.*for a column of levels.*another target"):
-        EmbeddingClassifier("t").fit(release)
-    with pytest.raises(ValueError, match=r"'y' is categorical.*for a column of numbers.*another target"):
-        EmbeddingRegressor("y").fit(release)
+@pytest.mark.parametrize(
+    ("fit", "message"),
+    [
+        (EmbeddingClassifier("w").fit, r"no column 'w'.*of a, y, b, g, t.*Name one"),
+        (EmbeddingRegressor("w").fit, r"no column 'w'.*of a, y, b, g, t.*Name one"),
+        (lambda release: fit_embedding(release, "w"), r"no column 'w'"),
+        (EmbeddingClassifier("t").fit, r"'t' is real.*for a column of levels.*another target"),
+        (EmbeddingRegressor("y").fit, r"'y' is categorical.*for a column of numbers.*another target"),
+    ],
+)
+def test_an_unknown_target_or_one_of_the_wrong_kind_is_refused(fit: Any, message: str, releases: dict[str, Release]):
+    with pytest.raises(ValueError, match=message):
+        fit(releases["margins"])
 
 
-def test_a_target_alone_or_of_one_value_is_refused():
-    alone = Domain((Boolean(name="g"),))
-    cells = MarginFeatures(margin_kernel(alone))
-    release = release_of(np.zeros(cells.dimension), cells, pd.DataFrame({"g": [True, False]}), 1e-3, alone)
-    with pytest.raises(ValueError, match=r"only column.*Release others"):
-        EmbeddingClassifier("g").fit(release)
-    two = Domain((Boolean(name="g"), Integer(name="t", lower=0, upper=9)))
-    cells = MarginFeatures(margin_kernel(two, "t"))
-    points = pd.DataFrame({"g": [True, False], "t": [3, 3]})
-    release = release_of(np.zeros(cells.dimension), cells, points, 1e-3, two)
-    with pytest.raises(ValueError, match=r"one value 3 at all points.*another target"):
-        EmbeddingRegressor("t").fit(release)
+@pytest.mark.parametrize(
+    ("domain", "model", "message"),
+    [
+        (Domain((Boolean(name="g"),)), EmbeddingClassifier("g"), r"only column.*Release others"),
+        (
+            Domain((Boolean(name="g"), Integer(name="t", lower=0, upper=9))), EmbeddingRegressor("t"),
+            r"one value 3 at all points.*another target",
+        ),
+    ],
+    ids=["alone", "of one value"],
+)  # fmt: skip
+def test_a_target_alone_or_of_one_value_is_refused(domain: Domain, model: Any, message: str):
+    cells = MarginFeatures(margin_kernel(domain, model.target))
+    points = pd.DataFrame({"g": [True, False], "t": [3, 3]})[list(domain.names)]
+    release = release_around(np.zeros(cells.dimension), cells, domain, points, noise=1e-3, n_rows=N)
+    with pytest.raises(ValueError, match=message):
+        model.fit(release)
 
 
 def test_rows_that_are_no_frame_of_the_columns_are_refused(classifier: EmbeddingClassifier):

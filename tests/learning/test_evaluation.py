@@ -1,4 +1,4 @@
-"""Scores of a model on a release or a sample: values, errors, views, notes, and what is refused with its mend."""
+"""Scores of a model on a release or a sample: values, errors, views, notes, and what is refused."""
 
 from __future__ import annotations
 
@@ -11,14 +11,20 @@ import pandas as pd
 import pytest
 import sklearn.metrics as sk
 from evaluation_cases import DOMAIN, JOBS, POINTS, SICK, SIGNED, Classifier, High, Regressor, measured, points, weighted
+from learning_cases import table
 from sklearn.linear_model import LogisticRegression
+from sklearn.svm import SVC
 
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
+from kmeanalyst.learning.column_law.embedding_models import fit_embedding
 from kmeanalyst.learning.digest import digest
-from kmeanalyst.learning.scoring.evaluation import score
+from kmeanalyst.learning.scoring.evaluation import TRAINED_HERE, score
 from kmeanalyst.learning.scoring.metrics import CLASSIFICATION, REGRESSION
-from kmeanalyst.release import Release, read_release
+from kmeanalyst.learning.training.training import fit
+from kmeanalyst.release import Release, from_frame, read_release
 from kmeanalyst.releases.file import write_release
+
+ILL, INPUT = POINTS["ill"].to_numpy(dtype=bool), POINTS.drop(columns="ill")
 
 
 @pytest.fixture(scope="module")
@@ -44,21 +50,30 @@ class Number:
 
 
 def test_scores_are_scikit_learns_on_the_released_rows(plain):
-    frame, w = plain.to_frame(), plain.weights
-    truth, chance = frame["ill"].astype(bool), SICK.predict_proba(POINTS.drop(columns="ill"))[:, 1]
-    assert score(SICK, plain).value == pytest.approx(sk.roc_auc_score(truth, chance, sample_weight=w))
-    assert score(SICK, plain, "f1").value == pytest.approx(sk.f1_score(truth, chance > 0.5, sample_weight=w))
-    jobs = JOBS.predict(POINTS.drop(columns="job"))
-    assert score(JOBS, plain).value == pytest.approx(sk.accuracy_score(frame["job"].astype(str), jobs, sample_weight=w))
-    said = Regressor().predict(frame)
-    assert score(Regressor(), plain).value == pytest.approx(sk.r2_score(frame["wage"], said, sample_weight=w))
+    w, p, predicted = plain.weights, SICK.predict_proba(INPUT)[:, 1], SICK.predict(INPUT)
+    jobs, abbots = JOBS.predict(POINTS.drop(columns="job")), POINTS["job"] == "abbot"
+    wages = Regressor().predict(POINTS)
+    expected = [
+        (score(SICK, plain), sk.roc_auc_score(ILL, p, sample_weight=w)),
+        (score(SICK, plain, positive=False), sk.roc_auc_score(ILL, p, sample_weight=w)),
+        (score(SICK, plain, "f1"), sk.f1_score(ILL, p > 0.5, sample_weight=w)),
+        (score(SICK, plain, "recall"), sk.recall_score(ILL, predicted, sample_weight=w)),
+        (score(SICK, plain, "recall", positive=False), sk.recall_score(ILL, predicted, sample_weight=w, pos_label=False)),
+        (score(JOBS, plain), sk.accuracy_score(POINTS["job"].astype(str), jobs, sample_weight=w)),
+        (score(JOBS, plain, "precision", positive="abbot"), sk.precision_score(abbots, jobs == "abbot", sample_weight=w)),
+        (score(Regressor(), plain), sk.r2_score(POINTS["wage"], wages, sample_weight=w)),
+        (score(SICK, plain, lambda truth, predicted: np.where(truth & ~predicted, 10.0, predicted & ~truth)),
+         w @ (10.0 * (ILL & ~predicted) + (predicted & ~ILL))),
+    ]  # fmt: skip
+    for found, value in expected:
+        assert found.value == pytest.approx(value), found.question
 
 
 def test_a_score_under_a_condition_is_of_its_rows(plain):
     frame = plain.to_frame().query("n > 3 and x < 2")
-    truth, chance = frame["ill"].astype(bool), SICK.predict_proba(frame.drop(columns="ill"))[:, 1]
+    truth, p = frame["ill"].astype(bool), SICK.predict_proba(frame.drop(columns="ill"))[:, 1]
     found = score(SICK, plain, where=["n > 3", "x < 2"])
-    assert found.value == pytest.approx(sk.roc_auc_score(truth, chance, sample_weight=frame["weight"]))
+    assert found.value == pytest.approx(sk.roc_auc_score(truth, p, sample_weight=frame["weight"]))
     assert found.question == "roc_auc(ill) | (n > 3) and (x < 2) and (not missing(ill))"
 
 
@@ -79,7 +94,7 @@ def test_influences_are_what_moved_weights_show(model, where):
             assert e.terms[0][1][row] == pytest.approx((high.value - low.value) / 2e-6, rel=1e-4, abs=1e-6), name
 
 
-def test_the_model_is_asked_once_for_all_metrics_and_views(signed):
+def test_the_model_predicts_once_for_all_metrics_and_views(signed):
     model = Classifier("ill", [False, True])
     found = score(model, signed, ["accuracy", "f1", "log_loss", "roc_auc", "average_precision"])
     assert isinstance(found, Estimates)
@@ -91,31 +106,10 @@ def test_the_model_is_asked_once_for_all_metrics_and_views(signed):
     assert found[1].value == score(SICK, signed, "f1").value
 
 
-def test_a_loss_function_is_the_mean_of_its_values(plain):
-    cost = score(SICK, plain, lambda truth, said: np.where(truth & ~said, 10.0, 0.0 + (said & ~truth)))
-    said = SICK.predict(POINTS.drop(columns="ill"))
-    truth = POINTS["ill"].to_numpy(dtype=bool)
-    assert cost.value == pytest.approx(plain.weights @ (10.0 * (truth & ~said) + (said & ~truth)))
-
-
-def test_the_positive_class_is_the_second_unless_named(plain):
-    recall, of_false = score(SICK, plain, "recall"), score(SICK, plain, "recall", positive=False)
-    truth, said = POINTS["ill"].astype(bool), SICK.predict(POINTS.drop(columns="ill"))
-    assert recall.value == pytest.approx(sk.recall_score(truth, said, sample_weight=plain.weights))
-    assert of_false.value == pytest.approx(sk.recall_score(truth, said, sample_weight=plain.weights, pos_label=False))
-    assert score(SICK, plain, positive=False).value == pytest.approx(score(SICK, plain).value)
-    one = score(JOBS, plain, "precision", positive="abbot")
-    jobs = JOBS.predict(POINTS.drop(columns="job"))
-    true = POINTS["job"] == "abbot"
-    assert one.value == pytest.approx(sk.precision_score(true, jobs == "abbot", sample_weight=plain.weights))
-
-
 def test_a_fitted_scikit_learn_model_is_shown_its_own_columns(plain):
-    model = LogisticRegression().fit(POINTS[["x", "n"]], POINTS["ill"].astype(bool))
-    found = score(model, plain, target="ill")
-    chance = model.decision_function(POINTS[["x", "n"]])
-    expected = sk.roc_auc_score(POINTS["ill"].astype(bool), chance, sample_weight=plain.weights)
-    assert found.value == pytest.approx(expected)
+    model = LogisticRegression().fit(POINTS[["x", "n"]], ILL)
+    expected = sk.roc_auc_score(ILL, model.decision_function(POINTS[["x", "n"]]), sample_weight=plain.weights)
+    assert score(model, plain, target="ill").value == pytest.approx(expected)
     with pytest.raises(ValueError, match=r'lack "?n"?, which the model was fitted with.*Add the columns'):
         score(model, POINTS.drop(columns="n"), target="ill")
 
@@ -157,7 +151,7 @@ def _moved(by: float) -> High:
 @pytest.mark.slow
 @pytest.mark.parametrize(("view", "epsilon"), [("signed", 1.0), ("probability", 0.1)])
 def test_intervals_hold_the_scores_on_the_population(view, epsilon):
-    """24 releases, 95 %: 19 or fewer held would have chance 0.006 for one metric. Not by being wide at ε = 1."""
+    """24 releases, 95 %: 19 or fewer covered has probability 0.006 for one metric. At ε = 1 they are not too wide."""
     everyone = pd.DataFrame(sim.population(200_000, np.random.default_rng(0)), columns=["x0", "x1"])
     everyone["high"] = everyone["x1"] > 0
     classes, numbers = ["accuracy", "f1", "log_loss", "matthews_corrcoef"], ["r2", "mean_absolute_error"]
@@ -179,31 +173,23 @@ def test_intervals_hold_the_scores_on_the_population(view, epsilon):
 # ---------------------------------------------------------------------- views and notes
 
 
-def test_an_infeasible_score_is_told_with_the_probability_views_beside_it(signed):
-    said = SICK.predict(POINTS.drop(columns="ill"))
-    right = (said == POINTS["ill"].to_numpy(dtype=bool)).astype(float)
-    release = weighted(np.where(right == 1, 0.03, -0.01))
-    found = score(SICK, release, "accuracy")
+def test_a_note_on_an_infeasible_score_gives_that_of_the_probability_view():
+    release = weighted(np.where(SICK.predict(INPUT) == ILL, 0.03, -0.01))
+    found, feasible = (score(SICK, release, "accuracy", view=view) for view in ("signed", "probability"))
     assert found.value > 1
-    told = score(SICK, release, "accuracy", view="probability").value
-    expected = f"{found.value:.4g} is no accuracy: signed weights can give one. The probability view gives {told:.4g}."
-    assert expected in found.notes
-    negative = score(
-        Regressor(), weighted(np.linspace(0.05, -0.016, 60)[np.argsort(_misses())]), "root_mean_squared_error"
-    )
+    note = f"{found.value:.4g} is no accuracy: signed weights can give one. The probability view gives"
+    assert f"{note} {feasible.value:.4g}." in found.notes
+    misses = np.abs(POINTS["wage"] - Regressor().predict(POINTS)).to_numpy()
+    negative_at_misses = weighted(np.linspace(0.05, -0.016, 60)[np.argsort(np.argsort(misses))])
+    negative = score(Regressor(), negative_at_misses, "root_mean_squared_error")
     assert np.isnan(negative.value) and np.isnan(negative.standard_error)
     assert "root_mean_squared_error is undefined: signed weights can give one" in negative.notes[0]
-
-
-def _misses() -> np.ndarray:
-    """The places of the points by how far the regressor is from them."""
-    return np.argsort(np.abs(POINTS["wage"] - Regressor().predict(POINTS)).to_numpy())
 
 
 def test_ranks_are_of_the_probability_view_and_refuse_signed_weights(signed, plain):
     assert score(SICK, signed).view == "probability"
     assert score(SICK, signed).value == score(SICK, signed, view="probability").value
-    with pytest.raises(ValueError, match=r'ranks was asked with view="signed".*no place in an order.*pass view='):
+    with pytest.raises(ValueError, match=r'ranks was asked with view="signed".*cannot be ranked.*pass view='):
         score(SICK, signed, view="signed")
     assert score(SICK, plain, view="signed").value == pytest.approx(score(SICK, plain).value)
 
@@ -217,7 +203,8 @@ def test_the_fitted_view_scores_the_population_that_the_errors_start_from():
     assert score(High(), release, "accuracy", view="fitted").value == pytest.approx(by_hand.value)
 
 
-def test_a_score_on_the_release_it_was_trained_on_says_so(plain, signed):
+def test_a_score_on_the_release_it_was_trained_on_says_so(plain, signed, mixed_release):
+    assert TRAINED_HERE in score(fit_embedding(mixed_release, "married"), mixed_release, "accuracy").notes
     model = Classifier("ill", [False, True], report=SimpleNamespace(release_digest=digest(plain)))
     assert "trained on this very release" in score(model, plain).notes[0]
     assert "sample of real rows, or on a second release" in score(model, plain).notes[0]
@@ -240,23 +227,23 @@ def test_a_digest_is_of_weights_points_and_measurement(mixed_release, plain, sig
     assert digest(same_points) != digest(a)
 
 
-def test_rows_without_a_target_are_left_out_and_the_score_says_so():
+def test_rows_without_a_target_are_left_out_with_a_note():
     frame = points(60, 3, missing=True)
     w = np.abs(SIGNED) / np.abs(SIGNED).sum()
     known = frame["ill"].notna().to_numpy(dtype=bool)
-    chance = SICK.predict_proba(frame.drop(columns="ill"))[known, 1]
-    expected = sk.roc_auc_score(frame["ill"][known].astype(bool), chance, sample_weight=w[known])
+    p = SICK.predict_proba(frame.drop(columns="ill"))[known, 1]
+    expected = sk.roc_auc_score(frame["ill"][known].astype(bool), p, sample_weight=w[known])
     on_release, on_sample = score(SICK, weighted(w, frame)), score(SICK, frame)
     assert on_release.value == pytest.approx(expected)
     assert on_release.question == on_sample.question == "roc_auc(ill) | not missing(ill)"
     assert "5 of 60 rows have no ill, and are left out" in on_sample.notes
-    assert on_sample.value == pytest.approx(sk.roc_auc_score(frame["ill"][known].astype(bool), chance))
+    assert on_sample.value == pytest.approx(sk.roc_auc_score(frame["ill"][known].astype(bool), p))
 
 
 # ---------------------------------------------------------------------- samples of real rows
 
 
-def test_a_sample_has_the_error_of_sampling_alone_and_no_word_of_privacy():
+def test_a_sample_has_the_error_of_sampling_alone_and_does_not_mention_privacy():
     frame = points(400, 8)
     found = score(SICK, frame, "accuracy")
     right = SICK.predict(frame.drop(columns="ill")) == frame["ill"].to_numpy(dtype=bool)
@@ -269,8 +256,8 @@ def test_a_sample_has_the_error_of_sampling_alone_and_no_word_of_privacy():
         found.interval(kind="robust")
 
 
-def test_errors_on_samples_are_how_far_samples_scatter():
-    """200 samples: their spread is known to 5 %, so a true error is off by 20 % with chance 1e-4; half of it would be by 100."""
+def test_errors_on_samples_are_the_spread_of_samples():
+    """200 samples: their spread is known to 5 %, so a true error differs by 20 % with probability 1e-4; half of it by 100 %."""
     truth = np.array([e.value for e in score(SICK, points(60_000, 0), METRICS)])
     found = [score(SICK, points(300, seed + 1), METRICS) for seed in range(200)]
     values, errors = (
@@ -283,7 +270,7 @@ def test_errors_on_samples_are_how_far_samples_scatter():
 METRICS = ["accuracy", "f1", "matthews_corrcoef", "log_loss", "roc_auc", "average_precision"]
 
 
-def test_two_models_on_one_sample_are_paired_however_the_rows_are_handed_over(tmp_path):
+def test_two_models_on_one_sample_are_paired_even_for_copies_of_the_rows():
     frame = points(300, 9)
     first, second = score(SICK, frame, "accuracy"), score(_reckless(), frame.copy(), "accuracy")
     right = [m.predict(frame.drop(columns="ill")) == frame["ill"].to_numpy(dtype=bool) for m in (SICK, _reckless())]
@@ -308,7 +295,7 @@ def test_a_release_and_a_sample_are_compared_as_independent_in_either_order():
         assert gap.parts["privacy"] == pytest.approx(here.parts["privacy"])
 
 
-def test_estimates_of_two_views_do_not_mix_though_a_sample_goes_with_both(signed):
+def test_estimates_of_two_views_do_not_mix_though_a_sample_combines_with_both(signed):
     rows = points(100, 5)
     with pytest.raises(ValueError, match="one estimate is of the signed view"):
         (score(SICK, rows, "accuracy") - score(SICK, signed, "accuracy")) + score(SICK, signed)
@@ -327,7 +314,7 @@ def test_a_sample_can_be_a_file(tmp_path, domain):
         assert [e.standard_error for e in found] == pytest.approx([e.standard_error for e in expected])
 
 
-def test_what_the_domain_clamps_in_a_sample_is_told():
+def test_a_note_counts_the_values_of_a_sample_that_the_domain_clamps():
     frame = points(50, 6)
     frame.loc[:3, "x"] = 80.0
     found = score(Classifier("ill", [False, True], domain=DOMAIN), frame.assign(id=range(50)))
@@ -339,25 +326,20 @@ def test_what_the_domain_clamps_in_a_sample_is_told():
 
 
 @pytest.mark.parametrize("domain", [None, DOMAIN])
-def test_levels_that_nobody_knows_are_refused(domain):
+def test_unknown_levels_are_refused(domain):
     frame = points(50, 6).astype({"job": str})
     frame.loc[3, "job"] = "Baker"
     model = Classifier("job", ["abbot", "baker", "clerk"], domain=domain)
-    with pytest.raises(
-        ValueError, match=r"'Baker'.*Whether (the model|it) is right about them cannot be said\. Correct"
-    ):
+    with pytest.raises(ValueError, match=r"'Baker'.*Whether (the model|it) is right about them is unknown\. Correct"):
         score(model, frame)
 
 
-def test_a_model_that_lacks_a_level_of_the_release_is_refused_or_asked_about_the_others(plain):
-    model = Classifier("job", ["baker", "clerk"])
-    with pytest.raises(ValueError, match=r"no class of the model: 'abbot'.*exclude such rows with where"):
-        score(model, plain)
-    assert 0.5 < score(model, plain, where="job != 'abbot'").value < 1
+def test_a_model_that_lacks_a_level_can_be_scored_on_the_others(plain):
+    assert 0.5 < score(Classifier("job", ["baker", "clerk"]), plain, where="job != 'abbot'").value < 1
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "message"),
     [
         (lambda r: score(Classifier("zip", [0, 1]), r), r"release has no column .*zip.*no truth.*Score a model of"),
         (lambda r: score(SICK, POINTS.drop(columns="ill")), r"sample has no column 'ill'.*no truth.*Add the column"),
@@ -378,20 +360,17 @@ def test_a_model_that_lacks_a_level_of_the_release_is_refused_or_asked_about_the
         (lambda r: score(Regressor(), weighted(-np.ones(60))), r"weights sum to -60.*Ask view=.probability"),
         (lambda r: score(_named(Regressor(), predict=lambda f: np.full(len(f), np.nan)), r), r"60 values .*not finite"),
         (lambda r: score(_named(Regressor(), predict=lambda f: np.ones((len(f), 2))), r), r"\(60, 2\).*one target"),
+        (lambda r: score(Classifier("job", ["baker", "clerk"]), r), r"no class of the model: 'abbot'.*with where"),
+        (lambda r: score(SICK, np.zeros((5, 2))), r"DataFrame in natural units.*got a ndarray\. Name the columns"),
         (lambda r: score(_named(High(), target="ill", classes_=[np.arange(2)] * 2), r), r"2 targets.*each target by"),
     ],
 )  # fmt: skip
-def test_what_does_not_go_together_is_refused_with_its_mend(plain, call, told):
-    with pytest.raises((ValueError, TypeError), match=told):
+def test_a_model_and_data_that_do_not_fit_together_are_refused_with_a_fix(plain, call, message):
+    with pytest.raises((ValueError, TypeError), match=message):
         call(plain)
 
 
-def test_an_array_without_names_is_refused(plain):
-    with pytest.raises(TypeError, match=r"DataFrame in natural units.*got a ndarray\. Name the columns"):
-        score(SICK, np.zeros((5, 2)))
-
-
-def test_a_model_without_probabilities_is_asked_for_classes_only(plain):
+def test_a_model_without_probabilities_has_scores_of_classes_only(plain):
     class Rule:
         target, classes_ = "ill", np.array([False, True])
 
@@ -414,3 +393,35 @@ def test_a_score_of_some_rows_of_a_sample_is_a_score_of_the_sample_of_those_rows
     alone = score(SICK, frame[frame["n"] > 3], METRICS)
     assert [e.value for e in some] == pytest.approx([e.value for e in alone])
     assert [e.standard_error for e in some] == pytest.approx([e.standard_error for e in alone])
+
+
+# ---------------------------------------------------------------------- models trained on releases
+
+
+def test_ranks_are_scored_where_a_class_was_never_learned():
+    frame = POINTS[POINTS["job"] != "abbot"]
+    model = fit(LogisticRegression(), weighted(np.full(len(frame), 1 / len(frame)), frame), "job")
+    assert np.isneginf(model.decision_function(frame)[:, 0]).all()
+    assert 0.5 < score(model, frame, "roc_auc").value < 1
+
+
+def test_scores_of_pairs_of_classes_are_not_used_as_scores_of_classes():
+    rows = table(200, 0)
+    rows["city"] = np.where(np.arange(200) < 40, "Bonn", rows["city"])
+    release = from_frame(rows.assign(weight=1.0))
+    model = fit(SVC(decision_function_shape="ovo"), release, "city")
+    assert model.decision_function(rows).shape == (200, 6)
+    with pytest.raises(ValueError, match=r'6 scores for 4 classes.*decision_function_shape="ovr"'):
+        score(model, release, "roc_auc")
+
+
+@pytest.mark.parametrize("metric", ["roc_auc", "accuracy", "log_loss"])
+@pytest.mark.parametrize("view", [None, "probability"])
+def test_scores_and_their_errors_do_not_depend_on_the_sum_of_external_weights(metric, view):
+    weights = np.random.default_rng(2).uniform(0.1, 3, 60)
+    shares, counts = (score(SICK, weighted(some), metric, view=view) for some in (weights / weights.sum(), weights))
+    assert counts.value == pytest.approx(shares.value, abs=1e-12)
+    assert counts.standard_error == pytest.approx(shares.standard_error, rel=1e-9)
+    assert 0.01 < counts.standard_error < 0.1
+    release = weighted(np.full(60, 3.0))
+    assert (score(SICK, release) - score(SICK, release)).standard_error == pytest.approx(0, abs=1e-12)

@@ -1,4 +1,4 @@
-"""Permutation importance: what it is in a case worked by hand, its error, and columns that tell nothing."""
+"""Permutation importance: a case worked by hand, its error, and columns without information."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from evaluation_cases import POINTS, SICK, SIGNED, High, measured, points, weighted
 from sklearn.inspection import permutation_importance
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from kmeanalyst.learning.scoring.importance import feature_importance
 from kmeanalyst.representation.weights.views import systematic_indices
@@ -31,15 +31,15 @@ def test_a_linear_models_drop_of_squared_error_is_twice_the_variance_it_uses():
     assert found["value"].to_numpy() == pytest.approx(ours.importances_mean, rel=0.1, abs=0.02)
 
 
-def test_the_error_is_how_far_drops_scatter_between_samples():
-    """80 samples: their spread is known to 8 %; without the error of the column's own law 0.6 of it would be told."""
+def test_the_error_is_the_spread_of_drops_between_samples():
+    """80 samples: their spread is known to 8 %; without the error of the column's own distribution, 0.6 of it would be stated."""
     model = LinearRegression().fit(_linear(50, 0)[["a", "b"]], _linear(50, 0)["y"])
     rows = [
         feature_importance(model, _linear(200, k), "mean_squared_error", target="y", repeats=10, rng=k, columns=["a"])
         for k in range(80)
     ]
-    told = np.mean([np.hypot(row["standard_error"], row["shuffling"]) for row in rows])
-    assert np.std([row["value"] for row in rows]) == pytest.approx(told, rel=0.28)
+    stated = np.mean([np.hypot(row["standard_error"], row["shuffling"]) for row in rows])
+    assert np.std([row["value"] for row in rows]) == pytest.approx(stated, rel=0.28)
 
 
 def _linear(n: int, seed: int) -> pd.DataFrame:
@@ -54,6 +54,11 @@ def test_a_column_that_the_model_does_not_use_has_no_importance_and_no_error():
     unused = found.loc[["job", "wage"], ["value", "standard_error", "shuffling"]]
     assert (unused == 0).all(axis=None)
     assert found["value"].iloc[0] > 0.05 and found["value"].is_monotonic_decreasing
+
+
+def test_importance_is_of_the_columns_that_the_model_was_fitted_with():
+    model = LogisticRegression().fit(POINTS[["x", "n"]], POINTS["ill"].astype(bool))
+    assert set(feature_importance(model, POINTS, repeats=1, target="ill").index) == {"x", "n"}
 
 
 def test_losses_count_the_same_way_as_scores():
@@ -81,7 +86,7 @@ def test_the_error_is_that_of_the_difference_and_not_of_two_independent_scores()
     assert 0 < drop["standard_error"] < 1.5 * accuracy
 
 
-def test_cells_are_drawn_from_the_weighted_column_each_as_often_as_its_weight_says():
+def test_cells_are_drawn_from_the_weighted_column_each_by_its_weight():
     weights = np.array([0.5, 0.0, 0.3, 0.2, 0.0])
     counts = np.bincount(systematic_indices(weights, 10, np.random.default_rng(0)), minlength=5)
     assert counts.tolist() == [5, 0, 3, 2, 0]
@@ -89,7 +94,7 @@ def test_cells_are_drawn_from_the_weighted_column_each_as_often_as_its_weight_sa
     assert sorted(equal) == list(range(7))  # shuffled, a permutation
 
 
-def test_rows_without_weight_lend_no_cells():
+def test_no_cells_are_drawn_from_rows_without_weight():
     """All weight is on rows with n = 4: permuted among themselves, n changes nothing."""
     frame = POINTS.assign(n=np.where(np.arange(60) < 30, 4, POINTS["n"]))
     release = weighted(np.where(np.arange(60) < 30, 1 / 30, 0.0), frame)
@@ -106,7 +111,7 @@ def test_signed_weights_are_scored_as_they_are_with_cells_of_the_probability_vie
     assert found.loc["x", "value"] > 0 and np.isfinite(found["standard_error"]).all()
 
 
-def test_what_cannot_be_permuted_is_refused():
+def test_an_unknown_column_or_no_repeats_are_refused():
     with pytest.raises(ValueError, match=r"list of the model's columns, got \['zip'\].*leave columns out"):
         feature_importance(SICK, PLAIN, columns=["zip"])
     with pytest.raises(ValueError, match=r"repeats must be at least 1, got 0.*Pass e\.g\. 5"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import sklearn.metrics as sk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kmeanalyst.learning.scoring.metrics import CLASSIFICATION, REGRESSION, Evidence, Predictions, metric_named
+from kmeanalyst.learning.scoring.metrics import CLASSIFICATION, REGRESSION, Predictions, metric_named
 
 LABELS = np.arange(3)
 
@@ -115,7 +116,7 @@ def test_every_metric_is_compared():
 @given(n=st.integers(8, 60), seed=st.integers(0, 10_000), zeros=st.integers(0, 2), grain=st.integers(1, 5))
 def test_metrics_are_those_of_scikit_learn(name, k, expected, n, seed, zeros, grain):
     answers, w = case(k, n, seed, grain), some_weights(n, seed, zeros)
-    found = metric_of(name, k).of(Evidence(w, answers)).value
+    found = metric_of(name, k).of(answers.with_weights(w)).value
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of classes that are never predicted
         assert found == pytest.approx(float(expected(answers, w)), abs=1e-10, rel=1e-10)
@@ -133,28 +134,28 @@ def test_slopes_are_what_moved_weights_show(name, k, expected, seed):
         answers.scores[0] = answers.scores.max(axis=0)
     if not metric.ranks and name != "root_mean_squared_error":
         w[10:20] *= -0.02  # signed weights too, though no denominator near 0
-    slope = metric.of(Evidence(w, answers)).slope
+    slope = metric.of(answers.with_weights(w)).influence
     step = 1e-5 * np.abs(w).sum()
     for row in (0, 3, 15, m, m + 5):
         up, down = (np.concatenate([w, np.zeros(n - m)]) for _ in range(2))
         up[row] += step
         down[row] -= step
-        moved = (metric.of(Evidence(up, answers)).value - metric.of(Evidence(down, answers)).value) / (2 * step)
+        moved = (metric.of(answers.with_weights(up)).value - metric.of(answers.with_weights(down)).value) / (2 * step)
         assert slope[row] == pytest.approx(moved, rel=2e-3, abs=2e-5)
 
 
-def test_slopes_at_the_fifth_digit():
-    """The same without chance: one case, a step for the fifth digit."""
+def test_slopes_to_five_digits():
+    """The same in one fixed case, with a step for the fifth digit."""
     for name, k, _ in CASES:
         answers, w, metric = case(k, 60, 7), some_weights(40, 7), metric_of(name, k)
         if k:
             answers.scores[0] = answers.scores.max(axis=0)
-        slope = metric.of(Evidence(w, answers)).slope
+        slope = metric.of(answers.with_weights(w)).influence
         for row in range(60):
             step = np.zeros(60)
             step[row] = 1e-4
             padded = np.concatenate([w, np.zeros(20)])
-            up, down = (metric.of(Evidence(padded + sign * step, answers)).value for sign in (1, -1))
+            up, down = (metric.of(answers.with_weights(padded + sign * step)).value for sign in (1, -1))
             assert slope[row] == pytest.approx((up - down) / 2e-4, rel=1e-5, abs=1e-8), (name, k, row)
 
 
@@ -164,10 +165,10 @@ def test_weight_on_an_event_above_all_others_is_found_with_precision_one():
         classes=np.array([0, 1]),
     )  # fmt: skip
     w, metric = np.array([1.0, 1.0, 1.0]), CLASSIFICATION["average_precision"]
-    found = metric.of(Evidence(w, answers))
-    more = metric.of(Evidence(np.append(w, 1e-6), answers))
+    found = metric.of(answers.with_weights(w))
+    more = metric.of(answers.with_weights(np.append(w, 1e-6)))
     assert found.value == pytest.approx((1 / 2 + 2 / 3) / 2)
-    assert found.slope[3] == pytest.approx((more.value - found.value) / 1e-6, rel=1e-4)
+    assert found.influence[3] == pytest.approx((more.value - found.value) / 1e-6, rel=1e-4)
 
 
 def test_the_area_by_hand():
@@ -176,23 +177,23 @@ def test_the_area_by_hand():
         truth=np.array([1, 1, 0, 0]), scores=np.array([[0, 3.0], [0, 1], [0, 2], [0, 1]]), positive=1,
         classes=np.array([0, 1]),
     )  # fmt: skip
-    area = CLASSIFICATION["roc_auc"].of(Evidence(np.array([1.0, 2, 3, 4]), answers))
+    area = CLASSIFICATION["roc_auc"].of(answers.with_weights(np.array([1.0, 2, 3, 4])))
     assert area.value == pytest.approx(11 / 21)
-    assert area.slope[0] == pytest.approx(7 / 21 - 11 / 21 / 3)
+    assert area.influence[0] == pytest.approx(7 / 21 - 11 / 21 / 3)
 
 
 def test_a_sum_of_weights_other_than_one_changes_no_metric():
     for name, k, _ in CASES:
         answers, w, metric = case(k, 30, 3), some_weights(30, 3), metric_of(name, k)
-        once, thrice = (metric.of(Evidence(factor * w, answers)) for factor in (1, 3))
+        once, thrice = (metric.of(answers.with_weights(factor * w)) for factor in (1, 3))
         assert thrice.value == pytest.approx(once.value, rel=1e-12)
-        assert thrice.slope == pytest.approx(once.slope / 3, rel=1e-9, abs=1e-12)
-        assert float(w @ once.slope) == pytest.approx(0, abs=1e-10)  # homogeneous of degree 0
+        assert thrice.influence == pytest.approx(once.influence / 3, rel=1e-9, abs=1e-12)
+        assert float(w @ once.influence) == pytest.approx(0, abs=1e-10)  # homogeneous of degree 0
 
 
 def test_signed_weights_keep_the_formulas():
     answers, w = classified(40, 2, 5), np.random.default_rng(0).normal(0.03, 0.1, 40)
-    rows = Evidence(w, answers)
+    rows = answers.with_weights(w)
     right = answers.truth == answers.predicted
     accuracy, loss = (CLASSIFICATION[name].of(rows).value for name in ("accuracy", "zero_one_loss"))
     assert accuracy == pytest.approx(float(w @ right / w.sum()))
@@ -201,29 +202,20 @@ def test_signed_weights_keep_the_formulas():
     assert CLASSIFICATION["precision"].of(rows).value == pytest.approx(both / float(w @ (answers.predicted == 1)))
 
 
-def test_a_share_of_nothing_is_scikit_learns_zero_and_has_a_slope_only_where_nothing_can_change_it():
-    answers = Predictions(
-        truth=np.array([0, 1, 1]), predicted=np.array([0, 0, 1]), classes=np.array([0, 1]), positive=1
-    )
-    precision = CLASSIFICATION["precision"]
-    changeable = precision.of(Evidence(np.array([1.0, 1.0]), answers))
-    assert changeable.value == 0 and np.isnan(changeable.slope).all()
-    never = Predictions(
-        truth=np.array([0, 1, 1]), predicted=np.zeros(3, dtype=int), classes=np.array([0, 1]), positive=1
-    )
-    unchangeable = precision.of(Evidence(np.array([1.0, 1.0]), never))
-    assert unchangeable.value == 0 and (unchangeable.slope == 0).all()
+def test_a_share_of_nothing_is_scikit_learns_zero_with_a_slope_only_where_no_row_can_change_it():
+    precision, w = CLASSIFICATION["precision"], np.array([1.0, 1.0])
+    answers = Predictions(truth=np.array([0, 1, 1]), predicted=np.array([0, 0, 1]), positive=1, weights=w)
+    changeable = precision.of(answers)
+    assert changeable.value == 0 and np.isnan(changeable.influence).all()
+    unchangeable = precision.of(replace(answers, predicted=np.zeros(3, dtype=int)))
+    assert unchangeable.value == 0 and (unchangeable.influence == 0).all()
 
 
-def test_one_class_of_three_can_be_asked_about():
+def test_one_class_of_three_can_be_scored():
     answers, w = classified(50, 3, 2), some_weights(50, 2)
-    one = Predictions(
-        truth=answers.truth, predicted=answers.predicted, probabilities=answers.probabilities, scores=answers.scores,
-        classes=answers.classes, positive=2,
-    )  # fmt: skip
-    true, said = one.truth == 2, answers.predicted == 2
-    rows = Evidence(w, one)
-    assert CLASSIFICATION["recall"].of(rows).value == pytest.approx(sk.recall_score(true, said, sample_weight=w))
+    rows = replace(answers, positive=2, weights=w)
+    true, predicted = answers.truth == 2, answers.predicted == 2
+    assert CLASSIFICATION["recall"].of(rows).value == pytest.approx(sk.recall_score(true, predicted, sample_weight=w))
     area = sk.roc_auc_score(true, answers.probabilities[:, 2], sample_weight=w)
     assert CLASSIFICATION["roc_auc"].of(rows).value == pytest.approx(area)
     square = sk.brier_score_loss(true, answers.probabilities[:, 2], sample_weight=w)
@@ -234,7 +226,7 @@ def test_the_brier_score_of_three_classes_sums_over_them():
     answers, w = classified(50, 3, 2), some_weights(50, 2)
     true = answers.truth[:, None] == np.arange(3)
     expected = np.average(((answers.probabilities - true) ** 2).sum(axis=1), weights=w)
-    assert CLASSIFICATION["brier_score_loss"].of(Evidence(w, answers)).value == pytest.approx(expected)
+    assert CLASSIFICATION["brier_score_loss"].of(answers.with_weights(w)).value == pytest.approx(expected)
 
 
 def test_names_are_scikit_learns_in_either_form_and_the_task_has_its_default():
@@ -250,32 +242,32 @@ def test_names_are_scikit_learns_in_either_form_and_the_task_has_its_default():
         metric_named("r2", two)
 
 
-def test_a_loss_function_is_shown_names_and_must_give_a_number_for_each_row():
+def test_a_loss_function_gets_names_and_must_give_a_number_for_each_row():
     answers, w = classified(30, 2, 1), some_weights(30, 1)
-    missed = metric_named(lambda truth, said: 5.0 * ((truth == "yes") & (said == "no")), answers.classes)
+    missed = metric_named(lambda truth, predicted: 5.0 * ((truth == "yes") & (predicted == "no")), answers.classes)
     expected = np.average(5.0 * ((answers.truth == 1) & (answers.predicted == 0)), weights=w)
-    assert missed.of(Evidence(w, answers)).value == pytest.approx(expected)
+    assert missed.of(answers.with_weights(w)).value == pytest.approx(expected)
     with pytest.raises(ValueError, match=r"one finite number for each of 30 rows, got shape \(\).*Return an array"):
-        metric_named(lambda truth, said: 1.0, answers.classes).of(Evidence(w, answers))
+        metric_named(lambda truth, predicted: 1.0, answers.classes).of(answers.with_weights(w))
     with pytest.raises(ValueError, match=r"with undefined values.*Return an array"):
-        metric_named(lambda truth, said: np.full(30, np.nan), answers.classes).of(Evidence(w, answers))
+        metric_named(lambda truth, predicted: np.full(30, np.nan), answers.classes).of(answers.with_weights(w))
 
 
 def test_the_poisson_deviance_needs_positive_predictions_where_there_is_weight():
     answers = Predictions(truth=np.array([0.0, 2.0, 1.0]), predicted=np.array([1.0, 1.5, -1.0]))
     deviance = REGRESSION["mean_poisson_deviance"]
-    found = deviance.of(Evidence(np.array([1.0, 1.0]), answers))
+    found = deviance.of(answers.with_weights(np.array([1.0, 1.0])))
     assert found.value == pytest.approx(sk.mean_poisson_deviance([0, 2], [1, 1.5]))
-    assert np.isfinite(found.slope[:2]).all() and np.isnan(found.slope[2])
+    assert np.isfinite(found.influence[:2]).all() and np.isnan(found.influence[2])
     with pytest.raises(ValueError, match=r"predictions above 0, and some are not.*logarithms.*Ask for another"):
-        deviance.of(Evidence(np.ones(3), answers))
+        deviance.of(answers.with_weights(np.ones(3)))
 
 
 def test_classes_without_weight_are_no_part_of_an_average():
-    """A third class at a row of weight 0 and at one beside the weights: averages are over the two that there are."""
-    truth, said = np.array([0, 0, 1, 1, 2, 2]), np.array([0, 1, 1, 1, 2, 0])
-    w, scores = np.array([1.0, 2.0, 3.0, 1.0, 0.0]), np.eye(3)[said]
-    rows = Evidence(w, Predictions(truth=truth, predicted=said, scores=scores, classes=LABELS))
+    """A third class at a row of weight 0 and at one without a weight: averages are over the other two."""
+    truth, predicted = np.array([0, 0, 1, 1, 2, 2]), np.array([0, 1, 1, 1, 2, 0])
+    w, scores = np.array([1.0, 2.0, 3.0, 1.0, 0.0]), np.eye(3)[predicted]
+    rows = Predictions(truth=truth, predicted=predicted, scores=scores, classes=LABELS, weights=w)
     assert CLASSIFICATION["balanced_accuracy"].of(rows).value == pytest.approx((1 / 3 + 1) / 2)
     assert CLASSIFICATION["recall"].of(rows).value == pytest.approx((1 / 3 + 1) / 2)
     assert CLASSIFICATION["roc_auc"].of(rows).value == pytest.approx(2 / 3)

@@ -1,4 +1,4 @@
-"""What scikit-learn's estimators do with signed weights: the table is derived again, the probe is tested itself."""
+"""How scikit-learn's estimators treat signed weights: the table is derived again, and its probe is tested."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ LONG = ("AdaBoostR", "Bagging", "RandomForest", "ExtraTrees", "GradientB", "MLP"
 
 
 class LeastSquares(RegressorMixin, BaseEstimator):
-    """Exact: weighted normal equations hold for any signs."""
+    """Exact, unless `read` changes the weights: weighted normal equations hold for any signs."""
+
+    def __init__(self, read: Any = np.asarray) -> None:
+        self.read = read
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LeastSquares:
         rows = np.column_stack([np.ones(len(X)), X])
@@ -55,49 +58,17 @@ class LeastSquares(RegressorMixin, BaseEstimator):
         self.slopes_ = np.linalg.solve(rows.T @ (weights[:, None] * rows), rows.T @ (weights * np.asarray(y)))
         return self
 
-    def read(self, weights: Any) -> Any:
-        return weights
-
     def predict(self, X: Any) -> Any:
         return np.column_stack([np.ones(len(X)), X]) @ self.slopes_
 
 
-class OfAbsoluteWeights(LeastSquares):
-    def read(self, weights: Any) -> Any:
-        return np.abs(weights)
-
-
-class OfClippedWeights(LeastSquares):
-    def read(self, weights: Any) -> Any:
-        return np.maximum(weights, 0.0)
-
-
-class OfRootWeights(LeastSquares):
-    """Wrong even for weights ≥ 0."""
-
-    def read(self, weights: Any) -> Any:
-        return np.sign(weights) * np.sqrt(np.abs(weights))
-
-
-class Refusing(LeastSquares):
-    def read(self, weights: Any) -> Any:
-        if np.min(weights) < 0:
+def refuse_below(bound: float) -> Any:
+    def read(weights: Any) -> Any:
+        if np.min(weights) < bound:
             raise ValueError("no negative weights, please\nsecond line")
         return weights
 
-
-class RefusingLarge(LeastSquares):
-    """Refuses only some negative weights, so that it cannot be relied on to refuse."""
-
-    def read(self, weights: Any) -> Any:
-        if np.min(weights) < -5:
-            raise ValueError("no large negative weights")
-        return weights
-
-
-class Ignoring(LeastSquares):
-    def read(self, weights: Any) -> Any:
-        return np.ones(len(weights))
+    return read
 
 
 class WithKeywords(LeastSquares):
@@ -126,8 +97,8 @@ class BelowZero(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X: Any) -> Any:
-        said = np.tile(self.prior_, (len(X), 1))
-        return said + min(self.worst_, 0.0) * np.array([1.0, -1.0]) if self.worst_ < -1e-9 else said
+        answer = np.tile(self.prior_, (len(X), 1))
+        return answer + min(self.worst_, 0.0) * np.array([1.0, -1.0]) if self.worst_ < -1e-9 else answer
 
     def predict(self, X: Any) -> Any:
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
@@ -161,12 +132,12 @@ class Centred(TransformerMixin, BaseEstimator):
 
 KNOWN = [
     (LeastSquares(), "exact", True, "change nothing"),
-    (OfAbsoluteWeights(), "silently_wrong", True, "cancel change the model"),
-    (OfClippedWeights(), "silently_wrong", True, "cancel change the model"),
-    (OfRootWeights(), "silently_wrong", False, "repeated"),
-    (Refusing(), "nonnegative_only", True, "ValueError: no negative weights, please)"),
-    (RefusingLarge(), "silently_wrong", True, "at times"),
-    (Ignoring(), "none", False, "unweighted"),
+    (LeastSquares(np.abs), "silently_wrong", True, "cancel change the model"),
+    (LeastSquares(lambda w: np.maximum(w, 0.0)), "silently_wrong", True, "cancel change the model"),
+    (LeastSquares(lambda w: np.sign(w) * np.sqrt(np.abs(w))), "silently_wrong", False, "repeated"),
+    (LeastSquares(refuse_below(0)), "nonnegative_only", True, "ValueError: no negative weights, please)"),
+    (LeastSquares(refuse_below(-5)), "silently_wrong", True, "at times"),  # it cannot be relied on to refuse
+    (LeastSquares(lambda w: np.ones(len(w))), "none", False, "unweighted"),
     (WithKeywords(), "exact", True, "change nothing"),
     (WithoutWeights(), "none", False, "takes no sample_weight"),
     (BelowZero(), "silently_wrong", True, "probabilities below 0"),
@@ -177,7 +148,7 @@ KNOWN = [
 
 
 @pytest.mark.parametrize("estimator", [SelectKBest(), VarianceThreshold(), SimpleImputer(), PCA(), Centred()])
-def test_a_transformer_that_learns_from_rows_is_not_taken_for_one_that_learns_nothing(estimator: Any):
+def test_a_transformer_that_learns_from_rows_needs_weights(estimator: Any):
     assert probe(estimator).verdict == "none" and support(estimator) == "none"
     assert not support(estimator).nonnegative_ok
 
@@ -190,8 +161,8 @@ def test_the_probe_finds_the_known_answer(estimator: Any, verdict: str, nonnegat
     assert found.reason.endswith(".") and "\n" not in found.reason
 
 
-@pytest.mark.parametrize("estimator", [LeastSquares(), OfAbsoluteWeights(), Refusing(), Duck(), Broken()])
-def test_an_estimator_that_nobody_tested_gets_no_negative_weights(estimator: Any):
+@pytest.mark.parametrize("estimator", [LeastSquares(), LeastSquares(np.abs), Duck(), Broken()])
+def test_an_untested_estimator_gets_no_negative_weights(estimator: Any):
     found = support(estimator)
     assert (found, found.nonnegative_ok, found.source) == ("unknown", True, "not in the table")
     assert type(estimator).__name__ in found.reason and "negative weights is unknown." in found.reason
@@ -206,7 +177,7 @@ def test_the_estimator_asked_about_is_left_as_it_was():
 
 def test_only_an_argument_sample_weight_counts_as_taking_weights():
     """Keywords may be ignored or handed on: rows drawn by the weights are right either way."""
-    assert takes_weights(LeastSquares()) and takes_weights(Ignoring())
+    assert takes_weights(LeastSquares())
     for estimator in (WithKeywords(), WithoutWeights(), PCA()):
         found = support(estimator)
         assert not takes_weights(estimator) and (found, found.nonnegative_ok) == ("none", False)
@@ -224,9 +195,9 @@ def _cases() -> list[Any]:
 @pytest.mark.parametrize("key", _cases())
 @pytest.mark.estimators(but="AffinityPropagation")
 def test_the_answer_is_what_the_probe_finds(key: str):
-    found, said = table_entry(ESTIMATORS[key]), support(ESTIMATORS[key])
-    assert (said, said.nonnegative_ok) == (found["verdict"], found["nonnegative_ok"]), found["reason"]
-    assert said.source == f"table, scikit-learn {sklearn.__version__}"
+    found, answer = table_entry(ESTIMATORS[key]), support(ESTIMATORS[key])
+    assert (answer, answer.nonnegative_ok) == (found["verdict"], found["nonnegative_ok"]), found["reason"]
+    assert answer.source == f"table, scikit-learn {sklearn.__version__}"
 
 
 @OTHER_VERSION
@@ -234,8 +205,8 @@ def test_the_table_has_every_estimator_of_the_installed_scikit_learn():
     assert sorted(SHIPPED.entries) == sorted(ESTIMATORS)
 
 
-def test_what_another_version_was_found_to_do_with_negative_weights_is_not_relied_on(monkeypatch):
-    """Weights ≥ 0, refusals and wrong models are taken as they were; only "exact" is a promise that could be broken."""
+def test_exactness_found_for_another_version_is_not_relied_on(monkeypatch):
+    """The other verdicts stay: only "exact" claims something for negative weights that another version could break."""
     monkeypatch.setattr(weight_support, "read_table", lambda: Table("0.1", SHIPPED.entries))
     found = support(GaussianNB())
     assert (found, found.nonnegative_ok, found.source) == ("unknown", True, "table, scikit-learn 0.1")
@@ -318,15 +289,12 @@ def test_a_whole_is_as_good_as_its_worst_part(whole: Any, verdict: str, nonnegat
     assert (found, found.nonnegative_ok, found.source) == (verdict, nonnegative_ok, "its parts")
 
 
-def test_a_search_is_judged_by_every_candidate():
+def test_a_search_is_judged_by_every_candidate_and_the_reason_names_the_deciding_part():
     found = support(GridSearchCV(LogisticRegression(), {"solver": ["lbfgs", "liblinear"]}))
     assert found == "silently_wrong" and "accepted" in found.reason
+    assert "pca (PCA)" in support(make_pipeline(PCA(), LogisticRegression())).reason
     with_neighbours = GridSearchCV(make_pipeline(Ridge()), {"ridge": [Ridge(), PCA()]})
     assert support(with_neighbours) == "none"
-
-
-def test_the_reason_names_the_deciding_part():
-    assert "pca (PCA)" in support(make_pipeline(PCA(), LogisticRegression())).reason
 
 
 @pytest.mark.parametrize("whole", [OneVsRestClassifier(LogisticRegression()), OneVsRestClassifier(LinearSVC())])
@@ -351,36 +319,34 @@ def test_a_whole_that_can_be_fitted_with_weights_answers_as_its_parts_do(whole: 
 # ---------------------------------------------------------------------------------------------- the answer itself
 
 
-def test_a_class_is_asked_with_its_defaults():
-    assert support(GaussianNB) == support(GaussianNB())
-
-
-def test_a_class_that_needs_arguments_is_refused_with_the_mend():
-    with pytest.raises(TypeError, match=r"needs estimator, param_grid.*hangs on them.*Pass an instance"):
-        support(GridSearchCV)
-
-
-def test_what_cannot_be_fitted_is_refused_with_the_mend():
-    with pytest.raises(TypeError, match=r"got int: only fitting takes weights.*Pass a scikit-learn estimator"):
-        support(3)
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: support(GridSearchCV), r"needs estimator, param_grid.*depends on them.*Pass an instance"),
+        (lambda: support(3), r"got int: only fitting takes weights.*Pass a scikit-learn estimator"),
+        (
+            lambda: WeightSupport("fine", "so.", "its parts", True),
+            r"one of none, .* got 'fine': no other has a meaning",
+        ),
+    ],
+)
+def test_a_question_without_an_answer_is_refused_with_a_fix(call: Any, message: str):
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()
 
 
 def test_the_answer_is_text_with_a_reason_that_survives_copying():
     found = support(GaussianNB())
+    assert found == support(GaussianNB)  # a class stands for its defaults
     for same in (copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
         assert (same, same.reason, same.nonnegative_ok) == ("exact", found.reason, True)
     assert "exact" in repr(found) and found.reason in repr(found)
 
 
-def test_a_verdict_without_a_meaning_is_refused():
-    with pytest.raises(ValueError, match=r"must be one of none, .* got 'fine': no other has a meaning"):
-        WeightSupport("fine", "so.", "its parts", True)
-
-
 @pytest.mark.parametrize("kind", [MinMaxScaler, OneHotEncoder])
-def test_what_looks_only_at_which_rows_there_are_is_unmoved_by_repeating_them(kind: Any):
+def test_repeated_rows_do_not_change_a_transformer_that_uses_only_which_values_occur(kind: Any):
     problem = counts()
     once, often = unweighted(problem), repeated(problem)
-    said = [as_table(kind().fit(design.rows).transform(problem.grid)) for design in (once, often)]
-    np.testing.assert_array_equal(said[0], said[1])
+    answer = [as_table(kind().fit(design.rows).transform(problem.grid)) for design in (once, often)]
+    np.testing.assert_array_equal(answer[0], answer[1])
     assert support(kind).nonnegative_ok and support(kind) == "none"

@@ -5,8 +5,8 @@
 c are the values (or bins) of one column, t their scores, ψ a basis on the other columns. θ minimises a misfit that the caller
 defines (`Misfit`: half a squared distance in units of its error) plus ½ Σ_b ‖θ_b‖²/s_b². The prior standard deviation s_b of
 each block b of θ is estimated from the measurement: MacKay 1992's update s_b² = ‖θ_b‖²/γ_b, γ_b the number of the block's
-directions that the measurement determines, with one pseudo-direction of size 0.1, without which noise alone could pass for a
-large s_b. So nothing is tuned.
+directions that the measurement determines, with one pseudo-direction of size 0.1, without which noise alone could give a
+large s_b. So nothing needs tuning.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
 
 _PRECISIONS = (1e-2, 1e4)  # between which 1/s_b² stays
-_PSEUDO_DIRECTIONS, _PSEUDO_SIZE = 1.0, 0.1  # that each s_b is thought to have been seen along before, and how large
+_PSEUDO_DIRECTIONS, _PSEUDO_SIZE = 1.0, 0.1  # prior observations of each s_b: their number, and the size of θ there
 
 
 class Basis(Protocol):
-    """ψ: (n, d) encoded rows → (n, P), a constant first; blocks (P,) number the functions' blocks, −1 for the constant."""
+    """ψ: (n, d) encoded rows → (n, P), a constant first; blocks (P,) are the functions' blocks, −1 for the constant."""
 
     blocks: Array
 
@@ -44,9 +44,9 @@ class Misfit(Protocol):
 
 @dataclass(frozen=True)
 class FitRules:
-    """When a fit ends, and the prior that it starts from.
+    """When a fit ends, and its first prior.
 
-    steps              at most.
+    steps              the most steps.
     shortest_step      below which a step is no longer halved.
     change, gain       a fit has converged when no log precision changes by more, and the objective falls by less.
     first_precision    of all blocks.
@@ -63,14 +63,14 @@ class FitRules:
 
 @dataclass(frozen=True, eq=False)
 class ConditionalExponentialFamily:
-    """π(c | x) as fitted, and how well θ is known.
+    """A fitted π(c | x), and how well θ is known.
 
     scores      (C, R) t_r(c).
     log_base    (C,) log q(c).
     theta       (R, P).
-    covariance  (RP, RP) of θ, r slowest: of the Gaussian that the posterior is near its mode.
-    precision   (R, P) 1/s_b² of each block's prior, as estimated.
-    misfit      that remains.
+    covariance  (RP, RP) of θ, r slowest: of the Gaussian approximation to the posterior at its mode.
+    precision   (R, P) the estimated 1/s_b² of each block's prior.
+    misfit      at the end of the fit.
     """
 
     basis: Basis
@@ -82,7 +82,7 @@ class ConditionalExponentialFamily:
     misfit: float
 
     def probabilities(self, X: Array) -> Array:
-        """π (n, C) at encoded rows (n, d); what stands in the target's place does not matter."""
+        """π (n, C) at encoded rows (n, d); the target's own values are not used."""
         parts = [self._probabilities(self.basis(X[block])) for block in self._rows(X)]
         return np.concatenate(parts or [np.zeros((0, len(self.log_base)))])
 

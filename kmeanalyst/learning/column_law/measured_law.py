@@ -1,23 +1,24 @@
 """The distribution of a column given the others, fitted to a release's measurement.
 
-Rows (x, c) have the distribution p(x) π(c|x). The measurement is y = E φ(x, c) + e, so that with p(x) from the released
-points y ≈ Σ_m w_m Σ_c π(c|x_m) φ(x_m, c), whatever the feature map: only the label's dependence is left to find. π is a
-conditional exponential family (`exponential_family`), t being public scores of the target's values, ψ a basis on the other
-columns, and its misfit
+Rows (x, c) have the distribution p(x) π(c|x). The measurement is y = E φ(x, c) + e. With p(x) from the released points,
+y ≈ Σ_m w_m Σ_c π(c|x_m) φ(x_m, c) for any feature map: only the label's dependence remains to be found. π is a conditional
+exponential family (`exponential_family`) with public scores t of the target's values, a basis ψ on the other columns, and
+the misfit
 
     ½ ‖Σ_m w_m Σ_c π(c|x_m) φ(x_m, c) − y‖²_{R⁻¹},    R = τ²I + Cov φ · (1/N + 1/3M).
 
-The noise gives τ², a table of N rows Cov φ/N; that p(x) is represented by M points counts as a third of a sample of them (as
-in `questions.conditional_embedding`).
+τ² is the variance of the noise and Cov φ/N that of a table of N rows. The error of representing p(x) by M points counts as a
+third of that of a sample of M rows (as in `questions.conditional_embedding`).
 
 The points' own labels are not used. Points are fitted to all of the measurement, noise included, and represent a whole joint
-distribution by M rows; the dependence of one column on the others is a few numbers, and the measurement determines those
+distribution by M rows; the dependence of one column on the others has few parameters, and the measurement determines these
 better.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
@@ -31,8 +32,6 @@ from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.learning.column_law.exponential_family import ConditionalExponentialFamily, FitRules, fit_family
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import systematic_indices, view_weights
@@ -53,7 +52,7 @@ class ReleaseBasis:
     """ψ: (n, d) encoded rows → (n, P): a constant, then blocks of centred functions of all columns but the target.
 
     Blocks: the cells of the margins kernel if that is measured, else levels, missing cells and atoms; numbers, standardised;
-    and, but for margins, coordinates of a smooth kernel (`conditional_embedding.smooth_kernel`).
+    and, except for margins, coordinates of a smooth kernel (`conditional_embedding.smooth_kernel`).
     """
 
     def __init__(self, release: ReleaseData, target: str, X: Array, w: Array, centres: int) -> None:
@@ -81,18 +80,13 @@ class ReleaseBasis:
         centred = (block - mean for block, mean in zip(self._blocks(X), self._means, strict=True))
         return np.hstack([np.ones((len(X), 1)), *centred])
 
-    @property
-    def width(self) -> int:
-        """P."""
-        return len(self.blocks)
-
     def _others(self, X: Array) -> Array:
         return np.delete(X, self._target, axis=1)
 
     def _blocks(self, X: Array) -> list[Array]:
         others = self._others(X)
         cells = self._kernel_cells(X) if self._margins is not None else self._marks(others)
-        numbers = [j for j, column in enumerate(self._columns.columns) if isinstance(column, Number)]
+        numbers = [j for j, column in enumerate(self._columns.columns) if column.is_number]
         standard = np.nan_to_num((others[:, numbers] - self._centre[numbers]) / self._scale[numbers])
         blocks = [cells, standard] + ([self._smooth(others)] if self._smooth is not None else [])
         return [block for block in blocks if block.shape[1]]
@@ -105,11 +99,10 @@ class ReleaseBasis:
 
     def _marks(self, others: Array) -> Array:
         marks = [np.zeros((len(others), 0), dtype=bool)]
-        for column, values in zip(self._columns.columns, others.T, strict=True):
-            if isinstance(column, Categorical):
-                marks.append(values[:, None] == np.arange(len(column.levels)))
-            elif isinstance(column, Number) and column.atoms:
-                marks.append(values[:, None] == column.atom_codes)
+        columns: Any = self._columns.columns
+        for column, values in zip(columns, others.T, strict=True):
+            codes = np.arange(len(column.levels)) if column.has_levels else column.atom_codes
+            marks.append(values[:, None] == codes)
             if column.missing:
                 marks.append(np.isnan(values)[:, None])
         return np.hstack(marks).astype(float)
@@ -123,14 +116,14 @@ def fit_measured_law(
     values  (C,) encoded values of the target; a NaN stands for a missing cell.
     scores  (C, R) t_r(c).
     base    (C,) positive q(c).
-    Errors  ValueError if θ, or its moments, would be too large.
+    Errors  ValueError if θ, or the number of its moments, would be too large.
     """
     measurement = release.measurement
     assert measurement is not None
     X, w = _points(release, None if isinstance(measurement.feature_map, MarginFeatures) else MOST_POINTS)
-    room = _MOST_NUMBERS // scores.shape[1] - ReleaseBasis(release, target, X, w, 0).width
+    room = _MOST_NUMBERS // scores.shape[1] - len(ReleaseBasis(release, target, X, w, 0).blocks)
     basis = ReleaseBasis(release, target, X, w, int(np.clip(room, 0, _CENTRES)))
-    _check_size(target, basis.width * scores.shape[1], measurement.feature_map)
+    _check_size(target, len(basis.blocks) * scores.shape[1], measurement.feature_map)
     with_value = [_with(X, release.domain.position(target), value) for value in values]
     moments, measured = _moments(measurement, X, w, with_value)
     misfit = _MomentMisfit(w, scores, moments, measured)
@@ -138,7 +131,7 @@ def fit_measured_law(
 
 
 def _points(release: ReleaseData, most: int | None) -> tuple[Array, Array]:
-    """Points and probability weights of sum 1; `most` of equal weight where there are more."""
+    """Points and probability weights of sum 1; `most` points of equal weight where there are more."""
     X, w = release.encoded_points, view_weights(release, "probability")
     if most is not None and len(X) > most:
         return X[systematic_indices(w, most)], np.full(most, 1 / most)
@@ -155,22 +148,21 @@ def _check_size(target: str, numbers: int, feature_map: FeatureMap) -> None:
     moments = feature_map.dimension if isinstance(feature_map, MarginFeatures) else _DIRECTIONS
     if numbers > _MOST_NUMBERS or numbers * moments > _MOST_SLOPES:
         raise ValueError(
-            f"the distribution of {target!r} has {numbers:,} numbers to fit from {moments:,} moments: with so many levels that "
+            f"the distribution of {target!r} has {numbers:,} numbers to fit from {moments:,} moments: with so many levels this "
             "takes too long. Train a model on the release's rows instead, or release with fewer levels or edges."
         )
 
 
 def _moments(measurement: Measurement, X: Array, w: Array, with_value: list[Array]) -> tuple[Array | csr_array, Array]:
-    """Features of the rows with each value of the target (C·M, K), and the measurement (K,), both of error 1."""
+    """Features of the rows with each value of the target (C·M, K), and the measurement (K,), both scaled to error 1."""
     feature_map, noise = measurement.feature_map, measurement.noise_scale**2
     rows = 1 / measurement.n_rows + _POINTS_AS_ROWS / len(X)
-    if isinstance(feature_map, MarginFeatures):  # each cell by itself: tables overlap, and no more is made of that
+    if isinstance(feature_map, MarginFeatures):  # errors of cells count as independent, though tables overlap
         heights = np.repeat(feature_map.heights, np.diff(feature_map.starts))
         mean = feature_map.mean(X, w)
         error = np.sqrt(noise + np.maximum(mean * heights - mean**2, 0.0) * rows)
-        return csr_array(
-            vstack([feature_map.compact(Z) for Z in with_value]).multiply(1 / error)
-        ), measurement.vector / error
+        cells = vstack([feature_map.compact(Z) for Z in with_value])
+        return csr_array(cells.multiply(1 / error)), measurement.vector / error
     V = _directions(measurement, with_value)
     own = _along(feature_map, X, V)
     centred = own - w @ own
@@ -185,7 +177,7 @@ def _moments(measurement: Measurement, X: Array, w: Array, with_value: list[Arra
 def _directions(measurement: Measurement, with_value: list[Array]) -> Array:
     """(F, K) orthonormal: along which features φ(x, c) depend on c the most.
 
-    All that θ moves lies in the span of φ(x_m, c) − φ(x_m, c₀); what does not is noise to it.
+    θ changes features only in the span of φ(x_m, c) − φ(x_m, c₀); all else is noise.
     """
     M, others = len(with_value[0]), len(with_value) - 1
     chosen = np.arange(0, M * others, -(-M * others // MOST_POINTS))
@@ -205,7 +197,7 @@ def _along(feature_map: FeatureMap, X: Array, V: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class _MomentMisfit:
-    """½‖Φᵀ(w π) − y‖², Φ and y of error 1."""
+    """½‖Φᵀ(w π) − y‖², Φ and y scaled to error 1."""
 
     w: Array
     scores: Array

@@ -1,16 +1,16 @@
 """The distribution of a number given the other columns, fitted to the measurement of random Fourier features.
 
-A conditional exponential family (`exponential_family`). The number's values are divided into bins c, of which q is the
-mixture's share and whose phasors are means over the mixture's values in them: high frequencies would see bare points as
-atoms. Scores t shift the distribution and change its width, and special values (atoms, a missing cell) have one of their own.
-ψ are a constant, low polynomials of each other column, and products of those of two columns. With rows x_i drawn from the
-mixture (`denoise`) the mean phasor is, on the frequencies that depend on the number,
+A conditional exponential family (`exponential_family`). The number's values are divided into bins c with the mixture's
+shares q. A bin's phasor is the mean over the mixture's values in it: at high frequencies single points would look like atoms.
+Scores t shift the distribution and change its width, and special values (atoms, a missing cell) have scores of their own.
+ψ are a constant, polynomials of low degree in each other column, and products of those of two columns. With rows x_i drawn
+from the mixture (`denoise`) the mean phasor is, on the frequencies that depend on the number,
 
     μ_r = Σ_i w_i e^{ip_r(x_i)} Σ_c π(c | x_i) χ_rc,      χ_rc = mean of e^{ip_r(c)} over the bin,
 
 and θ is the posterior mode under the exact noise, the table's own sampling, and the family's priors. ‖μ − y‖² of n rows is
-too large by (1/n)·mean‖e_i − μ‖², and more so the wider π is: that part is subtracted, or the fitted distributions would be
-too wide where rows are few.
+too large by (1/n)·mean‖e_i − μ‖², and this bias depends on π. It is subtracted, or the fitted distributions would be too
+wide where rows are few.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.mixture.component_laws import as_phasors, unit_phasors
 
 _BINS = 40
-_ENDS = 0.002  # share of the values beyond the range that is parted evenly
+_ENDS = 0.002  # share of the values on either side of the range that is divided evenly
 _MOST_PHASORS = 2**23  # rows × frequencies
 _MOST_NUMBERS = 900  # in θ
 _RICHNESS = ((3, 4), (3, 3), (3, 2), (2, 2), (3, 0), (1, 0))  # degree in one column, and in products of two
-_CLIP, _LARGEST = 2.5, 4.0  # standard deviations beyond which a number is at the end; the largest size of a polynomial
-_RAREST = 1e-3  # share of a level that has a function of its own
+_CLIP, _LARGEST = 2.5, 4.0  # the most standard deviations of a number; the largest size of a polynomial
+_RAREST = 1e-3  # smallest share of a level that has a function of its own
 _RULES = FitRules(
     steps=20, shortest_step=1e-3, change=0.2, gain=0.1, first_precision=1 / 0.1**2,
     constant_precision=None,  # a flat prior of a constant would move the distribution along the noise
 )  # fmt: skip
-_ALONG = 5  # times its mean over frequencies: what the error of drawn rows is along the few directions that matter
+_ALONG = 5  # the error of drawn rows along the few directions that matter, relative to its mean over frequencies
 
 
 @dataclass(frozen=True, eq=False)
 class Bins:
     """A number's values in groups of neighbours.
 
-    members  C arrays of encoded values, each sorted: the mixture's; those of an atom, or of missing cells, by themselves.
+    members  C arrays of the mixture's encoded values, each sorted; an atom and missing cells have bins of their own.
     shares   (C,) of the values.
-    scores   (C, R) t: in proportion to the value and its square, of mean 0 and variance 1, and indicators of what is special.
+    scores   (C, R) t: linear and quadratic in the value, and indicators of special values; of mean 0 and variance 1.
     """
 
     members: tuple[Array, ...]
@@ -57,22 +57,22 @@ class Bins:
 
     @classmethod
     def of(cls, values: Array, column: Number) -> Bins:
-        """The bins of values (n,) drawn from a mixture; ValueError where they are all one."""
+        """The bins of values (n,) drawn from a mixture; ValueError where all are the same."""
         missing, special = np.isnan(values), np.isin(values, column.atom_codes)
         ordinary = np.sort(values[~missing & ~special])
-        parts = _parted(ordinary) if len(ordinary) else []
+        parts = _split(ordinary) if len(ordinary) else []
         atoms = [np.full(int((values == atom).sum()), atom) for atom in column.atom_codes if (values == atom).any()]
         members = parts + atoms + ([values[missing]] if missing.any() else [])
         if len(parts) + len(atoms) < 2:
             raise ValueError(
-                f"{column.name!r} has one value in all that the measurement shows: no law can be seen there. Choose another target."
+                f"{column.name!r} has one value as far as measured: there is nothing to predict. Choose another target."
             )
         shares = np.array([len(part) for part in members]) / len(values)
         kinds = np.repeat([0, 1, 2], [len(parts), len(atoms), len(members) - len(parts) - len(atoms)])
         return cls(tuple(members), shares, _scores(np.array([part.mean() for part in members]), shares, kinds))
 
     def phasors(self, features: RandomFourier, position: int, looks: Array) -> Array:
-        """χ (C, r), complex64: mean e^{ip} of each bin, on the frequencies that look at the number."""
+        """χ (C, r), complex64: mean e^{ip} of each bin, on the frequencies (indices `looks`) that depend on the number."""
         means = []
         for part in self.members:
             values, counts = np.unique(part, return_counts=True)
@@ -81,13 +81,13 @@ class Bins:
         return np.array(means, dtype=np.complex64)
 
 
-def _parted(values: Array) -> list[Array]:
+def _split(values: Array) -> list[Array]:
     """Sorted values in at most _BINS groups, halfway between equal in number and equal in width."""
     low, high = np.quantile(values, [_ENDS, 1 - _ENDS])
-    distinct, place = np.unique(values, return_inverse=True)
+    distinct, index = np.unique(values, return_inverse=True)
     rank = np.searchsorted(values, distinct) / len(values)
     along = np.clip((distinct - low) / max(high - low, 1e-300), 0, 1)
-    group = np.minimum(((rank + along) / 2 * _BINS).astype(int), _BINS - 1)[place]
+    group = np.minimum(((rank + along) / 2 * _BINS).astype(int), _BINS - 1)[index]
     return np.split(values, np.flatnonzero(np.diff(group)) + 1)
 
 
@@ -99,7 +99,7 @@ def _scores(middles: Array, shares: Array, kinds: Array) -> Array:
     columns = [z, np.where(present, z**2, 0.0)] if present.sum() > 2 else [z]
     columns += [(kinds == kind).astype(float) for kind in (1, 2) if 0 < (kinds == kind).sum() < len(kinds)]
     out = np.zeros((len(middles), 0))
-    for column in columns:  # Gram–Schmidt under the shares: a score that others already say is left out
+    for column in columns:  # Gram–Schmidt under the shares; a linear combination of earlier scores is left out
         column = column - shares @ column - out @ (out.T @ (shares * column))
         size = float(np.sqrt(shares @ column**2))
         if size > 1e-6:
@@ -117,7 +117,7 @@ def _standard(values: Array, shares: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class _Single:
-    """Functions of one column, about orthonormal on the rows.
+    """Functions of one column, approximately orthonormal on the rows.
 
     levels   codes with an indicator each; of a number its atoms. missing: an indicator of missing cells.
     centre, scale, basis  of a number: standardised, and (degree + 1, k) from its powers to polynomials.
@@ -135,7 +135,7 @@ class _Single:
     @classmethod
     def of(cls, column: Any, values: Array, degree: int) -> _Single:
         known = values[~np.isnan(values)]
-        number = isinstance(column, Number)
+        number = column.is_number
         levels, counts = np.unique(known[np.isin(known, column.atom_codes)] if number else known, return_counts=True)
         if not number:
             levels, counts = np.delete(levels, np.argmax(counts)), np.delete(counts, np.argmax(counts))
@@ -201,7 +201,7 @@ class RowFunctions:
 
     @classmethod
     def of(cls, domain: Domain, target: int, X: Array, most: int) -> RowFunctions:
-        """The richest ones of at most `most`; ValueError where the poorest are more."""
+        """The richest family of at most `most` functions; ValueError where even the smallest has more."""
         for degree, together in _RICHNESS:
             columns = ((j, column) for j, column in enumerate(domain.columns) if j != target)
             singles = {j: _Single.of(column, X[:, j], degree) for j, column in columns}
@@ -229,7 +229,7 @@ class RowFunctions:
 
 
 def _count(degrees: list[Array], together: int) -> int:
-    """P, without the functions."""
+    """P, without computing the functions."""
     pairs = (int((np.add.outer(a, b) <= together).sum()) for i, a in enumerate(degrees) for b in degrees[:i])
     return 1 + sum(len(own) for own in degrees) + sum(pairs)
 
@@ -239,7 +239,7 @@ def _count(degrees: list[Array], together: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class NumberLaw:
-    """π(c | x) of a number's bins, as fitted.
+    """The fitted π(c | x) of a number's bins.
 
     residual   half the squared distance to the measurement in units of its error, per number measured: about ½ for the truth.
     """
@@ -249,12 +249,12 @@ class NumberLaw:
     residual: float
 
     def probabilities(self, X: Array) -> Array:
-        """(n, C) given encoded rows (n, d); what stands in the number's place does not matter."""
+        """(n, C) given encoded rows (n, d); the number's own values are not used."""
         return self.family.probabilities(X)
 
 
 def rows_for(features: RandomFourier, target: int, most: int) -> int:
-    """How many rows a law is fitted on, at most `most`: their phasors are held at once."""
+    """The number of rows that a distribution is fitted on, at most `most`: all their phasors are in memory."""
     return int(np.clip(_MOST_PHASORS // max(len(features.looks_at(target)), 1), 200, most))
 
 
@@ -263,7 +263,7 @@ def fit_number_law(measurement: Measurement, domain: Domain, target: int, X: Arr
 
     X       (n, d) encoded rows of equal weight, drawn from a mixture that fits the whole table.
     values  (m,) of the number, drawn from it too.
-    Errors  ValueError where the number has one value, or the others too many levels.
+    Errors  ValueError where the number has one value, or the other columns too many levels.
     """
     bins = Bins.of(values, domain.columns[target])  # type: ignore[arg-type]
     most = _MOST_NUMBERS // max(bins.scores.shape[1], 1)

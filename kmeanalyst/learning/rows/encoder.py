@@ -1,4 +1,4 @@
-"""Columns of a domain as the numbers that scikit-learn's estimators take. Nothing is learned from rows."""
+"""Columns of a domain as numbers for scikit-learn's estimators. Nothing is learned from rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from kmeanalyst.releases.domain.column import Column, DomainError
 from kmeanalyst.releases.domain.domain import Domain, column_from_dict
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Number
-from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
 
 Encoding = Literal["onehot", "cells", "codes", "natural"]
@@ -25,26 +24,26 @@ ENCODINGS: tuple[Encoding, ...] = ("onehot", "cells", "codes", "natural")
 Missing = Literal["mark", "nan"]
 MISSING: tuple[Missing, ...] = ("mark", "nan")
 
-_MIDDLE = 0.5  # of a range: what a missing cell counts as beside its indicator
+_MIDDLE = 0.5  # of a range: the value of a missing cell, which has an indicator too
 
 
 class DomainEncoder(TransformerMixin, BaseEstimator):
-    """A scikit-learn transformer from frames in natural units to features, by a public domain alone.
+    """A scikit-learn transformer from frames in natural units to features; it uses a public domain alone.
 
     Numbers and dates are scaled by their public bounds to [0, 1], on the scale that the domain declares (logarithms). Ordered
     levels are evenly spaced in [0, 1], a boolean is 0 or 1.
 
-    columns   the columns' tables, as `Domain.to_dict` has them: plain data, so that a file of the model holds no code.
-    derived   tables of derived columns that are computed where a frame lacks them, as `Derived.to_dict` has them.
+    columns   the columns' tables, from `Domain.to_dict`: plain data, so that a file of the model holds no code.
+    derived   tables of derived columns that are computed where a frame lacks them, from `Derived.to_dict`.
     base      tables of the columns that these are computed from.
     encoding  "onehot": an indicator for each level, a single one for two. "cells": also for each range between the public
-              edges of a number, and for each of its atoms: a linear model can then follow steps and spikes. "codes": a
-              level's number, from 0. "natural": all columns as they are, clamped to the domain, for pipelines that encode
-              columns themselves.
+              edges of a number, and for each of its atoms, so that a linear model can follow steps and spikes. "codes": a
+              level's number, from 0. "natural": all columns in natural units, clamped to the domain, for pipelines that
+              encode columns themselves.
     missing   "mark": a missing number becomes the middle of its range plus an indicator, a missing level one more level.
               "nan": both stay NaN, for estimators that can handle them.
 
-    Columns of text cannot be encoded as features and raise DomainError: derive a condition from them, or take "natural".
+    Columns of text cannot be encoded as features and raise DomainError: derive a condition from them, or use "natural".
 
     A cell that is not a value of its column becomes the column's default, with a warning that counts such cells.
     """
@@ -70,7 +69,7 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
         return Domain.from_dict(self.columns)
 
     def __sklearn_is_fitted__(self) -> bool:
-        return True  # the domain is all there is to know
+        return True  # there is nothing to fit
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -84,57 +83,60 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
 
     def transform(self, X: pd.DataFrame | Mapping[str, Any]) -> pd.DataFrame:
         """Features (n, F) of a frame that has the columns, in any order and among others; DomainError if it lacks one."""
-        domain = self.domain
-        frame = self._completed(pd.DataFrame(X))
+        domain, frame = self.domain, self._with_derived(pd.DataFrame(X))
         rows, counts = domain.encode_counted(frame)
         notes = [note for note in counts.notes() if not note.startswith("ignored")]
         if notes:
             warnings.warn("of the rows to predict: " + "; ".join(notes), UserWarning, stacklevel=2)
         if self.encoding == "natural":
             return domain.decode(rows).set_axis(frame.index)
-        _refuse_texts(domain)
-        features: dict[str, Array] = {}
-        for j, column in enumerate(domain.columns):
-            for name, values in self._features(column, rows[:, j]).items():
-                features[_free(name, features)] = values
-        return pd.DataFrame(features, index=frame.index, dtype=np.float64)
+        return pd.DataFrame(self._all_features(rows), index=frame.index, dtype=np.float64)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """(F,) names: "age", "city=Basel", "age missing"."""
         if self.encoding == "natural":
             return np.array(self.domain.names, dtype=object)
-        _refuse_texts(self.domain)
-        names: dict[str, None] = {}
-        for column in self.domain.columns:
-            for name in self._features(column, np.zeros(0)):
-                names[_free(name, names)] = None
-        return np.array(list(names), dtype=object)
+        return np.array(list(self._all_features(np.zeros((0, len(self.columns))))), dtype=object)
 
     @property
     def feature_names_in_(self) -> Array:
-        """(d,) the columns it reads; there is none where some are computed: a frame has these, or what they are made of."""
+        """(d,) the columns it reads; AttributeError where some are derived: a frame can have them or their base columns."""
         if self.derived:
-            raise AttributeError("columns that are computed may be there or not: see `columns`, `derived` and `base`")
+            raise AttributeError("a frame may have derived columns or lack them: see `columns`, `derived` and `base`")
         return np.array(self.domain.names, dtype=object)
 
-    def _completed(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The frame with the derived columns it lacks; those that are there are taken as they are."""
+    def _with_derived(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The frame with the derived columns that it lacks; those it has are unchanged."""
         wanted = [str(one["column"]["name"]) for one in self.derived]
         if all(name in frame.columns for name in wanted):
             return frame
         base = Domain.from_dict(self.base)
         clean = base.decode(base.encode(frame)).set_axis(frame.index)
-        found, _ = with_derived(clean, base, [_derived(one) for one in self.derived])
+        derived = [
+            Derived(column=column_from_dict(dict(one["column"])), expression=str(one["expression"]))
+            for one in self.derived
+        ]
+        found, _ = with_derived(clean, base, derived)
         return frame.assign(**{name: found[name] for name in wanted if name not in frame.columns})
 
-    def _features(self, column: Column, codes: Array) -> Any:
+    def _all_features(self, rows: Array) -> dict[str, Array]:
+        """The features of encoded rows (n, d) by their names."""
+        refuse_texts(self.domain.columns)
+        features: dict[str, Array] = {}
+        for column, codes in zip(self.domain.columns, rows.T, strict=True):
+            for name, values in self._features(column, codes).items():
+                features[_free(name, features)] = values
+        return features
+
+    def _features(self, column: Column, codes: Array) -> dict[str, Array]:
         """A column's features by their names: {name: (n,)}, NaN in `codes` where a cell is missing."""
+        known: Any = column
+        if column.has_levels and (self.encoding == "codes" or not isinstance(column, Ordinal | Boolean)):
+            return self._of_levels(known, codes)
         absent = np.isnan(codes)
-        if isinstance(column, Categorical) and (self.encoding == "codes" or not isinstance(column, Ordinal | Boolean)):
-            return self._of_levels(column, codes)
-        low, high = column.bounds if isinstance(column, Number) else (0.0, max(len(column.levels) - 1.0, 1.0))  # type: ignore[attr-defined]
+        low, high = known.bounds if column.is_number else (0.0, max(len(known.levels) - 1.0, 1.0))
         scaled = (codes - low) / (high - low)
-        cells = _cells(column, codes) if self.encoding == "cells" and isinstance(column, Number) else {}
+        cells = _cells(known, codes) if self.encoding == "cells" and column.is_number else {}
         if self.missing == "nan":
             return {column.name: scaled} | cells
         marks = {f"{column.name} missing": absent} if column.missing else {}
@@ -150,8 +152,9 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
         return features | ({f"{column.name} missing": np.isnan(codes)} if column.missing else {})
 
 
-def _refuse_texts(domain: Domain) -> None:
-    if texts := [column for column in domain.columns if isinstance(column, Text)]:
+def refuse_texts(columns: Sequence[Column]) -> None:
+    """DomainError for a column of texts."""
+    if texts := [column for column in columns if column.is_text]:
         raise DomainError(
             f"{words.written(texts[0].name)} is a column of texts, which no feature is made of. Leave it out, or derive a "
             f'condition first: release.transform({{"is_so": "{words.example(texts[0])}"}}).'
@@ -159,22 +162,22 @@ def _refuse_texts(domain: Domain) -> None:
 
 
 def _cells(column: Number, codes: Array) -> dict[str, Array]:
-    """Indicators of the ranges between public edges, and of atoms, which are in no range; none for a column without."""
-    of_atom = {
+    """Indicators of the ranges between public edges, and of atoms, which are in no range."""
+    atoms = {
         f"{column.name}={_short(atom)}": codes == code
         for atom, code in zip(column.decode(column.atom_codes), column.atom_codes, strict=True)
     }
-    apart = np.isnan(codes) | np.isin(codes, column.atom_codes)
     if not column.edges:
-        return of_atom
+        return atoms
+    in_no_range = np.isnan(codes) | np.isin(codes, column.atom_codes)
     ends = [column.lower, *column.edges, column.upper]
-    place = np.searchsorted(column.cuts(column.edges), codes, side="right")
+    index = np.where(in_no_range, -1, np.searchsorted(column.cuts(column.edges), codes, side="right"))
     names = [f"{column.name} in {_short(low)}..{_short(high)}" for low, high in pairwise(ends)]
-    return {name: (place == k) & ~apart for k, name in enumerate(names)} | of_atom
+    return {name: index == k for k, name in enumerate(names)} | atoms
 
 
 def _short(value: Any) -> str:
-    """A number with all its digits, since edges can be near each other; a day."""
+    """A number with all its digits, since edges can be near each other; or a date."""
     return repr(float(value)).removesuffix(".0") if isinstance(value, float | int) else str(value)[:10]
 
 
@@ -185,8 +188,4 @@ def _free(name: str, taken: Container[str]) -> str:
     return name
 
 
-def _derived(table: Mapping[str, Any]) -> Derived:
-    return Derived(column=column_from_dict(dict(table["column"])), expression=str(table["expression"]))
-
-
-__all__ = ["ENCODINGS", "MISSING", "DomainEncoder", "Encoding", "Missing"]
+__all__ = ["ENCODINGS", "MISSING", "DomainEncoder", "Encoding", "Missing", "refuse_texts"]

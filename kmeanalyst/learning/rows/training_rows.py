@@ -1,9 +1,8 @@
 """Which rows of a release a model learns from, and with what weights.
 
-A model of weighted rows is a model of the measure Σ w δ only where scikit-learn treats weights so (`weight_support`). What
-can be prepared is prepared here: rows of weight zero are left out, weights are divided by their sum, and the sum is set to an
-effective number of rows, because penalties and priors are weighed against it: with weights that sum to one the penalty
-would dominate.
+A model of weighted rows is a model of the measure Σ w δ only where scikit-learn treats weights in this way
+(`weight_support`). Here rows of weight zero are left out, and weights are scaled so that they sum to an effective number of
+rows. Penalties and priors are relative to that sum: with weights that sum to one the penalty would dominate.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import pandas as pd
 
 from kmeanalyst.inference.estimate.error_model import fitted_model
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.learning.rows.encoder import ENCODINGS, MISSING, DomainEncoder, Encoding, Missing
+from kmeanalyst.learning.rows.encoder import ENCODINGS, MISSING, DomainEncoder, Encoding, Missing, refuse_texts
 from kmeanalyst.learning.rows.labels import (
     LABELS,
     RELEASED,
@@ -30,8 +29,7 @@ from kmeanalyst.learning.rows.labels import (
 )
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
-from kmeanalyst.releases.domain.numbers import Date, Integer, Number
-from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.domain.numbers import Date, Integer
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.representation.weights.reweight import nearest_probability_weights
@@ -40,10 +38,12 @@ from kmeanalyst.representation.weights.views import systematic_indices
 TaskKind = Literal["classification", "regression"]
 TASKS: tuple[TaskKind, ...] = ("classification", "regression")
 _VIEWS: tuple[View, ...] = ("signed", "probability", "resampled", "fitted")
-DRAWN_VIEWS: tuple[View, ...] = ("probability", "resampled")  # of equal weights, which take both
-_CLASSES = 200  # of a whole number that is to be classified
+_EQUAL_VIEWS: tuple[View, ...] = ("probability", "resampled")  # that rows of equal weight can have
+_CLASSES = 200  # the most values of a whole number that can be classified
 _NO_WEIGHT = 1e-9  # of the mean weight: fitted populations have rows that hardly count
-_DIGITS = 30  # binary, of a relative weight: the same weights times a constant are the same, but for one in some 2**21
+_DIGITS = (
+    30  # binary, of a relative weight: it hides the rounding of weights times a constant, but for one in some 2**21
+)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class TrainingData(NamedTuple):
 
 
 def target_of(release: ReleaseData, name: str, task: str | None = None) -> Target:
-    """The target of that name; ValueError where it is none for the task.
+    """The target of that name; ValueError where it does not suit the task.
 
     task   "classification", "regression", or None: numbers and dates are regressed, all else is classified.
     """
@@ -96,36 +96,35 @@ def target_of(release: ReleaseData, name: str, task: str | None = None) -> Targe
             "them, or derive one first: release.transform({...})."
         )
     column = release.columns[name]
-    number = isinstance(column, Number)
-    task = task or ("regression" if number else "classification")
+    described, name = f"{words.written(name)} is {column.describe()}", words.column(name)
+    task = task or ("regression" if column.is_number else "classification")
     if isinstance(column, Date):
         raise ValueError(
-            f"{words.written(name)} is {column.describe()}, and no model predicts days as they are. Derive a number or a "
-            "condition first: release.transform({...})."
+            f"{described}, and no model predicts days directly. Derive a number or a condition first: "
+            "release.transform({...})."
         )
     if task == "regression":
-        if not number and not isinstance(column, Boolean):
+        if not column.is_number and not isinstance(column, Boolean):
             raise ValueError(
-                f"{words.written(name)} is {column.describe()}, and a regression needs numbers. Take a classifier, or derive "
-                "a number first: release.transform({...})."
+                f"{described}, and a regression needs numbers. Use a classifier, or derive a number first: "
+                "release.transform({...})."
             )
         return Target(column, task, None)
-    classes = _classes(column)
-    if isinstance(column, Text):
+    if column.is_text:
         raise ValueError(
-            f"{words.written(name)} is {column.describe()}, and a classifier needs classes. Derive a condition first: "
+            f"{described}, and a classifier needs classes. Derive a condition first: "
             f'release.transform({{"is_so": "{words.example(column)}"}}).'
         )
-    if classes is None:
+    if (classes := _classes(column)) is None:
         raise ValueError(
-            f"{words.written(name)} is {column.describe()}, and a classifier needs classes. Take a regressor, or derive a "
-            f'condition first: release.transform({{"high": "{words.column(name)} > ..."}}).'
+            f"{described}, and a classifier needs classes. Use a regressor, or derive a condition first: "
+            f'release.transform({{"high": "{name} > ..."}}).'
         )
     return Target(column, task, classes)
 
 
 def _classes(column: Column) -> Array | None:
-    """All classes, sorted as scikit-learn sorts them; None for what has none, or too many."""
+    """All classes, sorted as in scikit-learn; None for a column that has none, or too many."""
     if isinstance(column, Boolean):
         return np.array([False, True])
     if isinstance(column, Categorical):
@@ -136,15 +135,16 @@ def _classes(column: Column) -> Array | None:
 
 
 def predictors_of(release: ReleaseData, target: str | None, columns: Sequence[str] | None = None) -> list[str]:
-    """The columns to predict from: those named, or all but texts, the target and what it is computed from or that from it."""
-    texts = {column.name for column in release.columns.columns if isinstance(column, Text)}
+    """The columns to predict from: those named, or all but texts, the target, what it is computed from and what uses that."""
     if columns is None:
-        related = set() if target is None else _made_of(release, target)
-        left = [name for name in release.columns.names if name not in texts and not related & _made_of(release, name)]
+        texts = [column for column in release.columns.columns if column.is_text]
+        names = [column.name for column in release.columns.columns if not column.is_text]
+        related = set() if target is None else _sources(release, target)
+        left = [name for name in names if not related & _sources(release, name)]
         if texts and not left:
             raise ValueError(
-                f"all other columns are texts ({', '.join(sorted(texts))}), which no feature is made of. Derive a condition "
-                f'first: release.transform({{"is_so": "{words.example(release.columns[min(texts)])}"}}).'
+                f"all other columns are texts ({', '.join(sorted(text.name for text in texts))}), which no feature is made of. "
+                f'Derive a condition first: release.transform({{"is_so": "{words.example(texts[0])}"}}).'
             )
         return left
     unknown = [name for name in columns if name not in release.columns.names]
@@ -152,17 +152,14 @@ def predictors_of(release: ReleaseData, target: str | None, columns: Sequence[st
         raise ValueError(
             f"columns must be a list of the release's columns, got {columns!r}. They are {', '.join(release.columns.names)}."
         )
-    if chosen_texts := [name for name in columns if name in texts]:
+    refuse_texts([release.columns[name] for name in columns])
+    if target is None:
+        return list(dict.fromkeys(columns))
+    if target in columns:
         raise ValueError(
-            f"{words.written(chosen_texts[0])} is a column of texts, which no feature is made of. Leave it out, or derive a "
-            f'condition first: release.transform({{"is_so": "{words.example(release.columns[chosen_texts[0]])}"}}).'
+            f"{words.written(target)} is the target, and cannot be among the columns it is predicted from. Leave it out."
         )
-    if target is not None and target in columns:
-        raise ValueError(
-            f"{words.written(target)} is the target, and cannot be among the columns it is predicted from."
-        )
-    computed = [] if target is None else [name for name in columns if _is_made_with(release, name, target)]
-    if target is not None and computed:
+    if computed := [name for name in columns if target in _sources(release, name)]:
         raise ValueError(
             f"{', '.join(computed)} is computed from {words.written(target)}, the target, and would reveal it. Leave it "
             "out of columns."
@@ -170,41 +167,30 @@ def predictors_of(release: ReleaseData, target: str | None, columns: Sequence[st
     return list(dict.fromkeys(columns))
 
 
-def _is_made_with(release: ReleaseData, name: str, other: str) -> bool:
-    """Whether a column is computed from another, by way of further ones or not."""
+def _sources(release: ReleaseData, name: str) -> set[str]:
+    """A column and all columns that it is computed from, directly or through others."""
     uses = next((one.uses for one in release.derived if one.column.name == name), ())
-    return any(used == other or _is_made_with(release, used, other) for used in uses)
-
-
-def _made_of(release: ReleaseData, name: str) -> set[str]:
-    """The measured columns that a column is computed from; itself, for a measured one."""
-    derived = {one.column.name: one for one in release.derived}
-    if name not in derived:
-        return {name}
-    return set().union(*(_made_of(release, used) for used in derived[name].uses)) or {name}
+    return {name}.union(*(_sources(release, used) for used in uses))
 
 
 def check_option(name: str, value: Any, known: Sequence[str]) -> None:
-    """ValueError unless the value is one of those known: any other would quietly mean one of them."""
+    """ValueError unless the value is one of those known."""
     if value not in known:
-        raise ValueError(
-            f"{name} must be one of {', '.join(known)}, got {value!r:.80}. Leave it out for what is usual."
-        )
+        raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r:.80}. Leave it out for the default.")
 
 
 def encoder_of(
     release: ReleaseData, columns: Sequence[str], *, encoding: Encoding = "onehot", missing: Missing = "mark"
 ) -> DomainEncoder:
-    """The encoder of those columns of a release; ValueError for unknown `encoding` or `missing`."""
+    """The encoder of these columns of a release; ValueError for unknown `encoding` or `missing`."""
     check_option("encoding", encoding, ENCODINGS)
     check_option("missing", missing, MISSING)
-    wanted = [one.column.name for one in release.derived if one.column.name in columns]
-    measured = set().union(*(_made_of(release, name) for name in wanted))
-    needed = [one for one in release.derived if wanted and _made_of(release, one.column.name) <= measured]
+    computed = {one.column.name for one in release.derived}.intersection(columns)
+    sources = set().union(*(_sources(release, name) for name in computed))
     return DomainEncoder(
         [release.columns[name].to_dict() for name in columns],
-        derived=[one.to_dict() for one in needed],
-        base=[column.to_dict() for column in release.domain.columns if column.name in measured],
+        derived=[one.to_dict() for one in release.derived if one.column.name in sources],
+        base=[column.to_dict() for column in release.domain.columns if column.name in sources],
         encoding=encoding,
         missing=missing,
     )
@@ -243,12 +229,12 @@ def training_rows(
 
     view            "signed", weights as released; "probability", the nearest probability weights; "resampled", rows of equal
                     weight drawn from these; "fitted", the most plausible population behind error bars.
-    effective_rows  what the weights sum to; by default the effective size (Σp)²/Σp² of the probability view (Kish 1965),
+    effective_rows  the sum of the weights; by default the effective size (Σp)²/Σp² of the probability view (Kish 1965),
                     or the number of rows where labels are measured, since none of those is a random draw. In the
                     resampled view the number of rows to draw; by default as many as there are to draw from.
     labels          where labels come from (`rows.labels`): the points, the measurement at the points, or rows of equal
                     weight drawn from the measurement in place of the points.
-    Errors          ValueError where no row has the target, or the weights of those that have it sum to 0.
+    Errors          ValueError where no row has the target, or the weights of those that have it do not have a positive sum.
     """
     check_option("view", view, _VIEWS)
     if effective_rows is not None and not 0 < effective_rows < np.inf:
@@ -265,7 +251,9 @@ def training_rows(
             f"the rows in which the target is known have weights that sum to {share:.3g}, so there is nothing to learn from. "
             'Take view="probability", or another target.'
         )
-    notes = () if goal is None or known.all() else (_left_out(goal, share),)
+    notes: tuple[str, ...] = ()
+    if goal is not None and not known.all():
+        notes = (f"rows without {words.written(goal.column.name)} were left out: {1 - share:.3g} of the population",)
     kept = known & (weights != 0)
     frame, weights = frame[kept].reset_index(drop=True), weights[kept]
     cells = None if goal is None else goal.cells(frame)
@@ -276,74 +264,70 @@ def training_rows(
         drawn = _drawn(weights, effective_rows, rng)
         frame, cells = frame.iloc[drawn].reset_index(drop=True), None if cells is None else cells[drawn]
         return TrainingRows(frame, cells, np.ones(len(drawn)), float(len(drawn)), labels.name, notes)
-    worth = effective_rows or (
-        len(frame) if labels.name == "measured" else effective_size(probability_weights(release)) * share
-    )
+    if effective_rows is None:
+        measured = labels.name == "measured"
+        effective_rows = len(frame) if measured else effective_size(probability_weights(release)) * share
     weights = _relative(weights)
     kept = weights != 0
-    cells = None if cells is None else cells[kept]
-    return TrainingRows(frame[kept].reset_index(drop=True), cells, weights[kept] * worth, worth, labels.name, notes)
+    frame, cells = frame[kept].reset_index(drop=True), None if cells is None else cells[kept]
+    return TrainingRows(frame, cells, weights[kept] * effective_rows, effective_rows, labels.name, notes)
 
 
 def _of_drawn(found: DrawnRows, view: View, effective_rows: float | None, rng: Any) -> TrainingRows:
-    """Rows drawn from the measurement; in the resampled view as many of them as asked for."""
-    if view not in DRAWN_VIEWS:
+    """Rows drawn from the measurement; in the resampled view as many of them as requested."""
+    if view not in _EQUAL_VIEWS:
         raise ValueError(
-            f"rows that are drawn from the measurement have equal weights, and no {view} ones, which are of the released points. "
+            f"rows that are drawn from the measurement have equal weights, and no {view} ones: only the released points do. "
             'Leave view out, or take labels="measured" or "released".'
         )
     frame, cells, n = found.frame, found.cells, len(found.cells)
     if view == "resampled" and effective_rows is not None:
         chosen = _drawn(np.full(n, 1 / n), effective_rows, rng)
         frame, cells, n = frame.iloc[chosen].reset_index(drop=True), cells[chosen], len(chosen)
-    worth = float(n) if view == "resampled" or effective_rows is None else effective_rows
-    return TrainingRows(frame, cells, np.full(n, worth / n), worth, "drawn")
-
-
-def _left_out(goal: Target, share: float) -> str:
-    return f"rows that lack {words.written(goal.column.name)} were left out: {1 - share:.3g} of the population"
+    if view == "resampled" or effective_rows is None:
+        effective_rows = float(n)
+    return TrainingRows(frame, cells, np.full(n, effective_rows / n), effective_rows, "drawn")
 
 
 def _weighted(release: ReleaseData, view: View) -> tuple[pd.DataFrame, Array]:
-    """Rows of a view that is not drawn, and weights that sum to one."""
+    """Rows and weights that sum to one, of a view or, for "resampled", of the view that its rows are drawn from."""
     if view == "fitted":
         model = fitted_model(release)
         weights = model.weights
         frame = model.frame.iloc[: len(weights)]
         return frame, np.where(weights > _NO_WEIGHT / len(weights), weights, 0.0)
-    frame = release.frame
-    return frame, signed_weights(release) if view == "signed" else probability_weights(release)
+    return release.frame, signed_weights(release) if view == "signed" else probability_weights(release)
 
 
 def signed_weights(release: ReleaseData) -> Array:
     """The released weights relative to their sum, (M,); ValueError where that is 0.
 
-    Where some are negative, a row that occurs several times has the sum of its weights at its first place, and 0 at the
-    others: what cancels is gone, and a model need not see it cancel.
+    Where some are negative, a row that occurs several times has the sum of its weights at its first occurrence, and 0 at the
+    others, so that weights that cancel are gone.
     """
     total = fsum(release.weights)
     if abs(total) <= 1e-9 * float(np.abs(release.weights).sum()):
         raise ValueError(
-            "the weights sum to 0, so they weigh no population that could be learned from. Learn from weights that sum to "
-            "something, or from the probability view of a published release."
+            "the weights sum to 0, so they describe no population to learn from. Use weights with another sum, or the "
+            "probability view of a published release."
         )
     weights = release.weights / total
     if weights.min() >= 0:
         return _relative(weights)
     rows = np.where(np.isnan(release.encoded_points), np.inf, release.encoded_points)
-    _, first, places = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     merged = np.zeros(len(weights))
-    merged[first] = np.bincount(places.ravel(), weights)
+    merged[first] = np.bincount(group.ravel(), weights)
     return _relative(merged)
 
 
 def probability_weights(release: ReleaseData) -> Array:
     """The nearest probability weights to the released ones relative to their sum, (M,): 0 where these are 0."""
     weights = signed_weights(release)
-    there = weights != 0
+    used = weights != 0
     found = np.zeros(len(weights))
-    found[there] = nearest_probability_weights(release.kernel, release.encoded_points[there], weights[there])
-    return _relative(np.where(found > _NO_WEIGHT / there.sum(), found, 0.0))
+    found[used] = nearest_probability_weights(release.kernel, release.encoded_points[used], weights[used])
+    return _relative(np.where(found > _NO_WEIGHT / used.sum(), found, 0.0))
 
 
 def _drawn(weights: Array, effective_rows: float | None, rng: Any) -> Array:
@@ -353,7 +337,7 @@ def _drawn(weights: Array, effective_rows: float | None, rng: Any) -> Array:
 
 
 def _relative(weights: Array) -> Array:
-    """Weights that sum to one, to `_DIGITS` of the largest: times a constant, or among zeros, the same to the last bit."""
+    """Weights that sum to one, rounded to `_DIGITS` of the largest: a constant factor or added zeros change no bit."""
     unit = np.abs(weights).max() / 2.0**_DIGITS
     whole = np.rint(weights / unit)
     return whole / whole.sum()

@@ -1,6 +1,6 @@
-"""Whether rows to which a model gives a chance of 30 % are so in 30 of 100 cases, with the error of each share.
+"""Whether of the rows with a predicted probability of 30 % about 30 in 100 are in the class, with the error of each share.
 
-Bins are of predicted values alone, at the released points or the sample's rows, and are taken as fixed.
+Bins depend on the predicted values alone, at the released points or the sample's rows, and are treated as fixed.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.estimate.estimate import Estimate
-from kmeanalyst.inference.estimate.population import Population, Where, estimate, estimates
+from kmeanalyst.inference.estimate.population import Population, Where, answer, estimate, estimates
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.learning.scoring.evaluation import ScoringTask, frame_of, positive_shares, scoring_task
-from kmeanalyst.learning.scoring.metrics import Evidence, Smooth
+from kmeanalyst.learning.scoring.evaluation import ScoringTask, scoring_task
+from kmeanalyst.learning.scoring.metrics import Predictions
 from kmeanalyst.learning.scoring.sample_law import SampleLaw
 from kmeanalyst.releases.release import View
 
@@ -39,9 +39,9 @@ def calibration(
     """Observed shares of a class by bins of its predicted probability, one row for each bin with weight.
 
     data      a Release, or a sample, as `score` takes it.
-    strategy  "quantile": bins of about equal weight. "uniform": of equal width in [0, 1].
-    positive  the class, of more than two; of two the second.
-    view      the probability view by default: under signed weights a bin can weigh nothing, or less.
+    strategy  "quantile": bins of about equal weight. "uniform": bins of equal width in [0, 1].
+    positive  the class, if there are more than two; of two the second.
+    view      the probability view by default: under signed weights a bin's weight can be 0 or negative.
     Columns   predicted (mean in the bin), observed, standard_error, low, high (the interval at `level`), the parts, share
               (of all rows), view, note; the index is the range of predicted probabilities.
 
@@ -52,14 +52,20 @@ def calibration(
     0.0592 to 0.333     0.154969  0.138000        0.015424
     0.333 to 0.9        0.489781  0.549098        0.022275
     """
-    binned = _binned(model, data, bins, strategy, target, positive, where, view)
-    found = estimates(binned.population, [binned.observed(k) for k in range(len(binned.labels))])
-    frame = frame_of(found, pd.Index(binned.labels, name="bin"), level).rename(columns={"value": "observed"})
-    means = [binned.rows.sum(binned.within(k) * binned.chance) / binned.weight(k) for k in range(len(found))]
-    frame.insert(0, "predicted", [mean.value for mean in means])
-    shares = [(binned.weight(k) / binned.rows.total).value for k in range(len(found))]
-    frame.insert(frame.columns.get_loc("view"), "share", shares)
-    return frame
+    scoring = scoring_task(model, data, target=target, positive=positive, where=where, view=view)
+    binned = _binned(scoring, bins, strategy, view)
+    population, rows, inside = binned.population, binned.rows, binned.inside
+    weight = rows.sum(inside)
+    observed = rows.sum(inside & binned.event[:, None]) / weight
+    statistics = []
+    for k, (label, share) in enumerate(zip(binned.labels, observed.value, strict=True)):
+        impossible = not -1e-9 <= share <= 1 + 1e-9
+        notes = (f"{share:.4g} is no share: signed weights can give one",) if impossible else ()
+        statistics.append(answer(population, observed[k], label, (*scoring.notes, *notes)))
+    frame = estimates(population, statistics).to_frame(level).rename(columns={"value": "observed"})
+    frame.insert(0, "predicted", (rows.sum(inside * binned.predicted[:, None]) / weight).value)
+    frame.insert(frame.columns.get_loc("view"), "share", (weight / rows.total).value)
+    return frame.set_axis(pd.Index(binned.labels, name="bin"), axis=0)
 
 
 def expected_calibration_error(
@@ -75,98 +81,74 @@ def expected_calibration_error(
 ) -> Estimate:
     """Σ over bins of share · |observed - mean predicted| (Naeini, Cooper & Hauskrecht 2015); options as `calibration`.
 
-    A sum of absolute values of noisy differences is too large: a note says what about a perfectly calibrated model would
-    show, Σ √(2/π) · standard error of each bin's difference. What is not clearly above it shows no miscalibration.
+    A sum of absolute values of noisy differences is biased upwards. A note gives what a perfectly calibrated model would
+    show, Σ √(2/π) · standard error of each bin's difference. A value not clearly above it shows no miscalibration.
 
     >>> ka.expected_calibration_error(model, sample, bins=5).value
     0.02873...
     """
-    binned = _binned(model, data, bins, strategy, target, positive, where, view)
-    gaps = [binned.gap(k) for k in range(len(binned.labels))]
-    slopes = binned.population.influence(np.column_stack([gap.slope for gap in gaps]))
-    parts = binned.population.model.parts(slopes)
+    scoring = scoring_task(model, data, target=target, positive=positive, where=where, view=view)
+    binned = _binned(scoring, bins, strategy, view)
+    population = binned.population
+    gaps = binned.rows.mean(binned.inside * (binned.event - binned.predicted)[:, None])
+    influence = population.influence(np.asarray(gaps.influence))
+    parts = population.model.parts(influence)
     errors = np.sqrt(sum(np.square(part) for part in parts.values() if part is not None))
-    chance_alone = float(np.sqrt(2 / np.pi) * errors.sum())
-    told = (
-        f"biased upwards by the errors: a perfectly calibrated model would show about {chance_alone:.3g} in these bins"
-    )
+    calibrated = float(np.sqrt(2 / np.pi) * errors.sum())
+    note = f"biased upwards by the errors: a perfectly calibrated model would show about {calibrated:.3g} in these bins"
     statistic = Statistic(
-        value=sum(abs(gap.value) for gap in gaps),
-        influence=slopes @ np.sign([gap.value for gap in gaps]),
-        question=binned.population.text(f"expected_calibration_error({binned.asked.task.target})"),
-        notes=(*binned.asked.notes, told),
+        value=np.abs(gaps.value).sum(),
+        influence=influence @ np.sign(gaps.value),
+        question=population.text(f"expected_calibration_error({scoring.task.target})"),
+        notes=(*scoring.notes, note),
     )
-    return estimate(binned.population, statistic)
+    return estimate(population, statistic)
 
 
 @dataclass(frozen=True, eq=False)
 class _Binned:
-    """Rows by bins of their predicted chance.
+    """Rows by bins of their predicted probability.
 
-    chance   (n,) predicted; event (n,) whether it is so; place (n,) the bin; labels of the bins.
+    predicted   (n,) probability of the class; event (n,) whether the row is in it.
+    inside      (n, K) whether a row is in each of the K bins that have weight; labels (K,) of the bins.
     """
 
-    asked: ScoringTask
     population: Population | SampleLaw
-    rows: Evidence
-    chance: Array
+    rows: Predictions
+    predicted: Array
     event: Array
-    place: Array
+    inside: Array
     labels: Sequence[str]
 
-    def within(self, k: int) -> Array:
-        return self.place == k
 
-    def weight(self, k: int) -> Smooth:
-        return self.rows.sum(self.within(k))
-
-    def observed(self, k: int) -> Statistic:
-        """The share of the class in a bin."""
-        share = self.rows.sum(self.within(k) & self.event) / self.weight(k)
-        notes = list(self.asked.notes)
-        if not -1e-9 <= share.value <= 1 + 1e-9:
-            notes.append(f"{share.value:.4g} is no share: signed weights can give one")
-        influence = self.population.influence(share.slope)
-        return Statistic(value=share.value, influence=influence, question=self.labels[k], notes=tuple(notes))
-
-    def gap(self, k: int) -> Smooth:
-        """share · (observed - mean predicted)."""
-        return self.rows.mean(self.within(k) * (self.event - self.chance))
-
-
-def _binned(
-    model: Any,
-    data: Any,
-    bins: int,
-    strategy: Strategy,
-    target: str | None,
-    positive: Any,
-    where: Where,
-    view: View | None,
-) -> _Binned:
+def _binned(scoring: ScoringTask, bins: int, strategy: Strategy, view: View | None) -> _Binned:
+    """The rows in bins, of the probability view where no view is named; ValueError where no class is in question."""
     if strategy not in ("quantile", "uniform") or bins < 1:
         raise ValueError(
             f'calibration needs at least one bin and a strategy "quantile" or "uniform", got {bins!r} and {strategy!r}. '
             'Pass e.g. bins=10, strategy="quantile".'
         )
-    asked = scoring_task(model, data, target=target, positive=positive, where=where, view=view)
-    answers = asked.answers(["probabilities"] if asked.task.positive is not None else [], ranks=view is None)
-    chance, event = positive_shares(asked, answers)
-    population = asked.law(view is None)  # the probability view where none is named
-    rows = Evidence(population.weights, answers)
-    edges = _edges(chance[: len(population.weights)], population.weights, bins, strategy)
-    place = np.searchsorted(edges[1:-1], chance, side="left")
-    held = [k for k in range(len(edges) - 1) if population.weights @ (place[: len(population.weights)] == k) != 0]
+    positive, classes = scoring.task.positive, scoring.task.classes
+    if positive is None:
+        have = "it predicts numbers" if classes is None else f"it has {len(classes)}"
+        raise ValueError(
+            f"calibration is of one class's probability, and {have}. Pass positive=, the class in question, of a classifier."
+        )
+    population = scoring.population(view is None)
+    weights = population.weights
+    rows = scoring.answers(["probabilities"], ranks=view is None).with_weights(weights)
+    predicted = rows.probabilities[:, positive].astype(float)
+    edges = _edges(predicted[: len(weights)], weights, bins, strategy)
+    inside = np.searchsorted(edges[1:-1], predicted, side="left")[:, None] == np.arange(len(edges) - 1)
+    held = np.flatnonzero(weights @ inside[: len(weights)])
     labels = [f"{edges[k]:.3g} to {edges[k + 1]:.3g}" for k in held]
-    renumbered = np.full(len(edges) - 1, -1)
-    renumbered[held] = np.arange(len(held))
-    return _Binned(asked, population, rows, chance, event, renumbered[place], labels)
+    return _Binned(population, rows, predicted, rows.truth == positive, inside[:, held], labels)
 
 
-def _edges(chance: Array, weights: Array, bins: int, strategy: Strategy) -> Array:
-    """Edges of bins, inner ones increasing: each bin holds its right one, and the first both."""
+def _edges(predicted: Array, weights: Array, bins: int, strategy: Strategy) -> Array:
+    """Edges of bins, inner ones increasing: each bin contains its right edge, and the first one both."""
     if strategy == "uniform":
         return np.linspace(0, 1, bins + 1)
     used, orders = weights > 0, np.arange(1, bins) / bins
-    inner = np.quantile(chance[used], orders, weights=weights[used], method="inverted_cdf")
-    return np.concatenate([[chance[used].min()], np.unique(inner), [chance[used].max()]])
+    inner = np.quantile(predicted[used], orders, weights=weights[used], method="inverted_cdf")
+    return np.concatenate([[predicted[used].min()], np.unique(inner), [predicted[used].max()]])

@@ -1,13 +1,11 @@
 """How good a model is on a release or on a sample of real rows, each score with its error.
 
-A score on a release is a function of its weights like any other statistic: its influence function at the released points
+A score on a release is a function of its weights like any other statistic. Its influence function at the released points
 and at the rows of the fitted population gives its error in parts, and two models' scores keep their correlation, so that
-score(a, data) - score(b, data) is the paired comparison. The model is taken as it is: that it was itself trained on noisy
-data shows in the score, and is no part of the error.
+score(a, data) - score(b, data) is the paired comparison. The model is taken as fixed: the effect of noisy training data is
+part of the score, not of its error.
 
-Metrics of classes and numbers are asked of the weights as released; those of ranks of the probability view.
-
-Asking a model: which target, which classes, and its answers at rows in natural units, each asked for once.
+Metrics of classes and numbers use the weights as released; those of ranks use the probability view.
 """
 
 from __future__ import annotations
@@ -22,12 +20,12 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
-from kmeanalyst.inference.estimate.population import Population, Where, estimates, population_of
+from kmeanalyst.inference.estimate.population import Population, Where, answer, estimates, population_of
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.learning.digest import digest
-from kmeanalyst.learning.scoring.metrics import Evidence, Loss, Metric, Need, Predictions, Smooth, metric_named
-from kmeanalyst.learning.scoring.sample_law import SampleLaw, sample_law
+from kmeanalyst.learning.scoring.metrics import Loss, Metric, Need, Predictions, metric_named
+from kmeanalyst.learning.scoring.sample_law import SampleLaw, conditions_of, sample_law
 from kmeanalyst.releases.domain.cells import text_of
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.expressions import words
@@ -37,12 +35,12 @@ from kmeanalyst.releases.release import Question, ReleaseData, View
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A model and what it is asked about.
+    """A model and what it predicts.
 
     target     the column it predicts.
     classes    (K,) its classes; None for numbers.
-    positive   the code of the class asked about: of two classes the second unless named; None for all.
-    features   the columns it was fitted with; None where it does not tell.
+    positive   the code of the class in question: of two classes the second unless named; None for all.
+    features   the columns it was fitted with; None where the model does not say.
     """
 
     model: Any
@@ -54,23 +52,23 @@ class Task:
     def answers(self, frame: pd.DataFrame, given: Array | None, needs: Collection[Need]) -> Predictions:
         """Truth and the model's answers at the rows of a frame (n, d); 0 where the condition `given` (n,) fails.
 
-        Only rows with the condition are asked, and each of the model's functions at most once.
+        The model sees only rows that satisfy the condition, and each of its functions is called at most once.
         """
-        held = np.ones(len(frame), dtype=bool) if given is None else given
-        truth = self._truth(frame[self.target][held])
-        rows = self.inputs(frame[held].reset_index(drop=True))
+        chosen = np.ones(len(frame), dtype=bool) if given is None else given
+        truth = self._truth(frame[self.target][chosen])
+        rows = self.inputs(frame[chosen].reset_index(drop=True))
         kinds = {need: self._kind(need) for need in needs}
-        said = {kind: _spread(getattr(self, f"_{kind}")(rows), held) for kind in set(kinds.values())}
-        asked: dict[str, Array] = {need: said[kind] for need, kind in kinds.items()}
-        return Predictions(truth=_spread(truth, held), classes=self.classes, positive=self.positive, **asked)
+        found = {kind: _spread(getattr(self, f"_{kind}")(rows), chosen) for kind in set(kinds.values())}
+        answers: dict[str, Any] = {need: found[kind] for need, kind in kinds.items()}
+        return Predictions(truth=_spread(truth, chosen), classes=self.classes, positive=self.positive, **answers)
 
     def inputs(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """What the model is shown of a frame; ValueError for columns that it lacks."""
+        """The columns of a frame that the model takes; ValueError where the frame lacks some."""
         if self.features is None:
             return frame.drop(columns=self.target)
         if absent := [name for name in self.features if name not in frame.columns]:
             raise ValueError(
-                f"the data lack {words.names(absent)}, which the model was fitted with: it can predict nothing without. "
+                f"the data lack {words.names(absent)}, which the model was fitted with: it cannot predict without them. "
                 f"They have {words.names(frame.columns)}. Add the columns, or fit the model without them."
             )
         return frame[list(self.features)]
@@ -88,61 +86,62 @@ class Task:
         return numbers.to_numpy(dtype=float)
 
     def _predicted(self, rows: pd.DataFrame) -> Array:
-        said = np.asarray(self.model.predict(rows))
-        if said.shape != (len(rows),):
+        found = np.asarray(self.model.predict(rows))
+        if found.shape != (len(rows),):
             raise ValueError(
-                f"the model's predictions have shape {said.shape} for {len(rows)} rows: scores are of one target. "
+                f"the model's predictions have shape {found.shape} for {len(rows)} rows: scores are of one target. "
                 "Score a model of each target by itself."
             )
         if self.classes is not None:
-            return codes(pd.Series(said), self.classes, "the model's predictions")
-        return _finite(said.astype(float), "predictions")
+            return codes(pd.Series(found), self.classes, "the model's predictions")
+        return _finite(found.astype(float), "predictions")
 
     def _probabilities(self, rows: pd.DataFrame) -> Array:
         if not hasattr(self.model, "predict_proba"):
             raise ValueError(
-                f"{type(self.model).__name__} has no predict_proba, and this is asked of probabilities. Ask for a metric of "
+                f"{type(self.model).__name__} has no predict_proba, and this needs probabilities. Ask for a metric of "
                 'classes, such as "accuracy", or fit a model with probabilities.'
             )
-        said = _finite(np.asarray(self.model.predict_proba(rows)), "probabilities")
-        return said if said.dtype.kind == "f" else said.astype(float)
+        found = _finite(np.asarray(self.model.predict_proba(rows)), "probabilities")
+        return found if found.dtype.kind == "f" else found.astype(float)
 
     def _kind(self, need: Need) -> Need:
-        """What is asked in place of a need: scores of decision_function, or else of predict_proba, as in scikit-learn."""
+        """The answer that meets a need: scores are of decision_function, or else of predict_proba, as in scikit-learn."""
         return "probabilities" if need == "scores" and not hasattr(self.model, "decision_function") else need
 
     def _scores(self, rows: pd.DataFrame) -> Array:
         """decision_function (n, K); of two classes it gives one number."""
-        said = np.asarray(self.model.decision_function(rows), dtype=float)
-        said = _finite(np.where(np.isneginf(said), -np.finfo(float).max, said), "scores")  # -inf: a class never learned
-        said = np.column_stack([-said, said]) if said.ndim == 1 else said
-        if self.classes is not None and said.shape[1] != len(self.classes):
+        found = np.asarray(self.model.decision_function(rows), dtype=float)
+        found = np.where(np.isneginf(found), -np.finfo(float).max, found)  # -inf: a class that was never learned
+        found = _finite(found, "scores")
+        found = np.column_stack([-found, found]) if found.ndim == 1 else found
+        if self.classes is not None and found.shape[1] != len(self.classes):
             raise ValueError(
-                f"decision_function gives {said.shape[1]} scores for {len(self.classes)} classes, so none is a class's. Fit the "
+                f"decision_function gives {found.shape[1]} scores for {len(self.classes)} classes, not one for each. Fit the "
                 'model with one against the rest (decision_function_shape="ovr").'
             )
-        return said
+        return found
 
 
 def task_of(model: Any, target: str | None, positive: Any) -> Task:
-    """The task of a model: its own target unless it has none; ValueError where what is named does not fit it."""
+    """The task of a model; ValueError where the target or class named does not fit it."""
     own: str | None = getattr(model, "target", None)
-    asked = own if target is None else target
-    if asked is None:
+    column = own if target is None else target
+    if column is None:
         raise ValueError(
             f"{type(model).__name__} does not say which column it predicts: without it there is no truth to compare "
             "with. Pass target=, the column's name."
         )
     if target is not None and own is not None and target != own:
         raise ValueError(
-            f"the model was trained to predict {words.written(own)}, not {words.written(target)}: its answers about another "
-            f"column mean nothing. Leave target out, or fit a model of {words.written(target)}."
+            f"the model was trained to predict {words.written(own)}, not {words.written(target)}: as predictions of another "
+            f"column its answers mean nothing. Leave target out, or fit a model of {words.written(target)}."
         )
     classes = _classes(model)
     features = getattr(model, "feature_names_in_", None)
     return Task(
         model=model,
-        target=asked,
+        target=column,
         classes=classes,
         positive=_positive(positive, classes),
         features=None if features is None else tuple(str(name) for name in features),
@@ -150,8 +149,8 @@ def task_of(model: Any, target: str | None, positive: Any) -> Task:
 
 
 def codes(cells: pd.Series, classes: Array, what: str) -> Array:
-    """The place (n,) of each cell among the classes, told by value or else by text; ValueError for unknown values."""
-    place, values = pd.factorize(cells.astype(object))
+    """The index (n,) of each cell among the classes, found by value or else by text; ValueError for unknown values."""
+    index, values = pd.factorize(cells.astype(object))
     known = {label: k for k, label in enumerate(classes.tolist())}
     by_text = {text_of(label): k for label, k in known.items()}
     found = [known.get(value, by_text.get(text_of(value), -1)) for value in values]
@@ -159,10 +158,10 @@ def codes(cells: pd.Series, classes: Array, what: str) -> Array:
         unknown = [value for value, code in zip(values, found, strict=True) if code < 0]
         raise ValueError(
             f"{what} has values that are no class of the model: {words.listed([repr(value) for value in unknown])}; its "
-            f"classes are {words.listed([repr(label) for label in classes.tolist()])}. Whether it is right about them cannot "
-            "be said. Correct them, exclude such rows with where, or fit the model with these classes."
+            f"classes are {words.listed([repr(label) for label in classes.tolist()])}. Whether it is right about them is "
+            "unknown. Correct them, exclude such rows with where, or fit the model with these classes."
         )
-    return np.asarray([*found, -1], dtype=int)[place]
+    return np.asarray([*found, -1], dtype=int)[index]
 
 
 def _classes(model: Any) -> Array | None:
@@ -177,7 +176,7 @@ def _classes(model: Any) -> Array | None:
 
 
 def _positive(positive: Any, classes: Array | None) -> int | None:
-    """The code of the class asked about."""
+    """The code of the class in question."""
     if positive is None:
         return 1 if classes is not None and len(classes) == 2 else None
     if classes is None:
@@ -187,43 +186,44 @@ def _positive(positive: Any, classes: Array | None) -> int | None:
     return int(codes(pd.Series([positive], dtype=object), classes, "positive")[0])
 
 
-def _spread(values: Array, held: Array) -> Array:
-    """Values of the rows held among all rows (n, ...); 0 elsewhere."""
-    everywhere = np.zeros((len(held), *values.shape[1:]), dtype=values.dtype)
-    everywhere[held] = values
+def _spread(values: Array, chosen: Array) -> Array:
+    """Values of the chosen rows among all rows (n, ...); 0 elsewhere."""
+    everywhere = np.zeros((len(chosen), *values.shape[1:]), dtype=values.dtype)
+    everywhere[chosen] = values
     return everywhere
 
 
-def _finite(said: Array, what: str) -> Array:
-    if undefined := int((~np.isfinite(said)).sum()):
+def _finite(found: Array, what: str) -> Array:
+    if undefined := int((~np.isfinite(found)).sum()):
         raise ValueError(
-            f"the model's {what} have {undefined} values that are not finite, so its errors are not. Look at what it "
-            "predicts at missing cells and at the bounds of the columns, or restrict the rows with where."
+            f"the model's {what} have {undefined} values that are not finite, so it has no score. Check its "
+            "predictions at missing cells and at the bounds of the columns, or restrict the rows with where."
         )
-    return said
+    return found
 
 
 TRAINED_HERE = (
     "the model was trained on this very release and shares its noise, so the score may be too good or too bad, and its error "
-    "does not tell by how much: score it on a sample of real rows, or on a second release"
+    "does not show by how much: score it on a sample of real rows, or on a second release"
 )
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class ScoringTask:
-    """A model, the data it is asked about, and what every answer says.
+    """A model, the data it is scored on, and notes for every score.
 
-    law   whether the rows are ranked → the law: by default the view as released, or the probability view for ranks.
+    population  whether the rows are ranked → their distribution: by default the view as released, for ranks the probability
+                view.
     """
 
     task: Task
-    law: Callable[[bool], Population | SampleLaw]
+    population: Callable[[bool], Population | SampleLaw]
     notes: tuple[str, ...]
 
     def answers(self, needs: Sequence[Need], ranks: bool = False) -> Predictions:
-        """The model's answers at every row of the law's error model: the same rows in any view of a release."""
-        population = self.law(ranks)
+        """The model's answers at every row of the error model: the same rows in any view of a release."""
+        population = self.population(ranks)
         return self.task.answers(population.model.frame, population.given, set(needs))
 
 
@@ -237,21 +237,21 @@ def score(
     where: Where = None,
     view: View | None = None,
 ) -> Estimate | Estimates:
-    """How good a model's answers are, with the error of the score.
+    """How good a model's predictions are, with the error of the score.
 
-    model     with predict, and predict_proba or decision_function where the metric needs it; its classes_ make it a
-              classifier, and its target says what it predicts. It is shown DataFrames in natural units.
+    model     with predict, and predict_proba or decision_function where the metric needs it; a classifier has classes_, and
+              its attribute target names what it predicts. It predicts on DataFrames in natural units.
     data      a Release, or a sample of real rows that the model was not trained on: a DataFrame, or a file's path.
-    metric    as scikit-learn names it, or a function loss(y_true, prediction) → (n,). Several in a list give Estimates
-              (`.to_frame()` is their table) from one question to the model. By default roc_auc for two classes, accuracy
+    metric    scikit-learn's name, or a function loss(y_true, prediction) → (n,). A list of several gives Estimates
+              (`.to_frame()` is their table); the model predicts once for all. By default roc_auc for two classes, accuracy
               for more, r2 for numbers.
     target    the column that is predicted, for a model that does not say.
-    positive  the class that precision, roc_auc and the like are of: of two the second. Of more classes these are
+    positive  the class for precision, roc_auc and the like: of two classes the second. For more classes these are
               averages over all (roc_auc one against the rest) unless one is named.
     where     a condition, or several. Rows without a target are left out, and the score says so.
     view      "signed", "probability" or "fitted", of a release. By default as released, where signed weights can give
-              a score that there is not (told with the probability view's beside it); roc_auc and average_precision are
-              of the probability view, and refuse signed weights.
+              an impossible score (a note gives that of the probability view); roc_auc and average_precision use the
+              probability view, and refuse signed weights.
 
     >>> ka.score(model, sample, "accuracy")
     accuracy(income): 0.8233 ± 0.0098 (95 %: 0.8040 to 0.8426; sampling 0.0098)
@@ -261,18 +261,18 @@ def score(
     accuracy(income)  0.823333  0.804033  0.842634
     roc_auc(income)   0.879675  0.861069  0.898281
     """
-    asked = scoring_task(model, data, target=target, positive=positive, where=where, view=view)
+    scoring = scoring_task(model, data, target=target, positive=positive, where=where, view=view)
     if not isinstance(metric, Sequence) or isinstance(metric, str):
-        return scores(asked, [metric_named(metric, asked.task.classes)])[0]
+        return scores(scoring, [metric_named(metric, scoring.task.classes)])[0]
     if not metric:
         raise ValueError('metric is an empty list, so there is nothing to compute. Name a metric, such as "accuracy".')
-    return scores(asked, [metric_named(name, asked.task.classes) for name in metric])
+    return scores(scoring, [metric_named(name, scoring.task.classes) for name in metric])
 
 
 def scoring_task(
     model: Any, data: Any, *, target: str | None, positive: Any, where: Where, view: View | None
 ) -> ScoringTask:
-    """A model and the data to ask it about; ValueError where they do not go together."""
+    """A model with the data to score it on; ValueError where they do not fit together."""
     task = task_of(model, target, positive)
     if not isinstance(data, ReleaseData):
         return _of_sample(task, data, where, view)
@@ -281,60 +281,61 @@ def scoring_task(
             f"the release has no column {words.written(task.target)}, which the model predicts: there is no truth to "
             f"compare with. It has {words.names(data.columns.names)}. Score a model of one of these."
         )
-    conditions = () if where is None else (where,) if isinstance(where, str) or callable(where) else tuple(where)
+    conditions = conditions_of(where)
     if data.columns[task.target].missing:
         conditions = (*conditions, f"not missing({words.column(task.target)})")
     trained_on = getattr(getattr(model, "report", model), "release_digest", None)
     return ScoringTask(
         task=task,
-        law=_laws(_of_shares(data), conditions, view),
+        population=_populations(_of_shares(data), conditions, view),
         notes=(TRAINED_HERE,) if trained_on is not None and trained_on == digest(data) else (),
     )
 
 
-def scores(asked: ScoringTask, metrics: Sequence[Metric]) -> Estimates:
-    """Several metrics: one question to the model, and one solve for the errors of each view."""
-    answers = asked.answers([metric.needs for metric in metrics], metrics[0].ranks)
+def scores(scoring: ScoringTask, metrics: Sequence[Metric]) -> Estimates:
+    """Several metrics: the model predicts once, and each view needs one solve for the errors."""
+    answers = scoring.answers([metric.needs for metric in metrics], metrics[0].ranks)
     found: dict[int, Estimate] = {}
     for ranks in dict.fromkeys(metric.ranks for metric in metrics):
-        places = [place for place, metric in enumerate(metrics) if metric.ranks == ranks]
-        population = asked.law(ranks)
-        told = [statistic_of(population, answers, metrics[place], asked) for place in places]
-        found.update(zip(places, estimates(population, told), strict=True))
-    return Estimates(found[place] for place in range(len(metrics)))
+        indices = [i for i, metric in enumerate(metrics) if metric.ranks == ranks]
+        population = scoring.population(ranks)
+        statistics = [_statistic(population, answers, metrics[i], scoring) for i in indices]
+        found.update(zip(indices, estimates(population, statistics), strict=True))
+    return Estimates(found[i] for i in range(len(metrics)))
 
 
-def statistic_of(
-    population: Population | SampleLaw, answers: Predictions, metric: Metric, asked: ScoringTask
+def _statistic(
+    population: Population | SampleLaw, answers: Predictions, metric: Metric, scoring: ScoringTask
 ) -> Statistic:
-    """A metric of a law's rows as a statistic, with notes on what is infeasible or undefined."""
-    value = smooth_of(population, answers, metric)
-    notes, influence = list(asked.notes), None
+    """A metric as a statistic of the released weights, with notes where it is infeasible or undefined."""
+    found = metric_under(population, answers, metric)
+    assert found.influence is not None
+    value, notes = found.value, list(scoring.notes)
     least, largest = metric.bounds
-    if not least - _ROUNDING <= value.value <= largest + _ROUNDING:
-        what = f"{value.value:.4g} is no {metric.name}" if np.isfinite(value.value) else f"{metric.name} is undefined"
-        notes.append(population.infeasible(what, lambda same: smooth_of(same, answers, metric).value))
-    if np.isfinite(value.value) and np.isfinite(value.slope[: len(population.weights)]).all():
-        influence = population.influence(value.slope)
-    elif np.isfinite(value.value):
-        notes.append(f"{metric.name} has a division by 0 or a root of 0 here: its first-order error is not known")
-    question = population.text(f"{metric.name}({asked.task.target})")
-    return Statistic(value=value.value, influence=influence, question=question, notes=tuple(notes))
+    if not least - _ROUNDING <= value <= largest + _ROUNDING:
+        what = f"{value:.4g} is no {metric.name}" if np.isfinite(value) else f"{metric.name} is undefined"
+        notes.append(population.infeasible(what, lambda same: metric_under(same, answers, metric).value))
+    if not np.isfinite(found.influence[: len(population.weights)]).all():
+        found = Statistic(value, None)
+        if np.isfinite(value):
+            notes.append(f"{metric.name} has a division by 0 or a root of 0 here: its first-order error is not known")
+    return answer(population, found, f"{metric.name}({scoring.task.target})", tuple(notes))
 
 
-def smooth_of(population: Population | SampleLaw, answers: Predictions, metric: Metric) -> Smooth:
-    """The metric's value in a law and its derivative by the law's weights; ValueError without positive weight in all."""
+def metric_under(population: Population | SampleLaw, answers: Predictions, metric: Metric) -> Statistic:
+    """The metric under a distribution's weights; ValueError where they do not have a positive sum."""
     if (total := float(population.weights.sum())) <= 0:
         raise ValueError(
-            f"the weights sum to {total:.3g}, so no mean over them is one of a population's rows. Ask "
-            'view="probability".'
+            f'the weights sum to {total:.3g}, so a mean over them is of no population. Ask view="probability".'
         )
-    return metric.of(Evidence(population.weights, answers))
+    return metric.of(answers.with_weights(population.weights))
 
 
 def _of_shares(release: ReleaseData) -> ReleaseData:
-    """A release from elsewhere with weights that sum to one, the same at each call: what they summed to is no population's,
-    and the probability view is nearest to a measure of any size."""
+    """A release, with weights that sum to one if it comes from elsewhere; the same object at each call.
+
+    A sum of weights from elsewhere means nothing, and the probability view would be nearest to a measure of that size.
+    """
     total = fsum(release.weights)
     if release.measurement is not None or total <= 0 or abs(total - 1) < _ROUNDING:
         return release
@@ -342,21 +343,22 @@ def _of_shares(release: ReleaseData) -> ReleaseData:
         memo(release)["shares"] = release.replaced(
             weights=release.weights / total, fit_distance=None, thinning_error=None
         )
-    found: ReleaseData = memo(release)["shares"]
-    return found
+    return memo(release)["shares"]
 
 
-def _laws(release: ReleaseData, conditions: tuple[Question, ...], view: View | None) -> Callable[[bool], Population]:
+def _populations(
+    release: ReleaseData, conditions: tuple[Question, ...], view: View | None
+) -> Callable[[bool], Population]:
     @cache
-    def law(ranks: bool) -> Population:
+    def population(ranks: bool) -> Population:
         if ranks and view == "signed" and not release.is_probability:
             raise ValueError(
-                'a metric of ranks was asked with view="signed": rows of negative weight have no place in an order. Leave '
-                'view out, or pass view="probability".'
+                'a metric of ranks was asked with view="signed": rows of negative weight cannot be ranked. Leave view out, or '
+                'pass view="probability".'
             )
         return population_of(release, where=conditions or None, view=view or ("probability" if ranks else None))
 
-    return law
+    return population
 
 
 def _of_sample(task: Task, data: Any, where: Where, view: View | None) -> ScoringTask:
@@ -365,21 +367,5 @@ def _of_sample(task: Task, data: Any, where: Where, view: View | None) -> Scorin
             f'view="{view}" is of a release, and these are rows of a sample: they have equal weights. Leave view out.'
         )
     domain = getattr(task.model, "domain", None)
-    known = sample_law(data, where, domain if isinstance(domain, Domain) else None, task.target)
-    return ScoringTask(task, lambda ranks: known, known.notes)
-
-
-def positive_shares(asked: ScoringTask, answers: Predictions) -> tuple[Array, Array]:
-    """(predicted probability, whether it is so) of the class asked about, both (n,); ValueError if none is."""
-    positive = asked.task.positive
-    if positive is None or answers.probabilities is None:
-        have = "it predicts numbers" if asked.task.classes is None else f"it has {len(asked.task.classes)}"
-        raise ValueError(
-            f"calibration is of one class's probability, and {have}. Pass positive=, the class asked about, of a classifier."
-        )
-    return answers.probabilities[:, positive].astype(float), answers.truth == positive
-
-
-def frame_of(found: Estimates, index: pd.Index, level: float) -> pd.DataFrame:
-    """Estimates as a table of this index."""
-    return found.to_frame(level).set_axis(index, axis=0)
+    law = sample_law(data, where, domain if isinstance(domain, Domain) else None, task.target)
+    return ScoringTask(task, lambda ranks: law, law.notes)

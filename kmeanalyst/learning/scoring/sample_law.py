@@ -1,4 +1,4 @@
-"""A sample of real rows as the law a score is of: equal weights, and the sampling error of independent rows.
+"""A sample of real rows as the distribution that a model is scored on: equal weights, and the error of independent rows.
 
 Scores of several models on one sample keep their correlation: samples of equal content share one error model for as
 long as an estimate of it is alive.
@@ -32,7 +32,7 @@ _KNOWN: WeakValueDictionary[str, SamplingErrors] = WeakValueDictionary()
 
 @dataclass(frozen=True, eq=False)
 class SampleLaw(ConditionedRows):
-    """A sample's rows with equal weights, given a condition or not (see Law)."""
+    """A sample's rows with equal weights, given a condition or not (see `population.Law`)."""
 
     model: SamplingErrors
     weights: Array
@@ -42,6 +42,10 @@ class SampleLaw(ConditionedRows):
     notes: tuple[str, ...] = ()
     view: str = "sample"
 
+    @property
+    def in_probability_view(self) -> SampleLaw:
+        return self
+
     def question(self, column: Any) -> Any:
         return column
 
@@ -50,17 +54,17 @@ class SampleLaw(ConditionedRows):
         return np.asarray(question(self.model.frame), dtype=float)
 
     def infeasible(self, what: str, value: Callable[[Any], float]) -> str:
-        return f"{what}: look at the model's answers, as the rows of a sample have positive weights."
+        return f"{what}: check the model's answers, since all weights of a sample are positive."
 
     def bounds(self, column: Any) -> tuple[float, float] | None:
         return None
 
 
 def sample_law(sample: Any, where: Where, domain: Domain | None, target: str) -> SampleLaw:
-    """The law of a sample's rows with a target, given conditions; ValueError where they have no chance.
+    """A sample's rows that have a target, given conditions; ValueError where no row satisfies them.
 
     sample   a DataFrame in natural units, the path of a .csv, .csv.gz or .parquet file, or several DataFrames.
-    domain   by which cells are read, where the model has one; else they are taken as they are, text as numbers if all is.
+    domain   reads the cells, where the model has one; else they are used as they are, and text that is all numbers as numbers.
     """
     frame = _frame(sample)
     if target not in frame.columns:
@@ -73,19 +77,24 @@ def sample_law(sample: Any, where: Where, domain: Domain | None, target: str) ->
     absent = (frame[target].isna() | (frame[target].astype(object) == "")).to_numpy(dtype=bool)
     frame, notes = _read(frame, domain, target, absent)
     model, equal = _errors(frame), np.full(len(frame), 1 / len(frame))
-    asked = () if where is None else (where,) if isinstance(where, str) or callable(where) else tuple(where)
-    held = [_condition(question, frame, domain) for question in asked]
-    told = [shown(question, "condition") for question in asked]
+    conditions = conditions_of(where)
+    met = [_condition(question, frame, domain) for question in conditions]
+    texts = [shown(question, "condition") for question in conditions]
     if absent.any():
-        held.append(~absent)
-        told.append(f"not missing({words.written(target)})")
+        met.append(~absent)
+        texts.append(f"not missing({words.written(target)})")
         notes = (*notes, f"{int(absent.sum()):,} of {len(frame):,} rows have no {target}, and are left out")
-    if not held:
+    if not met:
         return SampleLaw(model, equal, notes=notes)
-    given = np.logical_and.reduce(held)
+    given = np.logical_and.reduce(met)
     chance = positive_chance(float(given.mean()))
-    text = told[0] if len(told) == 1 else " and ".join(f"({part})" for part in told)
+    text = texts[0] if len(texts) == 1 else " and ".join(f"({part})" for part in texts)
     return SampleLaw(model, equal * given / chance, given, chance, text, notes)
+
+
+def conditions_of(where: Where) -> tuple[Question, ...]:
+    """One condition, several, or none, as a tuple."""
+    return () if where is None else (where,) if isinstance(where, str) or callable(where) else tuple(where)
 
 
 def _frame(sample: Any) -> pd.DataFrame:
@@ -105,9 +114,9 @@ def _frame(sample: Any) -> pd.DataFrame:
 def _read(
     frame: pd.DataFrame, domain: Domain | None, target: str, absent: Array
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Cells in natural units by the domain, with what became of them; without one, text as numbers where all of it is.
+    """Cells in natural units, read by the domain, with notes on changed ones; without one, text that is all numbers as numbers.
 
-    absent   (n,) whether a row has no target. A target that the domain does not have is refused: a default is no truth.
+    absent   (n,) whether a row has no target. A target value outside the domain is refused: its default would be no truth.
     """
     if domain is None:
         texts = [name for name in frame.columns if pd.api.types.is_string_dtype(frame[name].dtype)]
@@ -122,13 +131,13 @@ def _read(
 
 
 def _check_levels(column: Column, cells: pd.Series, absent: Array) -> None:
-    """ValueError for cells of the target that are there, and no value of the column."""
+    """ValueError for cells of the target that are present and no value of the column."""
     unknown = (column.encode(cells)[1] == REPLACED) & ~absent
     if unknown.any():
         shown_values = words.listed([repr(value) for value in pd.unique(cells[unknown].astype(object))])
         raise ValueError(
-            f"the sample's {words.written(column.name)} has values that the domain does not ({column.describe()}): "
-            f"{shown_values}. Whether the model is right about them cannot be said. Correct or remove those rows."
+            f"the sample's {words.written(column.name)} has values that the domain does not have ({column.describe()}): "
+            f"{shown_values}. Whether the model is right about them is unknown. Correct or remove those rows."
         )
 
 
@@ -139,7 +148,7 @@ def _number_or_text(cells: pd.Series) -> pd.Series:
 
 
 def _condition(question: Question, frame: pd.DataFrame, domain: Domain | None) -> Array:
-    """Whether a condition holds (n,); columns that no domain has are drafted from the sample."""
+    """Whether a condition holds (n,); without a domain one is drafted from the sample."""
     if callable(question):
         values = np.asarray(question(frame), dtype=float)
     else:
@@ -151,7 +160,7 @@ def _condition(question: Question, frame: pd.DataFrame, domain: Domain | None) -
 
 
 def _errors(frame: pd.DataFrame) -> SamplingErrors:
-    """The error model of a sample: that of a sample of the same content, where one is alive."""
+    """The error model of a sample, shared with any other sample of the same content."""
     rows = pd.util.hash_pandas_object(frame, index=False).to_numpy()
     content = hashlib.sha256(rows.tobytes() + repr(list(frame.columns)).encode()).hexdigest()
     if (known := _KNOWN.get(content)) is None:

@@ -1,8 +1,8 @@
-"""What a model file may hold, checked apart from skops: before anything is made, and once more on what was made.
+"""What a model file may hold, checked independently of skops: before any object is made, and again on the objects made.
 
-skops names the types that a file would make. Versions before 0.15 could be shown one name and make or call another thing
-(CVE-2025-54412 and 54413, closed in 0.12; the names of random generators, closed in 0.15). These checks do not
-rely on its names: what calls something, and what could replace a method, is refused unless the reader trusts it by name.
+skops names the types that a file would make. Versions before 0.15 could show one name and make or call another thing
+(CVE-2025-54412 and 54413, closed in 0.12; the names of random generators, closed in 0.15). These checks do not rely on
+its names: any call, and any attribute that could replace a method, is refused unless the reader trusts it by name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 
 
 def check_skops(version: str) -> None:
-    """ImportError for a version of skops with known holes."""
+    """ImportError for a version of skops with known vulnerabilities."""
     numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
     if numbers < OLDEST_SKOPS:
         oldest = ".".join(map(str, OLDEST_SKOPS))
@@ -41,12 +41,12 @@ def check_skops(version: str) -> None:
 
 
 def bytes_referred_to(schema: Any, sizes: Mapping[str, int]) -> int:
-    """How many bytes skops would read from the archive: those of a member again for each part that refers to it."""
+    """The number of bytes skops would read from the archive: a member counts once for each part that refers to it."""
     return sum(sizes.get(str(part.get("file")), 0) for part in _parts(schema) if "file" in part)
 
 
 def check_schema(schema: Any, trusted: Collection[str]) -> None:
-    """ValueError for a schema whose parts are of other libraries or call something, unless they are trusted by name."""
+    """ValueError for a schema with parts that are of other libraries or call something and are not trusted by name."""
     for part in _parts(schema):
         if "__loader__" not in part:
             continue
@@ -77,7 +77,7 @@ def _parts(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _called_name(part: dict[str, Any], loader: str) -> str:
-    """What would be called, by the names that the call itself uses."""
+    """The function that would be called, by the names that the call itself uses."""
     if loader == "OperatorFuncNode":
         return f"operator.{part['__class__']}"
     if loader == "MethodNode":
@@ -135,7 +135,7 @@ def _name_of(value: Any) -> str:
 
 
 def _items(value: Any) -> list[Any]:
-    """What a collection of any kind holds: its items, keys, and what makes its missing ones."""
+    """The contents of a collection of any kind: its items, its keys, and the factory of a defaultdict."""
     if isinstance(value, Mapping):
         return [*value, *value.values(), *([value.default_factory] if isinstance(value, defaultdict) else [])]
     if isinstance(value, np.ndarray | np.void):

@@ -1,6 +1,6 @@
-"""Trained models: they predict on frames in natural units, know what they were trained on, and are written and read.
+"""Trained models: they predict on frames in natural units, record how they were trained, and are written and read.
 
-The files (skops) hold no code, where a pickle would run whatever it says; `model_contents` checks what they may hold.
+The files (skops) hold no code, while reading a pickle runs code; `model_contents` checks what they may hold.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.texts import one_line
 
 MOST_BYTES = 2**30  # of a model file's members, unpacked, and again for each part that reads one
-MOST_SCHEMA_BYTES = 2**25  # of the member that says what the file makes
+MOST_SCHEMA_BYTES = 2**25  # of the member that describes the objects of the file
 _SCHEMA = "schema.json"
 _LABELS = {
     "measured": "every label that a point can have, weighted by its probability given the other columns",
@@ -41,22 +41,22 @@ _LABELS = {
 
 @dataclass(frozen=True)
 class TrainingReport:
-    """What was chosen for a model, and why; plain values, so that a file of the model can hold it.
+    """How a model was trained, and why; plain values, so that a file of the model can hold it.
 
     estimator       its class.
-    target, task    what it predicts.
-    columns         what it predicts it from.
+    target, task    the column it predicts, and how.
+    columns         the columns it predicts from.
     view            the weights it learned from: "signed", "probability", "resampled" or "fitted".
     why             why that view.
     support         how it treats weights: see `weight_support`.
-    rows            how many rows it saw.
-    effective_rows  what their weights summed to.
+    rows            the number of rows it learned from.
+    effective_rows  the sum of their weights.
     encoding        how columns were encoded: see `DomainEncoder`.
     labels          where labels came from: "released", the points' own; "measured", their distribution given the other columns;
                     or "drawn", with rows of their own, from distributions fitted to the measurement.
     notes           what else a reader should know.
-    release_digest  SHA-256 of the release, so that a score on it can say that it is of the rows learned from.
-    epsilon, delta  the release's promise, which the model inherits (post-processing); None where there is none.
+    release_digest  SHA-256 of the release, so that a score on the training release can say so.
+    epsilon, delta  the release's guarantee, which the model inherits (post-processing); None where there is none.
 
     >>> report = model.report
     >>> report.estimator, report.view, report.epsilon, len(report.columns)
@@ -82,20 +82,20 @@ class TrainingReport:
     scikit_learn: str = sklearn.__version__
 
     def __str__(self) -> str:
-        promise = "none" if self.epsilon is None else f"ε = {self.epsilon:g}, δ = {self.delta:g}"
+        guarantee = "none" if self.epsilon is None else f"ε = {self.epsilon:g}, δ = {self.delta:g}"
         lines = [
             f"{self.estimator} for {self.target or 'no target'} ({self.task}) from {len(self.columns)} columns ({self.encoding})",
             f"weights: {self.view}, {self.why}",
             *([f"labels: {self.labels}, {_LABELS[self.labels]}"] if self.labels in _LABELS else []),
             f"rows: {self.rows:,} with weights that sum to {self.effective_rows:,.0f}",
-            f"promise: {promise}"
+            f"guarantee: {guarantee}"
             + (", NOT PRIVATE (a rehearsal)" if self.rehearsal else "")
             + (", inherited from the release" if self.epsilon is not None else ""),
         ]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
-def _learned(method: str) -> Any:
+def _if_estimator_has(method: str) -> Any:
     return available_if(lambda self: hasattr(self._final_estimator, method))
 
 
@@ -104,7 +104,7 @@ class TrainedPipeline(Pipeline):
 
     `pipeline["columns"]` encodes a frame by the domain, `pipeline["model"]` is the fitted estimator.
 
-    report    TrainingReport: what was chosen and why; print it.
+    report    TrainingReport: the choices and the reasons; print it.
     classes_  of a classifier, all the domain's levels, sorted; predicted probabilities have a column for each, 0 for those
               that the release does not have.
 
@@ -117,7 +117,7 @@ class TrainedPipeline(Pipeline):
     weights: probability, as released: they are probabilities, up to their sum
     labels: measured, every label that a point can have, weighted by its probability given the other columns
     rows: 576 with weights that sum to 576
-    promise: ε = 1, δ = 1e-06, inherited from the release
+    guarantee: ε = 1, δ = 1e-06, inherited from the release
     """
 
     report: TrainingReport | None = None
@@ -131,7 +131,7 @@ class TrainedPipeline(Pipeline):
 
     @property
     def domain(self) -> Domain:
-        """The columns it predicts from, those that derived ones among them are computed from, and the target."""
+        """The columns it predicts from, the base columns of derived ones among them, and the target."""
         tables = [*self["columns"].columns, *self["columns"].base, *([self.target_table] if self.target_table else [])]
         return Domain.from_dict(list({table["name"]: table for table in tables}.values()))
 
@@ -139,19 +139,18 @@ class TrainedPipeline(Pipeline):
         return self.report is not None or super().__sklearn_is_fitted__()
 
     def __getitem__(self, step: Any) -> Any:
-        """A step; of a slice a plain pipeline, without a training report."""
+        """A step; a slice is a plain pipeline, without a training report."""
         return Pipeline(self.steps[step]) if isinstance(step, slice) else super().__getitem__(step)
 
     @property
     def classes_(self) -> Array:
         if self.levels_ is None and self.report is None:  # fitted by scikit-learn, as cross-validation does to copies
-            found: Array = super().classes_
-            return found
+            return super().classes_
         if self.levels_ is None:
             raise AttributeError("this model predicts numbers, and has no classes_")
         return self.levels_
 
-    @_learned("predict_proba")
+    @_if_estimator_has("predict_proba")
     def predict_proba(self, X: pd.DataFrame, **params: Any) -> Array:
         """(n, classes) probabilities, in the order of classes_.
 
@@ -160,7 +159,7 @@ class TrainedPipeline(Pipeline):
         """
         return self._for_all_levels(super().predict_proba(X, **params), absent=0.0)
 
-    @_learned("predict_log_proba")
+    @_if_estimator_has("predict_log_proba")
     def predict_log_proba(self, X: pd.DataFrame, **params: Any) -> Array:
         """(n, classes) logarithms of probabilities.
 
@@ -169,7 +168,7 @@ class TrainedPipeline(Pipeline):
         """
         return self._for_all_levels(super().predict_log_proba(X, **params), absent=-np.inf)
 
-    @_learned("decision_function")
+    @_if_estimator_has("decision_function")
     def decision_function(self, X: pd.DataFrame, **params: Any) -> Array:
         """(n,) for two classes, the second's, or (n, classes); -inf for levels that the release does not have.
 
@@ -183,10 +182,9 @@ class TrainedPipeline(Pipeline):
 
     def _for_all_levels(self, found: Array, absent: float) -> Array:
         if self.levels_ is None or found.ndim == 1 or found.shape[1] != len(self._final_estimator.classes_):
-            return found  # scores of pairs of classes are no class's
-        places = np.searchsorted(self.levels_, self._final_estimator.classes_)
+            return found  # the scores are not of single classes but of pairs
         out = np.full((len(found), len(self.levels_)), absent)
-        out[:, places] = found
+        out[:, np.searchsorted(self.levels_, self._final_estimator.classes_)] = found
         return out
 
     def write(self, path: Any) -> None:
@@ -201,7 +199,7 @@ class TrainedPipeline(Pipeline):
 
 
 def write_model(model: TrainedPipeline, path: str | Path) -> None:
-    """Write a trained model as a .skops file; it appears whole or not at all.
+    """Write a trained model as a .skops file; the write is atomic.
 
     Errors  ValueError where the path has another ending, or the estimator has parts that skops cannot hold.
 
@@ -217,10 +215,10 @@ def write_model(model: TrainedPipeline, path: str | Path) -> None:
 def read_model(path: str | Path, *, trusted: tuple[str, ...] = ()) -> TrainedPipeline:
     """Read a model that `write_model` wrote, or `kmeanalyst train`.
 
-    trusted  names of further types that the file may make, of libraries other than scikit-learn: look at them first.
-    Errors   ValueError for a file that is no model, or would make types that are not trusted: nothing of it is run. Also for
-             one that calls or holds functions, or has attributes in the place of methods, whatever skops says of it.
-             ImportError for a version of skops with known holes.
+    trusted  names of further types that the file may make, of libraries other than scikit-learn: check them first.
+    Errors   ValueError for a file that is no model, or would make types that are not trusted: nothing in it is run. Also for
+             one that calls or holds functions, or has attributes that replace methods, even if skops accepts it.
+             ImportError for a version of skops with known vulnerabilities.
 
     >>> model.write("model.skops")
     >>> ka.read_model("model.skops").predict(sample.head(2))
@@ -229,8 +227,8 @@ def read_model(path: str | Path, *, trusted: tuple[str, ...] = ()) -> TrainedPip
     unknown = tuple(name for name in untrusted_types(path) if name not in trusted)
     if unknown:
         raise ValueError(
-            f"{path} would make {', '.join(unknown)}, which are not known to be harmless. If you know where the file comes "
-            f"from, pass trusted={(*trusted, *unknown)!r}."
+            f"{path} would make {', '.join(unknown)}, which are not known to be harmless. If you trust the source of the file, "
+            f"pass trusted={(*trusted, *unknown)!r}."
         )
     model = _loaded(path, trusted)
     if not isinstance(model, TrainedPipeline):
@@ -239,14 +237,14 @@ def read_model(path: str | Path, *, trusted: tuple[str, ...] = ()) -> TrainedPip
         )
     if not isinstance(vars(model).get("report"), TrainingReport):
         raise ValueError(
-            f"{path} holds a model without the report of its training: nothing says what it learned from. Ask for the file "
+            f"{path} holds a model without the report of its training, so its training data are unknown. Ask for the file "
             "that write_model wrote."
         )
     return model
 
 
 def _loaded(path: str | Path, trusted: tuple[str, ...]) -> Any:
-    """What the file makes, checked before and after; ValueError for whatever a stranger's file makes the reader stumble over."""
+    """The model in the file, checked before and after loading; ValueError for any error that an external file causes."""
     import skops.io as skops
 
     try:
@@ -264,7 +262,7 @@ def _loaded(path: str | Path, trusted: tuple[str, ...]) -> Any:
 
 
 def untrusted_types(path: str | Path) -> tuple[str, ...]:
-    """Names of the types that the file would make, but for ours and those that skops knows to be harmless."""
+    """Names of the types that the file would make, except ours and those that skops knows to be harmless."""
     import skops
     import skops.io
 
@@ -274,7 +272,7 @@ def untrusted_types(path: str | Path) -> tuple[str, ...]:
         return tuple(sorted(set(skops.io.get_untrusted_types(file=path)) - set(OURS)))
     except (FileNotFoundError, _TooLarge):
         raise
-    except Exception as error:  # whatever a stranger's file makes the reader stumble over
+    except Exception as error:  # any error that an external file causes
         raise ValueError(
             f"{one_line(path)} is not a model file: {one_line(f'{error!s:.200}')}. Name a .skops file."
         ) from None
@@ -285,7 +283,7 @@ class _TooLarge(ValueError):
 
 
 def _check_size(path: str | Path) -> None:
-    """_TooLarge for a file that unpacks to more than a model may have; whatever zipfile says of one that is no zip file."""
+    """_TooLarge for a file that unpacks to more than a model may have; zipfile's own errors for one that is no zip file."""
     with zipfile.ZipFile(path) as parts:
         sizes = {part.filename: part.file_size for part in parts.infolist()}
         unpacked = sum(part.file_size for part in parts.infolist())  # zipfile unpacks no more than this
@@ -300,7 +298,7 @@ def _check_size(path: str | Path) -> None:
 def _too_large(path: str | Path, size: int, most: int, what: str) -> _TooLarge:
     return _TooLarge(
         f"{one_line(path)} unpacks to {size:,} bytes, more than the {most:,} that {what} may have: it could fill the memory. "
-        "If you know where it comes from, read it with skops itself."
+        "If you trust its source, read it with skops itself."
     )
 
 

@@ -1,7 +1,7 @@
 """How much a model's predictions and scores depend on the noise that happened to be drawn.
 
-The release's noise is drawn again, points and weights are fitted to the new measurement, and the model is trained on those
-(`redraw`): the standard deviation of such models' predictions is the standard error of the first one's.
+The release's noise is drawn again, points and weights are fitted to the new measurement (`redraw`), and the model is trained
+on those. The standard deviation of such models' predictions is the standard error of the first model's predictions.
 """
 
 from __future__ import annotations
@@ -27,9 +27,6 @@ from kmeanalyst.representation.redraw import redraw
 class Refits:
     """A model, and others trained on releases whose noise was drawn anew.
 
-    model   the first one.
-    others  the others.
-
     >>> len(refits.others)
     3
     """
@@ -38,9 +35,9 @@ class Refits:
     others: tuple[TrainedPipeline, ...]
 
     def predict(self, X: pd.DataFrame, *, of: Any = None, level: float = 0.95) -> pd.DataFrame:
-        """What the model says of each row, with its error.
+        """The prediction for each row, with its error.
 
-        of       the class whose probability is meant, the last by default; regressions give the number itself, and
+        of       the class whose probability is predicted, the last by default; regressions give the number itself, and
                  classifiers without probabilities their decision function.
         Returns  DataFrame with X's index: prediction, standard_error, low, high (Student's t of the number of redraws;
                  probabilities stay within 0 and 1).
@@ -50,21 +47,22 @@ class Refits:
         0    0.378695        0.002811  0.366602  0.390788
         1    0.365978        0.012597  0.311776  0.420180
         """
-        said = np.array([_said(model, X, of) for model in (self.model, *self.others)])
-        error, reach = self._spread(said, level)
-        low, high = said[0] - reach, said[0] + reach
+        first, *others = (_prediction(model, X, of) for model in (self.model, *self.others))
+        error = np.std(others, axis=0, ddof=1)
+        reach = error * student.ppf(0.5 + level / 2, len(self.others) - 1)
+        low, high = first - reach, first + reach
         if hasattr(self.model, "predict_proba"):
             low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
-        columns = {"prediction": said[0], "standard_error": error, "low": low, "high": high}
+        columns = {"prediction": first, "standard_error": error, "low": low, "high": high}
         return pd.DataFrame(columns, index=X.index)
 
     def score(
         self, data: Any, metric: str | Sequence[str] | None = None, *, level: float = 0.95, **named: Any
     ) -> pd.DataFrame:
-        """The model's scores, with the error of the score as such and that of the model by its noise.
+        """The model's scores, with the error of evaluation and the error of training by the release's noise.
 
         Returns  DataFrame indexed by metric: value, standard_error (of both), of_evaluation (see `kmeanalyst.score`),
-                 of_training (over the refits), low, high (Student's t, as far as the error is the refits'), note.
+                 of_training (over the refits), low, high (Student's t for the share of the refits), note.
 
         >>> refits.score(sample, "roc_auc")[["value", "of_evaluation", "of_training"]]
                     value  of_evaluation  of_training
@@ -77,7 +75,8 @@ class Refits:
         for name, *found in zip(names, *each, strict=True):
             training = float(np.std([one.value for one in found[1:]], ddof=1))
             total = float(np.hypot(found[0].standard_error, training))
-            reach = total * student.ppf(0.5 + level / 2, self._freedom(training / total if total > 0 else 1.0))
+            freedom = self._degrees_of_freedom(training / total if total > 0 else 1.0)
+            reach = total * student.ppf(0.5 + level / 2, freedom)
             rows[name or "default"] = {
                 "value": found[0].value, "standard_error": total, "of_evaluation": found[0].standard_error,
                 "of_training": training, "low": found[0].value - reach, "high": found[0].value + reach,
@@ -85,13 +84,9 @@ class Refits:
             }  # fmt: skip
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("metric")
 
-    def _freedom(self, share: float) -> float:
-        """Degrees of freedom of an error of which this share comes from the refits (Welch 1947): the rest is known."""
+    def _degrees_of_freedom(self, share: float) -> float:
+        """Of an error with this share from the refits (Welch 1947); the rest is known exactly."""
         return (len(self.others) - 1) / max(share, 1e-3) ** 4
-
-    def _spread(self, said: Array, level: float) -> tuple[Array, Array]:
-        error = said[1:].std(axis=0, ddof=1)
-        return error, error * student.ppf(0.5 + level / 2, len(self.others) - 1)
 
 
 def refit(
@@ -106,9 +101,9 @@ def refit(
     """Train a model again on releases whose noise was drawn anew; each takes about as long as publishing did.
 
     model     from `kmeanalyst.fit`, trained on this release.
-    redraws   how many, at least 2.
+    redraws   the number of refits, at least 2.
     sampling  whether the table's rows are drawn anew too, for errors about the population rather than the table.
-    progress  called with a text and the share that is done.
+    progress  called with a text and the share done so far.
     Errors    ValueError for a model of another release, or a release without measurement.
 
     >>> from sklearn.linear_model import LogisticRegression
@@ -121,16 +116,16 @@ def refit(
     1    0.365978        0.012597  0.311776  0.420180
     """
     if redraws < 2:
-        raise ValueError(f"redraws must be at least 2, got {redraws}: one more model has no spread. Ask for ten.")
+        raise ValueError(f"redraws must be at least 2, got {redraws}: a single refit has no spread. Pass e.g. 10.")
     if model.report is None or model.report.release_digest != digest(release):
         raise ValueError(
-            "the model was trained on another release, and its noise cannot be redrawn from this one. Pass the release it was "
+            "the model was trained on another release, whose noise cannot be redrawn from this one. Pass the release it was "
             "trained on."
         )
     if model.target is None:
         raise ValueError(
-            f"{model.report.estimator} has no target, and the numbers of clusters mean nothing from one fit to the next: there "
-            "is no spread to report. Refit a classifier or regressor."
+            f"{model.report.estimator} has no target, and cluster numbers are not comparable between fits: there is no spread "
+            "to report. Refit a classifier or regressor."
         )
     streams = np.random.default_rng(rng).spawn(redraws)
     others = []
@@ -141,13 +136,13 @@ def refit(
     return Refits(model, tuple(others))
 
 
-def _said(model: TrainedPipeline, X: pd.DataFrame, of: Any) -> Array:
+def _prediction(model: TrainedPipeline, X: pd.DataFrame, of: Any) -> Array:
     """(n,) the probability of a class, its decision function, or the number predicted."""
     if model.levels_ is None:
         return np.asarray(model.predict(X), dtype=float)
-    place = len(model.classes_) - 1 if of is None else list(model.classes_).index(of)
+    index = len(model.classes_) - 1 if of is None else list(model.classes_).index(of)
     found = model.predict_proba(X) if hasattr(model, "predict_proba") else model.decision_function(X)
-    return found[:, place] if found.ndim == 2 else found if place == 1 else -found
+    return found[:, index] if found.ndim == 2 else found if index == 1 else -found
 
 
 __all__ = ["Refits", "refit"]

@@ -39,7 +39,7 @@ from kmeanalyst.learning.rows.training_rows import (
     training_rows,
 )
 from kmeanalyst.learning.training.pipeline import TrainedPipeline, TrainingReport
-from kmeanalyst.learning.weights.weight_support import WeightSupport, weight_support
+from kmeanalyst.learning.weights.weight_support import WeightSupport, parameters_of, weight_support
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.release import ReleaseData, View
 
@@ -47,8 +47,8 @@ from kmeanalyst.releases.release import ReleaseData, View
 def fit_with_weights(estimator: Any, X: Any, y: Array | None, weights: Array | None) -> Any:
     """The estimator, fitted in place.
 
-    weights  (n,) for the estimator and whatever inside it takes weights; where it searches over parameters, scores are
-             weighted too. None hands over none.
+    weights  (n,) for the estimator and whatever inside it takes weights; a search over parameters weights its scores too.
+             None for an unweighted fit.
     """
     targets = () if y is None else (y,)
     if weights is None:
@@ -64,13 +64,13 @@ def fit_with_weights(estimator: Any, X: Any, y: Array | None, weights: Array | N
 
 
 def inner_estimators(estimator: Any) -> list[Any]:
-    """The estimators that an estimator is made of, at any depth."""
-    parts = estimator.get_params(deep=True).values() if hasattr(estimator, "get_params") else ()
+    """The estimators inside an estimator, at any depth."""
+    parts = parameters_of(estimator, deep=True).values()
     return [part for part in parts if hasattr(part, "fit") and not inspect.isclass(part)]
 
 
 def _routes(estimator: Any) -> bool:
-    """Whether weights reach the estimators inside only by routing: some that have others inside pass weights on themselves."""
+    """Whether weights reach the estimators inside only by routing: some composite estimators pass weights on themselves."""
     if not inner_estimators(estimator):
         return False
     try:
@@ -86,7 +86,7 @@ def _request_weights(estimator: Any) -> None:
         if request is not None and "sample_weight" in inspect.signature(getattr(estimator, name)).parameters:
             request(sample_weight=True)
     scoring = getattr(estimator, "scoring", None)
-    if scoring is not None and scoring != "loss":  # histogram boosting's own, which is weighted already
+    if scoring is not None and scoring != "loss":  # that of histogram boosting, which is weighted already
         estimator.scoring = _weighted(scoring)
 
 
@@ -104,7 +104,7 @@ def _weighted(scoring: Any) -> Any:
 
 
 def _forget_requests(part: Any, seen: set[int]) -> None:
-    """Take the requests off an estimator and all that it holds: they were for this fit, and no file can hold them."""
+    """Remove the requests from an estimator and its parts: they were for this fit, and no file can hold them."""
     if id(part) in seen or inspect.isclass(part):
         return
     seen.add(id(part))
@@ -123,7 +123,7 @@ def _forget_requests(part: Any, seen: set[int]) -> None:
 
 _CODES = re.compile(r"Tree|Forest|GradientBoosting|GaussianNB|CategoricalNB|LGBM|XGB|CatBoost")  # that split by values
 _TREES_INSIDE = ("AdaBoost", "Bagging")  # by default
-_LEAST = 0.5  # of a row's weight: a negative direction of second moments that any penalty outweighs
+_LEAST = 0.5  # of a row's weight: any penalty outweighs such a negative direction of second moments
 _ROUNDING = 1e-9
 
 
@@ -143,12 +143,12 @@ def fit(
 
     estimator       a classifier, regressor, clusterer or detector, a pipeline or a search over parameters; it is cloned.
     target          the column to predict; None for an estimator that needs none.
-    columns         what to predict it from; by default all columns but the target, those it is computed from, and those
+    columns         the columns to predict from; by default all columns but the target, those it is computed from, and those
                     computed from it.
     view            "signed", "probability", "resampled" or "fitted"; by default signed weights where the estimator treats
                     them as a measure (`weight_support`) and its problem stays well posed, else probability weights, and
                     rows of equal weight for an estimator that takes no weights.
-    effective_rows  what the weights sum to, against which penalties are weighed: by default the effective size of the
+    effective_rows  the sum of the weights, which sets the relative size of penalties: by default the effective size of the
                     points (Kish), or with measured labels the number of labelled rows. In the resampled view, the number
                     of rows.
     encoding        "onehot", "cells", "codes" (for trees) or "natural" (for pipelines that encode columns themselves), see
@@ -158,11 +158,11 @@ def fit(
                     target); or, for numbers, "drawn": rows drawn from the measurement in place of the points, with labels
                     from a distribution fitted to it (about as long as publishing took, once for a release). By default, for
                     a release of random features, measured for classes and drawn for numbers (unless a view of the points
-                    is asked for), which are much nearer to the truth. See `kmeanalyst.learning.rows.labels`.
-    Returns         TrainedPipeline, predicting on DataFrames in natural units. Its report says what was chosen and why.
-    Errors          ValueError where the view asked for would give a wrong model, or the target does not suit the estimator.
+                    is named), which are much nearer to the truth. See `kmeanalyst.learning.rows.labels`.
+    Returns         TrainedPipeline, predicting on DataFrames in natural units. Its report gives the choices and the reasons.
+    Errors          ValueError where the view named would give a wrong model, or the target does not suit the estimator.
 
-    Multiplying all weights by a constant, or adding rows of weight 0, changes no model. The model inherits the promise of
+    Multiplying all weights by a constant, or adding rows of weight 0, changes no model. The model inherits the guarantee of
     the release: post-processing (Dwork & Roth 2014, proposition 2.1).
 
     >>> from sklearn.linear_model import LogisticRegression
@@ -173,25 +173,28 @@ def fit(
     ('probability', 'measured')
     """
     training = Training.of(estimator, release, target, columns, encoding, labels, view)
-    if view is not None:
+    if view is None:
+        chosen, why = _view_for(training)
+    else:
         _check_view(view, training.support, release)
-        return _pipeline(training, _learned_from(training, view, "as asked", effective_rows, rng))
-    chosen, why = _view_for(training)
-    if chosen == "signed":
-        try:
-            return _pipeline(training, _learned_from(training, chosen, why, effective_rows, rng))
-        except UnsoundWeights as unsound:
-            chosen, why = "probability", f"because signed weights do not do here: {unsound.reason}"
-    return _pipeline(training, _learned_from(training, chosen, why, effective_rows, rng))
+        chosen, why = view, "as requested"
+    try:
+        return _train(training, chosen, why, effective_rows, rng)
+    except UnsoundWeights as unsound:
+        if view is not None:
+            raise
+        why = f"because signed weights do not work here: {unsound.reason}"
+    return _train(training, "probability", why, effective_rows, rng)
 
 
 def refit_on(model: TrainedPipeline, release: ReleaseData) -> TrainedPipeline:
     """The same estimator trained on another release, with the choices that were made for this one."""
-    assert model.report is not None
-    known: Any = vars(model.report)
-    view = None if known["view"] == "signed" else known["view"]  # whether signed weights do is another release's matter
-    choices = {name: known[name] for name in ("columns", "effective_rows", "encoding", "labels")}
-    return fit(model["model"], release, known["target"], view=view, **choices)
+    report: Any = model.report
+    view = None if report.view == "signed" else report.view  # signed weights may not work for the other release
+    return fit(
+        model["model"], release, report.target, columns=report.columns, view=view,
+        effective_rows=report.effective_rows, encoding=report.encoding, labels=report.labels,
+    )  # fmt: skip
 
 
 class UnsoundWeights(ValueError):
@@ -206,7 +209,7 @@ class UnsoundWeights(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """What is to be fitted, but for the rows.
+    """What is to be fitted, except the rows.
 
     goal     the target; None for an estimator that needs none.
     encoder  from natural units to features of `columns`.
@@ -233,11 +236,11 @@ class Training:
         labels: Labels | None,
         view: View | None,
     ) -> Training:
-        """The task of an estimator on a release; ValueError where they do not go together."""
+        """The task of an estimator on a release; ValueError where they do not fit together."""
         if not isinstance(release, ReleaseData):
             raise TypeError(
                 f"a model is trained on a Release, got a {type(release).__name__}. Read one: kmeanalyst.read_release(path), or "
-                "make one of weighted rows: kmeanalyst.from_frame(frame)."
+                "make one from weighted rows: kmeanalyst.from_frame(frame)."
             )
         if not hasattr(estimator, "fit") or isinstance(estimator, type):
             raise TypeError(
@@ -252,57 +255,53 @@ class Training:
         found = _labels(release, goal, names, labels, view)
         return cls(estimator, release, goal, names, encoder, weight_support(estimator), found)
 
-    def fitted(self, X: pd.DataFrame, rows: TrainingRows, *, weighted: bool) -> Any:
+    @property
+    def classes(self) -> Array | None:
+        """The target's classes; None for numbers, or without a target."""
+        return None if self.goal is None else self.goal.classes
+
+    def fit_clone(self, X: pd.DataFrame, rows: TrainingRows, *, weighted: bool) -> Any:
         """A clone of the estimator, fitted to the features X of these rows with their weights or without."""
         estimator = _with_levels(clone(self.estimator), self.encoder)
         return fit_with_weights(estimator, X, rows.cells, rows.weights if weighted else None)
 
 
-@dataclass(frozen=True, eq=False)
-class Learned:
-    """A fitted estimator, and the rows it was fitted to."""
-
-    model: Any
-    rows: TrainingRows
-    view: View
-    why: str
-
-
-def _learned_from(training: Training, view: View, why: str, effective_rows: float | None, rng: Any) -> Learned:
+def _train(training: Training, view: View, why: str, effective_rows: float | None, rng: Any) -> TrainedPipeline:
+    """The model of one view; UnsoundWeights where signed weights leave no sound problem."""
     labels = RELEASED if view == "fitted" else training.labels
     rows = training_rows(training.release, training.goal, view, effective_rows=effective_rows, labels=labels, rng=rng)
-    if training.goal is not None and training.goal.classes is not None:
+    if training.goal is not None and training.classes is not None:
         _check_two_classes(training.goal, rows)
-    weighted = view != "resampled" and training.support != "none"
     X = training.encoder.transform(rows.frame)
-    if rows.weights.min() >= 0:
-        return Learned(training.fitted(X, rows, weighted=weighted), rows, view, why)
-    return Learned(_fitted_to_signed(training, X, rows), rows, view, why)
+    if rows.weights.min() < 0:
+        model = _fit_to_signed(training, X, rows)
+    else:
+        model = training.fit_clone(X, rows, weighted=view != "resampled" and training.support != "none")
+    return _pipeline(training, model, rows, view, why)
 
 
-def _fitted_to_signed(training: Training, X: pd.DataFrame, rows: TrainingRows) -> Any:
-    """The model of signed weights; UnsoundWeights where their problem has no solution that is one."""
+def _fit_to_signed(training: Training, X: pd.DataFrame, rows: TrainingRows) -> Any:
+    """The model of signed weights; UnsoundWeights where their problem has no sound solution."""
     _check_moments(training, X, rows)
-    with warnings.catch_warnings(record=True) as heard:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            model = training.fitted(X, rows, weighted=True)
+            model = training.fit_clone(X, rows, weighted=True)
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
             raise UnsoundWeights(f"the fit fails ({str(error).splitlines()[0]:.120})") from error
-    for warning in heard:
-        if issubclass(warning.category, ConvergenceWarning):
-            raise UnsoundWeights("the fit does not converge")
-    for warning in heard:
+    if any(issubclass(warning.category, ConvergenceWarning) for warning in caught):
+        raise UnsoundWeights("the fit does not converge")
+    for warning in caught:
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     _check_predictions(model, X)
     return model
 
 
 def _check_moments(training: Training, features: pd.DataFrame, rows: TrainingRows) -> None:
-    """UnsoundWeights where a class, or a direction of features, has a negative mass: least squares and likelihoods have
-    then no minimum, or one that penalties alone make."""
+    """UnsoundWeights where a class, or a direction of features, has a negative mass: least squares and likelihoods then
+    have no minimum, or only one due to penalties."""
     groups = {"": np.ones(len(rows.weights), dtype=bool)}
-    if training.goal is not None and training.goal.classes is not None:
+    if training.classes is not None:
         groups = {f" of {level}": rows.cells == level for level in _classes_of(rows)}
     if training.encoder.encoding == "natural":
         features = features.select_dtypes("number")
@@ -327,26 +326,26 @@ def _check_predictions(model: Any, X: pd.DataFrame) -> None:
     else:
         sound = not hasattr(model, "decision_function") or bool(np.isfinite(model.decision_function(X)).all())
     if not sound:
-        raise UnsoundWeights("the fitted model predicts what is no probability, or no number")
+        raise UnsoundWeights("some predictions of the fitted model are not probabilities, or not finite")
 
 
 def _view_for(training: Training) -> tuple[View, str]:
-    """The view for how an estimator treats weights, and why."""
+    """The view that suits an estimator, and why."""
     support, release = training.support, training.release
+    weighted = support != "none" and support.nonnegative_ok
     if training.labels.name == "drawn":
-        weighted = support != "none" and support.nonnegative_ok
         return "probability" if weighted else "resampled", "equal, on rows drawn from the measurement"
-    if support != "none" and support.nonnegative_ok and signed_weights(release).min() >= 0:
+    if weighted and signed_weights(release).min() >= 0:
         return "probability", "as released: they are probabilities, up to their sum"
     if support == "exact":
         return "signed", f"as released: {support.reason}"
-    if support.nonnegative_ok and support != "none":
-        return "probability", f"the nearest ones without negative: {support.reason}"
+    if weighted:
+        return "probability", f"the nearest ones that are not negative: {support.reason}"
     return "resampled", f"equal, on rows drawn from the probability view: {support.reason}"
 
 
 def _check_view(view: str, support: WeightSupport, release: ReleaseData) -> None:
-    """ValueError where the view asked for would give another model than the weights say."""
+    """ValueError where the view would not give the model of the weights."""
     negative = view == "signed" and bool((signed_weights(release) < 0).any())
     if negative and support != "exact":
         raise ValueError(
@@ -368,22 +367,22 @@ def _goal(estimator: Any, release: ReleaseData, target: str | None) -> Target | 
         return target_of(release, target, task)
     if get_tags(estimator).target_tags.required:
         raise ValueError(
-            f"{type(estimator).__name__} learns to predict a column, and none is named. Pass target, one of "
+            f"{type(estimator).__name__} learns to predict a column, and no target is named. Pass target, one of "
             f"{', '.join(release.columns.names)}."
         )
     return None
 
 
 def _labels(
-    release: ReleaseData, goal: Target | None, columns: tuple[str, ...], asked: Labels | None, view: View | None
+    release: ReleaseData, goal: Target | None, columns: tuple[str, ...], name: Labels | None, view: View | None
 ) -> LabelSource:
-    """The source asked for (ValueError where the release does not have it), or the best one that it has."""
-    if asked is not None:
-        check_option("labels", asked, LABELS)
+    """The source named (ValueError where the release does not have it), or the best one that it has."""
+    if name is not None:
+        check_option("labels", name, LABELS)
     if goal is None:
         return RELEASED
-    if asked is not None:
-        return find_labels(asked, release, goal.column, goal.task, columns)
+    if name is not None:
+        return find_labels(name, release, goal.column, goal.task, columns)
     return choose_labels(release, goal.column, goal.task, columns, view)
 
 
@@ -397,20 +396,18 @@ def _check_two_classes(goal: Target, rows: TrainingRows) -> None:
     present = _classes_of(rows)
     if len(present) < 2:
         raise ValueError(
-            f"all rows have {goal.column.name} = {present[0]}, so there are no classes to separate. The release has too little "
-            "of the other levels to learn them."
+            f"all rows have {goal.column.name} = {present[0]}, so there are no classes to separate. Choose another target: the "
+            "release has too few rows of the other levels to learn them."
         )
 
 
-# ---------------------------------------------------------------- what an estimator likes
+# ---------------------------------------------------------------- what suits an estimator
 
 
 def preferred_encoding(estimator: Any, release: ReleaseData) -> Encoding:
-    """Columns as they are for pipelines that encode them, codes for trees, else indicators: of cells where these were measured."""
-    if all(
-        isinstance(one, ColumnTransformer | OneHotEncoder | OrdinalEncoder | TargetEncoder)
-        for one in input_estimators(estimator)
-    ):
+    """Natural columns for pipelines that encode them, codes for trees, else indicators: of cells where these were measured."""
+    encoders = ColumnTransformer | OneHotEncoder | OrdinalEncoder | TargetEncoder
+    if all(isinstance(first, encoders) for first in input_estimators(estimator)):
         return "natural"
     name = type(final_estimator(estimator)).__name__
     if _CODES.search(name) or name.startswith(_TREES_INSIDE):
@@ -421,30 +418,29 @@ def preferred_encoding(estimator: Any, release: ReleaseData) -> Encoding:
 
 def wrapped_estimator(estimator: Any) -> Any:
     """The estimator that another one repeats, searches over or transforms targets for; None where there is none."""
-    return next(
-        (part for part in (getattr(estimator, n, None) for n in ("estimator", "regressor")) if part is not None), None
-    )
+    inner = getattr(estimator, "estimator", None)
+    return getattr(estimator, "regressor", None) if inner is None else inner
 
 
 def final_estimator(estimator: Any) -> Any:
-    """The estimator that predicts in the end."""
+    """The estimator that makes the predictions."""
     inner = estimator.steps[-1][1] if hasattr(estimator, "steps") else wrapped_estimator(estimator)
     return estimator if inner is None or isinstance(inner, str) else final_estimator(inner)
 
 
 def input_estimators(estimator: Any) -> list[Any]:
-    """What sees the features first: of estimators side by side (votes, stacks) each one's."""
-    if isinstance(beside := getattr(estimator, "estimators", None), list) and beside:
-        return [first for _, one in beside if not isinstance(one, str) for first in input_estimators(one)]
+    """The estimators that get the features first, one for each of parallel estimators (votes, stacks)."""
+    if isinstance(parallel := getattr(estimator, "estimators", None), list) and parallel:
+        return [first for _, one in parallel if not isinstance(one, str) for first in input_estimators(one)]
     inner = estimator.steps[0][1] if hasattr(estimator, "steps") else wrapped_estimator(estimator)
     return [estimator] if inner is None or isinstance(inner, str) else input_estimators(inner)
 
 
 def _check_features(estimator: Any, encoder: DomainEncoder) -> None:
-    numbers = [column.name for column in encoder.domain.columns if not isinstance(column, Categorical)]
+    numbers = [column.name for column in encoder.domain.columns if not column.has_levels]
     if isinstance(estimator, CategoricalNB) and numbers:
         raise ValueError(
-            f"CategoricalNB takes levels, and would cut the numbers {', '.join(numbers)} off to whole ones without a word. "
+            f"CategoricalNB takes levels, and would truncate {', '.join(numbers)} to whole numbers without a warning. "
             "Leave them out by columns=[...], or put a KBinsDiscretizer before it in a pipeline."
         )
 
@@ -462,9 +458,9 @@ def _with_levels(estimator: Any, encoder: DomainEncoder) -> Any:
 # ---------------------------------------------------------------- the result
 
 
-def _pipeline(training: Training, learned: Learned) -> TrainedPipeline:
-    pipeline = TrainedPipeline([("columns", training.encoder), ("model", learned.model)])
-    pipeline.levels_ = None if training.goal is None else training.goal.classes
+def _pipeline(training: Training, model: Any, rows: TrainingRows, view: View, why: str) -> TrainedPipeline:
+    pipeline = TrainedPipeline([("columns", training.encoder), ("model", model)])
+    pipeline.levels_ = training.classes
     pipeline.target_table = None if training.goal is None else training.goal.column.to_dict()
     statement = training.release.statement
     pipeline.report = TrainingReport(
@@ -472,14 +468,14 @@ def _pipeline(training: Training, learned: Learned) -> TrainedPipeline:
         target=pipeline.target,
         task=training.goal.task if training.goal else "no target",
         columns=training.columns,
-        view=learned.view,
-        why=learned.why,
+        view=view,
+        why=why,
         support=str(training.support),
-        rows=len(learned.rows.weights),
-        effective_rows=learned.rows.effective_rows,
+        rows=len(rows.weights),
+        effective_rows=rows.effective_rows,
         encoding=training.encoder.encoding,
-        labels=learned.rows.labels,
-        notes=(*learned.rows.notes, *_absent(training, learned)),
+        labels=rows.labels,
+        notes=(*rows.notes, *_absent_classes(training, rows)),
         release_digest=digest(training.release),
         epsilon=statement.epsilon if statement else None,
         delta=statement.delta if statement else None,
@@ -488,10 +484,9 @@ def _pipeline(training: Training, learned: Learned) -> TrainedPipeline:
     return pipeline
 
 
-def _absent(training: Training, learned: Learned) -> tuple[str, ...]:
+def _absent_classes(training: Training, rows: TrainingRows) -> tuple[str, ...]:
     """A note on classes that the release does not have."""
-    if training.goal is None or training.goal.classes is None:
+    if training.classes is None:
         return ()
-    there = set(_classes_of(learned.rows))
-    absent = [str(level) for level in training.goal.classes if level not in there]
+    absent = [str(level) for level in training.classes if level not in set(_classes_of(rows))]
     return (f"the release has no row of {', '.join(absent)}: they are never predicted",) if absent else ()

@@ -1,12 +1,12 @@
-"""What an estimator does with weights, negative ones above all: scikit-learn has no tag for it.
+"""How an estimator treats weights, negative ones above all: scikit-learn has no tag for it.
 
-`weight_support` answers from a shipped table of scikit-learn's estimators, and from the parts of composite ones. What the
-table does not list, or lists for another version of scikit-learn only, is unknown: it is given no negative weights.
+`weight_support` answers from a shipped table of scikit-learn's estimators, and composite ones from their parts. The answer
+for an estimator that the table does not list, or lists only for another version of scikit-learn, is unknown: it gets no
+negative weights.
 """
 
 from __future__ import annotations
 
-import copy
 import inspect
 import warnings
 from collections.abc import Iterator
@@ -26,17 +26,17 @@ EXACT, NONNEGATIVE_ONLY, SILENTLY_WRONG, NONE = "exact", "nonnegative_only", "si
 UNKNOWN = "unknown"
 WORST_FIRST = (NONE, SILENTLY_WRONG, UNKNOWN, NONNEGATIVE_ONLY, EXACT)
 UNLISTED, PARTS = "not in the table", "its parts"
-MOST_CANDIDATES = 50  # of a grid or random search, that are asked one by one
+MOST_CANDIDATES = 50  # of a grid or random search, that are judged one by one
 
-HARMLESS = {"verbose", "n_jobs", "random_state", "copy", "copy_X", "cache_size", "warm_start"}
+HARMLESS = {"verbose", "n_jobs", "random_state", "copy", "copy_X", "cache_size", "warm_start", "hidden_layer_sizes"}
 STRENGTHS = {
     *("C", "alpha", "tol", "max_iter", "n_estimators", "learning_rate", "max_depth", "max_leaf_nodes", "n_clusters"),
     *("min_samples_leaf", "min_samples_split", "epsilon", "degree", "coef0", "var_smoothing", "ccp_alpha", "l1_ratio"),
     *("min_impurity_decrease", "eta0", "validation_fraction", "n_iter_no_change", "n_init", "intercept_scaling"),
-    *("l2_regularization", "max_bins", "nu", "power", "quantile", "hidden_layer_sizes", "n_bins", "n_knots"),
-}  # parameters that, as positive numbers, say how much and not how: they do not change what weights mean
+    *("l2_regularization", "max_bins", "nu", "power", "quantile", "n_bins", "n_knots"),
+}  # parameters that, as positive numbers, change an amount only: they do not change what weights mean
 
-COUNTING = {"min_frequency", "max_categories", "gamma"}  # with these, transformers that ignore frequencies look at them
+COUNTING = {"min_frequency", "max_categories", "gamma"}  # with these, transformers that ignore frequencies use them
 
 SEARCHES = {"GridSearchCV", "RandomizedSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV"}
 FOLDS = SEARCHES | {
@@ -49,14 +49,14 @@ class WeightSupport(str):
     """ "exact", "nonnegative_only", "unknown", "silently_wrong" or "none", with the reason.
 
     exact             the fitted model depends on the signed measure Σ w δ alone.
-    nonnegative_only  right for weights ≥ 0; negative ones are refused with an error.
-    unknown           fit takes weights, and nobody has tested what it does with negative ones.
-    silently_wrong    negative weights are accepted and give another model than the measure says, or nonsense.
+    nonnegative_only  correct for weights ≥ 0; negative ones are refused with an error.
+    unknown           fit takes weights, and its treatment of negative ones is untested.
+    silently_wrong    negative weights are accepted and give a model that is not the measure's, or nonsense.
     none              fit takes no weights, or ignores them.
 
     reason            one sentence: the behaviour that was seen, or why it is unknown.
     source            "table, scikit-learn <version>", "not in the table" or "its parts".
-    nonnegative_ok    whether weights ≥ 0 are rightly used.
+    nonnegative_ok    whether weights ≥ 0 are used correctly.
 
     >>> from sklearn.linear_model import Ridge
     >>> found = ka.weight_support(Ridge())
@@ -75,26 +75,26 @@ class WeightSupport(str):
             raise ValueError(
                 f"verdict must be one of {', '.join(WORST_FIRST)}, got {verdict!r}: no other has a meaning."
             )
-        made = super().__new__(cls, verdict)
-        made.reason, made.source, made.nonnegative_ok = reason, source, nonnegative_ok
-        return made
+        support = super().__new__(cls, verdict)
+        support.reason, support.source, support.nonnegative_ok = reason, source, nonnegative_ok
+        return support
 
     def __reduce__(self) -> tuple[Any, ...]:  # pickling and copying go through __new__
         return WeightSupport, (str(self), self.reason, self.source, self.nonnegative_ok)
 
     def __repr__(self) -> str:
-        use = "weights ≥ 0 are rightly used" if self.nonnegative_ok else "weights ≥ 0 are not rightly used"
-        return f"<{self!s}: {self.reason} ({self.source}; {use})>"
+        correctly = "correctly" if self.nonnegative_ok else "incorrectly"
+        return f"<{self!s}: {self.reason} ({self.source}; weights ≥ 0 are used {correctly})>"
 
 
 def weight_support(estimator: Any) -> WeightSupport:
     """Whether an estimator's fit obeys signed weights: exact, nonnegative_only, unknown, silently_wrong or none.
 
-    estimator  a scikit-learn estimator or one that looks like it: an instance, or a class that needs no arguments.
+    estimator  a scikit-learn estimator or one with its methods: an instance, or a class that needs no arguments.
                It is neither changed nor fitted.
     Returns    WeightSupport, a str with reason, source and nonnegative_ok.
 
-    Composite estimators are judged by their parts, as if every part that takes weights is given them.
+    Composite estimators are judged by their parts, as if every part that takes weights gets them.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> weight_support(LogisticRegression()) == "exact"
@@ -117,10 +117,7 @@ def weight_support(estimator: Any) -> WeightSupport:
 
 
 def takes_weights(estimator: Any) -> bool:
-    """Whether fit can be given weights: it has an argument sample_weight, or a part's fit has.
-
-    That it takes them does not say that it uses them rightly: that is `weight_support`.
-    """
+    """Whether fit has an argument sample_weight, or a part's fit has; `weight_support` says whether it uses it correctly."""
     instance = _instance(estimator)
     name = _sklearn_name(instance)
     if name in OF_THEIR_PARTS:
@@ -138,8 +135,8 @@ def _instance(estimator: Any) -> Any:
         ]
         if needed:
             raise TypeError(
-                f"{estimator.__name__} needs {', '.join(needed)}, so that the class alone has no answer: what it does "
-                "with weights hangs on them. Pass an instance."
+                f"{estimator.__name__} needs {', '.join(needed)}, and its treatment of weights depends on them, so there is no "
+                "answer for the class. Pass an instance."
             )
         estimator = estimator()
     if not hasattr(estimator, "fit"):
@@ -151,18 +148,18 @@ def _instance(estimator: Any) -> Any:
 
 
 def _sklearn_name(estimator: Any) -> str:
-    """The class's name if it is scikit-learn's own; empty for others, derived classes too."""
+    """The class's name if it is scikit-learn's own; empty for others, including derived classes."""
     kind = type(estimator)
     return kind.__name__ if kind.__module__.startswith("sklearn.") else ""
 
 
 def fresh(estimator: Any) -> Any:
-    """An unfitted copy."""
-    return clone(estimator) if hasattr(estimator, "get_params") else copy.deepcopy(estimator)
+    """An unfitted copy; a deep copy of what is no estimator of scikit-learn."""
+    return clone(estimator, safe=False)
 
 
 def parameters_of(estimator: Any, deep: bool = False) -> dict[str, Any]:
-    """Its parameters; none for an estimator without get_params."""
+    """The estimator's parameters; none without get_params."""
     return estimator.get_params(deep=deep) if hasattr(estimator, "get_params") else {}
 
 
@@ -172,8 +169,8 @@ def parameters_of(estimator: Any, deep: bool = False) -> dict[str, Any]:
 def _entry(name: str, changes: dict[str, Any], estimator: Any) -> Verdict | None:
     """The table's entry for an estimator; None if it lists none.
 
-    A transformer that needs no weights (it learns nothing, or only which values occur) is the same with other parameters,
-    but for those that count rows.
+    A transformer that needs no weights (it learns nothing, or only which values occur) has the same entry with other
+    parameters, except those that count rows.
     """
     entries = read_table().entries
     default = entries.get(name)
@@ -183,17 +180,17 @@ def _entry(name: str, changes: dict[str, Any], estimator: Any) -> Verdict | None
 
 
 def _unlisted(name: str, changes: dict[str, Any], estimator: Any) -> WeightSupport:
-    """The answer for an estimator that is not in the table: the worst of what its class does with fewer changes."""
+    """The answer for an estimator that is not in the table: the worst one of its class with fewer changes."""
     if not has_fit_parameter(estimator, "sample_weight"):
         return WeightSupport(NONE, "fit takes no sample_weight.", UNLISTED, False)
     keys = [name, *(table_key(name, {key: value}) for key, value in changes.items())]
     related = [entry for entry in map(read_table().entries.get, keys) if entry is not None]
-    asked = (table_key(name, changes) if name else type(estimator).__name__)[:160]
+    shown = (table_key(name, changes) if name else type(estimator).__name__)[:160]
     verdict = UNKNOWN
-    reason = f"{asked} is not in the table of tested estimators, so that what it does with negative weights is unknown."
+    reason = f"{shown} is not in the table of tested estimators, so its treatment of negative weights is unknown."
     for entry in related:
         if WORST_FIRST.index(entry.verdict) < WORST_FIRST.index(verdict):
-            verdict, reason = entry.verdict, f"{asked} is not in the table; with fewer changes {entry.reason}"
+            verdict, reason = entry.verdict, f"{shown} is not in the table; with fewer changes {entry.reason}"
     return WeightSupport(verdict, reason, UNLISTED, all(entry.nonnegative_ok for entry in related))
 
 
@@ -205,10 +202,8 @@ def _changes(estimator: Any) -> dict[str, Any]:
 
 
 def _matters(key: str, value: Any, default: Any) -> bool:
-    """Whether a parameter's value could change what the weights mean, against its default."""
+    """Whether a parameter's value could change what the weights mean, compared with its default."""
     if key in HARMLESS or repr(value) == repr(default):
-        return False
-    if key == "hidden_layer_sizes":
         return False
     return not (key in STRENGTHS and _positive(value) and (default is None or _positive(default)))
 
@@ -221,7 +216,7 @@ def _positive(value: Any) -> bool:
 
 
 def _of_parts(name: str, estimator: Any) -> WeightSupport:
-    """The worst of the parts' answers; folds part rows that cancel, so that with them no answer is exact."""
+    """The worst of the parts' answers; folds separate rows that cancel, so that with them no answer is exact."""
     answers = [(label, weight_support(part), takes_weights(part)) for label, part in _parts(name, estimator)]
     if not answers:
         return WeightSupport(EXACT, "it has no part that learns from rows.", PARTS, True)
@@ -235,13 +230,13 @@ def _of_parts(name: str, estimator: Any) -> WeightSupport:
 
 
 FOLDS_REASON = (
-    "it splits rows into folds, which part rows that cancel each other and can have a negative total, "
+    "it splits rows into folds, which separate rows that cancel each other and can have a negative total, "
     "and scores are weighted only if the weights are routed to the scorer"
 )
 
 
 def _as_part(found: WeightSupport, some_take: bool) -> str:
-    """A part's verdict within the whole: one that looks only at which rows there are is wrong by negative ones alone."""
+    """A part's verdict within the whole: one that uses only which rows occur is wrong for negative weights alone."""
     return SILENTLY_WRONG if found == NONE and found.nonnegative_ok and some_take else str(found)
 
 
@@ -272,7 +267,7 @@ def _named_parts(name: str, estimator: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _single(name: str, estimator: Any) -> Any:
-    """The one part of a meta-estimator, by default the one that scikit-learn takes."""
+    """The one part of a meta-estimator, by default scikit-learn's default."""
     part = getattr(estimator, "estimator", None)
     part = getattr(estimator, "base_estimator", None) if part is None else part  # chains, before scikit-learn 1.7
     return LinearSVC() if part is None and name == "CalibratedClassifierCV" else part
@@ -285,26 +280,20 @@ def _final(name: str, estimator: Any) -> Any:
 
 
 def _candidates(name: str, search: Any) -> list[Any]:
-    """The estimators that a search would fit, as far as they differ in what may matter, the first so many of them."""
+    """The first estimators that a search would fit."""
     found = []
-    for changes in _settings(name, search):
+    for settings in _settings(name, search):
+        copies = {key: fresh(value) for key, value in settings.items()}
         try:
-            found.append(
-                fresh(search.estimator).set_params(**{key: fresh_value(value) for key, value in changes.items()})
-            )
-        except ValueError:  # the search will say so itself
+            found.append(fresh(search.estimator).set_params(**copies))
+        except ValueError:  # the search will raise it itself
             continue
     return found or [search.estimator]
-
-
-def fresh_value(value: Any) -> Any:
-    """A copy of a candidate that is itself an estimator."""
-    return fresh(value) if hasattr(value, "get_params") and not inspect.isclass(value) else value
 
 
 def _settings(name: str, search: Any) -> list[dict[str, Any]]:
     if name.endswith("GridSearchCV"):
         return list(islice(ParameterGrid(search.param_grid), MOST_CANDIDATES))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # fewer settings than asked for is a warning
+        warnings.simplefilter("ignore")  # of fewer settings than requested
         return list(ParameterSampler(search.param_distributions, MOST_CANDIDATES, random_state=0))

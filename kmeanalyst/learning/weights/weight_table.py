@@ -1,4 +1,4 @@
-"""The shipped table: what each of scikit-learn's estimators does with sample weights, negative ones among them.
+"""The shipped table: how each of scikit-learn's estimators treats sample weights, including negative ones.
 
 The entries were measured, by fitting each estimator to small data whose answer is known (tests/support/derive_weight_table.py).
 """
@@ -16,21 +16,15 @@ TABLE_PATH = Path(__file__).with_name("weight_table.json")
 OF_THEIR_PARTS = {
     *("Pipeline", "ColumnTransformer", "FeatureUnion", "GridSearchCV", "RandomizedSearchCV", "HalvingGridSearchCV"),
     *("HalvingRandomSearchCV", "CalibratedClassifierCV", "StackingClassifier", "StackingRegressor", "ClassifierChain"),
-    *(
-        "TunedThresholdClassifierCV",
-        "FixedThresholdClassifier",
-        "VotingClassifier",
-        "VotingRegressor",
-        "RegressorChain",
-    ),
-    *("OneVsRestClassifier", "OneVsOneClassifier", "OutputCodeClassifier", "MultiOutputClassifier", "RFE", "RFECV"),
-    *("MultiOutputRegressor", "TransformedTargetRegressor", "SelectFromModel", "SequentialFeatureSelector"),
-    *("FrozenEstimator", "SelfTrainingClassifier"),
+    *("TunedThresholdClassifierCV", "FixedThresholdClassifier", "VotingClassifier", "VotingRegressor"),
+    *("RegressorChain", "OneVsRestClassifier", "OneVsOneClassifier", "OutputCodeClassifier", "MultiOutputClassifier"),
+    *("MultiOutputRegressor", "RFE", "RFECV", "SelectFromModel", "SequentialFeatureSelector"),
+    *("TransformedTargetRegressor", "FrozenEstimator", "SelfTrainingClassifier"),
 }  # scikit-learn's estimators made of others, whose answer is that of their parts
 
 
 class Verdict(NamedTuple):
-    """An entry of the table: the verdict, the behaviour seen in one sentence, and whether weights ≥ 0 are used rightly."""
+    """An entry of the table: the verdict, the behaviour seen in one sentence, and whether weights ≥ 0 are used correctly."""
 
     verdict: str
     reason: str
@@ -46,7 +40,7 @@ class Table(NamedTuple):
 
 @cache
 def read_table() -> Table:
-    """The table that is shipped with the package."""
+    """The table in the package."""
     read = json.loads(TABLE_PATH.read_text(encoding="utf-8"))
     return Table(read["scikit-learn"], {key: Verdict(**entry) for key, entry in read["entries"].items()})
 

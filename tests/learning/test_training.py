@@ -1,0 +1,373 @@
+"""ka.fit: which view an estimator gets, what the model predicts, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from learning_cases import DOMAIN, UNSEEN, table, weighted
+from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
+from sklearn.cluster import KMeans
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    VotingClassifier,
+)
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.naive_bayes import CategoricalNB, GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.utils import all_estimators
+
+import kmeanalyst as ka
+from kmeanalyst.cli.main import main
+from kmeanalyst.learning.training.training import UnsoundWeights
+from kmeanalyst.release import Release
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Date, Real
+from release_side import publish
+
+
+def signed_twins(seed: int = 0, n: int = 150) -> tuple[Release, Release]:
+    """A release with positive weights, and one of the same measure: rows that cancel, and rows in two parts of both signs."""
+    rows, junk = table(n, seed), table(40, seed + 1)
+    weights = np.random.default_rng(seed).uniform(0.5, 2, n)
+    split = rows.iloc[:30]
+    more = pd.concat([rows, junk, junk, split], ignore_index=True)
+    parts = np.concatenate([weights, np.full(40, 0.7), np.full(40, -0.7), -weights[:30]])
+    parts[:30] *= 2
+    return weighted(rows, weights / weights.sum()), weighted(more, parts / weights.sum())
+
+
+def answers_of(model: Any, frame: pd.DataFrame = UNSEEN) -> np.ndarray:
+    if hasattr(model, "predict_proba"):
+        return model.predict_proba(frame)
+    return model.decision_function(frame) if hasattr(model, "decision_function") else np.ravel(model.predict(frame))
+
+
+# ---------------------------------------------------------------- no model is silently wrong
+
+NOT_ALONE = {
+    "ClassifierChain", "FixedThresholdClassifier", "MultiOutputClassifier", "OneVsOneClassifier", "OneVsRestClassifier",
+    "OutputCodeClassifier", "StackingClassifier", "TunedThresholdClassifierCV", "VotingClassifier", "MultiOutputRegressor",
+    "RegressorChain", "StackingRegressor", "VotingRegressor", "SelfTrainingClassifier", "FrozenEstimator",
+}  # fmt: skip
+KINDS = [(name, kind) for name, kind in all_estimators(["classifier", "regressor"]) if name not in NOT_ALONE]
+WITH: dict[str, dict[str, Any]] = {
+    "MLPClassifier": {"solver": "lbfgs", "alpha": 1.0, "hidden_layer_sizes": 10},
+    "MLPRegressor": {"solver": "lbfgs", "alpha": 1.0, "hidden_layer_sizes": 10},
+    "RadiusNeighborsClassifier": {"radius": 1.5},
+    "RadiusNeighborsRegressor": {"radius": 1.5},
+    "IsotonicRegression": {"out_of_bounds": "clip"},
+    "RANSACRegressor": {"min_samples": 20},
+}
+COLUMNS = {"CategoricalNB": ["city", "smokes"], "IsotonicRegression": ["a"]}
+REFUSED = {  # by scikit-learn itself: several targets, more components than targets, more columns than ranks
+    "CCA", "MultiTaskElasticNet", "MultiTaskElasticNetCV", "MultiTaskLasso", "MultiTaskLassoCV", "PLSCanonical",
+    "QuadraticDiscriminantAnalysis",
+}  # fmt: skip
+EXACT = {
+    "BernoulliNB", "CategoricalNB", "ComplementNB", "DummyClassifier", "DummyRegressor", "GammaRegressor", "GaussianNB",
+    "HuberRegressor", "LogisticRegression", "MultinomialNB", "PoissonRegressor", "TweedieRegressor",
+}  # fmt: skip
+CONSTANT = {  # or nearly so, by their defaults, on private rows as well
+    "DummyClassifier", "DummyRegressor", "GammaRegressor", "QuantileRegressor", "GaussianProcessRegressor",
+    "IsotonicRegression", "CategoricalNB", "Lasso", "LassoLars", "OrthogonalMatchingPursuit",
+}  # fmt: skip
+
+
+def fit_small(name: str, kind: Any, release: Release) -> tuple[Any, str]:
+    """A small model of the release, and its target."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of iterations cut short, and of classes that scikit-learn retires
+        estimator = kind(**WITH.get(name, {}))
+        if "random_state" in estimator.get_params():
+            estimator.set_params(random_state=0)
+        target = "risk" if is_classifier(estimator) else "cost"
+        return ka.fit(estimator, release, target, columns=COLUMNS.get(name)), target
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS, ids=[name for name, _ in KINDS])
+@pytest.mark.slow(but="MultiTaskElasticNet")
+def test_no_model_depends_on_how_a_measure_is_written(name: str, kind: Any):
+    """Rows that cancel, rows in parts of both signs, zero weights, another unit: the same model, or the same refusal."""
+    plain, written = signed_twins()
+    rows, weights = written.to_frame().drop(columns="weight"), written.weights
+    padded = pd.concat([table(20, 3), rows], ignore_index=True)
+    unit = weighted(padded, -321.7 * np.append(np.zeros(20), weights))
+    if name in REFUSED:
+        for each in (plain, written, unit):
+            with pytest.raises(ValueError, match=r"mono-task|n_components|full rank"):
+                fit_small(name, kind, each)
+        return
+    (one, _), (other, _), (third, _) = (fit_small(name, kind, each) for each in (plain, written, unit))
+    scale = max(1.0, float(np.abs(answers_of(one)).max()))
+    np.testing.assert_allclose(answers_of(other), answers_of(one), rtol=0, atol=1e-5 * scale)
+    np.testing.assert_allclose(answers_of(third), answers_of(one), rtol=0, atol=1e-5 * scale)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [k for k in KINDS if k[0] not in REFUSED], ids=lambda k: k if isinstance(k, str) else ""
+)
+@pytest.mark.slow(but="Lars-")
+def test_no_model_of_weights_that_are_really_signed_is_nonsense(name: str, kind: Any):
+    rows, rng = table(400, 5), np.random.default_rng(0)
+    release = weighted(rows, rng.normal(1, 1, 400))  # a sixth of them negative
+    model, target = fit_small(name, kind, release)
+    exact = model.report.support == "exact"
+    assert exact == (name in EXACT)
+    assert model.report.view in (("signed",) if exact else ("probability", "resampled"))
+    answers = answers_of(model)
+    assert np.isfinite(answers).all()
+    if name in CONSTANT:
+        return
+    if target == "cost":
+        assert np.corrcoef(np.ravel(answers), UNSEEN["cost"])[0, 1] > 0.5
+        return
+    if hasattr(model, "predict_proba"):
+        assert answers.min() >= 0 and answers.max() <= 1
+    high = answers[:, list(model.classes_).index("high")] if answers.ndim == 2 else -answers  # of "low", the second
+    assert roc_auc_score(UNSEEN["risk"] == "high", high) > 0.6
+
+
+def test_exact_estimators_get_signed_weights_as_released():
+    rows, rng = table(300, 2), np.random.default_rng(1)
+    weights = rng.normal(1, 0.6, 300)
+    model = ka.fit(LogisticRegression(), weighted(rows, weights), "risk", effective_rows=250)
+    assert model.report.view == "signed"
+    X = model["columns"].transform(rows)
+    direct = LogisticRegression().fit(X, rows["risk"], sample_weight=weights / weights.sum() * 250)
+    np.testing.assert_allclose(model["model"].coef_, direct.coef_, atol=1e-5)
+    positive = LogisticRegression().fit(X, rows["risk"], sample_weight=np.maximum(weights, 0) / weights.sum() * 250)
+    assert np.abs(direct.coef_ - positive.coef_).max() > 0.02  # leaving the negative ones out would show
+
+
+def test_probability_weights_replace_signed_ones_without_a_sound_problem_and_the_report_says_why():
+    rows = table(200, 2)
+    weights = np.where(rows["city"] == "Zug", -1.0, 1.0)  # a level of negative mass
+    release = weighted(rows, weights)
+    model = ka.fit(LogisticRegression(), release, "risk")
+    assert model.report.view == "probability"
+    assert "second moments" in model.report.why
+    with pytest.raises(UnsoundWeights, match=r'second moments.*view="probability"'):
+        ka.fit(LogisticRegression(), release, "risk", view="signed")
+    with pytest.raises(UnsoundWeights, match="of high have weights that sum to -"):
+        ka.fit(GaussianNB(), weighted(rows, np.where(rows["risk"] == "high", -1.0, 3.0)), "risk", view="signed")
+    mild = weighted(rows, np.random.default_rng(0).normal(1, 0.7, 200))
+    steps = make_pipeline(FunctionTransformer(np.sqrt), LogisticRegression())  # a step without weights is no obstacle
+    assert ka.fit(steps, mild, "risk").report.view == "signed"
+    with pytest.warns(ConvergenceWarning):
+        assert "does not converge" in ka.fit(LogisticRegression(max_iter=1), mild, "risk").report.why
+    assert ka.fit(LogisticRegression(), weighted(rows, -2.0), "risk").report.view == "probability"
+
+
+def test_a_view_that_would_give_a_wrong_model_is_refused_with_a_fix():
+    rows = table(100, 2)
+    release = weighted(rows, np.random.default_rng(0).normal(1, 1, 100))
+    with pytest.raises(ValueError, match=r'wrong model.*"probability"'):
+        ka.fit(LinearSVC(), release, "risk", view="signed")
+    with pytest.raises(ValueError, match=r'wrong model.*view="resampled"'):
+        ka.fit(KNeighborsClassifier(), release, "risk", view="probability")
+    with pytest.raises(ValueError, match="view must be one of signed"):
+        ka.fit(LogisticRegression(), release, "risk", view="raw")
+
+
+# ---------------------------------------------------------------- weights inside estimators
+
+
+def test_weights_reach_the_estimators_inside_a_search_and_its_scores():
+    class Weighed(ClassifierMixin, BaseEstimator):
+        """Predicts one class, and is right by the weight that class has."""
+
+        seen: list[float] = []  # noqa: RUF012
+
+        def __init__(self, guess: str = "low") -> None:
+            self.guess = guess
+
+        def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+            self.classes_ = np.unique(y)
+            Weighed.seen.append(0.0 if sample_weight is None else float(np.ptp(sample_weight)))
+            return self
+
+        def predict(self, X: Any) -> Any:
+            return np.full(len(X), self.guess, dtype=object)
+
+    rows = table(300, 0)
+    release = weighted(rows, np.where(rows["risk"] == "high", 9.0, 1.0))
+    rare = (rows["risk"] == "high").mean()
+    search = GridSearchCV(Weighed(), {"guess": ["low", "high"]}, scoring="accuracy", cv=3)
+    model = ka.fit(search, release, "risk", view="probability")
+    assert 0.3 < rare < 0.7 and model["model"].best_params_ == {"guess": "high"}
+    assert model["model"].best_score_ == pytest.approx(9 * rare / (9 * rare + 1 - rare), abs=0.02)
+    assert Weighed.seen[-1] > 0
+    piped = ka.fit(make_pipeline(StandardScaler(), LogisticRegression()), release, "risk")
+    mean = np.average(piped["columns"].transform(rows)["a"], weights=release.weights)
+    assert piped["model"]["standardscaler"].mean_[0] == pytest.approx(mean)
+
+
+def test_histogram_boosting_inside_another_estimator_keeps_its_own_loss_as_the_score():
+    boosted = make_pipeline(MinMaxScaler(), HistGradientBoostingClassifier(max_iter=3))
+    assert ka.fit(boosted, weighted(table(120, 0)), "smokes", view="probability").report is not None
+
+
+# ---------------------------------------------------------------- columns
+
+
+def test_each_estimator_gets_the_encoding_that_suits_it():
+    release, columns = weighted(table(200, 0)), ["a", "city"]
+    own = make_column_transformer((OneHotEncoder(), ["city"]), remainder="passthrough")
+    natural = ka.fit(make_pipeline(own, LogisticRegression()), release, "risk", columns=columns)
+    votes = VotingClassifier([("one", make_pipeline(own, LogisticRegression()))])
+    trees = make_pipeline(StandardScaler(), RandomForestClassifier(3))
+    assert ka.fit(LogisticRegression(), release, "risk", columns=columns).report.encoding == "onehot"
+    assert ka.fit(trees, release, "risk").report.encoding == "codes"
+    assert natural.report.encoding == "natural" == ka.fit(votes, release, "risk", columns=columns).report.encoding
+    assert natural.predict(UNSEEN).shape == (300,) and list(natural["columns"].transform(UNSEEN)) == columns
+
+
+def test_trees_see_missing_numbers_as_missing():
+    domain = Domain((Real(name="x", lower=0, upper=1, missing=True), DOMAIN["risk"]))
+    rows = pd.DataFrame({"x": [None, 0.5] * 60, "risk": ["high", "low"] * 60})
+    model = ka.fit(HistGradientBoostingClassifier(max_iter=5), weighted(rows, domain=domain), "risk")
+    assert model.predict(pd.DataFrame({"x": [None, 0.5]})).tolist() == ["high", "low"]
+    assert model["columns"].transform(rows).isna().any(axis=None)
+
+
+# ---------------------------------------------------------------- targets
+
+
+def test_classes_are_all_the_levels_of_the_domain():
+    domain = Domain((DOMAIN["a"], Categorical(name="grade", levels=("C", "A", "D", "B"))))
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"a": rng.normal(size=200).clip(-3, 3)})
+    rows["grade"] = np.where(rows["a"] > 0.5, "A", np.where(rows["a"] < -0.5, "D", "C"))
+    model = ka.fit(LogisticRegression(), weighted(rows, domain=domain), "grade")
+    assert model.classes_.tolist() == ["A", "B", "C", "D"]
+    found = model.predict_proba(rows)
+    assert found.shape == (200, 4) and (found[:, 1] == 0).all() and np.allclose(found.sum(axis=1), 1)
+    assert (model.classes_[found.argmax(axis=1)] == model.predict(rows)).all()
+    assert (model.decision_function(rows)[:, 1] == -np.inf).all()
+    assert "no row of B" in model.report.notes[0]
+    two = rows[rows["grade"] != "C"]
+    scores = ka.fit(LinearSVC(), weighted(two, domain=domain), "grade").decision_function(rows)
+    assert scores.shape == (200, 4)
+    assert (np.array(["A", "B", "C", "D"])[scores.argmax(axis=1)] == np.where(rows["a"] > 0, "A", "D")).mean() > 0.9
+
+
+@pytest.mark.parametrize(("target", "classes"), [("smokes", [False, True]), ("n", list(range(10)))])
+def test_booleans_and_whole_numbers_are_classified_as_what_they_are(target: str, classes: list[Any]):
+    model = ka.fit(GaussianNB(), weighted(table(400, 0)), target)
+    assert model.classes_.tolist() == classes
+    assert set(model.predict(UNSEEN).tolist()) <= set(classes)
+
+
+ROWS = table(100, 0)
+DATED = Domain((DOMAIN["a"], Date(name="day", lower="2020-01-01", upper="2020-12-31")))
+
+
+@pytest.mark.parametrize(
+    ("estimator", "target", "options", "message"),
+    [
+        (LogisticRegression(), "cost", {}, r'needs classes.*transform\(\{"high": "cost'),
+        (LinearRegression(), "city", {}, "a regression needs numbers"),
+        (LinearRegression(), "wages", {}, "no column wages"),
+        (LinearRegression(), None, {}, "learns to predict a column, and no target is named"),
+        (LogisticRegression, "risk", {}, "an instance with a fit method"),
+        (KMeans(2), "risk", {}, r"KMeans is unsupervised, so target='risk' would be ignored.*Leave target out"),
+        (CategoricalNB(), "risk", {}, "CategoricalNB takes levels"),
+        (LogisticRegression(), "risk", {"encoding": "one-hot"}, "encoding must be one of .*, natural, got 'one-hot'"),
+    ],
+)
+def test_a_target_or_an_option_that_does_not_suit_the_estimator_is_refused(
+    estimator: Any, target: Any, options: Any, message: str
+):
+    with pytest.raises((ValueError, TypeError), match=message):
+        ka.fit(estimator, weighted(ROWS), target, **options)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "data", "target", "message"),
+    [
+        (LinearRegression(), weighted(ROWS.assign(day="2020-02-02"), domain=DATED), "day", "no model predicts days"),
+        (LogisticRegression(), weighted(ROWS.assign(risk="low")), "risk", "no classes to separate"),
+        (LogisticRegression(), ROWS, "risk", "trained on a Release, got a DataFrame. Read one"),
+    ],
+    ids=["dates", "one class", "no release"],
+)
+def test_data_that_do_not_determine_a_model_are_refused(estimator: Any, data: Any, target: str, message: str):
+    with pytest.raises((ValueError, TypeError), match=message):
+        ka.fit(estimator, data, target)
+
+
+def test_estimators_that_need_no_target_need_none():
+    model = ka.fit(KMeans(3, random_state=0, n_init=1), weighted(table(200, 0)))
+    assert model.target is None and model.predict(UNSEEN).max() <= 2
+    with pytest.raises(AttributeError):
+        _ = model.classes_
+
+
+def test_a_model_works_as_a_scikit_learn_pipeline():
+    """Its slices are plain pipelines, and copies of it can be cross-validated."""
+    model = ka.fit(LogisticRegression(), weighted(table(120, 0)), "smokes")
+    assert (model[-1:].predict(model[:-1].transform(UNSEEN)) == model.predict(UNSEEN)).all()
+    found = cross_val_score(model, UNSEEN, UNSEEN["smokes"], cv=3, scoring="roc_auc", error_score="raise")
+    assert np.isfinite(found).all()
+
+
+# ---------------------------------------------------------------- the command line
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("train") / "r.kme"
+    publish(table(2000, 0), DOMAIN, epsilon=5, delta=1e-6, features=200, points=60, output=path)
+    return str(path)
+
+
+def test_train_writes_a_model_and_scores_it_on_real_rows(published: str, tmp_path: Path):
+    UNSEEN.to_csv(tmp_path / "sample.csv", index=False)
+    common = ["train", published, "--target", "risk", "--output", str(tmp_path / "m.skops")]
+    found = CliRunner().invoke(main, [*common, "--test", str(tmp_path / "sample.csv"), "--json"])
+    assert found.exit_code == 0, found.output
+    answer = json.loads(found.stdout)
+    model = ka.read_model(tmp_path / "m.skops")
+    assert answer["estimator"] == "LogisticRegression" and answer["labels"] == "measured"
+    assert answer["test"]["accuracy"]["value"] == pytest.approx((model.predict(UNSEEN) == UNSEEN["risk"]).mean())
+    assert answer["classes"] == ["high", "low"] and answer["epsilon"] == 5.0
+    shown = CliRunner().invoke(main, [*common, "--estimator", "SVC", "--set", "C=0.5", "--columns", "a, n"])
+    assert "SVC for risk (classification) from 2 columns" in shown.stdout
+    assert ka.read_model(tmp_path / "m.skops")["model"].C == 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--target", "risk", "--estimator", "LogisticRegresion"], "Did you mean LogisticRegression"),
+        (["--target", "risk", "--estimator", "LogisticRegression", "--set", "D=1"], "could not be made"),
+        (["--target", "risk", "--set", "C"], "--set takes name=value"),
+        (["--target", "risk", "--metric", "accuracy"], "Add --test SAMPLE"),
+        (["--target", "wages"], "no column wages"),
+        (["--target", "risk", "--output", "m.pkl"], "Name model.skops"),
+        (["--target", "cost", "--estimator", "SVC"], "needs classes"),
+    ],
+)
+def test_train_refuses_options_that_do_not_fit_before_it_writes(
+    options: list[str], message: str, published: str, tmp_path: Path
+):
+    output = [] if "--output" in options else ["--output", str(tmp_path / "m.skops")]
+    found = CliRunner().invoke(main, ["train", published, *options, *output])
+    assert found.exit_code == 1 and message in found.stderr and "Traceback" not in found.output
+    assert not (tmp_path / "m.skops").exists()
