@@ -58,7 +58,7 @@ class Group:
 
 
 def difference_tests(
-    groups: Iterable[Group], evidence: MeanEmbeddingEstimate, reader: RidgeProjector, sample: SampleRows
+    groups: Iterable[Group], reader: RidgeProjector, sample: SampleRows
 ) -> tuple[list[GroupTest], Array]:
     """A test of each group: do its functions have one mean in the release's population and in the sample's?
 
@@ -66,7 +66,7 @@ def difference_tests(
               allows.
     """
     tests: list[GroupTest] = []
-    found = [np.zeros(0)]
+    found, evidence = [np.zeros(0)], reader.evidence
     for some in _batches(groups, reader.dimension):
         vectors = np.hstack([reader.vectors(group.read) for group in some])
         moments = sample_moments(evidence.feature_map, Directions(vectors, np.ones(vectors.shape[1])), sample.blocks())
@@ -76,8 +76,7 @@ def difference_tests(
             part = slice(stop, stop := stop + len(group.variances))
             missed = group.read.residuals.T @ group.read.residuals / len(group.read.residuals)
             covariance = moments.covariance[part, part] + group.elsewhere / shrink * missed
-            left = differences[part] - group.expected
-            tests.append(_test(group, vectors[:, part], left, covariance, shrink, evidence))
+            tests.append(_test(group, vectors[:, part], differences[part], covariance, shrink, evidence))
         found.append(differences)
     return tests, np.concatenate(found)
 
@@ -87,8 +86,8 @@ def _test(
 ) -> GroupTest:
     if len(group.variances) == 0:
         return GroupTest(np.nan, 0.0)
-    seen = group.read.signal
-    _, pvalue = law_along(vectors, differences, (seen * group.variances) @ seen.T, covariance, shrink, evidence)
+    signal = (group.read.signal * group.variances) @ group.read.signal.T
+    _, pvalue = law_along(vectors, differences - group.expected, signal, covariance, shrink, evidence)
     return GroupTest(pvalue, group.read.seen)
 
 
@@ -112,8 +111,8 @@ class Columns:
     read        all of them, one column's after the other's.
     """
 
-    def __init__(self, evidence: MeanEmbeddingEstimate, reader: RidgeProjector) -> None:
-        domain = evidence.domain
+    def __init__(self, reader: RidgeProjector) -> None:
+        domain = reader.evidence.domain
         self.functions = [column_functions(domain, (j,), reader.rows, _FUNCTIONS) for j in range(len(domain))]
         self.owner = np.repeat(np.arange(len(domain)), [len(each) for each in self.functions])
         self.read = reader.functionals(np.hstack([each(reader.rows) for each in self.functions]))
@@ -124,22 +123,17 @@ class Columns:
 
 
 def column_tests(
-    columns: Columns, evidence: MeanEmbeddingEstimate, reader: RidgeProjector, sample: SampleRows, elsewhere: float
+    columns: Columns, reader: RidgeProjector, sample: SampleRows, elsewhere: float
 ) -> tuple[list[GroupTest], list[Array]]:
     """Does each column have the same distribution on both sides? The tests, and the differences of its functions' means.
 
     elsewhere   the relative variance by which the two populations differ as a whole.
     """
-    groups = [
-        Group(
-            columns[j].orthogonalised_against(columns.read[columns.owner != j]),
-            each.variances,
-            np.zeros(len(each)),
-            elsewhere,
-        )
-        for j, each in enumerate(columns.functions)
-    ]
-    tests, differences = difference_tests(groups, evidence, reader, sample)
+    groups = []
+    for j, each in enumerate(columns.functions):
+        alone = columns[j].orthogonalised_against(columns.read[columns.owner != j])
+        groups.append(Group(alone, each.variances, np.zeros(len(each)), elsewhere))
+    tests, differences = difference_tests(groups, reader, sample)
     return tests, [differences[columns.owner == j] for j in range(len(tests))]
 
 
@@ -153,7 +147,6 @@ def pair_tests(
     pairs: Sequence[tuple[int, int]],
     columns: Columns,
     shifts: Sequence[Array],
-    evidence: MeanEmbeddingEstimate,
     reader: RidgeProjector,
     sample: SampleRows,
     elsewhere: float,
@@ -176,7 +169,7 @@ def pair_tests(
             doubt = elsewhere + _mean_square(shifts[i]) + _mean_square(shifts[j])
             yield Group(read.orthogonalised_against(columns.read), both.variances, shifts[i][a] * shifts[j][b], doubt)
 
-    return difference_tests(groups(), evidence, reader, sample)[0]
+    return difference_tests(groups(), reader, sample)[0]
 
 
 def _mean_square(values: Array) -> float:

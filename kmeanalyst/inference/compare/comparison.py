@@ -235,12 +235,12 @@ def attributed(
     """
     names = evidence.domain.names
     reader = RidgeProjector(evidence, reference_rows(evidence, some))
-    functions = attribution.Columns(evidence, reader)
-    tests, shifts = attribution.column_tests(functions, evidence, reader, rows, elsewhere)
+    functions = attribution.Columns(reader)
+    tests, shifts = attribution.column_tests(functions, reader, rows, elsewhere)
     columns = attribution.verdicts(tests, level).set_axis(pd.Index(names, name="column"))
     known = [shift * differs for shift, differs in zip(shifts, columns["differs"], strict=True)]
     chosen = attribution.pairs_to_test(columns["pvalue"].to_numpy())
-    of_pairs = attribution.pair_tests(chosen, functions, known, evidence, reader, rows, elsewhere, some)
+    of_pairs = attribution.pair_tests(chosen, functions, known, reader, rows, elsewhere, some)
     pairs = pd.DataFrame([(names[i], names[j]) for i, j in chosen], columns=["first", "second"])
     pairs = pairs.join(attribution.verdicts(of_pairs, level))
     return columns, pairs.sort_values("pvalue", kind="stable", ignore_index=True)

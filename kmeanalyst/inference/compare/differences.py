@@ -15,7 +15,6 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date
-from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import view_weights
 
@@ -39,7 +38,7 @@ class _Sums:
         if isinstance(column, Categorical):
             counts = np.bincount(present.astype(np.intp), minlength=len(column.levels))
             self.counts = counts + (self.counts if len(self.counts) else 0)
-        elif len(present) and not isinstance(column, Text):
+        elif len(present) and column.is_number:
             self._add_numbers(natural(column, present), self.n - self.missing - len(present))
 
     def _add_numbers(self, x: Array, before: int) -> None:
@@ -88,7 +87,7 @@ def _lines_of(release: ReleaseData, column: Column, own: _Sums, notes: list[str]
         for code in most:
             equals = _condition(column, partial(np.equal, float(code)))
             yield _share(release, column, column.levels[code], equals, own.counts[code] / own.n, own.n)
-    elif isinstance(column, Text):
+    elif column.is_text:
         notes.append(f"{column.name}: strings have neither means nor levels; the tests compare them by their kernel")
     else:
         yield _mean(release, column, own, notes)

@@ -258,7 +258,7 @@ class RidgeProjector:
         self._ridges = [_Ridge(K, factor * least) for factor in _RIDGES]
         self._noise = evidence.noise_variance / difference
         self._features = feature_map.compact(rows)
-        self.rows = rows
+        self.evidence, self.rows = evidence, rows
         self.dimension = feature_map.dimension
 
     def functionals(self, values: Array) -> Functionals:

@@ -103,9 +103,6 @@ def hsic_permutation_test(
         mmd_squared=float(statistics[0]),
         estimator="biased",
         method=f"HSIC permutation test ({permutations} permutations) of plain rows",
-        noise_aware=False,
-        n_release_rows=None,
-        n_release_points=0,
         n_sample_rows=n,
     )
 

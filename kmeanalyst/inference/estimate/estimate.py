@@ -74,11 +74,13 @@ def _joined(operands: list[tuple[Estimate, float]]) -> Terms:
 
 def _common_view(operands: list[tuple[Estimate, float]]) -> str:
     """The one view of all operands; a sample of rows goes with any. ValueError where there are several."""
-    views = [estimate.view for estimate, _ in operands if estimate.view != SAMPLE] or [SAMPLE]
-    for view in views:
-        if view != views[0]:
-            raise _mixed_views(views[0], view)
-    return views[0]
+    first, *others = dict.fromkeys(estimate.view for estimate, _ in operands if estimate.view != SAMPLE) or [SAMPLE]
+    if others:
+        raise ValueError(
+            f"one estimate is of the {first} view and the other of the {others[0]} view: their difference would be the "
+            f'views\', not the population\'s. Ask for both with view="{first}", or both with view="{others[0]}".'
+        )
+    return first
 
 
 def _add(joint: list[tuple[ErrorModel, Array]], model: ErrorModel, influence: Array) -> None:
@@ -116,13 +118,6 @@ def shared_measurement(what: str) -> ValueError:
     return ValueError(
         f"these {what} rest on one measurement through two releases (a file read twice, or thinned), so they are "
         "not independent and their correlation is not known. Ask one Release object for both."
-    )
-
-
-def _mixed_views(a: str, b: str) -> ValueError:
-    return ValueError(
-        f"one estimate is of the {a} view and the other of the {b} view: their difference would be the views', not the "
-        f'population\'s. Ask for both with view="{a}", or both with view="{b}".'
     )
 
 
@@ -257,10 +252,9 @@ class Estimate(Differentiable):
         if not 0 < level < 1:
             raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a coverage. Pass e.g. 0.95.")
         z = float(ndtri((1 + level) / 2))
+        low, high = self.value - z * self.standard_error, self.value + z * self.standard_error
         if self.interval_by is not None:
             low, high = self.interval_by.interval(z)
-        else:
-            low, high = self.value - z * self.standard_error, self.value + z * self.standard_error
         if kind == "default":
             return low, high
         if not self.terms:
@@ -377,15 +371,20 @@ class Estimates(tuple[Estimate, ...]):
         return "".join(estimate._repr_html_() for estimate in self)
 
 
+def list_of_notes(notes: tuple[str, ...], estimates: Estimates) -> list[str]:
+    """Lines for readers: these notes and those of the estimates, each once."""
+    each = dict.fromkeys((*notes, *(note for estimate in estimates for note in estimate.notes)))
+    return [f"note: {note}" for note in each]
+
+
 def _row(estimate: Estimate, level: float) -> dict[str, Any]:
     low, high = estimate.interval(level)
-    parts = {name: np.nan if part is None else part for name, part in estimate.parts.items()}
-    words = {"view": estimate.view, "note": "; ".join(estimate.notes)}
     return {
         "value": estimate.value,
         "standard_error": estimate.standard_error,
         "low": low,
         "high": high,
-        **parts,
-        **words,
+        **{name: np.nan if part is None else part for name, part in estimate.parts.items()},
+        "view": estimate.view,
+        "note": "; ".join(estimate.notes),
     }

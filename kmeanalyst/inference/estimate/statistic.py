@@ -38,6 +38,11 @@ RULES: dict[str, Rule] = {
 _UFUNCS = {np.add: "+", np.subtract: "-", np.multiply: "*", np.true_divide: "/"}
 
 
+def _in_both_orders(rule: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """An operator's method and its reflected method: value + other, other + value."""
+    return lambda self, other: self._apply(rule, self, other), lambda self, other: self._apply(rule, other, self)
+
+
 class Differentiable:
     """The operators of a value that carries a first-order error: Statistic and Estimate inherit them."""
 
@@ -59,29 +64,10 @@ class Differentiable:
             value, *slopes = RULES[rule](*(x.value if isinstance(x, type(self)) else x for x in operands))
         return self._derived(rule, operands, value, slopes)
 
-    def __add__(self, other: Any) -> Any:
-        return self._apply("+", self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._apply("+", other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._apply("-", self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._apply("-", other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._apply("*", self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self._apply("*", other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._apply("/", self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self._apply("/", other, self)
+    __add__, __radd__ = _in_both_orders("+")
+    __sub__, __rsub__ = _in_both_orders("-")
+    __mul__, __rmul__ = _in_both_orders("*")
+    __truediv__, __rtruediv__ = _in_both_orders("/")
 
     def __pow__(self, power: Any) -> Any:
         return self._apply("**", self, power) if Differentiable._is_constant(power) else NotImplemented
@@ -160,21 +146,18 @@ def mean_of_rows(weights: Array, values: Array) -> Statistic:
     return Statistic(weights @ values[: len(weights)], np.asarray(values, dtype=float))
 
 
-_MOST_STEPS = 50
+_MOST_STEPS = 50  # of Newton's method
 _CLOSE = 1e-12  # of the solution: a Newton step below ends the search
 
 
-def solve(
-    equations: Callable[[Array], tuple[Array, Array]], weights: Array, start: Array, *, most: int = _MOST_STEPS
-) -> Statistic:
+def solve(equations: Callable[[Array], tuple[Array, Array]], weights: Array, start: Array) -> Statistic:
     """The root θ (k,) of Σ w ψ(x, θ) = 0 by Newton's method, with its influence −J⁻¹ψ (implicit function theorem).
 
     equations  θ (k,) → ψ (n, k) at the rows, and J (k, k), the derivative of Σ w ψ by θ.
     weights    (M,) of the first rows.
-    most       Newton steps: one is enough where ψ is linear in θ.
     """
     theta = np.asarray(start, dtype=float)
-    for _ in range(most):
+    for _ in range(_MOST_STEPS):
         psi, jacobian = equations(theta)
         step = np.linalg.solve(jacobian, weights @ psi[: len(weights)])
         theta = theta - step

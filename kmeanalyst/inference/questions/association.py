@@ -27,9 +27,8 @@ from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
-from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Date
-from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.meaning import days_of
 from kmeanalyst.releases.release import ReleaseData, View
@@ -60,11 +59,11 @@ class Association:
     """
 
     columns: tuple[str, str]
-    measure: str
-    value: float
-    standard_error: float
-    interval: tuple[float, float]
-    pvalue: float
+    measure: str = ""
+    value: float = np.nan
+    standard_error: float = np.nan
+    interval: tuple[float, float] = (np.nan, np.nan)
+    pvalue: float = np.nan
     note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -102,7 +101,7 @@ def associations(
             f'associations are of the probability view, got view="{view}": signed weights can give negative variances. '
             'Pass view="probability" or "fitted".'
         )
-    names = [name for name in columns or release.columns.names if not isinstance(release.columns[name], Text)]
+    names = [name for name in columns or release.columns.names if not release.columns[name].is_text]
     pairs = list(combinations(names, 2))
     asked = _Pairs(release, view or "probability")
     found = []
@@ -128,10 +127,10 @@ class _Pairs:
             population = self._population(a, b)
             x, y = self._side(population, a), self._side(population, b)
         except ValueError as refusal:
-            return _unknown(a, b, str(refusal))
+            return Association(columns=(a, b), note=str(refusal))
         for name, side in ((a, x), (b, y)):
             if side.rank < 1:
-                return _unknown(a, b, f"{words.written(name)} does not vary in the release")
+                return Association(columns=(a, b), note=f"{words.written(name)} does not vary in the release")
         d, covariance = _standardised(population, x, y)
         if x.is_number and y.is_number:
             return _signed(a, b, float(d[0]), float(covariance[0, 0]))
@@ -177,7 +176,7 @@ class _Side:
 
 def is_number(column: Column) -> bool:
     """Whether a column counts as a number here: numbers, days and booleans do."""
-    return isinstance(column, Boolean) or not isinstance(column, Categorical | Text)
+    return column.is_number or isinstance(column, Boolean)
 
 
 def numbers(cells: pd.Series, column: Column) -> Array:
@@ -253,10 +252,3 @@ def _pvalue(squared: float, covariance: Array) -> float:
     if not form.coefficients.max() > _ROUNDING**2 * squared:  # no error at all, as of a number and itself
         return 0.0 if squared > 0 else float("nan")
     return form.sf(squared)
-
-
-def _unknown(a: str, b: str, note: str) -> Association:
-    nan = float("nan")
-    return Association(
-        columns=(a, b), measure="", value=nan, standard_error=nan, interval=(nan, nan), pvalue=nan, note=note
-    )

@@ -151,11 +151,6 @@ def _shown(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def check_is_condition(smooth: Smoother, values: Array) -> None:
-    """ValueError unless every value that counts is 0 or 1."""
-    check_condition(values[: len(smooth.population.release)][smooth.population.weights != 0])
-
-
 def conditional_law(
     release: ReleaseData,
     *,
@@ -238,7 +233,8 @@ class ConditionalLaw:
         income == '>50K' | age = 40: 0.380 ± 0.039 (95 %: 0.305 to 0.456; privacy 0.022, sampling 0.012, resolution
             0.029)
         """
-        check_is_condition(self.smooth, self.smooth.population.values(condition))
+        population = self.smooth.population
+        check_condition(population.values(condition)[: len(population.weights)][population.weights != 0])
         return self.expectation(condition)
 
     def quantile(self, column: Question, q: float) -> Estimate:
@@ -269,14 +265,5 @@ class ConditionalLaw:
         text = f"quantile({shown(column)}, {q:g}) | {self.text}"
         found = estimates_of(self.smooth, below, [text], self.given)[0]
         by = replace(curve, standard_error=found.standard_error)
-        slope = by.slope
-        return Estimate(
-            value=value,
-            standard_error=slope * found.standard_error,
-            parts={name: None if part is None else slope * part for name, part in found.parts.items()},
-            view=found.view,
-            question=text,
-            notes=tuple(note for note in found.notes if "no probability" not in note),
-            terms=tuple((model, -slope * influence) for model, influence in found.terms),
-            interval_by=by,
-        )
+        notes = tuple(note for note in found.notes if "no probability" not in note)
+        return replace(-by.slope * found, value=value, question=text, notes=notes, interval_by=by)

@@ -43,8 +43,7 @@ def expectation(
     view       "signed" (as released; the default), "probability", or "fitted": not of the released points but of the most
                plausible population for the measurement, which is often nearer where ε is not small.
     """
-    population = population_of(release, where=where, view=view)
-    return estimate(population, mean_of(population, question))
+    return expectations(release, [question], where=where, view=view)[0]
 
 
 def expectations(

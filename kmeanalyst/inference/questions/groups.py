@@ -14,7 +14,6 @@ from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Number
-from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import LONGEST, words
 
 _RANGES = 10  # of a column without public edges
@@ -57,7 +56,7 @@ def groups_of(domain: Domain, name: str, bins: int | Sequence[float] | None = No
     written = words.column(name)
     if isinstance(column, Number):
         groups = _number_groups(column, written, bins)
-    elif isinstance(column, Text):
+    elif column.is_text:
         raise ValueError(
             f"{name} is a column of texts, of which there are too many to be groups. Ask of one at a time: "
             f'probability("{words.example(column)}").'
@@ -68,9 +67,8 @@ def groups_of(domain: Domain, name: str, bins: int | Sequence[float] | None = No
         )
     else:
         assert isinstance(column, Categorical)
-        groups = [
-            Group(x, f"{written} == {words.literal(x)}", column=name, code=k) for k, x in enumerate(column.levels)
-        ]
+        levels = enumerate(column.levels)
+        groups = [Group(x, f"{written} == {words.literal(x)}", column=name, code=k) for k, x in levels]
     if column.missing:
         groups.append(Group(MISSING, f"missing({written})"))
     alike = len({group.label for group in groups}) < len(groups)  # a level "(missing)", atoms that differ late
@@ -79,10 +77,9 @@ def groups_of(domain: Domain, name: str, bins: int | Sequence[float] | None = No
 
 def check_groups(column: Column, bins: int | Sequence[float] | None, most: int = MOST_GROUPS) -> None:
     """ValueError where a column has more groups than `most`, or its ranges would leave out too many atoms to be written."""
-    if isinstance(column, Number) and bins is not None:
-        count = bins if isinstance(bins, int) else len(bins)
-    elif isinstance(column, Number):
-        count = len(column.atom_codes) + len(column.edges)
+    if isinstance(column, Number):
+        ranges = len(column.atom_codes) + len(column.edges) if bins is None else bins
+        count = ranges if isinstance(ranges, int) else len(ranges)
     else:
         count = len(getattr(column, "levels", ()))
     if count > most:
@@ -154,11 +151,9 @@ def _few_values(column: Number) -> list[Any] | None:
 def _values(column: Column, codes: Any) -> list[Any]:
     """Encoded values in natural units, as the released points have them: numbers, or days as text."""
     decoded = column.decode(np.asarray(codes, dtype=float))
-    return (
-        [day.date().isoformat() for day in decoded]
-        if isinstance(column, Date)
-        else [x.item() for x in decoded.to_numpy()]
-    )
+    if isinstance(column, Date):
+        return [day.date().isoformat() for day in decoded]
+    return [x.item() for x in decoded.to_numpy()]
 
 
 def _ranges(column: Number, written: str, edges: Sequence[Any], others: str) -> list[Group]:

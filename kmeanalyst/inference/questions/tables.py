@@ -65,8 +65,7 @@ def histogram_frame(
     found: Estimates, labels: Sequence[str], lefts: list[Any], rights: list[Any], name: str, level: float
 ) -> pd.DataFrame:
     """Probabilities as a histogram has them; left and right where any group has them."""
-    frame = _frame(found, level)
-    frame.index = _ordered(labels, name)
+    frame = _frame(found, level).set_axis(_ordered(labels, name))
     if any(left is not None for left in lefts):
         frame.insert(0, "left", lefts)
         frame.insert(1, "right", rights)
@@ -89,10 +88,9 @@ def table(
     """
     names = [a] if b is None else [a, b]
     found = contingency(release, names, where=where, view=view)
-    frame = _frame(Estimates(estimate for _, estimate in found), level)
     labels = [_labels(groups_of(release.columns, name), name) for name in names]
-    frame.index = labels[0] if b is None else pd.MultiIndex.from_product(labels)
-    return frame
+    index = labels[0] if b is None else pd.MultiIndex.from_product(labels)
+    return _frame(Estimates(estimate for _, estimate in found), level).set_axis(index)
 
 
 def contingency(
@@ -269,10 +267,9 @@ class GroupBy:
         groups = groups_of(self.release.columns, self.column)
         everyone = population_of(self.release, where=self.where, view=view or self.view)
         some = [self._group(group, view or self.view) for group in groups]
-        found = iter(
-            estimates(everyone, [statistic(population) for population in some if isinstance(population, Population)])
-        )
-        answers = Estimates(next(found) if isinstance(population, Population) else population for population in some)
+        there = [group for group in some if isinstance(group, Population)]
+        found = iter(estimates(everyone, [statistic(population) for population in there]))
+        answers = Estimates(next(found) if isinstance(group, Population) else group for group in some)
         return answers.to_frame(self.level).set_axis(_labels(groups, self.column))
 
     def _group(self, group: Group, view: View | None) -> Population | Estimate:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.two_sample.gram_sums import NullCollector, gram_sums
+from kmeanalyst.inference.two_sample.gram_sums import gram_sums
 from kmeanalyst.inference.variables.operators import refuse_variables
 from kmeanalyst.kernels import Gaussian, Kernel, KernelMean, median_lengthscale
 from kmeanalyst.kernels.base import Array, as_rows, filled
@@ -76,7 +76,7 @@ def without_diagonal(x: KernelMean) -> float:
     """Mean of k over pairs of different points, equal weights: by a shorter way if the kernel has one, else in blocks."""
     n, one = len(x.points), np.ones(1)
     if x.kernel.mean_product(x.points[:1], one, x.points[:1], one) is None:
-        return gram_sums([x.kernel], x.points, n, [NullCollector()])[0].totals[0] / (n * (n - 1))
+        return gram_sums([x.kernel], x.points, n)[0].totals[0] / (n * (n - 1))
     return (x.squared_norm() * n * n - float(x.kernel.diagonal(x.points).sum())) / (n * (n - 1))
 
 

@@ -53,8 +53,6 @@ def weighted_against_sample(a: Sample, b: Sample, kernel: Kernel | None) -> Test
         raise ValueError(f"the sample needs at least two rows to show its own spread, got {len(rows)}. Add rows.")
     return TestResult(
         **_against_fixed(KernelMean(pair.kernel, points, weights), rows),
-        noise_aware=False,
-        n_release_rows=None,
         n_release_points=len(points),
         n_sample_rows=len(rows),
         notes=(_NOTE, *pair.notes),

@@ -38,9 +38,9 @@ class TestResult:
     pvalue: float
     mmd_squared: float
     method: str
-    noise_aware: bool
-    n_release_rows: int | None
-    n_release_points: int
+    noise_aware: bool = False
+    n_release_rows: int | None = None
+    n_release_points: int = 0
     n_sample_rows: int
     estimator: str = "unbiased"
     noise_floor: float | None = None

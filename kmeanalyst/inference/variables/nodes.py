@@ -18,9 +18,8 @@ import pandas as pd
 
 from kmeanalyst.inference.estimate.estimate import one_measurement, shared_measurement
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Date
-from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.expressions.meaning import days_of
 from kmeanalyst.releases.release import ReleaseData
@@ -71,9 +70,9 @@ def column_node(release: ReleaseData, name: str) -> Node:
         hint = f"Did you mean {near!r}?" if near else "Name one of these."
         raise KeyError(f"no column {name!r}: the columns are {', '.join(release.columns.names)}. {hint}")
     column, written = release.columns[name], words.column(name)
-    if isinstance(column, Categorical) and not isinstance(column, Boolean):
+    if column.has_levels and not isinstance(column, Boolean):
         return Node(written, "levels", (release,), lambda frame: _levels(frame[name]), column=name)
-    if isinstance(column, Text):
+    if column.is_text:
         raise ValueError(
             f"{name} is a column of texts, which nothing can be calculated with. Ask the release itself: "
             f'probability("{words.example(column)}").'

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from math import prod
 from typing import Any
 
@@ -196,21 +196,16 @@ def _combined(
 
     flat   on one axis, those of weight 0 left out.
     """
-    points = [np.arange(len(factor.weights)) for factor in factors]
-    each = [factor.weights for factor in factors]
-    if prod(map(len, points)) > most:
-        points, each = zip(*(_resampled(factor.weights, drawn, rng) for factor in factors), strict=True)  # type: ignore[assignment]
-        rows = {factor.release: chosen for factor, chosen in zip(factors, points, strict=True)}
-        return Places(rows, dict.fromkeys(rows, 0)), np.prod(each, axis=0) * float(drawn) ** (len(factors) - 1)
-    weights = each[0]
-    for w in each[1:]:
-        weights = np.multiply.outer(weights, w)
-    if not flat:
-        rows = {factor.release: chosen for factor, chosen in zip(factors, points, strict=True)}
-        return Places(rows, {release: axis for axis, release in enumerate(rows)}), weights.ravel()
-    used = np.nonzero(weights)
-    rows = {factor.release: chosen for factor, chosen in zip(factors, used, strict=True)}
-    return Places(rows, dict.fromkeys(rows, 0)), weights[used]
+    releases = [factor.release for factor in factors]
+    if prod(len(factor.weights) for factor in factors) > most:
+        points, each = zip(*(_resampled(factor.weights, drawn, rng) for factor in factors), strict=True)
+        weights, flat = np.prod(each, axis=0) * float(drawn) ** (len(factors) - 1), True
+    else:
+        weights = reduce(np.multiply.outer, [factor.weights for factor in factors])
+        points = np.nonzero(weights) if flat else tuple(np.arange(length) for length in weights.shape)
+        weights = weights[points] if flat else weights.ravel()
+    axes = [0] * len(releases) if flat else range(len(releases))
+    return Places(dict(zip(releases, points, strict=True)), dict(zip(releases, axes, strict=True))), weights
 
 
 def _resampled(weights: Array, n: int, rng: np.random.Generator) -> tuple[Array, Array]:

@@ -54,25 +54,20 @@ def histogram_of(law: Law, node: Node, bins: int | Sequence[float] | None, level
         return histogram_of_groups(law, node.column, bins, level)
     values = law.values(node)
     if node.kind == "condition" and bins is None:
-        return _histogram_of_condition(law, node, values, level)
-    edges = _edges(values[: len(law.weights)], np.abs(law.weights), _RANGES if bins is None else bins)
-    labels = [_label(left, right, right == edges[-1]) for left, right in pairwise(edges)]
-    statistics = []
-    for (left, right), label in zip(pairwise(edges), labels, strict=True):
-        inside = (values >= left) & ((values <= right) if right == edges[-1] else (values < right))
-        held = np.where(np.isnan(values), np.nan, inside)
-        statistics.append(statistic_of(law, held, f"{node.text} in {label}"))
-    found = estimates(law, statistics)
-    return histogram_frame(found, labels, list(edges[:-1]), list(edges[1:]), node.text, level)
-
-
-def _histogram_of_condition(law: Law, node: Node, values: Array, level: float) -> pd.DataFrame:
-    labels = ["False", "True"]
-    held = [np.where(np.isnan(values), np.nan, values == truth) for truth in (0, 1)]
-    found = estimates(
-        law, [statistic_of(law, h, f"{node.text} is {truth}") for h, truth in zip(held, labels, strict=True)]
-    )
-    return histogram_frame(found, labels, [None, None], [None, None], node.text, level)
+        labels, verb, inside = ["False", "True"], "is", [values == 0, values == 1]
+        lefts: list[Any] = [None, None]
+        rights: list[Any] = [None, None]
+    else:
+        edges = _edges(values[: len(law.weights)], np.abs(law.weights), _RANGES if bins is None else bins)
+        ranges, last, verb = list(pairwise(edges)), edges[-1], "in"
+        lefts, rights = list(edges[:-1]), list(edges[1:])
+        labels = [_label(left, right, right == last) for left, right in ranges]
+        inside = [(values >= a) & ((values <= b) if b == last else (values < b)) for a, b in ranges]
+    statistics = [
+        statistic_of(law, np.where(np.isnan(values), np.nan, holds), f"{node.text} {verb} {label}")
+        for holds, label in zip(inside, labels, strict=True)
+    ]
+    return histogram_frame(estimates(law, statistics), labels, lefts, rights, node.text, level)
 
 
 def _label(left: float, right: float, last: bool) -> str:

@@ -16,7 +16,7 @@ from kmeanalyst.inference.two_sample import distance, permutation
 from kmeanalyst.inference.two_sample import effect_size as precision
 from kmeanalyst.inference.two_sample import gram_sums as pooled_gram
 from kmeanalyst.inference.two_sample import permutation as relabelling
-from kmeanalyst.inference.two_sample.gram_sums import GramSums, NullCollector, block_evaluator, gram_sums
+from kmeanalyst.inference.two_sample.gram_sums import GramSums, block_evaluator, gram_sums
 from kmeanalyst.inference.two_sample.permutation import bin_size, units_of
 from kmeanalyst.kernels import Gaussian, Indicator, Kernel, Laplacian, MultiScale, SoftenedProduct
 from kmeanalyst.releases.domain.domain import Domain
@@ -366,7 +366,7 @@ def test_the_scale_of_a_kernel_is_the_standard_deviation_of_its_relabelled_stati
 
 
 def sums_of(x, y, kernel: Kernel) -> GramSums:
-    return gram_sums([kernel], np.vstack([x, y]), len(x), [NullCollector()])[0]
+    return gram_sums([kernel], np.vstack([x, y]), len(x))[0]
 
 
 def test_traces_are_unbiased_where_the_covariance_is_known():
