@@ -29,24 +29,6 @@ from kmeanalyst.releases.texts import shortened
 _WIDEST = 24  # of a cell
 
 
-def as_text(comparison: Comparison, top: int) -> str:
-    """The verdict, and at most `top` lines for each of columns, pairs, differences and telling rows."""
-    blocks = [verdict(comparison)]
-    for title, frame in sections(comparison, top):
-        blocks.append(title if frame is None else f"{title}\n{aligned(frame)}")
-    notes = "\n".join(f"note: {note}" for note in comparison.notes)
-    return "\n\n".join([*blocks, notes] if notes else blocks)
-
-
-def as_html(comparison: Comparison, top: int = 10) -> str:
-    """The same as tables."""
-    parts = [f"<div><strong>{escape(verdict(comparison))}</strong>"]
-    for title, frame in sections(comparison, top):
-        parts.append(f"<p>{escape(title)}</p>" + ("" if frame is None else _shown(frame).to_html(index=False)))
-    notes = "".join(f"<li>{escape(note)}</li>" for note in comparison.notes)
-    return "\n".join([*parts, f"<ul>{notes}</ul></div>" if notes else "</div>"])
-
-
 def verdict(comparison: Comparison) -> str:
     """The overall test in a line."""
     outcome = "release and sample differ" if comparison.differs else "no difference that this release can show"
@@ -98,8 +80,7 @@ def _cell(value: Any) -> str:
         return value.date().isoformat()
     if isinstance(value, float):  # numpy's float64 is one
         return f"{value:.3g}" if abs(value) < 1e5 else f"{value:.0f}"
-    text = str(value)
-    return shortened(text, _WIDEST)
+    return shortened(str(value), _WIDEST)
 
 
 _SOME_ROWS = 2000  # of the sample: its columns' distributions, and where its mass is
@@ -164,12 +145,11 @@ class Comparison:
             "differences": self.differences,
             "witness": self.witness,
         }
-        plain = {name: [_plain(record) for record in frame.to_dict("records")] for name, frame in tables.items()}
         return {
             "overall": _plain(self.overall.to_dict()),
             "differs": self.differs,
             "level": self.level,
-            **plain,
+            **{name: [_plain(record) for record in frame.to_dict("records")] for name, frame in tables.items()},
             "notes": list(self.notes),
         }
 
@@ -182,13 +162,21 @@ class Comparison:
         1 of 7 columns differ (p-values adjusted for their number)
         ...
         """
-        return as_text(self, top)
+        blocks = [verdict(self)]
+        for title, frame in sections(self, top):
+            blocks.append(title if frame is None else f"{title}\n{aligned(frame)}")
+        notes = "\n".join(f"note: {note}" for note in self.notes)
+        return "\n\n".join([*blocks, notes] if notes else blocks)
 
     def __repr__(self) -> str:
         return self.to_text()
 
     def _repr_html_(self) -> str:
-        return as_html(self)
+        parts = [f"<div><strong>{escape(verdict(self))}</strong>"]
+        for title, frame in sections(self, top=10):
+            parts.append(f"<p>{escape(title)}</p>" + ("" if frame is None else _shown(frame).to_html(index=False)))
+        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
+        return "\n".join([*parts, f"<ul>{notes}</ul></div>" if notes else "</div>"])
 
 
 def compare(release: ReleaseData, sample: Any, *, level: float = 0.05) -> Comparison:

@@ -21,7 +21,6 @@ import pandas as pd
 
 from kmeanalyst.inference.compare.functionals import (
     MeanEmbeddingEstimate,
-    Products,
     RidgeProjector,
     column_functions,
     evidence_of,
@@ -231,7 +230,8 @@ def _noise_aware_test(release: ReleaseData, sides: tuple[tuple[int, ...], tuple[
     missed -= points.mean(missed)
     estimates = points.mean(values) + vectors.T @ points.gap
     spread = points.covariance(missed)
-    sampling = _factorised(products, points, at_points)
+    (a, b), (u, v) = products.chosen, (points.covariance(each) for each in at_points)
+    sampling = u[np.ix_(a, a)] * v[np.ix_(b, b)]  # Cov of u_a v_b under independence: Σ_A(a, a′) Σ_B(b, b′)
     covariance = sampling + points.doubt / evidence.row_variance * spread
     signal = np.diag(products.variances)
     statistic, pvalue = law_along(vectors, estimates, signal, covariance, evidence.row_variance, evidence)
@@ -248,12 +248,6 @@ def _noise_aware_test(release: ReleaseData, sides: tuple[tuple[int, ...], tuple[
         n_sample_rows=0,
         notes=_notes(seen),
     )
-
-
-def _factorised(products: Products, points: _Points, at_points: Sequence[Array]) -> Array:
-    """Cov of u_a v_b under independence: Σ_A(a, a′) Σ_B(b, b′), (k, k)."""
-    (a, b), (u, v) = products.chosen, (points.covariance(values) for values in at_points)
-    return u[np.ix_(a, a)] * v[np.ix_(b, b)]
 
 
 def _notes(seen: float) -> tuple[str, ...]:

@@ -56,7 +56,9 @@ class ErrorModel(ABC):
         if bias is not None:
             known = parts["resolution"]
             parts["resolution"] = np.abs(bias) if known is None else np.hypot(known, bias)
-        return {name: part if part is None else _shaped(part, influence) for name, part in parts.items()}
+        if influence.ndim == 1:
+            return {name: None if part is None else float(part[0]) for name, part in parts.items()}
+        return parts
 
     def covariance(self, influence: Array) -> Parts:
         """Joint covariances (k, k) by source of k statistics (n, k), whose diagonals are the squared parts."""
@@ -256,11 +258,6 @@ def joint_parts(each: list[Parts]) -> Parts:
         known = [np.square(parts[name]) for parts in each if parts[name] is not None]
         joint[name] = np.sqrt(np.sum(known, axis=0)) if known else None
     return joint
-
-
-def _shaped(part: Array, influence: Array) -> Any:
-    """A float for one statistic, (k,) for several."""
-    return float(part[0]) if influence.ndim == 1 else part
 
 
 def _finite(h: Array) -> Array:

@@ -89,7 +89,8 @@ def embeddings(a: Any, b: Any, kernel: Kernel | None) -> tuple[KernelMean, Kerne
     """Both sides as embeddings in one space."""
     refuse_variables(a, b)
     releases = [side for side in (a, b) if isinstance(side, ReleaseData)]
-    if kernel is None and len(releases) == 2 and not _same_space(*releases):
+    spaces = [(release.kernel, release.domain) for release in releases]
+    if kernel is None and spaces and spaces[0] != spaces[-1]:
         raise ValueError(
             "the two releases have different kernels or domains, so their embeddings are in different spaces. "
             "Pass kernel=..., which both can be seen through."
@@ -101,10 +102,6 @@ def embeddings(a: Any, b: Any, kernel: Kernel | None) -> tuple[KernelMean, Kerne
     _check_like_columns(x, y)
     kernel = kernel or releases[0].kernel
     return KernelMean(kernel, x, u), KernelMean(kernel, y, v)
-
-
-def _same_space(a: ReleaseData, b: ReleaseData) -> bool:
-    return a.kernel == b.kernel and a.domain == b.domain
 
 
 def _beside_release(side: Any, release: ReleaseData) -> tuple[Array, Array | None]:

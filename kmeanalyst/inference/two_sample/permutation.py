@@ -256,7 +256,7 @@ def _named_kernels(choice: KernelChoice) -> list[Kernel]:
             f'kernel must be a kernel, a sequence of kernels or "aggregated", got {choice!r:.80}: nothing else can be '
             "tested with. Pass e.g. Gaussian(1.0)."
         )
-    return named  # type: ignore[return-value]
+    return named
 
 
 def _aggregated(pair: Pair) -> list[Kernel]:

@@ -8,8 +8,8 @@ hypothesis it is a weighted sum of χ², its coefficients the eigenvalues of tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, Self
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -18,39 +18,18 @@ from kmeanalyst.inference.estimate.population import Law, Population, estimate
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.variables.nodes import Node, number_node, values_at
-from kmeanalyst.inference.variables.product_law import ProductLaw, law_of
+from kmeanalyst.inference.variables.product_law import ProductLaw
 from kmeanalyst.inference.variables.reduced_points import default_kernel, gathered
 from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.release import ReleaseData, View
+from kmeanalyst.releases.release import ReleaseData
+
+Nodes = tuple[Node, ...]
 
 _REFERENCE = 40  # values of each side that features are taken from
 _LEAST = 1e-8  # of the largest eigenvalue: smaller ones are rounding
-_BESIDE = 100  # combinations of other releases at which a feature's influence is averaged
-
-
-class Variable(Protocol):
-    """What is asked of a RandomVariable here."""
-
-    @property
-    def nodes(self) -> tuple[Node, ...]: ...
-
-    @property
-    def conditions(self) -> tuple[Node, ...]: ...
-
-    @property
-    def view(self) -> View | None: ...
-
-    @property
-    def names(self) -> tuple[str, ...]: ...
-
-    @property
-    def releases(self) -> tuple[ReleaseData, ...]: ...
-
-    def beside(self, variables: Sequence[Any], nodes: tuple[Node, ...]) -> Self: ...
-
-    def embedding(self, kernel: Kernel | None = None) -> KernelMean: ...
+OTHERS = 100  # combinations of other releases at which a feature's influence is averaged
 
 
 def at_points(law: Law, node: Node) -> Array:
@@ -62,25 +41,23 @@ def at_points(law: Law, node: Node) -> Array:
     return next(values_at(node, frames, law.places[:1]))
 
 
-def distance(one: Variable, other: Variable, kernel: Kernel | None) -> Estimate:
+def distance(law: Law, one: Nodes, other: Nodes, kernel: Kernel | None) -> Estimate:
     """‖μ − ν‖ of two variables' distributions in the RKHS of the kernel, with its error to first order.
 
-    kernel   by default the Gaussian of the first variable's standard deviation.
-    Edge     the influence is that of the distance's direction, and the error unknown where the distributions are one.
+    law          of the releases that both depend on.
+    one, other   the components of each.
+    kernel       by default the Gaussian of the first variable's standard deviation.
+    Edge         the influence is that of the distance's direction, and the error unknown where the distributions are one.
     """
-    both = one.beside([one, other], (*one.nodes, *other.nodes))
-    if len(one.nodes) != len(other.nodes):
+    if len(one) != len(other):
         raise ValueError(
-            f"distributions of {len(one.nodes)} and {len(other.nodes)} components are in different spaces. Compare "
-            f"the same number of "
+            f"distributions of {len(one)} and {len(other)} components are in different spaces. Compare the same number of "
             "components."
         )
-    law = law_of(both.releases, both.conditions, both.view, beside=_BESIDE)
-    x, y = ([law.values(number_node(node)) for node in variable.nodes] for variable in (one, other))
-    X, Y, n = np.column_stack(x), np.column_stack(y), len(law.weights)
+    X, Y, n = _values(law, one), _values(law, other), len(law.weights)
     kernel = kernel or default_kernel(X[:n], law.weights)
-    first, second = (gathered(Z[:n], law.weights, kernel, one.names).embedding for Z in (X, Y))
-    value, text = first.distance(second), f"distance({', '.join(one.names)}; {', '.join(other.names)})"
+    first, second = (gathered(Z[:n], law.weights, kernel, ()).embedding for Z in (X, Y))
+    value, text = first.distance(second), f"distance({_names(one)}; {_names(other)})"
     features = _features(kernel, [_spread(X[:n], law.weights), _spread(Y[:n], law.weights)])
     (m, h), (k, g) = law.features(X, features), law.features(Y, features)
     difference = m - k
@@ -90,23 +67,23 @@ def distance(one: Variable, other: Variable, kernel: Kernel | None) -> Estimate:
     return estimate(law, Statistic(value, (h - g) @ (difference / np.linalg.norm(difference)), question=text))
 
 
-def mmd_to_sample(variable: Variable, sample: Any, kernel: Kernel | None) -> float:
+def mmd_to_sample(nodes: Nodes, embedding: KernelMean, sample: Any) -> float:
     """‖μ − mean k(sample, ·)‖; the errors of both sides make it larger than the populations' distance."""
-    rows = _rows(variable, sample, least=1)
-    embedding = variable.embedding(kernel)
-    return embedding.distance(KernelMean(embedding.kernel, rows))
+    return embedding.distance(KernelMean(embedding.kernel, _rows(nodes, sample, least=1)))
 
 
-def test_against_sample(variable: Variable, sample: Any, kernel: Kernel | None) -> TestResult:
+def test_against_sample(
+    law: Law, releases: tuple[ReleaseData, ...], nodes: Nodes, sample: Any, kernel: Kernel | None
+) -> TestResult:
     """The noise-aware test of a sample of values against a variable's distribution.
 
+    nodes    the variable's components.
     sample   (L,) or (L, d) finite values, L ≥ 2, independent of the releases' rows.
     kernel   by default the Gaussian of the variable's standard deviation, for each component.
     Returns  TestResult; mmd_squared is the squared distance less what noise, sampling and resolution make of it.
     """
-    rows = _rows(variable, sample, least=2)
-    law = law_of(variable.releases, variable.conditions, variable.view, beside=_BESIDE)
-    X, n = np.column_stack([law.values(number_node(node)) for node in variable.nodes]), len(law.weights)
+    rows = _rows(nodes, sample, least=2)
+    X, n = _values(law, nodes), len(law.weights)
     kernel = kernel or default_kernel(X[:n], law.weights)
     equal = np.full(len(rows), 1 / len(rows))
     features = _features(kernel, [_spread(X[:n], law.weights), _spread(rows, equal)])
@@ -126,7 +103,7 @@ def test_against_sample(variable: Variable, sample: Any, kernel: Kernel | None) 
         noise_floor=float(np.sqrt(expected)),
         mmd_interval=form.interval(difference),
         detectable_mmd=form.detectable(np.diag(own)),
-        **_about(variable.releases, law),
+        **_about(releases, law),
     )
 
 
@@ -146,21 +123,30 @@ def _about(releases: tuple[ReleaseData, ...], law: Law) -> dict[str, Any]:
     }
 
 
-def _rows(variable: Variable, sample: Any, least: int) -> Array:
-    for node in variable.nodes:
+def _names(nodes: Nodes) -> str:
+    return ", ".join(node.text for node in nodes)
+
+
+def _values(law: Law, nodes: Nodes) -> Array:
+    """(n, d) the components at the distribution's points, then at its other rows."""
+    return np.column_stack([law.values(number_node(node)) for node in nodes])
+
+
+def _rows(nodes: Nodes, sample: Any, least: int) -> Array:
+    for node in nodes:
         number_node(node)
     try:
         rows = np.asarray(sample, dtype=float)
     except (TypeError, ValueError):
         raise ValueError(
-            f"the sample must hold numbers, got {sample!r:.80}: it is compared with the values of {', '.join(variable.names)}. "
+            f"the sample must hold numbers, got {sample!r:.80}: it is compared with the values of {_names(nodes)}. "
             "Pass f of the sample's own rows."
         ) from None
     rows = rows[:, None] if rows.ndim == 1 else rows
-    if rows.ndim != 2 or rows.shape[1] != len(variable.nodes) or len(rows) < least or not np.isfinite(rows).all():
+    if rows.ndim != 2 or rows.shape[1] != len(nodes) or len(rows) < least or not np.isfinite(rows).all():
         raise ValueError(
-            f"the sample must hold at least {least} finite values, or rows of {len(variable.nodes)}, got shape {rows.shape}: "
-            f"it is compared with the values of {', '.join(variable.names)}. Pass f of the sample's own rows."
+            f"the sample must hold at least {least} finite values, or rows of {len(nodes)}, got shape {rows.shape}: "
+            f"it is compared with the values of {_names(nodes)}. Pass f of the sample's own rows."
         )
     return rows
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,19 +46,18 @@ def pushforward(f: Callable[..., Any], *variables: Any) -> RandomVariable:
         return _checked(f(*_grouped(list(values), arguments, sizes)), len(next(v for v in values if np.ndim(v))), text)
 
     whole = applied(flat, arguments, text=text, kind="number", broadcasts=False)
-    tried = _tried(whole)
+    tried = _at_rows(whole, np.arange(min(_TRIED, *(len(release) for release in whole.releases))))
     kind = _kind(tried, text)
     _check_row_by_row(whole, tried, text)
     if tried.ndim == 1:
-        nodes: tuple[Node, ...] = (applied(flat, arguments, text=text, kind=kind, broadcasts=False),)
+        nodes: tuple[Node, ...] = (replace(whole, kind=kind),)
     else:
-        nodes = tuple(_component(whole, j, kind) for j in range(tried.shape[1]))
+        nodes = tuple(
+            applied(lambda values, j=j: values[..., j], [whole], text=f"{text}[{j}]", kind=kind)
+            for j in range(tried.shape[1])
+        )
     found: RandomVariable = known[0].beside(known, nodes)
     return found
-
-
-def _component(whole: Node, j: int, kind: Kind) -> Node:
-    return applied(lambda values: values[..., j], [whole], text=f"{whole.text}[{j}]", kind=kind)
 
 
 def _grouped(values: list[Any], arguments: list[Any], sizes: list[int]) -> list[Any]:
@@ -81,11 +81,6 @@ def _checked(found: Any, n: int, text: str) -> Array:
             "function that works on whole arrays, such as lambda x, y: x * y."
         )
     return values
-
-
-def _tried(node: Node) -> Array:
-    """The function's values at a few points of each release, one next to the other."""
-    return _at_rows(node, np.arange(min(_TRIED, *(len(release) for release in node.releases))))
 
 
 def _at_rows(node: Node, rows: Array) -> Array:

@@ -248,6 +248,10 @@ class RandomVariable(VariableOperators):
         return law
 
     @property
+    def _law_of_features(self) -> Law:
+        return law_of(self.releases, self.conditions, self.view, beside=variable_distance.OTHERS)
+
+    @property
     def _node(self) -> Node:
         if len(self.nodes) > 1:
             raise ValueError(
@@ -378,7 +382,8 @@ class RandomVariable(VariableOperators):
         distance(age; `hours-per-week`): 0.233 ± 0.013 (95 %: 0.209 to 0.258; privacy 0.008, sampling 0.006, resolution
             0.008)
         """
-        return variable_distance.distance(self, other, kernel)
+        both = self.beside([self, other], (*self.nodes, *other.nodes))
+        return variable_distance.distance(both._law_of_features, self.nodes, other.nodes, kernel)
 
     def mmd(self, sample: Any, kernel: Kernel | None = None) -> float:
         """MMD between the variable's distribution, as its points have it, and a sample of values (L,) or (L, d).
@@ -386,7 +391,7 @@ class RandomVariable(VariableOperators):
         >>> release["age"].mmd(sample["age"])
         0.01599...
         """
-        return variable_distance.mmd_to_sample(self, sample, kernel)
+        return variable_distance.mmd_to_sample(self.nodes, self.embedding(kernel), sample)
 
     def mmd_test(self, sample: Any, kernel: Kernel | None = None) -> TestResult:
         """Test whether a sample of values has the variable's distribution, all errors of the releases counted in.
@@ -394,7 +399,8 @@ class RandomVariable(VariableOperators):
         >>> (release["age"] * 2).mmd_test(sample["age"] * 2).pvalue
         0.7873...
         """
-        return variable_distance.test_against_sample(self, sample, kernel)
+        law = self._law_of_features
+        return variable_distance.test_against_sample(law, self.releases, self.nodes, sample, kernel)
 
     def _gathered(self, kernel: Kernel | None) -> ReducedPoints:
         weights = self._law.weights
