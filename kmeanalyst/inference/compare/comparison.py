@@ -1,9 +1,7 @@
 """Is a sample from a release's population, and if not, where do they differ?
 
 The two-sample test answers the first question; tests of each column and of each pair of columns, standardised
-differences and the witness function the second. All know the privacy noise.
-
-A comparison in words, for a terminal and for a notebook.
+differences and the witness function answer the second. All of them account for the privacy noise.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import pandas as pd
 from kmeanalyst.inference.compare import attribution
 from kmeanalyst.inference.compare.differences import standardised_differences
 from kmeanalyst.inference.compare.functionals import MeanEmbeddingEstimate, RidgeProjector, evidence_of, reference_rows
-from kmeanalyst.inference.compare.witness import Witness, telling_rows, witness_of
+from kmeanalyst.inference.compare.witness import Witness, witness_of, witness_rows
 from kmeanalyst.inference.two_sample.mmd_test import mmd_test
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.two_sample.samples import SampleRows
@@ -100,8 +98,8 @@ class Comparison:
                  their difference in standard deviations of one row, and its standard_error, privacy noise included; the
                  largest first.
     witness      released points and rows of the sample, from where the release has most mass beyond the sample's
-                 (witness > 0) to the contrary, with standard_error (as if both had one population) and z. The rows were
-                 looked for: the largest of many z is beyond 2 by chance alone.
+                 (witness > 0) to the contrary, with standard_error (as if both had one population) and z. These rows
+                 are selected: the largest of many z is often beyond 2 even if both have one population.
     level        of the verdicts.
     notes        what a reader should know.
     function     the witness as a function of encoded rows.
@@ -186,8 +184,8 @@ def compare(release: ReleaseData, sample: Any, *, level: float = 0.05) -> Compar
     level     of the verdicts: the probability of any false alarm among the columns, and among the pairs, where both have one
               population; in (0, 1).
     Returns   Comparison.
-    Assumes   that rows are independent. The level of each test holds whatever the features see (see functionals.py);
-              a difference is laid at the door of a column or pair as far as the features tell it from others.
+    Assumes   that rows are independent. The level of each test does not depend on what the features see (see functionals.py);
+              differences are attributed to columns and pairs as far as the features can distinguish them.
 
     >>> ka.compare(release, sample.assign(age=sample["age"] + 5)).columns.query("differs").index.tolist()
     ['age']
@@ -206,7 +204,7 @@ def compare(release: ReleaseData, sample: Any, *, level: float = 0.05) -> Compar
         columns=columns,
         pairs=pairs,
         differences=differences,
-        witness=telling_rows(witness, release, some),
+        witness=witness_rows(witness, release, some),
         level=level,
         notes=(*overall.notes, *_notes(columns, len(pairs)), *notes),
         function=witness,
@@ -222,13 +220,13 @@ def attributed(
     elsewhere   the relative variance by which the two populations differ as a whole.
     """
     names = evidence.domain.names
-    reader = RidgeProjector(evidence, reference_rows(evidence, some))
-    functions = attribution.Columns(reader)
-    tests, shifts = attribution.column_tests(functions, reader, rows, elsewhere)
+    projector = RidgeProjector(evidence, reference_rows(evidence, some))
+    functions = attribution.Columns(projector)
+    tests, shifts = attribution.column_tests(functions, projector, rows, elsewhere)
     columns = attribution.verdicts(tests, level).set_axis(pd.Index(names, name="column"))
     known = [shift * differs for shift, differs in zip(shifts, columns["differs"], strict=True)]
     chosen = attribution.pairs_to_test(columns["pvalue"].to_numpy())
-    of_pairs = attribution.pair_tests(chosen, functions, known, reader, rows, elsewhere, some)
+    of_pairs = attribution.pair_tests(chosen, functions, known, projector, rows, elsewhere, some)
     pairs = pd.DataFrame([(names[i], names[j]) for i, j in chosen], columns=["first", "second"])
     pairs = pairs.join(attribution.verdicts(of_pairs, level))
     return columns, pairs.sort_values("pvalue", kind="stable", ignore_index=True)

@@ -1,4 +1,4 @@
-"""How far apart a release and a sample are in each mean and share, in standard deviations of one row."""
+"""The difference between a release and a sample in each mean and share, in standard deviations of one row."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_LEVELS = 30  # of a column, those that the sample has most of
 
 @dataclass
 class _Sums:
-    """Of one column of the sample: what its means and shares are made of, block by block."""
+    """Sums over one column of the sample, block by block, from which its mean and shares follow."""
 
     n: int = 0
     counts: Array = field(default_factory=lambda: np.zeros(0))  # of each level

@@ -1,18 +1,16 @@
 """Functions of a row read off a release as linear functionals of its features, and tested there.
 
-A function u is read by b = Φᵀ(ΦΦᵀ + ρI)⁻¹u, Φ the features of reference rows (kernel ridge regression). Whatever b, as
-long as it does not depend on the noise, bᵀd of the difference d between a measurement and a sample has mean 0 and a
-known variance where both have one population (METHODS §4): the level of a test along b holds exactly, and how well bᵀφ
-is like u only decides what a rejection can be laid at the door of.
+A function u is read by b = Φᵀ(ΦΦᵀ + ρI)⁻¹u, Φ the features of reference rows (kernel ridge regression). Let d be the
+difference between a measurement and a sample. For any b that does not depend on the noise, bᵀd has mean 0 and a known
+variance if both have one population (METHODS §4). So the level of a test along b holds exactly. How well bᵀφ approximates
+u only decides which function a rejection can be attributed to.
 
-What a release knows of its population, as the questions about parts of it need it: a mean of features.
+A release's knowledge of its population is a mean of features, `MeanEmbeddingEstimate`: the noisy mean with its noise, if
+there is a measurement. Weighted points without one are taken as a fixed distribution and seen through features of their
+own kernel; then only the sample is random.
 
-With a measurement that is the noisy mean, with its noise. Weighted points without one are taken as a fixed
-distribution, seen through features of their own kernel: no noise, and nothing random but the sample compared with them.
-
-Functions of some columns alone, to ask what a release says of those columns and no others.
-
-The principal functions of a kernel on those columns, over reference rows: the smoothest, most telling ones first.
+Questions about some columns use functions of these columns alone, `ColumnFunctions`: the principal functions of a kernel
+on them over reference rows, the smoothest first.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from kmeanalyst.inference.two_sample.noise_aware import directions_of, noise_aware_law
+from kmeanalyst.inference.two_sample.noise_aware import directions_of, noise_aware_test
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -106,7 +104,7 @@ _ROUNDING = 1e-9  # a variance that is none
 class ColumnFunctions:
     """u_1, ..., u_k: of mean 0 and variance 1 over the reference, uncorrelated there.
 
-    columns     positions of the columns they look at, in encoded rows.
+    columns     positions of the columns they depend on, in encoded rows.
     points      (n, |columns|) reference rows, in these columns.
     coefficients, offsets   (n, k), (k,): u(x) = k(x, points) · coefficients − offsets.
     variances   (k,) of the kernel mean along them, relative to the first.
@@ -133,8 +131,8 @@ def column_functions(domain: Domain, columns: Sequence[int], reference: Array, m
     The kernel is the table kernel of the columns: multi-scale for numbers, the indicator for levels, missing cells by themselves.
     """
     some = Domain(tuple(domain.columns[j] for j in columns))
-    places = domain.indices_of(columns)
-    points = reference[:: max(1, len(reference) // _ROWS)][:, places]
+    indices = domain.indices_of(columns)
+    points = reference[:: max(1, len(reference) // _ROWS)][:, indices]
     n, kernel = len(points), table_kernel(some)
     K = kernel.gram(points, points)
     found = principal_components(K.copy(), most=most, negligible=_LEAST_VARIANCE)
@@ -143,7 +141,7 @@ def column_functions(domain: Domain, columns: Sequence[int], reference: Array, m
     # u(x) = Σ k(x, z_i) e_i / (√n λ) has the values √n e_i at the reference, but for a constant (e has mean 0)
     coefficients = vectors / (np.sqrt(n) * eigenvalues)
     variances = eigenvalues / eigenvalues.max() if len(eigenvalues) else np.zeros(0)
-    return ColumnFunctions(tuple(places), kernel, points, coefficients, (K @ coefficients).mean(axis=0), variances)
+    return ColumnFunctions(tuple(indices), kernel, points, coefficients, (K @ coefficients).mean(axis=0), variances)
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,7 +209,7 @@ class Functionals:
         return Functionals(self.coefficients[:, chosen], self.values[:, chosen], self.residuals[:, chosen])
 
     def orthogonalised_against(self, others: Functionals) -> Functionals:
-        """The same functions, read so that what is missed of them is not correlated with the others where the rows live.
+        """The same functions, read so that what is missed of them is uncorrelated with the others where the rows lie.
 
         A difference of the others' means then does not pass for one of these.
         """
@@ -241,7 +239,7 @@ class Functionals:
 
 
 class RidgeProjector:
-    """Reads functions of a row through the features of some evidence, by ridge regression at reference rows.
+    """Reads functions of a row through the features of an embedding estimate, by ridge regression at reference rows.
 
     Where populations differ by a relative variance D in what the features do not see of u, bᵀd misses the difference
     of u's means by D · mean (u − bᵀφ)², and has noise τ²‖b‖². The ridge that makes the sum least at the reference rows is
@@ -292,7 +290,7 @@ class _Ridge:
         return cho_solve(self._factor, values)
 
 
-def law_along(
+def whitened_test(
     vectors: Array, differences: Array, signal: Array, covariance: Array, shrink: float, evidence: MeanEmbeddingEstimate
 ) -> tuple[float, float]:
     """(statistic, pvalue) of differences z = bᵀd (k,), weighted by what they can show.
@@ -315,4 +313,4 @@ def law_along(
     turned = white @ along * np.sqrt(gain / gain.max())
     directions = Directions(vectors @ turned, np.ones(len(gain)))
     difference = np.linalg.lstsq(vectors.T, differences, rcond=None)[0]
-    return noise_aware_law(difference, directions, turned.T @ covariance @ turned, shrink, evidence.measurements)
+    return noise_aware_test(difference, directions, turned.T @ covariance @ turned, shrink, evidence.measurements)

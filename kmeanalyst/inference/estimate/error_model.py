@@ -1,4 +1,4 @@
-"""What a release knows of the error of a statistic, given its influence function (METHODS §5).
+"""The errors of a statistic of a release, given its influence function (METHODS §5).
 
 A statistic T of the weights moves, to first order, by Σ δw · h(z), h its influence function. With a measurement its
 error is read off the populations that the measurement allows (`population_fit`), in the directions of h. The released
@@ -33,7 +33,7 @@ class ErrorModel(ABC):
     everywhere  whether every row that the domain has is in `frame`.
 
     An influence (n,) or (n, k) has a value for each row of `frame`. One of n + 1 values ends in a bias, which the
-    statistic has besides its error: it counts as resolution, and as a fixed change of a robust interval.
+    statistic has in addition to its error: it counts as resolution, and as a fixed change of a robust interval.
     """
 
     release: ReleaseData | None
@@ -219,7 +219,7 @@ class SamplingErrors(ErrorModel):
         """Nothing bounds it: ValueError."""
         raise ValueError(
             "a robust interval is the range over all populations that agree with a measurement, and there is none here (a "
-            'sample is none): anything agrees. Ask kind="default".'
+            'sample has none either). Ask kind="default".'
         )
 
 

@@ -1,9 +1,7 @@
-"""The answer: an estimate with its error in parts, which keeps its correlation with others in arithmetic.
+"""The answer to a question: an estimate with its error in parts.
 
-Calculating with estimates, the error to first order (the delta method).
-
-An estimate carries its influence function on each release, so that a calculation with estimates is one with influence
-functions: what two of them share cancels as it should, and e - e is 0 ± 0.
+An estimate carries its influence function on each release. Arithmetic with estimates is arithmetic with these, to first
+order (the delta method), so correlation is kept: errors that two estimates share cancel, and e - e is 0 ± 0.
 """
 
 from __future__ import annotations
@@ -84,11 +82,11 @@ def _common_view(operands: list[tuple[Estimate, float]]) -> str:
 
 
 def _add(joint: list[tuple[ErrorModel, Array]], model: ErrorModel, influence: Array) -> None:
-    for place, (other, known) in enumerate(joint):
+    for index, (other, known) in enumerate(joint):
         if other is model:
             n = max(len(known), len(influence))  # one of them may end in a bias
             padded = [np.append(part, np.zeros(n - len(part))) for part in (known, influence)]
-            joint[place] = (model, padded[0] + padded[1])
+            joint[index] = (model, padded[0] + padded[1])
             return
         if other.release is None or model.release is None:
             continue
@@ -114,7 +112,7 @@ def one_measurement(a: ReleaseData, b: ReleaseData) -> bool:
 
 
 def shared_measurement(what: str) -> ValueError:
-    """The refusal to take what rests on one measurement for independent."""
+    """The error for treating two releases with one measurement as independent."""
     return ValueError(
         f"these {what} rest on one measurement through two releases (a file read twice, or thinned), so they are "
         "not independent and their correlation is not known. Ask one Release object for both."
@@ -128,13 +126,13 @@ _LONG, _SHORT = 1e15, 1e-11  # numbers of more digits are written by their expon
 class InverseCdf:
     """An interval for a quantile: the quantiles at q ± z·standard_error of the distribution function (Woodruff 1952).
 
-    values          (m,) increasing, the places where the distribution function steps.
+    values          (m,) increasing, where the distribution function steps.
     cumulative      (m,) its values there; the last is 1.
     q               the order of the quantile.
     standard_error  of the distribution function at the quantile.
     bounds          what the quantile cannot leave: its interval there where q ± z·standard_error leaves (0, 1).
-    elsewhere       gives (k,) increasing, the places where other populations may have their quantile; None: not known.
-    terms_at        a place → the terms of the distribution function there, as an Estimate has them.
+    elsewhere       gives (k,) increasing, the values that the quantile of another population may have; None: not known.
+    terms_at        x → the terms of the distribution function at x, as an Estimate has them.
     """
 
     values: Array
@@ -143,7 +141,7 @@ class InverseCdf:
     standard_error: float
     bounds: tuple[float, float]
     elsewhere: Callable[[], Array] | None = None
-    terms_at: Callable[[float], Terms] = lambda place: ()
+    terms_at: Callable[[float], Terms] = lambda x: ()
 
     def at(self, q: float) -> float:
         """The smallest value at which the distribution function reaches q."""
@@ -170,18 +168,18 @@ class InverseCdf:
                 "this quantile has no robust interval: what other populations there are given these values is not known. "
                 'Ask kind="default".'
             )
-        places = self.elsewhere()
-        low = self._first(places, lambda x: self._known(x) + largest_change(self.terms_at(x), level))
-        high = self._first(places, lambda x: self._known(x) + least_change(self.terms_at(x), level))
+        candidates = self.elsewhere()
+        low = self._first(candidates, lambda x: self._known(x) + largest_change(self.terms_at(x), level))
+        high = self._first(candidates, lambda x: self._known(x) + least_change(self.terms_at(x), level))
         return low, high
 
-    def _first(self, places: Array, reached: Callable[[float], float]) -> float:
-        """The first place at which an increasing function reaches q; the upper bound if none does."""
-        below, above = -1, len(places)
+    def _first(self, candidates: Array, reached: Callable[[float], float]) -> float:
+        """The first candidate at which an increasing function reaches q; the upper bound if none does."""
+        below, above = -1, len(candidates)
         while above - below > 1:
             middle = (below + above) // 2
-            below, above = (below, middle) if reached(float(places[middle])) >= self.q else (middle, above)
-        return float(places[above]) if above < len(places) else self.bounds[1]
+            below, above = (below, middle) if reached(float(candidates[middle])) >= self.q else (middle, above)
+        return float(candidates[above]) if above < len(candidates) else self.bounds[1]
 
     def _known(self, x: float) -> float:
         """The distribution function at x."""
@@ -201,7 +199,7 @@ class Estimate(Differentiable):
     view            the weights it was computed with: "signed", "probability" or "fitted"; "sample": of real rows, whose
                     error has no other part than sampling.
     question        what was asked, as text.
-    notes           what a reader should know besides the number.
+    notes           what a reader should know in addition to the number.
     terms           error models with the estimate's influence function at the rows of each; none if it is unknown.
     interval_by     how an interval comes about that is not value ± error; None for the normal distribution.
 

@@ -96,7 +96,7 @@ def _notes(value: float, is_condition: bool, unknown: float) -> list[str]:
             "kernel's smoothness"
         )
     if is_condition and not -_ROUNDING <= value <= 1 + _ROUNDING:
-        notes.append(f"{value:.4g} is no probability: the weights of a conditional distribution can be negative")
+        notes.append(f"{value:.4g} is not a probability: the weights of a conditional distribution can be negative")
     return notes
 
 
@@ -253,17 +253,17 @@ class ConditionalLaw:
         population, weights = self.smooth.population, self.weights
         question = population.question(column)
         values = population.values(question)
-        places, which = np.unique(values[: len(weights)][population.weights != 0], return_inverse=True)
+        support, which = np.unique(values[: len(weights)][population.weights != 0], return_inverse=True)
         steps = np.cumsum(np.bincount(which, weights[population.weights != 0]))
         highest, least = np.maximum.accumulate(steps), np.minimum.accumulate(steps[::-1])[::-1]
         cumulative = np.clip((highest + least) / 2, 0.0, 1.0)
         cumulative[-1] = 1.0
-        bounds = population.bounds(column) or (float(places[0]), float(places[-1]))
-        curve = InverseCdf(places, cumulative, q, 0.0, bounds)
+        bounds = population.bounds(column) or (float(support[0]), float(support[-1]))
+        curve = InverseCdf(support, cumulative, q, 0.0, bounds)
         value = curve.at(q)
         below = np.where(np.isnan(values), np.nan, values <= value)
         text = f"quantile({shown(column)}, {q:g}) | {self.text}"
         found = estimates_of(self.smooth, below, [text], self.given)[0]
         by = replace(curve, standard_error=found.standard_error)
-        notes = tuple(note for note in found.notes if "no probability" not in note)
+        notes = tuple(note for note in found.notes if "not a probability" not in note)
         return replace(-by.slope * found, value=value, question=text, notes=notes, interval_by=by)

@@ -167,7 +167,7 @@ def _regression(population: Population, conditioning: Domain, kernel: Kernel) ->
     X = conditioning.encode(population.model.frame)
     points = np.unique(X[: len(population.weights)][population.weights != 0], axis=0)
     basis = Nystroem.fit(kernel, points[:: -(-len(points) // _BASIS)], tolerance=_SPAN)
-    regulariser = public_regulariser(population.release) / population.chance
+    regulariser = public_regulariser(population.release) / population.probability
     coordinates = np.vstack([basis(X[block]) for block in row_blocks(len(X), basis.dimension)])
     return Smoother(population, conditioning, basis, _with_constant(coordinates), regulariser)
 

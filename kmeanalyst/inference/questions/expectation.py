@@ -12,7 +12,7 @@ import numpy as np
 
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.inference.estimate.population import (
-    Law,
+    Distribution,
     Population,
     answer,
     check_condition,
@@ -80,25 +80,27 @@ def ratio(
     return estimate(population, _ratio_of(population, numerator, denominator))
 
 
-def mean_of(population: Law, question: Any) -> Statistic:
-    """Σ v h(z), and a note where it is no probability though the question is a condition."""
+def mean_of(population: Distribution, question: Any) -> Statistic:
+    """Σ v h(z), and a note where it is not a probability though the question is a condition."""
     return statistic_of(population, population.values(question), shown(question))
 
 
-def probability_of(population: Law, condition: Any) -> Statistic:
+def probability_of(population: Distribution, condition: Any) -> Statistic:
     """The same for a condition; ValueError if the question is none."""
     values = population.values(condition)
     check_condition(values[: len(population.weights)])
     return statistic_of(population, values, shown(condition))
 
 
-def statistic_of(population: Law, values: Array, text: str) -> Statistic:
+def statistic_of(population: Distribution, values: Array, text: str) -> Statistic:
     """Σ v · values, from (n,) values at the rows of population.model.frame."""
     found = mean_statistic(population, values)
     value, notes = float(found.value), tuple[str, ...]()
     at_points = values[: len(population.weights)]
     if not -_ROUNDING <= value <= 1 + _ROUNDING and np.isin(at_points, (0.0, 1.0)).all():
-        notes = (population.infeasible(f"{value:.4g} is no probability", lambda same: float(same.weights @ at_points)),)
+        notes = (
+            population.infeasible(f"{value:.4g} is not a probability", lambda same: float(same.weights @ at_points)),
+        )
     return answer(population, found, text, notes)
 
 

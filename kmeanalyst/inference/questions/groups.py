@@ -1,4 +1,4 @@
-"""A column's values parted into groups, each a condition: what tables, histograms and `groupby` are made by."""
+"""A column's values divided into groups, each with its condition: for tables, histograms and `groupby`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Group:
     label      for readers: a level, a number, or a range such as "[30, 50)".
     condition  the expression that holds for them and for no others.
     left       the lowest of them, and right where they end, of numbers and dates; None of levels and missing cells.
-    column     whose values they are, and code, the place of a level among the column's; None of other groups.
+    column     whose values they are, and code, the index of a level among the column's; None of other groups.
     """
 
     label: str
@@ -117,7 +117,7 @@ def _inner(column: Number) -> list[Any]:
 
 
 def _equal(column: Number, n: int) -> list[Any]:
-    """n + 1 edges that part the column's bounds evenly on its scale, in natural units; fewer where values are fewer."""
+    """n + 1 edges that divide the column's bounds evenly on its scale, in natural units; fewer if there are fewer values."""
     if n < 1:
         raise ValueError(
             f"bins must be at least 1, got {n}: it is a number of ranges. Pass e.g. 10, or a list of edges."
@@ -125,7 +125,7 @@ def _equal(column: Number, n: int) -> list[Any]:
     low, high = column.bounds
     edges = _values(column, column.rounded(np.linspace(low, high, n + 1)))
     if isinstance(column, Cyclic):
-        edges[-1] = column.upper  # which is lower again, and would part nothing
+        edges[-1] = column.upper  # the same value as lower on the circle: it would divide nothing
     return list(dict.fromkeys(edges))
 
 
@@ -133,7 +133,7 @@ def _given(column: Number, bins: Sequence[float]) -> list[Any]:
     edges = list(bins)
     if isinstance(column, Date):
         raise ValueError(
-            f"{column.name} is a column of days, which no list of numbers parts. Pass a number of bins, or declare edges."
+            f"{column.name} is a column of days, and a list of numbers cannot divide it. Pass a number of bins, or declare edges."
         )
     if len(edges) < 2 or not all(a < b for a, b in pairwise(edges)):
         raise ValueError(f"bins must be a number, or at least two increasing edges, got {edges!r:.80}. Sort them.")

@@ -18,7 +18,7 @@ import pandas as pd
 
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, list_of_notes
 from kmeanalyst.inference.estimate.population import (
-    Law,
+    Distribution,
     Population,
     answer,
     estimate,
@@ -88,8 +88,8 @@ class MatrixEstimate:
 
     def __getitem__(self, pair: tuple[str, str]) -> Estimate:
         """The entry of two names, in either order."""
-        places = sorted(self.names.index(name) for name in pair)
-        return self.estimates[_pairs(len(self.names)).index((places[0], places[1]))]
+        i, j = sorted(self.names.index(name) for name in pair)
+        return self.estimates[_pairs(len(self.names)).index((i, j))]
 
     def _matrix(self, number: Callable[[Estimate], float | None]) -> pd.DataFrame:
         matrix = np.empty((len(self.names), len(self.names)))
@@ -142,17 +142,17 @@ def corr(
     return _matrix(release, columns, where, view, _correlations)
 
 
-def variance_of(population: Law, column: Any) -> Statistic:
+def variance_of(population: Distribution, column: Any) -> Statistic:
     """Σ v (x - m)²."""
     x = population.values(population.question(column))[:, None]
     variance, notes = _central_moments(population, x, [(0, 0)])[0], tuple[str, ...]()
     if variance.value < -_least(population, x)[0]:
-        what = f"{variance.value:.4g} is no variance"
+        what = f"{variance.value:.4g} is not a variance"
         notes = (population.infeasible(what, lambda same: variance_of(same, column).value),)
     return answer(population, variance, f"var({shown(column)})", notes)
 
 
-def deviation_of(population: Law, column: Any) -> Statistic:
+def deviation_of(population: Distribution, column: Any) -> Statistic:
     """The root of the variance."""
     x, text = population.values(population.question(column))[:, None], f"std({shown(column)})"
     variance, least = _central_moments(population, x, [(0, 0)])[0], float(_least(population, x)[0])
@@ -210,12 +210,12 @@ def _columns(population: Population, names: Sequence[str]) -> Array:
     return np.column_stack([population.values(population.question(name)) for name in names])
 
 
-def _least(population: Law, X: Array) -> Array:
+def _least(population: Distribution, X: Array) -> Array:
     """(d,) variances that are rounding errors of 0."""
     return _ROUNDING * np.max(X[: len(population.weights)] ** 2, axis=0)
 
 
-def _central_moments(population: Law, X: Array, pairs: Sequence[tuple[int, int]]) -> Statistic:
+def _central_moments(population: Distribution, X: Array, pairs: Sequence[tuple[int, int]]) -> Statistic:
     """Σ v (x_i - m_i)(x_j - m_j) (k,) for each pair, m = Σ v x; X is (n, d) at the rows of the distribution."""
     mean = mean_statistic(population, X)
     centred = X - mean.value  # before it is squared: nothing cancels
@@ -264,4 +264,4 @@ def _infeasible(
     """A note on the k-th entry where it is no `what`; none where that is empty."""
     if not what:
         return ()
-    return (population.infeasible(f"{entry.value:.4g} is no {what}", lambda same: feasible(same)[k]),)
+    return (population.infeasible(f"{entry.value:.4g} is not a {what}", lambda same: feasible(same)[k]),)

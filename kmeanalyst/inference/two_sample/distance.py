@@ -1,4 +1,4 @@
-"""How far two populations are apart, as maximum mean discrepancy."""
+"""The maximum mean discrepancy (MMD): a distance between two populations."""
 
 from __future__ import annotations
 
@@ -93,18 +93,18 @@ def embeddings(a: Any, b: Any, kernel: Kernel | None) -> tuple[KernelMean, Kerne
     if kernel is None and spaces and spaces[0] != spaces[-1]:
         raise ValueError(
             "the two releases have different kernels or domains, so their embeddings are in different spaces. "
-            "Pass kernel=..., which both can be seen through."
+            "Pass one kernel for both with kernel=...."
         )
     if not releases:
         pair = read_pair(a, b, kernel)
         return KernelMean(pair.kernel, pair.x, pair.u), KernelMean(pair.kernel, pair.y, pair.v)
-    (x, u), (y, v) = (_beside_release(side, releases[0]) for side in (a, b))
+    (x, u), (y, v) = (_encoded_by_release(side, releases[0]) for side in (a, b))
     _check_like_columns(x, y)
     kernel = kernel or releases[0].kernel
     return KernelMean(kernel, x, u), KernelMean(kernel, y, v)
 
 
-def _beside_release(side: Any, release: ReleaseData) -> tuple[Array, Array | None]:
+def _encoded_by_release(side: Any, release: ReleaseData) -> tuple[Array, Array | None]:
     """Encoded points and weights, rows with names by the release's domain."""
     if isinstance(side, ReleaseData):
         return side.encoded_points, side.weights
@@ -190,7 +190,7 @@ def _numbers(side: Any) -> Array:
     rows = as_rows(side.to_numpy(dtype=float, na_value=np.nan) if isinstance(side, pd.DataFrame) else side)
     if np.isinf(rows).any():
         raise ValueError(
-            f"{int(np.isinf(rows).any(axis=1).sum())} rows hold infinite numbers, which are at no distance from others. "
+            f"{int(np.isinf(rows).any(axis=1).sum())} rows hold infinite numbers, whose distance from other rows is undefined. "
             "Remove these rows, or write a finite number."
         )
     return rows

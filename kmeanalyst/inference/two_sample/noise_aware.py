@@ -131,7 +131,7 @@ def sample_moments(
 ) -> Moments:
     """Of encoded rows in blocks: memory does not grow with their number.
 
-    left_out   places of rows that the covariance shall not know: along directions that were taken from rows, these
+    left_out   indices of rows that the covariance shall not know: along directions that were taken from rows, these
                have more variance than others, and a distribution from them is too wide.
     """
     vectors, n, left_out = directions.vectors, 0, np.empty(0, dtype=int) if left_out is None else left_out
@@ -185,7 +185,7 @@ def _ridge_leaving(effective: float, variances: Array) -> float:
     return float(np.exp(brentq(excess, low, high))) if excess(low) > 0 else 0.0
 
 
-def noise_aware_law(
+def noise_aware_test(
     difference: Array, directions: Directions, covariance: Array, shrink: float, measurements: Sequence[Measurement]
 ) -> tuple[float, float]:
     """(statistic, pvalue) for d ~ N(0, shrink·Σ) + noise of the measurements, directions weighted by what they can show.
@@ -260,15 +260,15 @@ def size_of_difference(
 
 def release_against_sample(release: ReleaseData, measurement: Measurement, sample: SampleRows) -> TestResult:
     """The test of a release with a measurement against rows."""
-    some, places, blocks = sample.split_for_directions(_SAMPLE_ROWS)
+    some, indices, blocks = sample.split_for_directions(_SAMPLE_ROWS)
     along = directions_of(release, measurement, some)
-    taken = places if not isinstance(measurement.feature_map, Nystroem) and len(some) >= _MANY_ROWS else None
+    taken = indices if not isinstance(measurement.feature_map, Nystroem) and len(some) >= _MANY_ROWS else None
     moments = sample_moments(measurement.feature_map, along, blocks, left_out=taken)
     n = moments.n_rows
     shrink = 1 / measurement.n_rows + 1 / n
     covariance = moments.shrunk_covariance(direction_weights(along, shrink, [measurement]), along.variances)
     difference = measurement.vector - moments.mean
-    statistic, pvalue = noise_aware_law(difference, along, covariance, shrink, [measurement])
+    statistic, pvalue = noise_aware_test(difference, along, covariance, shrink, [measurement])
     sample_square = (n * float(moments.mean @ moments.mean) - moments.mean_square) / (n - 1)
     return result_about(
         release,

@@ -3,8 +3,6 @@
 Several kernels are tested at once by the largest of their standardised statistics (in the manner of MMD-FUSE: Biggs,
 Schrab & Gretton 2023), which finds a local difference that one lengthscale smooths away.
 
-Which relabellings a permutation test draws, and the quadratic form of each.
-
 A statistic of two samples is a quadratic form in the labels. With labels about their mean, c = a − n/(n + m), only
 q = cᵀKc needs a product for each relabelling; what is linear in c follows from row sums.
 
@@ -42,8 +40,8 @@ class Units:
     first    (U,) whether a unit is of the first sample.
     groups   disjoint sets of units; within a set they are of one size, and are permuted among themselves.
 
-    Why the test stays exact, bins or no bins. Rows are put in an order drawn without a look at them, and then cut at
-    places that depend on n and m alone. Permuting units of one size among themselves permutes the positions of rows,
+    Why the test is exact, with bins and without. Rows are put in an order drawn independently of them, and then cut at
+    positions that depend on n and m alone. Permuting units of one size among themselves permutes the positions of rows,
     and these permutations are a subgroup H of all of them. Under the hypothesis the n + m rows are exchangeable: for
     h drawn uniformly from H, the statistics at the identity and at h_1, ..., h_B are exchangeable too, as a subgroup
     is closed (Hemerik & Goeman 2018, theorem 2). So P(p ≤ t) ≤ t for p = (b + 1)/(B + 1). A unit that is in no
@@ -211,7 +209,7 @@ def permutation_test(
     rng = np.random.default_rng(rng)
     units = units_of(n, m)
     sides = [pair.x, pair.y]
-    if not units.rows_alone:  # an order drawn without a look at the rows: a bin is then like any other
+    if not units.rows_alone:  # an order drawn independently of the rows: all bins are then alike
         sides = [side[rng.permutation(len(side))] for side in sides]
     rows = np.vstack(sides)
     relabelled = _relabelled(kernels, rows, units, permutations, rng, estimator)
@@ -276,7 +274,7 @@ class _Relabelled:
     statistics: Array  # (B + 1,) as all are compared, the observed one rounded like the others
     observed: float  # float64
     unbiased: float
-    tie: float  # what rounding may set apart
+    tie: float  # differences up to this may be rounding errors
     scale: float  # its standard deviation under the hypothesis, from the pooled rows; 0 if there is none
     sums: GramSums
 
@@ -384,7 +382,7 @@ def _aggregate_notes(standard: Sequence[Array], kernels: Sequence[Kernel]) -> li
     most = int(np.argmax([each[0] for each in standard]))
     listed = ", ".join(f"{label} {each[0]:.1f}" for label, each in zip(labels, standard, strict=True))
     return [
-        f"most telling: {labels[most]}",
+        f"kernel of the largest statistic: {labels[most]}",
         f"statistics in standard deviations under one population: {listed}",
         f"mmd_squared, the interval and what is detectable are those of {labels[0]}",
     ]

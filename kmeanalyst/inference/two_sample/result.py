@@ -22,7 +22,7 @@ class TestResult:
     noise_floor       root mean square distance that two sides of one population would show: noise and sampling alone.
     mmd_interval      (low, high), 95 % confidence interval for the populations' MMD (not squared).
     detectable_mmd    the smallest MMD that a test at 5 % would have found with 80 % power.
-    epsilon, delta    the release's promise; None where there is none.
+    epsilon, delta    of the release's privacy guarantee; None if it has none.
     notes             what a reader should know: clamped values, ignored columns, what is tested.
 
     >>> result = ka.mmd_test(release, sample)

@@ -18,7 +18,7 @@ from scipy.linalg import solve
 from kmeanalyst.inference.two_sample.noise_aware import (
     directions_of,
     mean_tail,
-    noise_aware_law,
+    noise_aware_test,
     noise_variances,
     size_of_difference,
     squared_mean_norm,
@@ -63,7 +63,7 @@ def _of_one_map(a: ReleaseData, b: ReleaseData, first: Measurement, second: Meas
     (ours, our_variance), (theirs, their_variance) = (_released_spread(r, along) for r in (a, b))
     covariance, variance = (ours + theirs) / 2, (our_variance + their_variance) / 2
     difference = first.vector - second.vector
-    statistic, pvalue = noise_aware_law(difference, along, covariance, shrink, both)
+    statistic, pvalue = noise_aware_test(difference, along, covariance, shrink, both)
     return result_about(
         a,
         statistic=statistic,

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from kmeanalyst.inference.estimate.estimate import Estimate
-from kmeanalyst.inference.estimate.population import Law, Population, estimate
+from kmeanalyst.inference.estimate.population import Distribution, Population, estimate
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.variables.nodes import Node, number_node, values_at
-from kmeanalyst.inference.variables.product_law import ProductLaw
+from kmeanalyst.inference.variables.product_distribution import ProductDistribution
 from kmeanalyst.inference.variables.reduced_points import default_kernel, gathered
 from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
 from kmeanalyst.kernels import Kernel, KernelMean
@@ -29,22 +29,22 @@ Nodes = tuple[Node, ...]
 
 _REFERENCE = 40  # values of each side that features are taken from
 _LEAST = 1e-8  # of the largest eigenvalue: smaller ones are rounding
-OTHERS = 100  # combinations of other releases at which a feature's influence is averaged
+N_OTHERS = 100  # combinations of other releases at which a feature's influence is averaged
 
 
-def at_points(law: Law, node: Node) -> Array:
+def at_points(distribution: Distribution, node: Node) -> Array:
     """A node's values at the distribution's points, levels and missing cells as they are."""
-    if isinstance(law, Population):
-        return np.asarray(node(law.model.frame.iloc[: len(law.weights)]))
-    assert isinstance(law, ProductLaw)
-    frames = {factor.release: factor.model.frame for factor in law.factors}
-    return next(values_at(node, frames, law.places[:1]))
+    if isinstance(distribution, Population):
+        return np.asarray(node(distribution.model.frame.iloc[: len(distribution.weights)]))
+    assert isinstance(distribution, ProductDistribution)
+    frames = {factor.release: factor.model.frame for factor in distribution.factors}
+    return next(values_at(node, frames, distribution.grids[:1]))
 
 
-def distance(law: Law, one: Nodes, other: Nodes, kernel: Kernel | None) -> Estimate:
+def distance(distribution: Distribution, one: Nodes, other: Nodes, kernel: Kernel | None) -> Estimate:
     """‖μ − ν‖ of two variables' distributions in the RKHS of the kernel, with its error to first order.
 
-    law          of the releases that both depend on.
+    distribution          of the releases that both depend on.
     one, other   the components of each.
     kernel       by default the Gaussian of the first variable's standard deviation.
     Edge         the influence is that of the distance's direction, and the error unknown where the distributions are one.
@@ -54,17 +54,17 @@ def distance(law: Law, one: Nodes, other: Nodes, kernel: Kernel | None) -> Estim
             f"distributions of {len(one)} and {len(other)} components are in different spaces. Compare the same number of "
             "components."
         )
-    X, Y, n = _values(law, one), _values(law, other), len(law.weights)
-    kernel = kernel or default_kernel(X[:n], law.weights)
-    first, second = (gathered(Z[:n], law.weights, kernel, ()).embedding for Z in (X, Y))
+    X, Y, n = _values(distribution, one), _values(distribution, other), len(distribution.weights)
+    kernel = kernel or default_kernel(X[:n], distribution.weights)
+    first, second = (gathered(Z[:n], distribution.weights, kernel, ()).embedding for Z in (X, Y))
     value, text = first.distance(second), f"distance({_names(one)}; {_names(other)})"
-    features = _features(kernel, [_spread(X[:n], law.weights), _spread(Y[:n], law.weights)])
-    (m, h), (k, g) = law.features(X, features), law.features(Y, features)
+    features = _features(kernel, [_spread(X[:n], distribution.weights), _spread(Y[:n], distribution.weights)])
+    (m, h), (k, g) = distribution.features(X, features), distribution.features(Y, features)
     difference = m - k
     if not difference.any():
         note = "the released points have one distribution, and a distance has no first-order error at 0: the error is not known"
-        return estimate(law, Statistic(0.0, None, question=text, notes=(note,)))
-    return estimate(law, Statistic(value, (h - g) @ (difference / np.linalg.norm(difference)), question=text))
+        return estimate(distribution, Statistic(0.0, None, question=text, notes=(note,)))
+    return estimate(distribution, Statistic(value, (h - g) @ (difference / np.linalg.norm(difference)), question=text))
 
 
 def mmd_to_sample(nodes: Nodes, embedding: KernelMean, sample: Any) -> float:
@@ -73,7 +73,7 @@ def mmd_to_sample(nodes: Nodes, embedding: KernelMean, sample: Any) -> float:
 
 
 def test_against_sample(
-    law: Law, releases: tuple[ReleaseData, ...], nodes: Nodes, sample: Any, kernel: Kernel | None
+    distribution: Distribution, releases: tuple[ReleaseData, ...], nodes: Nodes, sample: Any, kernel: Kernel | None
 ) -> TestResult:
     """The noise-aware test of a sample of values against a variable's distribution.
 
@@ -83,14 +83,14 @@ def test_against_sample(
     Returns  TestResult; mmd_squared is the squared distance less what noise, sampling and resolution make of it.
     """
     rows = _rows(nodes, sample, least=2)
-    X, n = _values(law, nodes), len(law.weights)
-    kernel = kernel or default_kernel(X[:n], law.weights)
+    X, n = _values(distribution, nodes), len(distribution.weights)
+    kernel = kernel or default_kernel(X[:n], distribution.weights)
     equal = np.full(len(rows), 1 / len(rows))
-    features = _features(kernel, [_spread(X[:n], law.weights), _spread(rows, equal)])
-    mean, influence = law.features(X, features)
+    features = _features(kernel, [_spread(X[:n], distribution.weights), _spread(rows, equal)])
+    mean, influence = distribution.features(X, features)
     shown = features(rows)
     own = np.atleast_2d(np.cov(shown.T)) / len(rows)
-    null = own + sum(part for part in law.model.covariance(influence).values() if part is not None)
+    null = own + sum(part for part in distribution.model.covariance(influence).values() if part is not None)
     form, difference = NormalQuadraticForm(null), mean - shown.mean(axis=0)
     statistic, expected = float(difference @ difference), float(form.coefficients.sum())
     return TestResult(
@@ -103,17 +103,19 @@ def test_against_sample(
         noise_floor=float(np.sqrt(expected)),
         mmd_interval=form.interval(difference),
         detectable_mmd=form.detectable(np.diag(own)),
-        **_about(releases, law),
+        **_about(releases, distribution),
     )
 
 
-def _about(releases: tuple[ReleaseData, ...], law: Law) -> dict[str, Any]:
-    """What a TestResult says of the releases: of one, its promise; of several, in a note."""
-    promises = [release.statement for release in releases if release.statement is not None]
-    notes = law.model.notes
-    if len(releases) > 1 and promises:
-        notes += tuple(f"a release of {p.n_rows:,} {p.counted} at ε = {p.epsilon:g}, δ = {p.delta:g}" for p in promises)
-    one = promises[0] if len(releases) == 1 and promises else None
+def _about(releases: tuple[ReleaseData, ...], distribution: Distribution) -> dict[str, Any]:
+    """The fields of a TestResult about the releases: one release's guarantee in the fields, several in notes."""
+    statements = [release.statement for release in releases if release.statement is not None]
+    notes = distribution.model.notes
+    if len(releases) > 1:
+        notes += tuple(
+            f"a release of {p.n_rows:,} {p.counted} at ε = {p.epsilon:g}, δ = {p.delta:g}" for p in statements
+        )
+    one = statements[0] if len(releases) == 1 and statements else None
     return {
         "noise_aware": all(release.measurement is not None for release in releases),
         "n_release_rows": one and one.n_rows,
@@ -127,9 +129,9 @@ def _names(nodes: Nodes) -> str:
     return ", ".join(node.text for node in nodes)
 
 
-def _values(law: Law, nodes: Nodes) -> Array:
+def _values(distribution: Distribution, nodes: Nodes) -> Array:
     """(n, d) the components at the distribution's points, then at its other rows."""
-    return np.column_stack([law.values(number_node(node)) for node in nodes])
+    return np.column_stack([distribution.values(number_node(node)) for node in nodes])
 
 
 def _rows(nodes: Nodes, sample: Any, least: int) -> Array:
@@ -155,8 +157,8 @@ def _spread(values: Array, weights: Array) -> Array:
     """Some of the values (n, d), spread over their mass along the first component."""
     order = np.argsort(values[:, 0], kind="stable")
     cumulative = np.cumsum(np.abs(weights[order]))
-    places = (np.arange(_REFERENCE) + 0.5) / _REFERENCE * cumulative[-1]
-    return values[order[np.minimum(np.searchsorted(cumulative, places), len(order) - 1)]]
+    levels = (np.arange(_REFERENCE) + 0.5) / _REFERENCE * cumulative[-1]
+    return values[order[np.minimum(np.searchsorted(cumulative, levels), len(order) - 1)]]
 
 
 def _features(kernel: Kernel, references: list[Array]) -> Callable[[Array], Array]:

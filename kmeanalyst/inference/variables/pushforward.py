@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.variables.nodes import Kind, Node, Places, applied, inside, values_at
+from kmeanalyst.inference.variables.nodes import Kind, Node, RowGrid, applied, inside, values_at
 from kmeanalyst.inference.variables.operators import is_variable
 from kmeanalyst.inference.variables.random_variable import RandomVariable
 from kmeanalyst.kernels.base import Array
@@ -56,20 +56,20 @@ def pushforward(f: Callable[..., Any], *variables: Any) -> RandomVariable:
             applied(lambda values, j=j: values[..., j], [whole], text=f"{text}[{j}]", kind=kind)
             for j in range(tried.shape[1])
         )
-    found: RandomVariable = known[0].beside(known, nodes)
+    found: RandomVariable = known[0].combine(known, nodes)
     return found
 
 
 def _grouped(values: list[Any], arguments: list[Any], sizes: list[int]) -> list[Any]:
     """Flat arrays as the function takes them: those of one variable of several components in a DataFrame."""
-    grouped, place = [], 0
+    grouped, start = [], 0
     for size in sizes:
         if size > 1:
-            names = [arguments[place + i].column or arguments[place + i].text for i in range(size)]
-            grouped.append(pd.DataFrame(dict(zip(names, values[place : place + size], strict=True))))
+            names = [arguments[start + i].column or arguments[start + i].text for i in range(size)]
+            grouped.append(pd.DataFrame(dict(zip(names, values[start : start + size], strict=True))))
         else:
-            grouped.append(values[place])
-        place += max(size, 1)
+            grouped.append(values[start])
+        start += max(size, 1)
     return grouped
 
 
@@ -89,7 +89,7 @@ def _at_rows(node: Node, rows: Array) -> Array:
     if len(frames) == 1:
         return np.asarray(node(next(iter(frames.values()))))
     at = {release: np.arange(len(rows)) for release in frames}
-    return next(values_at(node, frames, [Places(at, dict.fromkeys(at, 0))]))
+    return next(values_at(node, frames, [RowGrid(at, dict.fromkeys(at, 0))]))
 
 
 def _check_row_by_row(node: Node, tried: Array, text: str) -> None:
@@ -103,8 +103,8 @@ def _check_row_by_row(node: Node, tried: Array, text: str) -> None:
         alone.astype(float), tried[fewer].astype(float), rtol=_ALIKE, atol=scale, equal_nan=True
     ):
         raise ValueError(
-            f"{text} gives a row another value when there are other rows next to it, so it is no function of the row: it "
-            "looks at them all, as x.mean() or np.sort do, or it draws. Write a function that works row by row."
+            f"{text} gives a row another value when there are other rows next to it, so it is not a function of the row: it "
+            "uses all rows, as x.mean() or np.sort do, or it is random. Write a function that works row by row."
         )
 
 
@@ -114,5 +114,5 @@ def _kind(values: Array, text: str) -> Kind:
     if values.dtype.kind in "iuf":
         return "number"
     raise TypeError(
-        f"{text} gives values of type {values.dtype}, which are no numbers and no truth values. Return these."
+        f"{text} gives values of type {values.dtype}, which are neither numbers nor truth values. Return one of these."
     )

@@ -265,7 +265,7 @@ def test_the_law_gives_little_weight_to_a_function_that_noise_drowns():
     vectors[0, 0], vectors[1, 1] = 100, 3000
     small = np.eye(2) * 1e-12
     p = [
-        functionals.law_along(vectors, scale * np.array(z), np.eye(2), small, 1e-3, known)[1]
+        functionals.whitened_test(vectors, scale * np.array(z), np.eye(2), small, 1e-3, known)[1]
         for z in ([350.0, 0.0], [0.0, 10500.0])
     ]
     assert p[0] < 1e-3 and p[1] > 10 * p[0]

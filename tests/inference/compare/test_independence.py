@@ -124,7 +124,7 @@ def test_the_result_says_what_it_assumes_and_how_much_is_seen():
     result = ka.independence_test(released("margins", np.random.default_rng(5), 0.0, 1.0), "a", "b")
     assert result.noise_aware and result.n_release_rows == N and result.n_release_points == 400
     notes = " ".join(result.notes)
-    assert "% of the variance of the product functions" in notes and "fair picture of the population" in notes
+    assert "% of the variance of the product functions" in notes and "represent the population" in notes
     assert "independence" in result.method and 0 <= result.pvalue <= 1
 
 

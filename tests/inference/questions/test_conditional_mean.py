@@ -171,7 +171,7 @@ def test_the_regulariser_is_public(mixed_release, foreign_release):
     assert public_regulariser(mixed_release) == pytest.approx(wanted)
     assert public_regulariser(foreign_release) == pytest.approx(1 / 75)
     given = regression(mixed_release, "age", where="married")
-    assert given.regulariser == pytest.approx(wanted / given.population.chance)
+    assert given.regulariser == pytest.approx(wanted / given.population.probability)
 
 
 def test_the_kernel_has_no_scale_below_an_eighth_of_the_range(mixed_domain):
@@ -285,7 +285,7 @@ def test_answers_far_from_the_points_and_no_probabilities_are_told(cloud):
     assert near.notes == far.notes[1:] and "hardly any weight near" in far.notes[0]
     rows = cloud.to_frame().assign(y=lambda frame: np.where(frame["x"] > 1, 3.0, -3.0))
     beyond = plain(rows).conditional_expectation("y > 0", given={"x": [-1.5, 0.0, 2.0]})
-    told = [any("is no probability" in note for note in e.notes) for e in beyond]
+    told = [any("is not a probability" in note for note in e.notes) for e in beyond]
     assert told == [not 0 <= e.value <= 1 for e in beyond] and any(told)
 
 

@@ -95,7 +95,7 @@ def test_a_signed_value_that_is_no_probability_is_shown_beside_one_that_is(numer
     total = numeric_release.weights.sum()
     assert estimate.value == pytest.approx(total)
     if not 0 <= total <= 1:
-        assert any("no probability" in note and "probability view gives 1" in note for note in estimate.notes)
+        assert any("not a probability" in note and "probability view gives 1" in note for note in estimate.notes)
     impossible = Release(
         points=numeric_release.to_frame().drop(columns="weight"), weights=2 * numeric_release.weights,
         measurement=numeric_release.measurement, kernel=numeric_release.kernel, domain=numeric_release.domain,
@@ -103,7 +103,7 @@ def test_a_signed_value_that_is_no_probability_is_shown_beside_one_that_is(numer
     )  # fmt: skip
     told = impossible.probability("x > -100")
     assert told.value == pytest.approx(2 * total)
-    assert any("is no probability" in note for note in told.notes)
+    assert any("is not a probability" in note for note in told.notes)
 
 
 def test_points_from_elsewhere_have_no_privacy_part_and_say_so(foreign_release):

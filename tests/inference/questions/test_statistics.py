@@ -257,7 +257,8 @@ def test_infeasible_values_are_shown_beside_the_probability_views():
     assert variance.value < 0 and variance.view == "signed"
     feasible = release.var("x", view="probability").value
     assert (
-        f"is no variance: signed weights can give one. The probability view gives {feasible:.4g}." in variance.notes[0]
+        f"is not a variance: signed weights can give one. The probability view gives {feasible:.4g}."
+        in variance.notes[0]
     )
     deviation = release.std("x")
     assert np.isnan(deviation.value) and np.isnan(deviation.standard_error)
@@ -279,7 +280,8 @@ def test_a_correlation_beyond_one_is_shown_as_such():
     assert abs(found.value) > 1.2
     feasible = release.corr(["x", "y"], view="probability")["x", "y"].value
     assert (
-        f"is no correlation: signed weights can give one. The probability view gives {feasible:.4g}." in found.notes[0]
+        f"is not a correlation: signed weights can give one. The probability view gives {feasible:.4g}."
+        in found.notes[0]
     )
 
 
@@ -290,7 +292,8 @@ def test_an_infeasible_conditional_probability_is_told_with_the_same_condition()
     feasible = release.probability("x > 0", where="n > 3", view="probability").value
     assert found.value < 0
     assert (
-        f"is no probability: signed weights can give one. The probability view gives {feasible:.4g}." in found.notes[0]
+        f"is not a probability: signed weights can give one. The probability view gives {feasible:.4g}."
+        in found.notes[0]
     )
 
 

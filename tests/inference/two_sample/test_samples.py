@@ -167,8 +167,8 @@ def test_the_half_of_a_sorted_sample_is_from_everywhere_and_no_row_is_lost(mixed
     everything = SampleRows(mixed_release, sorted_ages).some(3000)
     ages = []
     for rows in (sorted_ages, iter([sorted_ages[:1000], sorted_ages[1000:]])):
-        some, places, blocks = SampleRows(mixed_release, rows).split_for_directions(400)
-        np.testing.assert_array_equal(everything[places], some)
+        some, indices, blocks = SampleRows(mixed_release, rows).split_for_directions(400)
+        np.testing.assert_array_equal(everything[indices], some)
         np.testing.assert_array_equal(np.vstack(list(blocks)), everything)
         ages.append(some[:, 0])
     assert [len(each) for each in ages] == [400, 400]

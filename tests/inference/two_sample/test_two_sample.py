@@ -149,7 +149,7 @@ def test_a_population_that_fills_little_of_its_domain_is_in_sight():
         even = noise_aware.directions_of(release, release.measurement)
         moments = noise_aware.sample_moments(tight, even, [sample])
         law = (even, moments.covariance, 1 / N + 1 / L, [release.measurement])
-        blind.append(noise_aware.noise_aware_law(release.measurement.vector - moments.mean, *law)[1])
+        blind.append(noise_aware.noise_aware_test(release.measurement.vector - moments.mean, *law)[1])
     assert np.median(found) < 0.4 * np.median(blind)
 
 
@@ -219,8 +219,8 @@ def test_the_result_tells_all_that_the_interface_names(mixed_release):
 
 def test_rows_that_are_left_out_count_for_the_mean_and_not_for_the_covariance(feature_map):
     rows = population(70, np.random.default_rng(3))
-    along, places = Directions(np.eye(feature_map.dimension)[:, :5], np.ones(5)), np.arange(0, 70, 2)
-    moments = noise_aware.sample_moments(feature_map, along, [rows[:33], rows[33:]], left_out=places)
+    along, indices = Directions(np.eye(feature_map.dimension)[:, :5], np.ones(5)), np.arange(0, 70, 2)
+    moments = noise_aware.sample_moments(feature_map, along, [rows[:33], rows[33:]], left_out=indices)
     features = feature_map(rows)
     np.testing.assert_allclose(moments.mean, features.mean(axis=0), atol=1e-14)
     np.testing.assert_allclose(moments.covariance, np.cov(features[1::2, :5].T), atol=1e-12)
@@ -290,7 +290,7 @@ def laplace_law(statistic_share: float, law: str) -> tuple[float, float]:
     weights = noise_aware.direction_weights(directions, 1e-3, [measurement])
     simulated = (noise @ vectors) ** 2 @ weights
     difference = vectors[:, 0] * np.sqrt(np.quantile(simulated, 1 - statistic_share) / weights[0])
-    law_of = noise_aware.noise_aware_law(difference, directions, np.zeros((2, 2)), 1e-3, [measurement])
+    law_of = noise_aware.noise_aware_test(difference, directions, np.zeros((2, 2)), 1e-3, [measurement])
     return law_of[1], float((simulated > law_of[0]).mean())
 
 

@@ -11,7 +11,7 @@ from noisy_releases import DOMAIN, KERNEL, MAPS, NOISE_SCALE, N, noisy, populati
 
 import kmeanalyst as ka
 from kmeanalyst.inference.variables import distance as variable_distance
-from kmeanalyst.inference.variables import product_law, reduced_points
+from kmeanalyst.inference.variables import product_distribution, reduced_points
 from kmeanalyst.kernels import Gaussian, KernelMean, Laplacian
 from kmeanalyst.release import Release
 from kmeanalyst.releases.expressions import ExpressionError
@@ -219,8 +219,8 @@ def test_two_objects_of_one_measurement_are_not_independent(first):
 
 
 def test_too_many_combinations_are_drawn_and_told(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(product_law, "MOST_COMBINATIONS", 10_000)
-    monkeypatch.setattr(product_law, "DRAWN", 50_000)
+    monkeypatch.setattr(product_distribution, "MOST_COMBINATIONS", 10_000)
+    monkeypatch.setattr(product_distribution, "DRAWN", 50_000)
     x, y, z = (weighted(seed, 60)["v"] for seed in range(3))
     total = x + y * z
     assert total.n_points == 50_000
@@ -229,7 +229,7 @@ def test_too_many_combinations_are_drawn_and_told(monkeypatch: pytest.MonkeyPatc
     assert total.mean().value == pytest.approx(exact, abs=5 * total.std().value / 50_000**0.5)
     kernel = Gaussian(1.0)
     drawn = total.embedding(kernel)
-    monkeypatch.setattr(product_law, "MOST_COMBINATIONS", 1_000_000)
+    monkeypatch.setattr(product_distribution, "MOST_COMBINATIONS", 1_000_000)
     assert drawn.distance((x + y * z).embedding(kernel)) < 2 * 0.0045
 
 
@@ -340,7 +340,7 @@ def test_the_influence_of_a_distance_is_its_derivative(first, second):
 
 def test_a_feature_law_has_the_means_and_influences_of_its_features_one_by_one(first, second):
     node = (first["x0"] * second["x1"]).given(first["x0"] < second["x0"])
-    law = node._law
+    law = node._distribution
     values = law.values(node.nodes[0])
     means, influences = law.features(values, lambda v: np.column_stack([v, v**2]))
     for k, power in enumerate((1, 2)):
@@ -446,12 +446,12 @@ def test_a_plot_takes_and_returns_axes(first, second, mixed_release):
         (lambda r: bool(r["age"] > 3), ValueError, r"neither true nor false.*\(17 <= x\) & \(x < 30\)"),
         (lambda r: 17 <= r["age"] < 30, ValueError, r"neither true nor false"),
         (lambda r: r["agee"], KeyError, "no column 'agee'.*Did you mean 'age'"),
-        (lambda r: r["city"] + 1, TypeError, "city is no number.*pushforward"),
+        (lambda r: r["city"] + 1, TypeError, "city is not a number.*pushforward"),
         (lambda r: r["city"] < r["school"], TypeError, "has levels"),
         (lambda r: r["city"] == r["age"], TypeError, "share no scale"),
         (lambda r: r["city"] == "Berlin", ExpressionError, "no level 'Berlin'"),
         (lambda r: r["age"] == "old", TypeError, "'old' is a text"),
-        (lambda r: r["age"] & r["married"], TypeError, "age is none.*Write a comparison"),
+        (lambda r: r["age"] & r["married"], TypeError, "age is not one.*Write a comparison"),
         (lambda r: r["city"].mean(), TypeError, "levels, which have no numbers.*probability"),
         (lambda r: r["children"].mean(), ValueError, r"no finite value.*missing\(\)"),
         (lambda r: r["age"].probability(), ValueError, "a probability needs a condition"),
@@ -470,15 +470,19 @@ def test_a_plot_takes_and_returns_axes(first, second, mixed_release):
         (lambda r: r[[]], KeyError, "no columns"),
         (lambda r: r[["age", "income"]][2], IndexError, "no component 2"),
         (lambda r: ka.pushforward(np.sum, r["age"]), ValueError, "one value.*for each of 5 rows"),
-        (lambda r: ka.pushforward(lambda a: a.astype(str), r["age"]), TypeError, "no numbers and no truth values"),
+        (lambda r: ka.pushforward(lambda a: a.astype(str), r["age"]), TypeError, "neither numbers nor truth values"),
         (lambda r: ka.pushforward(np.sum, 3), TypeError, "needs a random variable"),
-        (lambda r: np.asarray(r["age"]), TypeError, "no array.*to_frame"),
-        (lambda r: np.add.reduce(r["age"]), TypeError, r"np.add.reduce does not go.*variable.mean\(\)"),
-        (lambda r: np.mean(r["age"]), TypeError, r"np.mean does not go.*elementwise.*variable.mean\(\)"),
-        (lambda r: np.where(r["married"], r["age"], 0), TypeError, r"np.where does not go.*ka.pushforward\(np.where"),
-        (lambda r: np.modf(r["age"]), TypeError, "np.modf does not go.*one result"),
-        (lambda r: r["age"] + np.ones(3), TypeError, "an array do not go together.*no rows.*transform"),
-        (lambda r: pd.Series([1.0]) - r["age"], TypeError, "an array do not go together"),
+        (lambda r: np.asarray(r["age"]), TypeError, "not an array.*to_frame"),
+        (lambda r: np.add.reduce(r["age"]), TypeError, r"np.add.reduce cannot be applied.*variable.mean\(\)"),
+        (lambda r: np.mean(r["age"]), TypeError, r"np.mean cannot be applied.*elementwise.*variable.mean\(\)"),
+        (
+            lambda r: np.where(r["married"], r["age"], 0),
+            TypeError,
+            r"np.where cannot be applied.*ka.pushforward\(np.where",
+        ),
+        (lambda r: np.modf(r["age"]), TypeError, "np.modf cannot be applied.*one result"),
+        (lambda r: r["age"] + np.ones(3), TypeError, "combined with an array.*no rows.*transform"),
+        (lambda r: pd.Series([1.0]) - r["age"], TypeError, "combined with an array"),
         (lambda r: r[3], KeyError, "no column 3: the columns are age"),
         (lambda r: r[r["age"] > 30], TypeError, r"stands for a population.*given\(condition\)"),
         (lambda r: r["city"] == r["school"], TypeError, "no level in common.*Compare each"),
@@ -488,8 +492,8 @@ def test_a_plot_takes_and_returns_axes(first, second, mixed_release):
         (lambda r: ka.pushforward("age", r["age"]), TypeError, "takes a function first"),
         (lambda r: ka.pushforward(lambda v: v - v.mean(), r["age"]), ValueError, "another value.*row by row"),
         (lambda r: ka.pushforward(np.sort, r["age"]), ValueError, "another value.*row by row"),
-        (lambda r: ka.mmd(r["age"], r["income"]), TypeError, r"no sample of rows.*variable.distance\(other\)"),
-        (lambda r: ka.mmd_test(r, r["age"]), TypeError, r"no sample of rows.*mmd_test\(sample\)"),
+        (lambda r: ka.mmd(r["age"], r["income"]), TypeError, r"not a sample of rows.*variable.distance\(other\)"),
+        (lambda r: ka.mmd_test(r, r["age"]), TypeError, r"not a sample of rows.*mmd_test\(sample\)"),
         (lambda r: r.expectation(r["age"]), TypeError, r"an expression in quotes.*variable.mean\(\)"),
         (lambda r: r.expectation("age", where=r["married"]), TypeError, "an expression in quotes"),
         (lambda r: r.mean(r["age"]), TypeError, "a column is named by its text"),
@@ -539,4 +543,4 @@ def test_variables_are_told_apart_by_identity_and_can_be_kept_in_sets(first):
     x = first["x0"]
     assert len({x, x, first["x0"]}) == 2
     assert (x == 1).nodes[0].kind == "condition"
-    assert variable_distance.at_points(x._law, x.nodes[0]).shape == (40,)
+    assert variable_distance.at_points(x._distribution, x.nodes[0]).shape == (40,)
