@@ -93,7 +93,7 @@ def embeddings(a: Any, b: Any, kernel: Kernel | None) -> tuple[KernelMean, Kerne
     if kernel is None and spaces and spaces[0] != spaces[-1]:
         raise ValueError(
             "the two releases have different kernels or domains, so their embeddings are in different spaces. "
-            "Pass one kernel for both with kernel=...."
+            "Pass kernel=..., one kernel for both sides."
         )
     if not releases:
         pair = read_pair(a, b, kernel)

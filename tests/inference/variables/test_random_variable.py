@@ -1,4 +1,4 @@
-"""Random variables on releases: exact identities, one law by identity, error bars, bounded growth, what is refused."""
+"""Random variables on releases: exact identities, one distribution by identity, error bars, bounded growth, what is refused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from noisy_releases import DOMAIN, KERNEL, MAPS, NOISE_SCALE, N, noisy, population
+from noisy_releases import DOMAIN, MAPS, NOISE_SCALE, N, noisy, population
 
 import kmeanalyst as ka
 from kmeanalyst.inference.variables import distance as variable_distance
@@ -18,16 +18,13 @@ from kmeanalyst.releases.expressions import ExpressionError
 from kmeanalyst.representation.weights.reweight import weights_for
 
 
-def measured(seed: int, *, shift: float = 0.0, n_points: int = 40, view: str = "probability") -> Release:
+def measured(seed: int, *, shift: float = 0.0) -> Release:
     """A release of 500 rows at about ε = 1 whose weights were fitted to its measurement."""
     rng = np.random.default_rng(seed)
     feature_map = MAPS["random-features"]
     made = noisy(feature_map, feature_map(population(N, rng, shift)).mean(axis=0), NOISE_SCALE[1.0], rng)
-    points = DOMAIN.draw(n_points, rng)
-    return Release(
-        points=DOMAIN.decode(points), weights=weights_for(view, points, made.measurement), measurement=made.measurement,
-        kernel=KERNEL, domain=DOMAIN, statement=made.statement,
-    )  # fmt: skip
+    points = DOMAIN.draw(40, rng)
+    return made.replaced(points=DOMAIN.decode(points), weights=weights_for("probability", points, made.measurement))
 
 
 def weighted(seed: int, n: int = 7, *, mean: float = 3.0, signed: bool = False) -> Release:
@@ -116,7 +113,7 @@ def test_estimates_of_variables_keep_their_correlation_with_those_of_the_release
     assert rest.standard_error < 1e-9
 
 
-def test_columns_of_one_release_keep_their_joint_law(first):
+def test_columns_of_one_release_keep_their_joint_distribution(first):
     x, y = first["x0"], first["x1"]
     assert (x - y).var().value == pytest.approx(
         first.var("x0").value + first.var("x1").value - 2 * first.cov(["x0", "x1"])["x0", "x1"].value, rel=1e-9
@@ -168,24 +165,21 @@ def test_the_mean_of_a_product_has_the_error_of_the_product_of_means(first, seco
     assert any("independent" in note for note in found.notes)
 
 
-def with_more_weight(release: Release, place: int, step: float) -> Release:
+def with_more_weight(release: Release, index: int, step: float) -> Release:
     """The same release, one point's weight larger by a step."""
     moved = release.weights.copy()
-    moved[place] += step
-    return Release(
-        points=release.to_frame().drop(columns="weight"), weights=moved, measurement=release.measurement,
-        kernel=release.kernel, domain=release.domain, statement=release.statement,
-    )  # fmt: skip
+    moved[index] += step
+    return release.replaced(weights=moved)
 
 
 def test_the_influence_is_the_derivative_by_a_releases_weights(first, second):
     """Moving the weights by δ moves the statistic by δ · influence, whatever the statistic."""
     x, z = first["x0"], second["x0"]
-    step, place = 1e-6, 3
-    changed = with_more_weight(first, place, step)
+    step, index = 1e-6, 3
+    changed = with_more_weight(first, index, step)
     for statistic in (lambda a, b: (a * b**2).mean(), lambda a, b: (a - b).var(), lambda a, b: a.given(a < b).mean()):
         was, now = statistic(x, z), statistic(changed["x0"], z)
-        assert (now.value - was.value) / step == pytest.approx(was.terms[0][1][place], rel=1e-4)
+        assert (now.value - was.value) / step == pytest.approx(was.terms[0][1][index], rel=1e-4)
 
 
 def test_what_one_release_does_not_know_the_other_does(first):
@@ -197,7 +191,7 @@ def test_what_one_release_does_not_know_the_other_does(first):
     assert not both.mmd_test(np.arange(5.0)).noise_aware
 
 
-def test_signed_values_beside_the_probability_view_are_told():
+def test_infeasible_signed_values_have_a_note_with_the_probability_views():
     x, y = weighted(0, signed=True), weighted(1, signed=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ka.UnboundedWeights)
@@ -218,7 +212,7 @@ def test_two_objects_of_one_measurement_are_not_independent(first):
 # ---------------------------------------------------------------- growth
 
 
-def test_too_many_combinations_are_drawn_and_told(monkeypatch: pytest.MonkeyPatch):
+def test_too_many_combinations_are_drawn_and_a_note_says_so(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(product_distribution, "MOST_COMBINATIONS", 10_000)
     monkeypatch.setattr(product_distribution, "DRAWN", 50_000)
     x, y, z = (weighted(seed, 60)["v"] for seed in range(3))
@@ -306,7 +300,7 @@ def test_unbounded_weights_fail_behind_a_function_and_are_warned_about():
     power = wild[0]["v"] ** wild[1]["v"]
     with pytest.warns(ka.UnboundedWeights, match=r"Σ\|w\| = .* theorem 1.*in_view\(\"probability\"\).*bounded"):
         norm = power.embedding(Gaussian(127.0)).squared_norm()
-    assert norm > 2  # no law's embedding is longer than 1
+    assert norm > 2  # no distribution's embedding is longer than 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert power.in_view("probability").embedding(Gaussian(127.0)).squared_norm() <= 1
@@ -331,24 +325,24 @@ def test_the_distance_of_two_variables_and_to_a_sample(first, second):
 
 def test_the_influence_of_a_distance_is_its_derivative(first, second):
     x, z, kernel = first["x0"] + first["x1"], second["x0"], Gaussian(1.0)
-    found, step, place = x.distance(z, kernel), 1e-5, 5
-    changed = with_more_weight(first, place, step)
+    found, step, index = x.distance(z, kernel), 1e-5, 5
+    changed = with_more_weight(first, index, step)
     now = (changed["x0"] + changed["x1"]).distance(z, kernel)
     influence = found.terms[0][1]
-    assert (now.value - found.value) / step == pytest.approx(influence[place] + 0.0, abs=0.02)
+    assert (now.value - found.value) / step == pytest.approx(influence[index] + 0.0, abs=0.02)
 
 
-def test_a_feature_law_has_the_means_and_influences_of_its_features_one_by_one(first, second):
+def test_features_together_have_the_means_and_influences_that_they_have_one_by_one(first, second):
     node = (first["x0"] * second["x1"]).given(first["x0"] < second["x0"])
-    law = node._distribution
-    values = law.values(node.nodes[0])
-    means, influences = law.features(values, lambda v: np.column_stack([v, v**2]))
+    joint = node._distribution
+    values = joint.values(node.nodes[0])
+    means, influences = joint.features(values, lambda v: np.column_stack([v, v**2]))
     for k, power in enumerate((1, 2)):
-        assert means[k] == pytest.approx(law.mean(values**power), rel=1e-9)
-        assert influences[:, k] == pytest.approx(law.influence(values**power), rel=1e-6, abs=1e-9)
+        assert means[k] == pytest.approx(joint.mean(values**power), rel=1e-9)
+        assert influences[:, k] == pytest.approx(joint.influence(values**power), rel=1e-6, abs=1e-9)
 
 
-def test_a_sample_of_the_same_law_is_accepted_and_another_rejected(first, second):
+def test_a_sample_of_the_same_distribution_is_accepted_and_another_rejected(first, second):
     rng = np.random.default_rng(8)
     x, z = first["x0"], second["x0"]
     same = population(300, rng)[:, 0] * population(300, rng, 0.5)[:, 0]
@@ -362,7 +356,7 @@ def test_a_sample_of_the_same_law_is_accepted_and_another_rejected(first, second
 
 @pytest.mark.slow
 def test_the_test_holds_its_level_and_has_power():
-    """60 releases: at 5 %, 9 or more true hypotheses rejected would have chance 0.003; a shift of 1 shows."""
+    """60 releases: at 5 %, 9 or more true hypotheses rejected would have probability 0.003; a shift of 1 shows."""
     pvalues, shifted = [], []
     for seed in range(60):
         release, rng = measured(seed), np.random.default_rng([seed, 1])
@@ -375,7 +369,7 @@ def test_the_test_holds_its_level_and_has_power():
 
 @pytest.mark.slow
 def test_intervals_of_functions_of_two_releases_hold_the_truth():
-    """40 pairs of releases: at 95 %, 33 or fewer held would have chance 0.003 for one question."""
+    """40 pairs of releases: at 95 %, 33 or fewer held would have probability 0.003 for one question."""
     rng = np.random.default_rng(0)
     a, b = population(400_000, rng)[:, 0], population(400_000, rng, 0.5)[:, 0]
     truth = {"sum": np.mean(a + b), "product": np.mean(a * b), "spread": np.var(a + b), "above": np.mean(a > b)}
@@ -437,11 +431,11 @@ def test_a_plot_takes_and_returns_axes(first, second, mixed_release):
         assert len(ax.containers) > 0
 
 
-# ---------------------------------------------------------------- what is refused, and the mend
+# ---------------------------------------------------------------- what is refused, and the hint
 
 
 @pytest.mark.parametrize(
-    ("ask", "error", "told"),
+    ("ask", "error", "message"),
     [
         (lambda r: bool(r["age"] > 3), ValueError, r"neither true nor false.*\(17 <= x\) & \(x < 30\)"),
         (lambda r: 17 <= r["age"] < 30, ValueError, r"neither true nor false"),
@@ -505,8 +499,8 @@ def test_a_plot_takes_and_returns_axes(first, second, mixed_release):
         (lambda r: r["age"].distance(r[["age", "income"]]), ValueError, "different spaces"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_a_mend(mixed_release, ask, error, told):
-    with pytest.raises(error, match=told):
+def test_what_makes_no_sense_is_refused_with_a_hint(mixed_release, ask, error, message):
+    with pytest.raises(error, match=message):
         ask(mixed_release)
 
 
@@ -539,7 +533,7 @@ def test_a_release_knows_its_columns_and_is_not_gone_through(first):
         iter(first)
 
 
-def test_variables_are_told_apart_by_identity_and_can_be_kept_in_sets(first):
+def test_variables_differ_by_identity_and_can_be_kept_in_sets(first):
     x = first["x0"]
     assert len({x, x, first["x0"]}) == 2
     assert (x == 1).nodes[0].kind == "condition"
