@@ -19,7 +19,7 @@ _STEP = 0.2  # of the integral's rule, first; halved until nothing changes
 _HALVINGS = 8
 _CLOSE = 1e-8  # between two rules: the error of the finer one is about the square
 _BEND = 0.7  # slope of the path far out
-_NEGLIGIBLE = -38.0  # logarithm of a share of the integrand at its peak
+_NEGLIGIBLE = -38.0  # logarithm, relative to the integrand's peak
 
 
 def weighted_chi_squared_sf(

@@ -147,7 +147,7 @@ class Comparison:
             "overall": _plain(self.overall.to_dict()),
             "differs": self.differs,
             "level": self.level,
-            **{name: [_plain(record) for record in frame.to_dict("records")] for name, frame in tables.items()},
+            **{name: _plain(frame.to_dict("records")) for name, frame in tables.items()},
             "notes": list(self.notes),
         }
 
@@ -242,13 +242,12 @@ def _notes(columns: pd.DataFrame, n_pairs: int) -> list[str]:
     return notes
 
 
-def _plain(record: dict[Any, Any]) -> dict[str, Any]:
-    return {str(key): _plain_value(value) for key, value in record.items()}
-
-
-def _plain_value(value: Any) -> Any:
+def _plain(value: Any) -> Any:
+    """A value for JSON: numbers, texts, lists and dictionaries; None for what is not known."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain_value(each) for each in value]
+        return [_plain(each) for each in value]
     if value is None or value is pd.NaT or value is pd.NA:
         return None
     if isinstance(value, pd.Timestamp):

@@ -2,7 +2,7 @@
 
 The matrix is symmetric, so only pairs of blocks I ≤ J are evaluated, and never kept: memory grows with the number of
 rows, not with its square. Distances of Gaussian kernels come from a matrix product of centred rows, which is quick;
-where rows lie so far out that the product would cancel, from the kernel itself. Everything is float64.
+if rows lie so far out that the product would cancel, from the kernel itself. Everything is float64.
 """
 
 from __future__ import annotations

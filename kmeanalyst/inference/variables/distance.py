@@ -1,8 +1,8 @@
 """Distances of a random variable's distribution to others' and to samples, and the test of a sample.
 
-Values are seen through the kernel's features on some reference values. Each feature is a question, so that its mean over
-the releases' weighted points has an influence function on each release, and all of them together a joint covariance:
-privacy noise, sampling and resolution. The test's statistic is the squared distance of two mean features; under the
+Values are mapped to the kernel's features on some reference values. Each feature is a question, so its mean over the
+releases' weighted points has an influence function on each release, and all of them have a joint covariance: privacy
+noise, sampling and resolution. The test's statistic is the squared distance of two mean features; under the
 hypothesis it is a weighted sum of χ², its coefficients the eigenvalues of that covariance and the sample's together.
 """
 
@@ -17,6 +17,7 @@ from kmeanalyst.inference.estimate.estimate import Estimate
 from kmeanalyst.inference.estimate.population import Distribution, Population, estimate
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.two_sample.result import TestResult
+from kmeanalyst.inference.two_sample.samples import fields_about
 from kmeanalyst.inference.variables.nodes import Node, number_node, values_at
 from kmeanalyst.inference.variables.product_distribution import ProductDistribution
 from kmeanalyst.inference.variables.reduced_points import default_kernel, gathered
@@ -103,26 +104,15 @@ def test_against_sample(
         noise_floor=float(np.sqrt(expected)),
         mmd_interval=form.interval(difference),
         detectable_mmd=form.detectable(np.diag(own)),
-        **_about(releases, distribution),
+        notes=(*distribution.model.notes, *_guarantees(releases)),
+        **fields_about(releases),
     )
 
 
-def _about(releases: tuple[ReleaseData, ...], distribution: Distribution) -> dict[str, Any]:
-    """The fields of a TestResult about the releases: one release's guarantee in the fields, several in notes."""
-    statements = [release.statement for release in releases if release.statement is not None]
-    notes = distribution.model.notes
-    if len(releases) > 1:
-        notes += tuple(
-            f"a release of {p.n_rows:,} {p.counted} at ε = {p.epsilon:g}, δ = {p.delta:g}" for p in statements
-        )
-    one = statements[0] if len(releases) == 1 and statements else None
-    return {
-        "noise_aware": all(release.measurement is not None for release in releases),
-        "n_release_rows": one and one.n_rows,
-        "epsilon": one and one.epsilon,
-        "delta": one and one.delta,
-        "notes": notes,
-    }
+def _guarantees(releases: tuple[ReleaseData, ...]) -> list[str]:
+    """The privacy guarantees of several releases, as notes; that of a single one is in fields."""
+    each = [release.statement for release in releases if release.statement is not None] if len(releases) > 1 else []
+    return [f"a release of {p.n_rows:,} {p.counted} at ε = {p.epsilon:g}, δ = {p.delta:g}" for p in each]
 
 
 def _names(nodes: Nodes) -> str:

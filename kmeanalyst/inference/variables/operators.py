@@ -17,11 +17,6 @@ _COMPARE: dict[str, Callable[..., Any]] = {
     "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
 }  # fmt: skip
 _TURNED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_OPERATORS: dict[Any, str] = {
-    np.add: "+", np.subtract: "-", np.multiply: "*", np.true_divide: "/", np.power: "**", np.remainder: "%",
-    np.equal: "==", np.not_equal: "!=", np.less: "<", np.less_equal: "<=", np.greater: ">", np.greater_equal: ">=",
-    np.logical_and: "&", np.logical_or: "|", np.bitwise_and: "&", np.bitwise_or: "|",
-}  # fmt: skip
 _CALCULATE: dict[str, Callable[..., Any]] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "**": power, "%": np.mod,
 }  # fmt: skip
@@ -36,6 +31,8 @@ _INSTEAD = {
     "round": "Write np.rint(variable).", "around": "Write np.rint(variable).",
 }  # fmt: skip
 _LOGIC: dict[str, Callable[..., Any]] = {"&": np.logical_and, "|": np.logical_or}
+_SIGNS: dict[Any, str] = {function: sign for sign, function in (_COMPARE | _CALCULATE | _LOGIC).items()}
+_SIGNS |= {np.power: "**", np.bitwise_and: "&", np.bitwise_or: "|"}
 
 
 class VariableOperators:
@@ -156,8 +153,8 @@ class VariableOperators:
             raise _not_elementwise(f"{ufunc.__name__}{'' if method == '__call__' else '.' + method}")
         if not all(is_variable(x) or _is_number(x) for x in inputs):
             return NotImplemented
-        if ufunc in _OPERATORS:
-            return _of_two(_OPERATORS[ufunc], *inputs)
+        if ufunc in _SIGNS:
+            return _of_two(_SIGNS[ufunc], *inputs)
         if ufunc in (np.logical_not, np.invert):
             return ~inputs[0]
 
