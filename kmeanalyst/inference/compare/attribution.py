@@ -118,7 +118,7 @@ class Columns:
         self.read = projector.functionals(np.hstack([each(projector.rows) for each in self.functions]))
 
     def __getitem__(self, j: int) -> Functionals:
-        """Those of column j."""
+        """The functionals of column j."""
         return self.read[self.owner == j]
 
 

@@ -42,7 +42,7 @@ class _Sums:
             self._add_numbers(natural(column, present), self.n - self.missing - len(present))
 
     def _add_numbers(self, x: Array, before: int) -> None:
-        """Of blocks put together (Chan, Golub & LeVeque 1979): no cancellation."""
+        """Combine blocks without cancellation (Chan, Golub & LeVeque 1979)."""
         n, step = before + len(x), float(x.mean()) - self.mean
         self.squares += float(np.square(x - x.mean()).sum()) + step**2 * before * len(x) / n
         self.mean += step * len(x) / n

@@ -66,7 +66,7 @@ class MeanEmbeddingEstimate:
 
 
 def evidence_of(release: ReleaseData) -> MeanEmbeddingEstimate:
-    """What the release knows."""
+    """The mean embedding that the release's measurement gives, or its points without one."""
     measurement = release.measurement
     if measurement is not None:
         return MeanEmbeddingEstimate(

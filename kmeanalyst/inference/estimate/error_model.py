@@ -143,7 +143,7 @@ class MeasuredErrors(ErrorModel):
 
     point_weights  (M,) of the released points, in a view.
     fit            the populations that the measurement allows.
-    first          whose rows stand first in `frame`, and whose means the errors are of: the points', or those of the fit.
+    first          whose rows come first in `frame`, and whose means have these errors: the points' or the fit's.
     """
 
     release: ReleaseData
@@ -155,7 +155,7 @@ class MeasuredErrors(ErrorModel):
 
     @property
     def weights(self) -> Array:
-        """Of the rows that stand first."""
+        """Weights of the rows that come first."""
         return self.point_weights if self.first == "points" else self.fit.weights
 
     @property
@@ -194,7 +194,7 @@ class MeasuredErrors(ErrorModel):
 
 @dataclass(frozen=True, eq=False)
 class SamplingErrors(ErrorModel):
-    """The error of means over rows that are taken for independent draws, and of which no more is known.
+    """The errors of means over rows that are assumed to be independent draws; nothing else is known of them.
 
     probabilities  p (n,): the variance is that at an effective number of rows of 1/Σp², n for equal weights.
     """
@@ -228,11 +228,11 @@ class IndependentErrors:
     """The error models of independent releases: influences stand one below the other, errors add in squares."""
 
     models: tuple[ErrorModel, ...]
-    assumptions: tuple[str, ...] = ()  # what was assumed and approximated
+    assumptions: tuple[str, ...] = ()  # and approximations
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Those of every release, and what was assumed."""
+        """The notes of every release, and the assumptions."""
         return tuple(dict.fromkeys([*(note for model in self.models for note in model.notes), *self.assumptions]))
 
     def split(self, influence: Array) -> list[Array]:
@@ -245,7 +245,7 @@ class IndependentErrors:
         return joint_parts([model.parts(part) for model, part in each])
 
     def covariance(self, influence: Array) -> Parts:
-        """Joint covariances by source; what no release knows is None."""
+        """Joint covariances by source; None for a source that no release knows."""
         each = [model.covariance(part) for model, part in zip(self.models, self.split(influence), strict=True)]
         known = {name: [one[name] for one in each if one[name] is not None] for name in PARTS}
         return {name: sum(some) if some else None for name, some in known.items()}

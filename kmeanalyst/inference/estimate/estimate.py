@@ -71,7 +71,7 @@ def _joined(operands: list[tuple[Estimate, float]]) -> Terms:
 
 
 def _common_view(operands: list[tuple[Estimate, float]]) -> str:
-    """The one view of all operands; a sample of rows goes with any. ValueError where there are several."""
+    """The one view of all operands; a sample of rows may be combined with any. ValueError if there are several."""
     first, *others = dict.fromkeys(estimate.view for estimate, _ in operands if estimate.view != SAMPLE) or [SAMPLE]
     if others:
         raise ValueError(
@@ -106,7 +106,7 @@ def largest_change(terms: Terms, level: float) -> float:
 
 
 def one_measurement(a: ReleaseData, b: ReleaseData) -> bool:
-    """Whether two Release objects rest on one measurement, though they are two."""
+    """Whether two Release objects have the same measurement."""
     ours, theirs = a.measurement, b.measurement
     return ours is not None and theirs is not None and np.array_equal(ours.vector, theirs.vector)
 
@@ -201,7 +201,7 @@ class Estimate(Differentiable):
     question        what was asked, as text.
     notes           what a reader should know in addition to the number.
     terms           error models with the estimate's influence function at the rows of each; none if it is unknown.
-    interval_by     how an interval comes about that is not value ± error; None for the normal distribution.
+    interval_by     the interval, if it is not value ± error; None for the normal distribution.
 
     Estimates and numbers can be added, subtracted, multiplied and divided, raised to a number, and handed to np.sqrt,
     np.log and np.exp: the error follows to first order. Those of one release keep their correlation and must share

@@ -32,7 +32,7 @@ from kmeanalyst.representation.weights.views import view_weights
 
 
 class Errors(Protocol):
-    """What a distribution's errors are read off: an ErrorModel, or several of independent releases together."""
+    """The errors of a distribution: an ErrorModel, or those of several independent releases."""
 
     @property
     def notes(self) -> tuple[str, ...]: ...
@@ -43,7 +43,7 @@ class Errors(Protocol):
 
 
 class Distribution(Protocol):
-    """Weighted points, and the further rows at which derivatives must be known: what a statistic is made from.
+    """Weighted points, from which a statistic is computed, and the further rows at which its derivatives must be known.
 
     A Population is that of one release, a ProductDistribution (see `product_distribution`) that of several independent ones.
     """
@@ -87,12 +87,12 @@ class Distribution(Protocol):
     def infeasible(self, what: str, value: Callable[[Any], float]) -> str: ...
 
     def bounds(self, column: Any) -> tuple[float, float] | None:
-        """What a question's values cannot leave; None where nothing is declared."""
+        """The bounds of a question's values; None if none are declared."""
         ...
 
 
 class ConditionedRows:
-    """What distributions of weighted rows share: means, and influence functions given a condition or not (see `population_of`).
+    """Weighted rows, given a condition or not: means and influence functions (see `population_of`).
 
     weights      (M,) on the first rows of model.frame; given a condition they sum to one.
     given        (n,) bool over model.frame, whether the condition holds; None without one.

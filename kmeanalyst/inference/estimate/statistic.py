@@ -1,8 +1,8 @@
-"""Numbers that depend on the weights of rows, each with its derivative by every weight: the rules of calculus stand here.
+"""Numbers that depend on the weights of rows, each with its derivative by every weight, and the rules of calculus.
 
 A statistic T of weights w moves, to first order, by Σ δw · T′(z); T′ is its influence function (Deville 1999, *Variance
-estimation for complex statistics*). A mean Σ w h has the influence h. Arithmetic carries influences along, so that a
-variance, a correlation or a ratio is written as its formula, and `solve` gives that of the root of an equation.
+estimation for complex statistics*). A mean Σ w h has the influence h. Arithmetic computes influences too, so a variance,
+a correlation or a ratio is written as its formula; `solve` gives the influence of the root of an equation.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Differentiable:
 
 
 class IntervalRule(Protocol):
-    """How an interval comes about that is not value ± z·error."""
+    """An interval that is not value ± z·error."""
 
     def interval(self, z: float) -> tuple[float, float]: ...
 
@@ -99,8 +99,8 @@ class Statistic(Differentiable):
     influence    its derivative by the weight of each row, (n,) or (n, k); NaN at rows where it is undefined. None where
                  the value or its first order is undefined.
     question     what was asked, as text; "" of an intermediate result.
-    notes        what to say of the value.
-    interval_by  how an interval comes about that is not value ± error.
+    notes        what a reader should know of the value.
+    interval_by  the interval, if it is not value ± error.
 
     Arithmetic with numbers, arrays and other statistics of the same weights gives statistics.
 

@@ -71,7 +71,7 @@ def conditional_estimates(smooth: Smoother, question: Question, rows: pd.DataFra
 
 
 def estimates_of(smooth: Smoother, values: Array, texts: Sequence[str], rows: pd.DataFrame) -> Estimates:
-    """The same for values (n,) at the rows of the error model's frame."""
+    """The conditional means of values (n,), known at the rows of the error model's frame."""
     population, at = smooth.population, smooth.at(smooth.conditioning.encode(rows))
     found, influences, left = smooth.answers(values, at)
     at_points = values[: len(population.weights)][population.weights != 0]
@@ -139,7 +139,7 @@ def _is_list(values: Any) -> bool:
 
 
 def texts_of(smooth: Smoother, rows: pd.DataFrame) -> list[str]:
-    """What is given in each row, as text: "age = 40, sex = F"; the condition after it."""
+    """The given values of each row as text: "age = 40, sex = F"; then the condition."""
     cells = [[f"{name} = {_shown(value)}" for name, value in row.items()] for row in rows.to_dict("records")]
     after = f", {smooth.population.condition}" if smooth.population.condition else ""
     return [", ".join(row) + after for row in cells]
@@ -195,7 +195,7 @@ class ConditionalLaw:
 
     @property
     def text(self) -> str:
-        """What is given, as text."""
+        """The given values, as text."""
         return texts_of(self.smooth, self.given)[0]
 
     def __repr__(self) -> str:

@@ -86,7 +86,7 @@ def mean_of(population: Distribution, question: Any) -> Statistic:
 
 
 def probability_of(population: Distribution, condition: Any) -> Statistic:
-    """The same for a condition; ValueError if the question is none."""
+    """The probability of a condition; ValueError if the question is not a condition."""
     values = population.values(condition)
     check_condition(values[: len(population.weights)])
     return statistic_of(population, values, shown(condition))
@@ -115,7 +115,7 @@ def _ratio_of(population: Population, numerator: Question, denominator: Question
 
 
 def conditions_by(release: ReleaseData, column: str, where: str | None = None) -> list[str]:
-    """One condition for each level of a column, joined with `where`: what a question is asked by."""
+    """One condition for each level of a column, joined with `where`."""
     kind = release.columns[column]
     if not isinstance(kind, Categorical):
         raise ValueError(

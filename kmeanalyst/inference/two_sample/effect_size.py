@@ -28,7 +28,7 @@ class Precision:
 
 
 def of_two_samples(sums: GramSums, unbiased: float, margin: float | None) -> Precision:
-    """Of a permutation test. `margin`: how far above its mean the statistic must be to be rejected at 5 %."""
+    """The precision of a permutation test. `margin`: how far above its mean a statistic is rejected at 5 %."""
     rate, trace = 1 / sums.n + 1 / sums.m, pooled_trace(sums)
     square, variances = pooled_trace_of_square(sums), variances_of_unbiased(sums)
     detectable, interval = None, None

@@ -131,7 +131,7 @@ def _first_root(a: float, b: float, c: float) -> float:
 def sample_moments(
     feature_map: FeatureMap, directions: Directions, blocks: Iterable[Array], *, left_out: Array | None = None
 ) -> Moments:
-    """Of encoded rows in blocks: memory does not grow with their number.
+    """Moments of encoded rows in blocks: memory does not grow with their number.
 
     left_out   indices of rows that are left out of the covariance: rows have more variance than others along directions
                that were computed from them, and a null distribution from them is too wide.

@@ -94,7 +94,7 @@ def units_of(n: int, m: int) -> Units:
 
 
 def _cut(rows: tuple[int, int], bins: tuple[int, int], size: int, singles: tuple[int, ...]) -> Units:
-    """In each sample: bins, single rows, and one unit of the rows that stay."""
+    """Units of each sample: bins, single rows, and one unit of the rows that stay."""
     lengths: list[int] = []
     first: list[bool] = []
     groups: tuple[list[int], list[int]] = ([], [])

@@ -188,6 +188,6 @@ def _shared_functions(first: Measurement, second: Measurement, rows: _ReferenceR
 
 
 def _covariance(values: Array, weights: Array) -> Array:
-    """Of weighted rows (n, K)."""
+    """The covariance of weighted rows (n, K)."""
     centred = values - weights @ values
     return (centred * weights[:, None]).T @ centred

@@ -294,7 +294,7 @@ def _checked_number(x: Any) -> Any:
 
 
 def _kind_of(ufunc: Any) -> Kind:
-    """What a ufunc of numbers gives."""
+    """The kind of a ufunc's result for numbers."""
     return "condition" if ufunc(*[np.ones(1)] * ufunc.nin).dtype == bool else "number"
 
 
@@ -314,5 +314,5 @@ def _both_known(compare: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _both_there(compare: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for levels, "" being a missing one."""
+    """A comparison of levels that does not hold where a side is missing ("")."""
     return lambda a, b: compare(a, b) & (a != "") & (b != "")

@@ -71,7 +71,7 @@ class ProductDistribution:
 
     @property
     def combinations(self) -> int:
-        """How many there are; `weights` has fewer where they were drawn."""
+        """The number of all combinations; `weights` has fewer if they were drawn."""
         return prod(len(factor.weights) for factor in self.factors)
 
     @property
@@ -81,7 +81,7 @@ class ProductDistribution:
 
     @property
     def drawing(self) -> tuple[str, ...]:
-        """What drawing combinations costs, as a note; nothing where they are all there."""
+        """The error of drawing combinations, as a note; empty if all are used."""
         if not self.drawn:
             return ()
         error = total_mass([factor.weights for factor in self.factors]) / len(self.weights) ** 0.5

@@ -1,10 +1,8 @@
 """Random variables: columns of releases, functions of them, and questions about these (METHODS §6).
 
-Kernel probabilistic programming: Σ w f(z) stands for the distribution of f(X) (Schölkopf et al. 2015; Simon-Gabriel et al. 2016;
-Balog et al. 2018, §3.3). Columns of one release have its joint distribution; different releases are taken as independent, and
-answers say so. Everything is tracked by the identity of the Release object: X - X is zero.
-
-The histogram of a random variable.
+Kernel probabilistic programming: Σ w f(z) represents the distribution of f(X) (Schölkopf et al. 2015; Simon-Gabriel et al.
+2016; Balog et al. 2018, §3.3). Columns of one release have its joint distribution; different releases are assumed to be
+independent, and answers say so. The identity of the Release object decides which is the case: X - X is zero.
 """
 
 from __future__ import annotations

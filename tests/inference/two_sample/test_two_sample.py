@@ -12,7 +12,6 @@ from scipy.stats import kstest
 
 import kmeanalyst as ka
 from kmeanalyst.inference.two_sample import noise_aware
-from kmeanalyst.inference.two_sample.samples import SampleRows
 from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
 from kmeanalyst.kernels import Gaussian, KernelMean
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -213,28 +212,24 @@ def test_the_result_has_all_that_the_interface_names(mixed_release):
     assert '"extra"' in notes and "age: 1 of 30 values were outside the bounds and were clamped" in notes
 
 
-def test_rows_that_are_left_out_count_for_the_mean_and_not_for_the_covariance(feature_map):
-    rows = population(70, np.random.default_rng(3))
-    along, indices = Directions(np.eye(feature_map.dimension)[:, :5], np.ones(5)), np.arange(0, 70, 2)
-    moments = noise_aware.sample_moments(feature_map, along, [rows[:33], rows[33:]], left_out=indices)
-    features = feature_map(rows)
-    np.testing.assert_allclose(moments.mean, features.mean(axis=0), atol=1e-14)
-    np.testing.assert_allclose(moments.covariance, np.cov(features[1::2, :5].T), atol=1e-12)
-    np.testing.assert_array_equal(moments.rows, features[1::2, :5])
-    assert moments.n_rows == 70
-
-
-def test_the_sample_in_blocks_gives_the_moments_of_the_whole(feature_map, monkeypatch):
+@pytest.mark.parametrize("left_out", [[], np.arange(0, 70, 2)], ids=["all", "half"])
+def test_moments_are_those_of_all_rows_whatever_the_blocks_but_the_covariance_of_those_left_in(
+    feature_map, left_out, monkeypatch
+):
     release = noisy(feature_map, np.zeros(feature_map.dimension), 1.0, np.random.default_rng(0))
     directions = noise_aware.directions_of(release, release.measurement)
-    rows = population(400, np.random.default_rng(1))
-    whole = noise_aware.sample_moments(feature_map, directions, SampleRows(release, rows).blocks())
-    monkeypatch.setattr("kmeanalyst.kernels.embedding._BLOCK_ENTRIES", 7 * feature_map.dimension)
-    blocks = noise_aware.sample_moments(feature_map, directions, SampleRows(release, rows).blocks())
-    features = feature_map(rows)
-    np.testing.assert_allclose(blocks.mean, features.mean(axis=0), atol=1e-12)
-    np.testing.assert_allclose(blocks.covariance, np.cov((features @ directions.vectors).T), atol=1e-10)
-    np.testing.assert_allclose(blocks.covariance, whole.covariance, atol=1e-10)
+    rows = population(70, np.random.default_rng(3))
+    features, kept = feature_map(rows), ~np.isin(np.arange(70), left_out)
+    for entries in (10**7, 7 * feature_map.dimension):
+        monkeypatch.setattr("kmeanalyst.kernels.embedding._BLOCK_ENTRIES", entries)
+        moments = noise_aware.sample_moments(
+            feature_map, directions, [rows[:33], rows[33:]], left_out=np.array(left_out)
+        )
+        np.testing.assert_allclose(moments.mean, features.mean(axis=0), atol=1e-12)
+        along = (features @ directions.vectors)[kept]
+        np.testing.assert_allclose(moments.covariance, np.cov(along.T), atol=1e-10)
+        np.testing.assert_allclose(moments.rows, along, atol=1e-12)
+        assert moments.n_rows == 70
 
 
 @pytest.mark.parametrize(
