@@ -47,8 +47,8 @@ class Group:
 
     read        how they are read.
     variances   (k,) prior ones, as a signal.
-    expected    (k,) what of the difference of their means is explained by something else.
-    elsewhere   the relative variance by which the two populations may differ in what is not seen of the functions.
+    expected    (k,) the part of the difference of their means that something else explains.
+    elsewhere   the relative variance by which the two populations may differ in the unseen part of the functions.
     """
 
     read: Functionals
@@ -154,9 +154,9 @@ def pair_tests(
 ) -> list[GroupTest]:
     """Does each pair of columns have the same association on both sides? Products of functions centred at `some` rows.
 
-    shifts   for each column the differences of its functions' means, taken for 0 where it is not known to differ. Of a
-             product of centred functions the means' own product is explained by them, and by their size goes how much
-             of the columns themselves may show in what is not seen of it.
+    shifts   for each column the differences of its functions' means; 0 if the column is not known to differ. They explain
+             the product of the means. Their size also decides how much of the columns' own differences may enter through
+             the unseen part of a product.
     """
     centres = [each(some).mean(axis=0) for each in columns.functions]
     most = int(np.clip(_ALL_PRODUCTS / max(len(pairs), 1), _FEWEST_PRODUCTS, _PRODUCTS))

@@ -34,7 +34,7 @@ from kmeanalyst.releases.release import ReleaseData
 
 _BASIS_ROWS = 150  # drawn from the domain, and as many of the points, for weighted points without a measurement
 _REFERENCE_ROWS = 600  # mostly of the domain, and as many mostly of the columns of given rows
-_AWAY = 0.1  # of the latters' cells are the domain's, and the contrary
+_AWAY = 0.1  # share of the second half's cells that are the domain's, and of the first half's that are the rows'
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,10 +80,10 @@ def evidence_of(release: ReleaseData) -> MeanEmbeddingEstimate:
 
 
 def reference_rows(evidence: MeanEmbeddingEstimate, rows: Array, weights: Array | None = None) -> Array:
-    """Rows (n, d) that functions are read at: each cell from the domain or from one of `rows`, whatever its neighbours.
+    """Rows (n, d) at which functions are read: each cell is drawn from the domain or from `rows`, independently.
 
-    In the first half most cells are the domain's, in the second most are the rows'. They lie where the
-    population does, and where another one may, and know of the rows no more than each column's distribution.
+    In the first half most cells are the domain's, in the second most are the rows'. So they lie where the population
+    does and where another one may, and depend on the rows only through each column's distribution.
     weights   (len(rows),) probabilities; equal by default.
     """
     rng = np.random.default_rng(0)
@@ -97,7 +97,7 @@ def reference_rows(evidence: MeanEmbeddingEstimate, rows: Array, weights: Array 
 
 _ROWS = 300  # that functions are the principal ones over
 _LEAST_VARIANCE = 1e-3  # of the first function's
-_ROUNDING = 1e-9  # a variance that is none
+_ROUNDING = 1e-9  # a variance below is a rounding error
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,10 +184,10 @@ def leading_products(
 
 
 USUAL_DIFFERENCE = 0.1  # relative variance between populations that differ: a shift of 0.3 standard deviations
-_INTERCEPT = 100.0  # how loosely a function's constant is held, in units of a row's squared norm
+_INTERCEPT = 100.0  # prior variance of a function's constant, in units of a row's squared norm
 _LEAST_RIDGE = 1e-6  # in the same units
 _LEAST_SIZE = 1e-8  # of a direction's share of the variance of correlated functions
-_STEADY = 0.15  # of a function's variance
+_RIDGE_OF_OTHERS = 0.15  # of a function's variance
 _RIDGES = (1.0, 10.0, 100.0)  # tried, in units of the least
 
 
@@ -211,7 +211,7 @@ class Functionals:
     def orthogonalised_against(self, others: Functionals) -> Functionals:
         """The same functions, read so that what is missed of them is uncorrelated with the others where the rows lie.
 
-        A difference of the others' means then does not pass for one of these.
+        A difference of the others' means then does not look like one of these.
         """
         fitted = others.values - others.residuals
         if fitted.shape[1] == 0:
@@ -219,8 +219,8 @@ class Functionals:
         home = slice(len(fitted) // 2, None)  # of the reference rows, those that lie where the population does
         centre = fitted[home].mean(axis=0)
         here = fitted[home] - centre
-        # functions of variance 1; the ridge leaves those alone that hardly vary here: nor can they differ much
-        ridge = _STEADY * len(here) * np.eye(here.shape[1])
+        # functions of variance 1; the ridge excludes those that hardly vary here: they cannot differ much either
+        ridge = _RIDGE_OF_OTHERS * len(here) * np.eye(here.shape[1])
         turn = np.linalg.solve(here.T @ here + ridge, here.T @ self.residuals[home])
         left = self.residuals - (fitted - centre) @ turn
         return Functionals(self.coefficients + others.coefficients @ turn, self.values, left)
@@ -293,12 +293,12 @@ class _Ridge:
 def whitened_test(
     vectors: Array, differences: Array, signal: Array, covariance: Array, shrink: float, evidence: MeanEmbeddingEstimate
 ) -> tuple[float, float]:
-    """(statistic, pvalue) of differences z = bᵀd (k,), weighted by what they can show.
+    """(statistic, pvalue) of differences z = bᵀd (k,), weighted by their signal.
 
     vectors      b (F, k).
     signal       (k, k) covariance of z that a difference of relative variance 1 would give it, up to a factor.
-    covariance   (k, k) of bᵀφ(x) over rows x, of which z has the part `shrink`; the noise comes on top.
-    z is turned to coordinates of variance 1 under the hypothesis, in which the signal has variances g; the statistic is
+    covariance   (k, k) of bᵀφ(x) over rows x, of which z has the part `shrink`; the noise is added to it.
+    z is rotated to coordinates of variance 1 under the hypothesis, in which the signal has variances g; the statistic is
     the sum of their squares, weighted g/(1 + Dg).
     """
     null = shrink * covariance + evidence.noise_variance * (vectors.T @ vectors)

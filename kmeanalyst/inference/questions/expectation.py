@@ -13,7 +13,6 @@ import numpy as np
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.inference.estimate.population import (
     Distribution,
-    Population,
     answer,
     check_condition,
     estimate,
@@ -77,7 +76,13 @@ def ratio(
 ) -> Estimate:
     """E[numerator] / E[denominator]; ValueError where the denominator's expectation is zero."""
     population = population_of(release, where=where, view=view)
-    return estimate(population, _ratio_of(population, numerator, denominator))
+    above, below = (mean_statistic(population, population.values(question)) for question in (numerator, denominator))
+    if below.value == 0:
+        raise ValueError(
+            f"the expectation of {shown(denominator)} is 0, so the ratio has no value. Name another denominator, or "
+            "use where to ask about rows in which it occurs."
+        )
+    return estimate(population, answer(population, above / below, f"[{shown(numerator)}] / [{shown(denominator)}]"))
 
 
 def mean_of(population: Distribution, question: Any) -> Statistic:
@@ -102,16 +107,6 @@ def statistic_of(population: Distribution, values: Array, text: str) -> Statisti
             population.infeasible(f"{value:.4g} is not a probability", lambda same: float(same.weights @ at_points)),
         )
     return answer(population, found, text, notes)
-
-
-def _ratio_of(population: Population, numerator: Question, denominator: Question) -> Statistic:
-    above, below = (mean_statistic(population, population.values(question)) for question in (numerator, denominator))
-    if below.value == 0:
-        raise ValueError(
-            f"the expectation of {shown(denominator)} is 0, so the ratio has no value. Name another denominator, or "
-            "use where to ask about rows in which it occurs."
-        )
-    return answer(population, above / below, f"[{shown(numerator)}] / [{shown(denominator)}]")
 
 
 def conditions_by(release: ReleaseData, column: str, where: str | None = None) -> list[str]:

@@ -77,6 +77,12 @@ def noisy(
     return measured_release(measurement, domain, rows[:60] if points is None else points, epsilon=epsilon)
 
 
+def released(seed: int, method: str = "margins", n: int = N) -> tuple[Release, np.random.Generator]:
+    """A release of n rows, and the generator that drew them."""
+    rng = np.random.default_rng(seed)
+    return noisy(MAPS[method], population(n, rng), rng), rng
+
+
 @pytest.fixture
 def few_reference_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Quicker: for simulations."""
@@ -163,8 +169,7 @@ def test_two_columns_that_shift_by_themselves_are_not_taken_for_an_association(f
 
 def test_a_large_shift_elsewhere_does_not_spread_over_the_whole_table():
     """The release sees the other columns well enough: none of four is flagged next to the one that moved a lot."""
-    rng = np.random.default_rng(3)
-    release = noisy(MAPS["random-features"], population(20_000, rng), rng)
+    release, rng = released(3, "random-features", n=20_000)
     found = ka.compare(release, population(5000, rng, shift=1.5))
     assert list(found.columns.index[found.columns["differs"]]) == ["x"]
     assert not found.pairs["differs"].any()
@@ -188,8 +193,7 @@ def test_functions_of_a_column_are_of_mean_0_and_variance_1_and_see_no_other_col
 
 
 def test_residuals_are_those_of_a_fit_without_the_row():
-    rng = np.random.default_rng(0)
-    release = noisy(MAPS["random-features"], population(N, rng), rng)
+    release, rng = released(0, "random-features")
     known, rows = functionals.evidence_of(release), population(40, rng)
     u = rows[:, :1] ** 2
     reader = functionals.RidgeProjector(known, rows)
@@ -215,8 +219,7 @@ def test_what_is_missed_of_a_function_is_orthogonalised_against_the_others():
 
 
 def test_groups_in_batches_give_the_tests_of_all_at_once(monkeypatch):
-    rng = np.random.default_rng(2)
-    release = noisy(MAPS["margins"], population(N, rng), rng)
+    release, rng = released(2)
     rows = population(L, rng, shift=0.1)
     known = functionals.evidence_of(release)
     whole = comparison.attributed(known, SampleRows(release, rows), rows, 0.01, 0.05)
@@ -227,8 +230,7 @@ def test_groups_in_batches_give_the_tests_of_all_at_once(monkeypatch):
 
 
 def test_reference_rows_follow_only_each_columns_distribution():
-    rng = np.random.default_rng(0)
-    release = noisy(MAPS["margins"], population(N, rng), rng)
+    release = released(0)[0]
     tied = np.repeat(np.linspace(-3, -2, 100)[:, None], 3, axis=1)
     tied[:, 1:] = [[0.0, 1.0]]
     rows = functionals.reference_rows(functionals.evidence_of(release), tied)
@@ -243,8 +245,7 @@ def test_reference_rows_follow_only_each_columns_distribution():
 
 def test_a_test_gives_little_weight_to_a_function_that_is_mostly_noise():
     """Two functions of variance 1, the second read with 30 times the noise: 3.5 standard errors of the first count."""
-    rng = np.random.default_rng(0)
-    known = functionals.evidence_of(noisy(MAPS["margins"], population(N, rng), rng))
+    known = functionals.evidence_of(released(0)[0])
     scale = np.sqrt(known.noise_variance)
     vectors = np.zeros((known.feature_map.dimension, 2))
     vectors[0, 0], vectors[1, 1] = 100, 3000
@@ -279,8 +280,8 @@ def test_holm_adjusts_as_published():
 def test_of_many_columns_the_pairs_of_those_that_differ_most_are_tested(monkeypatch):
     monkeypatch.setattr(attribution, "_MOST_PAIRED", 2)
     assert attribution.pairs_to_test(np.array([0.5, 0.01, 0.2, np.nan])) == [(1, 2)]
-    rng = np.random.default_rng(0)
-    found = ka.compare(noisy(MAPS["margins"], population(N, rng), rng), population(50, rng))
+    release, rng = released(0)
+    found = ka.compare(release, population(50, rng))
     assert len(found.pairs) == 1 and any("pairs were tested among" in note for note in found.notes)
 
 
@@ -293,8 +294,7 @@ def witness_between(release: Release, rows: np.ndarray) -> witness.Witness:
 
 @pytest.mark.parametrize("method", sorted(MAPS))
 def test_the_witness_is_positive_where_the_release_has_more(method):
-    rng = np.random.default_rng(4)
-    release = noisy(MAPS[method], population(20_000, rng), rng)
+    release, rng = released(4, method, n=20_000)
     f = witness_between(release, population(5000, rng, shift=1.0))
     low, high = f(population(300, rng, shift=-1.0)), f(population(300, rng, shift=2.0))
     assert (low[0] > 0).mean() > 0.85 and (high[0] < 0).mean() > 0.85
@@ -357,8 +357,7 @@ def test_the_table_of_the_witness_shows_different_rows_from_most_to_least():
 def test_plots_draw_on_axes_and_return_them(tmp_path):
     from matplotlib import pyplot
 
-    rng = np.random.default_rng(7)
-    release = noisy(MAPS["margins"], population(N, rng), rng)
+    release, rng = released(7)
     found = ka.compare(release, population(L, rng, shift=1.0))
     ax = pyplot.subplots()[1]
     assert ka.plots.witness(found, "x", ax=ax) is ax
@@ -476,8 +475,7 @@ def test_weighted_points_are_compared_as_a_fixed_distribution():
 
 
 def test_a_comparison_reads_as_text_and_as_a_table():
-    rng = np.random.default_rng(9)
-    release = noisy(MAPS["margins"], population(20_000, rng), rng)
+    release, rng = released(9, n=20_000)
     found = ka.compare(release, DOMAIN.decode(population(4000, rng, shift=0.8)).assign(extra=1))
     text = repr(found)
     assert text.startswith("release and sample differ (p = ") and "1 of 3 columns differ" in text

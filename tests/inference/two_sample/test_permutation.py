@@ -555,8 +555,9 @@ def test_weighted_points_are_tested_as_a_release_without_a_measurement_is():
         assert ours.pvalue == pytest.approx(release.pvalue, rel=1e-9)
         assert ours.mmd_squared == pytest.approx(release.mmd_squared, abs=1e-12)
         assert ours.statistic == pytest.approx(ka.mmd_squared(*pair, Gaussian(1.0)), abs=1e-12)
-        assert (ours.n_release_points, ours.n_sample_rows, ours.noise_aware) == (50, 80, False)
-        assert any("tested as a fixed distribution" in note for note in ours.notes)
+        for result in (ours, release):
+            assert (result.n_release_points, result.n_sample_rows, result.noise_aware) == (50, 80, False)
+            assert result.epsilon is None and any("tested as a fixed distribution" in note for note in result.notes)
 
 
 @pytest.mark.levels
@@ -613,8 +614,10 @@ def test_weighted_points_that_cannot_be_tested_are_refused(options, message):
         ka.mmd_test(pair, np.zeros((1, 1)) if options else pair, **options)
 
 
-def test_weights_and_estimators_with_a_release_are_refused(mixed_release):
+def test_kernels_weights_and_estimators_with_a_release_are_refused(mixed_release):
     frame = mixed_release.resample(20, rng=0)
+    with pytest.raises(ValueError, match=r"kernel goes with plain samples.*Leave it out"):
+        ka.mmd_test(mixed_release, frame, kernel=Gaussian(1.0))
     with pytest.raises(ValueError, match=r"these have weights.*distribution.*unknown.*without weights"):
         ka.mmd_test(mixed_release, (frame, np.ones(20) / 20))
     with pytest.raises(ValueError, match=r"estimator goes with plain samples, got 'biased'.*Leave it out"):

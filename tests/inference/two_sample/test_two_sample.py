@@ -246,25 +246,6 @@ def test_samples_that_do_not_fit_are_refused(sample, message):
         ka.mmd_test(release, sample)
 
 
-# ---------------------------------------------------------------- the other pairs
-
-
-def test_points_without_a_measurement_are_tested_as_fixed_and_the_result_says_so():
-    rng = np.random.default_rng(2)
-    fixed = DOMAIN.decode(population(1000, rng)).assign(weight=1 / 1000)
-    external = ka.from_frame(fixed, kernel=KERNEL, domain=DOMAIN)
-    p = [ka.mmd_test(external, DOMAIN.decode(population(L, rng))).pvalue for _ in range(40)]
-    assert kstest(p, "uniform").pvalue > 1e-4
-    result = ka.mmd_test(external, DOMAIN.decode(population(L, rng, 1.0)))
-    assert result.pvalue < 1e-4 and not result.noise_aware
-    assert result.epsilon is None and any("fixed distribution" in note for note in result.notes)
-
-
-def test_a_kernel_for_a_release_is_refused(mixed_release):
-    with pytest.raises(ValueError, match=r"kernel goes with plain samples.*Leave it out"):
-        ka.mmd_test(mixed_release, mixed_release.resample(20, rng=0), kernel=Gaussian(1.0))
-
-
 # ---------------------------------------------------------------- Laplace noise has longer tails
 
 
