@@ -47,8 +47,8 @@ def histogram_of(
     """Probabilities of a variable's groups with error bars.
 
     bins   for a plain column see `Release.histogram`; a condition is false or true. For other variables a number of ranges
-           (10 by default): equal ones between the 1 % and 99 % points of |w|, the first and last going on without end. A
-           list: edges, the last range closed; what lies outside is in no range.
+           (10 by default): equal ones between the 1 % and 99 % points of |w|, the first and last unbounded. A list: edges,
+           the last range closed; values outside are in no range.
     """
     if isinstance(distribution, Population) and node.column is not None:
         return histogram_of_groups(distribution, node.column, bins, level)
@@ -58,9 +58,8 @@ def histogram_of(
         lefts: list[Any] = [None, None]
         rights: list[Any] = [None, None]
     else:
-        edges = _edges(
-            values[: len(distribution.weights)], np.abs(distribution.weights), _RANGES if bins is None else bins
-        )
+        mass = np.abs(distribution.weights)
+        edges = _edges(values[: len(mass)], mass, _RANGES if bins is None else bins)
         ranges, last, verb = list(pairwise(edges)), edges[-1], "in"
         lefts, rights = list(edges[:-1]), list(edges[1:])
         labels = [_label(left, right, right == last) for left, right in ranges]
@@ -231,9 +230,8 @@ class RandomVariable(VariableOperators):
         first = variables[0]
         if any(other.view != first.view for other in variables):
             raise ValueError(
-                "these variables are of different views of their releases' weights, and one distribution has one. "
-                "Make them alike with "
-                'in_view("probability").'
+                "these variables are of different views of their releases' weights, and one distribution has one. Make them "
+                'alike with in_view("probability").'
             )
         if any(set(other.conditions) != set(first.conditions) for other in variables):
             raise ValueError(
