@@ -1,5 +1,5 @@
 """Answers with error bars, tests that hold their level, and arithmetic on released distributions.
 
-`estimate/` holds the numbers that know their error, `questions/` what is asked of one release, `variables/` arithmetic on
-populations, `two_sample/` whether two sides are alike, `compare/` where they differ.
+`estimate/`: numbers with their errors. `questions/`: questions about one release. `variables/`: arithmetic on populations.
+`two_sample/`: tests whether two sides are alike. `compare/`: where they differ.
 """

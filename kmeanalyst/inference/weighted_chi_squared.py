@@ -19,7 +19,7 @@ _STEP = 0.2  # of the integral's rule, first; halved until nothing changes
 _HALVINGS = 8
 _CLOSE = 1e-8  # between two rules: the error of the finer one is about the square
 _BEND = 0.7  # slope of the path far out
-_NEGLIGIBLE = -38.0  # logarithm of a share of the integrand at its peak
+_NEGLIGIBLE = -38.0  # logarithm, relative to the integrand's peak
 
 
 def weighted_chi_squared_sf(
@@ -112,7 +112,7 @@ class NormalQuadraticForm:
         return weighted_chi_squared_sf(statistic, self.coefficients, degrees=self.degrees)
 
     def isf(self, probability: float) -> float:
-        """What the form exceeds with this probability where δ = 0."""
+        """The value that the form exceeds with this probability where δ = 0."""
         return weighted_chi_squared_isf(probability, self.coefficients, degrees=self.degrees)
 
     def interval(self, difference: Array, level: float = 0.95) -> tuple[float, float]:
@@ -160,7 +160,7 @@ def _shares_of(excess: Array, variances: Array) -> Array:
 
 
 def _crossing(increasing: Callable[[float], float], squared_guess: float) -> float:
-    """Where a function of a distance, negative at zero, becomes positive."""
+    """The root of an increasing function of a distance that is negative at zero."""
     high = float(np.sqrt(squared_guess))
     while increasing(high) < 0:
         high *= 2
@@ -210,7 +210,7 @@ class _ChiSquaredSum:
         )
 
     def saddle(self, q: float) -> float:
-        """Where K(s) − sq − log|s| is least on the real line: above 0 for the upper tail, below for the lower one."""
+        """The minimum of K(s) − sq − log|s| over real s: s > 0 for the upper tail, s < 0 for the lower one."""
 
         def slope(s: float) -> float:
             return self.slopes(s)[0] - q - 1 / s

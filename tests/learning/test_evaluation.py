@@ -252,7 +252,7 @@ def test_a_sample_has_the_error_of_sampling_alone_and_does_not_mention_privacy()
     assert found.parts == {"privacy": None, "sampling": pytest.approx(right.std() / 20), "resolution": None}
     assert found.notes == ("on a sample of 400 rows, taken as independent draws: its error is that of sampling",)
     assert "privacy" not in repr(found) and "unknown" not in repr(found) and "sampling 0.0" in repr(found)
-    with pytest.raises(ValueError, match=r"a sample is none.*Ask kind="):
+    with pytest.raises(ValueError, match=r"a sample has none.*Ask kind="):
         found.interval(kind="robust")
 
 

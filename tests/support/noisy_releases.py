@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kmeanalyst.kernels import Gaussian
+from kmeanalyst.kernels import Gaussian, Kernel
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.nystroem import Nystroem
@@ -33,17 +33,31 @@ def population(n: int, rng: np.random.Generator, shift: float = 0.0) -> np.ndarr
 def noisy(
     feature_map: FeatureMap, vector: np.ndarray, noise_scale: float, rng: np.random.Generator, *, n_points: int = 40
 ) -> Release:
-    """A release around a measurement of this vector (a normal law in place of the discrete one)."""
-    measurement = Measurement(
-        vector=vector + noise_scale * rng.normal(size=len(vector)), noise_scale=noise_scale,
-        noise_law="discrete gaussian", n_rows=N, feature_map=feature_map, noisy_sum=np.zeros(len(vector), dtype=int),
+    """A release around a measurement of this vector (a normal distribution in place of the discrete one)."""
+    measurement = measurement_of(feature_map, vector + noise_scale * rng.normal(size=len(vector)), noise_scale, N)
+    return measured_release(measurement, DOMAIN, population(n_points, rng), kernel=KERNEL)
+
+
+def measurement_of(
+    feature_map: FeatureMap, vector: np.ndarray, noise_scale: float, n_rows: int, law: str = "discrete gaussian"
+) -> Measurement:
+    """A measurement of a vector that has its noise already."""
+    return Measurement(
+        vector=vector, noise_scale=noise_scale, noise_law=law, n_rows=n_rows, feature_map=feature_map,
+        noisy_sum=np.zeros(len(vector), dtype=int),
     )  # fmt: skip
+
+
+def measured_release(
+    measurement: Measurement, domain: Domain, points: np.ndarray, *, kernel: Kernel | None = None, epsilon: float = 1.0
+) -> Release:
+    """A release of encoded points with equal weights around a measurement."""
+    law, n, scale = measurement.noise_law, measurement.n_rows, measurement.noise_scale
     statement = PrivacyStatement(
-        epsilon=1.0, delta=1e-6, neighbouring="replace-one", mechanism="discrete gaussian", sensitivity=2 / N,
-        noise_scale=noise_scale, calibration="analytic", rho=0.5 * (2 / N / noise_scale) ** 2, n_rows=N,
+        epsilon=epsilon, delta=1e-6, neighbouring="replace-one", mechanism=law, sensitivity=2 / n, noise_scale=scale,
+        calibration="analytic" if law == "discrete gaussian" else "pure", rho=0.5 * (2 / n / scale) ** 2, n_rows=n,
     )  # fmt: skip
-    points = DOMAIN.decode(population(n_points, rng))
     return Release(
-        points=points, weights=np.full(n_points, 1 / n_points), measurement=measurement, kernel=KERNEL, domain=DOMAIN,
-        statement=statement,
+        points=domain.decode(points), weights=np.full(len(points), 1 / len(points)), measurement=measurement,
+        kernel=kernel or measurement.feature_map.kernel, domain=domain, statement=statement,
     )  # fmt: skip

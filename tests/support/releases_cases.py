@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.kernels import Kernel
+from kmeanalyst.kernels import Gaussian, Kernel
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
@@ -14,6 +14,16 @@ from kmeanalyst.releases.statement import PrivacyStatement
 from kmeanalyst.representation.weights.reweight import weights_for
 from release_side.door.mechanism import GaussianNoise
 from release_side.door.private_mean import private_mean
+
+
+def weighted_points(
+    points: pd.DataFrame, domain: Domain, weights: np.ndarray | None = None, kernel: Kernel | None = None
+) -> Release:
+    """Weighted points without a measurement; of equal weights by default."""
+    weights = np.full(len(points), 1 / len(points)) if weights is None else weights
+    return Release(
+        points=points, weights=weights, measurement=None, kernel=kernel or Gaussian(1.0), domain=domain, statement=None
+    )
 
 
 def statement_of(measurement: Measurement, noise: GaussianNoise) -> PrivacyStatement:

@@ -1,8 +1,8 @@
 """Which columns, and which pairs of columns, differ between a release and a sample.
 
 Functions of one column, or products of centred functions of two, are read off both sides by their linear functionals
-(functionals.py) and tested together with the noise in the distribution. Where populations differ elsewhere, what the features do
-not see of the functions lets some of that in; its likely size is part of the distribution too.
+(functionals.py) and tested together; the null distribution includes the noise. The features do not see all of a function.
+Through the rest, a difference of the populations elsewhere enters the test; the null distribution includes its likely size.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from kmeanalyst.inference.compare.functionals import (
     MeanEmbeddingEstimate,
     RidgeProjector,
     column_functions,
-    law_along,
     leading_products,
+    whitened_test,
 )
 from kmeanalyst.inference.two_sample.noise_aware import Directions, sample_moments
 from kmeanalyst.inference.two_sample.samples import SampleRows
@@ -35,7 +35,7 @@ _MOST_AT_ONCE = 600  # functionals
 
 @dataclass(frozen=True)
 class GroupTest:
-    """p-value of a group of functions (NaN if it has none), and the share of their variance that the features see."""
+    """p-value of a group of functions (NaN for an empty group), and the share of their variance that the features see."""
 
     pvalue: float
     seen: float
@@ -43,12 +43,12 @@ class GroupTest:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Functions tested together.
+    """Functions that are tested together.
 
     read        how they are read.
     variances   (k,) prior ones, as a signal.
-    expected    (k,) what of the difference of their means is explained by something else.
-    elsewhere   the relative variance by which the two populations may differ in what is not seen of the functions.
+    expected    (k,) the part of the difference of their means that something else explains.
+    elsewhere   the relative variance by which the two populations may differ in the unseen part of the functions.
     """
 
     read: Functionals
@@ -58,7 +58,7 @@ class Group:
 
 
 def difference_tests(
-    groups: Iterable[Group], evidence: MeanEmbeddingEstimate, reader: RidgeProjector, sample: SampleRows
+    groups: Iterable[Group], projector: RidgeProjector, sample: SampleRows
 ) -> tuple[list[GroupTest], Array]:
     """A test of each group: do its functions have one mean in the release's population and in the sample's?
 
@@ -66,9 +66,9 @@ def difference_tests(
               allows.
     """
     tests: list[GroupTest] = []
-    found = [np.zeros(0)]
-    for some in _batches(groups, reader.dimension):
-        vectors = np.hstack([reader.vectors(group.read) for group in some])
+    found, evidence = [np.zeros(0)], projector.evidence
+    for some in _batches(groups, projector.dimension):
+        vectors = np.hstack([projector.vectors(group.read) for group in some])
         moments = sample_moments(evidence.feature_map, Directions(vectors, np.ones(vectors.shape[1])), sample.blocks())
         differences = vectors.T @ (evidence.vector - moments.mean)
         shrink, stop = evidence.row_variance + 1 / moments.n_rows, 0
@@ -76,8 +76,7 @@ def difference_tests(
             part = slice(stop, stop := stop + len(group.variances))
             missed = group.read.residuals.T @ group.read.residuals / len(group.read.residuals)
             covariance = moments.covariance[part, part] + group.elsewhere / shrink * missed
-            left = differences[part] - group.expected
-            tests.append(_test(group, vectors[:, part], left, covariance, shrink, evidence))
+            tests.append(_test(group, vectors[:, part], differences[part], covariance, shrink, evidence))
         found.append(differences)
     return tests, np.concatenate(found)
 
@@ -87,13 +86,13 @@ def _test(
 ) -> GroupTest:
     if len(group.variances) == 0:
         return GroupTest(np.nan, 0.0)
-    seen = group.read.signal
-    _, pvalue = law_along(vectors, differences, (seen * group.variances) @ seen.T, covariance, shrink, evidence)
+    signal = (group.read.signal * group.variances) @ group.read.signal.T
+    _, pvalue = whitened_test(vectors, differences - group.expected, signal, covariance, shrink, evidence)
     return GroupTest(pvalue, group.read.seen)
 
 
 def _batches(groups: Iterable[Group], dimension: int) -> Iterator[list[Group]]:
-    """Groups in turn, as many as may be held at a time, at least one."""
+    """The groups in batches, each of as many groups as memory allows, at least one."""
     most = max(1, min(_MOST_AT_ONCE, _MOST_NUMBERS // dimension))
     batch: list[Group] = []
     for group in groups:
@@ -112,34 +111,29 @@ class Columns:
     read        all of them, one column's after the other's.
     """
 
-    def __init__(self, evidence: MeanEmbeddingEstimate, reader: RidgeProjector) -> None:
-        domain = evidence.domain
-        self.functions = [column_functions(domain, (j,), reader.rows, _FUNCTIONS) for j in range(len(domain))]
+    def __init__(self, projector: RidgeProjector) -> None:
+        domain = projector.evidence.domain
+        self.functions = [column_functions(domain, (j,), projector.rows, _FUNCTIONS) for j in range(len(domain))]
         self.owner = np.repeat(np.arange(len(domain)), [len(each) for each in self.functions])
-        self.read = reader.functionals(np.hstack([each(reader.rows) for each in self.functions]))
+        self.read = projector.functionals(np.hstack([each(projector.rows) for each in self.functions]))
 
     def __getitem__(self, j: int) -> Functionals:
-        """Those of column j."""
+        """The functionals of column j."""
         return self.read[self.owner == j]
 
 
 def column_tests(
-    columns: Columns, evidence: MeanEmbeddingEstimate, reader: RidgeProjector, sample: SampleRows, elsewhere: float
+    columns: Columns, projector: RidgeProjector, sample: SampleRows, elsewhere: float
 ) -> tuple[list[GroupTest], list[Array]]:
     """Does each column have the same distribution on both sides? The tests, and the differences of its functions' means.
 
     elsewhere   the relative variance by which the two populations differ as a whole.
     """
-    groups = [
-        Group(
-            columns[j].orthogonalised_against(columns.read[columns.owner != j]),
-            each.variances,
-            np.zeros(len(each)),
-            elsewhere,
-        )
-        for j, each in enumerate(columns.functions)
-    ]
-    tests, differences = difference_tests(groups, evidence, reader, sample)
+    groups = []
+    for j, each in enumerate(columns.functions):
+        alone = columns[j].orthogonalised_against(columns.read[columns.owner != j])
+        groups.append(Group(alone, each.variances, np.zeros(len(each)), elsewhere))
+    tests, differences = difference_tests(groups, projector, sample)
     return tests, [differences[columns.owner == j] for j in range(len(tests))]
 
 
@@ -153,17 +147,16 @@ def pair_tests(
     pairs: Sequence[tuple[int, int]],
     columns: Columns,
     shifts: Sequence[Array],
-    evidence: MeanEmbeddingEstimate,
-    reader: RidgeProjector,
+    projector: RidgeProjector,
     sample: SampleRows,
     elsewhere: float,
     some: Array,
 ) -> list[GroupTest]:
     """Does each pair of columns have the same association on both sides? Products of functions centred at `some` rows.
 
-    shifts   for each column the differences of its functions' means, taken for 0 where it is not known to differ. Of a
-             product of centred functions the means' own product is explained by them, and by their size goes how much
-             of the columns themselves may show in what is not seen of it.
+    shifts   for each column the differences of its functions' means; 0 if the column is not known to differ. They explain
+             the product of the means. Their size also decides how much of the columns' own differences may enter through
+             the unseen part of a product.
     """
     centres = [each(some).mean(axis=0) for each in columns.functions]
     most = int(np.clip(_ALL_PRODUCTS / max(len(pairs), 1), _FEWEST_PRODUCTS, _PRODUCTS))
@@ -171,12 +164,12 @@ def pair_tests(
     def groups() -> Iterator[Group]:
         for i, j in pairs:
             both = leading_products(columns.functions[i], columns.functions[j], (centres[i], centres[j]), most)
-            read = reader.functionals(both.of_values(columns[i].values, columns[j].values))
+            read = projector.functionals(both.of_values(columns[i].values, columns[j].values))
             a, b = both.chosen
             doubt = elsewhere + _mean_square(shifts[i]) + _mean_square(shifts[j])
             yield Group(read.orthogonalised_against(columns.read), both.variances, shifts[i][a] * shifts[j][b], doubt)
 
-    return difference_tests(groups(), evidence, reader, sample)[0]
+    return difference_tests(groups(), projector, sample)[0]
 
 
 def _mean_square(values: Array) -> float:

@@ -1,9 +1,7 @@
 """Is a sample from a release's population, and if not, where do they differ?
 
 The two-sample test answers the first question; tests of each column and of each pair of columns, standardised
-differences and the witness function the second. All know the privacy noise.
-
-A comparison in words, for a terminal and for a notebook.
+differences and the witness function answer the second. All of them account for the privacy noise.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import pandas as pd
 from kmeanalyst.inference.compare import attribution
 from kmeanalyst.inference.compare.differences import standardised_differences
 from kmeanalyst.inference.compare.functionals import MeanEmbeddingEstimate, RidgeProjector, evidence_of, reference_rows
-from kmeanalyst.inference.compare.witness import Witness, telling_rows, witness_of
+from kmeanalyst.inference.compare.witness import Witness, witness_of, witness_rows
 from kmeanalyst.inference.two_sample.mmd_test import mmd_test
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.two_sample.samples import SampleRows
@@ -27,24 +25,6 @@ from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.texts import shortened
 
 _WIDEST = 24  # of a cell
-
-
-def as_text(comparison: Comparison, top: int) -> str:
-    """The verdict, and at most `top` lines for each of columns, pairs, differences and telling rows."""
-    blocks = [verdict(comparison)]
-    for title, frame in sections(comparison, top):
-        blocks.append(title if frame is None else f"{title}\n{aligned(frame)}")
-    notes = "\n".join(f"note: {note}" for note in comparison.notes)
-    return "\n\n".join([*blocks, notes] if notes else blocks)
-
-
-def as_html(comparison: Comparison, top: int = 10) -> str:
-    """The same as tables."""
-    parts = [f"<div><strong>{escape(verdict(comparison))}</strong>"]
-    for title, frame in sections(comparison, top):
-        parts.append(f"<p>{escape(title)}</p>" + ("" if frame is None else _shown(frame).to_html(index=False)))
-    notes = "".join(f"<li>{escape(note)}</li>" for note in comparison.notes)
-    return "\n".join([*parts, f"<ul>{notes}</ul></div>" if notes else "</div>"])
 
 
 def verdict(comparison: Comparison) -> str:
@@ -98,8 +78,7 @@ def _cell(value: Any) -> str:
         return value.date().isoformat()
     if isinstance(value, float):  # numpy's float64 is one
         return f"{value:.3g}" if abs(value) < 1e5 else f"{value:.0f}"
-    text = str(value)
-    return shortened(text, _WIDEST)
+    return shortened(str(value), _WIDEST)
 
 
 _SOME_ROWS = 2000  # of the sample: its columns' distributions, and where its mass is
@@ -119,8 +98,8 @@ class Comparison:
                  their difference in standard deviations of one row, and its standard_error, privacy noise included; the
                  largest first.
     witness      released points and rows of the sample, from where the release has most mass beyond the sample's
-                 (witness > 0) to the contrary, with standard_error (as if both had one population) and z. The rows were
-                 looked for: the largest of many z is beyond 2 by chance alone.
+                 (witness > 0) to the contrary, with standard_error (as if both had one population) and z. These rows
+                 are selected: the largest of many z is often beyond 2 even if both have one population.
     level        of the verdicts.
     notes        what a reader should know.
     function     the witness as a function of encoded rows.
@@ -164,12 +143,11 @@ class Comparison:
             "differences": self.differences,
             "witness": self.witness,
         }
-        plain = {name: [_plain(record) for record in frame.to_dict("records")] for name, frame in tables.items()}
         return {
             "overall": _plain(self.overall.to_dict()),
             "differs": self.differs,
             "level": self.level,
-            **plain,
+            **{name: _plain(frame.to_dict("records")) for name, frame in tables.items()},
             "notes": list(self.notes),
         }
 
@@ -182,13 +160,21 @@ class Comparison:
         1 of 7 columns differ (p-values adjusted for their number)
         ...
         """
-        return as_text(self, top)
+        blocks = [verdict(self)]
+        for title, frame in sections(self, top):
+            blocks.append(title if frame is None else f"{title}\n{aligned(frame)}")
+        notes = "\n".join(f"note: {note}" for note in self.notes)
+        return "\n\n".join([*blocks, notes] if notes else blocks)
 
     def __repr__(self) -> str:
         return self.to_text()
 
     def _repr_html_(self) -> str:
-        return as_html(self)
+        parts = [f"<div><strong>{escape(verdict(self))}</strong>"]
+        for title, frame in sections(self, top=10):
+            parts.append(f"<p>{escape(title)}</p>" + ("" if frame is None else _shown(frame).to_html(index=False)))
+        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
+        return "\n".join([*parts, f"<ul>{notes}</ul></div>" if notes else "</div>"])
 
 
 def compare(release: ReleaseData, sample: Any, *, level: float = 0.05) -> Comparison:
@@ -198,8 +184,8 @@ def compare(release: ReleaseData, sample: Any, *, level: float = 0.05) -> Compar
     level     of the verdicts: the probability of any false alarm among the columns, and among the pairs, where both have one
               population; in (0, 1).
     Returns   Comparison.
-    Assumes   that rows are independent. The level of each test holds whatever the features see (see functionals.py);
-              a difference is laid at the door of a column or pair as far as the features tell it from others.
+    Assumes   that rows are independent. The level of each test does not depend on what the features see (see functionals.py);
+              differences are attributed to columns and pairs as far as the features can distinguish them.
 
     >>> ka.compare(release, sample.assign(age=sample["age"] + 5)).columns.query("differs").index.tolist()
     ['age']
@@ -218,7 +204,7 @@ def compare(release: ReleaseData, sample: Any, *, level: float = 0.05) -> Compar
         columns=columns,
         pairs=pairs,
         differences=differences,
-        witness=telling_rows(witness, release, some),
+        witness=witness_rows(witness, release, some),
         level=level,
         notes=(*overall.notes, *_notes(columns, len(pairs)), *notes),
         function=witness,
@@ -234,13 +220,13 @@ def attributed(
     elsewhere   the relative variance by which the two populations differ as a whole.
     """
     names = evidence.domain.names
-    reader = RidgeProjector(evidence, reference_rows(evidence, some))
-    functions = attribution.Columns(evidence, reader)
-    tests, shifts = attribution.column_tests(functions, evidence, reader, rows, elsewhere)
+    projector = RidgeProjector(evidence, reference_rows(evidence, some))
+    functions = attribution.Columns(projector)
+    tests, shifts = attribution.column_tests(functions, projector, rows, elsewhere)
     columns = attribution.verdicts(tests, level).set_axis(pd.Index(names, name="column"))
     known = [shift * differs for shift, differs in zip(shifts, columns["differs"], strict=True)]
     chosen = attribution.pairs_to_test(columns["pvalue"].to_numpy())
-    of_pairs = attribution.pair_tests(chosen, functions, known, evidence, reader, rows, elsewhere, some)
+    of_pairs = attribution.pair_tests(chosen, functions, known, projector, rows, elsewhere, some)
     pairs = pd.DataFrame([(names[i], names[j]) for i, j in chosen], columns=["first", "second"])
     pairs = pairs.join(attribution.verdicts(of_pairs, level))
     return columns, pairs.sort_values("pvalue", kind="stable", ignore_index=True)
@@ -256,13 +242,12 @@ def _notes(columns: pd.DataFrame, n_pairs: int) -> list[str]:
     return notes
 
 
-def _plain(record: dict[Any, Any]) -> dict[str, Any]:
-    return {str(key): _plain_value(value) for key, value in record.items()}
-
-
-def _plain_value(value: Any) -> Any:
+def _plain(value: Any) -> Any:
+    """A value for JSON: numbers, texts, lists and dictionaries; None for what is not known."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain_value(each) for each in value]
+        return [_plain(each) for each in value]
     if value is None or value is pd.NaT or value is pd.NA:
         return None
     if isinstance(value, pd.Timestamp):

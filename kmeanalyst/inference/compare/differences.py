@@ -1,4 +1,4 @@
-"""How far apart a release and a sample are in each mean and share, in standard deviations of one row."""
+"""The difference between a release and a sample in each mean and share, in standard deviations of one row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date
-from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import view_weights
 
@@ -24,7 +23,7 @@ _MOST_LEVELS = 30  # of a column, those that the sample has most of
 
 @dataclass
 class _Sums:
-    """Of one column of the sample: what its means and shares are made of, block by block."""
+    """Sums over one column of the sample, block by block, from which its mean and shares follow."""
 
     n: int = 0
     counts: Array = field(default_factory=lambda: np.zeros(0))  # of each level
@@ -39,11 +38,11 @@ class _Sums:
         if isinstance(column, Categorical):
             counts = np.bincount(present.astype(np.intp), minlength=len(column.levels))
             self.counts = counts + (self.counts if len(self.counts) else 0)
-        elif len(present) and not isinstance(column, Text):
+        elif len(present) and column.is_number:
             self._add_numbers(natural(column, present), self.n - self.missing - len(present))
 
     def _add_numbers(self, x: Array, before: int) -> None:
-        """Of blocks put together (Chan, Golub & LeVeque 1979): no cancellation."""
+        """Combine blocks without cancellation (Chan, Golub & LeVeque 1979)."""
         n, step = before + len(x), float(x.mean()) - self.mean
         self.squares += float(np.square(x - x.mean()).sum()) + step**2 * before * len(x) / n
         self.mean += step * len(x) / n
@@ -88,7 +87,7 @@ def _lines_of(release: ReleaseData, column: Column, own: _Sums, notes: list[str]
         for code in most:
             equals = _condition(column, partial(np.equal, float(code)))
             yield _share(release, column, column.levels[code], equals, own.counts[code] / own.n, own.n)
-    elif isinstance(column, Text):
+    elif column.is_text:
         notes.append(f"{column.name}: strings have neither means nor levels; the tests compare them by their kernel")
     else:
         yield _mean(release, column, own, notes)

@@ -1,18 +1,16 @@
 """Functions of a row read off a release as linear functionals of its features, and tested there.
 
-A function u is read by b = Φᵀ(ΦΦᵀ + ρI)⁻¹u, Φ the features of reference rows (kernel ridge regression). Whatever b, as
-long as it does not depend on the noise, bᵀd of the difference d between a measurement and a sample has mean 0 and a
-known variance where both have one population (METHODS §4): the level of a test along b holds exactly, and how well bᵀφ
-is like u only decides what a rejection can be laid at the door of.
+A function u is read by b = Φᵀ(ΦΦᵀ + ρI)⁻¹u, Φ the features of reference rows (kernel ridge regression). Let d be the
+difference between a measurement and a sample. For any b that does not depend on the noise, bᵀd has mean 0 and a known
+variance if both have one population (METHODS §4). So the level of a test along b holds exactly. How well bᵀφ approximates
+u only decides which function a rejection can be attributed to.
 
-What a release knows of its population, as the questions about parts of it need it: a mean of features.
+A release's knowledge of its population is a mean of features, `MeanEmbeddingEstimate`: the noisy mean with its noise, if
+there is a measurement. Weighted points without one are taken as a fixed distribution and seen through features of their
+own kernel; then only the sample is random.
 
-With a measurement that is the noisy mean, with its noise. Weighted points without one are taken as a fixed
-distribution, seen through features of their own kernel: no noise, and nothing random but the sample compared with them.
-
-Functions of some columns alone, to ask what a release says of those columns and no others.
-
-The principal functions of a kernel on those columns, over reference rows: the smoothest, most telling ones first.
+Questions about some columns use functions of these columns alone, `ColumnFunctions`: the principal functions of a kernel
+on them over reference rows, the smoothest first.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from kmeanalyst.inference.two_sample.noise_aware import directions_of, noise_aware_law
+from kmeanalyst.inference.two_sample.noise_aware import directions_of, noise_aware_test
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -36,7 +34,7 @@ from kmeanalyst.releases.release import ReleaseData
 
 _BASIS_ROWS = 150  # drawn from the domain, and as many of the points, for weighted points without a measurement
 _REFERENCE_ROWS = 600  # mostly of the domain, and as many mostly of the columns of given rows
-_AWAY = 0.1  # of the latters' cells are the domain's, and the contrary
+_AWAY = 0.1  # share of the second half's cells that are the domain's, and of the first half's that are the rows'
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +66,7 @@ class MeanEmbeddingEstimate:
 
 
 def evidence_of(release: ReleaseData) -> MeanEmbeddingEstimate:
-    """What the release knows."""
+    """The mean embedding that the release's measurement gives, or its points without one."""
     measurement = release.measurement
     if measurement is not None:
         return MeanEmbeddingEstimate(
@@ -82,10 +80,10 @@ def evidence_of(release: ReleaseData) -> MeanEmbeddingEstimate:
 
 
 def reference_rows(evidence: MeanEmbeddingEstimate, rows: Array, weights: Array | None = None) -> Array:
-    """Rows (n, d) that functions are read at: each cell from the domain or from one of `rows`, whatever its neighbours.
+    """Rows (n, d) at which functions are read: each cell is drawn from the domain or from `rows`, independently.
 
-    In the first half most cells are the domain's, in the second most are the rows'. They lie where the
-    population does, and where another one may, and know of the rows no more than each column's distribution.
+    In the first half most cells are the domain's, in the second most are the rows'. So they lie where the population
+    does and where another one may, and depend on the rows only through each column's distribution.
     weights   (len(rows),) probabilities; equal by default.
     """
     rng = np.random.default_rng(0)
@@ -99,14 +97,14 @@ def reference_rows(evidence: MeanEmbeddingEstimate, rows: Array, weights: Array 
 
 _ROWS = 300  # that functions are the principal ones over
 _LEAST_VARIANCE = 1e-3  # of the first function's
-_ROUNDING = 1e-9  # a variance that is none
+_ROUNDING = 1e-9  # a variance below is a rounding error
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnFunctions:
     """u_1, ..., u_k: of mean 0 and variance 1 over the reference, uncorrelated there.
 
-    columns     positions of the columns they look at, in encoded rows.
+    columns     positions of the columns they depend on, in encoded rows.
     points      (n, |columns|) reference rows, in these columns.
     coefficients, offsets   (n, k), (k,): u(x) = k(x, points) · coefficients − offsets.
     variances   (k,) of the kernel mean along them, relative to the first.
@@ -133,8 +131,8 @@ def column_functions(domain: Domain, columns: Sequence[int], reference: Array, m
     The kernel is the table kernel of the columns: multi-scale for numbers, the indicator for levels, missing cells by themselves.
     """
     some = Domain(tuple(domain.columns[j] for j in columns))
-    places = domain.indices_of(columns)
-    points = reference[:: max(1, len(reference) // _ROWS)][:, places]
+    indices = domain.indices_of(columns)
+    points = reference[:: max(1, len(reference) // _ROWS)][:, indices]
     n, kernel = len(points), table_kernel(some)
     K = kernel.gram(points, points)
     found = principal_components(K.copy(), most=most, negligible=_LEAST_VARIANCE)
@@ -143,7 +141,7 @@ def column_functions(domain: Domain, columns: Sequence[int], reference: Array, m
     # u(x) = Σ k(x, z_i) e_i / (√n λ) has the values √n e_i at the reference, but for a constant (e has mean 0)
     coefficients = vectors / (np.sqrt(n) * eigenvalues)
     variances = eigenvalues / eigenvalues.max() if len(eigenvalues) else np.zeros(0)
-    return ColumnFunctions(tuple(places), kernel, points, coefficients, (K @ coefficients).mean(axis=0), variances)
+    return ColumnFunctions(tuple(indices), kernel, points, coefficients, (K @ coefficients).mean(axis=0), variances)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,10 +184,10 @@ def leading_products(
 
 
 USUAL_DIFFERENCE = 0.1  # relative variance between populations that differ: a shift of 0.3 standard deviations
-_INTERCEPT = 100.0  # how loosely a function's constant is held, in units of a row's squared norm
+_INTERCEPT = 100.0  # prior variance of a function's constant, in units of a row's squared norm
 _LEAST_RIDGE = 1e-6  # in the same units
 _LEAST_SIZE = 1e-8  # of a direction's share of the variance of correlated functions
-_STEADY = 0.15  # of a function's variance
+_RIDGE_OF_OTHERS = 0.15  # of a function's variance
 _RIDGES = (1.0, 10.0, 100.0)  # tried, in units of the least
 
 
@@ -211,9 +209,9 @@ class Functionals:
         return Functionals(self.coefficients[:, chosen], self.values[:, chosen], self.residuals[:, chosen])
 
     def orthogonalised_against(self, others: Functionals) -> Functionals:
-        """The same functions, read so that what is missed of them is not correlated with the others where the rows live.
+        """The same functions, read so that what is missed of them is uncorrelated with the others where the rows lie.
 
-        A difference of the others' means then does not pass for one of these.
+        A difference of the others' means then does not look like one of these.
         """
         fitted = others.values - others.residuals
         if fitted.shape[1] == 0:
@@ -221,8 +219,8 @@ class Functionals:
         home = slice(len(fitted) // 2, None)  # of the reference rows, those that lie where the population does
         centre = fitted[home].mean(axis=0)
         here = fitted[home] - centre
-        # functions of variance 1; the ridge leaves those alone that hardly vary here: nor can they differ much
-        ridge = _STEADY * len(here) * np.eye(here.shape[1])
+        # functions of variance 1; the ridge excludes those that hardly vary here: they cannot differ much either
+        ridge = _RIDGE_OF_OTHERS * len(here) * np.eye(here.shape[1])
         turn = np.linalg.solve(here.T @ here + ridge, here.T @ self.residuals[home])
         left = self.residuals - (fitted - centre) @ turn
         return Functionals(self.coefficients + others.coefficients @ turn, self.values, left)
@@ -241,7 +239,7 @@ class Functionals:
 
 
 class RidgeProjector:
-    """Reads functions of a row through the features of some evidence, by ridge regression at reference rows.
+    """Reads functions of a row through the features of an embedding estimate, by ridge regression at reference rows.
 
     Where populations differ by a relative variance D in what the features do not see of u, bᵀd misses the difference
     of u's means by D · mean (u − bᵀφ)², and has noise τ²‖b‖². The ridge that makes the sum least at the reference rows is
@@ -258,7 +256,7 @@ class RidgeProjector:
         self._ridges = [_Ridge(K, factor * least) for factor in _RIDGES]
         self._noise = evidence.noise_variance / difference
         self._features = feature_map.compact(rows)
-        self.rows = rows
+        self.evidence, self.rows = evidence, rows
         self.dimension = feature_map.dimension
 
     def functionals(self, values: Array) -> Functionals:
@@ -292,15 +290,15 @@ class _Ridge:
         return cho_solve(self._factor, values)
 
 
-def law_along(
+def whitened_test(
     vectors: Array, differences: Array, signal: Array, covariance: Array, shrink: float, evidence: MeanEmbeddingEstimate
 ) -> tuple[float, float]:
-    """(statistic, pvalue) of differences z = bᵀd (k,), weighted by what they can show.
+    """(statistic, pvalue) of differences z = bᵀd (k,), weighted by their signal.
 
     vectors      b (F, k).
     signal       (k, k) covariance of z that a difference of relative variance 1 would give it, up to a factor.
-    covariance   (k, k) of bᵀφ(x) over rows x, of which z has the part `shrink`; the noise comes on top.
-    z is turned to coordinates of variance 1 under the hypothesis, in which the signal has variances g; the statistic is
+    covariance   (k, k) of bᵀφ(x) over rows x, of which z has the part `shrink`; the noise is added to it.
+    z is rotated to coordinates of variance 1 under the hypothesis, in which the signal has variances g; the statistic is
     the sum of their squares, weighted g/(1 + Dg).
     """
     null = shrink * covariance + evidence.noise_variance * (vectors.T @ vectors)
@@ -315,4 +313,4 @@ def law_along(
     turned = white @ along * np.sqrt(gain / gain.max())
     directions = Directions(vectors @ turned, np.ones(len(gain)))
     difference = np.linalg.lstsq(vectors.T, differences, rcond=None)[0]
-    return noise_aware_law(difference, directions, turned.T @ covariance @ turned, shrink, evidence.measurements)
+    return noise_aware_test(difference, directions, turned.T @ covariance @ turned, shrink, evidence.measurements)

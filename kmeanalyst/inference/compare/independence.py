@@ -1,14 +1,14 @@
 """Are some columns of the released population independent of others?
 
 The Hilbert-Schmidt independence criterion (Gretton et al. 2005; its test: Gretton et al. 2008) is Σ λ_a λ_b c_ab², c_ab
-the covariance of the functions u_a of the first columns and v_b of the others. One measurement y tells c_ab with its
-noise: products (u_a − m_a)(v_b − m_b) are read as linear functionals of the features, b, and c_ab is estimated by one
+the covariance of the functions u_a of the first columns and v_b of the others. One measurement y determines c_ab up
+to its noise: products (u_a − m_a)(v_b − m_b) are read as linear functionals of the features, b, and c_ab is estimated by one
 step from the released points, E_points[product] + bᵀ(y − E_points φ). Under the hypothesis it is 0, but for
   the noise, τ²bᵀb, exactly;
   the table, itself a sample of N rows: Σ_A ⊗ Σ_B / N, the products' covariance if the columns are independent;
   what the features do not see of the products, where the table may differ from the points (METHODS §5).
 
-Independence of two groups of columns of plain rows, by permutation (Gretton et al. 2008).
+Plain rows are tested by permutation (Gretton et al. 2008).
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ import pandas as pd
 
 from kmeanalyst.inference.compare.functionals import (
     MeanEmbeddingEstimate,
-    Products,
     RidgeProjector,
     column_functions,
     evidence_of,
-    law_along,
     leading_products,
     reference_rows,
+    whitened_test,
 )
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.two_sample.samples import result_about
@@ -103,9 +102,6 @@ def hsic_permutation_test(
         mmd_squared=float(statistics[0]),
         estimator="biased",
         method=f"HSIC permutation test ({permutations} permutations) of plain rows",
-        noise_aware=False,
-        n_release_rows=None,
-        n_release_points=0,
         n_sample_rows=n,
     )
 
@@ -162,9 +158,9 @@ def independence_test(
     data           a Release, or plain rows: a DataFrame, or an array (n, d) with columns named by position.
     columns_a, columns_b   a name or several; distinct.
     permutations, rng, kernel   for plain rows only: kernel is one for both sides, or one for each.
-    Returns        TestResult; mmd_squared is the criterion over the leading functions; for a release the noise's
-                   share and the table's are taken off, and chance in its points is not.
-    Assumes        for a release, that its points are a fair picture of the population where the features do not look. Plain
+    Returns        TestResult; mmd_squared is the criterion over the leading functions. For a release the contributions of
+                   the noise and of the table's sampling are subtracted; random variation of its points is not.
+    Assumes        for a release, that its points represent the population where the features see nothing. Plain
                    rows are permuted, and the test is exact.
 
     >>> ka.independence_test(release, "age", "income").pvalue < 0.001
@@ -187,7 +183,7 @@ def independence_test(
 class _Points:
     """The released points in the probability view, those with most weight, and how far they may be from the table.
 
-    doubt   the relative variance by which the table may differ from them where the features do not look.
+    doubt   the relative variance by which the table may differ from them where the features see nothing.
     """
 
     def __init__(self, release: ReleaseData, evidence: MeanEmbeddingEstimate) -> None:
@@ -219,25 +215,26 @@ class _Points:
 def _noise_aware_test(release: ReleaseData, sides: tuple[tuple[int, ...], tuple[int, ...]]) -> TestResult:
     evidence = evidence_of(release)
     points = _Points(release, evidence)
-    reader = RidgeProjector(evidence, reference_rows(evidence, points.rows, points.weights), points.doubt)
-    first, second = (column_functions(release.domain, side, reader.rows, _FUNCTIONS) for side in sides)
+    projector = RidgeProjector(evidence, reference_rows(evidence, points.rows, points.weights), points.doubt)
+    first, second = (column_functions(release.domain, side, projector.rows, _FUNCTIONS) for side in sides)
     at_points = [first(points.rows), second(points.rows)]
-    mains = reader.functionals(np.hstack([first(reader.rows), second(reader.rows)]))
-    means = points.mean(np.hstack(at_points)) + reader.vectors(mains).T @ points.gap
+    mains = projector.functionals(np.hstack([first(projector.rows), second(projector.rows)]))
+    means = points.mean(np.hstack(at_points)) + projector.vectors(mains).T @ points.gap
     products = leading_products(first, second, (means[: len(first)], means[len(first) :]), _PRODUCTS)
     if len(products.variances) == 0:
         raise ValueError("one side has a single value, and a constant is independent of all. Name other columns.")
-    read = reader.functionals(products(reader.rows)).orthogonalised_against(mains)
-    vectors = reader.vectors(read)
+    read = projector.functionals(products(projector.rows)).orthogonalised_against(mains)
+    vectors = projector.vectors(read)
     values = products.of_values(*at_points)
     missed = values - points.features @ vectors
     missed -= points.mean(missed)
     estimates = points.mean(values) + vectors.T @ points.gap
     spread = points.covariance(missed)
-    sampling = _factorised(products, points, at_points)
+    (a, b), (u, v) = products.chosen, (points.covariance(each) for each in at_points)
+    sampling = u[np.ix_(a, a)] * v[np.ix_(b, b)]  # Cov of u_a v_b under independence: Σ_A(a, a′) Σ_B(b, b′)
     covariance = sampling + points.doubt / evidence.row_variance * spread
     signal = np.diag(products.variances)
-    statistic, pvalue = law_along(vectors, estimates, signal, covariance, evidence.row_variance, evidence)
+    statistic, pvalue = whitened_test(vectors, estimates, signal, covariance, evidence.row_variance, evidence)
     noise = evidence.noise_variance * np.einsum("fk,fk->k", vectors, vectors)
     bias = noise + evidence.row_variance * sampling.diagonal()
     seen = 1 - float(spread.trace() / max(points.covariance(values).trace(), 1e-12))
@@ -253,15 +250,9 @@ def _noise_aware_test(release: ReleaseData, sides: tuple[tuple[int, ...], tuple[
     )
 
 
-def _factorised(products: Products, points: _Points, at_points: Sequence[Array]) -> Array:
-    """Cov of u_a v_b under independence: Σ_A(a, a′) Σ_B(b, b′), (k, k)."""
-    (a, b), (u, v) = products.chosen, (points.covariance(values) for values in at_points)
-    return u[np.ix_(a, a)] * v[np.ix_(b, b)]
-
-
 def _notes(seen: float) -> tuple[str, ...]:
     return (
         f"the features see {max(seen, 0.0):.0%} of the variance of the product functions tested",
-        "where they do not look, the released points are taken for a fair picture of the population",
+        "elsewhere, the released points are assumed to represent the population",
         "the table's rows are taken to be independent draws from it",
     )

@@ -24,8 +24,8 @@ from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import PrivacyStatement
 
 _MOST_CANDIDATES = 2000  # of each side
-_TOLD = 20  # rows on each side of 0
-_ALIKE = 0.8  # cosine above which two rows tell the same
+_SHOWN = 20  # rows on each side of 0
+_ALIKE = 0.8  # cosine above which two rows count as alike
 _AROUND = 200  # rows that a column's part is averaged over
 
 
@@ -39,7 +39,7 @@ class Witness:
     covariance   (K, K) of the differences where both sides have one population.
     spread       the variance of φ(x) over rows x along all directions together.
     around       (m, d) rows of the sample, which a column's part is averaged over.
-    statement    the release's promise; None where there is none.
+    statement    the release's privacy statement; None if it has none.
     """
 
     domain: Domain
@@ -75,16 +75,16 @@ class Witness:
         return self._read(np.array(means))
 
     def table(self, release_rows: Array, sample_rows: Array) -> pd.DataFrame:
-        """The most telling of these rows, from where the release has most to where the sample has: see Comparison."""
+        """The rows of the largest |f| that are unlike one another, by decreasing f: see Comparison."""
         rows = np.vstack([release_rows, sample_rows])
         side = np.repeat(["release", "sample"], [len(release_rows), len(sample_rows)])
         coordinates = self.coordinates(rows)
         f, error = self._read(coordinates)
-        telling = [*_distinct(f, coordinates), *_distinct(-f, coordinates)]
-        telling = sorted(telling, key=lambda i: -f[i])
-        frame = self.domain.decode(rows[telling])
+        shown = [*_distinct(f, coordinates), *_distinct(-f, coordinates)]
+        shown = sorted(shown, key=lambda i: -f[i])
+        frame = self.domain.decode(rows[shown])
         z = np.divide(f, error, out=np.zeros_like(f), where=error > 0)
-        return frame.assign(side=side[telling], witness=f[telling], standard_error=error[telling], z=z[telling])
+        return frame.assign(side=side[shown], witness=f[shown], standard_error=error[shown], z=z[shown])
 
 
 def _distinct(f: Array, coordinates: Array) -> list[int]:
@@ -92,7 +92,7 @@ def _distinct(f: Array, coordinates: Array) -> list[int]:
     length = np.sqrt(np.einsum("ij,ij->i", coordinates, coordinates))
     unit = coordinates / np.maximum(length, 1e-300)[:, None]
     left, chosen = np.where(f > 0, f, -np.inf), list[int]()
-    while len(chosen) < _TOLD and (best := int(left.argmax())) >= 0 and left[best] > 0:
+    while len(chosen) < _SHOWN and (best := int(left.argmax())) >= 0 and left[best] > 0:
         chosen.append(best)
         left[unit @ unit[best] > _ALIKE] = -np.inf
         left[best] = -np.inf
@@ -122,7 +122,7 @@ def witness_of(release: ReleaseData, evidence: MeanEmbeddingEstimate, sample: Sa
     )
 
 
-def telling_rows(witness: Witness, release: ReleaseData, some: Array) -> pd.DataFrame:
+def witness_rows(witness: Witness, release: ReleaseData, some: Array) -> pd.DataFrame:
     """The witness's table over released points and rows of the sample, some thousands of them at most."""
     points = release.encoded_points
     points = points[np.random.default_rng(0).permutation(len(points))[:_MOST_CANDIDATES]]

@@ -1,1 +1,1 @@
-"""Numbers that know their error: estimates, the population fitted to a measurement, and the models of its error."""
+"""Numbers with their errors: estimates, the population fitted to a measurement, and error models."""

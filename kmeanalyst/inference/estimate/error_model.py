@@ -1,4 +1,4 @@
-"""What a release knows of the error of a statistic, given its influence function (METHODS §5).
+"""The errors of a statistic of a release, given its influence function (METHODS §5).
 
 A statistic T of the weights moves, to first order, by Σ δw · h(z), h its influence function. With a measurement its
 error is read off the populations that the measurement allows (`population_fit`), in the directions of h. The released
@@ -33,7 +33,7 @@ class ErrorModel(ABC):
     everywhere  whether every row that the domain has is in `frame`.
 
     An influence (n,) or (n, k) has a value for each row of `frame`. One of n + 1 values ends in a bias, which the
-    statistic has besides its error: it counts as resolution, and as a fixed change of a robust interval.
+    statistic has in addition to its error: it counts as resolution, and as a fixed change of a robust interval.
     """
 
     release: ReleaseData | None
@@ -56,7 +56,9 @@ class ErrorModel(ABC):
         if bias is not None:
             known = parts["resolution"]
             parts["resolution"] = np.abs(bias) if known is None else np.hypot(known, bias)
-        return {name: part if part is None else _shaped(part, influence) for name, part in parts.items()}
+        if influence.ndim == 1:
+            return {name: None if part is None else float(part[0]) for name, part in parts.items()}
+        return parts
 
     def covariance(self, influence: Array) -> Parts:
         """Joint covariances (k, k) by source of k statistics (n, k), whose diagonals are the squared parts."""
@@ -141,7 +143,7 @@ class MeasuredErrors(ErrorModel):
 
     point_weights  (M,) of the released points, in a view.
     fit            the populations that the measurement allows.
-    first          whose rows stand first in `frame`, and whose means the errors are of: the points', or those of the fit.
+    first          whose rows come first in `frame`, and whose means have these errors: the points' or the fit's.
     """
 
     release: ReleaseData
@@ -153,7 +155,7 @@ class MeasuredErrors(ErrorModel):
 
     @property
     def weights(self) -> Array:
-        """Of the rows that stand first."""
+        """Weights of the rows that come first."""
         return self.point_weights if self.first == "points" else self.fit.weights
 
     @property
@@ -192,7 +194,7 @@ class MeasuredErrors(ErrorModel):
 
 @dataclass(frozen=True, eq=False)
 class SamplingErrors(ErrorModel):
-    """The error of means over rows that are taken for independent draws, and of which no more is known.
+    """The errors of means over rows that are assumed to be independent draws; nothing else is known of them.
 
     probabilities  p (n,): the variance is that at an effective number of rows of 1/Σp², n for equal weights.
     """
@@ -217,7 +219,7 @@ class SamplingErrors(ErrorModel):
         """Nothing bounds it: ValueError."""
         raise ValueError(
             "a robust interval is the range over all populations that agree with a measurement, and there is none here (a "
-            'sample is none): anything agrees. Ask kind="default".'
+            'sample has none either). Ask kind="default".'
         )
 
 
@@ -226,11 +228,11 @@ class IndependentErrors:
     """The error models of independent releases: influences stand one below the other, errors add in squares."""
 
     models: tuple[ErrorModel, ...]
-    assumptions: tuple[str, ...] = ()  # what was assumed and approximated
+    assumptions: tuple[str, ...] = ()  # and approximations
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Those of every release, and what was assumed."""
+        """The notes of every release, and the assumptions."""
         return tuple(dict.fromkeys([*(note for model in self.models for note in model.notes), *self.assumptions]))
 
     def split(self, influence: Array) -> list[Array]:
@@ -243,7 +245,7 @@ class IndependentErrors:
         return joint_parts([model.parts(part) for model, part in each])
 
     def covariance(self, influence: Array) -> Parts:
-        """Joint covariances by source; what no release knows is None."""
+        """Joint covariances by source; None for a source that no release knows."""
         each = [model.covariance(part) for model, part in zip(self.models, self.split(influence), strict=True)]
         known = {name: [one[name] for one in each if one[name] is not None] for name in PARTS}
         return {name: sum(some) if some else None for name, some in known.items()}
@@ -256,11 +258,6 @@ def joint_parts(each: list[Parts]) -> Parts:
         known = [np.square(parts[name]) for parts in each if parts[name] is not None]
         joint[name] = np.sqrt(np.sum(known, axis=0)) if known else None
     return joint
-
-
-def _shaped(part: Array, influence: Array) -> Any:
-    """A float for one statistic, (k,) for several."""
-    return float(part[0]) if influence.ndim == 1 else part
 
 
 def _finite(h: Array) -> Array:

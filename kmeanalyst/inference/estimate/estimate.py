@@ -1,9 +1,7 @@
-"""The answer: an estimate with its error in parts, which keeps its correlation with others in arithmetic.
+"""The answer to a question: an estimate with its error in parts.
 
-Calculating with estimates, the error to first order (the delta method).
-
-An estimate carries its influence function on each release, so that a calculation with estimates is one with influence
-functions: what two of them share cancels as it should, and e - e is 0 ± 0.
+An estimate carries its influence function on each release. Arithmetic with estimates is arithmetic with these, to first
+order (the delta method), so correlation is kept: errors that two estimates share cancel, and e - e is 0 ± 0.
 """
 
 from __future__ import annotations
@@ -73,20 +71,22 @@ def _joined(operands: list[tuple[Estimate, float]]) -> Terms:
 
 
 def _common_view(operands: list[tuple[Estimate, float]]) -> str:
-    """The one view of all operands; a sample of rows goes with any. ValueError where there are several."""
-    views = [estimate.view for estimate, _ in operands if estimate.view != SAMPLE] or [SAMPLE]
-    for view in views:
-        if view != views[0]:
-            raise _mixed_views(views[0], view)
-    return views[0]
+    """The one view of all operands; a sample of rows may be combined with any. ValueError if there are several."""
+    first, *others = dict.fromkeys(estimate.view for estimate, _ in operands if estimate.view != SAMPLE) or [SAMPLE]
+    if others:
+        raise ValueError(
+            f"one estimate is of the {first} view and the other of the {others[0]} view: their difference would be the "
+            f'views\', not the population\'s. Ask for both with view="{first}", or both with view="{others[0]}".'
+        )
+    return first
 
 
 def _add(joint: list[tuple[ErrorModel, Array]], model: ErrorModel, influence: Array) -> None:
-    for place, (other, known) in enumerate(joint):
+    for index, (other, known) in enumerate(joint):
         if other is model:
             n = max(len(known), len(influence))  # one of them may end in a bias
             padded = [np.append(part, np.zeros(n - len(part))) for part in (known, influence)]
-            joint[place] = (model, padded[0] + padded[1])
+            joint[index] = (model, padded[0] + padded[1])
             return
         if other.release is None or model.release is None:
             continue
@@ -106,23 +106,16 @@ def largest_change(terms: Terms, level: float) -> float:
 
 
 def one_measurement(a: ReleaseData, b: ReleaseData) -> bool:
-    """Whether two Release objects rest on one measurement, though they are two."""
+    """Whether two Release objects have the same measurement."""
     ours, theirs = a.measurement, b.measurement
     return ours is not None and theirs is not None and np.array_equal(ours.vector, theirs.vector)
 
 
 def shared_measurement(what: str) -> ValueError:
-    """The refusal to take what rests on one measurement for independent."""
+    """The error for treating two releases with one measurement as independent."""
     return ValueError(
         f"these {what} rest on one measurement through two releases (a file read twice, or thinned), so they are "
         "not independent and their correlation is not known. Ask one Release object for both."
-    )
-
-
-def _mixed_views(a: str, b: str) -> ValueError:
-    return ValueError(
-        f"one estimate is of the {a} view and the other of the {b} view: their difference would be the views', not the "
-        f'population\'s. Ask for both with view="{a}", or both with view="{b}".'
     )
 
 
@@ -133,13 +126,13 @@ _LONG, _SHORT = 1e15, 1e-11  # numbers of more digits are written by their expon
 class InverseCdf:
     """An interval for a quantile: the quantiles at q ± z·standard_error of the distribution function (Woodruff 1952).
 
-    values          (m,) increasing, the places where the distribution function steps.
+    values          (m,) increasing, where the distribution function steps.
     cumulative      (m,) its values there; the last is 1.
     q               the order of the quantile.
     standard_error  of the distribution function at the quantile.
     bounds          what the quantile cannot leave: its interval there where q ± z·standard_error leaves (0, 1).
-    elsewhere       gives (k,) increasing, the places where other populations may have their quantile; None: not known.
-    terms_at        a place → the terms of the distribution function there, as an Estimate has them.
+    elsewhere       gives (k,) increasing, the values that the quantile of another population may have; None: not known.
+    terms_at        x → the terms of the distribution function at x, as an Estimate has them.
     """
 
     values: Array
@@ -148,7 +141,7 @@ class InverseCdf:
     standard_error: float
     bounds: tuple[float, float]
     elsewhere: Callable[[], Array] | None = None
-    terms_at: Callable[[float], Terms] = lambda place: ()
+    terms_at: Callable[[float], Terms] = lambda x: ()
 
     def at(self, q: float) -> float:
         """The smallest value at which the distribution function reaches q."""
@@ -175,18 +168,18 @@ class InverseCdf:
                 "this quantile has no robust interval: what other populations there are given these values is not known. "
                 'Ask kind="default".'
             )
-        places = self.elsewhere()
-        low = self._first(places, lambda x: self._known(x) + largest_change(self.terms_at(x), level))
-        high = self._first(places, lambda x: self._known(x) + least_change(self.terms_at(x), level))
+        candidates = self.elsewhere()
+        low = self._first(candidates, lambda x: self._known(x) + largest_change(self.terms_at(x), level))
+        high = self._first(candidates, lambda x: self._known(x) + least_change(self.terms_at(x), level))
         return low, high
 
-    def _first(self, places: Array, reached: Callable[[float], float]) -> float:
-        """The first place at which an increasing function reaches q; the upper bound if none does."""
-        below, above = -1, len(places)
+    def _first(self, candidates: Array, reached: Callable[[float], float]) -> float:
+        """The first candidate at which an increasing function reaches q; the upper bound if none does."""
+        below, above = -1, len(candidates)
         while above - below > 1:
             middle = (below + above) // 2
-            below, above = (below, middle) if reached(float(places[middle])) >= self.q else (middle, above)
-        return float(places[above]) if above < len(places) else self.bounds[1]
+            below, above = (below, middle) if reached(float(candidates[middle])) >= self.q else (middle, above)
+        return float(candidates[above]) if above < len(candidates) else self.bounds[1]
 
     def _known(self, x: float) -> float:
         """The distribution function at x."""
@@ -206,9 +199,9 @@ class Estimate(Differentiable):
     view            the weights it was computed with: "signed", "probability" or "fitted"; "sample": of real rows, whose
                     error has no other part than sampling.
     question        what was asked, as text.
-    notes           what a reader should know besides the number.
+    notes           what a reader should know in addition to the number.
     terms           error models with the estimate's influence function at the rows of each; none if it is unknown.
-    interval_by     how an interval comes about that is not value ± error; None for the normal distribution.
+    interval_by     the interval, if it is not value ± error; None for the normal distribution.
 
     Estimates and numbers can be added, subtracted, multiplied and divided, raised to a number, and handed to np.sqrt,
     np.log and np.exp: the error follows to first order. Those of one release keep their correlation and must share
@@ -257,10 +250,9 @@ class Estimate(Differentiable):
         if not 0 < level < 1:
             raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a coverage. Pass e.g. 0.95.")
         z = float(ndtri((1 + level) / 2))
+        low, high = self.value - z * self.standard_error, self.value + z * self.standard_error
         if self.interval_by is not None:
             low, high = self.interval_by.interval(z)
-        else:
-            low, high = self.value - z * self.standard_error, self.value + z * self.standard_error
         if kind == "default":
             return low, high
         if not self.terms:
@@ -377,15 +369,20 @@ class Estimates(tuple[Estimate, ...]):
         return "".join(estimate._repr_html_() for estimate in self)
 
 
+def list_of_notes(notes: tuple[str, ...], estimates: Estimates) -> list[str]:
+    """Lines for readers: these notes and those of the estimates, each once."""
+    each = dict.fromkeys((*notes, *(note for estimate in estimates for note in estimate.notes)))
+    return [f"note: {note}" for note in each]
+
+
 def _row(estimate: Estimate, level: float) -> dict[str, Any]:
     low, high = estimate.interval(level)
-    parts = {name: np.nan if part is None else part for name, part in estimate.parts.items()}
-    words = {"view": estimate.view, "note": "; ".join(estimate.notes)}
     return {
         "value": estimate.value,
         "standard_error": estimate.standard_error,
         "low": low,
         "high": high,
-        **parts,
-        **words,
+        **{name: np.nan if part is None else part for name, part in estimate.parts.items()},
+        "view": estimate.view,
+        "note": "; ".join(estimate.notes),
     }

@@ -1,16 +1,14 @@
 """The population that a release stands for, and what every statistic of it shares.
 
-A statistic T is a function of the weights of a view, possibly given a condition. It is handed over as a value and as
-its derivative by each row's weight. From these follow the influence function on the released weights (delta method,
-Deville 1999, *Variance estimation for complex statistics*) and, by the error model, its error in parts.
+A statistic T is a function of the weights of a view, possibly given a condition. It comes as a value with its derivative
+by each row's weight. From these follow the influence function on the released weights (delta method, Deville 1999,
+*Variance estimation for complex statistics*) and, by the error model, the error in parts.
 
 Given a condition g the weights are v = w g / Σ w g, and dT/dw(z) = g(z) (T′(z) − Σ v T′) / Σ w g. Without one, w is
 used as it is: signed weights need not sum to one, and nothing is normalised silently.
 
 Resampled rows are refused: their answers would carry an error of resampling that no part shows, and the probability
 view gives the same answers without it.
-
-What a statistic is made from: weighted points, one release's or the product of several.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from kmeanalyst.representation.weights.views import view_weights
 
 
 class Errors(Protocol):
-    """What a distribution's errors are read off: an ErrorModel, or several of independent releases together."""
+    """The errors of a distribution: an ErrorModel, or those of several independent releases."""
 
     @property
     def notes(self) -> tuple[str, ...]: ...
@@ -44,10 +42,10 @@ class Errors(Protocol):
     def covariance(self, influence: Array) -> Parts: ...
 
 
-class Law(Protocol):
-    """Weighted points, and the further rows at which derivatives must be known: what a statistic is made from.
+class Distribution(Protocol):
+    """Weighted points, from which a statistic is computed, and the further rows at which its derivatives must be known.
 
-    A Population is the distribution of a release; a ProductLaw (see `product_law`) that of several independent ones.
+    A Population is that of one release, a ProductDistribution (see `product_distribution`) that of several independent ones.
     """
 
     @property
@@ -89,23 +87,23 @@ class Law(Protocol):
     def infeasible(self, what: str, value: Callable[[Any], float]) -> str: ...
 
     def bounds(self, column: Any) -> tuple[float, float] | None:
-        """What a question's values cannot leave; None where nothing is declared."""
+        """The bounds of a question's values; None if none are declared."""
         ...
 
 
 class ConditionedRows:
-    """What distributions of weighted rows share: means, and influence functions given a condition or not (see `population_of`).
+    """Weighted rows, given a condition or not: means and influence functions (see `population_of`).
 
-    weights    (M,) on the first rows of model.frame; given a condition they sum to one.
-    given      (n,) bool over model.frame, whether the condition holds; None without one.
-    chance     Σ w · condition under the distribution's weights; 1 without a condition.
-    condition  the condition as text; "" without one.
+    weights      (M,) on the first rows of model.frame; given a condition they sum to one.
+    given        (n,) bool over model.frame, whether the condition holds; None without one.
+    probability  Σ w · condition under the distribution's weights; 1 without a condition.
+    condition    the condition as text; "" without one.
     """
 
     model: Any
     weights: Array
     given: Array | None
-    chance: float
+    probability: float
     condition: str
 
     def mean(self, values: Array) -> Array:
@@ -117,10 +115,10 @@ class ConditionedRows:
         if self.given is None:
             return derivative
         given = self.given if derivative.ndim == 1 else self.given[:, None]
-        return np.where(given, derivative - self.mean(derivative), 0.0) / self.chance
+        return np.where(given, derivative - self.mean(derivative), 0.0) / self.probability
 
     def features(self, values: Array, function: Callable[[Array], Array]) -> tuple[Array, Array]:
-        """See `Law.features`."""
+        """See `Distribution.features`."""
         at_rows = function(values)
         return self.mean(at_rows), self.influence(at_rows)
 
@@ -149,9 +147,8 @@ class Population(ConditionedRows):
 
     view       "signed", "probability" or "fitted".
     weights    (M,) on the released points, or on the rows of the fit; given a condition they sum to one.
-    given      (n,) bool over model.frame, whether the condition holds; None without one.
-    chance     Σ w · condition under the view's weights; 1 without a condition.
-    condition  the condition as text; "" without one.
+    where      the conditions, as they were asked.
+    The other fields are those of ConditionedRows.
     """
 
     release: ReleaseData
@@ -160,7 +157,7 @@ class Population(ConditionedRows):
     model: ErrorModel
     weights: Array
     given: Array | None = None
-    chance: float = 1.0
+    probability: float = 1.0
     condition: str = ""
 
     def question(self, column: Question) -> Question:
@@ -226,50 +223,51 @@ def population_of(release: ReleaseData, *, where: Where = None, view: View | Non
     for values in held:
         check_condition(values[: len(weights)])
     given = np.logical_and.reduce([values == 1 for values in held])
-    chance = positive_chance(float(weights @ given[: len(weights)]))
+    probability = positive_probability(float(weights @ given[: len(weights)]))
     texts = [shown(condition, "condition") for condition in conditions]
     text = texts[0] if len(texts) == 1 else " and ".join(f"({part})" for part in texts)
-    return Population(release, label, conditions, model, weights * given[: len(weights)] / chance, given, chance, text)
+    weights = weights * given[: len(weights)] / probability
+    return Population(release, label, conditions, model, weights, given, probability, text)
 
 
-def positive_chance(chance: float) -> float:
+def positive_probability(probability: float) -> float:
     """The probability of a condition; ValueError where it is not positive."""
-    if chance <= 0:
+    if probability <= 0:
         raise ValueError(
-            f"the condition has probability {chance:.3g} under the released weights, so nothing can be said given "
+            f"the condition has probability {probability:.3g} under the released weights, so nothing can be said given "
             'it. Ask a wider condition; where released weights are signed, view="probability" may have an answer.'
         )
-    return chance
+    return probability
 
 
-def mean_statistic(law: Law, values: Array) -> Statistic:
-    """Σ v · values as a statistic of the distribution's weights, of values (n,) or (n, k) as `Law.values` gives them."""
-    return mean_of_rows(law.weights, values)
+def mean_statistic(distribution: Distribution, values: Array) -> Statistic:
+    """Σ v · values as a statistic of the weights, of values (n,) or (n, k) as `Distribution.values` gives them."""
+    return mean_of_rows(distribution.weights, values)
 
 
 def answer(
-    law: Law,
+    distribution: Distribution,
     statistic: Statistic,
     question: str,
     notes: tuple[str, ...] = (),
     interval_by: IntervalRule | None = None,
 ) -> Statistic:
     """A statistic of the distribution's weights as one of the released weights (the chain rule), with what is said of it."""
-    influence = None if statistic.influence is None else law.influence(statistic.influence)
-    return Statistic(float(statistic.value), influence, law.text(question), notes, interval_by)
+    influence = None if statistic.influence is None else distribution.influence(statistic.influence)
+    return Statistic(float(statistic.value), influence, distribution.text(question), notes, interval_by)
 
 
-def estimates(law: Law, statistics: Sequence[Statistic]) -> Estimates:
+def estimates(distribution: Distribution, statistics: Sequence[Statistic]) -> Estimates:
     """Statistics of one release and view with their errors: one solve for all of them."""
     known = [statistic.influence for statistic in statistics if statistic.influence is not None]
-    parts = _parts(law.model, known) if known else {}
-    answers, place = [], 0
+    parts = _parts(distribution.model, known) if known else {}
+    answers, index = [], 0
     for statistic in statistics:
         its_parts: dict[str, float | None] = dict.fromkeys(PARTS, np.nan)
         if statistic.influence is not None:
-            its_parts = {name: None if part is None else float(part[place]) for name, part in parts.items()}
-            place += 1
-        answers.append(_estimate(law, statistic, its_parts))
+            its_parts = {name: None if part is None else float(part[index]) for name, part in parts.items()}
+            index += 1
+        answers.append(_estimate(distribution, statistic, its_parts))
     return Estimates(answers)
 
 
@@ -285,21 +283,21 @@ def _parts(model: Errors, known: Sequence[Array]) -> Parts:
     }
 
 
-def estimate(law: Law, statistic: Statistic) -> Estimate:
+def estimate(distribution: Distribution, statistic: Statistic) -> Estimate:
     """One statistic with its error."""
-    return estimates(law, [statistic])[0]
+    return estimates(distribution, [statistic])[0]
 
 
-def _estimate(law: Law, statistic: Statistic, parts: dict[str, float | None]) -> Estimate:
+def _estimate(distribution: Distribution, statistic: Statistic, parts: dict[str, float | None]) -> Estimate:
     known = statistic.influence
     return Estimate(
         value=float(statistic.value),
         standard_error=float(np.sqrt(sum(part**2 for part in parts.values() if part is not None))),
         parts=parts,
-        view=law.view,
+        view=distribution.view,
         question=statistic.question,
-        notes=(*statistic.notes, *law.model.notes),
-        terms=() if known is None else law.terms(known),
+        notes=(*statistic.notes, *distribution.model.notes),
+        terms=() if known is None else distribution.terms(known),
         interval_by=statistic.interval_by,
     )
 
@@ -332,7 +330,7 @@ def shown(question: Any, otherwise: str | None = None) -> str:
 
 
 def _check_met(release: ReleaseData, question: Question, values: Array) -> None:
-    """ValueError where a text that the question names is at none of the rows: an error bar of 0 would be a false one."""
+    """ValueError where a text that the question names is in none of the rows: an error bar of 0 would be wrong."""
     if not isinstance(question, str) or np.ptp(values) > 0:  # NaN: undefined at some row, and said elsewhere
         return
     if strings := parse(question).strings_compared(release.columns):

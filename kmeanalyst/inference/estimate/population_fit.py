@@ -11,7 +11,7 @@ the number of directions that the measurement settles.
 The error of a question h has then three sources. aᵀφ is the part of h that the measurement settles: it brings the
 noise, τ‖a‖; the table is a sample of N rows, √(Var h/N). The rest of h is free but for q: √(κ′ Var(h − aᵀφ)), κ′ being the
 κ of the finest features that the measurement shows, which is some five times less than that of the coarse ones. What the
-method itself bends (a maximum is no mean) shows when measurements drawn from p are fitted again. Means and variances are
+method itself biases (a maximum is not a mean) shows when measurements drawn from p are fitted again. Means and variances are
 taken under p and a little of q, which also lies where p has no mass: a heavy tail's few rows may, with all of κ.
 
 The range of an answer over all populations on stated rows that agree with a measurement (METHODS §5).
@@ -254,7 +254,7 @@ def _singles(release: ReleaseData, rng: np.random.Generator) -> tuple[Array, Arr
 
 
 def _on_atoms(domain: Domain, rows: Array) -> Array:
-    """Cells next to a declared atom moved onto it: the features hardly tell the two, and mass is declared there."""
+    """Cells next to a declared atom moved onto it: the features hardly distinguish the two, and the domain declares mass there."""
     rows = rows.copy()
     for j, column in enumerate(domain.columns):
         if isinstance(column, Number):

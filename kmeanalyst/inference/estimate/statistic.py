@@ -1,8 +1,8 @@
-"""Numbers that depend on the weights of rows, each with its derivative by every weight: the rules of calculus stand here.
+"""Numbers that depend on the weights of rows, each with its derivative by every weight, and the rules of calculus.
 
 A statistic T of weights w moves, to first order, by Σ δw · T′(z); T′ is its influence function (Deville 1999, *Variance
-estimation for complex statistics*). A mean Σ w h has the influence h. Arithmetic carries influences along, so that a
-variance, a correlation or a ratio is written as its formula, and `solve` gives that of the root of an equation.
+estimation for complex statistics*). A mean Σ w h has the influence h. Arithmetic computes influences too, so a variance,
+a correlation or a ratio is written as its formula; `solve` gives the influence of the root of an equation.
 """
 
 from __future__ import annotations
@@ -38,6 +38,11 @@ RULES: dict[str, Rule] = {
 _UFUNCS = {np.add: "+", np.subtract: "-", np.multiply: "*", np.true_divide: "/"}
 
 
+def _in_both_orders(rule: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """An operator's method and its reflected method: value + other, other + value."""
+    return lambda self, other: self._apply(rule, self, other), lambda self, other: self._apply(rule, other, self)
+
+
 class Differentiable:
     """The operators of a value that carries a first-order error: Statistic and Estimate inherit them."""
 
@@ -59,29 +64,10 @@ class Differentiable:
             value, *slopes = RULES[rule](*(x.value if isinstance(x, type(self)) else x for x in operands))
         return self._derived(rule, operands, value, slopes)
 
-    def __add__(self, other: Any) -> Any:
-        return self._apply("+", self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._apply("+", other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._apply("-", self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._apply("-", other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._apply("*", self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self._apply("*", other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._apply("/", self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self._apply("/", other, self)
+    __add__, __radd__ = _in_both_orders("+")
+    __sub__, __rsub__ = _in_both_orders("-")
+    __mul__, __rmul__ = _in_both_orders("*")
+    __truediv__, __rtruediv__ = _in_both_orders("/")
 
     def __pow__(self, power: Any) -> Any:
         return self._apply("**", self, power) if Differentiable._is_constant(power) else NotImplemented
@@ -98,7 +84,7 @@ class Differentiable:
 
 
 class IntervalRule(Protocol):
-    """How an interval comes about that is not value ± z·error."""
+    """An interval that is not value ± z·error."""
 
     def interval(self, z: float) -> tuple[float, float]: ...
 
@@ -113,8 +99,8 @@ class Statistic(Differentiable):
     influence    its derivative by the weight of each row, (n,) or (n, k); NaN at rows where it is undefined. None where
                  the value or its first order is undefined.
     question     what was asked, as text; "" of an intermediate result.
-    notes        what to say of the value.
-    interval_by  how an interval comes about that is not value ± error.
+    notes        what a reader should know of the value.
+    interval_by  the interval, if it is not value ± error.
 
     Arithmetic with numbers, arrays and other statistics of the same weights gives statistics.
 
@@ -160,21 +146,18 @@ def mean_of_rows(weights: Array, values: Array) -> Statistic:
     return Statistic(weights @ values[: len(weights)], np.asarray(values, dtype=float))
 
 
-_MOST_STEPS = 50
+_MOST_STEPS = 50  # of Newton's method
 _CLOSE = 1e-12  # of the solution: a Newton step below ends the search
 
 
-def solve(
-    equations: Callable[[Array], tuple[Array, Array]], weights: Array, start: Array, *, most: int = _MOST_STEPS
-) -> Statistic:
+def solve(equations: Callable[[Array], tuple[Array, Array]], weights: Array, start: Array) -> Statistic:
     """The root θ (k,) of Σ w ψ(x, θ) = 0 by Newton's method, with its influence −J⁻¹ψ (implicit function theorem).
 
     equations  θ (k,) → ψ (n, k) at the rows, and J (k, k), the derivative of Σ w ψ by θ.
     weights    (M,) of the first rows.
-    most       Newton steps: one is enough where ψ is linear in θ.
     """
     theta = np.asarray(start, dtype=float)
-    for _ in range(most):
+    for _ in range(_MOST_STEPS):
         psi, jacobian = equations(theta)
         step = np.linalg.solve(jacobian, weights @ psi[: len(weights)])
         theta = theta - step

@@ -1,1 +1,1 @@
-"""What is asked of one release: expectations, moments, quantiles, tables, regressions, conditional distributions."""
+"""Questions about one release: expectations, moments, quantiles, tables, regressions, conditional distributions."""

@@ -1,15 +1,15 @@
 """How strongly pairs of columns go together, one measure for numbers and levels alike, with its error.
 
-A column is a vector of features: a number is itself, levels are one indicator each. With D = S_a^(-1/2) Cov(a, b) S_b^(-1/2),
+A column is a vector of features: a number itself, or an indicator for each level. With D = S_a^(-1/2) Cov(a, b) S_b^(-1/2),
 S the variance of a number or the probability of a level, ‖D‖² is the squared correlation of two numbers, the share of
 a number's variance that levels explain (correlation ratio, Fisher 1925), and φ² of two columns of levels; its root over
 √(the fewer levels − 1) is Cramér's V (Cramér 1946, §21.9). All are 0 where columns are uncorrelated and at most 1.
 
-Errors: D's first-order distribution is normal, with the covariance C of the release's error model; that of ‖D‖² is then a
-quadratic form's, whose second order counts where D is small: variance 4 DᵀCD + 2 tr C². Noise alone would give tr C, and
-it is not subtracted: released points follow a part of the noise and smooth away a part of the dependence, and on real tables
-values come out too small rather than too large. Weights are those of the probability view: signed ones can give negative
-variances.
+Errors: to first order D is normal, with the covariance C of the release's error model. So ‖D‖² is a quadratic form of
+normal variables. Its second order matters where D is small: the variance is 4 DᵀCD + 2 tr C². Noise alone gives ‖D‖² the
+mean tr C. This is not subtracted: released points follow a part of the noise but lose a part of the dependence, and on
+real tables values are too small rather than too large. Weights are those of the probability view: signed ones can give
+negative variances.
 """
 
 from __future__ import annotations
@@ -27,17 +27,16 @@ from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
-from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Date
-from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.meaning import days_of
 from kmeanalyst.releases.release import ReleaseData, View
 
 MOST_GROUPS = 8  # of levels: the rarest are taken together
-LEAST_SHARE = 0.02  # of a level that is kept by itself
+LEAST_SHARE = 0.02  # of a level that is kept as a group of its own
 _Z = 1.959964
-_ROUNDING = 1e-12  # of a variance: none
+_ROUNDING = 1e-12  # a variance below is a rounding error
 Progress = Callable[[str, float], None]
 
 
@@ -60,11 +59,11 @@ class Association:
     """
 
     columns: tuple[str, str]
-    measure: str
-    value: float
-    standard_error: float
-    interval: tuple[float, float]
-    pvalue: float
+    measure: str = ""
+    value: float = np.nan
+    standard_error: float = np.nan
+    interval: tuple[float, float] = (np.nan, np.nan)
+    pvalue: float = np.nan
     note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,12 +82,12 @@ def associations(
     view: View | None = None,
     progress: Progress | None = None,
 ) -> list[Association]:
-    """Every pair of columns, in their order; columns of texts have no part.
+    """The association of every pair of columns, in their order; columns of texts are left out.
 
     columns   names; all by default, derived ones too.
     view      "probability" (the default) or "fitted".
     progress  called after each pair.
-    A missing cell is a level of its own next to levels, and leaves a pair out of account next to numbers. Levels rarer than
+    A missing cell of levels is a level of its own; rows with a missing number are left out of its pairs. Levels rarer than
     2 %, or beyond the eight most frequent, are taken together.
 
     >>> for one in ka.associations(release, ["age", "income", "sex"]):
@@ -102,7 +101,7 @@ def associations(
             f'associations are of the probability view, got view="{view}": signed weights can give negative variances. '
             'Pass view="probability" or "fitted".'
         )
-    names = [name for name in columns or release.columns.names if not isinstance(release.columns[name], Text)]
+    names = [name for name in columns or release.columns.names if not release.columns[name].is_text]
     pairs = list(combinations(names, 2))
     asked = _Pairs(release, view or "probability")
     found = []
@@ -114,7 +113,7 @@ def associations(
 
 
 class _Pairs:
-    """The populations and groups that pairs share."""
+    """Associations of one release, with the populations and groups that pairs share."""
 
     def __init__(self, release: ReleaseData, view: View) -> None:
         self.release = release
@@ -128,10 +127,10 @@ class _Pairs:
             population = self._population(a, b)
             x, y = self._side(population, a), self._side(population, b)
         except ValueError as refusal:
-            return _unknown(a, b, str(refusal))
+            return Association(columns=(a, b), note=str(refusal))
         for name, side in ((a, x), (b, y)):
             if side.rank < 1:
-                return _unknown(a, b, f"{words.written(name)} does not vary in the release")
+                return Association(columns=(a, b), note=f"{words.written(name)} does not vary in the release")
         d, covariance = _standardised(population, x, y)
         if x.is_number and y.is_number:
             return _signed(a, b, float(d[0]), float(covariance[0, 0]))
@@ -139,7 +138,7 @@ class _Pairs:
         return _unsigned(a, b, measure, d, covariance, min(x.rank, y.rank))
 
     def _population(self, *names: str) -> Population:
-        """The rows in which the columns are there, so far as they are numbers."""
+        """The rows in which those of the columns that are numbers are not missing."""
         domain = self.release.columns
         gaps = tuple(name for name in names if domain[name].missing and is_number(domain[name]))
         if gaps not in self._populations:
@@ -177,7 +176,7 @@ class _Side:
 
 def is_number(column: Column) -> bool:
     """Whether a column counts as a number here: numbers, days and booleans do."""
-    return isinstance(column, Boolean) or not isinstance(column, Categorical | Text)
+    return column.is_number or isinstance(column, Boolean)
 
 
 def numbers(cells: pd.Series, column: Column) -> Array:
@@ -253,10 +252,3 @@ def _pvalue(squared: float, covariance: Array) -> float:
     if not form.coefficients.max() > _ROUNDING**2 * squared:  # no error at all, as of a number and itself
         return 0.0 if squared > 0 else float("nan")
     return form.sf(squared)
-
-
-def _unknown(a: str, b: str, note: str) -> Association:
-    nan = float("nan")
-    return Association(
-        columns=(a, b), measure="", value=nan, standard_error=nan, interval=(nan, nan), pvalue=nan, note=note
-    )

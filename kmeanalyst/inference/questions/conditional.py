@@ -1,14 +1,14 @@
 """E[f(Y) | X = x] from one release, each with its error.
 
-The value and its influence function are those of the regression (`smoother`), so that privacy, sampling and resolution come
-about as for any statistic. The regression has a bias of its own, which no influence function shows: what is left of it to
-first order counts as resolution, besides the rest.
+The value and its influence function are those of the regression (`smoother`), so privacy, sampling and resolution follow
+as for any statistic. The regression also has a bias, which no influence function shows: the part that remains to first
+order is added to resolution.
 
-What no part shows is dependence that the release itself has lost: noise flattens a narrow ridge in (X, Y), and the points
-were fitted to what is left. At N = 20,000 and 500 features, 95 % intervals held 0.97 and more of the time at ε = 1 over three
+No part shows dependence that the release itself has lost: noise flattens a narrow ridge in (X, Y), and the points were
+fitted to the flattened one. At N = 20,000 and 500 features, 95 % intervals held 0.97 and more of the time at ε = 1 over three
 smooth distributions; at ε = 0.1 0.94 for a saturating curve, but 0.70 for a wave (tests/benchmarks/conditional_expectation.py).
 
-The distribution of a table's rows given X = x, as weights on the released points.
+`ConditionalLaw` is the distribution of a table's rows given X = x, as weights on the released points.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kmeanalyst.releases.release import Question, ReleaseData, View
 
 Given: TypeAlias = Mapping[str, Any] | pd.DataFrame
 
-_FAR = 0.5  # of the prior's variance: where the release leaves more, the answer is mostly extrapolated
+_FAR = 0.5  # of the prior's variance: if the release leaves more, the answer is mostly extrapolated
 _ROUNDING = 1e-9
 
 
@@ -50,11 +50,11 @@ def conditional_expectation(
     question  an expression over column names, or a function of a DataFrame; a condition gives its probability.
     given     column → a value, or a list of values, in natural units: {"age": [30, 40], "sex": "F"}; or a DataFrame of
               such columns. None is a missing cell, where the domain declares it.
-    where     a condition on the rows that are looked at; for levels it is exact, and needs no smoothing.
+    where     a condition on the rows that are used; for levels it is exact, and needs no smoothing.
     view      "signed" (as released; the default) or "probability". Where signed weights give a regression without a
               minimum, the default takes the probability view, and a note says so.
     kernel    on the given columns: Kernel or its text. By default the table kernel's lengthscales down to an eighth of a
-              column's range, so that what is narrower than that is not seen.
+              column's range: narrower dependence is not seen.
     Returns   Estimate where every value is given by itself, Estimates (in order) where there is a list or a DataFrame.
     Errors    ValueError for values that are not of their column's domain.
     """
@@ -71,7 +71,7 @@ def conditional_estimates(smooth: Smoother, question: Question, rows: pd.DataFra
 
 
 def estimates_of(smooth: Smoother, values: Array, texts: Sequence[str], rows: pd.DataFrame) -> Estimates:
-    """The same for values (n,) at the rows of the error model's frame."""
+    """The conditional means of values (n,), known at the rows of the error model's frame."""
     population, at = smooth.population, smooth.at(smooth.conditioning.encode(rows))
     found, influences, left = smooth.answers(values, at)
     at_points = values[: len(population.weights)][population.weights != 0]
@@ -92,11 +92,11 @@ def _notes(value: float, is_condition: bool, unknown: float) -> list[str]:
     notes = []
     if unknown > _FAR:
         notes.append(
-            "the release has hardly any weight near these values: the answer leans on far ones, and its error on the "
+            "the release has hardly any weight near these values: the answer depends on distant ones, and its error on the "
             "kernel's smoothness"
         )
     if is_condition and not -_ROUNDING <= value <= 1 + _ROUNDING:
-        notes.append(f"{value:.4g} is no probability: the weights of a conditional distribution can be negative")
+        notes.append(f"{value:.4g} is not a probability: the weights of a conditional distribution can be negative")
     return notes
 
 
@@ -104,7 +104,9 @@ def given_rows(release: ReleaseData, given: Given) -> tuple[list[str], pd.DataFr
     """Column names, rows (q, k) of their values, and whether several were asked for; ValueError if they are not of the domain."""
     table: dict[Any, Any] = dict(given)
     if not table:
-        raise ValueError('given names no column, so there is nothing to be given. Write given={"age": 40}.')
+        raise ValueError(
+            'given names no column: a conditional answer needs at least one value. Write given={"age": 40}.'
+        )
     for name in table:
         if name not in release.columns.names:
             raise ValueError(
@@ -124,7 +126,7 @@ def given_rows(release: ReleaseData, given: Given) -> tuple[list[str], pd.DataFr
         if (status != KEPT).any():
             wrong = values[int(np.argmax(status != KEPT))]
             raise ValueError(
-                f"{wrong!r:.80} is not a value of {name}, which is {column.describe()}: nothing is known there. "
+                f"{wrong!r:.80} is not a value of {name}, which is {column.describe()}: the release has no rows there. "
                 "Give values of its domain."
             )
     domain = Domain(tuple(release.columns[name] for name in cells))
@@ -137,7 +139,7 @@ def _is_list(values: Any) -> bool:
 
 
 def texts_of(smooth: Smoother, rows: pd.DataFrame) -> list[str]:
-    """What is given in each row, as text: "age = 40, sex = F"; the condition after it."""
+    """The given values of each row as text: "age = 40, sex = F"; then the condition."""
     cells = [[f"{name} = {_shown(value)}" for name, value in row.items()] for row in rows.to_dict("records")]
     after = f", {smooth.population.condition}" if smooth.population.condition else ""
     return [", ".join(row) + after for row in cells]
@@ -149,11 +151,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, pd.Timestamp):
         return value.date().isoformat()
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def check_is_condition(smooth: Smoother, values: Array) -> None:
-    """ValueError unless every value that counts is 0 or 1."""
-    check_condition(values[: len(smooth.population.release)][smooth.population.weights != 0])
 
 
 def conditional_law(
@@ -169,8 +166,7 @@ def conditional_law(
     if several:
         raise ValueError(
             "a conditional distribution is given one value of each column, and here there is a list. Ask for one "
-            "distribution at a time, or "
-            "for conditional_expectation, which takes lists."
+            "distribution at a time, or for conditional_expectation, which takes lists."
         )
     return ConditionalLaw(smoother(release, names, where=where, view=view, kernel=kernel), rows)
 
@@ -199,7 +195,7 @@ class ConditionalLaw:
 
     @property
     def text(self) -> str:
-        """What is given, as text."""
+        """The given values, as text."""
         return texts_of(self.smooth, self.given)[0]
 
     def __repr__(self) -> str:
@@ -238,7 +234,8 @@ class ConditionalLaw:
         income == '>50K' | age = 40: 0.380 ± 0.039 (95 %: 0.305 to 0.456; privacy 0.022, sampling 0.012, resolution
             0.029)
         """
-        check_is_condition(self.smooth, self.smooth.population.values(condition))
+        population = self.smooth.population
+        check_condition(population.values(condition)[: len(population.weights)][population.weights != 0])
         return self.expectation(condition)
 
     def quantile(self, column: Question, q: float) -> Estimate:
@@ -257,26 +254,17 @@ class ConditionalLaw:
         population, weights = self.smooth.population, self.weights
         question = population.question(column)
         values = population.values(question)
-        places, which = np.unique(values[: len(weights)][population.weights != 0], return_inverse=True)
+        support, which = np.unique(values[: len(weights)][population.weights != 0], return_inverse=True)
         steps = np.cumsum(np.bincount(which, weights[population.weights != 0]))
         highest, least = np.maximum.accumulate(steps), np.minimum.accumulate(steps[::-1])[::-1]
         cumulative = np.clip((highest + least) / 2, 0.0, 1.0)
         cumulative[-1] = 1.0
-        bounds = population.bounds(column) or (float(places[0]), float(places[-1]))
-        curve = InverseCdf(places, cumulative, q, 0.0, bounds)
+        bounds = population.bounds(column) or (float(support[0]), float(support[-1]))
+        curve = InverseCdf(support, cumulative, q, 0.0, bounds)
         value = curve.at(q)
         below = np.where(np.isnan(values), np.nan, values <= value)
         text = f"quantile({shown(column)}, {q:g}) | {self.text}"
         found = estimates_of(self.smooth, below, [text], self.given)[0]
         by = replace(curve, standard_error=found.standard_error)
-        slope = by.slope
-        return Estimate(
-            value=value,
-            standard_error=slope * found.standard_error,
-            parts={name: None if part is None else slope * part for name, part in found.parts.items()},
-            view=found.view,
-            question=text,
-            notes=tuple(note for note in found.notes if "no probability" not in note),
-            terms=tuple((model, -slope * influence) for model, influence in found.terms),
-            interval_by=by,
-        )
+        notes = tuple(note for note in found.notes if "not a probability" not in note)
+        return replace(-by.slope * found, value=value, question=text, notes=notes, interval_by=by)

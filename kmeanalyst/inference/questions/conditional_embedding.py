@@ -1,25 +1,26 @@
 """The regression behind conditional distributions: the conditional mean embedding of one release.
 
-Kernel ridge regression with the release's weights in the place of 1/n: ĝ = b + h minimises Σ w_i (f_i − ĝ(x_i))² + λ‖h‖²
+Kernel ridge regression with the release's weights in place of 1/n: ĝ = b + h minimises Σ w_i (f_i − ĝ(x_i))² + λ‖h‖²
 (Song et al. 2009; Grünewälder et al. 2012; Fukumizu, Song & Gretton 2013). The constant b is not penalised, so that the
-weights α(x) in ĝ(x) = Σ α_i(x) f_i sum to one. The ridge is iterated once, on its residuals: that takes the first order of
-its bias away (twicing; Stuetzle & Mittal 1979).
+weights α(x) in ĝ(x) = Σ α_i(x) f_i sum to one. The ridge is iterated once, on its residuals: this removes the first order
+of its bias (twicing; Stuetzle & Mittal 1979).
 
 With φ = (1, coordinates of k(x, ·) in the span of the points), A = Σ w φφᵀ, D the identity but for 0 at the constant and
 G = (A + λD)⁻¹:   θ₁ = G Σ w φ f,   θ₂ = θ₁ + G Σ w φ (f − φᵀθ₁),   ĝ = φᵀθ₂.
 A row z of weight δ moves them by dθ₁ = Gφ(z)(f(z) − φ(z)ᵀθ₁) and dθ₂ = Gφ(z)(f(z) − φ(z)ᵀθ₂) + λGD dθ₁, which is the
-influence function. Of f = φᵀθ without noise the two steps give φᵀ(1 − (λGD)²)θ: what is left of the bias is φᵀ(λGD)²θ,
-known to first order by θ₂ in the place of θ.
+influence function. For f = φᵀθ without noise the two steps give φᵀ(1 − (λGD)²)θ: the remaining bias is φᵀ(λGD)²θ,
+estimated to first order with θ₂ in place of θ.
 
 The regulariser is public: λ = (1/N + 1/M)/3 + τ/(√3 B). Along a function of unit norm and variance μ the data err by μσ²/N as N
 rows, by μσ²/M as M points, and by τ²σ²/B² for the noise, σ² being the residual's variance; a signal of variance s² there has
-μ²s². These are alike where μ is about (σ²/s²)(1/N + 1/M) + (σ/s)τ/B, which is where a ridge should cut (Bayes: λ = σ²/Ns²).
-σ²/s² = 1/3 is a choice, on the side of too little: intervals then need to know less of the bias. Given a condition of
-chance c there are cN rows, cM points and noise τ/c: λ/c.
+μ²s². The two are equal where μ is about (σ²/s²)(1/N + 1/M) + (σ/s)τ/B; there a ridge should cut (Bayes: λ = σ²/Ns²).
+σ²/s² = 1/3 is a choice, rather too small than too large: intervals then depend less on the estimated bias. Given a
+condition of probability c there are cN rows, cM points and noise τ/c: λ/c.
 
-Measured (tests/benchmarks/conditional_expectation.py): ten times as much bends smooth curves until intervals miss them, as
-does N^-¼, which theory names for unknown smoothness, and N^-½ a little; a tenth of it costs some variance. Of kernels, all
-scales of the table kernel down to 1/256 of the range follow the noise: two to seven times the error.
+Measured (tests/benchmarks/conditional_expectation.py): with ten times this λ smooth curves are biased until intervals miss
+them; so they are with N^-¼, the rate of theory for unknown smoothness, and a little with N^-½. A tenth of it costs some
+variance. A kernel with all scales of the table kernel, down to 1/256 of the range, follows the noise: two to seven times
+the error.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, table_kernel
 from kmeanalyst.releases.release import Question, ReleaseData, View
 
-_COARSEST = 8.0  # part of a column's range below which no dependence is looked for
+_COARSEST = 8.0  # 1/8 of a column's range: no dependence on a smaller scale is fitted
 _RESIDUAL_OVER_SIGNAL = 1 / 3  # variances, assumed
-_BASIS = 500  # points at most that functions are spanned by
+_BASIS = 500  # at most so many points span the functions
 _SPAN = 1e-6  # squared distance to the span, at which a point adds nothing
 
 
@@ -70,7 +71,7 @@ def smooth_kernel(domain: Domain) -> Kernel:
 
 @dataclass(frozen=True, eq=False)
 class Smoother:
-    """The regression on some columns of a population, for whatever is asked of the others.
+    """The regression on some columns of a population, for any question about the others.
 
     population   in the view that is used.
     conditioning the columns that are given.
@@ -100,7 +101,7 @@ class Smoother:
         return cho_solve(self._factor, right)
 
     def _kept(self, theta: Array) -> Array:
-        """λ G D θ: what one step of the ridge keeps from θ."""
+        """λ G D θ: the part of θ that one step of the ridge leaves out."""
         return self.regulariser * self._step(self._penalty @ theta)
 
     def at(self, rows: Array) -> Array:
@@ -120,7 +121,7 @@ class Smoother:
         return first, first + self._kept(first)
 
     def answers(self, values: Array, at: Array) -> tuple[Array, Array, Array]:
-        """ĝ (q,), its influence functions (n, q), and what is left of its bias (q,), to first order."""
+        """ĝ (q,), its influence functions (n, q), and its remaining bias (q,), to first order."""
         first, second = self.fitted(values)
         once = self._step(at.T)
         derivative = (self.features @ once) * (values - self.features @ second)[:, None]
@@ -129,7 +130,7 @@ class Smoother:
         return at @ second, self.population.influence(derivative), left
 
     def unknown(self, at: Array) -> Array:
-        """(q,) share of the prior variance at x that the release leaves: 0 amid its points, 1 far from them."""
+        """(q,) share of the prior variance at x that the release leaves: 0 between its points, 1 far from them."""
         prior = (at[:, 1:] ** 2).sum(axis=1)
         return self.regulariser * np.einsum("qr,rq->q", at, self._step(at.T)) / np.maximum(prior, 1e-12)
 
@@ -142,7 +143,7 @@ def smoother(
     view: View | None,
     kernel: Kernel | str | None,
 ) -> Smoother:
-    """The regression on these columns; in the probability view, with a note, where the released weights allow none."""
+    """The regression on these columns; if the released weights allow none, in the probability view, with a note."""
     if view == "fitted":
         raise ValueError(
             "a conditional distribution is of the released points, and the fitted population has other rows. Ask for "
@@ -167,7 +168,7 @@ def _regression(population: Population, conditioning: Domain, kernel: Kernel) ->
     X = conditioning.encode(population.model.frame)
     points = np.unique(X[: len(population.weights)][population.weights != 0], axis=0)
     basis = Nystroem.fit(kernel, points[:: -(-len(points) // _BASIS)], tolerance=_SPAN)
-    regulariser = public_regulariser(population.release) / population.chance
+    regulariser = public_regulariser(population.release) / population.probability
     coordinates = np.vstack([basis(X[block]) for block in row_blocks(len(X), basis.dimension)])
     return Smoother(population, conditioning, basis, _with_constant(coordinates), regulariser)
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.inference.estimate.population import (
-    Law,
-    Population,
+    Distribution,
     answer,
     check_condition,
     estimate,
@@ -43,8 +42,7 @@ def expectation(
     view       "signed" (as released; the default), "probability", or "fitted": not of the released points but of the most
                plausible population for the measurement, which is often nearer where ε is not small.
     """
-    population = population_of(release, where=where, view=view)
-    return estimate(population, mean_of(population, question))
+    return expectations(release, [question], where=where, view=view)[0]
 
 
 def expectations(
@@ -78,43 +76,41 @@ def ratio(
 ) -> Estimate:
     """E[numerator] / E[denominator]; ValueError where the denominator's expectation is zero."""
     population = population_of(release, where=where, view=view)
-    return estimate(population, _ratio_of(population, numerator, denominator))
-
-
-def mean_of(population: Law, question: Any) -> Statistic:
-    """Σ v h(z), and a note where it is no probability though the question is a condition."""
-    return statistic_of(population, population.values(question), shown(question))
-
-
-def probability_of(population: Law, condition: Any) -> Statistic:
-    """The same for a condition; ValueError if the question is none."""
-    values = population.values(condition)
-    check_condition(values[: len(population.weights)])
-    return statistic_of(population, values, shown(condition))
-
-
-def statistic_of(population: Law, values: Array, text: str) -> Statistic:
-    """Σ v · values, from (n,) values at the rows of population.model.frame."""
-    found = mean_statistic(population, values)
-    value, notes = float(found.value), tuple[str, ...]()
-    at_points = values[: len(population.weights)]
-    if not -_ROUNDING <= value <= 1 + _ROUNDING and np.isin(at_points, (0.0, 1.0)).all():
-        notes = (population.infeasible(f"{value:.4g} is no probability", lambda same: float(same.weights @ at_points)),)
-    return answer(population, found, text, notes)
-
-
-def _ratio_of(population: Population, numerator: Question, denominator: Question) -> Statistic:
     above, below = (mean_statistic(population, population.values(question)) for question in (numerator, denominator))
     if below.value == 0:
         raise ValueError(
             f"the expectation of {shown(denominator)} is 0, so the ratio has no value. Name another denominator, or "
             "use where to ask about rows in which it occurs."
         )
-    return answer(population, above / below, f"[{shown(numerator)}] / [{shown(denominator)}]")
+    return estimate(population, answer(population, above / below, f"[{shown(numerator)}] / [{shown(denominator)}]"))
+
+
+def mean_of(population: Distribution, question: Any) -> Statistic:
+    """Σ v h(z), and a note where it is not a probability though the question is a condition."""
+    return statistic_of(population, population.values(question), shown(question))
+
+
+def probability_of(population: Distribution, condition: Any) -> Statistic:
+    """The probability of a condition; ValueError if the question is not a condition."""
+    values = population.values(condition)
+    check_condition(values[: len(population.weights)])
+    return statistic_of(population, values, shown(condition))
+
+
+def statistic_of(population: Distribution, values: Array, text: str) -> Statistic:
+    """Σ v · values, from (n,) values at the rows of population.model.frame."""
+    found = mean_statistic(population, values)
+    value, notes = float(found.value), tuple[str, ...]()
+    at_points = values[: len(population.weights)]
+    if not -_ROUNDING <= value <= 1 + _ROUNDING and np.isin(at_points, (0.0, 1.0)).all():
+        notes = (
+            population.infeasible(f"{value:.4g} is not a probability", lambda same: float(same.weights @ at_points)),
+        )
+    return answer(population, found, text, notes)
 
 
 def conditions_by(release: ReleaseData, column: str, where: str | None = None) -> list[str]:
-    """One condition for each level of a column, joined with `where`: what a question is asked by."""
+    """One condition for each level of a column, joined with `where`."""
     kind = release.columns[column]
     if not isinstance(kind, Categorical):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""A column's values parted into groups, each a condition: what tables, histograms and `groupby` are made by."""
+"""A column's values divided into groups, each with its condition: for tables, histograms and `groupby`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Number
-from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import LONGEST, words
 
 _RANGES = 10  # of a column without public edges
@@ -31,7 +30,7 @@ class Group:
     label      for readers: a level, a number, or a range such as "[30, 50)".
     condition  the expression that holds for them and for no others.
     left       the lowest of them, and right where they end, of numbers and dates; None of levels and missing cells.
-    column     whose values they are, and code, the place of a level among the column's; None of other groups.
+    column     whose values they are, and code, the index of a level among the column's; None of other groups.
     """
 
     label: str
@@ -57,7 +56,7 @@ def groups_of(domain: Domain, name: str, bins: int | Sequence[float] | None = No
     written = words.column(name)
     if isinstance(column, Number):
         groups = _number_groups(column, written, bins)
-    elif isinstance(column, Text):
+    elif column.is_text:
         raise ValueError(
             f"{name} is a column of texts, of which there are too many to be groups. Ask of one at a time: "
             f'probability("{words.example(column)}").'
@@ -68,9 +67,8 @@ def groups_of(domain: Domain, name: str, bins: int | Sequence[float] | None = No
         )
     else:
         assert isinstance(column, Categorical)
-        groups = [
-            Group(x, f"{written} == {words.literal(x)}", column=name, code=k) for k, x in enumerate(column.levels)
-        ]
+        levels = enumerate(column.levels)
+        groups = [Group(x, f"{written} == {words.literal(x)}", column=name, code=k) for k, x in levels]
     if column.missing:
         groups.append(Group(MISSING, f"missing({written})"))
     alike = len({group.label for group in groups}) < len(groups)  # a level "(missing)", atoms that differ late
@@ -79,10 +77,9 @@ def groups_of(domain: Domain, name: str, bins: int | Sequence[float] | None = No
 
 def check_groups(column: Column, bins: int | Sequence[float] | None, most: int = MOST_GROUPS) -> None:
     """ValueError where a column has more groups than `most`, or its ranges would leave out too many atoms to be written."""
-    if isinstance(column, Number) and bins is not None:
-        count = bins if isinstance(bins, int) else len(bins)
-    elif isinstance(column, Number):
-        count = len(column.atom_codes) + len(column.edges)
+    if isinstance(column, Number):
+        ranges = len(column.atom_codes) + len(column.edges) if bins is None else bins
+        count = ranges if isinstance(ranges, int) else len(ranges)
     else:
         count = len(getattr(column, "levels", ()))
     if count > most:
@@ -120,7 +117,7 @@ def _inner(column: Number) -> list[Any]:
 
 
 def _equal(column: Number, n: int) -> list[Any]:
-    """n + 1 edges that part the column's bounds evenly on its scale, in natural units; fewer where values are fewer."""
+    """n + 1 edges that divide the column's bounds evenly on its scale, in natural units; fewer if there are fewer values."""
     if n < 1:
         raise ValueError(
             f"bins must be at least 1, got {n}: it is a number of ranges. Pass e.g. 10, or a list of edges."
@@ -128,7 +125,7 @@ def _equal(column: Number, n: int) -> list[Any]:
     low, high = column.bounds
     edges = _values(column, column.rounded(np.linspace(low, high, n + 1)))
     if isinstance(column, Cyclic):
-        edges[-1] = column.upper  # which is lower again, and would part nothing
+        edges[-1] = column.upper  # the same value as lower on the circle: it would divide nothing
     return list(dict.fromkeys(edges))
 
 
@@ -136,7 +133,7 @@ def _given(column: Number, bins: Sequence[float]) -> list[Any]:
     edges = list(bins)
     if isinstance(column, Date):
         raise ValueError(
-            f"{column.name} is a column of days, which no list of numbers parts. Pass a number of bins, or declare edges."
+            f"{column.name} is a column of days, and a list of numbers cannot divide it. Pass a number of bins, or declare edges."
         )
     if len(edges) < 2 or not all(a < b for a, b in pairwise(edges)):
         raise ValueError(f"bins must be a number, or at least two increasing edges, got {edges!r:.80}. Sort them.")
@@ -154,11 +151,9 @@ def _few_values(column: Number) -> list[Any] | None:
 def _values(column: Column, codes: Any) -> list[Any]:
     """Encoded values in natural units, as the released points have them: numbers, or days as text."""
     decoded = column.decode(np.asarray(codes, dtype=float))
-    return (
-        [day.date().isoformat() for day in decoded]
-        if isinstance(column, Date)
-        else [x.item() for x in decoded.to_numpy()]
-    )
+    if isinstance(column, Date):
+        return [day.date().isoformat() for day in decoded]
+    return [x.item() for x in decoded.to_numpy()]
 
 
 def _ranges(column: Number, written: str, edges: Sequence[Any], others: str) -> list[Group]:

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
+from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, list_of_notes
 from kmeanalyst.inference.estimate.population import (
-    Law,
+    Distribution,
     Population,
     answer,
     estimate,
@@ -30,7 +30,7 @@ from kmeanalyst.inference.estimate.population import (
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Boolean
-from kmeanalyst.releases.domain.numbers import Date, Number
+from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.release import Question, ReleaseData, View
 
 _ROUNDING = 1e-24  # of the largest square: a variance below is none
@@ -88,8 +88,8 @@ class MatrixEstimate:
 
     def __getitem__(self, pair: tuple[str, str]) -> Estimate:
         """The entry of two names, in either order."""
-        places = sorted(self.names.index(name) for name in pair)
-        return self.estimates[_pairs(len(self.names)).index((places[0], places[1]))]
+        i, j = sorted(self.names.index(name) for name in pair)
+        return self.estimates[_pairs(len(self.names)).index((i, j))]
 
     def _matrix(self, number: Callable[[Estimate], float | None]) -> pd.DataFrame:
         matrix = np.empty((len(self.names), len(self.names)))
@@ -98,12 +98,8 @@ class MatrixEstimate:
         return pd.DataFrame(matrix, index=list(self.names), columns=list(self.names))
 
     def __repr__(self) -> str:
-        notes = [
-            f"note: {note}" for note in dict.fromkeys((*self.notes, *(n for e in self.estimates for n in e.notes)))
-        ]
-        return "\n".join(
-            [str(self.value), "standard errors", str(self.standard_error), f"({self.view} weights)", *notes]
-        )
+        tables = [str(self.value), "standard errors", str(self.standard_error), f"({self.view} weights)"]
+        return "\n".join([*tables, *list_of_notes(self.notes, self.estimates)])
 
 
 def var(release: ReleaseData, column: Question, *, where: Question | None = None, view: View | None = None) -> Estimate:
@@ -129,7 +125,7 @@ def cov(
     view: View | None = None,
 ) -> MatrixEstimate:
     """Covariances of columns, or of expressions; of all numbers and booleans that cannot be missing by default."""
-    return _matrix(release, columns, where, view, _covariance)
+    return _matrix(release, columns, where, view, _covariances)
 
 
 def corr(
@@ -143,20 +139,20 @@ def corr(
 
     Edge cases   NaN where a variance is not positive; beyond ±1 under some signed weights, and a note says so.
     """
-    return _matrix(release, columns, where, view, _correlation)
+    return _matrix(release, columns, where, view, _correlations)
 
 
-def variance_of(population: Law, column: Any) -> Statistic:
+def variance_of(population: Distribution, column: Any) -> Statistic:
     """Σ v (x - m)²."""
     x = population.values(population.question(column))[:, None]
     variance, notes = _central_moments(population, x, [(0, 0)])[0], tuple[str, ...]()
     if variance.value < -_least(population, x)[0]:
-        what = f"{variance.value:.4g} is no variance"
+        what = f"{variance.value:.4g} is not a variance"
         notes = (population.infeasible(what, lambda same: variance_of(same, column).value),)
     return answer(population, variance, f"var({shown(column)})", notes)
 
 
-def deviation_of(population: Law, column: Any) -> Statistic:
+def deviation_of(population: Distribution, column: Any) -> Statistic:
     """The root of the variance."""
     x, text = population.values(population.question(column))[:, None], f"std({shown(column)})"
     variance, least = _central_moments(population, x, [(0, 0)])[0], float(_least(population, x)[0])
@@ -192,7 +188,9 @@ def _chosen(release: ReleaseData, columns: Sequence[str] | None) -> tuple[tuple[
         )
     if columns is not None:
         return tuple(columns), ()
-    numbers = [c for c in release.columns.columns if isinstance(c, Number | Boolean) and not isinstance(c, Date)]
+    numbers = [
+        c for c in release.columns.columns if (c.is_number or isinstance(c, Boolean)) and not isinstance(c, Date)
+    ]
     whole = tuple(column.name for column in numbers if not column.missing)
     left_out = [column.name for column in numbers if column.missing]
     if not whole:
@@ -212,12 +210,12 @@ def _columns(population: Population, names: Sequence[str]) -> Array:
     return np.column_stack([population.values(population.question(name)) for name in names])
 
 
-def _least(population: Law, X: Array) -> Array:
+def _least(population: Distribution, X: Array) -> Array:
     """(d,) variances that are rounding errors of 0."""
     return _ROUNDING * np.max(X[: len(population.weights)] ** 2, axis=0)
 
 
-def _central_moments(population: Law, X: Array, pairs: Sequence[tuple[int, int]]) -> Statistic:
+def _central_moments(population: Distribution, X: Array, pairs: Sequence[tuple[int, int]]) -> Statistic:
     """Σ v (x_i - m_i)(x_j - m_j) (k,) for each pair, m = Σ v x; X is (n, d) at the rows of the distribution."""
     mean = mean_statistic(population, X)
     centred = X - mean.value  # before it is squared: nothing cancels
@@ -227,42 +225,43 @@ def _central_moments(population: Law, X: Array, pairs: Sequence[tuple[int, int]]
     return products - shift[first] * rest[second] - shift[second] * rest[first]  # shift² is of second order
 
 
-def _covariance(population: Population, names: Sequence[str]) -> list[Statistic]:
+def _covariances(population: Population, names: Sequence[str]) -> list[Statistic]:
     X, pairs = _columns(population, names), _pairs(len(names))
     moments, least = _central_moments(population, X, pairs), _least(population, X)
-    feasible = cache(lambda same: [entry.value for entry in _covariance(same, names)])
+    feasible = cache(lambda same: [entry.value for entry in _covariances(same, names)])
     entries = []
     for k, (i, j) in enumerate(pairs):
-        notes: tuple[str, ...] = ()
-        if i == j and moments.value[k] < -least[i]:
-            notes = (population.infeasible(f"{moments.value[k]:.4g} is no variance", _entry(feasible, k)),)
+        infeasible = "variance" if i == j and moments.value[k] < -least[i] else ""
+        notes = _infeasible(population, moments[k], infeasible, feasible, k)
         entries.append(answer(population, moments[k], f"cov({names[i]}, {names[j]})", notes))
     return entries
 
 
-def _correlation(population: Population, names: Sequence[str]) -> list[Statistic]:
+def _correlations(population: Population, names: Sequence[str]) -> list[Statistic]:
     X, pairs = _columns(population, names), _pairs(len(names))
     moments, least = _central_moments(population, X, pairs), _least(population, X)
     variances = [moments[pairs.index((i, i))] for i in range(len(names))]
-    feasible = cache(lambda same: [entry.value for entry in _correlation(same, names)])
+    feasible = cache(lambda same: [entry.value for entry in _correlations(same, names)])
     entries = []
     for k, (i, j) in enumerate(pairs):
-        text, notes = f"corr({names[i]}, {names[j]})", tuple[str, ...]()
-        constant = [name for name, c in ((names[i], i), (names[j], j)) if variances[c].value <= least[c]]
+        constant = [names[c] for c in (i, j) if variances[c].value <= least[c]]
         if constant:
-            note = f"no correlation: {constant[0]} has no positive variance under these weights"
-            entries.append(answer(population, Statistic(np.nan, None), text, (note,)))
-            continue
-        correlation = moments[k] / np.sqrt(variances[i] * variances[j])
-        if i == j:  # 1 whatever the weights: no rounding error in its place
-            correlation = Statistic(1.0, np.zeros(len(X)))
-        if abs(correlation.value) > 1 + 1e-9:
-            what = f"{correlation.value:.4g} is no correlation"
-            notes = (population.infeasible(what, _entry(feasible, k)),)
-        entries.append(answer(population, correlation, text, notes))
+            entry = Statistic(np.nan, None)
+            notes: tuple[str, ...] = (f"no correlation: {constant[0]} has no positive variance under these weights",)
+        else:
+            # 1 whatever the weights, on the diagonal: no rounding error in its place
+            one = Statistic(1.0, np.zeros(len(X)))
+            entry = one if i == j else moments[k] / np.sqrt(variances[i] * variances[j])
+            infeasible = "correlation" if abs(entry.value) > 1 + 1e-9 else ""
+            notes = _infeasible(population, entry, infeasible, feasible, k)
+        entries.append(answer(population, entry, f"corr({names[i]}, {names[j]})", notes))
     return entries
 
 
-def _entry(values: Callable[[Population], list[float]], k: int) -> Callable[[Population], float]:
-    """The k-th of the values of a population."""
-    return lambda same: values(same)[k]
+def _infeasible(
+    population: Population, entry: Statistic, what: str, feasible: Callable[[Population], list[float]], k: int
+) -> tuple[str, ...]:
+    """A note on the k-th entry where it is no `what`; none where that is empty."""
+    if not what:
+        return ()
+    return (population.infeasible(f"{entry.value:.4g} is not a {what}", lambda same: feasible(same)[k]),)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, InverseCdf, Terms
-from kmeanalyst.inference.estimate.population import Law, estimates, population_of, shown
+from kmeanalyst.inference.estimate.population import Distribution, estimates, population_of, shown
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.questions.expectation import statistic_of
 from kmeanalyst.kernels.base import Array
@@ -45,10 +45,10 @@ def cdf(
     return found[0] if np.ndim(x) == 0 else found
 
 
-def distribution_of(population: Law, column: Any, places: Array) -> list[Statistic]:
-    """P(column <= x) at several places x (k,)."""
+def distribution_of(population: Distribution, column: Any, at: Array) -> list[Statistic]:
+    """P(column <= x) at several x (k,)."""
     values = population.values(population.question(column))
-    return [statistic_of(population, _at_most(values, x), f"{shown(column)} <= {x:g}") for x in places]
+    return [statistic_of(population, _at_most(values, x), f"{shown(column)} <= {x:g}") for x in at]
 
 
 def quantile(
@@ -69,7 +69,7 @@ def quantile(
     if view not in (None, "probability", "fitted"):
         raise ValueError(
             f'quantiles are of the probability view, got view="{view}": under signed weights the distribution function '
-            'falls as well as rises, so an order has several places or none. Pass view="probability".'
+            'falls as well as rises, so an order has several quantiles or none. Pass view="probability".'
         )
     orders = np.atleast_1d(np.asarray(q, dtype=float))
     population = population_of(release, where=where, view=view or "probability")
@@ -77,23 +77,23 @@ def quantile(
     return found[0] if np.ndim(q) == 0 else found
 
 
-def quantiles_of(population: Law, column: Any, orders: Array) -> list[Statistic]:
+def quantiles_of(population: Distribution, column: Any, orders: Array) -> list[Statistic]:
     """The quantiles of several orders (k,) of a population in the probability view, and their influences."""
     if orders.ndim > 1 or not ((orders >= 0) & (orders <= 1)).all():
         raise ValueError(
             f"q must lie between 0 and 1, got {orders.tolist()!r:.80}: it is a probability. Pass e.g. 0.5."
         )
     x = population.values(population.question(column))
-    places, cumulative = _steps(x[: len(population.weights)], population.weights)
-    bounds = population.bounds(column) or (float(places[0]), float(places[-1]))
+    support, cumulative = _steps(x[: len(population.weights)], population.weights)
+    bounds = population.bounds(column) or (float(support[0]), float(support[-1]))
 
     def elsewhere() -> Array:
         return np.unique(x[np.isfinite(x) & (True if population.given is None else population.given)])
 
-    def terms_at(place: float) -> Terms:
-        return population.terms(population.influence(_at_most(x, place)))
+    def terms_at(at: float) -> Terms:
+        return population.terms(population.influence(_at_most(x, at)))
 
-    curve = InverseCdf(places, cumulative, 0.5, 0.0, bounds, elsewhere, terms_at)
+    curve = InverseCdf(support, cumulative, 0.5, 0.0, bounds, elsewhere, terms_at)
     inverse = [replace(curve, q=float(q)) for q in orders]
     influences = np.column_stack([population.influence(_at_most(x, one.at(one.q))) for one in inverse])
     parts = population.model.parts(influences)
@@ -108,13 +108,13 @@ def quantiles_of(population: Law, column: Any, orders: Array) -> list[Statistic]
 
 
 def _at_most(values: Array, x: float) -> Array:
-    """Whether values are at most x, (n,) 0 or 1; NaN where they are."""
+    """Whether values are at most x: (n,) 0 or 1; NaN where a value is NaN."""
     return np.where(np.isnan(values), np.nan, values <= x)
 
 
 def _steps(x: Array, weights: Array) -> tuple[Array, Array]:
-    """Places (m,) where the distribution function of x steps, increasing, and its values there."""
+    """RowGrid (m,) where the distribution function of x steps, increasing, and its values there."""
     used = weights > 0
-    places, which = np.unique(x[used], return_inverse=True)
+    support, which = np.unique(x[used], return_inverse=True)
     cumulative = np.cumsum(np.bincount(which, weights[used]))
-    return places, cumulative / cumulative[-1] + _ROUNDING
+    return support, cumulative / cumulative[-1] + _ROUNDING

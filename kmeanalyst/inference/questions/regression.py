@@ -13,12 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
+from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, list_of_notes
 from kmeanalyst.inference.estimate.population import Population, answer, estimates, population_of, shown
 from kmeanalyst.inference.estimate.statistic import solve
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Question, ReleaseData, View
 
@@ -71,7 +70,7 @@ class RegressionEstimate:
 
     def __repr__(self) -> str:
         shown = self.to_frame()[["value", "standard_error", "low", "high"]]
-        notes = dict.fromkeys(f"note: {n}" for n in (*self.notes, *(n for e in self.coefficients for n in e.notes)))
+        notes = list_of_notes(self.notes, self.coefficients)
         return "\n".join([f"{self.target}, weighted least squares ({self.view} weights)", str(shown), *notes])
 
 
@@ -113,7 +112,7 @@ def _expanded(population: Population, predictor: str) -> tuple[list[str], list[s
     if predictor not in population.release.columns.names:
         return [predictor], []
     column, name = population.release.columns[predictor], words.column(predictor)
-    if isinstance(column, Text):
+    if column.is_text:
         raise ValueError(
             f'{predictor} is a column of texts, and no number. Write a condition: "{words.example(column)}".'
         )

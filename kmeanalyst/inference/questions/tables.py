@@ -1,8 +1,8 @@
 """Histograms, tables and statistics by group: DataFrames with an error bar on every number.
 
 A row's columns are its value, standard_error, low and high (the interval at `level`), the parts privacy, sampling and
-resolution (NaN where unknown), the view and a note. Cells of a histogram or table are probabilities, which signed
-weights can make negative: they are shown as they are, with a note.
+resolution (NaN where unknown), the view and a note. Cells of a histogram or table are probabilities. Signed weights can
+make them negative; they are shown as they are, with a note.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def histogram(
     """The probability of each group of a column's values, one row for each, indexed by its label.
 
     bins      how numbers are grouped: see `groups_of`. By default atoms, and ranges between public edges.
-    Columns   left and right of numbers and dates, then "probability" and what else a row has.
+    Columns   left and right of numbers and dates, then "probability" and the other columns of this module.
     """
     return histogram_of_groups(population_of(release, where=where, view=view), column, bins, level)
 
@@ -64,9 +64,8 @@ def histogram_of_groups(
 def histogram_frame(
     found: Estimates, labels: Sequence[str], lefts: list[Any], rights: list[Any], name: str, level: float
 ) -> pd.DataFrame:
-    """Probabilities as a histogram has them; left and right where any group has them."""
-    frame = _frame(found, level)
-    frame.index = _ordered(labels, name)
+    """Probabilities as the frame of a histogram; with left and right if any group has them."""
+    frame = _frame(found, level).set_axis(_ordered(labels, name))
     if any(left is not None for left in lefts):
         frame.insert(0, "left", lefts)
         frame.insert(1, "right", rights)
@@ -89,10 +88,9 @@ def table(
     """
     names = [a] if b is None else [a, b]
     found = contingency(release, names, where=where, view=view)
-    frame = _frame(Estimates(estimate for _, estimate in found), level)
     labels = [_labels(groups_of(release.columns, name), name) for name in names]
-    frame.index = labels[0] if b is None else pd.MultiIndex.from_product(labels)
-    return frame
+    index = labels[0] if b is None else pd.MultiIndex.from_product(labels)
+    return _frame(Estimates(estimate for _, estimate in found), level).set_axis(index)
 
 
 def contingency(
@@ -103,7 +101,7 @@ def contingency(
     view: View | None = None,
     tables: int = 1,
 ) -> list[tuple[dict[str, str], Estimate]]:
-    """The cells of a table: for each combination of groups, the last column's running first, labels and probability.
+    """The cells of a table: for each combination of groups, the last column's varying fastest: labels and probability.
 
     tables   how many such tables are asked for in all: the limits are those of all of them.
     """
@@ -119,7 +117,7 @@ def contingency(
 
 
 def joint_probabilities(population: Population, groups: Sequence[Sequence[Group]], tables: int = 1) -> Estimates:
-    """The probability of each combination of groups of several columns, the last column's running first.
+    """The probability of each combination of groups of several columns, the last column's varying fastest.
 
     Errors   ValueError where the table, or `tables` such tables, would be too much work.
     """
@@ -145,7 +143,7 @@ def check_table(groups: Sequence[Sequence[Group]], n_rows: int, tables: int = 1)
     too_many = f"{characters:,} characters of conditions, too many to be"
     what = f"{cells:,} cells, and at most {few:,} are" if cells > few else too_many
     raise ValueError(
-        f"the table has {what} answered at once with {n_rows:,} rows: each cell has an error of its own to compute from all rows. "
+        f"the table has {what} answered at once with {n_rows:,} rows: each cell has an error of its own, computed from all rows. "
         "Name fewer columns, pass fewer bins, or ask for single cells with probability(...) or `kmeanalyst expect`."
     )
 
@@ -269,10 +267,9 @@ class GroupBy:
         groups = groups_of(self.release.columns, self.column)
         everyone = population_of(self.release, where=self.where, view=view or self.view)
         some = [self._group(group, view or self.view) for group in groups]
-        found = iter(
-            estimates(everyone, [statistic(population) for population in some if isinstance(population, Population)])
-        )
-        answers = Estimates(next(found) if isinstance(population, Population) else population for population in some)
+        there = [group for group in some if isinstance(group, Population)]
+        found = iter(estimates(everyone, [statistic(population) for population in there]))
+        answers = Estimates(next(found) if isinstance(group, Population) else group for group in some)
         return answers.to_frame(self.level).set_axis(_labels(groups, self.column))
 
     def _group(self, group: Group, view: View | None) -> Population | Estimate:

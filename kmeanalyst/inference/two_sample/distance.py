@@ -1,4 +1,4 @@
-"""How far two populations are apart, as maximum mean discrepancy."""
+"""The maximum mean discrepancy (MMD): a distance between two populations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.two_sample.gram_sums import NullCollector, gram_sums
+from kmeanalyst.inference.two_sample.gram_sums import gram_sums
 from kmeanalyst.inference.variables.operators import refuse_variables
 from kmeanalyst.kernels import Gaussian, Kernel, KernelMean, median_lengthscale
 from kmeanalyst.kernels.base import Array, as_rows, filled
@@ -76,7 +76,7 @@ def without_diagonal(x: KernelMean) -> float:
     """Mean of k over pairs of different points, equal weights: by a shorter way if the kernel has one, else in blocks."""
     n, one = len(x.points), np.ones(1)
     if x.kernel.mean_product(x.points[:1], one, x.points[:1], one) is None:
-        return gram_sums([x.kernel], x.points, n, [NullCollector()])[0].totals[0] / (n * (n - 1))
+        return gram_sums([x.kernel], x.points, n)[0].totals[0] / (n * (n - 1))
     return (x.squared_norm() * n * n - float(x.kernel.diagonal(x.points).sum())) / (n * (n - 1))
 
 
@@ -89,25 +89,22 @@ def embeddings(a: Any, b: Any, kernel: Kernel | None) -> tuple[KernelMean, Kerne
     """Both sides as embeddings in one space."""
     refuse_variables(a, b)
     releases = [side for side in (a, b) if isinstance(side, ReleaseData)]
-    if kernel is None and len(releases) == 2 and not _same_space(*releases):
+    spaces = [(release.kernel, release.domain) for release in releases]
+    if kernel is None and spaces and spaces[0] != spaces[-1]:
         raise ValueError(
             "the two releases have different kernels or domains, so their embeddings are in different spaces. "
-            "Pass kernel=..., which both can be seen through."
+            "Pass kernel=..., one kernel for both sides."
         )
     if not releases:
         pair = read_pair(a, b, kernel)
         return KernelMean(pair.kernel, pair.x, pair.u), KernelMean(pair.kernel, pair.y, pair.v)
-    (x, u), (y, v) = (_beside_release(side, releases[0]) for side in (a, b))
+    (x, u), (y, v) = (_encoded_by_release(side, releases[0]) for side in (a, b))
     _check_like_columns(x, y)
     kernel = kernel or releases[0].kernel
     return KernelMean(kernel, x, u), KernelMean(kernel, y, v)
 
 
-def _same_space(a: ReleaseData, b: ReleaseData) -> bool:
-    return a.kernel == b.kernel and a.domain == b.domain
-
-
-def _beside_release(side: Any, release: ReleaseData) -> tuple[Array, Array | None]:
+def _encoded_by_release(side: Any, release: ReleaseData) -> tuple[Array, Array | None]:
     """Encoded points and weights, rows with names by the release's domain."""
     if isinstance(side, ReleaseData):
         return side.encoded_points, side.weights
@@ -193,7 +190,7 @@ def _numbers(side: Any) -> Array:
     rows = as_rows(side.to_numpy(dtype=float, na_value=np.nan) if isinstance(side, pd.DataFrame) else side)
     if np.isinf(rows).any():
         raise ValueError(
-            f"{int(np.isinf(rows).any(axis=1).sum())} rows hold infinite numbers, which are at no distance from others. "
+            f"{int(np.isinf(rows).any(axis=1).sum())} rows hold infinite numbers, whose distance from other rows is undefined. "
             "Remove these rows, or write a finite number."
         )
     return rows

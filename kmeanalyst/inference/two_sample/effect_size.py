@@ -1,7 +1,7 @@
-"""How much a comparison of two samples can show: its noise floor, an interval, and what it would have found.
+"""How precise a comparison of two samples is: its noise floor, an interval, and the distance that it would detect.
 
 With Σ the covariance of the features φ = k(z, ·), tr Σ and tr Σ² are means over pairs of rows; U-centring (Székely &
-Rizzo 2014, equation 3.2; Song et al. 2012, equation 5) makes them unbiased, without a feature being computed.
+Rizzo 2014, equation 3.2; Song et al. 2012, equation 5) makes them unbiased, and computes no feature.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ROUNDING = 1e-13  # of a sum whose parts cancel
 
 @dataclass(frozen=True)
 class Precision:
-    """What TestResult says of it; None where it cannot be computed."""
+    """The fields of a TestResult of this name; None if they cannot be computed."""
 
     noise_floor: float | None
     mmd_interval: tuple[float, float] | None
@@ -28,7 +28,7 @@ class Precision:
 
 
 def of_two_samples(sums: GramSums, unbiased: float, margin: float | None) -> Precision:
-    """Of a permutation test. `margin`: how far above its mean the statistic must be to be rejected at 5 %."""
+    """The precision of a permutation test. `margin`: how far above its mean a statistic is rejected at 5 %."""
     rate, trace = 1 / sums.n + 1 / sums.m, pooled_trace(sums)
     square, variances = pooled_trace_of_square(sums), variances_of_unbiased(sums)
     detectable, interval = None, None
@@ -45,10 +45,10 @@ def mmd_interval(unbiased: float, null_variance: float, linear_variance: float) 
     unbiased          U, of variance v₀ + 4 s r: the linear part of its variance is that of the mean difference along
                       the witness, and grows as the distance does.
     null_variance     v₀, the part that is there without a difference.
-    linear_variance   s r as estimated at U. Where U is lost in the noise, so is r = (s r)/U: it is drawn towards what
-                      it would be along the direction of the largest variance, √(v₀/2), by a weight of √v₀.
-    A variance taken at U itself is too small whenever U is, and the interval then covers 87 % near the distances that
-    are just detected; this one covers between 93 and 99 % in simulations.
+    linear_variance   s r as estimated at U. If U is within the noise, r = (s r)/U is unreliable: it is shrunk towards its
+                      value along the direction of the largest variance, √(v₀/2), with a weight of √v₀.
+    A variance estimated at U itself is too small whenever U is: near the distances that are just detected such an interval
+    covers 87 %. This one covers between 93 and 99 % in simulations.
     """
     spread = np.sqrt(null_variance)
     if spread == 0 and unbiased <= 0:
@@ -65,7 +65,7 @@ def mmd_interval(unbiased: float, null_variance: float, linear_variance: float) 
 def detectable_mmd(margin: float, null_variance: float, direction_variance: float) -> float:
     """The distance found at 5 % with 80 % power: s = c + z_.8 √(v₀ + 4 s v) for s = MMD², and its root.
 
-    margin               c, the critical value less the statistic's mean if there is no difference.
+    margin               c, the critical value minus the statistic's mean if there is no difference.
     null_variance        v₀, of the statistic if there is none.
     direction_variance   v, of the mean difference along the populations' difference, taken to be spread over the
                          directions of feature space as the variance is: (1/n + 1/m)·tr Σ²/tr Σ.
@@ -107,7 +107,7 @@ def variances_of_unbiased(sums: GramSums) -> tuple[float, float] | None:
 
     Hoeffding's decomposition of the two-sample U-statistic (Serfling 1980, section 5.2; its linear part is Gretton et
     al. 2012, corollary 16): linear is Var w(x)/n + Var w(y)/m, w the witness, and v₀ = 2 tr Σ_x²/n(n − 1) + 2 tr Σ_y²/m(m − 1) +
-    4 tr Σ_xΣ_y/nm. The witness at a row is itself an estimate: what that adds to its variance is taken off.
+    4 tr Σ_xΣ_y/nm. The witness at a row is itself an estimate: the variance that this adds is subtracted.
     """
     n, m = sums.n, sums.m
     first, second = sums.towards[:n], sums.towards[n:]
@@ -127,7 +127,7 @@ def witness_variance(witness: Array, square: float, *, rows: int | None = None, 
     """Variance of the populations' witness from its values at some rows, each left out of its own value.
 
     rows     n, from which the values are means; as many as the values by default.
-    square   tr Σ². The sample variance has, besides that of the witness, tr Σ²(n − 2)/(n − 1)² from the n − 1 rows.
+    square   tr Σ². The sample variance also contains tr Σ²(n − 2)/(n − 1)², from the n − 1 rows.
     other    what the other sample adds.
     """
     n = rows or len(witness)

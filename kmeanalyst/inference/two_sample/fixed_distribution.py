@@ -1,7 +1,7 @@
 """Weighted points without a measurement against a sample: only the sample is random.
 
 Under the hypothesis L·MMD² has the distribution of Σ e_i χ²₁, e the eigenvalues of the features' covariance Σ (Gretton et al.
-2012, theorem 12, with one side fixed). Their sum, tr Σ, is taken from all rows, how they fall off from a subset.
+2012, theorem 12, with one side fixed). Their sum, tr Σ, is computed from all rows, their relative sizes from a subset.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def weighted_against_sample(a: Sample, b: Sample, kernel: Kernel | None) -> Test
     """
     if kernel is not None and not isinstance(kernel, Kernel):
         raise ValueError(
-            f"weighted points are tested with one kernel, got {kernel!r:.80}: several need relabelling, which weights rule "
-            "out. Pass one, such as Gaussian(1.0)."
+            f"weighted points are tested with one kernel, got {kernel!r:.80}: several need relabelling, which is impossible "
+            "with weights. Pass one, such as Gaussian(1.0)."
         )
     pair = read_pair(a, b, kernel)
     points, weights, rows = _sides(pair)
@@ -53,8 +53,6 @@ def weighted_against_sample(a: Sample, b: Sample, kernel: Kernel | None) -> Test
         raise ValueError(f"the sample needs at least two rows to show its own spread, got {len(rows)}. Add rows.")
     return TestResult(
         **_against_fixed(KernelMean(pair.kernel, points, weights), rows),
-        noise_aware=False,
-        n_release_rows=None,
         n_release_points=len(points),
         n_sample_rows=len(rows),
         notes=(_NOTE, *pair.notes),
@@ -70,7 +68,7 @@ def _sides(pair: Pair) -> tuple[Array, Array, Array]:
 
 @dataclass(frozen=True)
 class _Subset:
-    """What a subset of the sample's rows says of all: each with itself left out."""
+    """Estimates from a subset of the sample's rows: no row is paired with itself."""
 
     eigenvalues: Array  # of Σ, unscaled
     trace_of_square: float | None

@@ -2,7 +2,7 @@
 
 The matrix is symmetric, so only pairs of blocks I ≤ J are evaluated, and never kept: memory grows with the number of
 rows, not with its square. Distances of Gaussian kernels come from a matrix product of centred rows, which is quick;
-where rows lie so far out that the product would cancel, from the kernel itself. Everything is float64.
+if rows lie so far out that the product would cancel, from the kernel itself. Everything is float64.
 """
 
 from __future__ import annotations
@@ -27,41 +27,13 @@ Block = Callable[[slice, slice], Array]  # K(I, J), float64, to be used before t
 
 
 class PartialSum(Protocol):
-    """What is gathered from one row of blocks."""
+    """A further sum over one row of blocks of one kernel."""
 
     def add(self, K: Array, J: slice, share: float) -> None:
-        """Take in the block K (len I, len J); share is ½ on the diagonal, which a symmetric sum meets twice."""
+        """Add the block K (len I, len J); share is ½ on the diagonal, which a symmetric sum meets twice."""
 
-    def result(self) -> Array:
-        """What the row of blocks amounts to."""
-
-
-class Collector(Protocol):
-    """Gathers something from the blocks of one kernel: a tally per row of blocks, added up in their order."""
-
-    def tally(self, I: slice) -> PartialSum:  # noqa: E741
-        """A fresh tally for the rows I."""
-
-    def merge(self, I: slice, result: Array) -> None:  # noqa: E741
-        """Add the result of a tally."""
-
-
-class NullCollector:
-    """Collects nothing, and is its own tally: for the sums alone."""
-
-    def tally(self, I: slice) -> PartialSum:  # noqa: E741
-        """Itself."""
-        return self
-
-    def add(self, K: Array, J: slice, share: float) -> None:
-        """Pass by."""
-
-    def result(self) -> Array:
-        """An empty array."""
-        return np.empty(0)
-
-    def merge(self, I: slice, result: Array) -> None:  # noqa: E741
-        """Pass by."""
+    def finish(self) -> None:
+        """Add this row's sum to the total: called in the order of the rows, by one thread."""
 
 
 @dataclass(frozen=True)
@@ -93,25 +65,33 @@ class GramSums:
         )
 
 
-def gram_sums(kernels: Sequence[Kernel], rows: Array, n: int, collectors: Sequence[Collector]) -> list[GramSums]:
-    """One pass over the blocks of every kernel's Gram matrix of the rows (n + m, d), of which n are the first sample."""
+def gram_sums(
+    kernels: Sequence[Kernel], rows: Array, n: int, partial_sums: Sequence[Callable[[slice], PartialSum]] = ()
+) -> list[GramSums]:
+    """One pass over the blocks of every kernel's Gram matrix of the rows (n + m, d), of which n are the first sample.
+
+    partial_sums   for each kernel, makes the further sum of a row of blocks from its slice; () for none.
+    """
     evaluators = [block_evaluator(kernel, rows) for kernel in kernels]
     stripes = _stripes(n, len(rows))
     sums = [GramSums(n, np.zeros((len(rows), 2)), np.zeros(3), kernel.diagonal(rows)) for kernel in kernels]
 
     def work(i: int) -> list[_Stripe]:
-        found = [_Stripe.empty(stripes[i], len(rows), collector) for collector in collectors]
+        found = [_Stripe.empty(stripes[i], len(rows)) for _ in kernels]
+        for stripe, partial_sum in zip(found, partial_sums, strict=False):
+            stripe.further = partial_sum(stripe.I)
         for J in stripes[i:]:
             for evaluate, stripe in zip(evaluators, found, strict=True):
                 stripe.add(evaluate(stripe.I, J), J, n)
         return found
 
     for found in in_threads(work, len(stripes)):
-        for total, stripe, collector in zip(sums, found, collectors, strict=True):
+        for total, stripe in zip(sums, found, strict=True):
             total.towards[stripe.I] += stripe.across
             total.towards[:, int(stripe.I.start >= n)] += stripe.down
             total.squares[:] += stripe.squares
-            collector.merge(stripe.I, stripe.tally.result())
+            if stripe.further is not None:
+                stripe.further.finish()
     return sums
 
 
@@ -123,11 +103,11 @@ class _Stripe:
     across: Array  # (len I, 2) row sums, by the sample of the column
     down: Array  # (n + m,) column sums
     squares: Array  # (3,) as in GramSums
-    tally: PartialSum
+    further: PartialSum | None = None
 
     @classmethod
-    def empty(cls, I: slice, n_rows: int, collector: Collector) -> _Stripe:  # noqa: E741
-        return cls(I, np.zeros((I.stop - I.start, 2)), np.zeros(n_rows), np.zeros(3), collector.tally(I))
+    def empty(cls, I: slice, n_rows: int) -> _Stripe:  # noqa: E741
+        return cls(I, np.zeros((I.stop - I.start, 2)), np.zeros(n_rows), np.zeros(3))
 
     def add(self, K: Array, J: slice, n: int) -> None:
         ours, theirs, same = int(self.I.start >= n), int(J.start >= n), J == self.I
@@ -137,7 +117,8 @@ class _Stripe:
         if not same:
             self.down[J] += np.ones(K.shape[0]) @ K
         self.squares[ours + theirs] += np.vdot(K, K) * (1 if same or ours != theirs else 2)
-        self.tally.add(K, J, 0.5 if same else 1.0)
+        if self.further is not None:
+            self.further.add(K, J, 0.5 if same else 1.0)
 
 
 def _stripes(n: int, n_rows: int) -> list[slice]:

@@ -1,4 +1,4 @@
-"""Are two populations alike? The one door to the tests: which sides there are decides which test it is."""
+"""Are two populations alike? One function for all tests: the kinds of its two sides decide which test is made."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def mmd_test(
         a, b = b, a
     if not isinstance(a, ReleaseData):
         return _without_release(a, b, kernel, permutations, rng, estimator)
-    _check_beside_release(b, kernel, estimator)
+    _check_options_with_release(b, kernel, estimator)
     if isinstance(b, ReleaseData):
         return release_against_release(a, b)
     sample = SampleRows(a, b)
@@ -73,7 +73,7 @@ def _without_release(
     weighted = [isinstance(side, tuple) and len(side) == 2 for side in (a, b)]
     if all(weighted):
         raise ValueError(
-            "both sides have weights, so neither is a sample whose randomness could be known: there is no distribution to test "
+            "both sides have weights, so the random variation of neither is known: there is no distribution to test "
             "against. Give one side as plain rows, or ask for the distance alone with mmd."
         )
     if any(weighted):
@@ -81,14 +81,14 @@ def _without_release(
     return permutation_test(a, b, kernel, permutations, rng, estimator)
 
 
-def _check_beside_release(other: ReleaseData | Sample, kernel: KernelChoice, estimator: str) -> None:
+def _check_options_with_release(other: ReleaseData | Sample, kernel: KernelChoice, estimator: str) -> None:
     if kernel is not None:
         raise ValueError(
             "kernel goes with plain samples: a release is tested in the space it was measured in. Leave it out."
         )
     if estimator != "unbiased":
         raise ValueError(
-            f"estimator goes with plain samples, got {estimator!r}: a release's noise is taken off its square. Leave it out."
+            f"estimator goes with plain samples, got {estimator!r}: a release's noise is subtracted from its square. Leave it out."
         )
     if isinstance(other, tuple) and len(other) == 2:
         raise ValueError(

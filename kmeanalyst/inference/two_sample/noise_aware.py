@@ -1,4 +1,4 @@
-"""Tests of a release that know the privacy noise.
+"""Tests of a release that account for the privacy noise.
 
 y = mean φ(X) + τξ is all that is known of the table (METHODS §4). Under the hypothesis d = y − mean φ(Y) has
 covariance Σc + τ²I, c = 1/N + 1/L. The statistic is Σ w_i (v_iᵀd)² along directions v_i of a reference, not of either side,
@@ -6,7 +6,7 @@ of variances λ_i, and its distribution a weighted sum of χ² (for Laplace nois
 w_i = cλ_i/(cλ_i + r)² are those of a spectral regularized test (Harchaoui, Bach & Moulines 2008; Hagrass,
 Sriperumbudur & Li 2024), 1/(cλ_i + r), damped where the noise hides a direction. The noise is a ridge of its own: r = τ²,
 or more where rows are few. They find shifts that ‖d‖², the statistic of a plain MMD test, misses.
-Leave τ out and a true hypothesis is rejected every time at ε = 0.1.
+A test that leaves τ out rejects a true hypothesis every time at ε = 0.1.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from kmeanalyst.representation.weights.views import view_weights
 
 _REFERENCE_ROWS = 1000
 _SAMPLE_ROWS = 400  # of a sample among the rows that directions are taken from
-_DRAWS_BESIDE, _DRAWS_COUNT_AS = 200, 200  # even draws of the domain next to them, more where they are fewer
+_DRAWS, _DRAWS_COUNT_AS = 200, 200  # even draws of the domain added to them; more if there are fewer sample rows
 _LAPLACE_DRAWS = 64  # of the variances of Laplace noise; eight times as many for up to _FEW_FEATURES
 _FEW_FEATURES = 1000
 _ROWS_PER_DIRECTION = 5  # with 3, a true hypothesis was rejected 8 times in 100 at 5 %, low noise
 _MOST_EFFECTIVE = 150  # with 460, 11 times in 100 (mixed table, 3,000 rows)
-_MANY_ROWS = 100  # of a sample that directions were taken from: with 50, 100 rows rejected 9 times in 100 at 5 %
+_MANY_ROWS = 100  # of a sample, of which directions leave rows out: with 50, 100 rows rejected 9 times in 100 at 5 %
 _FEW_ROWS = 2000  # above this a sample's covariance is taken as it is
 
 
 def directions_of(release: ReleaseData, measurement: Measurement, rows: Array | None = None) -> Directions:
-    """Where populations of this domain, and one like the rows, have most of their variance.
+    """Directions along which populations of this domain, and one like the rows, have most of their variance.
 
     rows   some of a sample, encoded; None for directions of the domain alone, which are kept for later.
-    From the basis points for a subspace (they are public). Else from even draws of the domain and the rows: without
-    these most of a population that fills little of its domain is out of sight. The draws count as many as 200 rows
-    together, for few rows find directions along which they seem to have more variance than their population. Never from
-    the released points: they were fitted to the noise, and directions from them rejected a true hypothesis 35 times in
-    100 at ε = 0.1.
+    For a subspace they come from its basis points, which are public. Otherwise they come from even draws of the domain
+    and from the rows: without the rows, directions miss most of a population that fills little of its domain. Together
+    the draws count as 200 rows: few rows alone would find directions along which they seem to have more variance than
+    their population. Directions never come from the released points: these were fitted to the noise, and directions from
+    them rejected a true hypothesis 35 times in 100 at ε = 0.1.
     """
     feature_map = measurement.feature_map
     if isinstance(feature_map, Nystroem) or rows is None:
@@ -63,20 +63,22 @@ def directions_of(release: ReleaseData, measurement: Measurement, rows: Array | 
             memo(release)["directions"] = principal_directions(feature_map, some)
         return memo(release)["directions"]
     some = rows[:: -(-len(rows) // _SAMPLE_ROWS)]
-    drawn = release.domain.draw(_DRAWS_BESIDE + _SAMPLE_ROWS - len(some), 0)
+    drawn = release.domain.draw(_DRAWS + _SAMPLE_ROWS - len(some), 0)
     counted = np.repeat([_DRAWS_COUNT_AS / len(drawn), 1.0], [len(drawn), len(some)])
     return principal_directions(feature_map, np.vstack([drawn, some]), counted / counted.sum())
 
 
 @dataclass(frozen=True)
 class Moments:
-    """What a sample says in feature space: mean (F,), mean squared norm, and what its rows do along K directions."""
+    """A sample's moments in feature space: mean (F,), mean squared norm, and covariance along K directions."""
 
     mean: Array
     mean_square: float
-    covariance: Array  # (K, K), of the rows that were not left out, along the directions
+    covariance: Array  # (K, K) along the directions, without the rows that were left out
     n_rows: int
-    rows: Array | None  # those, (n, K), projected; None where there are so many that their covariance needs no help
+    rows: (
+        Array | None
+    )  # the rows of the covariance, projected (n, K); None if they are so many that it needs no shrinkage
 
     @property
     def variance(self) -> float:
@@ -84,7 +86,7 @@ class Moments:
         return (self.mean_square - float(self.mean @ self.mean)) * self.n_rows / (self.n_rows - 1)
 
     def shrunk_covariance(self, weights: Array, variances: Array) -> Array:
-        """The covariance (K, K) drawn towards a public diagonal until its weighted square has the size it should have.
+        """The covariance (K, K) shrunk towards a public diagonal until its weighted square has the estimated size.
 
         A covariance of few rows has the right trace, but too few and too large eigenvalues: the null distribution
         made from it is too heavy-tailed, and the test becomes conservative (rejections of .02 and .002 at 5 % and 1 %
@@ -129,10 +131,10 @@ def _first_root(a: float, b: float, c: float) -> float:
 def sample_moments(
     feature_map: FeatureMap, directions: Directions, blocks: Iterable[Array], *, left_out: Array | None = None
 ) -> Moments:
-    """Of encoded rows in blocks: memory does not grow with their number.
+    """Moments of encoded rows in blocks: memory does not grow with their number.
 
-    left_out   places of rows that the covariance shall not know: along directions that were taken from rows, these
-               have more variance than others, and a distribution from them is too wide.
+    left_out   indices of rows that are left out of the covariance: rows have more variance than others along directions
+               that were computed from them, and a null distribution from them is too wide.
     """
     vectors, n, left_out = directions.vectors, 0, np.empty(0, dtype=int) if left_out is None else left_out
     total, square = np.zeros(feature_map.dimension), 0.0
@@ -162,9 +164,9 @@ def sample_moments(
 def direction_weights(directions: Directions, shrink: float, measurements: Sequence[Measurement]) -> Array:
     """w_i = cλ_i/(cλ_i + r)² (K,): the statistic's weights, of public facts and the reference alone.
 
-    r = max(τ², cρ), ρ the least ridge that leaves Σ λ_i/(λ_i + ρ) ≤ 1/(5c) effective directions, 150 at most: a distribution
-    from few rows knows no more of them, and along the least of many directions a mean of some thousand rows is not yet
-    normal. Under the hypothesis the statistic is about as large as that number.
+    r = max(τ², cρ), ρ the least ridge that leaves Σ λ_i/(λ_i + ρ) ≤ 1/(5c) effective directions, 150 at most: few rows
+    determine the null distribution along no more directions, and along the smallest of many a mean of some thousand rows
+    is not yet normal. Under the hypothesis the statistic is about as large as that number.
     """
     noise_variance = sum(measurement.noise_scale**2 for measurement in measurements)
     sampled = shrink * directions.variances
@@ -185,10 +187,10 @@ def _ridge_leaving(effective: float, variances: Array) -> float:
     return float(np.exp(brentq(excess, low, high))) if excess(low) > 0 else 0.0
 
 
-def noise_aware_law(
+def noise_aware_test(
     difference: Array, directions: Directions, covariance: Array, shrink: float, measurements: Sequence[Measurement]
 ) -> tuple[float, float]:
-    """(statistic, pvalue) for d ~ N(0, shrink·Σ) + noise of the measurements, directions weighted by what they can show.
+    """(statistic, pvalue) for d ~ N(0, shrink·Σ) + noise of the measurements, with `direction_weights`.
 
     difference   d (F,). covariance: Σ along the directions (K, K). shrink: c, the sum of 1/rows over both sides.
     Gaussian noise adds τ²I to the covariance. Laplace noise is Gaussian of a random variance, exponential with mean
@@ -209,7 +211,7 @@ def mean_tail(statistic: float, weights: Array, nulls: Iterable[Array]) -> float
 
 
 def noise_variances(measurements: Sequence[Measurement]) -> Iterator[list[Array]]:
-    """For each measurement variances (F,) of its noise given which it is Gaussian: once if all are, else many draws."""
+    """For each measurement variances (F,), given which its noise is Gaussian: one set if all noise is Gaussian, else many draws."""
     if not any(is_pure(m.noise_law) for m in measurements):
         yield [np.full(len(m.vector), m.noise_scale**2) for m in measurements]
         return
@@ -233,7 +235,7 @@ def size_of_difference(
     """Noise floor, interval and detectable distance, as a TestResult has them.
 
     variance   trace of the rows' covariance in all of feature space.
-    The interval is for the whole of feature space: beyond the directions all others count as one group of equal variances.
+    The interval is for all of feature space: the other directions count as one group of equal variances.
     """
     tau2 = sum(m.noise_scale**2 for m in measurements)
     null = shrink * covariance + tau2 * np.eye(len(covariance))
@@ -260,15 +262,15 @@ def size_of_difference(
 
 def release_against_sample(release: ReleaseData, measurement: Measurement, sample: SampleRows) -> TestResult:
     """The test of a release with a measurement against rows."""
-    some, places, blocks = sample.split_for_directions(_SAMPLE_ROWS)
+    some, indices, blocks = sample.split_for_directions(_SAMPLE_ROWS)
     along = directions_of(release, measurement, some)
-    taken = places if not isinstance(measurement.feature_map, Nystroem) and len(some) >= _MANY_ROWS else None
+    taken = indices if not isinstance(measurement.feature_map, Nystroem) and len(some) >= _MANY_ROWS else None
     moments = sample_moments(measurement.feature_map, along, blocks, left_out=taken)
     n = moments.n_rows
     shrink = 1 / measurement.n_rows + 1 / n
     covariance = moments.shrunk_covariance(direction_weights(along, shrink, [measurement]), along.variances)
     difference = measurement.vector - moments.mean
-    statistic, pvalue = noise_aware_law(difference, along, covariance, shrink, [measurement])
+    statistic, pvalue = noise_aware_test(difference, along, covariance, shrink, [measurement])
     sample_square = (n * float(moments.mean @ moments.mean) - moments.mean_square) / (n - 1)
     return result_about(
         release,
@@ -283,10 +285,10 @@ def release_against_sample(release: ReleaseData, measurement: Measurement, sampl
 
 
 def squared_mean_norm(release: ReleaseData) -> float:
-    """Unbiased estimate of ‖E φ‖² from the measurement: noise and the diagonal taken off.
+    """Unbiased estimate of ‖E φ‖² from the measurement: noise and the diagonal are subtracted.
 
-    E‖y‖² = ‖E φ‖² (1 − 1/N) + E‖φ‖²/N + Fτ². Random Fourier features and margins have one norm; for a subspace the mean
-    squared norm is read off the released points.
+    E‖y‖² = ‖E φ‖² (1 − 1/N) + E‖φ‖²/N + Fτ². Random Fourier features and margins have a constant norm; for a subspace the
+    mean squared norm is that of the released points.
     """
     measurement = release.measurement
     assert measurement is not None

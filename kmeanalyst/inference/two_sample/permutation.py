@@ -3,8 +3,6 @@
 Several kernels are tested at once by the largest of their standardised statistics (in the manner of MMD-FUSE: Biggs,
 Schrab & Gretton 2023), which finds a local difference that one lengthscale smooths away.
 
-Which relabellings a permutation test draws, and the quadratic form of each.
-
 A statistic of two samples is a quadratic form in the labels. With labels about their mean, c = a − n/(n + m), only
 q = cᵀKc needs a product for each relabelling; what is linear in c follows from row sums.
 
@@ -16,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from kmeanalyst.inference.two_sample import effect_size as precision
 from kmeanalyst.inference.two_sample.distance import Pair, Sample, read_pair
-from kmeanalyst.inference.two_sample.gram_sums import GramSums, PartialSum, gram_sums
+from kmeanalyst.inference.two_sample.gram_sums import GramSums, gram_sums
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.kernels import Gaussian, Kernel
 from kmeanalyst.kernels.base import Array
@@ -41,8 +40,8 @@ class Units:
     first    (U,) whether a unit is of the first sample.
     groups   disjoint sets of units; within a set they are of one size, and are permuted among themselves.
 
-    Why the test stays exact, bins or no bins. Rows are put in an order drawn without a look at them, and then cut at
-    places that depend on n and m alone. Permuting units of one size among themselves permutes the positions of rows,
+    Why the test is exact, with bins and without. Rows are put in an order drawn independently of them, and then cut at
+    positions that depend on n and m alone. Permuting units of one size among themselves permutes the positions of rows,
     and these permutations are a subgroup H of all of them. Under the hypothesis the n + m rows are exchangeable: for
     h drawn uniformly from H, the statistics at the identity and at h_1, ..., h_B are exchangeable too, as a subgroup
     is closed (Hemerik & Goeman 2018, theorem 2). So P(p ≤ t) ≤ t for p = (b + 1)/(B + 1). A unit that is in no
@@ -95,7 +94,7 @@ def units_of(n: int, m: int) -> Units:
 
 
 def _cut(rows: tuple[int, int], bins: tuple[int, int], size: int, singles: tuple[int, ...]) -> Units:
-    """In each sample: bins, single rows, and one unit of the rows that stay."""
+    """Units of each sample: bins, single rows, and one unit of the rows that stay."""
     lengths: list[int] = []
     first: list[bool] = []
     groups: tuple[list[int], list[int]] = ([], [])
@@ -127,16 +126,10 @@ class RowLabels:
         """Labels about their mean, float32."""
         return self.labels[block] - self.share
 
-    def tally(self, I: slice) -> PartialSum:  # noqa: E741
-        """A tally for the rows I."""
-        return _RowTally(self, I)
 
-    def merge(self, I: slice, result: Array) -> None:  # noqa: E741
-        """Add the part of the rows I."""
-        self.quadratic += result
+class _RowPart:
+    """The part of q that belongs to the rows I."""
 
-
-class _RowTally:
     def __init__(self, of: RowLabels, I: slice) -> None:  # noqa: E741
         self.of, self.I = of, I
         self.towards = np.zeros((I.stop - I.start, of.labels.shape[1]), dtype=np.float32)
@@ -147,8 +140,8 @@ class _RowTally:
             small *= np.float32(share)
         self.towards += small @ self.of.centred(J)
 
-    def result(self) -> Array:
-        return 2 * np.einsum("ib,ib->b", self.towards, self.of.centred(self.I), dtype=np.float64)
+    def finish(self) -> None:
+        self.of.quadratic += 2 * np.einsum("ib,ib->b", self.towards, self.of.centred(self.I), dtype=np.float64)
 
 
 class UnitSums:
@@ -163,24 +156,15 @@ class UnitSums:
         first, last = np.searchsorted(self.starts, [rows.start, rows.stop - 1], side="right") - 1
         return slice(first, last + 1), np.maximum(self.starts[first : last + 1] - rows.start, 0)
 
-    def tally(self, I: slice) -> PartialSum:  # noqa: E741
-        """A tally for the rows I."""
-        return _UnitTally(self, I)
-
-    def merge(self, I: slice, result: Array) -> None:  # noqa: E741
-        """Add the part of the rows I."""
-        self.half[self.covered(I)[0]] += result
-
     def quadratic(self, labels: Array) -> Array:
         """q for each column of labels (U, B), float64."""
-        centred = labels - self._share(labels)
+        centred = labels - float(np.diff(self.starts) @ labels[:, 0] / self.starts[-1])
         return 2 * np.einsum("ub,ub->b", centred, self.half @ centred)
 
-    def _share(self, labels: Array) -> float:
-        return float(np.diff(self.starts) @ labels[:, 0] / self.starts[-1])
 
+class _UnitPart:
+    """The sums over pairs of units that belong to the rows I."""
 
-class _UnitTally:
     def __init__(self, of: UnitSums, I: slice) -> None:  # noqa: E741
         self.of, self.I = of, I
         self.towards = np.zeros((I.stop - I.start, len(of.half)))
@@ -189,8 +173,9 @@ class _UnitTally:
         units, starts = self.of.covered(J)
         self.towards[:, units] += share * np.add.reduceat(K, starts, axis=1)
 
-    def result(self) -> Array:
-        return np.add.reduceat(self.towards, self.of.covered(self.I)[1], axis=0)
+    def finish(self) -> None:
+        units, starts = self.of.covered(self.I)
+        self.of.half[units] += np.add.reduceat(self.towards, starts, axis=0)
 
 
 KernelChoice = Kernel | Sequence[Kernel] | Literal["aggregated"] | None
@@ -215,15 +200,18 @@ def permutation_test(
                 kernels and scales depend on the pooled rows as a set only.
     """
     _check(permutations, estimator)
-    _check_choice(kernel)
-    pair = read_pair(a, b, next((k for k in _listed(kernel)), None))
-    kernels = _aggregated(pair) if kernel == "aggregated" else _listed(kernel) or [pair.kernel]
+    named = _named_kernels(kernel)
+    pair = read_pair(a, b, named[0] if named else None)
+    kernels = _aggregated(pair) if kernel == "aggregated" else named or [pair.kernel]
     n, m = len(pair.x), len(pair.y)
     if min(n, m) < 2:
         raise ValueError(f"both samples need at least two rows, got {n} and {m}. Add rows.")
     rng = np.random.default_rng(rng)
     units = units_of(n, m)
-    rows = np.vstack([pair.x, pair.y]) if units.rows_alone else _shuffled(pair.x, pair.y, rng)
+    sides = [pair.x, pair.y]
+    if not units.rows_alone:  # an order drawn independently of the rows: all bins are then alike
+        sides = [side[rng.permutation(len(side))] for side in sides]
+    rows = np.vstack(sides)
     relabelled = _relabelled(kernels, rows, units, permutations, rng, estimator)
     standard = [each.standardised for each in relabelled]
     statistics, tie = relabelled[0].statistics, relabelled[0].tie
@@ -237,8 +225,6 @@ def permutation_test(
         mmd_squared=first.observed,
         estimator=estimator,
         method=_method(permutations, len(kernels)),
-        noise_aware=False,
-        n_release_rows=None,
         n_release_points=n,
         n_sample_rows=m,
         notes=(*pair.notes, *_aggregate_notes(standard, kernels), *_unit_notes(units)),
@@ -258,21 +244,17 @@ def _check(permutations: int, estimator: str) -> None:
         )
 
 
-def _check_choice(choice: KernelChoice) -> None:
-    if choice is None or choice == "aggregated" or isinstance(choice, Kernel):
-        return
-    if isinstance(choice, str) or not (listed := list(choice)) or not all(isinstance(k, Kernel) for k in listed):
+def _named_kernels(choice: KernelChoice) -> list[Kernel]:
+    """The kernels that the caller names; none for a default."""
+    if choice is None or choice == "aggregated":
+        return []
+    named = [choice] if isinstance(choice, Kernel | str) else list(choice)
+    if not named or not all(isinstance(kernel, Kernel) for kernel in named):
         raise ValueError(
             f'kernel must be a kernel, a sequence of kernels or "aggregated", got {choice!r:.80}: nothing else can be '
             "tested with. Pass e.g. Gaussian(1.0)."
         )
-
-
-def _listed(choice: KernelChoice) -> list[Kernel]:
-    """The kernels named by the reader; none for a default."""
-    if choice is None or isinstance(choice, str):
-        return []
-    return [choice] if isinstance(choice, Kernel) else list(choice)
+    return named
 
 
 def _aggregated(pair: Pair) -> list[Kernel]:
@@ -285,11 +267,6 @@ def _aggregated(pair: Pair) -> list[Kernel]:
     return [Gaussian(pair.kernel.lengthscale * 2.0**octave) for octave in _OCTAVES]
 
 
-def _shuffled(x: Array, y: Array, rng: np.random.Generator) -> Array:
-    """The pooled rows, each sample's in an order drawn without a look at them: a bin is then like any other."""
-    return np.vstack([x[rng.permutation(len(x))], y[rng.permutation(len(y))]])
-
-
 @dataclass(frozen=True)
 class _Relabelled:
     """The statistic of one kernel under the observed labels (first) and B relabellings, and what is exact."""
@@ -297,7 +274,7 @@ class _Relabelled:
     statistics: Array  # (B + 1,) as all are compared, the observed one rounded like the others
     observed: float  # float64
     unbiased: float
-    tie: float  # what rounding may set apart
+    tie: float  # differences up to this may be rounding errors
     scale: float  # its standard deviation under the hypothesis, from the pooled rows; 0 if there is none
     sums: GramSums
 
@@ -326,11 +303,12 @@ def _quadratics(
     if units.rows_alone:
         levels = [_guessed_mean(kernel, rows) for kernel in kernels]
         for labels in draws:
-            collectors = [RowLabels(labels, level) for level in levels]
-            yield labels, gram_sums(kernels, rows, n, collectors), [c.quadratic for c in collectors]
+            forms = [RowLabels(labels, level) for level in levels]
+            sums = gram_sums(kernels, rows, n, [partial(_RowPart, form) for form in forms])
+            yield labels, sums, [form.quadratic for form in forms]
         return
     tables = [UnitSums(units) for _ in kernels]
-    sums = gram_sums(kernels, rows, n, tables)
+    sums = gram_sums(kernels, rows, n, [partial(_UnitPart, table) for table in tables])
     for labels in draws:
         yield labels, sums, [table.quadratic(labels) for table in tables]
 
@@ -404,7 +382,7 @@ def _aggregate_notes(standard: Sequence[Array], kernels: Sequence[Kernel]) -> li
     most = int(np.argmax([each[0] for each in standard]))
     listed = ", ".join(f"{label} {each[0]:.1f}" for label, each in zip(labels, standard, strict=True))
     return [
-        f"most telling: {labels[most]}",
+        f"kernel of the largest statistic: {labels[most]}",
         f"statistics in standard deviations under one population: {listed}",
         f"mmd_squared, the interval and what is detectable are those of {labels[0]}",
     ]

@@ -14,15 +14,15 @@ class TestResult:
     pvalue            probability of a statistic at least as large if both sides have one population.
     mmd_squared       estimate of the squared maximum mean discrepancy; the unbiased one can be negative.
     estimator         which estimate that is: "unbiased" or "biased".
-    method            how the statistic and its distribution were made, in words.
+    method            how the statistic and its distribution were computed, in words.
     noise_aware       whether the distribution includes the privacy noise; false without a measurement.
     n_release_rows    N, rows (or protected units) behind the release; None for plain samples and points from elsewhere.
     n_release_points  M, points of the release, or rows of the first sample.
     n_sample_rows     L, rows of the second sample (N of the second release).
-    noise_floor       root mean square distance that two sides of one population would show: noise and sampling alone.
+    noise_floor       root mean square distance between two sides of one population: noise and sampling alone.
     mmd_interval      (low, high), 95 % confidence interval for the populations' MMD (not squared).
     detectable_mmd    the smallest MMD that a test at 5 % would have found with 80 % power.
-    epsilon, delta    the release's promise; None where there is none.
+    epsilon, delta    of the release's privacy guarantee; None if it has none.
     notes             what a reader should know: clamped values, ignored columns, what is tested.
 
     >>> result = ka.mmd_test(release, sample)
@@ -38,9 +38,9 @@ class TestResult:
     pvalue: float
     mmd_squared: float
     method: str
-    noise_aware: bool
-    n_release_rows: int | None
-    n_release_points: int
+    noise_aware: bool = False
+    n_release_rows: int | None = None
+    n_release_points: int = 0
     n_sample_rows: int
     estimator: str = "unbiased"
     noise_floor: float | None = None

@@ -1,4 +1,4 @@
-"""A sample next to a release: its rows encoded by the release's domain, block by block, and results about both."""
+"""A sample to compare with a release: its rows encoded by the release's domain, block by block, and results about both."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class SampleRows:
     """An analyst's own rows, encoded by a release's domain.
 
     sample   a DataFrame, or encoded rows (L, d): held in memory. Or rows that come in blocks, of which one at a time is
-             held: the path of a .csv, .csv.gz or .parquet file, or an iterable of DataFrames. A generator can be gone
-             through once, which is enough for the test of a release with a measurement.
+             held: the path of a .csv, .csv.gz or .parquet file, or an iterable of DataFrames. A generator can be read
+             once, which is enough for the test of a release with a measurement.
     """
 
     def __init__(self, release: ReleaseData, sample: Any) -> None:
@@ -38,7 +38,7 @@ class SampleRows:
             self._blocks = lambda: (_encoded_frame(release.domain, frame) for frame in frames())
 
     def blocks(self) -> Iterator[Array]:
-        """Encoded rows (n, d), n ≥ 1, in blocks; may be asked for again. A ValueError at the end if they are too few."""
+        """Encoded rows (n, d), n ≥ 1, in blocks; can be repeated. A ValueError at the end if they are too few."""
         total = SampleCounts()
         for rows, counts in self._blocks():
             total += counts
@@ -60,14 +60,14 @@ class SampleRows:
         return _drawn(self.blocks(), most)[0]
 
     def split_for_directions(self, most: int) -> tuple[Array, Array, Iterator[Array]]:
-        """Half of the rows or so many of them, drawn evenly; their places (n,); and all rows in blocks.
+        """Half of the rows, at most so many, drawn evenly; their indices (n,); and all rows in blocks.
 
-        A file is read twice for this: were it sorted, its first rows would not be like the others. Of a generator the
-        first rows have to do.
+        A file is read twice for this: if it is sorted, its first rows are not like the others. Of a generator the first
+        rows are used.
         """
         if not self._once:
-            drawn, places = _drawn(self.blocks(), 2 * most)
-            return drawn[::2], places[::2], self.blocks()
+            drawn, indices = _drawn(self.blocks(), 2 * most)
+            return drawn[::2], indices[::2], self.blocks()
         blocks, first = self.blocks(), list[Array]()
         while sum(map(len, first)) < 2 * most and (block := next(blocks, None)) is not None:
             first.append(block)
@@ -75,7 +75,7 @@ class SampleRows:
         return half, 2 * np.arange(len(half)), chain(first, blocks)
 
     def _count(self) -> SampleCounts:
-        """The counts of all blocks; goes through them if nobody has."""
+        """The counts of all blocks, which are read for it if they have not been read yet."""
         if self._counts is None:
             for _ in self.blocks():
                 pass
@@ -96,20 +96,20 @@ class SampleRows:
 
 
 def _drawn(blocks: Iterable[Array], most: int) -> tuple[Array, Array]:
-    """At most that many rows, and their places, in order."""
+    """At most that many rows, and their indices, in order."""
     rng = np.random.default_rng(0)
-    kept, keys, places, seen = np.empty((0, 0)), np.empty(0), np.empty(0, dtype=int), 0
+    kept, keys, indices, seen = np.empty((0, 0)), np.empty(0), np.empty(0, dtype=int), 0
     for rows in blocks:
         kept = np.vstack([kept, rows]) if len(kept) else rows
         keys = np.concatenate([keys, rng.random(len(rows))])
-        places = np.concatenate([places, np.arange(seen, seen := seen + len(rows))])
+        indices = np.concatenate([indices, np.arange(seen, seen := seen + len(rows))])
         lowest = np.sort(np.argsort(keys)[:most])
-        kept, keys, places = kept[lowest], keys[lowest], places[lowest]
-    return kept, places
+        kept, keys, indices = kept[lowest], keys[lowest], indices[lowest]
+    return kept, indices
 
 
 def _frames_of(sample: Any) -> Callable[[], Iterator[Any]] | None:
-    """What begins to give the sample's DataFrames, one after another; None for a sample that is one table."""
+    """A function that iterates over the sample's DataFrames; None for a sample that is one table."""
     if isinstance(sample, str | Path):
         return lambda: table_blocks(sample)
     if isinstance(sample, Iterator):
@@ -122,7 +122,7 @@ def _frames_of(sample: Any) -> Callable[[], Iterator[Any]] | None:
 
 
 def _once(frames: Iterator[Any]) -> Callable[[], Iterator[Any]]:
-    """An iterator that can be gone through once: ValueError if it is begun again."""
+    """An iterator that can be started once: ValueError the second time."""
     left = [frames]
 
     def begin() -> Iterator[Any]:
@@ -158,25 +158,25 @@ def _encoded_frame(domain: Domain, frame: Any) -> tuple[Array, SampleCounts]:
     return domain.encode_counted(frame)
 
 
-OF_PERSONS = (
-    "the release gives each unit the same weight, however many rows it has: other rows are to be compared with it as one "
-    "row for each unit"
-)
+_OF_UNITS = "the release gives each unit the same weight, however many rows it has: compare it with rows of which each unit has one"
 
 
 def result_about(release: ReleaseData, *, notes: Sequence[str] = (), **fields: Any) -> TestResult:
-    """A TestResult with what it says of a release filled in."""
-    promise = release.statement
+    """A TestResult with the fields about a release filled in."""
     if derived := ", ".join(one.column.name for one in release.derived):
         notes = (*notes, f"derived columns were left out, as they follow from the measured ones: {derived}")
-    if promise and promise.protects_units:
-        notes = (*notes, OF_PERSONS)
-    return TestResult(
-        noise_aware=release.measurement is not None,
-        n_release_rows=promise.n_rows if promise else None,
-        n_release_points=len(release),
-        epsilon=promise.epsilon if promise else None,
-        delta=promise.delta if promise else None,
-        notes=tuple(notes),
-        **fields,
-    )
+    if release.statement and release.statement.protects_units:
+        notes = (*notes, _OF_UNITS)
+    about = fields_about([release])
+    return TestResult(n_release_points=len(release), notes=tuple(notes), **about, **fields)
+
+
+def fields_about(releases: Sequence[ReleaseData]) -> dict[str, Any]:
+    """The fields of a TestResult about the privacy of releases; N, ε and δ of a single one."""
+    one = releases[0].statement if len(releases) == 1 else None
+    return {
+        "noise_aware": all(release.measurement is not None for release in releases),
+        "n_release_rows": one and one.n_rows,
+        "epsilon": one and one.epsilon,
+        "delta": one and one.delta,
+    }

@@ -1,10 +1,10 @@
-"""Release against release, both noises in the distribution.
+"""Release against release; the null distribution includes the noise of both.
 
-Of one feature map the two measurements are compared as they are. Of different maps (other frequencies, sizes, kernels)
-only functions that both maps can express are comparable. Such functions are found on public reference rows: u_k, the
-principal functions of the mean of both kernels, written as b₁ᵀφ₁ and b₂ᵀφ₂ by ridge regression, the ridge being the
-noise each coefficient would bring in. What the two still disagree about, D = b₁ᵀφ₁ − b₂ᵀφ₂, has an unknown mean under
-the population with (E D)(E D)ᵀ ≤ E D Dᵀ: that bound, over rows the fit has not seen, is added to the distribution's covariance.
+Two measurements of one feature map are compared directly. Of different maps (other frequencies, sizes, kernels) only
+functions that both maps can express are comparable. Such functions are found on public reference rows: u_k, the
+principal functions of the mean of both kernels, written as b₁ᵀφ₁ and b₂ᵀφ₂ by ridge regression, with the
+noise of each coefficient as the ridge. The remaining disagreement D = b₁ᵀφ₁ − b₂ᵀφ₂ has an unknown mean under the
+population with (E D)(E D)ᵀ ≤ E D Dᵀ. This bound, over rows that the fit has not used, is added to the covariance.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scipy.linalg import solve
 from kmeanalyst.inference.two_sample.noise_aware import (
     directions_of,
     mean_tail,
-    noise_aware_law,
+    noise_aware_test,
     noise_variances,
     size_of_difference,
     squared_mean_norm,
@@ -34,7 +34,7 @@ from kmeanalyst.representation.weights.views import view_frame, view_weights
 
 _EVEN_ROWS, _JUDGES = 600, 1500  # from each side
 _FUNCTIONS = 100
-_NO_PERSONS_SHARED = "the two tables are taken to share no persons"
+_NO_PERSONS_SHARED = "the two tables are assumed to share no persons"
 
 
 def release_against_release(a: ReleaseData, b: ReleaseData) -> TestResult:
@@ -63,7 +63,7 @@ def _of_one_map(a: ReleaseData, b: ReleaseData, first: Measurement, second: Meas
     (ours, our_variance), (theirs, their_variance) = (_released_spread(r, along) for r in (a, b))
     covariance, variance = (ours + theirs) / 2, (our_variance + their_variance) / 2
     difference = first.vector - second.vector
-    statistic, pvalue = noise_aware_law(difference, along, covariance, shrink, both)
+    statistic, pvalue = noise_aware_test(difference, along, covariance, shrink, both)
     return result_about(
         a,
         statistic=statistic,
@@ -144,8 +144,8 @@ class _ReferenceRows:
 def _reference(a: ReleaseData, b: ReleaseData) -> tuple[_ReferenceRows, _ReferenceRows]:
     """Rows to find functions on, even draws of both domains; and rows to judge them by, the released points.
 
-    The points are the nearest there is to the populations. They were fitted to the noise, so that functions found on
-    them would know it (see directions_of).
+    The points are the best approximation of the populations. But they were fitted to the noise, and functions found on
+    them would depend on it (see directions_of).
     """
     mine, yours = ([(c.name, c.kind) for c in release.domain.columns] for release in (a, b))
     if mine != yours:
@@ -188,6 +188,6 @@ def _shared_functions(first: Measurement, second: Measurement, rows: _ReferenceR
 
 
 def _covariance(values: Array, weights: Array) -> Array:
-    """Of weighted rows (n, K)."""
+    """The covariance of weighted rows (n, K)."""
     centred = values - weights @ values
     return (centred * weights[:, None]).T @ centred

@@ -1,9 +1,9 @@
-"""Expressions over columns of releases, evaluated wherever rows of the releases meet.
+"""Expressions over columns of releases, evaluated at combinations of the releases' rows.
 
-A node is a column or a function of other nodes. What it depends on is kept by identity: two nodes of one Release object
-are functions of one row, those of different releases of independent rows. So X - X is zero, whatever X, and X + Y of two
-releases is a convolution. Nodes of one release are evaluated once at its rows; those of several by numpy's broadcasting,
-or on flattened rows where a function may not broadcast.
+A node is a column or a function of other nodes. It depends on Release objects by identity: two nodes of one object are
+functions of the same row, nodes of different objects are functions of independent rows. So X - X is zero for every X, and
+X + Y of two releases is a convolution. A node of one release is evaluated once at its rows. A node of several releases is
+evaluated by numpy's broadcasting, or on flattened rows if its function may not broadcast.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ import pandas as pd
 
 from kmeanalyst.inference.estimate.estimate import one_measurement, shared_measurement
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Date
-from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.expressions.meaning import days_of
 from kmeanalyst.releases.release import ReleaseData
@@ -71,9 +70,9 @@ def column_node(release: ReleaseData, name: str) -> Node:
         hint = f"Did you mean {near!r}?" if near else "Name one of these."
         raise KeyError(f"no column {name!r}: the columns are {', '.join(release.columns.names)}. {hint}")
     column, written = release.columns[name], words.column(name)
-    if isinstance(column, Categorical) and not isinstance(column, Boolean):
+    if column.has_levels and not isinstance(column, Boolean):
         return Node(written, "levels", (release,), lambda frame: _levels(frame[name]), column=name)
-    if isinstance(column, Text):
+    if column.is_text:
         raise ValueError(
             f"{name} is a column of texts, which nothing can be calculated with. Ask the release itself: "
             f'probability("{words.example(column)}").'
@@ -141,8 +140,8 @@ def inside(operand: Any) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
-    """Where rows of several releases meet: all combinations along axes, those that share an axis going together.
+class RowGrid:
+    """Rows of several releases, combined: all combinations along the axes; releases on one axis are matched row by row.
 
     rows   for each release, the positions of its rows.
     axes   for each release, its axis.
@@ -157,20 +156,20 @@ class Places:
         lengths = {self.axes[release]: len(rows) for release, rows in self.rows.items()}
         return tuple(lengths[axis] for axis in sorted(lengths))
 
-    def laid(self, release: ReleaseData, values: Array) -> Array:
+    def on_axis(self, release: ReleaseData, values: Array) -> Array:
         """Values (n,) or (n, d) at all rows of a release's frame, at its rows here, along its axis."""
         axis, dimensions = self.axes[release], len(self.shape)
         shape = (*([1] * axis), -1, *([1] * (dimensions - axis - 1)))
         return values[self.rows[release]].reshape(shape + values.shape[1:])
 
 
-def values_at(node: Node, frames: dict[ReleaseData, pd.DataFrame], places: Sequence[Places]) -> Iterator[Array]:
-    """The node's values (n,), or (n, d), at each of several places; what depends on one release alone is computed once."""
+def values_at(node: Node, frames: dict[ReleaseData, pd.DataFrame], grids: Sequence[RowGrid]) -> Iterator[Array]:
+    """The node's values (n,), or (n, d), on each of several grids; what depends on one release alone is computed once."""
     evaluation = _Evaluation(node, frames)
-    for some in places:
-        values = evaluation.at(node, some, {})
-        rest = values.shape[len(some.shape) :]
-        yield np.broadcast_to(values, some.shape + rest).reshape(-1, *rest)
+    for grid in grids:
+        values = evaluation.at(node, grid, {})
+        rest = values.shape[len(grid.shape) :]
+        yield np.broadcast_to(values, grid.shape + rest).reshape(-1, *rest)
 
 
 class _Evaluation:
@@ -193,18 +192,18 @@ class _Evaluation:
             self.known[node] = values
         return values
 
-    def at(self, node: Node, places: Places, known: dict[Node, Any]) -> Any:
-        """Values at the places, of a shape that broadcasts to theirs."""
+    def at(self, node: Node, grid: RowGrid, known: dict[Node, Any]) -> Any:
+        """Values on the grid, in a shape that broadcasts to the grid's."""
         if node in known:
             return known[node]
         if len(node.releases) == 1:
-            self.uses[node] += 2  # needed at other places too
-            return places.laid(node.releases[0], self.on_frame(node))
-        values = [self.at(a, places, known) if isinstance(a, Node) else a for a in node.arguments]
+            self.uses[node] += 2  # needed on other grids too
+            return grid.on_axis(node.releases[0], self.on_frame(node))
+        values = [self.at(a, grid, known) if isinstance(a, Node) else a for a in node.arguments]
         if not node.broadcasts:
-            flat = [np.broadcast_to(v, places.shape).ravel() if isinstance(v, np.ndarray) else v for v in values]
+            flat = [np.broadcast_to(v, grid.shape).ravel() if isinstance(v, np.ndarray) else v for v in values]
             found = _computed(node, flat)
-            found = found.reshape(places.shape + found.shape[1:])
+            found = found.reshape(grid.shape + found.shape[1:])
         else:
             found = _computed(node, values)
         if self.uses[node] > 1:

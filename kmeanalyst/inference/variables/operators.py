@@ -17,11 +17,6 @@ _COMPARE: dict[str, Callable[..., Any]] = {
     "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
 }  # fmt: skip
 _TURNED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_OPERATORS: dict[Any, str] = {
-    np.add: "+", np.subtract: "-", np.multiply: "*", np.true_divide: "/", np.power: "**", np.remainder: "%",
-    np.equal: "==", np.not_equal: "!=", np.less: "<", np.less_equal: "<=", np.greater: ">", np.greater_equal: ">=",
-    np.logical_and: "&", np.logical_or: "|", np.bitwise_and: "&", np.bitwise_or: "|",
-}  # fmt: skip
 _CALCULATE: dict[str, Callable[..., Any]] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "**": power, "%": np.mod,
 }  # fmt: skip
@@ -36,6 +31,8 @@ _INSTEAD = {
     "round": "Write np.rint(variable).", "around": "Write np.rint(variable).",
 }  # fmt: skip
 _LOGIC: dict[str, Callable[..., Any]] = {"&": np.logical_and, "|": np.logical_or}
+_SIGNS: dict[Any, str] = {function: sign for sign, function in (_COMPARE | _CALCULATE | _LOGIC).items()}
+_SIGNS |= {np.power: "**", np.bitwise_and: "&", np.bitwise_or: "|"}
 
 
 class VariableOperators:
@@ -46,7 +43,7 @@ class VariableOperators:
 
     nodes: tuple[Node, ...]
 
-    def beside(self, variables: Sequence[Any], nodes: tuple[Node, ...]) -> Self:
+    def combine(self, variables: Sequence[Any], nodes: tuple[Node, ...]) -> Self:
         """A variable of these nodes under the view and the conditions of all the variables."""
         raise NotImplementedError
 
@@ -140,7 +137,7 @@ class VariableOperators:
 
     def __array__(self, *options: Any, **more: Any) -> Any:
         raise TypeError(
-            "a random variable is no array: its values have weights, which an array would drop. Ask .to_frame(), or use "
+            "a random variable is not an array: its values have weights, which an array would drop. Ask .to_frame(), or use "
             "numpy's elementwise functions or ka.pushforward."
         )
 
@@ -149,15 +146,15 @@ class VariableOperators:
         inputs = tuple(x[()] if isinstance(x, np.ndarray) and x.ndim == 0 else x for x in inputs)
         if any(isinstance(x, np.ndarray) for x in inputs):
             raise TypeError(
-                "a random variable and an array do not go together: it has no rows that the array's could be matched with. "
+                "a random variable cannot be combined with an array: it has no rows to match with the array's. "
                 "Calculate with numbers and columns of the release, which Release.transform adds to."
             )
         if method != "__call__" or options or ufunc.nout != 1 or ufunc.signature is not None:
             raise _not_elementwise(f"{ufunc.__name__}{'' if method == '__call__' else '.' + method}")
         if not all(is_variable(x) or _is_number(x) for x in inputs):
             return NotImplemented
-        if ufunc in _OPERATORS:
-            return _of_two(_OPERATORS[ufunc], *inputs)
+        if ufunc in _SIGNS:
+            return _of_two(_SIGNS[ufunc], *inputs)
         if ufunc in (np.logical_not, np.invert):
             return ~inputs[0]
 
@@ -168,14 +165,14 @@ class VariableOperators:
         return _componentwise(inputs, of)
 
     def __array_function__(self, function: Any, types: Any, inputs: Any, options: Any) -> Any:
-        """Numpy's other functions: all are refused, as what they do is not done row by row, or has a name here."""
+        """Numpy's other functions: all are refused. They do not work row by row, or have a name of their own here."""
         raise _not_elementwise(function.__name__)
 
 
 def _not_elementwise(name: str) -> TypeError:
     hint = _INSTEAD.get(name, "Ask the variable itself (.mean(), .quantile(0.5)), or use ka.pushforward.")
     return TypeError(
-        f"np.{name} does not go with a random variable: elementwise functions of one result do, and it is none. {hint}"
+        f"np.{name} cannot be applied to a random variable: only elementwise functions with one result can. {hint}"
     )
 
 
@@ -183,8 +180,8 @@ def refuse_variables(*sides: Any) -> None:
     """TypeError where a random variable stands for a release or a sample of rows."""
     if any(map(is_variable, sides)):
         raise TypeError(
-            "a random variable is compared by itself, as its distribution is no sample of rows. Ask variable.distance(other), "
-            "variable.mmd(sample) or variable.mmd_test(sample)."
+            "a random variable is compared by itself, because its distribution is not a sample of rows. Ask "
+            "variable.distance(other), variable.mmd(sample) or variable.mmd_test(sample)."
         )
 
 
@@ -205,18 +202,18 @@ def _of_two(sign: str, a: Any, b: Any) -> Any:
 
 
 def _componentwise(operands: Sequence[Any], rule: Callable[..., Node]) -> Any:
-    """A rule of nodes and constants, for each component; a variable of one component goes with all of another's."""
+    """Apply a rule of nodes and constants to each component; a variable of one component is used with each of another's."""
     variables = [x for x in operands if is_variable(x)]
     counts = {len(x.nodes) for x in variables} - {1}
     if len(counts) > 1:
         raise ValueError(
-            f"variables of {' and '.join(map(str, sorted(counts)))} components do not go together: there is no rule which "
-            "belongs to which. Name components, such as variable[0]."
+            f"variables of {' and '.join(map(str, sorted(counts)))} components cannot be combined: it is not clear which "
+            "belong together. Choose components, such as variable[0]."
         )
     n = max(counts, default=1)
     rows = [[x.nodes[0 if len(x.nodes) == 1 else i] if is_variable(x) else x for x in operands] for i in range(n)]
     widest = next(x for x in variables if len(x.nodes) == n)
-    return widest.beside(variables, tuple(rule(*row) for row in rows))
+    return widest.combine(variables, tuple(rule(*row) for row in rows))
 
 
 def _arithmetic(sign: str, a: Any, b: Any) -> Node:
@@ -281,7 +278,7 @@ def _negated(x: Node) -> Node:
 def _condition(x: Any) -> Node:
     if not isinstance(x, Node) or x.kind != "condition":
         raise TypeError(
-            f"& | ~ join conditions, and {inside(x)} is none: it is not true or false for every row. Write a comparison, in "
+            f"& | ~ join conditions, and {inside(x)} is not one: it is not true or false for every row. Write a comparison, in "
             "parentheses, such as (x > 1) & (y < 2)."
         )
     return x
@@ -290,14 +287,14 @@ def _condition(x: Any) -> Node:
 def _checked_number(x: Any) -> Any:
     if isinstance(x, str) or (isinstance(x, Node) and x.kind == "levels"):
         raise TypeError(
-            f"{inside(x)} is no number, so there is no calculating with it. Compare it with a level, such as "
+            f"{inside(x)} is not a number, so it cannot be used in a calculation. Compare it with a level, such as "
             'variable == "a level", or hand it to ka.pushforward.'
         )
     return x
 
 
 def _kind_of(ufunc: Any) -> Kind:
-    """What a ufunc of numbers gives."""
+    """The kind of a ufunc's result for numbers."""
     return "condition" if ufunc(*[np.ones(1)] * ufunc.nin).dtype == bool else "number"
 
 
@@ -317,5 +314,5 @@ def _both_known(compare: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _both_there(compare: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for levels, "" being a missing one."""
+    """A comparison of levels that does not hold where a side is missing ("")."""
     return lambda a, b: compare(a, b) & (a != "") & (b != "")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.variables.nodes import Kind, Node, Places, applied, inside, values_at
+from kmeanalyst.inference.variables.nodes import Kind, Node, RowGrid, applied, inside, values_at
 from kmeanalyst.inference.variables.operators import is_variable
 from kmeanalyst.inference.variables.random_variable import RandomVariable
 from kmeanalyst.kernels.base import Array
@@ -45,31 +46,30 @@ def pushforward(f: Callable[..., Any], *variables: Any) -> RandomVariable:
         return _checked(f(*_grouped(list(values), arguments, sizes)), len(next(v for v in values if np.ndim(v))), text)
 
     whole = applied(flat, arguments, text=text, kind="number", broadcasts=False)
-    tried = _tried(whole)
+    tried = _at_rows(whole, np.arange(min(_TRIED, *(len(release) for release in whole.releases))))
     kind = _kind(tried, text)
     _check_row_by_row(whole, tried, text)
     if tried.ndim == 1:
-        nodes: tuple[Node, ...] = (applied(flat, arguments, text=text, kind=kind, broadcasts=False),)
+        nodes: tuple[Node, ...] = (replace(whole, kind=kind),)
     else:
-        nodes = tuple(_component(whole, j, kind) for j in range(tried.shape[1]))
-    found: RandomVariable = known[0].beside(known, nodes)
+        nodes = tuple(
+            applied(lambda values, j=j: values[..., j], [whole], text=f"{text}[{j}]", kind=kind)
+            for j in range(tried.shape[1])
+        )
+    found: RandomVariable = known[0].combine(known, nodes)
     return found
-
-
-def _component(whole: Node, j: int, kind: Kind) -> Node:
-    return applied(lambda values: values[..., j], [whole], text=f"{whole.text}[{j}]", kind=kind)
 
 
 def _grouped(values: list[Any], arguments: list[Any], sizes: list[int]) -> list[Any]:
     """Flat arrays as the function takes them: those of one variable of several components in a DataFrame."""
-    grouped, place = [], 0
+    grouped, start = [], 0
     for size in sizes:
         if size > 1:
-            names = [arguments[place + i].column or arguments[place + i].text for i in range(size)]
-            grouped.append(pd.DataFrame(dict(zip(names, values[place : place + size], strict=True))))
+            names = [arguments[start + i].column or arguments[start + i].text for i in range(size)]
+            grouped.append(pd.DataFrame(dict(zip(names, values[start : start + size], strict=True))))
         else:
-            grouped.append(values[place])
-        place += max(size, 1)
+            grouped.append(values[start])
+        start += max(size, 1)
     return grouped
 
 
@@ -83,18 +83,13 @@ def _checked(found: Any, n: int, text: str) -> Array:
     return values
 
 
-def _tried(node: Node) -> Array:
-    """The function's values at a few points of each release, one next to the other."""
-    return _at_rows(node, np.arange(min(_TRIED, *(len(release) for release in node.releases))))
-
-
 def _at_rows(node: Node, rows: Array) -> Array:
     """A node's values at these points of each release, one next to the other."""
     frames = {release: release.frame.iloc[rows] for release in node.releases}
     if len(frames) == 1:
         return np.asarray(node(next(iter(frames.values()))))
     at = {release: np.arange(len(rows)) for release in frames}
-    return next(values_at(node, frames, [Places(at, dict.fromkeys(at, 0))]))
+    return next(values_at(node, frames, [RowGrid(at, dict.fromkeys(at, 0))]))
 
 
 def _check_row_by_row(node: Node, tried: Array, text: str) -> None:
@@ -108,8 +103,8 @@ def _check_row_by_row(node: Node, tried: Array, text: str) -> None:
         alone.astype(float), tried[fewer].astype(float), rtol=_ALIKE, atol=scale, equal_nan=True
     ):
         raise ValueError(
-            f"{text} gives a row another value when there are other rows next to it, so it is no function of the row: it "
-            "looks at them all, as x.mean() or np.sort do, or it draws. Write a function that works row by row."
+            f"{text} gives a row another value when there are other rows next to it, so it is not a function of the row: it "
+            "uses all rows, as x.mean() or np.sort do, or it is random. Write a function that works row by row."
         )
 
 
@@ -119,5 +114,5 @@ def _kind(values: Array, text: str) -> Kind:
     if values.dtype.kind in "iuf":
         return "number"
     raise TypeError(
-        f"{text} gives values of type {values.dtype}, which are no numbers and no truth values. Return these."
+        f"{text} gives values of type {values.dtype}, which are neither numbers nor truth values. Return one of these."
     )

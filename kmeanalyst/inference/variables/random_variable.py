@@ -1,10 +1,8 @@
 """Random variables: columns of releases, functions of them, and questions about these (METHODS §6).
 
-Kernel probabilistic programming: Σ w f(z) stands for the distribution of f(X) (Schölkopf et al. 2015; Simon-Gabriel et al. 2016;
-Balog et al. 2018, §3.3). Columns of one release have its joint distribution; different releases are taken as independent, and
-answers say so. Everything is tracked by the identity of the Release object: X - X is zero.
-
-The histogram of a random variable.
+Kernel probabilistic programming: Σ w f(z) represents the distribution of f(X) (Schölkopf et al. 2015; Simon-Gabriel et al.
+2016; Balog et al. 2018, §3.3). Columns of one release have its joint distribution; different releases are assumed to be
+independent, and answers say so. The identity of the Release object decides which is the case: X - X is zero.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
-from kmeanalyst.inference.estimate.population import Law, Population, check_defined, estimate, estimates
+from kmeanalyst.inference.estimate.population import Distribution, Population, check_defined, estimate, estimates
 from kmeanalyst.inference.questions.expectation import mean_of, probability_of, statistic_of
 from kmeanalyst.inference.questions.moments import deviation_of, variance_of
 from kmeanalyst.inference.questions.quantiles import distribution_of, quantiles_of
@@ -31,7 +29,7 @@ from kmeanalyst.inference.variables import reduced_points
 from kmeanalyst.inference.variables.boundedness import check_bounded
 from kmeanalyst.inference.variables.nodes import Node, column_node, joined, missing_node, number_node
 from kmeanalyst.inference.variables.operators import VariableOperators, is_variable
-from kmeanalyst.inference.variables.product_law import ProductLaw, law_of
+from kmeanalyst.inference.variables.product_distribution import ProductDistribution, joint_distribution
 from kmeanalyst.inference.variables.reduced_points import ReducedPoints, default_kernel, gathered
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
@@ -43,36 +41,34 @@ _RANGES = 10
 _MIDDLE = (0.01, 0.99)  # of the mass: default ranges part what lies between
 
 
-def histogram_of(law: Law, node: Node, bins: int | Sequence[float] | None, level: float) -> pd.DataFrame:
+def histogram_of(
+    distribution: Distribution, node: Node, bins: int | Sequence[float] | None, level: float
+) -> pd.DataFrame:
     """Probabilities of a variable's groups with error bars.
 
     bins   for a plain column see `Release.histogram`; a condition is false or true. For other variables a number of ranges
-           (10 by default): equal ones between the 1 % and 99 % points of |w|, the first and last going on without end. A
-           list: edges, the last range closed; what lies outside is in no range.
+           (10 by default): equal ones between the 1 % and 99 % points of |w|, the first and last unbounded. A list: edges,
+           the last range closed; values outside are in no range.
     """
-    if isinstance(law, Population) and node.column is not None:
-        return histogram_of_groups(law, node.column, bins, level)
-    values = law.values(node)
+    if isinstance(distribution, Population) and node.column is not None:
+        return histogram_of_groups(distribution, node.column, bins, level)
+    values = distribution.values(node)
     if node.kind == "condition" and bins is None:
-        return _histogram_of_condition(law, node, values, level)
-    edges = _edges(values[: len(law.weights)], np.abs(law.weights), _RANGES if bins is None else bins)
-    labels = [_label(left, right, right == edges[-1]) for left, right in pairwise(edges)]
-    statistics = []
-    for (left, right), label in zip(pairwise(edges), labels, strict=True):
-        inside = (values >= left) & ((values <= right) if right == edges[-1] else (values < right))
-        held = np.where(np.isnan(values), np.nan, inside)
-        statistics.append(statistic_of(law, held, f"{node.text} in {label}"))
-    found = estimates(law, statistics)
-    return histogram_frame(found, labels, list(edges[:-1]), list(edges[1:]), node.text, level)
-
-
-def _histogram_of_condition(law: Law, node: Node, values: Array, level: float) -> pd.DataFrame:
-    labels = ["False", "True"]
-    held = [np.where(np.isnan(values), np.nan, values == truth) for truth in (0, 1)]
-    found = estimates(
-        law, [statistic_of(law, h, f"{node.text} is {truth}") for h, truth in zip(held, labels, strict=True)]
-    )
-    return histogram_frame(found, labels, [None, None], [None, None], node.text, level)
+        labels, verb, inside = ["False", "True"], "is", [values == 0, values == 1]
+        lefts: list[Any] = [None, None]
+        rights: list[Any] = [None, None]
+    else:
+        mass = np.abs(distribution.weights)
+        edges = _edges(values[: len(mass)], mass, _RANGES if bins is None else bins)
+        ranges, last, verb = list(pairwise(edges)), edges[-1], "in"
+        lefts, rights = list(edges[:-1]), list(edges[1:])
+        labels = [_label(left, right, right == last) for left, right in ranges]
+        inside = [(values >= a) & ((values <= b) if b == last else (values < b)) for a, b in ranges]
+    statistics = [
+        statistic_of(distribution, np.where(np.isnan(values), np.nan, holds), f"{node.text} {verb} {label}")
+        for holds, label in zip(inside, labels, strict=True)
+    ]
+    return histogram_frame(estimates(distribution, statistics), labels, lefts, rights, node.text, level)
 
 
 def _label(left: float, right: float, last: bool) -> str:
@@ -148,7 +144,7 @@ class RandomVariable(VariableOperators):
         >>> release["age"].n_points
         300
         """
-        return len(self._law.weights)
+        return len(self._distribution.weights)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -159,14 +155,16 @@ class RandomVariable(VariableOperators):
         ('no measurement: the privacy noise is unknown, and the sampling part takes the points for rows', 'of different
             releases: they are taken as independent, which two releases of one table are not quite')
         """
-        return self._law.model.notes
+        return self._distribution.model.notes
 
     def __getitem__(self, which: int | str) -> RandomVariable:
-        """A component, by its place or its text."""
-        place = self.names.index(which) if isinstance(which, str) and which in self.names else which
-        if not isinstance(place, int | np.integer) or not -len(self.nodes) <= place < len(self.nodes):
-            raise IndexError(f"no component {which!r:.80}: there are {', '.join(self.names)}. Pass a place or a name.")
-        return replace(self, nodes=(self.nodes[place],))
+        """A component, by its position or its text."""
+        index = self.names.index(which) if isinstance(which, str) and which in self.names else which
+        if not isinstance(index, int | np.integer) or not -len(self.nodes) <= index < len(self.nodes):
+            raise IndexError(
+                f"no component {which!r:.80}: there are {', '.join(self.names)}. Pass a position or a name."
+            )
+        return replace(self, nodes=(self.nodes[index],))
 
     def __iter__(self) -> Iterator[RandomVariable]:
         return (replace(self, nodes=(node,)) for node in self.nodes)
@@ -181,7 +179,7 @@ class RandomVariable(VariableOperators):
         >>> release["age"].missing().probability().value
         0.0
         """
-        return self.beside([self], tuple(missing_node(node) for node in self.nodes))
+        return self.combine([self], tuple(missing_node(node) for node in self.nodes))
 
     def named(self, *names: str) -> RandomVariable:
         """The same variable under other names, one for each component: columns of two releases may share theirs.
@@ -222,19 +220,18 @@ class RandomVariable(VariableOperators):
             raise ValueError(f'view must be "signed" or "probability", got {view!r:.80}: there are these weights.')
         return replace(self, view=view)
 
-    def beside(self, variables: Sequence[Any], nodes: tuple[Node, ...]) -> Self:
+    def combine(self, variables: Sequence[Any], nodes: tuple[Node, ...]) -> Self:
         """Nodes made of these variables' as one variable; ValueError where their views or conditions differ.
 
         >>> age, hours = release["age"], release["hours-per-week"]
-        >>> age.beside([age, hours], age.nodes + hours.nodes).names
+        >>> age.combine([age, hours], age.nodes + hours.nodes).names
         ('age', '`hours-per-week`')
         """
         first = variables[0]
         if any(other.view != first.view for other in variables):
             raise ValueError(
-                "these variables are of different views of their releases' weights, and one distribution has one. "
-                "Make them alike with "
-                'in_view("probability").'
+                "these variables are of different views of their releases' weights, and one distribution has one. Make them "
+                'alike with in_view("probability").'
             )
         if any(set(other.conditions) != set(first.conditions) for other in variables):
             raise ValueError(
@@ -245,12 +242,16 @@ class RandomVariable(VariableOperators):
         return replace(self, nodes=nodes, view=first.view, conditions=first.conditions)
 
     @cached_property
-    def _law(self) -> Law:
-        law = law_of(self.releases, self.conditions, self.view)
+    def _distribution(self) -> Distribution:
+        distribution = joint_distribution(self.releases, self.conditions, self.view)
         if any(node.column is None for node in self.nodes):
-            factors = law.factors if isinstance(law, ProductLaw) else (law,)
+            factors = distribution.factors if isinstance(distribution, ProductDistribution) else (distribution,)
             check_bounded([factor.weights for factor in factors], ", ".join(self.names))
-        return law
+        return distribution
+
+    @property
+    def _distribution_of_features(self) -> Distribution:
+        return joint_distribution(self.releases, self.conditions, self.view, n_others=variable_distance.N_OTHERS)
 
     @property
     def _node(self) -> Node:
@@ -276,7 +277,7 @@ class RandomVariable(VariableOperators):
         >>> (release["age"] + 1).mean()
         age + 1: 39.25 ± 0.50 (95 %: 38.27 to 40.22; privacy 0.26, sampling 0.18, resolution 0.38)
         """
-        return estimate(self._law, mean_of(self._law, self._node))
+        return estimate(self._distribution, mean_of(self._distribution, self._node))
 
     def var(self) -> Estimate:
         """The variance, with its error bar; negative under some signed weights, and a note says so.
@@ -284,7 +285,7 @@ class RandomVariable(VariableOperators):
         >>> release["age"].var()
         var(age): 192 ± 14 (95 %: 165 to 219; privacy 10, sampling 4, resolution 8)
         """
-        return estimate(self._law, variance_of(self._law, self._node))
+        return estimate(self._distribution, variance_of(self._distribution, self._node))
 
     def std(self) -> Estimate:
         """The standard deviation, with its error bar.
@@ -292,7 +293,7 @@ class RandomVariable(VariableOperators):
         >>> release["age"].std()
         std(age): 13.86 ± 0.49 (95 %: 12.90 to 14.83; privacy 0.37, sampling 0.14, resolution 0.29)
         """
-        return estimate(self._law, deviation_of(self._law, self._node))
+        return estimate(self._distribution, deviation_of(self._distribution, self._node))
 
     def probability(self) -> Estimate:
         """The probability of a condition, with its error bar; ValueError if the variable is none.
@@ -301,7 +302,7 @@ class RandomVariable(VariableOperators):
         (age > 50) & (sex == 'Male'): 0.119 ± 0.012 (95 %: 0.095 to 0.143; privacy 0.007, sampling 0.004, resolution
             0.009)
         """
-        return estimate(self._law, probability_of(self._law, self._node))
+        return estimate(self._distribution, probability_of(self._distribution, self._node))
 
     def cdf(self, x: float | Sequence[float]) -> Estimate | Estimates:
         """P(variable <= x): an Estimate for a number, Estimates for a list.
@@ -310,7 +311,10 @@ class RandomVariable(VariableOperators):
         age <= 30: 0.341 ± 0.014 (95 %: 0.315 to 0.368; privacy 0.008, sampling 0.006, resolution 0.009)
         age <= 50: 0.814 ± 0.021 (95 %: 0.773 to 0.856; privacy 0.008, sampling 0.005, resolution 0.019)
         """
-        found = estimates(self._law, distribution_of(self._law, self._node, np.atleast_1d(np.asarray(x, dtype=float))))
+        found = estimates(
+            self._distribution,
+            distribution_of(self._distribution, self._node, np.atleast_1d(np.asarray(x, dtype=float))),
+        )
         return found[0] if np.ndim(x) == 0 else found
 
     def quantile(self, q: float | Sequence[float] = 0.5) -> Estimate | Estimates:
@@ -324,8 +328,10 @@ class RandomVariable(VariableOperators):
             raise ValueError(
                 'quantiles are of the probability view, and this variable is of the signed one. Ask in_view("probability").'
             )
-        law = self.in_view("probability")._law
-        found = estimates(law, quantiles_of(law, self._asked, np.atleast_1d(np.asarray(q, dtype=float))))
+        distribution = self.in_view("probability")._distribution
+        found = estimates(
+            distribution, quantiles_of(distribution, self._asked, np.atleast_1d(np.asarray(q, dtype=float)))
+        )
         return found[0] if np.ndim(q) == 0 else found
 
     def histogram(self, *, bins: int | Sequence[float] | None = None, level: float = 0.95) -> pd.DataFrame:
@@ -340,7 +346,7 @@ class RandomVariable(VariableOperators):
         """
         if len(self.nodes) > 1:
             _ = self._node
-        return histogram_of(self._law, self.nodes[0], bins, level)
+        return histogram_of(self._distribution, self.nodes[0], bins, level)
 
     # ---------------------------------------------------------------- its points and its embedding
 
@@ -352,8 +358,8 @@ class RandomVariable(VariableOperators):
         0    186.0  0.000546
         1    130.0  0.004763
         """
-        cells = [variable_distance.at_points(self._law, node) for node in self.nodes]
-        return pd.DataFrame(dict(zip(self.names, cells, strict=True))).assign(weight=self._law.weights)
+        cells = [variable_distance.at_points(self._distribution, node) for node in self.nodes]
+        return pd.DataFrame(dict(zip(self.names, cells, strict=True))).assign(weight=self._distribution.weights)
 
     def thin(
         self, n: int = 1000, *, kernel: Kernel | None = None, weights: ThinWeights = "probability"
@@ -383,7 +389,8 @@ class RandomVariable(VariableOperators):
         distance(age; `hours-per-week`): 0.233 ± 0.013 (95 %: 0.209 to 0.258; privacy 0.008, sampling 0.006, resolution
             0.008)
         """
-        return variable_distance.distance(self, other, kernel)
+        both = self.combine([self, other], (*self.nodes, *other.nodes))
+        return variable_distance.distance(both._distribution_of_features, self.nodes, other.nodes, kernel)
 
     def mmd(self, sample: Any, kernel: Kernel | None = None) -> float:
         """MMD between the variable's distribution, as its points have it, and a sample of values (L,) or (L, d).
@@ -391,7 +398,7 @@ class RandomVariable(VariableOperators):
         >>> release["age"].mmd(sample["age"])
         0.01599...
         """
-        return variable_distance.mmd_to_sample(self, sample, kernel)
+        return variable_distance.mmd_to_sample(self.nodes, self.embedding(kernel), sample)
 
     def mmd_test(self, sample: Any, kernel: Kernel | None = None) -> TestResult:
         """Test whether a sample of values has the variable's distribution, all errors of the releases counted in.
@@ -399,12 +406,13 @@ class RandomVariable(VariableOperators):
         >>> (release["age"] * 2).mmd_test(sample["age"] * 2).pvalue
         0.7873...
         """
-        return variable_distance.test_against_sample(self, sample, kernel)
+        distribution = self._distribution_of_features
+        return variable_distance.test_against_sample(distribution, self.releases, self.nodes, sample, kernel)
 
     def _gathered(self, kernel: Kernel | None) -> ReducedPoints:
-        weights = self._law.weights
+        weights = self._distribution.weights
         values = np.column_stack(
-            [variable_distance.at_points(self._law, number_node(node)) for node in self.nodes]
+            [variable_distance.at_points(self._distribution, number_node(node)) for node in self.nodes]
         ).astype(float)
         check_defined(values.sum(axis=1), self.nodes[0].exclusion)
         return gathered(values, weights, kernel or default_kernel(values, weights), self.names)

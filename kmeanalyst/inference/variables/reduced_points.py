@@ -1,8 +1,8 @@
 """Weighted values, many or few, with a stated distance to the distribution that they stand for.
 
-A product has as many points as its factors' numbers multiplied. They are gathered in cells (a tree that always parts the
-cell whose mean stands for its values least well), and the cells thinned to as few points as asked for with bounded
-weights: Schölkopf et al. 2015, *Computing functions of random variables via reproducing kernel Hilbert space
+The number of points of a product is the product of its factors' numbers. They are gathered in cells (a tree that always
+splits the cell whose mean represents its values worst), and the cells are thinned to the number of points asked for, with
+bounded weights: Schölkopf et al. 2015, *Computing functions of random variables via reproducing kernel Hilbert space
 representations*, §4, reduced sets.
 """
 
@@ -30,7 +30,7 @@ class ReducedPoints:
     names       (d,) of the components.
     kernel      in whose RKHS the error is.
     rkhs_error  distance of the embedding to that of all `stands_for` weighted values: that of the cells' means, computed,
-                plus how far a cell's spread bends the embedding, to second order.
+                plus the error of replacing a cell by its mean, to second order.
     stands_for  how many values there were.
 
     >>> few = release["age"].thin(10)
@@ -91,7 +91,7 @@ def gathered(values: Array, weights: Array, kernel: Kernel, names: tuple[str, ..
             sign = 1.0 if weights[side][0] > 0 else -1.0
             centres.append(means)
             masses.append(sign * mass)
-            error += _bent(kernel, means, mass, spread)
+            error += _replacement_error(kernel, means, mass, spread)
     return ReducedPoints(np.vstack(centres), np.concatenate(masses), names, kernel, error, len(values))
 
 
@@ -112,7 +112,7 @@ def reduced(points: ReducedPoints, n: int, kind: ThinWeights) -> ReducedPoints:
 def _cells(X: Array, w: Array, most: int) -> tuple[Array, Array, Array]:
     """Means (c, d), masses (c,) and standard deviations (c, d) of c ≤ most cells of points (m, d) of positive weights.
 
-    The cell of the largest Σ w‖x − mean‖², in units of the points' spread, is parted at its mean.
+    The cell of the largest Σ w‖x − mean‖², in units of the points' spread, is split at its mean.
     """
     scale = np.sqrt(np.maximum((w @ (X - w @ X / w.sum()) ** 2) / w.sum(), 1e-300))
     waiting: list[tuple[float, int, Array]] = []
@@ -142,7 +142,7 @@ def _cells(X: Array, w: Array, most: int) -> tuple[Array, Array, Array]:
     return np.array(means), np.array(masses), np.sqrt(np.array(variances))
 
 
-def _bent(kernel: Kernel, means: Array, masses: Array, spread: Array) -> float:
+def _replacement_error(kernel: Kernel, means: Array, masses: Array, spread: Array) -> float:
     """Σ over cells and components of the mass times ‖½k(c + s, ·) + ½k(c − s, ·) − k(c, ·)‖, s the standard deviation."""
     total = 0.0
     v = np.array([0.5, 0.5, -1.0])

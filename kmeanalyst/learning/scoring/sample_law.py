@@ -18,7 +18,13 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.estimate.error_model import SamplingErrors
-from kmeanalyst.inference.estimate.population import ConditionedRows, Where, check_condition, positive_chance, shown
+from kmeanalyst.inference.estimate.population import (
+    ConditionedRows,
+    Where,
+    check_condition,
+    positive_probability,
+    shown,
+)
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import REPLACED, Column
 from kmeanalyst.releases.domain.domain import Domain
@@ -37,7 +43,7 @@ class SampleLaw(ConditionedRows):
     model: SamplingErrors
     weights: Array
     given: Array | None = None
-    chance: float = 1.0
+    probability: float = 1.0
     condition: str = ""
     notes: tuple[str, ...] = ()
     view: str = "sample"
@@ -87,9 +93,9 @@ def sample_law(sample: Any, where: Where, domain: Domain | None, target: str) ->
     if not met:
         return SampleLaw(model, equal, notes=notes)
     given = np.logical_and.reduce(met)
-    chance = positive_chance(float(given.mean()))
+    probability = positive_probability(float(given.mean()))
     text = texts[0] if len(texts) == 1 else " and ".join(f"({part})" for part in texts)
-    return SampleLaw(model, equal * given / chance, given, chance, text, notes)
+    return SampleLaw(model, equal * given / probability, given, probability, text, notes)
 
 
 def conditions_of(where: Where) -> tuple[Question, ...]:

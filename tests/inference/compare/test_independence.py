@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from noisy_releases import measured_release, measurement_of
 from scipy.stats import kstest
 
 import kmeanalyst as ka
-from kmeanalyst.inference.compare import functionals as column_functions
-from kmeanalyst.inference.compare import functionals as evidence
+from kmeanalyst.inference.compare import functionals
 from kmeanalyst.inference.compare.independence import positions_of
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -20,8 +20,6 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, table_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Real
-from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.releases.statement import PrivacyStatement
 
 NUMBERS = Domain(tuple(Real(name=name, lower=-4, upper=4) for name in ("a", "b", "sum")))
 MIXED = Domain(
@@ -56,27 +54,16 @@ def released(name: str, rng: np.random.Generator, correlation: float, epsilon: f
     domain, feature_map = MAPS[name]
     rows = population(name, N, rng, correlation)
     scale = MULTIPLIER[epsilon] * feature_map.diameter / N
-    measurement = Measurement(
-        vector=feature_map.mean(rows, np.full(N, 1 / N)) + scale * rng.normal(size=feature_map.dimension),
-        noise_scale=scale, noise_law="discrete gaussian", n_rows=N, feature_map=feature_map,
-        noisy_sum=np.zeros(feature_map.dimension, dtype=int),
-    )  # fmt: skip
-    statement = PrivacyStatement(
-        epsilon=epsilon, delta=1e-6, neighbouring="replace-one", mechanism="discrete gaussian", sensitivity=scale,
-        noise_scale=scale, calibration="analytic", rho=0.5, n_rows=N,
-    )  # fmt: skip
-    points = domain.decode(population(name, 400, rng, correlation))
-    return Release(
-        points=points, weights=np.full(400, 1 / 400), measurement=measurement, kernel=feature_map.kernel,
-        domain=domain, statement=statement,
-    )  # fmt: skip
+    vector = feature_map.mean(rows, np.full(N, 1 / N)) + scale * rng.normal(size=feature_map.dimension)
+    measurement = measurement_of(feature_map, vector, scale, N)
+    return measured_release(measurement, domain, population(name, 400, rng, correlation), epsilon=epsilon)
 
 
 @pytest.fixture
 def few_reference_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Quicker: for simulations."""
-    monkeypatch.setattr(evidence, "_REFERENCE_ROWS", 120)
-    monkeypatch.setattr(column_functions, "_ROWS", 120)
+    monkeypatch.setattr(functionals, "_REFERENCE_ROWS", 120)
+    monkeypatch.setattr(functionals, "_ROWS", 120)
 
 
 def pvalues(name: str, repetitions: int, *, correlation: float = 0.0, epsilon: float = 1.0) -> np.ndarray:
@@ -90,7 +77,7 @@ def pvalues(name: str, repetitions: int, *, correlation: float = 0.0, epsilon: f
 @pytest.mark.parametrize("name", sorted(MAPS))
 @pytest.mark.levels(but="margins-0.1")
 def test_independent_columns_are_seldom_called_dependent(name, epsilon, few_reference_rows):
-    """Of 40 tables a level of 5 % rejects more than 8 with chance 2e-4; a third column depends on both."""
+    """Of 40 tables a level of 5 % rejects more than 8 with probability 2e-4; a third column depends on both."""
     assert (pvalues(name, 40, epsilon=epsilon) <= 0.05).sum() <= 8
 
 
@@ -100,17 +87,17 @@ def test_a_moderate_correlation_is_found(name, few_reference_rows):
 
 
 def test_a_test_that_takes_the_released_points_for_the_truth_raises_false_alarms(few_reference_rows, monkeypatch):
-    """The power of the first test: noise and doubt left out of the law, chance in the points is taken for dependence."""
+    """The power of the first test: a null distribution without noise and doubt rejects what is random variation."""
     monkeypatch.setattr("kmeanalyst.inference.compare.independence._Points._doubt", lambda *_: 1e-9)
-    monkeypatch.setattr(evidence.MeanEmbeddingEstimate, "noise_variance", 1e-12)
+    monkeypatch.setattr(functionals.MeanEmbeddingEstimate, "noise_variance", 1e-12)
     assert (pvalues("margins", 10) <= 0.05).mean() >= 0.3
 
 
-def test_the_criterion_tells_dependence_from_chance(few_reference_rows):
+def test_the_criterion_distinguishes_dependence_from_random_variation(few_reference_rows):
     rng = np.random.default_rng(3)
-    chance = [ka.independence_test(released("margins", rng, 0.0, 1.0), "a", "b").mmd_squared for _ in range(20)]
+    independent = [ka.independence_test(released("margins", rng, 0.0, 1.0), "a", "b").mmd_squared for _ in range(20)]
     dependent = ka.independence_test(released("margins", rng, 0.6, 1.0), "a", "b").mmd_squared
-    assert dependent > 5 * np.abs(chance).max()
+    assert dependent > 5 * np.abs(independent).max()
 
 
 def test_several_columns_on_a_side_are_tested_together():
@@ -124,7 +111,7 @@ def test_the_result_says_what_it_assumes_and_how_much_is_seen():
     result = ka.independence_test(released("margins", np.random.default_rng(5), 0.0, 1.0), "a", "b")
     assert result.noise_aware and result.n_release_rows == N and result.n_release_points == 400
     notes = " ".join(result.notes)
-    assert "% of the variance of the product functions" in notes and "fair picture of the population" in notes
+    assert "% of the variance of the product functions" in notes and "represent the population" in notes
     assert "independence" in result.method and 0 <= result.pvalue <= 1
 
 
@@ -133,9 +120,7 @@ def test_the_result_says_what_it_assumes_and_how_much_is_seen():
 
 def test_the_permutation_test_is_exact():
     rng = np.random.default_rng(6)
-    p = [
-        ka.independence_test(rng.normal(size=(25, 2)), 0, 1, permutations=39, rng=i).pvalue for i in range(150)
-    ]  # fmt: skip
+    p = [ka.independence_test(rng.normal(size=(25, 2)), 0, 1, permutations=39, rng=i).pvalue for i in range(150)]
     assert kstest(p, "uniform").pvalue > 1e-4
 
 
@@ -181,35 +166,20 @@ def test_questions_of_a_release_that_cannot_be_are_refused(columns, options, mes
         ka.independence_test(released("numbers", np.random.default_rng(0), 0.0, 1.0), *columns, **options)
 
 
-@pytest.mark.parametrize(
-    ("rows", "options", "message"),
-    [
-        (np.zeros((3, 2)), {}, r"at least four rows, got 3. Add rows"),
-        (np.zeros((9, 2)), {"permutations": 0}, r"permutations must be at least 1, got 0.*e\.g\. 999"),
-    ],
-)
-def test_plain_rows_that_cannot_be_tested_are_refused(rows, options, message):
-    with pytest.raises(ValueError, match=message):
-        ka.independence_test(rows, 0, 1, **options)
+def test_plain_rows_that_cannot_be_tested_are_refused():
+    with pytest.raises(ValueError, match=r"at least four rows, got 3. Add rows"):
+        ka.independence_test(np.zeros((3, 2)), 0, 1)
+    with pytest.raises(ValueError, match=r"permutations must be at least 1, got 0.*e\.g\. 999"):
+        ka.independence_test(np.zeros((9, 2)), 0, 1, permutations=0)
 
 
 def test_points_without_a_measurement_and_constants_are_refused(foreign_release):
     with pytest.raises(ValueError, match=r"without a measurement cannot be tested for independence.*Test rows"):
         ka.independence_test(foreign_release, "age", "city")
     domain = Domain((NUMBERS["a"], Categorical(name="one", levels=("only",))))
-    kernel = kernel_from_spec("margins", domain)
-    rng = np.random.default_rng(0)
-    sound = released("numbers", rng, 0.0, 1.0)
-    features = MarginFeatures(kernel)  # type: ignore[arg-type]
-    measurement = Measurement(
-        vector=np.zeros(features.dimension), noise_scale=1e-3, noise_law="discrete gaussian", n_rows=N,
-        feature_map=features, noisy_sum=np.zeros(features.dimension, dtype=int),
-    )  # fmt: skip
-    points = domain.decode(np.column_stack([rng.normal(size=50), np.zeros(50)]))
-    constant = Release(
-        points=points, weights=np.full(50, 0.02), measurement=measurement, kernel=kernel, domain=domain,
-        statement=sound.statement,
-    )  # fmt: skip
+    features = MarginFeatures(kernel_from_spec("margins", domain))  # type: ignore[arg-type]
+    points = np.column_stack([np.random.default_rng(0).normal(size=50), np.zeros(50)])
+    constant = measured_release(measurement_of(features, np.zeros(features.dimension), 1e-3, N), domain, points)
     with pytest.raises(ValueError, match=r"a constant is independent of all. Name other columns"):
         ka.independence_test(constant, "a", "one")
 

@@ -38,7 +38,7 @@ def test_the_fit_meets_the_conditions_of_its_optimum():
 
 
 def test_the_privacy_part_is_how_the_answer_follows_the_measurement(release, monkeypatch):
-    """a = d(pᵀh)/dy, by refitting measurements a little apart at the same R and κ, where no mass is taken elsewhere."""
+    """a = d(pᵀh)/dy, by refitting two nearby measurements at the same R and κ, where no mass is taken elsewhere."""
     monkeypatch.setattr(population_fit, "_OUTSIDE", 0.0)
     fit = fit_population(release, release.measurement)
     posed = population_fit._Problem(
@@ -104,7 +104,7 @@ def test_a_fit_is_a_population_and_the_same_each_time(release):
 
 
 def test_more_noise_means_wider_error_bars(release):
-    """And never none: where a measurement says hardly anything, κ has its doubt left."""
+    """And never zero: if a measurement contains hardly any information, κ is uncertain."""
     widths = []
     for times in (1, 10, 100):
         louder = replace(release.measurement, noise_scale=times * release.measurement.noise_scale)
@@ -114,7 +114,7 @@ def test_more_noise_means_wider_error_bars(release):
 
 
 def test_replicates_spread_as_measurements_do(release):
-    """Refits of drawn measurements vary as the linear law says, for what the measurement settles."""
+    """Refits of drawn measurements vary as the linear approximation says, for what the measurement settles."""
     fit = fit_population(release, release.measurement)
     parts = parts_of(fit, 0)
     spread = (fit.replicates.T @ fit.cloud_means(fit.rows[:, [0]])).std(ddof=1)
@@ -137,8 +137,8 @@ def test_the_robust_range_is_over_all_compatible_weights(release):
 
 def test_where_no_population_agrees_the_nearest_ones_are_taken():
     """Rows at 1 and 3 of a coordinate where the measurement says 0 ± 0.1: the nearest is all mass at 1."""
-    apart = CompatiblePopulations(np.array([[1.0], [3.0]]), np.array([0.1]))
-    low, high = apart.range(np.array([0.0, 1.0]), 0.95)
+    distant = CompatiblePopulations(np.array([[1.0], [3.0]]), np.array([0.1]))
+    low, high = distant.range(np.array([0.0, 1.0]), 0.95)
     assert low == 0 and high == pytest.approx(0.01 / 2)
 
 
@@ -177,10 +177,10 @@ def test_a_quantile_s_robust_interval_holds_those_of_compatible_populations(rele
 def test_the_fitted_view_is_of_the_fitted_population_with_the_same_errors(release, foreign_release):
     fit = fit_population(release, release.measurement)
     rows = release.domain.decode(fit.rows)
-    told, released = release.expectation("x0 * x1", view="fitted"), release.expectation("x0 * x1")
-    assert told.value == pytest.approx(fit.weights @ (rows["x0"] * rows["x1"]).to_numpy(), rel=1e-9)
-    assert told.view == "fitted" and told.parts == pytest.approx(released.parts)
-    assert abs(told.value - released.value) > 1e-6
+    fitted, released = release.expectation("x0 * x1", view="fitted"), release.expectation("x0 * x1")
+    assert fitted.value == pytest.approx(fit.weights @ (rows["x0"] * rows["x1"]).to_numpy(), rel=1e-9)
+    assert fitted.view == "fitted" and fitted.parts == pytest.approx(released.parts)
+    assert abs(fitted.value - released.value) > 1e-6
     high = (rows["x0"] > 0.5).to_numpy()
     given = release.mean("x1", where="x0 > 0.5", view="fitted")
     assert given.value == pytest.approx((fit.weights * high) @ rows["x1"].to_numpy() / (fit.weights @ high))
@@ -191,7 +191,7 @@ def test_the_fitted_view_is_of_the_fitted_population_with_the_same_errors(releas
     median, corr = release.quantile("x0", 0.5, view="fitted"), release.corr(view="fitted")["x0", "x1"]
     assert median.view == corr.view == "fitted" and release.cdf("x0", median.value, view="fitted").value >= 0.5
     with pytest.raises(ValueError, match=r"(?s)fitted view and the other of the probability view.*Ask for both"):
-        told - release.probability("x0 > 0", view="probability")
+        fitted - release.probability("x0 > 0", view="probability")
     with pytest.raises(ValueError, match=r"no measurement, so no population.*Ask view="):
         foreign_release.mean("age", view="fitted")
     with pytest.raises(ValueError, match=r"conditional distribution is of the released points.*Ask for view="):
@@ -216,7 +216,7 @@ QUESTIONS = (
 )  # fmt: skip
 
 
-def people(n: int, rng: np.random.Generator) -> pd.DataFrame:
+def staff(n: int, rng: np.random.Generator) -> pd.DataFrame:
     age = np.clip(rng.gamma(6, 6.5, n) + 8, 17, 90).astype(int)
     job = np.where(rng.random(n) < 0.02, "c", np.where(rng.random(n) < age / 120, "a", "b"))
     return pd.DataFrame({"age": age, "gain": np.where(rng.random(n) < 0.8, 0.0, rng.gamma(1.5, 1500, n)), "job": job})
@@ -226,13 +226,13 @@ def people(n: int, rng: np.random.Generator) -> pd.DataFrame:
 @pytest.mark.parametrize("epsilon", [1.0, 0.2])
 def test_intervals_hold_smooth_and_sharp_truths_of_a_mixed_table(epsilon):
     """Ten questions, seven releases; the whole table is in tests/benchmarks/coverage_of_intervals.py."""
-    everyone = TABLE.decode(TABLE.encode(people(300_000, np.random.default_rng(0))))
+    everyone = TABLE.decode(TABLE.encode(staff(300_000, np.random.default_rng(0))))
     truths = [np.asarray(values_of(q, everyone)).mean() for q in QUESTIONS]
     held, widths = [], []
     for seed in range(7):
         rng = np.random.default_rng([seed, 1])
         release = release_side.publish(
-            people(5000, rng), TABLE, epsilon=epsilon, delta=1e-6, points=100, features=300, rehearsal=seed
+            staff(5000, rng), TABLE, epsilon=epsilon, delta=1e-6, points=100, features=300, rehearsal=seed
         )
         intervals = [estimate.interval() for estimate in release.expectations(QUESTIONS)]
         held.append([low <= truth <= high for (low, high), truth in zip(intervals, truths, strict=True)])

@@ -29,7 +29,7 @@ DOMAIN = Domain(
 
 
 def rows(n: int, seed: int) -> pd.DataFrame:
-    """x and y correlate with 0.6, a tells of x; b is independent of all."""
+    """x and y correlate with 0.6, a depends on x; b is independent of all."""
     rng = np.random.default_rng(seed)
     x = np.clip(rng.normal(size=n), -4, 4)
     y = np.clip(0.6 * x + 0.8 * rng.normal(size=n), -4, 4)
@@ -69,7 +69,7 @@ def test_a_correlation_and_its_error_are_those_of_corr():
 
 
 def test_independent_columns_are_found_related_as_seldom_as_the_level_says_and_related_ones_are_found():
-    """60 samples of 300 rows. At 5 %, b is found related to a or x in at most 11 of 120 (chance of more below .02)."""
+    """60 samples of 300 rows. At 5 %, b is found related to a or x in at most 11 of 120 (probability of more below .02)."""
     null = [by_pair(sample(rows(300, seed))) for seed in range(60)]
     rejected = sum(found[pair].pvalue < 0.05 for found in null for pair in (("a", "b"), ("x", "b")))
     assert 0 < rejected <= 11
@@ -112,7 +112,7 @@ def test_the_noise_of_a_release_is_in_the_error():
 
 
 def test_rare_levels_are_taken_together_and_many_levels_stay_few():
-    """40 levels of equal chance are all told of as eight groups at most: the covariance has no more than 8 × 8 entries."""
+    """40 levels of equal probability are taken together as eight groups at most: the covariance has no more than 8 × 8 entries."""
     levels = tuple(f"l{i}" for i in range(40))
     domain = Domain((Categorical(name="a", levels=levels), Categorical(name="b", levels=("p", "q"))))
     rng = np.random.default_rng(5)
@@ -126,7 +126,7 @@ def test_rare_levels_are_taken_together_and_many_levels_stay_few():
     assert found.value == pytest.approx(scipy_association(table, method="cramer"))
 
 
-def test_missing_cells_leave_numbers_out_and_are_a_level_beside_levels():
+def test_missing_cells_leave_numbers_out_and_are_a_level_of_levels():
     domain = Domain(
         (Integer(name="n", lower=0, upper=9, missing=True), Categorical(name="a", levels=("p", "q"), missing=True))
     )

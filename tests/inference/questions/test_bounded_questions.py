@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from releases_cases import weighted_points
 
 from kmeanalyst.cli.main import main
 from kmeanalyst.inference.estimate.population import Population, population_of
@@ -27,10 +28,7 @@ from kmeanalyst.representation.points.thinning import THIN_WEIGHTS, thinned
 
 def of(*columns: Column, n: int = 100, weights: Any = None) -> Release:
     domain = Domain(columns)
-    return Release(
-        points=domain.decode(domain.draw(n, 0)), weights=np.full(n, 1 / n) if weights is None else weights,
-        measurement=None, kernel=Gaussian(1.0), domain=domain, statement=None,
-    )  # fmt: skip
+    return weighted_points(domain.decode(domain.draw(n, 0)), domain, weights)
 
 
 def levels(n: int, name: str = "c", **more: Any) -> Categorical:
@@ -124,9 +122,7 @@ def copied(n: int) -> Release:
     some = of(Real(name="x", lower=0, upper=1), Real(name="y", lower=0, upper=1), n=20)
     weights = np.random.default_rng(2).dirichlet(np.ones(20 * n))
     points = pd.concat([some.to_frame().drop(columns="weight")] * n, ignore_index=True)
-    return Release(
-        points=points, weights=weights, measurement=None, kernel=some.kernel, domain=some.domain, statement=None
-    )
+    return weighted_points(points, some.domain, weights)
 
 
 @pytest.mark.parametrize("kind", THIN_WEIGHTS)

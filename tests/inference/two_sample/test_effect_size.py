@@ -1,4 +1,4 @@
-"""How far apart: intervals that hold the truth, distances that are found as often as they say."""
+"""The size of a difference: intervals that hold the truth, distances that are found as often as they say."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ VARIANCES = np.array([4.0, 1.0, 0.5, 0.25])
 @pytest.mark.parametrize("length", [0.0, 1.0, 6.0])
 @pytest.mark.parametrize("at", [0, 3])
 @pytest.mark.levels
-def test_an_interval_misses_the_distance_no_oftener_than_it_says(length, at):
-    """300 draws: 5 % of misses are 15, more than 29 come with chance 3e-4."""
+def test_an_interval_misses_the_distance_no_more_often_than_it_claims(length, at):
+    """300 draws: 5 % of misses are 15, more than 29 come with probability 3e-4."""
     rng = np.random.default_rng(0)
     shift = length * np.eye(4)[at]
     missed = 0
@@ -48,8 +48,8 @@ def test_the_detectable_distance_is_found_four_times_in_five():
 @pytest.mark.parametrize("name", sorted(MAPS))
 @pytest.mark.parametrize("shift", [0.0, 0.5])
 @pytest.mark.levels(but="0.0-subspace")
-def test_a_test_of_a_release_tells_an_interval_that_holds_the_distance_of_the_populations(name, shift):
-    """40 draws: 5 % of misses are 2, more than 8 come with chance 2e-4."""
+def test_a_test_of_a_release_has_an_interval_that_holds_the_distance_of_the_populations(name, shift):
+    """40 draws: 5 % of misses are 2, more than 8 come with probability 2e-4."""
     feature_map, rng, directions = MAPS[name], np.random.default_rng(2), None
     means = [feature_map(population(50_000, rng, s)).mean(axis=0) for s in (0.0, shift)]
     truth = float(np.linalg.norm(means[0] - means[1])) if shift else 0.0

@@ -1,4 +1,4 @@
-"""Samples beside a release: rows from files and frames, block by block, are the rows of one frame in memory."""
+"""Samples next to a release: rows from files and frames, block by block, are the rows of one frame in memory."""
 
 from __future__ import annotations
 
@@ -83,19 +83,20 @@ def test_the_test_of_a_path_is_the_test_of_its_frame(block, mixed_release, frame
     for path in files_of(frame, tmp_path):
         whole = ka.mmd_test(mixed_release, read_table(path))
         for sample in (path, str(path)):
-            blocks = ka.mmd_test(mixed_release, sample)
-            assert blocks.statistic == pytest.approx(whole.statistic, rel=1e-12)
-            assert blocks.pvalue == pytest.approx(whole.pvalue, rel=1e-9)
-            assert blocks.mmd_squared == pytest.approx(whole.mmd_squared, rel=1e-9)
-            assert (blocks.notes, blocks.n_sample_rows) == (whole.notes, ROWS)
+            assert_same_test(ka.mmd_test(mixed_release, sample), whole, rel=1e-12, pvalue=1e-9)
 
 
 def test_points_without_a_measurement_take_a_path_too(foreign_release, frame, tmp_path):
     for path in files_of(frame, tmp_path):
         whole, blocks = (ka.mmd_test(foreign_release, sample) for sample in (read_table(path), path))
-        assert blocks.statistic == pytest.approx(whole.statistic, rel=1e-10)
-        assert blocks.pvalue == pytest.approx(whole.pvalue, rel=1e-6)
-        assert (blocks.notes, blocks.n_sample_rows) == (whole.notes, ROWS)
+        assert_same_test(blocks, whole, rel=1e-10, pvalue=1e-6)
+
+
+def assert_same_test(blocks: TestResult, whole: TestResult, *, rel: float, pvalue: float) -> None:
+    assert blocks.statistic == pytest.approx(whole.statistic, rel=rel)
+    assert blocks.pvalue == pytest.approx(whole.pvalue, rel=pvalue)
+    assert blocks.mmd_squared == pytest.approx(whole.mmd_squared, rel=1e-9, abs=1e-12)
+    assert (blocks.notes, blocks.n_sample_rows) == (whole.notes, ROWS)
 
 
 def test_a_column_that_changes_its_looks_between_blocks_means_the_same(mixed_release, frame, tmp_path, monkeypatch):
@@ -167,8 +168,8 @@ def test_the_half_of_a_sorted_sample_is_from_everywhere_and_no_row_is_lost(mixed
     everything = SampleRows(mixed_release, sorted_ages).some(3000)
     ages = []
     for rows in (sorted_ages, iter([sorted_ages[:1000], sorted_ages[1000:]])):
-        some, places, blocks = SampleRows(mixed_release, rows).split_for_directions(400)
-        np.testing.assert_array_equal(everything[places], some)
+        some, indices, blocks = SampleRows(mixed_release, rows).split_for_directions(400)
+        np.testing.assert_array_equal(everything[indices], some)
         np.testing.assert_array_equal(np.vstack(list(blocks)), everything)
         ages.append(some[:, 0])
     assert [len(each) for each in ages] == [400, 400]
@@ -193,10 +194,7 @@ def test_rows_that_change_between_two_readings_are_refused(mixed_release, frame,
         (lambda f: [f[:0]], r"at least two rows.*got 0\. Add rows"),
         (lambda f: iter([]), r"at least two rows.*got 0\. Add rows"),
         (lambda f: [f[:9], f[9:].drop(columns="city")], r'the sample lacks "city".*Add the column'),
-        (
-            lambda f: iter([f.to_numpy()]),
-            r"gives DataFrames, and this one gave ndarray.*Give each block as a DataFrame",
-        ),
+        (lambda f: iter([f.to_numpy()]), r"DataFrames, and this one gave ndarray.*Give each block as a DataFrame"),
         (lambda f: {"age": [1, 2]}, r"gives DataFrames, and this one gave str"),
         (lambda f: [[1.0, 2.0], [3.0, 4.0]], r"10 columns, the sample 2"),
         (lambda f: [], r"10 columns, the sample 1"),
@@ -222,9 +220,9 @@ def test_a_file_that_is_no_table_is_refused_in_blocks_as_it_is_whole(ending, fra
         path.write_bytes(content)
         if ending == ".csv" and content.startswith(b"PAR1"):
             content = b""  # a header like any other
-        told = [refusal(lambda: list(table_blocks(path))), refusal(lambda: read_table(path))]
+        texts = [refusal(lambda: list(table_blocks(path))), refusal(lambda: read_table(path))]
         assert all(
-            str(path) in text and text.rstrip(".").rsplit(". ", 1)[-1].split()[0] in ("Write", "Name") for text in told
+            str(path) in text and text.rstrip(".").rsplit(". ", 1)[-1].split()[0] in ("Write", "Name") for text in texts
         )
     write(frame[:0], path, index=False)
     assert refusal(lambda: list(table_blocks(path))) == refusal(lambda: read_table(path))
@@ -278,11 +276,11 @@ def shown(monkeypatch: pytest.MonkeyPatch, path: Path, sample: Path, **fields: A
 def test_the_command_shows_the_numbers_that_a_result_has(mixed_path, monkeypatch):
     plain = shown(monkeypatch, mixed_path, Path("a.csv"))
     assert not any(label in plain for label in ("MMD  ", "noise floor", "detectable"))
-    told = shown(
+    whole = shown(
         monkeypatch, mixed_path, Path("a.csv"), mmd_interval=(0.0, 0.0524), noise_floor=0.0123, detectable_mmd=0.0456,
         notes=("n",),
     )  # fmt: skip
-    lines = told.splitlines()
+    lines = whole.splitlines()
     assert lines[3:6] == [
         "MMD          0.03 (95 %: 0 to 0.0524)",
         "noise floor  0.0123 (what two sides of one population would show)",

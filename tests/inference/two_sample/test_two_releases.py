@@ -1,4 +1,4 @@
-"""Release against release: both noises in the law, of one feature map and of different ones."""
+"""Release against release: both noises in the null distribution, of one feature map and of different ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from kmeanalyst.inference.two_sample import noise_aware, two_releases
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.nystroem import Nystroem
-from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.memo import memo
@@ -35,14 +34,14 @@ def pair(first, second, noise_scale, rng, shift=0.0, n_points=400):
 @pytest.mark.levels(but="subspace")
 def test_two_releases_of_one_map_hold_their_level_and_show_a_difference(name):
     rng, directions = np.random.default_rng(6), None
-    same, apart = [], []
+    same, different = [], []
     for _ in range(30):
-        for found, shift in ((same, 0.0), (apart, 0.8)):
+        for found, shift in ((same, 0.0), (different, 0.8)):
             a, b = pair(MAPS[name], MAPS[name], NOISE_SCALE[1.0], rng, shift, n_points=40)
             directions = memo(a).setdefault("directions", directions or noise_aware.directions_of(a, a.measurement))
             found.append(ka.mmd_test(a, b).pvalue)
-    assert np.mean(np.array(same) <= 0.05) <= 0.25  # 30 draws at 5 %: above with chance 6e-5
-    assert np.mean(np.array(apart) <= 0.05) > 0.8
+    assert np.mean(np.array(same) <= 0.05) <= 0.25  # 30 draws at 5 %: above with probability 6e-5
+    assert np.mean(np.array(different) <= 0.05) > 0.8
 
 
 @pytest.mark.parametrize("name", sorted(OTHER_MAPS))
@@ -50,14 +49,14 @@ def test_two_releases_of_one_map_hold_their_level_and_show_a_difference(name):
 def test_releases_of_different_maps_hold_their_level_and_show_a_difference(name, monkeypatch):
     monkeypatch.setattr(two_releases, "_EVEN_ROWS", 150)
     rng = np.random.default_rng(7)
-    same, apart = [], []
+    same, different = [], []
     for _ in range(14):
-        for found, shift in ((same, 0.0), (apart, 1.2)):
+        for found, shift in ((same, 0.0), (different, 1.2)):
             found.append(ka.mmd_test(*pair(MAPS["random-features"], OTHER_MAPS[name], NOISE_SCALE[1.0], rng, shift)))
-    assert np.mean([r.pvalue <= 0.05 for r in same]) <= 0.3  # 14 draws at 5 %: above with chance 5e-4
-    assert np.mean([r.pvalue <= 0.05 for r in apart]) > 0.8
-    assert np.mean([r.mmd_interval[0] > 0 for r in apart]) > 0.4
-    assert "different features" in apart[0].notes[0] and apart[0].noise_aware
+    assert np.mean([r.pvalue <= 0.05 for r in same]) <= 0.3  # 14 draws at 5 %: above with probability 5e-4
+    assert np.mean([r.pvalue <= 0.05 for r in different]) > 0.8
+    assert np.mean([r.mmd_interval[0] > 0 for r in different]) > 0.4
+    assert "different features" in different[0].notes[0] and different[0].noise_aware
 
 
 @pytest.mark.levels
@@ -83,10 +82,7 @@ def test_the_functions_compared_do_not_know_the_released_points():
     """The points were fitted to the noise: functions chosen by them would follow it."""
     rng = np.random.default_rng(12)
     a, b = pair(MAPS["random-features"], OTHER_MAPS["other frequencies"], NOISE_SCALE[0.1], rng)
-    moved = Release(
-        points=DOMAIN.decode(DOMAIN.draw(400, 9)), weights=a.weights, measurement=a.measurement, kernel=a.kernel,
-        domain=a.domain, statement=a.statement,
-    )  # fmt: skip
+    moved = a.replaced(points=DOMAIN.decode(DOMAIN.draw(400, 9)))
     chosen, again = two_releases._reference(a, b)[0], two_releases._reference(moved, b)[0]
     np.testing.assert_array_equal(chosen.ours, again.ours)
     np.testing.assert_array_equal(chosen.theirs, again.theirs)
@@ -105,11 +101,7 @@ def test_domains_of_different_bounds_are_compared_in_natural_units():
     wide = Domain(tuple(Real(name=f"x{j}", lower=-8, upper=8) for j in range(2)))
     rng = np.random.default_rng(10)
     a, b = pair(MAPS["random-features"], OTHER_MAPS["other frequencies"], NOISE_SCALE[1.0], rng)
-    moved = Release(
-        points=b.to_frame().drop(columns="weight"), weights=b.weights, measurement=b.measurement, kernel=b.kernel,
-        domain=wide, statement=b.statement,
-    )  # fmt: skip
-    assert ka.mmd_test(a, moved).pvalue > 1e-3
+    assert ka.mmd_test(a, b.replaced(domain=wide)).pvalue > 1e-3
 
 
 def test_releases_of_different_columns_or_without_measurement_are_refused(mixed_release, numeric_release):
@@ -117,6 +109,6 @@ def test_releases_of_different_columns_or_without_measurement_are_refused(mixed_
         ValueError, match=r"different columns, age \(integer\).*x \(real\).*Publish both with one domain"
     ):
         ka.mmd_test(mixed_release, numeric_release)
-    foreign = ka.from_frame(numeric_release.to_frame(), domain=numeric_release.domain, kernel=numeric_release.kernel)
+    external = ka.from_frame(numeric_release.to_frame(), domain=numeric_release.domain, kernel=numeric_release.kernel)
     with pytest.raises(ValueError, match=r"without a measurement.*noise is unknown.*Use mmd"):
-        ka.mmd_test(numeric_release, foreign)
+        ka.mmd_test(numeric_release, external)

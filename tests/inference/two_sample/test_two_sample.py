@@ -1,4 +1,4 @@
-"""Two-sample testing: distances against published numbers, laws against exact ones, level and power."""
+"""Two-sample testing: distances against published numbers, null distributions against exact ones, level and power."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from noisy_releases import DOMAIN, KERNEL, MAPS, NOISE_SCALE, L, N, noisy, population
+from noisy_releases import DOMAIN, KERNEL, MAPS, NOISE_SCALE, L, N, measurement_of, noisy, population
 from scipy.stats import kstest
 
 import kmeanalyst as ka
 from kmeanalyst.inference.two_sample import noise_aware
-from kmeanalyst.inference.two_sample.samples import SampleRows
 from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
 from kmeanalyst.kernels import Gaussian, KernelMean
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.principal import Directions
-from kmeanalyst.release import Release
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.memo import memo
 
@@ -91,14 +89,14 @@ def directions_of(release):
     return noise_aware.directions_of(release, release.measurement)
 
 
-def pvalues(feature_map, noise_scale, repetitions, *, shift=0.0, told=None):
-    """p-values over fresh tables, noise and samples; `told` is the noise scale the test is told."""
+def pvalues(feature_map, noise_scale, repetitions, *, shift=0.0, claimed=None):
+    """p-values over fresh tables, noise and samples; `claimed` is the noise scale that the test is given."""
     rng = np.random.default_rng(4)
     out, directions = [], None
     for _ in range(repetitions):
         release = noisy(feature_map, feature_map(population(N, rng)).mean(axis=0), noise_scale, rng)
-        if told is not None:
-            release.measurement = replace(release.measurement, noise_scale=told)
+        if claimed is not None:
+            release.measurement = replace(release.measurement, noise_scale=claimed)
         directions = memo(release).setdefault("directions", directions or directions_of(release))
         out.append(ka.mmd_test(release, DOMAIN.decode(population(L, rng, shift))).pvalue)
     return np.array(out)
@@ -115,8 +113,8 @@ def test_p_values_are_uniform_when_both_sides_come_from_one_population(feature_m
 
 @pytest.mark.levels(but="subspace")
 def test_a_test_that_leaves_the_noise_out_rejects_true_hypotheses(feature_map):
-    told_less = pvalues(feature_map, NOISE_SCALE[0.1], 40, told=NOISE_SCALE[0.1] / 10)
-    assert (told_less <= 0.05).mean() > 0.5
+    too_little = pvalues(feature_map, NOISE_SCALE[0.1], 40, claimed=NOISE_SCALE[0.1] / 10)
+    assert (too_little <= 0.05).mean() > 0.5
 
 
 @pytest.mark.levels(but="subspace")
@@ -128,10 +126,7 @@ def test_the_test_does_not_look_at_the_released_points(feature_map):
     """They were fitted to the noise: a test along directions of theirs rejects true hypotheses (.35 at ε = 0.1)."""
     rng = np.random.default_rng(12)
     release = noisy(feature_map, feature_map(population(N, rng)).mean(axis=0), NOISE_SCALE[0.1], rng)
-    moved = Release(
-        points=DOMAIN.decode(DOMAIN.draw(40, 9)), weights=release.weights, measurement=release.measurement,
-        kernel=KERNEL, domain=DOMAIN, statement=release.statement,
-    )  # fmt: skip
+    moved = release.replaced(points=DOMAIN.decode(DOMAIN.draw(40, 9)))
     sample = DOMAIN.decode(population(L, rng))
     first, again = ka.mmd_test(release, sample), ka.mmd_test(moved, sample)
     assert (first.statistic, first.pvalue, first.mmd_interval) == (again.statistic, again.pvalue, again.mmd_interval)
@@ -148,8 +143,8 @@ def test_a_population_that_fills_little_of_its_domain_is_in_sight():
         found.append(ka.mmd_test(release, DOMAIN.decode(sample)).pvalue)
         even = noise_aware.directions_of(release, release.measurement)
         moments = noise_aware.sample_moments(tight, even, [sample])
-        law = (even, moments.covariance, 1 / N + 1 / L, [release.measurement])
-        blind.append(noise_aware.noise_aware_law(release.measurement.vector - moments.mean, *law)[1])
+        null = (even, moments.covariance, 1 / N + 1 / L, [release.measurement])
+        blind.append(noise_aware.noise_aware_test(release.measurement.vector - moments.mean, *null)[1])
     assert np.median(found) < 0.4 * np.median(blind)
 
 
@@ -205,7 +200,7 @@ def test_the_unbiased_estimate_averages_to_the_squared_distance_of_the_populatio
     assert abs(naive - truth @ truth) > tolerance
 
 
-def test_the_result_tells_all_that_the_interface_names(mixed_release):
+def test_the_result_has_all_that_the_interface_names(mixed_release):
     frame = mixed_release.resample(30, rng=0).assign(extra=1)
     frame.loc[0, "age"] = 200
     result = ka.mmd_test(mixed_release, frame).to_dict()
@@ -213,32 +208,28 @@ def test_the_result_tells_all_that_the_interface_names(mixed_release):
     assert named | {"noise_aware", "epsilon", "delta"} <= set(result)
     assert (result["n_release_rows"], result["n_release_points"], result["n_sample_rows"]) == (2000, 60, 30)
     assert result["noise_aware"] is True and result["epsilon"] == 1.0
-    told = " ".join(result["notes"])
-    assert '"extra"' in told and "age: 1 of 30 values were outside the bounds and were clamped" in told
+    notes = " ".join(result["notes"])
+    assert '"extra"' in notes and "age: 1 of 30 values were outside the bounds and were clamped" in notes
 
 
-def test_rows_that_are_left_out_count_for_the_mean_and_not_for_the_covariance(feature_map):
-    rows = population(70, np.random.default_rng(3))
-    along, places = Directions(np.eye(feature_map.dimension)[:, :5], np.ones(5)), np.arange(0, 70, 2)
-    moments = noise_aware.sample_moments(feature_map, along, [rows[:33], rows[33:]], left_out=places)
-    features = feature_map(rows)
-    np.testing.assert_allclose(moments.mean, features.mean(axis=0), atol=1e-14)
-    np.testing.assert_allclose(moments.covariance, np.cov(features[1::2, :5].T), atol=1e-12)
-    np.testing.assert_array_equal(moments.rows, features[1::2, :5])
-    assert moments.n_rows == 70
-
-
-def test_the_sample_in_blocks_gives_the_moments_of_the_whole(feature_map, monkeypatch):
+@pytest.mark.parametrize("left_out", [[], np.arange(0, 70, 2)], ids=["all", "half"])
+def test_moments_are_those_of_all_rows_whatever_the_blocks_but_the_covariance_of_those_left_in(
+    feature_map, left_out, monkeypatch
+):
     release = noisy(feature_map, np.zeros(feature_map.dimension), 1.0, np.random.default_rng(0))
     directions = noise_aware.directions_of(release, release.measurement)
-    rows = population(400, np.random.default_rng(1))
-    whole = noise_aware.sample_moments(feature_map, directions, SampleRows(release, rows).blocks())
-    monkeypatch.setattr("kmeanalyst.kernels.embedding._BLOCK_ENTRIES", 7 * feature_map.dimension)
-    blocks = noise_aware.sample_moments(feature_map, directions, SampleRows(release, rows).blocks())
-    features = feature_map(rows)
-    np.testing.assert_allclose(blocks.mean, features.mean(axis=0), atol=1e-12)
-    np.testing.assert_allclose(blocks.covariance, np.cov((features @ directions.vectors).T), atol=1e-10)
-    np.testing.assert_allclose(blocks.covariance, whole.covariance, atol=1e-10)
+    rows = population(70, np.random.default_rng(3))
+    features, kept = feature_map(rows), ~np.isin(np.arange(70), left_out)
+    for entries in (10**7, 7 * feature_map.dimension):
+        monkeypatch.setattr("kmeanalyst.kernels.embedding._BLOCK_ENTRIES", entries)
+        moments = noise_aware.sample_moments(
+            feature_map, directions, [rows[:33], rows[33:]], left_out=np.array(left_out)
+        )
+        np.testing.assert_allclose(moments.mean, features.mean(axis=0), atol=1e-12)
+        along = (features @ directions.vectors)[kept]
+        np.testing.assert_allclose(moments.covariance, np.cov(along.T), atol=1e-10)
+        np.testing.assert_allclose(moments.rows, along, atol=1e-12)
+        assert moments.n_rows == 70
 
 
 @pytest.mark.parametrize(
@@ -255,53 +246,32 @@ def test_samples_that_do_not_fit_are_refused(sample, message):
         ka.mmd_test(release, sample)
 
 
-# ---------------------------------------------------------------- the other pairs
-
-
-def test_points_without_a_measurement_are_tested_as_fixed_and_the_result_says_so():
-    rng = np.random.default_rng(2)
-    fixed = DOMAIN.decode(population(1000, rng)).assign(weight=1 / 1000)
-    foreign = ka.from_frame(fixed, kernel=KERNEL, domain=DOMAIN)
-    p = [ka.mmd_test(foreign, DOMAIN.decode(population(L, rng))).pvalue for _ in range(40)]
-    assert kstest(p, "uniform").pvalue > 1e-4
-    result = ka.mmd_test(foreign, DOMAIN.decode(population(L, rng, 1.0)))
-    assert result.pvalue < 1e-4 and not result.noise_aware
-    assert result.epsilon is None and any("fixed distribution" in note for note in result.notes)
-
-
-def test_a_kernel_for_a_release_is_refused(mixed_release):
-    with pytest.raises(ValueError, match=r"kernel goes with plain samples.*Leave it out"):
-        ka.mmd_test(mixed_release, mixed_release.resample(20, rng=0), kernel=Gaussian(1.0))
-
-
 # ---------------------------------------------------------------- Laplace noise has longer tails
 
 
-def laplace_law(statistic_share: float, law: str) -> tuple[float, float]:
-    """(p-value, simulated tail) of two directions of four features under noise of this law alone."""
+def laplace_pvalue(statistic_share: float, noise_law: str) -> tuple[float, float]:
+    """(p-value, simulated tail) of two directions of four features under noise of this distribution alone."""
     rng = np.random.default_rng(1)
     vectors = np.linalg.qr(rng.normal(size=(4, 2)))[0]
     directions = Directions(vectors, np.array([3.0, 0.5]))
-    measurement = Measurement(
-        vector=np.zeros(4), noise_scale=0.2, noise_law=law, n_rows=N,
-        feature_map=RandomFourier.draw(KERNEL, n_columns=2, dimension=4, rng=1), noisy_sum=np.zeros(4, dtype=int),
-    )  # fmt: skip
+    feature_map = RandomFourier.draw(KERNEL, n_columns=2, dimension=4, rng=1)
+    measurement = measurement_of(feature_map, np.zeros(4), 0.2, N, noise_law)
     noise = 0.2 * rng.laplace(scale=np.sqrt(0.5), size=(10**6, 4))
     weights = noise_aware.direction_weights(directions, 1e-3, [measurement])
     simulated = (noise @ vectors) ** 2 @ weights
     difference = vectors[:, 0] * np.sqrt(np.quantile(simulated, 1 - statistic_share) / weights[0])
-    law_of = noise_aware.noise_aware_law(difference, directions, np.zeros((2, 2)), 1e-3, [measurement])
-    return law_of[1], float((simulated > law_of[0]).mean())
+    test = noise_aware.noise_aware_test(difference, directions, np.zeros((2, 2)), 1e-3, [measurement])
+    return test[1], float((simulated > test[0]).mean())
 
 
 @pytest.mark.parametrize("share", [0.3, 0.05, 0.01, 0.001])
-def test_the_law_under_laplace_noise_is_that_of_a_simulation(share: float):
+def test_the_p_value_under_laplace_noise_is_that_of_a_simulation(share: float):
     """512 draws of the variances: a relative error of about a tenth at 0.1 %; the saddlepoint's own is some per cent."""
-    found, simulated = laplace_law(share, "discrete laplace")
+    found, simulated = laplace_pvalue(share, "discrete laplace")
     assert found == pytest.approx(simulated, rel=0.2)
 
 
-def test_the_law_of_gaussian_noise_would_reject_too_often_there():
+def test_the_p_value_under_gaussian_noise_would_reject_too_often_there():
     """The power of the test above."""
-    found, simulated = laplace_law(0.01, "discrete gaussian")
+    found, simulated = laplace_pvalue(0.01, "discrete gaussian")
     assert found < 0.6 * simulated

@@ -9,11 +9,10 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from noisy_releases import measured_release, measurement_of
 
 import kmeanalyst as ka
 from kmeanalyst.inference.compare import attribution, comparison, functionals, witness
-from kmeanalyst.inference.compare import functionals as column_functions
-from kmeanalyst.inference.compare import functionals as evidence
 from kmeanalyst.inference.compare.differences import standardised_differences
 from kmeanalyst.inference.two_sample.samples import SampleRows
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -25,8 +24,6 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, table_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
-from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.releases.statement import PrivacyStatement
 
 matplotlib.use("Agg")
 
@@ -59,7 +56,7 @@ MAPS = {method: features_of(method) for method in ("random-features", "margins",
 def population(
     n: int, rng: np.random.Generator, *, shift: float = 0.0, kids: float = 0.0, tie: float = 0.0
 ) -> np.ndarray:
-    """Encoded rows. shift moves x; kids adds children; tie links x with the city, and leaves both their laws."""
+    """Encoded rows. shift moves x; kids adds children; tie links x with the city, and leaves both their distributions."""
     z = rng.normal(size=n)
     city = np.digitize(tie * z + np.sqrt(1 - tie**2) * rng.normal(size=n), [-0.4, 0.9]).astype(float)
     children = np.minimum(rng.poisson(1.5 + kids, n), 9).astype(float)
@@ -69,51 +66,45 @@ def population(
 
 def noisy(
     feature_map: FeatureMap, rows: np.ndarray, rng: np.random.Generator, *, epsilon: float = 1.0,
-    law: str = "discrete gaussian", points: np.ndarray | None = None, domain: Domain = DOMAIN,
+    noise_law: str = "discrete gaussian", points: np.ndarray | None = None, domain: Domain = DOMAIN,
 ) -> Release:  # fmt: skip
-    """A release of these rows (a continuous law in place of the discrete one)."""
+    """A release of these rows (a continuous distribution in place of the discrete one)."""
     scale = MULTIPLIER[epsilon] * feature_map.diameter / len(rows)
     draws = rng.laplace(scale=np.sqrt(0.5), size=feature_map.dimension)
-    noise = rng.normal(size=feature_map.dimension) if law == "discrete gaussian" else draws
-    measurement = Measurement(
-        vector=feature_map.mean(rows, np.full(len(rows), 1 / len(rows))) + scale * noise, noise_scale=scale,
-        noise_law=law, n_rows=len(rows), feature_map=feature_map,
-        noisy_sum=np.zeros(feature_map.dimension, dtype=int),
-    )  # fmt: skip
-    statement = PrivacyStatement(
-        epsilon=epsilon, delta=1e-6, neighbouring="replace-one", mechanism=law, sensitivity=scale,
-        noise_scale=scale, calibration="analytic" if law == "discrete gaussian" else "pure", rho=0.5,
-        n_rows=len(rows),
-    )  # fmt: skip
-    points = rows[:60] if points is None else points
-    return Release(
-        points=domain.decode(points), weights=np.full(len(points), 1 / len(points)), measurement=measurement,
-        kernel=feature_map.kernel, domain=domain, statement=statement,
-    )  # fmt: skip
+    noise = rng.normal(size=feature_map.dimension) if noise_law == "discrete gaussian" else draws
+    vector = feature_map.mean(rows, np.full(len(rows), 1 / len(rows))) + scale * noise
+    measurement = measurement_of(feature_map, vector, scale, len(rows), noise_law)
+    return measured_release(measurement, domain, rows[:60] if points is None else points, epsilon=epsilon)
+
+
+def released(seed: int, method: str = "margins", n: int = N) -> tuple[Release, np.random.Generator]:
+    """A release of n rows, and the generator that drew them."""
+    rng = np.random.default_rng(seed)
+    return noisy(MAPS[method], population(n, rng), rng), rng
 
 
 @pytest.fixture
 def few_reference_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Quicker: for simulations."""
-    monkeypatch.setattr(evidence, "_REFERENCE_ROWS", 100)
-    monkeypatch.setattr(column_functions, "_ROWS", 100)
+    monkeypatch.setattr(functionals, "_REFERENCE_ROWS", 100)
+    monkeypatch.setattr(functionals, "_ROWS", 100)
 
 
 def verdicts(
-    method: str, repetitions: int, *, epsilon: float = 1.0, n: int = N, law: str = "discrete gaussian", seed: int = 1,
-    told: float = 1.0, sample_size: int = L, **alternative: float,
+    method: str, repetitions: int, *, epsilon: float = 1.0, n: int = N, noise_law: str = "discrete gaussian", seed: int = 1,
+    claimed: float = 1.0, sample_size: int = L, **alternative: float,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """p-values (repetitions, 3) of the columns, and of the pairs x–kids, x–city, kids–city.
 
-    told   the noise scale that the tests are told, in units of the true one.
+    claimed   the noise scale that the tests are given, in units of the true one.
     """
     rng = np.random.default_rng(seed)
     columns, pairs = [], []
     for _ in range(repetitions):
-        release = noisy(MAPS[method], population(n, rng), rng, epsilon=epsilon, law=law)
-        known = evidence.evidence_of(release)
-        if told != 1.0:
-            object.__setattr__(known.measurements[0], "noise_scale", told * known.measurements[0].noise_scale)
+        release = noisy(MAPS[method], population(n, rng), rng, epsilon=epsilon, noise_law=noise_law)
+        known = functionals.evidence_of(release)
+        if claimed != 1.0:
+            object.__setattr__(known.measurements[0], "noise_scale", claimed * known.measurements[0].noise_scale)
         rows = population(sample_size, rng, **alternative)
         sample = SampleRows(release, rows)
         found = comparison.attributed(known, sample, rows, 0.0, 0.05)
@@ -128,8 +119,8 @@ def verdicts(
 @pytest.mark.parametrize("epsilon", [1.0, 0.1])
 @pytest.mark.parametrize("method", sorted(MAPS))
 @pytest.mark.levels(but="margins-1.0")
-def test_false_alarms_of_columns_and_pairs_are_as_rare_as_told(method, epsilon, few_reference_rows):
-    """60 tables, three columns and three pairs each: a rate of 5 % shows more than 11 % of 180 with chance 5e-4."""
+def test_false_alarms_of_columns_and_pairs_are_as_rare_as_claimed(method, epsilon, few_reference_rows):
+    """60 tables, three columns and three pairs each: a rate of 5 % shows more than 11 % of 180 with probability 5e-4."""
     for p in verdicts(method, 60, epsilon=epsilon):
         assert (p <= 0.05).mean() <= 0.11
         assert 0.3 < p.mean() < 0.7
@@ -137,14 +128,14 @@ def test_false_alarms_of_columns_and_pairs_are_as_rare_as_told(method, epsilon, 
 
 def test_a_test_that_leaves_the_noise_out_raises_false_alarms(few_reference_rows):
     """The power of the test above."""
-    columns, pairs = verdicts("random-features", 15, epsilon=0.1, told=0.2)
+    columns, pairs = verdicts("random-features", 15, epsilon=0.1, claimed=0.2)
     assert (columns <= 0.05).mean() > 0.4 and (pairs <= 0.05).mean() > 0.4
 
 
 @pytest.mark.levels
 def test_laplace_noise_holds_the_level_too(few_reference_rows):
-    for p in verdicts("margins", 8, epsilon=0.1, law="discrete laplace"):
-        assert (p <= 0.05).mean() <= 0.25  # of 24: a rate of 5 % shows more with chance 1e-4
+    for p in verdicts("margins", 8, epsilon=0.1, noise_law="discrete laplace"):
+        assert (p <= 0.05).mean() <= 0.25  # of 24: a rate of 5 % shows more with probability 1e-4
 
 
 def test_small_samples_are_no_more_alarming(few_reference_rows):
@@ -177,9 +168,8 @@ def test_two_columns_that_shift_by_themselves_are_not_taken_for_an_association(f
 
 
 def test_a_large_shift_elsewhere_does_not_spread_over_the_whole_table():
-    """The release sees the other columns well enough: none of four is flagged beside the one that moved a lot."""
-    rng = np.random.default_rng(3)
-    release = noisy(MAPS["random-features"], population(20_000, rng), rng)
+    """The release sees the other columns well enough: none of four is flagged next to the one that moved a lot."""
+    release, rng = released(3, "random-features", n=20_000)
     found = ka.compare(release, population(5000, rng, shift=1.5))
     assert list(found.columns.index[found.columns["differs"]]) == ["x"]
     assert not found.pairs["differs"].any()
@@ -190,22 +180,21 @@ def test_a_large_shift_elsewhere_does_not_spread_over_the_whole_table():
 
 def test_functions_of_a_column_are_of_mean_0_and_variance_1_and_see_no_other_column():
     rows = DOMAIN.draw(240, 0)
-    functions = column_functions.column_functions(DOMAIN, (1,), rows, 6)
+    functions = functionals.column_functions(DOMAIN, (1,), rows, 6)
     values = functions(rows)
     np.testing.assert_allclose(values.mean(axis=0), 0, atol=1e-10)
     np.testing.assert_allclose(values.T @ values / 240, np.eye(6), atol=1e-8)
     other = rows.copy()
     other[:, [0, 2]] = DOMAIN.draw(240, 5)[:, [0, 2]]
     np.testing.assert_array_equal(functions(other), values)
-    assert len(column_functions.column_functions(DOMAIN, (2,), rows, 6)) == 2  # of three levels
+    assert len(functionals.column_functions(DOMAIN, (2,), rows, 6)) == 2  # of three levels
     constant = Domain((Categorical(name="one", levels=("only",)),))
-    assert len(column_functions.column_functions(constant, (0,), np.zeros((50, 1)), 6)) == 0
+    assert len(functionals.column_functions(constant, (0,), np.zeros((50, 1)), 6)) == 0
 
 
 def test_residuals_are_those_of_a_fit_without_the_row():
-    rng = np.random.default_rng(0)
-    release = noisy(MAPS["random-features"], population(N, rng), rng)
-    known, rows = evidence.evidence_of(release), population(40, rng)
+    release, rng = released(0, "random-features")
+    known, rows = functionals.evidence_of(release), population(40, rng)
     u = rows[:, :1] ** 2
     reader = functionals.RidgeProjector(known, rows)
     read = reader.functionals(u)
@@ -217,7 +206,7 @@ def test_residuals_are_those_of_a_fit_without_the_row():
     np.testing.assert_allclose(reader.vectors(read), known.feature_map(rows).T @ read.coefficients, atol=1e-12)
 
 
-def test_what_is_missed_of_a_function_is_cleared_of_the_others():
+def test_what_is_missed_of_a_function_is_orthogonalised_against_the_others():
     rng = np.random.default_rng(1)
     values, others = rng.normal(size=(400, 2)), rng.normal(size=(400, 3))
     residuals = values * 0.5 + others[:, :2]
@@ -230,10 +219,9 @@ def test_what_is_missed_of_a_function_is_cleared_of_the_others():
 
 
 def test_groups_in_batches_give_the_tests_of_all_at_once(monkeypatch):
-    rng = np.random.default_rng(2)
-    release = noisy(MAPS["margins"], population(N, rng), rng)
+    release, rng = released(2)
     rows = population(L, rng, shift=0.1)
-    known = evidence.evidence_of(release)
+    known = functionals.evidence_of(release)
     whole = comparison.attributed(known, SampleRows(release, rows), rows, 0.01, 0.05)
     monkeypatch.setattr(attribution, "_MOST_AT_ONCE", 7)
     batches = comparison.attributed(known, SampleRows(release, rows), rows, 0.01, 0.05)
@@ -241,31 +229,29 @@ def test_groups_in_batches_give_the_tests_of_all_at_once(monkeypatch):
         pd.testing.assert_frame_equal(one, other, rtol=1e-6)
 
 
-def test_reference_rows_know_only_each_columns_law():
-    rng = np.random.default_rng(0)
-    release = noisy(MAPS["margins"], population(N, rng), rng)
+def test_reference_rows_follow_only_each_columns_distribution():
+    release = released(0)[0]
     tied = np.repeat(np.linspace(-3, -2, 100)[:, None], 3, axis=1)
     tied[:, 1:] = [[0.0, 1.0]]
-    rows = evidence.reference_rows(evidence.evidence_of(release), tied)
+    rows = functionals.reference_rows(functionals.evidence_of(release), tied)
     away, home = rows[:600], rows[600:]
     inside = ((home[:, 0] >= -3) & (home[:, 0] <= -2)).mean(), ((away[:, 0] >= -3) & (away[:, 0] <= -2)).mean()
     assert inside[0] > 0.85 and inside[1] < 0.35
     tied[:, 1] = np.arange(100) // 10
-    tied_rows = evidence.reference_rows(evidence.evidence_of(release), tied)[600:]
+    tied_rows = functionals.reference_rows(functionals.evidence_of(release), tied)[600:]
     tied_rows = tied_rows[~np.isnan(tied_rows[:, 1]) & (tied_rows[:, 0] >= -3) & (tied_rows[:, 0] <= -2)]
     assert abs(np.corrcoef(tied_rows[:, :2].T)[0, 1]) < 0.2  # 4 standard errors; 0.8 if kept together
 
 
-def test_the_law_gives_little_weight_to_a_function_that_noise_drowns():
+def test_a_test_gives_little_weight_to_a_function_that_is_mostly_noise():
     """Two functions of variance 1, the second read with 30 times the noise: 3.5 standard errors of the first count."""
-    rng = np.random.default_rng(0)
-    known = evidence.evidence_of(noisy(MAPS["margins"], population(N, rng), rng))
+    known = functionals.evidence_of(released(0)[0])
     scale = np.sqrt(known.noise_variance)
     vectors = np.zeros((known.feature_map.dimension, 2))
     vectors[0, 0], vectors[1, 1] = 100, 3000
     small = np.eye(2) * 1e-12
     p = [
-        functionals.law_along(vectors, scale * np.array(z), np.eye(2), small, 1e-3, known)[1]
+        functionals.whitened_test(vectors, scale * np.array(z), np.eye(2), small, 1e-3, known)[1]
         for z in ([350.0, 0.0], [0.0, 10500.0])
     ]
     assert p[0] < 1e-3 and p[1] > 10 * p[0]
@@ -279,7 +265,7 @@ def test_two_levels_that_both_grow_rarer_explain_their_product():
     for _ in range(8):
         release = noisy(feature_map, (rng.random((20_000, 2)) < 0.3).astype(float), rng, domain=domain)
         rows = (rng.random((5000, 2)) < 0.6).astype(float)
-        tables = comparison.attributed(evidence.evidence_of(release), SampleRows(release, rows), rows, 0.0, 0.05)
+        tables = comparison.attributed(functionals.evidence_of(release), SampleRows(release, rows), rows, 0.0, 0.05)
         assert tables[0]["differs"].all()
         found.append(tables[1]["pvalue"][0])
     assert min(found) > 1e-3
@@ -294,8 +280,8 @@ def test_holm_adjusts_as_published():
 def test_of_many_columns_the_pairs_of_those_that_differ_most_are_tested(monkeypatch):
     monkeypatch.setattr(attribution, "_MOST_PAIRED", 2)
     assert attribution.pairs_to_test(np.array([0.5, 0.01, 0.2, np.nan])) == [(1, 2)]
-    rng = np.random.default_rng(0)
-    found = ka.compare(noisy(MAPS["margins"], population(N, rng), rng), population(50, rng))
+    release, rng = released(0)
+    found = ka.compare(release, population(50, rng))
     assert len(found.pairs) == 1 and any("pairs were tested among" in note for note in found.notes)
 
 
@@ -303,13 +289,12 @@ def test_of_many_columns_the_pairs_of_those_that_differ_most_are_tested(monkeypa
 
 
 def witness_between(release: Release, rows: np.ndarray) -> witness.Witness:
-    return witness.witness_of(release, evidence.evidence_of(release), SampleRows(release, rows), rows)
+    return witness.witness_of(release, functionals.evidence_of(release), SampleRows(release, rows), rows)
 
 
 @pytest.mark.parametrize("method", sorted(MAPS))
 def test_the_witness_is_positive_where_the_release_has_more(method):
-    rng = np.random.default_rng(4)
-    release = noisy(MAPS[method], population(20_000, rng), rng)
+    release, rng = released(4, method, n=20_000)
     f = witness_between(release, population(5000, rng, shift=1.0))
     low, high = f(population(300, rng, shift=-1.0)), f(population(300, rng, shift=2.0))
     assert (low[0] > 0).mean() > 0.85 and (high[0] < 0).mean() > 0.85
@@ -321,7 +306,7 @@ def test_the_witness_is_the_shrunk_difference_along_its_directions():
     rng = np.random.default_rng(4)
     release, rows, at = noisy(MAPS["margins"], population(N, rng), rng), population(L, rng), population(9, rng)
     f = witness_between(release, rows)
-    known, features = evidence.evidence_of(release), MAPS["margins"]
+    known, features = functionals.evidence_of(release), MAPS["margins"]
     along = known.directions(release, rows)
     c = 1 / N + 1 / L
     s = 0.1 * along.variances / (0.1 * along.variances + c * along.variances + known.noise_variance)
@@ -350,7 +335,7 @@ def test_the_witness_spreads_as_its_standard_errors_say(epsilon):
     assert np.mean(z) == pytest.approx(0, abs=0.3)
 
 
-def test_the_table_of_the_witness_tells_different_rows_from_most_to_least():
+def test_the_table_of_the_witness_shows_different_rows_from_most_to_least():
     rng = np.random.default_rng(6)
     release = noisy(MAPS["margins"], population(N, rng), rng, points=population(300, rng))
     found = ka.compare(release, population(L, rng, shift=1.0))
@@ -372,8 +357,7 @@ def test_the_table_of_the_witness_tells_different_rows_from_most_to_least():
 def test_plots_draw_on_axes_and_return_them(tmp_path):
     from matplotlib import pyplot
 
-    rng = np.random.default_rng(7)
-    release = noisy(MAPS["margins"], population(N, rng), rng)
+    release, rng = released(7)
     found = ka.compare(release, population(L, rng, shift=1.0))
     ax = pyplot.subplots()[1]
     assert ka.plots.witness(found, "x", ax=ax) is ax
@@ -403,14 +387,15 @@ def test_differences_are_those_computed_directly(mixed_release):
     ages = mixed_release.to_frame()["age"].to_numpy(dtype=float)
     p = mixed_release.weights
     variance = p @ (ages - p @ ages) ** 2
-    pooled = np.sqrt((variance + frame["age"].var()) / 2)
-    estimate = mixed_release.mean("age")
-    line = found.loc[("age", "mean")]
-    assert line["release"] == pytest.approx(estimate.value)
-    assert line["sample"] == pytest.approx(frame["age"].mean())
-    assert line["difference"] == pytest.approx((estimate.value - frame["age"].mean()) / pooled)
-    error = np.hypot(estimate.standard_error, frame["age"].std() / np.sqrt(200)) / pooled
-    assert line["standard_error"] == pytest.approx(error)
+    spread = np.sqrt((variance + frame["age"].var()) / 2)
+    sample = frame["age"].mean(), frame["age"].std() / np.sqrt(200)
+    assert_line(found.loc[("age", "mean")], mixed_release.mean("age"), *sample, spread)
+
+
+def assert_line(line: pd.Series, estimate: ka.Estimate, sample: float, error: float, spread: float) -> None:
+    assert line["release"] == pytest.approx(estimate.value) and line["sample"] == pytest.approx(sample)
+    assert line["difference"] == pytest.approx((estimate.value - sample) / spread)
+    assert line["standard_error"] == pytest.approx(np.hypot(estimate.standard_error, error) / spread)
 
 
 def test_differences_of_levels_and_missing_cells_are_of_shares(mixed_release):
@@ -423,12 +408,8 @@ def test_differences_of_levels_and_missing_cells_are_of_shares(mixed_release):
     ):
         estimate = mixed_release.probability(condition)
         middle = (estimate.value + share) / 2
-        spread = np.sqrt(middle * (1 - middle))
-        line = found.loc[key]
-        assert line["release"] == pytest.approx(estimate.value) and line["sample"] == pytest.approx(share)
-        assert line["difference"] == pytest.approx((estimate.value - share) / spread)
-        error = np.hypot(estimate.standard_error, np.sqrt(share * (1 - share) / 200)) / spread
-        assert line["standard_error"] == pytest.approx(error)
+        error, spread = np.sqrt(share * (1 - share) / 200), np.sqrt(middle * (1 - middle))
+        assert_line(found.loc[key], estimate, share, error, spread)
     children = found.loc[("children", "mean")]
     present = mixed_release.expectation(
         lambda rows: rows["children"].astype(float).fillna(0), where="not missing(children)"
@@ -450,7 +431,7 @@ def test_the_largest_difference_comes_first_and_blocks_give_what_the_whole_gives
     assert whole["difference"].abs().is_monotonic_decreasing
 
 
-def test_of_very_many_levels_the_most_frequent_are_told(monkeypatch, mixed_release):
+def test_of_very_many_levels_the_most_frequent_are_shown(monkeypatch, mixed_release):
     monkeypatch.setattr("kmeanalyst.inference.compare.differences._MOST_LEVELS", 2)
     found, notes = standardised_differences(mixed_release, SampleRows(mixed_release, mixed_release.resample(50, rng=0)))
     assert (found["column"] == "city").sum() == 2
@@ -488,14 +469,13 @@ def test_weighted_points_are_compared_as_a_fixed_distribution():
     fixed = ka.from_frame(points, domain=DOMAIN)
     same = ka.compare(fixed, points.drop(columns="weight").sample(300, random_state=1))
     assert not same.columns["differs"].any() and not same.pairs["differs"].any()
-    apart = ka.compare(fixed, population(400, rng, shift=0.6))
-    assert apart.differs and list(apart.columns.index[apart.columns["differs"]]) == ["x"]
-    assert apart.witness["witness"].iloc[0] > 0 and any("fixed distribution" in note for note in apart.notes)
+    different = ka.compare(fixed, population(400, rng, shift=0.6))
+    assert different.differs and list(different.columns.index[different.columns["differs"]]) == ["x"]
+    assert different.witness["witness"].iloc[0] > 0 and any("fixed distribution" in note for note in different.notes)
 
 
 def test_a_comparison_reads_as_text_and_as_a_table():
-    rng = np.random.default_rng(9)
-    release = noisy(MAPS["margins"], population(20_000, rng), rng)
+    release, rng = released(9, n=20_000)
     found = ka.compare(release, DOMAIN.decode(population(4000, rng, shift=0.8)).assign(extra=1))
     text = repr(found)
     assert text.startswith("release and sample differ (p = ") and "1 of 3 columns differ" in text
@@ -529,6 +509,6 @@ def test_a_column_of_one_level_has_no_test_and_takes_none_from_the_others():
 
 
 @pytest.mark.parametrize("level", [0, 1, -0.1])
-def test_a_level_that_is_no_chance_is_refused(level: Any, mixed_release):
+def test_a_level_that_is_not_a_probability_is_refused(level: Any, mixed_release):
     with pytest.raises(ValueError, match=r"level must lie between 0 and 1, got .*it is a probability.*0\.05"):
         ka.compare(mixed_release, mixed_release.resample(20, rng=0), level=level)

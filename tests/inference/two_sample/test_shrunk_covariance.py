@@ -1,4 +1,4 @@
-"""A covariance of few rows makes a law with too heavy a tail; drawn towards a public one, it keeps the level."""
+"""A covariance of few rows gives a null distribution with too heavy a tail; shrunk towards a public one, it keeps the level."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def moments_of(rows: np.ndarray) -> Moments:
 
 
 def drawn(rng: np.random.Generator, n: int = L) -> np.ndarray:
-    """Skewed rows: the estimate asks no normal law."""
+    """Skewed rows: the estimate assumes no normal distribution."""
     return np.sqrt(SPECTRUM) * (rng.exponential(size=(n, K)) - 1)
 
 
@@ -43,26 +43,26 @@ def test_the_size_of_the_weighted_square_is_estimated_without_bias():
 def test_few_rows_keep_the_level_that_their_own_covariance_loses():
     """1,000 draws of the mean of other rows: standard errors .007 at 5 %, .003 at 1 %."""
     rng = np.random.default_rng(1)
-    steady, plain = [], []
+    shrunk, plain = [], []
     for _ in range(1000):
         moments = moments_of(drawn(rng))
         statistic = float(WEIGHTS @ (np.sqrt(SPECTRUM) * rng.normal(size=K)) ** 2)
         for found, covariance in (
-            (steady, moments.shrunk_covariance(WEIGHTS, REFERENCE)),
+            (shrunk, moments.shrunk_covariance(WEIGHTS, REFERENCE)),
             (plain, moments.covariance),
         ):
             found.append(weighted_chi_squared_sf(statistic, coefficients(covariance)))
     assert (np.array(plain) <= 0.05).mean() < 0.025
-    assert (np.array(steady) <= 0.05).mean() == pytest.approx(0.05, abs=0.025)
-    assert (np.array(steady) <= 0.01).mean() >= 0.005
+    assert (np.array(shrunk) <= 0.05).mean() == pytest.approx(0.05, abs=0.025)
+    assert (np.array(shrunk) <= 0.01).mean() >= 0.005
 
 
 def test_the_trace_stays_and_many_rows_are_hardly_changed():
     rng = np.random.default_rng(2)
     for n in (2, 3, 5, 40):
         moments = moments_of(drawn(rng, n))
-        steady = moments.shrunk_covariance(WEIGHTS, REFERENCE)
-        assert WEIGHTS @ np.diag(steady) == pytest.approx(WEIGHTS @ np.diag(moments.covariance), rel=1e-9)
+        shrunk = moments.shrunk_covariance(WEIGHTS, REFERENCE)
+        assert WEIGHTS @ np.diag(shrunk) == pytest.approx(WEIGHTS @ np.diag(moments.covariance), rel=1e-9)
     many = moments_of(drawn(rng, 4000))
     gap = np.linalg.norm(many.shrunk_covariance(WEIGHTS, REFERENCE) - many.covariance)
     assert gap < 0.15 * np.linalg.norm(many.covariance)

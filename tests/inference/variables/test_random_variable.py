@@ -1,4 +1,4 @@
-"""Random variables on releases: exact identities, one law by identity, error bars, bounded growth, what is refused."""
+"""Random variables on releases: exact identities, one distribution by identity, error bars, bounded growth, what is refused."""
 
 from __future__ import annotations
 
@@ -7,27 +7,24 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from noisy_releases import DOMAIN, KERNEL, MAPS, NOISE_SCALE, N, noisy, population
+from noisy_releases import DOMAIN, MAPS, NOISE_SCALE, N, noisy, population
 
 import kmeanalyst as ka
 from kmeanalyst.inference.variables import distance as variable_distance
-from kmeanalyst.inference.variables import product_law, reduced_points
+from kmeanalyst.inference.variables import product_distribution, reduced_points
 from kmeanalyst.kernels import Gaussian, KernelMean, Laplacian
 from kmeanalyst.release import Release
 from kmeanalyst.releases.expressions import ExpressionError
 from kmeanalyst.representation.weights.reweight import weights_for
 
 
-def measured(seed: int, *, shift: float = 0.0, n_points: int = 40, view: str = "probability") -> Release:
+def measured(seed: int, *, shift: float = 0.0) -> Release:
     """A release of 500 rows at about ε = 1 whose weights were fitted to its measurement."""
     rng = np.random.default_rng(seed)
     feature_map = MAPS["random-features"]
     made = noisy(feature_map, feature_map(population(N, rng, shift)).mean(axis=0), NOISE_SCALE[1.0], rng)
-    points = DOMAIN.draw(n_points, rng)
-    return Release(
-        points=DOMAIN.decode(points), weights=weights_for(view, points, made.measurement), measurement=made.measurement,
-        kernel=KERNEL, domain=DOMAIN, statement=made.statement,
-    )  # fmt: skip
+    points = DOMAIN.draw(40, rng)
+    return made.replaced(points=DOMAIN.decode(points), weights=weights_for("probability", points, made.measurement))
 
 
 def weighted(seed: int, n: int = 7, *, mean: float = 3.0, signed: bool = False) -> Release:
@@ -116,7 +113,7 @@ def test_estimates_of_variables_keep_their_correlation_with_those_of_the_release
     assert rest.standard_error < 1e-9
 
 
-def test_columns_of_one_release_keep_their_joint_law(first):
+def test_columns_of_one_release_keep_their_joint_distribution(first):
     x, y = first["x0"], first["x1"]
     assert (x - y).var().value == pytest.approx(
         first.var("x0").value + first.var("x1").value - 2 * first.cov(["x0", "x1"])["x0", "x1"].value, rel=1e-9
@@ -168,24 +165,21 @@ def test_the_mean_of_a_product_has_the_error_of_the_product_of_means(first, seco
     assert any("independent" in note for note in found.notes)
 
 
-def with_more_weight(release: Release, place: int, step: float) -> Release:
+def with_more_weight(release: Release, index: int, step: float) -> Release:
     """The same release, one point's weight larger by a step."""
     moved = release.weights.copy()
-    moved[place] += step
-    return Release(
-        points=release.to_frame().drop(columns="weight"), weights=moved, measurement=release.measurement,
-        kernel=release.kernel, domain=release.domain, statement=release.statement,
-    )  # fmt: skip
+    moved[index] += step
+    return release.replaced(weights=moved)
 
 
 def test_the_influence_is_the_derivative_by_a_releases_weights(first, second):
     """Moving the weights by δ moves the statistic by δ · influence, whatever the statistic."""
     x, z = first["x0"], second["x0"]
-    step, place = 1e-6, 3
-    changed = with_more_weight(first, place, step)
+    step, index = 1e-6, 3
+    changed = with_more_weight(first, index, step)
     for statistic in (lambda a, b: (a * b**2).mean(), lambda a, b: (a - b).var(), lambda a, b: a.given(a < b).mean()):
         was, now = statistic(x, z), statistic(changed["x0"], z)
-        assert (now.value - was.value) / step == pytest.approx(was.terms[0][1][place], rel=1e-4)
+        assert (now.value - was.value) / step == pytest.approx(was.terms[0][1][index], rel=1e-4)
 
 
 def test_what_one_release_does_not_know_the_other_does(first):
@@ -197,7 +191,7 @@ def test_what_one_release_does_not_know_the_other_does(first):
     assert not both.mmd_test(np.arange(5.0)).noise_aware
 
 
-def test_signed_values_beside_the_probability_view_are_told():
+def test_infeasible_signed_values_have_a_note_with_the_probability_views():
     x, y = weighted(0, signed=True), weighted(1, signed=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ka.UnboundedWeights)
@@ -218,9 +212,9 @@ def test_two_objects_of_one_measurement_are_not_independent(first):
 # ---------------------------------------------------------------- growth
 
 
-def test_too_many_combinations_are_drawn_and_told(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(product_law, "MOST_COMBINATIONS", 10_000)
-    monkeypatch.setattr(product_law, "DRAWN", 50_000)
+def test_too_many_combinations_are_drawn_and_a_note_says_so(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(product_distribution, "MOST_COMBINATIONS", 10_000)
+    monkeypatch.setattr(product_distribution, "DRAWN", 50_000)
     x, y, z = (weighted(seed, 60)["v"] for seed in range(3))
     total = x + y * z
     assert total.n_points == 50_000
@@ -229,7 +223,7 @@ def test_too_many_combinations_are_drawn_and_told(monkeypatch: pytest.MonkeyPatc
     assert total.mean().value == pytest.approx(exact, abs=5 * total.std().value / 50_000**0.5)
     kernel = Gaussian(1.0)
     drawn = total.embedding(kernel)
-    monkeypatch.setattr(product_law, "MOST_COMBINATIONS", 1_000_000)
+    monkeypatch.setattr(product_distribution, "MOST_COMBINATIONS", 1_000_000)
     assert drawn.distance((x + y * z).embedding(kernel)) < 2 * 0.0045
 
 
@@ -306,7 +300,7 @@ def test_unbounded_weights_fail_behind_a_function_and_are_warned_about():
     power = wild[0]["v"] ** wild[1]["v"]
     with pytest.warns(ka.UnboundedWeights, match=r"Σ\|w\| = .* theorem 1.*in_view\(\"probability\"\).*bounded"):
         norm = power.embedding(Gaussian(127.0)).squared_norm()
-    assert norm > 2  # no law's embedding is longer than 1
+    assert norm > 2  # no distribution's embedding is longer than 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert power.in_view("probability").embedding(Gaussian(127.0)).squared_norm() <= 1
@@ -331,24 +325,24 @@ def test_the_distance_of_two_variables_and_to_a_sample(first, second):
 
 def test_the_influence_of_a_distance_is_its_derivative(first, second):
     x, z, kernel = first["x0"] + first["x1"], second["x0"], Gaussian(1.0)
-    found, step, place = x.distance(z, kernel), 1e-5, 5
-    changed = with_more_weight(first, place, step)
+    found, step, index = x.distance(z, kernel), 1e-5, 5
+    changed = with_more_weight(first, index, step)
     now = (changed["x0"] + changed["x1"]).distance(z, kernel)
     influence = found.terms[0][1]
-    assert (now.value - found.value) / step == pytest.approx(influence[place] + 0.0, abs=0.02)
+    assert (now.value - found.value) / step == pytest.approx(influence[index] + 0.0, abs=0.02)
 
 
-def test_a_feature_law_has_the_means_and_influences_of_its_features_one_by_one(first, second):
+def test_features_together_have_the_means_and_influences_that_they_have_one_by_one(first, second):
     node = (first["x0"] * second["x1"]).given(first["x0"] < second["x0"])
-    law = node._law
-    values = law.values(node.nodes[0])
-    means, influences = law.features(values, lambda v: np.column_stack([v, v**2]))
+    joint = node._distribution
+    values = joint.values(node.nodes[0])
+    means, influences = joint.features(values, lambda v: np.column_stack([v, v**2]))
     for k, power in enumerate((1, 2)):
-        assert means[k] == pytest.approx(law.mean(values**power), rel=1e-9)
-        assert influences[:, k] == pytest.approx(law.influence(values**power), rel=1e-6, abs=1e-9)
+        assert means[k] == pytest.approx(joint.mean(values**power), rel=1e-9)
+        assert influences[:, k] == pytest.approx(joint.influence(values**power), rel=1e-6, abs=1e-9)
 
 
-def test_a_sample_of_the_same_law_is_accepted_and_another_rejected(first, second):
+def test_a_sample_of_the_same_distribution_is_accepted_and_another_rejected(first, second):
     rng = np.random.default_rng(8)
     x, z = first["x0"], second["x0"]
     same = population(300, rng)[:, 0] * population(300, rng, 0.5)[:, 0]
@@ -362,7 +356,7 @@ def test_a_sample_of_the_same_law_is_accepted_and_another_rejected(first, second
 
 @pytest.mark.slow
 def test_the_test_holds_its_level_and_has_power():
-    """60 releases: at 5 %, 9 or more true hypotheses rejected would have chance 0.003; a shift of 1 shows."""
+    """60 releases: at 5 %, 9 or more true hypotheses rejected would have probability 0.003; a shift of 1 shows."""
     pvalues, shifted = [], []
     for seed in range(60):
         release, rng = measured(seed), np.random.default_rng([seed, 1])
@@ -375,7 +369,7 @@ def test_the_test_holds_its_level_and_has_power():
 
 @pytest.mark.slow
 def test_intervals_of_functions_of_two_releases_hold_the_truth():
-    """40 pairs of releases: at 95 %, 33 or fewer held would have chance 0.003 for one question."""
+    """40 pairs of releases: at 95 %, 33 or fewer held would have probability 0.003 for one question."""
     rng = np.random.default_rng(0)
     a, b = population(400_000, rng)[:, 0], population(400_000, rng, 0.5)[:, 0]
     truth = {"sum": np.mean(a + b), "product": np.mean(a * b), "spread": np.var(a + b), "above": np.mean(a > b)}
@@ -437,21 +431,21 @@ def test_a_plot_takes_and_returns_axes(first, second, mixed_release):
         assert len(ax.containers) > 0
 
 
-# ---------------------------------------------------------------- what is refused, and the mend
+# ---------------------------------------------------------------- what is refused, and the hint
 
 
 @pytest.mark.parametrize(
-    ("ask", "error", "told"),
+    ("ask", "error", "message"),
     [
         (lambda r: bool(r["age"] > 3), ValueError, r"neither true nor false.*\(17 <= x\) & \(x < 30\)"),
         (lambda r: 17 <= r["age"] < 30, ValueError, r"neither true nor false"),
         (lambda r: r["agee"], KeyError, "no column 'agee'.*Did you mean 'age'"),
-        (lambda r: r["city"] + 1, TypeError, "city is no number.*pushforward"),
+        (lambda r: r["city"] + 1, TypeError, "city is not a number.*pushforward"),
         (lambda r: r["city"] < r["school"], TypeError, "has levels"),
         (lambda r: r["city"] == r["age"], TypeError, "share no scale"),
         (lambda r: r["city"] == "Berlin", ExpressionError, "no level 'Berlin'"),
         (lambda r: r["age"] == "old", TypeError, "'old' is a text"),
-        (lambda r: r["age"] & r["married"], TypeError, "age is none.*Write a comparison"),
+        (lambda r: r["age"] & r["married"], TypeError, "age is not one.*Write a comparison"),
         (lambda r: r["city"].mean(), TypeError, "levels, which have no numbers.*probability"),
         (lambda r: r["children"].mean(), ValueError, r"no finite value.*missing\(\)"),
         (lambda r: r["age"].probability(), ValueError, "a probability needs a condition"),
@@ -470,15 +464,19 @@ def test_a_plot_takes_and_returns_axes(first, second, mixed_release):
         (lambda r: r[[]], KeyError, "no columns"),
         (lambda r: r[["age", "income"]][2], IndexError, "no component 2"),
         (lambda r: ka.pushforward(np.sum, r["age"]), ValueError, "one value.*for each of 5 rows"),
-        (lambda r: ka.pushforward(lambda a: a.astype(str), r["age"]), TypeError, "no numbers and no truth values"),
+        (lambda r: ka.pushforward(lambda a: a.astype(str), r["age"]), TypeError, "neither numbers nor truth values"),
         (lambda r: ka.pushforward(np.sum, 3), TypeError, "needs a random variable"),
-        (lambda r: np.asarray(r["age"]), TypeError, "no array.*to_frame"),
-        (lambda r: np.add.reduce(r["age"]), TypeError, r"np.add.reduce does not go.*variable.mean\(\)"),
-        (lambda r: np.mean(r["age"]), TypeError, r"np.mean does not go.*elementwise.*variable.mean\(\)"),
-        (lambda r: np.where(r["married"], r["age"], 0), TypeError, r"np.where does not go.*ka.pushforward\(np.where"),
-        (lambda r: np.modf(r["age"]), TypeError, "np.modf does not go.*one result"),
-        (lambda r: r["age"] + np.ones(3), TypeError, "an array do not go together.*no rows.*transform"),
-        (lambda r: pd.Series([1.0]) - r["age"], TypeError, "an array do not go together"),
+        (lambda r: np.asarray(r["age"]), TypeError, "not an array.*to_frame"),
+        (lambda r: np.add.reduce(r["age"]), TypeError, r"np.add.reduce cannot be applied.*variable.mean\(\)"),
+        (lambda r: np.mean(r["age"]), TypeError, r"np.mean cannot be applied.*elementwise.*variable.mean\(\)"),
+        (
+            lambda r: np.where(r["married"], r["age"], 0),
+            TypeError,
+            r"np.where cannot be applied.*ka.pushforward\(np.where",
+        ),
+        (lambda r: np.modf(r["age"]), TypeError, "np.modf cannot be applied.*one result"),
+        (lambda r: r["age"] + np.ones(3), TypeError, "combined with an array.*no rows.*transform"),
+        (lambda r: pd.Series([1.0]) - r["age"], TypeError, "combined with an array"),
         (lambda r: r[3], KeyError, "no column 3: the columns are age"),
         (lambda r: r[r["age"] > 30], TypeError, r"stands for a population.*given\(condition\)"),
         (lambda r: r["city"] == r["school"], TypeError, "no level in common.*Compare each"),
@@ -488,8 +486,8 @@ def test_a_plot_takes_and_returns_axes(first, second, mixed_release):
         (lambda r: ka.pushforward("age", r["age"]), TypeError, "takes a function first"),
         (lambda r: ka.pushforward(lambda v: v - v.mean(), r["age"]), ValueError, "another value.*row by row"),
         (lambda r: ka.pushforward(np.sort, r["age"]), ValueError, "another value.*row by row"),
-        (lambda r: ka.mmd(r["age"], r["income"]), TypeError, r"no sample of rows.*variable.distance\(other\)"),
-        (lambda r: ka.mmd_test(r, r["age"]), TypeError, r"no sample of rows.*mmd_test\(sample\)"),
+        (lambda r: ka.mmd(r["age"], r["income"]), TypeError, r"not a sample of rows.*variable.distance\(other\)"),
+        (lambda r: ka.mmd_test(r, r["age"]), TypeError, r"not a sample of rows.*mmd_test\(sample\)"),
         (lambda r: r.expectation(r["age"]), TypeError, r"an expression in quotes.*variable.mean\(\)"),
         (lambda r: r.expectation("age", where=r["married"]), TypeError, "an expression in quotes"),
         (lambda r: r.mean(r["age"]), TypeError, "a column is named by its text"),
@@ -501,8 +499,8 @@ def test_a_plot_takes_and_returns_axes(first, second, mixed_release):
         (lambda r: r["age"].distance(r[["age", "income"]]), ValueError, "different spaces"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_a_mend(mixed_release, ask, error, told):
-    with pytest.raises(error, match=told):
+def test_what_makes_no_sense_is_refused_with_a_hint(mixed_release, ask, error, message):
+    with pytest.raises(error, match=message):
         ask(mixed_release)
 
 
@@ -535,8 +533,8 @@ def test_a_release_knows_its_columns_and_is_not_gone_through(first):
         iter(first)
 
 
-def test_variables_are_told_apart_by_identity_and_can_be_kept_in_sets(first):
+def test_variables_differ_by_identity_and_can_be_kept_in_sets(first):
     x = first["x0"]
     assert len({x, x, first["x0"]}) == 2
     assert (x == 1).nodes[0].kind == "condition"
-    assert variable_distance.at_points(x._law, x.nodes[0]).shape == (40,)
+    assert variable_distance.at_points(x._distribution, x.nodes[0]).shape == (40,)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from releases_cases import weighted_points
 
 import release_side
 from kmeanalyst.inference.estimate.error_model import error_model
@@ -25,11 +26,7 @@ LINE = Domain((Real(name="x", lower=-5, upper=5), Real(name="y", lower=-5, upper
 
 def plain(points: pd.DataFrame, weights: np.ndarray | None = None, domain: Domain = LINE) -> Release:
     """Weighted points without a measurement."""
-    n = len(points)
-    return Release(
-        points=points, weights=np.full(n, 1 / n) if weights is None else weights, measurement=None, statement=None,
-        kernel=table_kernel(domain), domain=domain,
-    )  # fmt: skip
+    return weighted_points(points, domain, weights, kernel=table_kernel(domain))
 
 
 def wave(n: int, rng: np.random.Generator) -> pd.DataFrame:
@@ -76,7 +73,7 @@ def test_conditional_weights_solve_the_weighted_ridge_twice(cloud):
 
 
 def test_given_a_level_it_is_nearly_the_exact_condition(cloud):
-    """A level's own mean, but for λ = 1/240 beside a share of 0.4, twice iterated."""
+    """A level's own mean, but for λ = 1/240 with a share of 0.4, twice iterated."""
     for level in (True, False):
         exact = cloud.mean("y", where=f"b == {'true' if level else 'false'}").value
         assert cloud.conditional_expectation("y", given={"b": level}).value == pytest.approx(exact, abs=0.02)
@@ -92,7 +89,7 @@ def test_a_constant_is_its_own_expectation_and_expectations_are_linear(mixed_rel
     assert [e.value for e in some] == pytest.approx([2 * a.value + m.value for a, m in zip(age, married, strict=True)])
 
 
-def test_a_condition_besides_is_exact(cloud):
+def test_a_further_condition_is_exact(cloud):
     """Equal weights: the rows that hold, as a release of their own, have the same λ = 1/3M."""
     rows = cloud.to_frame().drop(columns="weight")
     whole, part = plain(rows), plain(rows[rows["b"]])
@@ -126,7 +123,7 @@ def test_the_influence_function_is_the_derivative_by_each_weight(cloud, where):
 
 
 def test_of_a_function_in_the_span_two_steps_leave_the_square_of_what_one_leaves(cloud):
-    """f = φᵀθ without noise: f − ĝ = φᵀ(λGD)²θ, and what is told of it is that with θ₂ in θ's place."""
+    """f = φᵀθ without noise: f − ĝ = φᵀ(λGD)²θ, and what is reported of it is that with θ₂ in place of θ."""
     smooth = regression(cloud, "x", kernel=Gaussian(1.0))
     points, size = smooth.features[: len(cloud)], smooth.features.shape[1]
     penalty = smooth.regulariser * np.diag(np.r_[0.0, np.ones(size - 1)])
@@ -138,19 +135,19 @@ def test_of_a_function_in_the_span_two_steps_leave_the_square_of_what_one_leaves
 
 
 @pytest.mark.parametrize("question", ["2 * (x - x**3 / 30)", "where(x > 2, 1, where(x < -2, -1, x / 2))"])
-def test_the_size_of_what_is_left_of_the_bias_is_told(question):
+def test_the_size_of_the_remaining_bias_is_reported(question):
     """E[f(x) | x] without any noise: all that is off is bias, and its root mean square is known to a factor of three."""
     rows = wave(300, np.random.default_rng(4))
     smooth = replace(regression(plain(rows), "x", kernel=Gaussian(1.0)), regulariser=0.03)
     x = pd.DataFrame({"x": np.linspace(-3, 3, 13)})
-    told = conditional_estimates(smooth, question, x)
+    found = conditional_estimates(smooth, question, x)
     truth = regression(plain(x.assign(y=0.0, b=True)), "x").population.values(question)
-    off = np.sqrt(np.mean((truth - [e.value for e in told]) ** 2))
-    left = np.sqrt(np.mean([e.parts["resolution"] ** 2 for e in told]))  # no measurement: resolution is bias alone
+    off = np.sqrt(np.mean((truth - [e.value for e in found]) ** 2))
+    left = np.sqrt(np.mean([e.parts["resolution"] ** 2 for e in found]))  # no measurement: resolution is bias alone
     assert off > 0.01 and off / 3 < left < 3 * off
 
 
-def test_resolution_has_the_bias_beside_what_the_features_cannot_see(mixed_release):
+def test_resolution_includes_the_bias_and_what_the_features_cannot_see(mixed_release):
     smooth = regression(mixed_release, "age")
     answer = mixed_release.conditional_expectation("married", given={"age": 40})
     influence, left = answer.terms[0][1][:-1], answer.terms[0][1][-1]
@@ -171,7 +168,7 @@ def test_the_regulariser_is_public(mixed_release, foreign_release):
     assert public_regulariser(mixed_release) == pytest.approx(wanted)
     assert public_regulariser(foreign_release) == pytest.approx(1 / 75)
     given = regression(mixed_release, "age", where="married")
-    assert given.regulariser == pytest.approx(wanted / given.population.chance)
+    assert given.regulariser == pytest.approx(wanted / given.population.probability)
 
 
 def test_the_kernel_has_no_scale_below_an_eighth_of_the_range(mixed_domain):
@@ -197,8 +194,8 @@ def waves() -> list[Release]:
 
 
 @pytest.mark.slow
-def test_intervals_hold_the_truth_of_a_smooth_law_and_no_other(waves):
-    """Of 14 intervals at 95 % at least 11 hold 2 sin x (fewer has chance 4e-3), and at most 3 hold 0.8 below it."""
+def test_intervals_hold_the_truth_of_a_smooth_distribution_and_no_other(waves):
+    """Of 14 intervals at 95 % at least 11 hold 2 sin x (fewer has probability 4e-3), and at most 3 hold 0.8 below it."""
     x = [-2.5, -1.5, -0.75, 0.0, 0.75, 1.5, 2.5]
     held, false = 0, 0
     for release in waves:
@@ -210,7 +207,7 @@ def test_intervals_hold_the_truth_of_a_smooth_law_and_no_other(waves):
 
 
 @pytest.mark.levels
-def test_conditional_quantiles_and_probabilities_of_a_known_law(waves):
+def test_conditional_quantiles_and_probabilities_of_a_known_distribution(waves):
     law = waves[0].conditional_law(given={"x": 1.0})
     assert re.fullmatch(r"ConditionalLaw of a row \| x = 1 \([0-9,]+ points\)", repr(law))
     assert law.weights.sum() == pytest.approx(1.0)
@@ -228,7 +225,7 @@ def test_conditional_quantiles_and_probabilities_of_a_known_law(waves):
     assert law.quantile("y", 0.001).interval()[0] >= -5 and law.quantile("y", 0.999).interval()[1] <= 5
 
 
-# ---------------------------------------------------------------- what is given, and what is told
+# ---------------------------------------------------------------- what is given, and what answers note
 
 
 def test_lists_frames_and_single_values_ask_the_same(mixed_release):
@@ -280,13 +277,13 @@ def test_weights_without_a_minimum_are_not_used_silently():
         release.conditional_expectation("y", given={"x": 0.5}, view="signed")
 
 
-def test_answers_far_from_the_points_and_no_probabilities_are_told(cloud):
+def test_answers_far_from_the_points_and_infeasible_probabilities_have_a_note(cloud):
     near, far = cloud.conditional_expectation("y", given={"x": [0.0, -5.0]}, kernel=Gaussian(0.4))
     assert near.notes == far.notes[1:] and "hardly any weight near" in far.notes[0]
     rows = cloud.to_frame().assign(y=lambda frame: np.where(frame["x"] > 1, 3.0, -3.0))
     beyond = plain(rows).conditional_expectation("y > 0", given={"x": [-1.5, 0.0, 2.0]})
-    told = [any("is no probability" in note for note in e.notes) for e in beyond]
-    assert told == [not 0 <= e.value <= 1 for e in beyond] and any(told)
+    noted = [any("is not a probability" in note for note in e.notes) for e in beyond]
+    assert noted == [not 0 <= e.value <= 1 for e in beyond] and any(noted)
 
 
 @pytest.mark.parametrize(
@@ -307,7 +304,7 @@ def test_what_cannot_be_given_says_why_and_what_to_do(cloud, given, message):
         cloud.conditional_expectation("y", given=given)
 
 
-def test_a_law_is_given_single_values_and_its_questions_are_checked(cloud):
+def test_a_conditional_law_is_given_single_values_and_its_questions_are_checked(cloud):
     with pytest.raises(ValueError, match=r"given one value of each column.*takes lists"):
         cloud.conditional_law(given={"x": [1, 2]})
     law = cloud.conditional_law(given={"x": 1})

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from math import prod
 from typing import Any
 
@@ -20,44 +20,44 @@ import numpy as np
 from kmeanalyst.inference.estimate.error_model import IndependentErrors
 from kmeanalyst.inference.estimate.estimate import INDEPENDENT, Terms
 from kmeanalyst.inference.estimate.population import (
-    Law,
+    Distribution,
     Population,
     check_condition,
     check_defined,
     infeasible_value,
     population_of,
-    positive_chance,
+    positive_probability,
     shown,
 )
 from kmeanalyst.inference.variables.boundedness import total_mass
-from kmeanalyst.inference.variables.nodes import Node, Places, values_at
+from kmeanalyst.inference.variables.nodes import Node, RowGrid, values_at
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.releases.release import ReleaseData, View
 
 MOST_COMBINATIONS = 4_000_000  # taken whole
 DRAWN = 1_000_000  # combinations, where there are more
-_BESIDE = 500  # combinations of the others at which an influence is averaged
+_N_OTHERS = 500  # combinations of the others at which an influence is averaged
 
 
 @dataclass(frozen=True, eq=False)
-class ProductLaw:
-    """Weighted combinations of several releases' points, given a condition or not; a `Law`.
+class ProductDistribution:
+    """Weighted combinations of several releases' points, given a condition or not; a `Distribution`.
 
     factors     the releases' populations, in one view.
-    places      the combinations; then for each release all rows of its frame with combinations of the others' points.
+    grids       the combinations; then for each release all rows of its frame with combinations of the others' points.
     weights     (P,) of the combinations; given a condition they sum to one.
-    beside      for each release, the weights of the others' combinations.
-    given       (n,) bool over all places, whether the condition holds; None without one.
+    others      for each release, the weights of the others' combinations.
+    given       (n,) bool over the rows of all grids, whether the condition holds; None without one.
     """
 
     factors: tuple[Population, ...]
-    places: tuple[Places, ...]
+    grids: tuple[RowGrid, ...]
     weights: Array
-    beside: tuple[Array, ...] = field(repr=False)
+    others: tuple[Array, ...] = field(repr=False)
     conditions: tuple[Node, ...] = ()
     given: Array | None = None
-    chance: float = 1.0
+    probability: float = 1.0
 
     @property
     def view(self) -> str:
@@ -71,7 +71,7 @@ class ProductLaw:
 
     @property
     def combinations(self) -> int:
-        """How many there are; `weights` has fewer where they were drawn."""
+        """The number of all combinations; `weights` has fewer if they were drawn."""
         return prod(len(factor.weights) for factor in self.factors)
 
     @property
@@ -81,7 +81,7 @@ class ProductLaw:
 
     @property
     def drawing(self) -> tuple[str, ...]:
-        """What drawing combinations costs, as a note; nothing where they are all there."""
+        """The error of drawing combinations, as a note; empty if all are used."""
         if not self.drawn:
             return ()
         error = total_mass([factor.weights for factor in self.factors]) / len(self.weights) ** 0.5
@@ -105,7 +105,7 @@ class ProductLaw:
     def values(self, question: Node) -> Array:
         """A node's values at the combinations, then with each release's rows, finite at the combinations."""
         frames = {factor.release: factor.model.frame for factor in self.factors}
-        values = np.concatenate([np.asarray(v, dtype=float) for v in values_at(question, frames, self.places)])
+        values = np.concatenate([np.asarray(v, dtype=float) for v in values_at(question, frames, self.grids)])
         values[~np.isfinite(values)] = np.nan
         if self.given is not None:
             values[~self.given] = 0.0
@@ -117,19 +117,19 @@ class ProductLaw:
         return self.weights @ values[: len(self.weights)]
 
     def influence(self, derivative: Array) -> Array:
-        """The influences on the releases, one below the other, from derivatives (n,) or (n, k) at all places."""
+        """The influences on the releases, one below the other, from derivatives (n,) or (n, k) on all grids."""
         if derivative.ndim == 2:
             return np.column_stack([self.influence(column) for column in derivative.T])
         return self.features(derivative, lambda values: values[:, None])[1][:, 0]
 
     def features(self, values: Array, function: Callable[[Array], Array]) -> tuple[Array, Array]:
-        """See `Law.features`: blocks of rows, each averaged over the others' combinations at once."""
+        """See `Distribution.features`: blocks of rows, each averaged over the others' combinations at once."""
         n = len(self.weights)
         width = len(function(values[:1])[0])
         mean = sum(self.weights[block] @ function(values[:n][block]) for block in row_blocks(n, width))
         centre = np.zeros(width) if self.given is None else np.asarray(mean)
         parts, start = [], n
-        for weights, factor in zip(self.beside, self.factors, strict=True):
+        for weights, factor in zip(self.others, self.factors, strict=True):
             q, length = len(weights), len(factor.model.frame)
             for block in row_blocks(length, q * width):
                 rows = slice(start + block.start * q, start + block.stop * q)
@@ -139,7 +139,7 @@ class ProductLaw:
                 some = function(values[rows]).reshape(*held.shape, width)
                 parts.append((held[:, None, :] @ some)[:, 0] - held.sum(axis=1)[:, None] * centre)
             start += length * q
-        return np.asarray(mean), np.vstack(parts) / self.chance
+        return np.asarray(mean), np.vstack(parts) / self.probability
 
     def terms(self, influence: Array) -> Terms:
         """The influence on each release."""
@@ -150,67 +150,63 @@ class ProductLaw:
         if self.drawn:
             return f'{what}: signed weights can give one. Ask the variable\'s in_view("probability").'
         try:
-            feasible = law_of(tuple(factor.release for factor in self.factors), self.conditions, "probability")
+            feasible = joint_distribution([factor.release for factor in self.factors], self.conditions, "probability")
         except ValueError:
             feasible = None
         return infeasible_value(what, feasible, value)
 
 
-def law_of(
-    releases: Sequence[ReleaseData], conditions: Sequence[Node] = (), view: View | None = None, *, beside: int = _BESIDE
-) -> Law:
+def joint_distribution(
+    releases: Sequence[ReleaseData], conditions: Sequence[Node], view: View | None, *, n_others: int = _N_OTHERS
+) -> Distribution:
     """The distribution of one release, or the product of several, given conditions; ValueError where these have probability 0.
 
-    beside   combinations of the other releases' points, at most, that an influence on one is averaged over.
+    n_others  combinations of the other releases' points, at most, that an influence on one is averaged over.
     """
     if len(releases) == 1:
         return population_of(releases[0], where=tuple(conditions), view=view)
     factors = tuple(population_of(release, view=view) for release in releases)
     rng = np.random.default_rng(0)
     joint, weights = _combined(factors, MOST_COMBINATIONS, DRAWN, rng)
-    places, masses = [joint], []
+    grids, masses = [joint], []
     for factor in factors:
         others = tuple(other for other in factors if other is not factor)
-        among, w = _combined(others, beside, beside, rng, flat=True)
+        among, w = _combined(others, n_others, n_others, rng, flat=True)
         rows = {factor.release: np.arange(len(factor.model.frame)), **among.rows}
-        places.append(Places(rows, {release: int(release is not factor.release) for release in rows}))
+        grids.append(RowGrid(rows, {release: int(release is not factor.release) for release in rows}))
         masses.append(w)
-    law = ProductLaw(factors, tuple(places), weights, tuple(masses))
-    return _given(law, tuple(conditions)) if conditions else law
+    product = ProductDistribution(factors, tuple(grids), weights, tuple(masses))
+    return _given(product, tuple(conditions)) if conditions else product
 
 
-def _given(law: ProductLaw, conditions: tuple[Node, ...]) -> ProductLaw:
-    held = [law.values(condition) for condition in conditions]
-    n = len(law.weights)
+def _given(product: ProductDistribution, conditions: tuple[Node, ...]) -> ProductDistribution:
+    held = [product.values(condition) for condition in conditions]
+    n = len(product.weights)
     for values in held:
         check_condition(values[:n])
     given = np.logical_and.reduce([values == 1 for values in held])
-    chance = positive_chance(float(law.weights @ given[:n]))
-    return replace(law, conditions=conditions, given=given, chance=chance, weights=law.weights * given[:n] / chance)
+    probability = positive_probability(float(product.weights @ given[:n]))
+    weights = product.weights * given[:n] / probability
+    return replace(product, conditions=conditions, given=given, probability=probability, weights=weights)
 
 
 def _combined(
     factors: tuple[Population, ...], most: int, drawn: int, rng: np.random.Generator, *, flat: bool = False
-) -> tuple[Places, Array]:
+) -> tuple[RowGrid, Array]:
     """All combinations of the points, or `drawn` of them where there are more than `most`, and their weights.
 
     flat   on one axis, those of weight 0 left out.
     """
-    points = [np.arange(len(factor.weights)) for factor in factors]
-    each = [factor.weights for factor in factors]
-    if prod(map(len, points)) > most:
-        points, each = zip(*(_resampled(factor.weights, drawn, rng) for factor in factors), strict=True)  # type: ignore[assignment]
-        rows = {factor.release: chosen for factor, chosen in zip(factors, points, strict=True)}
-        return Places(rows, dict.fromkeys(rows, 0)), np.prod(each, axis=0) * float(drawn) ** (len(factors) - 1)
-    weights = each[0]
-    for w in each[1:]:
-        weights = np.multiply.outer(weights, w)
-    if not flat:
-        rows = {factor.release: chosen for factor, chosen in zip(factors, points, strict=True)}
-        return Places(rows, {release: axis for axis, release in enumerate(rows)}), weights.ravel()
-    used = np.nonzero(weights)
-    rows = {factor.release: chosen for factor, chosen in zip(factors, used, strict=True)}
-    return Places(rows, dict.fromkeys(rows, 0)), weights[used]
+    releases = [factor.release for factor in factors]
+    if prod(len(factor.weights) for factor in factors) > most:
+        points, each = zip(*(_resampled(factor.weights, drawn, rng) for factor in factors), strict=True)
+        weights, flat = np.prod(each, axis=0) * float(drawn) ** (len(factors) - 1), True
+    else:
+        weights = reduce(np.multiply.outer, [factor.weights for factor in factors])
+        points = np.nonzero(weights) if flat else tuple(np.arange(length) for length in weights.shape)
+        weights = weights[points] if flat else weights.ravel()
+    axes = [0] * len(releases) if flat else range(len(releases))
+    return RowGrid(dict(zip(releases, points, strict=True)), dict(zip(releases, axes, strict=True))), weights
 
 
 def _resampled(weights: Array, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
