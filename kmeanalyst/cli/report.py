@@ -57,5 +57,5 @@ def report_command(release_path: str, output: str, columns: str | None, view: An
             "view": facts.view,
             "columns": [one.to_dict() for one in facts.columns],
             "pairs": [pair.to_dict() for pair in facts.pairs],
-            "warnings": [one.to_dict() for one in warnings_of(facts)],
+            "warnings": [vars(one) for one in warnings_of(facts)],
         })  # fmt: skip

@@ -362,7 +362,7 @@ def test_a_rehearsal_is_stamped_wherever_the_page_is_looked_at(mixed_release, mi
     assert page.texts["title"][0].startswith("NOT PRIVATE")
     assert page.of("body") == [{"class": "rehearsal"}]
     assert html.index("NOT PRIVATE: a rehearsal", html.index("<body")) < html.index("<h1")
-    assert "73.1 %" not in page.text  # no promise is made
+    assert "73.1 %" not in page.text  # nothing is guaranteed
     assert all("--allow-rehearsal" in text for text in page.texts["code"] if text.startswith("kmeanalyst"))
     assert "NOT PRIVATE" not in mixed.text and mixed.of("body") == [{}]
 
@@ -393,14 +393,14 @@ def test_warnings_say_what_is_wrong_and_are_silent_where_nothing_is(mixed_releas
     weak = replace(mixed_release.statement, epsilon=20.0, delta=1e-3, public_points=5)
     worse, sound = headlines(_with(mixed_release, weak, signed)), headlines(mixed_release)
     for text in (
-        "ε = 20 is a weak promise",
+        "ε = 20 is a weak guarantee",
         "δ = 0.001 is not below 1/N",
         "Some points are public rows",
         "weights are negative",
     ):
         assert text in worse and text not in sound
     first = warnings_of(facts_of(foreign_release, columns=["city"]))[0]
-    assert first.weight == "alarm" and first.headline == "No promise of privacy is known"
+    assert first.weight == "alarm" and first.headline == "No privacy guarantee is known"
 
 
 def test_the_points_of_a_file_are_known_by_its_sha256(mixed_release, mixed_path):
