@@ -10,8 +10,9 @@ This package never sees private rows; `release_side` is the curator's.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kmeanalyst.lazy import lazy_names
 
 if TYPE_CHECKING:
     from kmeanalyst import kernels, plots
@@ -50,64 +51,42 @@ if TYPE_CHECKING:
     from kmeanalyst.representation.points.thinning import thin
     from kmeanalyst.representation.shrinkage import shrunk_mean, shrunk_vector
 
-_HOMES = {
-    "kernels": "kmeanalyst.kernels",
-    "plots": "kmeanalyst.plots",
-    "Association": "kmeanalyst.inference.questions.association",
-    "associations": "kmeanalyst.inference.questions.association",
-    "KernelMean": "kmeanalyst.kernels",
-    "median_lengthscale": "kmeanalyst.kernels",
-    "Boolean": "kmeanalyst.releases.domain.levels",
-    "Categorical": "kmeanalyst.releases.domain.levels",
-    "Cyclic": "kmeanalyst.releases.domain.cyclic_column",
-    "Date": "kmeanalyst.releases.domain.numbers",
-    "Integer": "kmeanalyst.releases.domain.numbers",
-    "Ordinal": "kmeanalyst.releases.domain.levels",
-    "Real": "kmeanalyst.releases.domain.numbers",
-    "Text": "kmeanalyst.releases.domain.text_column",
-    "Domain": "kmeanalyst.releases.domain.domain",
-    "DomainError": "kmeanalyst.releases.domain.column",
-    "read_domain": "kmeanalyst.releases.domain.domain",
-    "FileRefused": "kmeanalyst.releases.file",
-    "read_function": "kmeanalyst.releases.file",
-    "read_release": "kmeanalyst.release",
-    "validate_release": "kmeanalyst.releases.file",
-    "Release": "kmeanalyst.release",
-    "ReleasedFunction": "kmeanalyst.releases.function",
-    "from_frame": "kmeanalyst.release",
-    "PrivacyStatement": "kmeanalyst.releases.statement",
-    "ConditionalLaw": "kmeanalyst.inference.questions.conditional",
-    "Estimate": "kmeanalyst.inference.estimate.estimate",
-    "Estimates": "kmeanalyst.inference.estimate.estimate",
-    "GroupBy": "kmeanalyst.inference.questions.tables",
-    "MatrixEstimate": "kmeanalyst.inference.questions.moments",
-    "RegressionEstimate": "kmeanalyst.inference.questions.regression",
-    "TestResult": "kmeanalyst.inference.two_sample.result",
-    "Comparison": "kmeanalyst.inference.compare.comparison",
-    "compare": "kmeanalyst.inference.compare.comparison",
-    "independence_test": "kmeanalyst.inference.compare.independence",
-    "pushforward": "kmeanalyst.inference.variables.pushforward",
-    "RandomVariable": "kmeanalyst.inference.variables.random_variable",
-    "UnboundedWeights": "kmeanalyst.inference.variables.boundedness",
-    "mmd": "kmeanalyst.inference.two_sample.mmd_test",
-    "mmd_squared": "kmeanalyst.inference.two_sample.mmd_test",
-    "mmd_test": "kmeanalyst.inference.two_sample.mmd_test",
-    "shrunk_mean": "kmeanalyst.representation.shrinkage",
-    "shrunk_vector": "kmeanalyst.representation.shrinkage",
-    "thin": "kmeanalyst.representation.points.thinning",
-    "TrainedPipeline": "kmeanalyst.learning.training.pipeline",
-    "WeightSupport": "kmeanalyst.learning.weights.weight_support",
-    "calibration": "kmeanalyst.learning.scoring.calibration",
-    "feature_importance": "kmeanalyst.learning.scoring.importance",
-    "expected_calibration_error": "kmeanalyst.learning.scoring.calibration",
-    "fit": "kmeanalyst.learning.training.training",
-    "fit_embedding": "kmeanalyst.learning.column_law.embedding_models",
-    "read_model": "kmeanalyst.learning.training.pipeline",
-    "refit": "kmeanalyst.learning.training.refits",
-    "score": "kmeanalyst.learning.scoring.evaluation",
-    "weight_support": "kmeanalyst.learning.weights.weight_support",
-    "write_function": "kmeanalyst.releases.file",
-    "write_model": "kmeanalyst.learning.training.pipeline",
+_HOMES: dict[str, tuple[str, ...]] = {
+    "kmeanalyst.inference.compare.comparison": ("Comparison", "compare"),
+    "kmeanalyst.inference.compare.independence": ("independence_test",),
+    "kmeanalyst.inference.estimate.estimate": ("Estimate", "Estimates"),
+    "kmeanalyst.inference.questions.association": ("Association", "associations"),
+    "kmeanalyst.inference.questions.conditional": ("ConditionalLaw",),
+    "kmeanalyst.inference.questions.moments": ("MatrixEstimate",),
+    "kmeanalyst.inference.questions.regression": ("RegressionEstimate",),
+    "kmeanalyst.inference.questions.tables": ("GroupBy",),
+    "kmeanalyst.inference.two_sample.mmd_test": ("mmd", "mmd_squared", "mmd_test"),
+    "kmeanalyst.inference.two_sample.result": ("TestResult",),
+    "kmeanalyst.inference.variables.boundedness": ("UnboundedWeights",),
+    "kmeanalyst.inference.variables.pushforward": ("pushforward",),
+    "kmeanalyst.inference.variables.random_variable": ("RandomVariable",),
+    "kmeanalyst.kernels": ("KernelMean", "median_lengthscale"),
+    "kmeanalyst.learning.column_law.embedding_models": ("fit_embedding",),
+    "kmeanalyst.learning.scoring.calibration": ("calibration", "expected_calibration_error"),
+    "kmeanalyst.learning.scoring.evaluation": ("score",),
+    "kmeanalyst.learning.scoring.importance": ("feature_importance",),
+    "kmeanalyst.learning.training.pipeline": ("TrainedPipeline", "read_model", "write_model"),
+    "kmeanalyst.learning.training.refits": ("refit",),
+    "kmeanalyst.learning.training.training": ("fit",),
+    "kmeanalyst.learning.weights.weight_support": ("WeightSupport", "weight_support"),
+    "kmeanalyst.plots": (),
+    "kmeanalyst.release": ("Release", "from_frame", "read_release"),
+    "kmeanalyst.releases.domain.column": ("DomainError",),
+    "kmeanalyst.releases.domain.cyclic_column": ("Cyclic",),
+    "kmeanalyst.releases.domain.domain": ("Domain", "read_domain"),
+    "kmeanalyst.releases.domain.levels": ("Boolean", "Categorical", "Ordinal"),
+    "kmeanalyst.releases.domain.numbers": ("Date", "Integer", "Real"),
+    "kmeanalyst.releases.domain.text_column": ("Text",),
+    "kmeanalyst.releases.file": ("FileRefused", "read_function", "validate_release", "write_function"),
+    "kmeanalyst.releases.function": ("ReleasedFunction",),
+    "kmeanalyst.releases.statement": ("PrivacyStatement",),
+    "kmeanalyst.representation.points.thinning": ("thin",),
+    "kmeanalyst.representation.shrinkage": ("shrunk_mean", "shrunk_vector"),
 }
 __version__ = "0.1.0"
 __all__ = [
@@ -120,16 +99,7 @@ __all__ = [
     "refit", "score", "shrunk_mean", "shrunk_vector", "thin", "validate_release", "weight_support", "write_function",
     "write_model",
 ]  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: `import kmeanalyst` and `--help` stay quick."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'kmeanalyst' has no attribute {name!r}")
-    module = import_module(_HOMES[name])
-    value = module if name in ("kernels", "plots") else getattr(module, name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,6 @@
-"""Release, the published object with a line for each question; and how one is read or made of weighted data.
+"""Release, the published object with a method for each question; and how one is read or made from weighted data.
 
-The value is `kmeanalyst.releases.release.ReleaseData`; every answer comes from a function on a lower floor, imported when it
-is first asked for.
+The value is `kmeanalyst.releases.release.ReleaseData`. Every method calls a function of a lower floor, imported on first use.
 """
 
 from __future__ import annotations
@@ -37,9 +36,7 @@ class Release(ReleaseData):
     __doc__ = ReleaseData.__doc__  # the fields are described once, where they are
 
     def view_weights(self, view: View = "signed") -> Array:
-        """Weights (M,) of a view: "signed" as released, "probability" the nearest probability weights.
-
-        The nearest ones in RKHS distance: they are the released weights where these are probabilities.
+        """Weights (M,) of a view: "signed" as released, or "probability", the nearest in RKHS distance that are probabilities.
 
         >>> release.view_weights("probability").min() >= 0
         np.True_
@@ -54,7 +51,7 @@ class Release(ReleaseData):
         """Columns and a "weight" column.
 
         view   "signed": as released. "probability": the nearest probability weights.
-               "resampled": `rows` rows (M by default) of equal weight 1/rows, drawn from the latter.
+               "resampled": `rows` rows (M by default) of equal weight 1/rows, drawn from the probability view.
 
         >>> release.to_frame("probability")[["age", "sex", "weight"]].head(2)
            age     sex    weight
@@ -68,7 +65,7 @@ class Release(ReleaseData):
     def resample(self, n: int, *, rng: np.random.Generator | int | None = None) -> pd.DataFrame:
         """n rows of equal weight: systematic resampling of the probability view (Kitagawa 1996), shuffled.
 
-        Each point appears ⌊n·p⌋ or ⌈n·p⌉ times, so that the rows stay as near the view as n rows can.
+        Each point appears ⌊n·p⌋ or ⌈n·p⌉ times, so that the rows are as close to the view as n rows can be.
 
         >>> release.resample(1000, rng=1)[["age", "income"]].head(2)
            age income
@@ -82,7 +79,7 @@ class Release(ReleaseData):
     def thin(
         self, n: int, *, weights: ThinWeights = "probability", rng: np.random.Generator | int | None = 0
     ) -> Release:
-        """A release with n of the points, as near in RKHS distance as can be found: see `kmeanalyst.thin`.
+        """A release with n of the points, as close in RKHS distance as the search finds: see `kmeanalyst.thin`.
 
         >>> small = release.thin(50)
         >>> len(small), small.mean("age")
@@ -114,18 +111,16 @@ class Release(ReleaseData):
         labels: Labels = "released",
         rng: np.random.Generator | int | None = 0,
     ) -> TrainingData:
-        """(X, y, sample_weight) for scikit-learn's own fit; `kmeanalyst.fit` also sees to what an estimator can use.
+        """(X, y, sample_weight) for scikit-learn's own fit; `kmeanalyst.fit` also chooses what the estimator can use.
 
         target          the column to predict.
-        columns         what to predict it from; by default all but the target and those it is computed from, or from it.
-        view            "signed" (many estimators go silently wrong on these: `kmeanalyst.weight_support`),
-                        "probability", "resampled" (rows of equal weight) or "fitted" (the population behind error bars).
+        columns         what to predict it from; by default all but the target and those computed from it, or it from them.
+        view            "signed" (many estimators silently misuse these: `kmeanalyst.weight_support`),
+                        "probability", "resampled" (rows of equal weight) or "fitted" (the population that error bars use).
         effective_rows  what the weights sum to; by default the effective size of the points, (Σp)²/Σp² (Kish 1965).
         task            "classification" or "regression"; by default numbers are regressed.
         encoding        "onehot", "cells", "codes" or "natural"; missing "mark" or "nan": see `DomainEncoder`.
-        labels          "released", the points' own; "measured", every label that a point can have, weighted by its
-                        probability; "drawn", for numbers, labels of rows drawn from the measurement in place of the points.
-                        `kmeanalyst.fit` uses the last two where it can.
+        labels          "released", the points' own; "measured" or "drawn": see `kmeanalyst.fit`, which uses them where it can.
         Returns         X a DataFrame of features, y the target in natural units and levels, sample_weight without zeros.
 
         >>> X, y, sample_weight = release.to_sklearn("income")
@@ -147,10 +142,10 @@ class Release(ReleaseData):
         columns: Sequence[str] | None = None,
         view: View | None = None,
     ) -> None:
-        """Write one HTML page for a colleague: what the release promises, shows and cannot tell; it needs no network.
+        """Write one HTML page for a colleague: what the release guarantees, shows and cannot show; it needs no network.
 
-        source   the .kme file of the release, whose name and SHA-256 the page then tells.
-        columns  names of the columns to tell of; the first sixty by default.
+        source   the .kme file of the release; the page then states its name and SHA-256.
+        columns  names of the columns to show; the first sixty by default.
         view     as in `expectation`.
 
         >>> release.report("adult.html", columns=["age", "income"])
@@ -298,12 +293,7 @@ class Release(ReleaseData):
         return corr(self, columns, where=where, view=view)
 
     def cdf(
-        self,
-        column: Question,
-        x: float | Sequence[float],
-        *,
-        where: Question | None = None,
-        view: View | None = None,
+        self, column: Question, x: float | Sequence[float], *, where: Question | None = None, view: View | None = None
     ) -> Estimate | Estimates:
         """P(column <= x): an Estimate for a number, Estimates for a list.
 
@@ -316,12 +306,7 @@ class Release(ReleaseData):
         return cdf(self, column, x, where=where, view=view)
 
     def quantile(
-        self,
-        column: Question,
-        q: float | Sequence[float],
-        *,
-        where: Question | None = None,
-        view: View | None = None,
+        self, column: Question, q: float | Sequence[float], *, where: Question | None = None, view: View | None = None
     ) -> Estimate | Estimates:
         """The smallest value at which the probability view's distribution function reaches q.
 
@@ -462,7 +447,7 @@ class Release(ReleaseData):
         view: View | None = None,
         kernel: Kernel | str | None = None,
     ) -> ConditionalLaw:
-        """The law of the rows given values of some columns: weights on the points, to ask for means and quantiles.
+        """The distribution of the rows given values of some columns: weights on the points, to ask for means and quantiles.
 
         >>> release.conditional_law(given={"age": 40}).mean("hours-per-week")
         `hours-per-week` | age = 40: 42.8 ± 2.3 (95 %: 38.3 to 47.3; privacy 0.7, sampling 0.3, resolution 2.2)
@@ -473,13 +458,12 @@ class Release(ReleaseData):
 
 
 def read_release(path: str | Path, *, allow_rehearsal: bool = False, large: bool = False) -> Release:
-    """Read a .kme file; FileRefused says what is wrong with a file that is not sound.
+    """Read a .kme file; raises FileRefused, which says what is wrong, for a file that is not sound.
 
     Nothing is returned unless checksums, shapes, values and the arithmetic of the privacy statement agree.
 
-    allow_rehearsal   read a file that is stamped NOT PRIVATE too: a rehearsal, whose noise a seed gives back.
-    large             lift the usual limits on size and work, for a file whose maker you trust: it may take minutes and
-                      gigabytes (FORMAT.md §8).
+    allow_rehearsal   read a file that is stamped NOT PRIVATE too: a rehearsal, whose noise can be drawn again from a seed.
+    large             lift the usual limits on size and work, for a file whose maker you trust (FORMAT.md §8).
 
     >>> ka.read_release("adult.kme").statement.epsilon
     1.0
@@ -513,10 +497,6 @@ def from_frame(
     columns = frame.drop(columns=[weight])
     domain = domain or draft_domain(columns).domain
     return Release(
-        points=domain.decode(domain.encode(columns)),
-        weights=frame[weight].to_numpy(dtype=float),
-        measurement=None,
-        kernel=kernel_from_spec(kernel, domain),
-        domain=domain,
-        statement=None,
-    )
+        points=domain.decode(domain.encode(columns)), weights=frame[weight].to_numpy(dtype=float), measurement=None,
+        kernel=kernel_from_spec(kernel, domain), domain=domain, statement=None,
+    )  # fmt: skip

@@ -9,8 +9,9 @@ release.write("table.kme")
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kmeanalyst.lazy import lazy_names
 
 if TYPE_CHECKING:
     from kmeanalyst.releases.domain.column import DomainError
@@ -29,44 +30,30 @@ if TYPE_CHECKING:
     from release_side.publishing.plan import plan
     from release_side.publishing.publish import publish
 
-_HOMES = {
-    "Boolean": "kmeanalyst.releases.domain.levels",
-    "Categorical": "kmeanalyst.releases.domain.levels",
-    "Cyclic": "kmeanalyst.releases.domain.cyclic_column",
-    "Date": "kmeanalyst.releases.domain.numbers",
-    "Integer": "kmeanalyst.releases.domain.numbers",
-    "Ordinal": "kmeanalyst.releases.domain.levels",
-    "Real": "kmeanalyst.releases.domain.numbers",
-    "Text": "kmeanalyst.releases.domain.text_column",
-    "Domain": "kmeanalyst.releases.domain.domain",
-    "DomainError": "kmeanalyst.releases.domain.column",
-    "read_domain": "kmeanalyst.releases.domain.domain",
-    "draft_domain": "release_side.choices.drafting",
-    "GaussianNoise": "release_side.door.mechanism",
-    "LaplaceNoise": "release_side.door.mechanism",
-    "Ledger": "release_side.budget.ledger",
-    "LedgerWarning": "release_side.budget.spending",
-    "Spend": "release_side.budget.composition",
-    "PublishError": "release_side.errors",
-    "plan": "release_side.publishing.plan",
-    "publish": "release_side.publishing.publish",
-    "publish_function": "release_side.publishing.functions",
+_HOMES: dict[str, tuple[str, ...]] = {
+    "kmeanalyst.releases.domain.column": ("DomainError",),
+    "kmeanalyst.releases.domain.cyclic_column": ("Cyclic",),
+    "kmeanalyst.releases.domain.domain": ("Domain", "read_domain"),
+    "kmeanalyst.releases.domain.levels": ("Boolean", "Categorical", "Ordinal"),
+    "kmeanalyst.releases.domain.numbers": ("Date", "Integer", "Real"),
+    "kmeanalyst.releases.domain.text_column": ("Text",),
+    "release_side.budget.composition": ("Spend",),
+    "release_side.budget.ledger": ("Ledger",),
+    "release_side.budget.spending": ("LedgerWarning",),
+    "release_side.choices.drafting": ("draft_domain",),
+    "release_side.door.mechanism": ("GaussianNoise", "LaplaceNoise"),
+    "release_side.errors": ("PublishError",),
+    "release_side.publishing.functions": ("publish_function",),
+    "release_side.publishing.plan": ("plan",),
+    "release_side.publishing.publish": ("publish",),
 }
 __all__ = [
     "Boolean", "Categorical", "Cyclic", "Date", "Domain", "DomainError", "GaussianNoise", "Integer", "LaplaceNoise",
     "Ledger", "LedgerWarning", "Ordinal", "PublishError", "Real", "Spend", "Text", "draft_domain", "plan", "publish",
     "publish_function", "read_domain",
 ]  # fmt: skip
+__getattr__ = lazy_names(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:
-    """The public names."""
     return sorted(__all__)
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: `release-side --help` stays quick."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'release_side' has no attribute {name!r}")
-    globals()[name] = value = getattr(import_module(_HOMES[name]), name)
-    return value

@@ -1,4 +1,4 @@
-"""What commands read: the argument FILE.kme with its options, and the rows of an analyst's own file, block by block."""
+"""What commands share: the argument FILE.kme and common options, and how the files that they name are opened."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kmeanalyst.cli.terminal import OnProgress, note
+from kmeanalyst.cli.terminal import OnProgress, json_option, note
 from kmeanalyst.releases.texts import one_line
 
 if TYPE_CHECKING:
@@ -17,57 +17,94 @@ if TYPE_CHECKING:
     from kmeanalyst.release import Release
     from kmeanalyst.releases.function import ReleasedFunction
 
+Command = Callable[..., Any]
 release_argument = click.argument("release_path", metavar="FILE.kme", type=click.Path())
-_LARGE = "kmeanalyst.large"
+sample_argument = click.argument("sample_path", metavar="SAMPLE", type=click.Path())
+view_option = click.option(
+    "--view",
+    type=click.Choice(["signed", "probability", "fitted"]),
+    help="Weights to use; as released by default. fitted: the most plausible population, not the points.",
+)
+_READING = "kmeanalyst.reading"
 
 
-def rehearsal_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of every command that reads a .kme file: --allow-rehearsal, and --large, which `opened_*` look up."""
-    large = click.option(
-        "--large",
-        is_flag=True,
-        expose_value=False,
-        callback=lambda context, _, value: context.meta.update({_LARGE: value}),
-        help="Read files beyond the usual limits too: they may take minutes and gigabytes.",
-    )
-    rehearsal = click.option("--allow-rehearsal", is_flag=True, help="Read files stamped NOT PRIVATE too (rehearsals).")
-    return rehearsal(large(command))
+def output_option(metavar: str, text: str = "File to write.") -> Callable[[Command], Command]:
+    """The required option --output."""
+    return click.option("--output", required=True, type=click.Path(dir_okay=False), metavar=metavar, help=text)
 
 
-def reads_large() -> bool:
-    """Whether the running command has the option --large."""
-    context = click.get_current_context(silent=True)
-    return context is not None and bool(context.meta.get(_LARGE))
+def level_option(default: float, text: str) -> Callable[[Command], Command]:
+    """The option --level, between 0 and 1."""
+    kind = click.FloatRange(0, 1, min_open=True, max_open=True)
+    return click.option("--level", default=default, show_default=True, type=kind, help=text)
+
+
+coverage_option = level_option(0.95, "Coverage of the intervals.")
+
+
+def _reading_option(name: str, text: str) -> Callable[[Command], Command]:
+    """A flag that no command receives: `reading_choices` looks it up."""
+
+    def remember(context: click.Context, option: click.Parameter, value: bool) -> None:
+        context.meta.setdefault(_READING, {})[option.name] = value
+
+    return click.option(name, is_flag=True, expose_value=False, callback=remember, help=text)
+
+
+def reading_options(command: Command) -> Command:
+    """The options of every command that reads a .kme file: --allow-rehearsal, --large and --json."""
+    for option in (
+        json_option,
+        _reading_option("--large", "Read files beyond the usual limits too: they may take minutes and gigabytes."),
+        _reading_option("--allow-rehearsal", "Read files stamped NOT PRIVATE too (rehearsals)."),
+    ):
+        command = option(command)
+    return command
+
+
+def reading_choices() -> dict[str, bool]:
+    """allow_rehearsal and large, as the user of the running command chose."""
+    return click.get_current_context().meta[_READING]
 
 
 def check_not_read(output: str, *sources: str | None) -> None:
     """Raise ValueError if the output would replace a file that the command reads."""
-    for source in (source for source in sources if source is not None):
-        if os.path.exists(output) and os.path.exists(source) and os.path.samefile(output, source):
+    for source in sources:
+        if (
+            source is not None
+            and os.path.exists(output)
+            and os.path.exists(source)
+            and os.path.samefile(output, source)
+        ):
             raise ValueError(f"{output} is a file that is read, and writing would replace it. Name a new file.")
 
 
-def opened_release(path: str, allow_rehearsal: bool) -> Release:
+def open_release(path: str) -> Release:
     """The release in a file, with a note where it is a rehearsal."""
     from kmeanalyst.release import read_release
 
-    release = read_release(path, allow_rehearsal=allow_rehearsal, large=reads_large())
+    release = read_release(path, **reading_choices())
     _note_if_rehearsed(path, release)
     return release
 
 
-def opened_function(path: str, allow_rehearsal: bool) -> ReleasedFunction:
+def open_function(path: str) -> ReleasedFunction:
     """The released function in a file, with a note where it is a rehearsal."""
     from kmeanalyst.releases.file import read_function
 
-    function = read_function(path, allow_rehearsal=allow_rehearsal, large=reads_large())
+    function = read_function(path, **reading_choices())
     _note_if_rehearsed(path, function)
     return function
 
 
 def _note_if_rehearsed(path: str, released: Release | ReleasedFunction) -> None:
     if released.is_rehearsal:
-        note(f"{one_line(path)} is a rehearsal and NOT PRIVATE; show it to nobody who may not see the table")
+        note(f"{one_line(path)} is a rehearsal and NOT PRIVATE; show it only to those who may see the table")
+
+
+def column_names(text: str | None) -> list[str] | None:
+    """Names of columns separated by commas; None where none are given."""
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
 class RowsWithProgress:

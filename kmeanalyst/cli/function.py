@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kmeanalyst.cli.arguments import opened_function, rehearsal_option
-from kmeanalyst.cli.terminal import json_option, print_json, say, working
+from kmeanalyst.cli.arguments import open_function, reading_options
+from kmeanalyst.cli.terminal import note, print_json, say, working
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from kmeanalyst.releases.function import ReleasedFunction
 
 
-def show_function(path: str, allow_rehearsal: bool, as_json: bool) -> None:
+def show_function(path: str, as_json: bool) -> None:
     """What `kmeanalyst info` prints of a function."""
-    function = opened_function(path, allow_rehearsal)
+    function = open_function(path)
     if not as_json:
         say(repr(function))
         return
@@ -36,9 +36,8 @@ def show_function(path: str, allow_rehearsal: bool, as_json: bool) -> None:
 @click.command("evaluate", short_help="Evaluate a released function at your points.")
 @click.argument("function_path", metavar="FILE.kme", type=click.Path())
 @click.argument("points", metavar="POINTS", type=click.Path())
-@rehearsal_option
-@json_option
-def evaluate_command(function_path: str, points: str, allow_rehearsal: bool, as_json: bool) -> None:
+@reading_options
+def evaluate_command(function_path: str, points: str, as_json: bool) -> None:
     """Evaluate a released function at the rows of POINTS (.csv or .parquet): values, with their errors.
 
     \b
@@ -52,10 +51,10 @@ def evaluate_command(function_path: str, points: str, allow_rehearsal: bool, as_
     """
     from kmeanalyst.releases.domain.tables import read_table
 
-    function, table = opened_function(function_path, allow_rehearsal), read_table(points)
+    function, table = open_function(function_path), read_table(points)
     _, notes = function.domain.encode_sample(table)
-    for note in notes:
-        say(f"note: {note}", err=True)
+    for text in notes:
+        note(text)
     with working("evaluating"):
         answers = _answers(function, table)
     if as_json:
@@ -76,6 +75,3 @@ def _answers(function: ReleasedFunction, table: pd.DataFrame) -> pd.DataFrame:
     if hasattr(function, "predict_proba"):
         answers = answers.assign(probability=function.predict_proba(table)[:, 1])
     return answers
-
-
-__all__ = ["evaluate_command", "show_function"]

@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kmeanalyst.cli.arguments import check_not_read, opened_release, rehearsal_option, release_argument
-from kmeanalyst.cli.terminal import json_option, note, print_json, say, working
+from kmeanalyst.cli.arguments import (
+    check_not_read,
+    coverage_option,
+    open_release,
+    output_option,
+    reading_options,
+    release_argument,
+    view_option,
+)
+from kmeanalyst.cli.terminal import note, print_json, say, working
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,36 +24,24 @@ if TYPE_CHECKING:
     from kmeanalyst.release import Release
 
 _OF_ONE = ("histogram", "density", "cdf")
-_LEVEL = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 
 @click.command("plot", short_help="Draw columns with the errors of all numbers.")
 @release_argument
 @click.argument("columns", nargs=-1, required=True, metavar="COLUMN [COLUMN]...")
-@click.option(
-    "--output",
-    required=True,
-    type=click.Path(dir_okay=False),
-    metavar="FIG.png",
-    help="File to write: .png, .pdf, .svg.",
-)
+@output_option("FIG.png", "File to write: .png, .pdf, .svg.")
 @click.option("--kind", type=click.Choice(_OF_ONE), help="Drawing of one column.  [default: histogram]")
 @click.option("--bins", type=click.IntRange(min=1), help="Number of equal ranges of a histogram of numbers.")
 @click.option("--where", help="Only rows for which this condition holds.")
 @click.option(
     "--sample", "sample_path", metavar="SAMPLE", help="Your own rows, .csv or .parquet, to draw over one column."
 )
-@click.option(
-    "--view",
-    type=click.Choice(["signed", "probability", "fitted"]),
-    help="Weights to use; as released by default. fitted: the most plausible population, not the points.",
-)
-@click.option("--level", default=0.95, show_default=True, type=_LEVEL, help="Coverage of the intervals.")
-@rehearsal_option
-@json_option
+@view_option
+@coverage_option
+@reading_options
 def plot_command(
     release_path: str, columns: tuple[str, ...], output: str, kind: str | None, bins: int | None, where: str | None,
-    sample_path: str | None, view: Any, level: float, allow_rehearsal: bool, as_json: bool,
+    sample_path: str | None, view: Any, level: float, as_json: bool,
 ) -> None:  # fmt: skip
     """Draw a column's distribution, the table of two columns, or each pair of up to six, with the errors of all numbers.
 
@@ -65,12 +61,16 @@ def plot_command(
     _check_options(len(columns), kind, bins, sample_path)
     format_of(output)  # before any work
     check_not_read(output, release_path, sample_path)
-    release = opened_release(release_path, allow_rehearsal)
+    release = open_release(release_path)
     sample, notes = _sample(release, sample_path)
     kind = kind or "histogram" if len(columns) == 1 else "table" if len(columns) == 2 else "pairs"
-    asked = {"where": where, "view": view, "level": level}
+    asked: dict[str, Any] = {"where": where, "view": view, "level": level}
+    if bins is not None:
+        asked["bins"] = bins
+    if sample is not None:
+        asked["sample"] = sample
     with working("drawing"):
-        figure = _draw(release, kind, columns, asked | ({"bins": bins} if bins else {}) | _only(sample=sample))
+        figure = _draw(release, kind, columns, asked)
         save(figure, output)
     for text in notes:
         note(text)
@@ -110,13 +110,7 @@ def _draw(release: Release, kind: str, columns: tuple[str, ...], asked: dict[str
         figure = new_figure(size_of_pairs(len(columns)))
         plots.pairs(release, columns, **asked, axes=figure.subplots(len(columns), len(columns), squeeze=False))
         return figure
-    size = (
-        size_of_histogram(release.columns[columns[0]])
-        if kind == "histogram"
-        else SIZE_OF_TABLE
-        if kind == "table"
-        else SIZE
-    )
+    size = {"histogram": size_of_histogram(release.columns[columns[0]]), "table": SIZE_OF_TABLE}.get(kind, SIZE)
     figure = new_figure(size)
     getattr(plots, kind)(release, *columns, **asked, ax=figure.add_subplot())
     return figure
@@ -131,7 +125,3 @@ def _sample(release: Release, path: str | None) -> tuple[pd.DataFrame | None, li
         return None, []
     table = read_table(path)
     return table, as_release(release, table)[1]
-
-
-def _only(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}

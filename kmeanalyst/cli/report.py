@@ -7,27 +7,28 @@ from typing import Any
 
 import click
 
-from kmeanalyst.cli.arguments import check_not_read, opened_release, rehearsal_option, release_argument
-from kmeanalyst.cli.terminal import json_option, print_json, say, working
+from kmeanalyst.cli.arguments import (
+    check_not_read,
+    column_names,
+    open_release,
+    output_option,
+    reading_options,
+    release_argument,
+    view_option,
+)
+from kmeanalyst.cli.terminal import print_json, say, working
 
 
 @click.command("report", short_help="Write one page for a colleague.")
 @release_argument
-@click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="REPORT.html", help="File to write.")
+@output_option("REPORT.html")
 @click.option("--columns", help="Columns to show, separated by commas; the first 60 by default.")
-@click.option(
-    "--view",
-    type=click.Choice(["signed", "probability", "fitted"]),
-    help="Weights to use; as released by default. fitted: the most plausible population, not the points.",
-)
-@rehearsal_option
-@json_option
-def report_command(
-    release_path: str, output: str, columns: str | None, view: Any, allow_rehearsal: bool, as_json: bool
-) -> None:
+@view_option
+@reading_options
+def report_command(release_path: str, output: str, columns: str | None, view: Any, as_json: bool) -> None:
     """Write one page for a colleague: what a release guarantees, shows and cannot show.
 
-    The page needs no network: distributions with noise bands, pairs of columns, warnings, commands to ask further, and how to
+    The page needs no network: distributions with noise bands, pairs of columns, warnings, further commands, and how to
     cite, in one HTML file that also prints.
 
     \b
@@ -39,10 +40,11 @@ def report_command(
     from kmeanalyst.report.caveats import warnings_of
 
     check_not_read(output, release_path)
-    release = opened_release(release_path, allow_rehearsal)
-    names = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
+    release = open_release(release_path)
     with working("writing the report") as on_progress:
-        facts = write_report(release, output, source=release_path, columns=names, view=view, progress=on_progress)
+        facts = write_report(
+            release, output, source=release_path, columns=column_names(columns), view=view, progress=on_progress
+        )
     size = Path(output).stat().st_size
     say(f"wrote {output}: {len(facts.columns)} columns, {len(facts.pairs)} pairs, {size / 1000:,.0f} kB", err=True)
     if as_json:
@@ -55,8 +57,5 @@ def report_command(
             "view": facts.view,
             "columns": [one.to_dict() for one in facts.columns],
             "pairs": [pair.to_dict() for pair in facts.pairs],
-            "warnings": [one.to_dict() for one in warnings_of(facts)],
+            "warnings": [vars(one) for one in warnings_of(facts)],
         })  # fmt: skip
-
-
-__all__ = ["report_command"]

@@ -1,4 +1,4 @@
-"""What `kmeanalyst train` does before it prints."""
+"""`kmeanalyst train`: a scikit-learn estimator by its name, trained on a release, written, and scored on a sample."""
 
 from __future__ import annotations
 
@@ -7,34 +7,154 @@ import json
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kmeanalyst.inference.estimate.estimate import Estimate
-from kmeanalyst.learning.rows.training_rows import target_of
-from kmeanalyst.learning.scoring.evaluation import score
-from kmeanalyst.learning.training.pipeline import (
-    TrainedPipeline,
-    TrainingReport,
-    check_name,
-    untrusted_types,
-    write_model,
+import click
+
+from kmeanalyst.cli.arguments import (
+    check_not_read,
+    column_names,
+    open_release,
+    output_option,
+    reading_options,
+    release_argument,
 )
-from kmeanalyst.learning.training.training import fit
-from kmeanalyst.release import Release, View
+from kmeanalyst.cli.terminal import print_json, say, working
+
+if TYPE_CHECKING:
+    from kmeanalyst.inference.estimate.estimate import Estimate
+    from kmeanalyst.learning.training.pipeline import TrainedPipeline
+    from kmeanalyst.release import Release, View
 
 _DEFAULT = {"classification": "LogisticRegression", "regression": "Ridge"}
 _METRICS = {"classification": ("accuracy", "roc_auc", "log_loss"), "regression": ("r2", "root_mean_squared_error")}
 _PATIENT = {"LogisticRegression": {"max_iter": 1000}}  # scikit-learn's default of 100 steps is too few for indicators
 
 
-def named_estimator(release: Release, target: str, name: str | None, settings: Sequence[str], seed: int) -> Any:
-    """An estimator of scikit-learn by its name, with parameters "name=value", the value as JSON or else as text.
+@dataclass(frozen=True, kw_only=True)
+class _Choices:
+    """What the options say of the model, and of its scores.
 
-    name  a classifier or regressor; by default LogisticRegression, or Ridge for a target of numbers.
+    estimator  the name of a classifier or regressor; by default LogisticRegression, or Ridge for a target of numbers.
+    settings   its parameters "name=value", the value as JSON or else as text.
     """
+
+    target: str
+    estimator: str | None
+    settings: Sequence[str]
+    columns: str | None
+    view: View | None
+    sample: str | None
+    metrics: Sequence[str]
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Trained:
+    """A trained model, its scores on a sample, and warnings of the fit."""
+
+    model: TrainedPipeline
+    scores: Mapping[str, Estimate]
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report and the scores, as JSON has them."""
+        report, classes = self.model.report, self.model.levels_
+        assert report is not None
+        return vars(report) | {
+            "columns": list(report.columns),
+            "notes": [*report.notes, *self.notes],
+            "classes": None if classes is None else classes.tolist(),
+            "test": {name: score.to_dict() for name, score in self.scores.items()} or None,
+        }
+
+    def __str__(self) -> str:
+        notes = [f"note: {text}" for text in self.notes]
+        return "\n".join(map(str, [self.model.report, *notes, *self.scores.values()]))
+
+
+@click.command("train", short_help="Train a scikit-learn model.")
+@release_argument
+@click.option("--target", required=True, metavar="COLUMN", help="The column to predict.")
+@click.option(
+    "--estimator",
+    metavar="NAME",
+    help="A classifier or regressor of scikit-learn.  [default: LogisticRegression, or Ridge for numbers]",
+)
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A parameter of it; repeat for more.")
+@click.option(
+    "--columns", metavar="NAMES", help="What to predict from, separated by commas; by default all other columns."
+)
+@click.option(
+    "--view",
+    type=click.Choice(["signed", "probability", "resampled", "fitted"]),
+    help="Weights to learn from; by default those that the estimator handles correctly.",
+)
+@output_option("MODEL.skops")
+@click.option(
+    "--test",
+    "sample",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="SAMPLE",
+    help="Real rows to score the model on: .csv or .parquet.",
+)
+@click.option(
+    "--metric",
+    "metrics",
+    metavar="NAME",
+    multiple=True,
+    help="Score of --test, as scikit-learn names it; repeat for more.",
+)
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of all randomness.")
+@reading_options
+def train_command(release_path: str, output: str, as_json: bool, **options: Any) -> None:
+    """Train a scikit-learn model on a release, with the weights that the estimator handles correctly.
+
+    The file holds no code; kmeanalyst.read_model loads it, and the model predicts on tables in natural units.
+
+    \b
+    Examples:
+      kmeanalyst train adult.kme --target income --output model.skops --test my_sample.csv
+      kmeanalyst train adult.kme --target age --estimator RandomForestRegressor --set n_estimators=300 --output age.skops
+    """
+    from kmeanalyst.learning.training.pipeline import check_name, untrusted_types, write_model
+
+    choices = _Choices(**options)
+    check_not_read(output, release_path, choices.sample)
+    release = open_release(release_path)
+    if choices.metrics and choices.sample is None:
+        raise ValueError("--metric is a score on rows to test with, and none are named. Add --test SAMPLE.")
+    check_name(output)
+    with working("training"):
+        trained = _train(release, choices)
+        write_model(trained.model, output)
+    if as_json:
+        print_json(trained.to_dict() | {"output": output})
+    else:
+        say(str(trained))
+    unknown = untrusted_types(output)  # read_model trusts no types but the commonest
+    arguments = repr(output) + (f", trusted={unknown!r}" if unknown else "")
+    say(f"wrote {output}; it is read by kmeanalyst.read_model({arguments})", err=True)
+
+
+def _train(release: Release, choices: _Choices) -> _Trained:
+    from kmeanalyst.learning.training.training import fit
+
+    estimator = _estimator(release, choices)
+    columns = column_names(choices.columns)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = fit(estimator, release, choices.target, columns=columns, view=choices.view, rng=choices.seed)
+    scores = {} if choices.sample is None else _scores(model, choices.sample, choices.metrics)
+    return _Trained(model, scores, tuple(dict.fromkeys(str(one.message) for one in caught)))
+
+
+def _estimator(release: Release, choices: _Choices) -> Any:
     from sklearn.utils import all_estimators
 
-    name = name or _DEFAULT[target_of(release, target).task]
+    from kmeanalyst.learning.rows.training_rows import target_of
+
+    name = choices.estimator or _DEFAULT[target_of(release, choices.target).task]
     known = dict(all_estimators(type_filter=["classifier", "regressor"]))
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
@@ -42,7 +162,7 @@ def named_estimator(release: Release, target: str, name: str | None, settings: S
             f"scikit-learn has no classifier or regressor {name!r}. "
             + (f"Did you mean {' or '.join(near)}?" if near else "Write its class's name, such as LogisticRegression.")
         )
-    parameters = _PATIENT.get(name, {}) | dict(_setting(text) for text in settings)
+    parameters = _PATIENT.get(name, {}) | dict(_setting(text) for text in choices.settings)
     try:
         estimator = known[name](**parameters)
     except TypeError as error:
@@ -50,7 +170,7 @@ def named_estimator(release: Release, target: str, name: str | None, settings: S
             f"{name} could not be made: {error}. Correct --set; parameters that are estimators need Python."
         ) from None
     if "random_state" in estimator.get_params() and "random_state" not in parameters:
-        estimator.set_params(random_state=seed)
+        estimator.set_params(random_state=choices.seed)
     return estimator
 
 
@@ -64,78 +184,11 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, value
 
 
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """A trained model, its file, and its scores on a sample.
-
-    notes  warnings of the fit.
-    """
-
-    model: TrainedPipeline
-    output: str
-    scores: Mapping[str, Estimate]
-    notes: tuple[str, ...]
-
-    @property
-    def read_by(self) -> str:
-        """The arguments of read_model, which trusts no types but the commonest."""
-        unknown = untrusted_types(self.output)
-        return repr(self.output) + (f", trusted={unknown!r}" if unknown else "")
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report, the file, and the scores, as JSON has them."""
-        report = vars(self.model.report) | {"columns": list(self._report.columns)}
-        report["notes"] = [*self._report.notes, *self.notes]
-        classes = None if self.model.levels_ is None else self.model.levels_.tolist()
-        return report | {
-            "output": self.output,
-            "classes": classes,
-            "test": {name: score.to_dict() for name, score in self.scores.items()} or None,
-        }
-
-    def __str__(self) -> str:
-        lines = [str(self._report), *(f"note: {text}" for text in self.notes)]
-        return "\n".join([*lines, *(str(score) for score in self.scores.values())])
-
-    @property
-    def _report(self) -> TrainingReport:
-        assert self.model.report is not None
-        return self.model.report
-
-
-def train(
-    release: Release,
-    target: str,
-    output: str,
-    *,
-    estimator: str | None = None,
-    settings: Sequence[str] = (),
-    columns: str | None = None,
-    view: View | None = None,
-    sample: str | None = None,
-    metrics: Sequence[str] = (),
-    seed: int = 0,
-) -> Trained:
-    """Train, write, and score on a sample where there is one; raises ValueError before anything is written."""
-    if metrics and sample is None:
-        raise ValueError("--metric is a score on rows to test with, and none are named. Add --test SAMPLE.")
-    check_name(output)
-    made = named_estimator(release, target, estimator, settings, seed)
-    names = None if columns is None else [name.strip() for name in columns.split(",")]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        model = fit(made, release, target, columns=names, view=view, rng=seed)
-    found = {} if sample is None else _scores(model, sample, metrics)
-    write_model(model, output)
-    return Trained(model, output, found, tuple(dict.fromkeys(str(one.message) for one in caught)))
-
-
 def _scores(model: TrainedPipeline, sample: str, metrics: Sequence[str]) -> dict[str, Estimate]:
+    from kmeanalyst.learning.scoring.evaluation import score
+
     names = list(metrics) or list(_METRICS["regression" if model.levels_ is None else "classification"])
     if not metrics and model.levels_ is not None and not hasattr(model, "predict_proba"):
         names = ["accuracy"]
     found: Any = score(model, sample, names)
     return dict(zip(names, found, strict=True))
-
-
-__all__ = ["Trained", "named_estimator", "train"]

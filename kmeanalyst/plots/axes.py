@@ -1,8 +1,8 @@
 """The positions of a column's groups on an axis, and the axis' ticks and labels.
 
-Ranges of about equal width are drawn on the column's own scale, in natural units (days since 1970-01-01 for dates, as matplotlib
-counts them), and missing cells beyond its end. What has no such scale is drawn side by side, each with its label: levels, and
-ranges of different widths, whose bars would be read by their area.
+Ranges of about equal width are drawn on the column's own scale, in natural units (days since 1970-01-01 for dates, as in
+matplotlib), and missing cells beyond its end. All other groups are drawn side by side, each with its label: levels, and ranges
+of different widths, whose bars would be read by their area.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SCALES: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = 
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class Positions:
     """The positions of groups on an axis: the left and right end of each, in the axis' units.
 
     labels    of groups that are drawn side by side; None on the column's own scale.
@@ -63,8 +63,8 @@ class Places:
         there, back = scale_of(self.column)
         return back((there(self.lefts) + there(self.rights)) / 2)
 
-    def aside(self, share: float) -> Array:
-        """(k,) positions next to the middles, at this share of a bar's width; for stems, of the usual width."""
+    def offset(self, share: float) -> Array:
+        """(k,) positions next to the middles, at this share of a bar's width (of the usual width for stems)."""
         there, back = scale_of(self.column)
         width = there(self.rights) - there(self.lefts)
         width = np.where(self.stems, np.median(width[~self.stems]), width)
@@ -76,9 +76,9 @@ class Places:
         return np.zeros(len(self.lefts), dtype=bool) if self.single is None else self.single
 
     @property
-    def wordy(self) -> bool:
+    def labels_are_long(self) -> bool:
         """Whether the labels are too long for side by side under an axis."""
-        return self.labels is not None and too_wordy(self.labels)
+        return self.labels is not None and are_long(self.labels)
 
     def mark(self, ax: Axes, which: str) -> None:
         """Scale, limits and ticks of an axis, "x" or "y"."""
@@ -94,7 +94,7 @@ class Places:
         getattr(ax, f"set_{which}lim")(*_with_room(self.column, *ends))
 
 
-def too_wordy(labels: Sequence[str]) -> bool:
+def are_long(labels: Sequence[str]) -> bool:
     """Whether labels are too long for side by side under an axis."""
     return sum(map(len, labels)) > _SHORT
 
@@ -111,15 +111,15 @@ def _with_room(column: Number | None, low: float, high: float) -> tuple[float, f
     return tuple(float(back(np.array(end))) for end in (a - 0.02 * (b - a), b + 0.02 * (b - a)))  # type: ignore[return-value]
 
 
-# ---------------------------------------------------------------------- places of groups
+# ---------------------------------------------------------------------- positions of groups
 
 
-def places_of(frame: pd.DataFrame, column: Column | None, *, cells: bool = False) -> Places:
+def positions_of(frame: pd.DataFrame, column: Column | None, *, cells: bool = False) -> Positions:
     """The positions of the groups of a histogram, or of a table's side.
 
     frame   as `Release.histogram` gives it; the index has the labels.
     column  whose histogram it is; None for a random variable's.
-    cells   whether they are sides of cells: these touch, and atoms among ranges, which have no side, make all groups
+    cells   whether they are sides of cells: these touch. If there are atoms among ranges, which have no width, all groups
             are drawn side by side.
     """
     number = column if isinstance(column, Number) else None
@@ -129,11 +129,11 @@ def places_of(frame: pd.DataFrame, column: Column | None, *, cells: bool = False
     missing = [i for i, label in enumerate(frame.index) if str(label) == MISSING]
     most = _CELL if cells else _LEVEL
     labels = tuple("missing" if i in missing else plain(label, most) for i, label in enumerate(frame.index))
-    return Places(middles - half, middles + half, labels, missing=missing[0] if missing else None)
+    return Positions(middles - half, middles + half, labels, missing=missing[0] if missing else None)
 
 
-def _on_its_scale(frame: pd.DataFrame, column: Number | None, cells: bool) -> Places | None:
-    """Places on the column's own scale; None where widths differ, and where there is no scale."""
+def _on_its_scale(frame: pd.DataFrame, column: Number | None, cells: bool) -> Positions | None:
+    """Positions on the column's own scale; None where widths differ, and where there is no scale."""
     there, back = scale_of(column)
     absent = frame["left"].isna().to_numpy()
     if absent[:-1].any() or absent.all():
@@ -150,14 +150,14 @@ def _on_its_scale(frame: pd.DataFrame, column: Number | None, cells: bool) -> Pl
     if width.max() > _ALIKE * width.min():
         return None
     if not absent[-1]:
-        return Places(back(left), back(right), None, column, None, single)
+        return Positions(back(left), back(right), None, column, None, single)
     end, usual = right.max(), float(np.median(width))
     left, right = np.append(left, end + _BEYOND * usual), np.append(right, end + (1 + _BEYOND) * usual)
-    return Places(back(left), back(right), None, column, len(left) - 1, np.append(single, False))
+    return Positions(back(left), back(right), None, column, len(left) - 1, np.append(single, False))
 
 
 def _closed(left: Array, right: Array) -> tuple[Array, Array]:
-    """Ranges without end as wide as the others are."""
+    """Unbounded ranges, made as wide as the others."""
     width = right - left
     usual = float(np.median(width[np.isfinite(width)])) if np.isfinite(width).any() else 1.0
     left = np.where(np.isfinite(left), left, right - usual)
@@ -187,19 +187,19 @@ def mark_scale(ax: Axes, which: str, column: Number | None) -> None:
         there, back = scale_of(column)
         getattr(ax, f"set_{which}scale")("function", functions=(_quietly(there), back))
         ticks = ticks_of(column, float(column.lower), float(column.upper))
-        getattr(ax, f"set_{which}ticks")([place for place, _ in ticks], [text for _, text in ticks])
+        getattr(ax, f"set_{which}ticks")([at for at, _ in ticks], [text for _, text in ticks])
 
 
-def mark_missing(ax: Axes, which: str, column: Number | None, ticks: list[tuple[float, str]], place: float) -> None:
+def mark_missing(ax: Axes, which: str, column: Number | None, ticks: list[tuple[float, str]], position: float) -> None:
     """Ticks, without those that would be too near, and one for missing cells beyond them."""
     there, _ = scale_of(column)
-    ends = [float(there(np.array(end))) for end in (ticks[0][0] if ticks else place, place)]
+    ends = [float(there(np.array(end))) for end in (ticks[0][0] if ticks else position, position)]
     far = [tick for tick in ticks if ends[1] - float(there(np.array(tick[0]))) >= _NEAR * (ends[1] - ends[0])]
-    getattr(ax, f"set_{which}ticks")([*[at for at, _ in far], place], [*[text for _, text in far], "missing"])
+    getattr(ax, f"set_{which}ticks")([*[at for at, _ in far], position], [*[text for _, text in far], "missing"])
 
 
 def _quietly(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """The function, infinite or undefined without a warning where matplotlib asks beyond the scale's end."""
+    """The function without its warnings: matplotlib evaluates it beyond the scale's end."""
 
     def quiet(values: Array) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -209,32 +209,32 @@ def _quietly(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
 
 
 def ticks_of(column: Number | None, low: float, high: float) -> list[tuple[float, str]]:
-    """(place, text) of ticks within a range of a column's natural units."""
+    """(position, text) of ticks within a range of a column's natural units."""
     if isinstance(column, Date):
         return _day_ticks(low, high)
     if column is not None and column.scale != "linear":
-        places = _powers(low, high)
-        return [(place, _short(place)) for place in places]
+        positions = _powers(low, high)
+        return [(at, _short(at)) for at in positions]
     from matplotlib.ticker import MaxNLocator
 
     found = MaxNLocator(_MOST_TICKS, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
-    return [(float(place), _short(float(place))) for place in found if low <= place <= high]
+    return [(float(at), _short(float(at))) for at in found if low <= at <= high]
 
 
 def _powers(low: float, high: float) -> list[float]:
-    """Powers of ten within a range, and 0; some of them where they are many, 2 and 5 times them too where they are few."""
+    """Powers of ten within a range, and 0: not all if they are many, with their multiples by 2 and 5 if they are few."""
     first, last = (int(np.floor(np.log10(max(end, 1e-12)))) for end in (low if low > 0 else min(1.0, high / 10), high))
     powers = [10.0**k for k in range(first, last + 1, 1 + (last - first) // _MOST_TICKS)]
     many = powers if last - first >= 2 else [unit * power for power in powers for unit in (1, 2, 5)]
-    return [place for place in ([0.0] if low <= 0 else []) + many if low <= place <= high]
+    return [at for at in ([0.0] if low <= 0 else []) + many if low <= at <= high]
 
 
 def _day_ticks(low: float, high: float) -> list[tuple[float, str]]:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, num2date
 
     locator = AutoDateLocator(minticks=3, maxticks=_MOST_TICKS)
-    places = [float(place) for place in locator.tick_values(num2date(low), num2date(high)) if low <= place <= high]
-    return list(zip(places, ConciseDateFormatter(locator).format_ticks(places), strict=True))
+    positions = [float(at) for at in locator.tick_values(num2date(low), num2date(high)) if low <= at <= high]
+    return list(zip(positions, ConciseDateFormatter(locator).format_ticks(positions), strict=True))
 
 
 def _short(value: float) -> str:
@@ -250,7 +250,7 @@ def _short(value: float) -> str:
 
 
 def axis_label(column: Column | None, name: str) -> str:
-    """A column's name for its axis, with what the axis alone does not show."""
+    """A column's name for its axis; on a circle also which value is the first one again."""
     if isinstance(column, Cyclic):
         return f"{plain(name, 40)}  ({_short(float(column.upper))} is {_short(float(column.lower))} again)"
     return plain(name, 40)
@@ -259,11 +259,11 @@ def axis_label(column: Column | None, name: str) -> str:
 # ---------------------------------------------------------------------- long lists
 
 
-def cut(probabilities: Array, most: int) -> tuple[Array, str]:
+def cut(probabilities: Array, most: int) -> tuple[Array, list[str]]:
     """Indices of the groups to draw, in order: the most probable if there are too many; and a note on the others."""
     n = len(probabilities)
     if n <= most:
-        return np.arange(n), ""
+        return np.arange(n), []
     kept = np.sort(np.argsort(-probabilities, kind="stable")[:most])
     others = float(probabilities.sum() - probabilities[kept].sum())
-    return kept, f"the {most} most probable of {n} levels; the others together: {others:.3g}"
+    return kept, [f"the {most} most probable of {n} levels; the others together: {others:.3g}"]

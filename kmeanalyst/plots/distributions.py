@@ -1,7 +1,7 @@
-"""Histograms of one column, with the error of each number drawn.
+"""Histograms of one column, with the error of each number.
 
 Whiskers are the estimates' own intervals, at the level that the caption states, and cover every part of the error: privacy,
-sampling and resolution. Signed weights can make a probability negative; it is drawn so.
+sampling and resolution. Signed weights can make a probability negative; its bar then goes below 0.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kmeanalyst.inference.questions import tables
 from kmeanalyst.inference.questions.expectation import expectations
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.plots.axes import Places, axis_label, cut, places_of, too_wordy
+from kmeanalyst.plots.axes import Positions, are_long, axis_label, cut, positions_of
 from kmeanalyst.plots.overlay import as_release
 from kmeanalyst.plots.style import (
     INK,
@@ -25,12 +25,10 @@ from kmeanalyst.plots.style import (
     SAMPLE,
     SIZE,
     axes_of,
-    caption,
-    given,
+    condition_and_notes,
+    explain,
     percent,
     plain,
-    promises,
-    stamp,
     whiskers,
 )
 from kmeanalyst.releases.domain.column import Column
@@ -46,7 +44,7 @@ _MOST_LEVELS = 20
 _ROW_HEIGHT = 0.24  # inches, of a level that has a line of its own
 _FILL = 0.4  # opacity of bars: whiskers are seen through them
 _HEADROOM = 0.12  # of the axis, for the legend
-_ASIDE = 0.25  # of a bar's width, from its middle to the mark of a sample
+_OFFSET = 0.25  # of a bar's width, from its middle to the mark of a sample
 
 
 def histogram(
@@ -71,7 +69,7 @@ def histogram(
              shares are drawn as squares, with the error of sampling.
     most     how many levels are drawn, the most probable ones; the caption mentions the others.
     Draws    numbers and dates on their own scale, a public atom as a stem, missing cells next to them. Ranges of different
-             widths are drawn side by side with labels, so that no area misleads. Columns of texts are refused.
+             widths are drawn with equal widths and labels, so that no area misleads. Columns of texts are refused.
 
     >>> axes = ka.plots.histogram(release, "age", where="sex == 'Female'", sample=sample)
     >>> axes.figure.savefig("age.png")
@@ -90,32 +88,30 @@ def histogram(
         )
     kind = release.columns[column]
     frame = tables.histogram(release, column, bins=bins, where=where, view=view, level=level)
-    kept, left_out = cut(frame["probability"].to_numpy(), most if isinstance(kind, Categorical) else len(frame))
-    frame, notes = frame.iloc[kept], [left_out] * bool(left_out)
-    ax, places = bars(frame, kind, column, ax)
+    kept, notes = cut(frame["probability"].to_numpy(), most if isinstance(kind, Categorical) else len(frame))
+    frame = frame.iloc[kept]
+    ax, positions = bars(frame, kind, column, ax)
     if sample is not None:
         rows, counted = as_release(release, sample)
         asked = [group.condition for group in groups_of(release.columns, column, bins)]
         shares = expectations(rows, asked, where=where, view="signed").to_frame(level)
-        _marks(ax, places, shares.iloc[kept], len(rows))
+        _marks(ax, positions, shares.iloc[kept], len(rows))
         notes += [note for note in counted if note.startswith(f"{column}: ")]
-    caption(
-        ax,
-        promises([release], str(frame["view"].iloc[0])),
-        f"whiskers: {percent(level)} intervals",
-        " · ".join([given(where)] * (where is not None) + notes),
-    )
-    stamp(ax, release.is_rehearsal)
+    _explain(ax, [release], frame, level, condition_and_notes(where, notes))
     return ax
 
 
+def _explain(ax: Axes, releases: Sequence[ReleaseData], frame: pd.DataFrame, level: float, notes: list[str]) -> None:
+    explain(ax, releases, str(frame["view"].iloc[0]), f"whiskers: {percent(level)} intervals", notes)
+
+
 def size_of_bars(labels: Sequence[str]) -> tuple[float, float]:
-    """Of a figure of bars under these labels, in inches: a line for each where they are long."""
-    return (SIZE[0], max(SIZE[1], 1.3 + _ROW_HEIGHT * len(labels))) if too_wordy(labels) else SIZE
+    """The size of a figure of bars with these labels, in inches: each has its own line where they are long."""
+    return (SIZE[0], max(SIZE[1], 1.3 + _ROW_HEIGHT * len(labels))) if are_long(labels) else SIZE
 
 
 def size_of_histogram(column: Column) -> tuple[float, float]:
-    """Of a figure of a column's histogram, in inches."""
+    """The size of a figure of a column's histogram, in inches."""
     levels = [plain(level) for level in column.levels] if isinstance(column, Categorical) else []
     return size_of_bars(levels[:_MOST_LEVELS])
 
@@ -123,76 +119,76 @@ def size_of_histogram(column: Column) -> tuple[float, float]:
 def _of_variable(
     variable: RandomVariable, *, bins: int | Sequence[float] | None, level: float, ax: Axes | None
 ) -> Axes:
-    """The histogram of a random variable, as `RandomVariable.histogram` gives it; ranges without end as wide as others."""
+    """The histogram of a random variable, as `RandomVariable.histogram` gives it; unbounded ranges are as wide as the others."""
     frame, name = variable.histogram(bins=bins, level=level), variable.names[0]
     of_column, releases = variable.nodes[0].column, variable.releases
     kind = releases[0].columns[of_column] if of_column is not None and len(releases) == 1 else None
-    ax, places = bars(frame, kind, name, ax)
+    ax, positions = bars(frame, kind, name, ax)
     if kind is not None:
-        ax.set(**{f"{'y' if places.wordy else 'x'}label": axis_label(None, name)})
+        ax.set(**{f"{'y' if positions.labels_are_long else 'x'}label": axis_label(None, name)})
     conditions = " and ".join(condition.text for condition in variable.conditions)
-    caption(
-        ax,
-        promises(releases, str(frame["view"].iloc[0])),
-        f"whiskers: {percent(level)} intervals",
-        given(conditions) if conditions else "",
-    )
-    stamp(ax, any(release.is_rehearsal for release in releases))
+    _explain(ax, releases, frame, level, condition_and_notes(conditions or None))
     return ax
 
 
-def bars(frame: pd.DataFrame, column: Column | None, name: str, ax: Axes | None) -> tuple[Axes, Places]:
+def bars(frame: pd.DataFrame, column: Column | None, name: str, ax: Axes | None) -> tuple[Axes, Positions]:
     """Draw a histogram's probabilities and intervals, as horizontal bars where labels are long. Returns the positions."""
-    places = places_of(frame, column)
-    down = places.wordy
-    ax = axes_of(ax, size_of_bars(places.labels or ()))
-    bars_at(ax, places, frame, down=down)
+    positions = positions_of(frame, column)
+    down = positions.labels_are_long
+    ax = axes_of(ax, size_of_bars(positions.labels or ()))
+    bars_at(ax, positions, frame, down=down)
     labels = (axis_label(column, name), "probability")
     ax.set(xlabel=labels[down], ylabel=labels[not down])
-    return ax, places
+    return ax, positions
 
 
-def bars_at(ax: Axes, places: Places, frame: pd.DataFrame, *, down: bool) -> None:
+def bars_at(ax: Axes, positions: Positions, frame: pd.DataFrame, *, down: bool) -> None:
     """Draw bars, stems and whiskers of a histogram's rows at these positions, vertical or horizontal, and mark the axis."""
     draw = ax.barh if down else ax.bar
     values = frame["probability"].to_numpy(dtype=float)
-    solid = np.flatnonzero(~places.stems)
+    solid = np.flatnonzero(~positions.stems)
     drawn = draw(
-        places.lefts[solid], values[solid], (places.rights - places.lefts)[solid], align="edge", label="release",
+        positions.lefts[solid], values[solid], (positions.rights - positions.lefts)[solid], align="edge", label="release",
         color=(RELEASE.colour, _FILL), edgecolor=RELEASE.colour, linewidth=0.8,
     )  # fmt: skip
-    if places.missing is not None:
-        drawn.patches[solid.tolist().index(places.missing)].set(hatch="///", facecolor="white")
-    if places.stems.any():
-        _stems(ax, places.middles[places.stems], values[places.stems])
+    if positions.missing is not None:
+        drawn.patches[solid.tolist().index(positions.missing)].set(hatch="///", facecolor="white")
+    if positions.stems.any():
+        _stems(ax, positions.middles[positions.stems], values[positions.stems])
         _legend(ax, down)
     error = [values - frame["low"].to_numpy(dtype=float), frame["high"].to_numpy(dtype=float) - values]
-    whiskers(ax, places.middles, values, error, down=down, fmt="none", ecolor=INK, elinewidth=1, capsize=2)
+    whiskers(ax, positions.middles, values, error, down=down, fmt="none", ecolor=INK, elinewidth=1, capsize=2)
+    zero_and_ticks(ax, positions, down=down)
+
+
+def zero_and_ticks(ax: Axes, positions: Positions, *, down: bool) -> None:
+    """Mark a bar chart: the line at 0, and the axis of the groups; rows run downwards."""
     (ax.axvline if down else ax.axhline)(0, color=RULE, linewidth=0.8)
-    places.mark(ax, "y" if down else "x")
+    positions.mark(ax, "y" if down else "x")
     if down:
         ax.invert_yaxis()
 
 
-def _stems(ax: Axes, places: Array, values: Array) -> None:
-    """Public atoms among ranges: a stem and a diamond each."""
-    ax.vlines(places, 0, values, color=RELEASE.colour, linewidth=2)
-    ax.plot(places, values, linestyle="", marker="D", color=RELEASE.colour, markersize=6, label="a single value")
+def _stems(ax: Axes, positions: Array, values: Array) -> None:
+    """Public atoms among ranges: each a stem with a diamond."""
+    ax.vlines(positions, 0, values, color=RELEASE.colour, linewidth=2)
+    ax.plot(positions, values, linestyle="", marker="D", color=RELEASE.colour, markersize=6, label="a single value")
 
 
-def _marks(ax: Axes, places: Places, shares: pd.DataFrame, n_rows: int) -> None:
+def _marks(ax: Axes, positions: Positions, shares: pd.DataFrame, n_rows: int) -> None:
     """Draw a sample's shares next to the middles of the bars, with their intervals and a legend."""
     values = shares["value"].to_numpy()
     error = [values - shares["low"].to_numpy(), shares["high"].to_numpy() - values]
+    down = positions.labels_are_long
     whiskers(
-        ax, places.aside(_ASIDE), values, error, down=places.wordy, linestyle="", marker=SAMPLE.marker, markersize=4.5,
+        ax, positions.offset(_OFFSET), values, error, down=down, linestyle="", marker=SAMPLE.marker, markersize=4.5,
         color=SAMPLE.colour, markerfacecolor="white", elinewidth=1, label=f"your {n_rows:,} rows",
     )  # fmt: skip
-    _legend(ax, places.wordy)
+    _legend(ax, down)
 
 
 def _legend(ax: Axes, down: bool) -> None:
-    """The legend: above vertical bars, where there is space at horizontal ones."""
+    """The legend: above vertical bars; where there is space among horizontal ones."""
     if down:
         ax.legend(frameon=False, fontsize=8)
         return

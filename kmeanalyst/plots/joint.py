@@ -1,4 +1,4 @@
-"""Pairs of columns: the table of two as a map of its cells, and every pair of several as a corner of such maps."""
+"""Pairs of columns: the table of two as a map of its cells, and a triangle of such maps for all pairs of several."""
 
 from __future__ import annotations
 
@@ -12,9 +12,19 @@ from kmeanalyst.inference.estimate.population import Population, population_of
 from kmeanalyst.inference.questions.groups import Group, groups_of
 from kmeanalyst.inference.questions.tables import histogram_of_groups, joint_probabilities
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.plots.axes import Places, axis_label, cut, places_of
+from kmeanalyst.plots.axes import Positions, axis_label, cut, positions_of
 from kmeanalyst.plots.distributions import bars_at
-from kmeanalyst.plots.style import GREY, axes_of, caption, given, luminance, percent, promises, stamp, without_formulas
+from kmeanalyst.plots.style import (
+    GREY,
+    axes_of,
+    condition_and_notes,
+    explain,
+    guarantees,
+    luminance,
+    percent,
+    stamp,
+    without_formulas,
+)
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.release import Question, ReleaseData, View
@@ -28,7 +38,7 @@ _WRITTEN = 49  # cells that are few enough to have their numbers written into th
 _COLOURS = "Blues"  # one hue, from light to dark: its order survives a grey print
 SIZE_OF_TABLE = (6.4, 4.6)
 _PANEL = 2.1  # inches, of one of several panels
-_MOST_COLUMNS = 6  # of a corner of pairs
+_MOST_COLUMNS = 6  # of a figure of pairs
 _USUAL_COLUMNS = 4
 
 
@@ -43,12 +53,12 @@ def table(
     most: int = _MOST_LEVELS,
     ax: Axes | None = None,
 ) -> Axes:
-    """The probabilities of pairs of groups of two columns: a across, b upwards (levels downwards, as they are listed).
+    """The probabilities of pairs of groups of two columns: a across, b upwards (its levels downwards, in their order).
 
     where, view, level  as `Release.table` takes them.
     most    how many levels are drawn, the most probable ones; the caption mentions the others.
-    Draws   probabilities by darkness, with a bar that reads it; in cells that are few, the number and half the width of its
-            interval. Hatched cells are those whose interval holds 0: no more is known of them than that they are rare.
+    Draws   darker cells for larger probabilities, with a colour bar; if cells are few, the number and half the width of its
+            interval. Hatched cells are those whose interval holds 0: nothing is known but that they are rare.
 
     >>> axes = ka.plots.table(release, "age", "income")
     >>> axes.figure.savefig("table.png")
@@ -65,32 +75,30 @@ def table(
         getattr(ax, f"set_{which}label")(axis_label(release.columns[name], name))
     bar = ax.figure.colorbar(drawn, ax=ax, label="probability", aspect=30)
     bar.outline.set_visible(False)
-    notes = [f"{name}: {note}" for name, (_, _, note) in zip((a, b), sides, strict=True) if note]
-    caption(
-        ax,
-        promises([release], population.view),
-        f"hatched: the {percent(level)} interval holds 0",
-        " · ".join([given(where)] * (where is not None) + notes),
-    )
-    stamp(ax, release.is_rehearsal)
+    hatched = f"hatched: the {percent(level)} interval holds 0"
+    explain(ax, [release], population.view, hatched, condition_and_notes(where, _notes((a, b), sides)))
     return ax
 
 
-_Side = tuple[list[Group], Places, str]  # groups, their positions, and a note on those left out
+_Side = tuple[list[Group], Positions, list[str]]  # groups, their positions, and notes on those left out
+
+
+def _notes(names: Sequence[str], sides: Sequence[_Side]) -> list[str]:
+    return [f"{name}: {note}" for name, (_, _, notes) in zip(names, sides, strict=True) for note in notes]
 
 
 def _side(population: Population, name: str, most: int) -> _Side:
     """One side of a table."""
     column = population.release.columns[name]
     groups = groups_of(population.release.columns, name)
-    note = ""
+    notes: list[str] = []
     if isinstance(column, Categorical) and len(groups) > most:
-        kept, note = cut(histogram_of_groups(population, name, None, 0.95)["probability"].to_numpy(), most)
+        kept, notes = cut(histogram_of_groups(population, name, None, 0.95)["probability"].to_numpy(), most)
         groups = [groups[i] for i in kept]
     frame = pd.DataFrame(
         {"left": [g.left for g in groups], "right": [g.right for g in groups]}, [g.label for g in groups]
     )
-    return groups, places_of(frame, column, cells=True), note
+    return groups, positions_of(frame, column, cells=True), notes
 
 
 def _cells(
@@ -112,21 +120,21 @@ def _cells(
         _write(
             ax, np.array([(x.middles[i], y.middles[j]) for i, j in np.ndindex(shape)]), values, (high - low) / 2, drawn
         )
-    for which, places in (("x", x), ("y", y)):
-        places.mark(ax, which)
-        getattr(ax, f"set_{which}lim")(float(places.lefts.min()), float(places.rights.max()))
-    if x.labels is not None and x.wordy:
+    for which, positions in (("x", x), ("y", y)):
+        positions.mark(ax, which)
+        getattr(ax, f"set_{which}lim")(float(positions.lefts.min()), float(positions.rights.max()))
+    if x.labels is not None and x.labels_are_long:
         ax.tick_params(axis="x", labelrotation=90)
     if y.labels is not None and isinstance(population.release.columns[names[1]], Categorical):
         ax.invert_yaxis()
     return drawn
 
 
-def _boxes(boxes: Sequence[tuple[Any, ...]], **looks: Any) -> PatchCollection:
+def _boxes(boxes: Sequence[tuple[Any, ...]], **style: Any) -> PatchCollection:
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
-    return PatchCollection([Rectangle((x, y), width, height) for x, y, width, height in boxes], **looks)
+    return PatchCollection([Rectangle((x, y), width, height) for x, y, width, height in boxes], **style)
 
 
 def _write(ax: Axes, middles: Array, values: Array, halves: Array, drawn: PatchCollection) -> None:
@@ -151,7 +159,7 @@ def pairs(
 ) -> np.ndarray:
     """A histogram of each column, and below the diagonal a map of each pair's table, as `histogram` and `table` draw them.
 
-    columns  two to six; the first four by default that are no texts.
+    columns  two to six; the first four by default that are not texts.
     axes     (d, d) array of Axes to draw on; a new figure's by default.
     Returns  the (d, d) array of Axes; those above the diagonal are hidden. The darkest cell of each map is its own largest.
 
@@ -180,22 +188,19 @@ def pairs(
             _cells(ax, population, [names[j], names[i]], [sides[j], sides[i]], level, written=False)
         _outer_labels(ax, release, names, i, j, sides[j][1])
         stamp(ax, release.is_rehearsal and j <= i, size=12)
-    promised = (
-        f"{promises([release], population.view)}\nwhiskers: {percent(level)} intervals; hatched: the interval holds 0"
-    )
-    left_out = [f"{name}: {note}" for name, (_, _, note) in zip(names, sides, strict=True) if note]
-    lines = [promised, *[given(where)] * (where is not None), *left_out]
+    errors = f"whiskers: {percent(level)} intervals; hatched: the interval holds 0"
+    lines = [guarantees([release], population.view), errors, *condition_and_notes(where, _notes(names, sides))]
     axes[0, 0].figure.suptitle(without_formulas("\n".join(lines)), x=0.99, ha="right", fontsize=8, color=GREY)
     return axes
 
 
 def size_of_pairs(n_columns: int) -> tuple[float, float]:
-    """Of a figure of pairs, in inches."""
+    """The size of a figure of pairs, in inches."""
     return _PANEL * n_columns, _PANEL * n_columns
 
 
 def check_pairs(release: ReleaseData, columns: Sequence[str] | None) -> list[str]:
-    """The columns of a corner of pairs, those named or the usual ones; ValueError where they are too many or too few."""
+    """The columns whose pairs are drawn, as named or the usual ones; ValueError if they are too many or too few."""
     if columns is None:
         columns = [column.name for column in release.columns.columns if not isinstance(column, Text)][:_USUAL_COLUMNS]
     names = [columns] if isinstance(columns, str) else list(columns)
@@ -208,14 +213,14 @@ def check_pairs(release: ReleaseData, columns: Sequence[str] | None) -> list[str
 
 
 def _diagonal(ax: Axes, population: Population, name: str, side: _Side, level: float) -> None:
-    """A column's histogram, over the places that it has in the maps below it."""
-    groups, places, _ = side
+    """A column's histogram, over the positions that it has in the maps below it."""
+    groups, positions, _ = side
     found = joint_probabilities(population, [groups]).to_frame(level).rename(columns={"value": "probability"})
-    bars_at(ax, places, found, down=False)
-    ax.set_xlim(float(places.lefts.min()), float(places.rights.max()))
+    bars_at(ax, positions, found, down=False)
+    ax.set_xlim(float(positions.lefts.min()), float(positions.rights.max()))
 
 
-def _outer_labels(ax: Axes, release: ReleaseData, names: Sequence[str], i: int, j: int, across: Places) -> None:
+def _outer_labels(ax: Axes, release: ReleaseData, names: Sequence[str], i: int, j: int, across: Positions) -> None:
     """Names and ticks on the left and below; the diagonal has its own scale of probabilities."""
     if i == len(names) - 1:
         ax.set_xlabel(axis_label(release.columns[names[j]], names[j]))

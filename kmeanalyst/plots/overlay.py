@@ -18,7 +18,7 @@ from kmeanalyst.releases.release import Question, ReleaseData, View
 
 
 def as_release(release: ReleaseData, sample: Any) -> tuple[ReleaseData, list[str]]:
-    """A sample's rows as points of equal weight, with the release's columns; and what became of its cells.
+    """A sample's rows as points of equal weight, with the release's columns; and notes on its cells.
 
     sample   a DataFrame in natural units, or the path of a .csv or .parquet file.
     """
@@ -41,7 +41,7 @@ def as_release(release: ReleaseData, sample: Any) -> tuple[ReleaseData, list[str
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """A column of numbers in a population, where it is not missing.
+    """A column of numbers in a population, for the rows where it is not missing.
 
     codes   (n,) encoded cells at the rows that statistics are made from; NaN where missing.
     """

@@ -1,8 +1,8 @@
 """A column of numbers as a curve: a smoothed density, and the distribution function, each with a band.
 
 The density at x is drawn as E[k_h(x, X)], an expectation like any other: its band covers privacy, sampling and resolution
-of the smoothed distribution, and does not cover what smoothing hides. Mass is reflected at the bounds (Schuster 1985), and comes
-round on a circle.
+of the smoothed distribution, and does not cover what smoothing hides. Mass is reflected at the bounds (Schuster 1985), and
+wrapped on a circle.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.plots.axes import axis_label, mark_scale, scale_of
 from kmeanalyst.plots.overlay import Numbers, as_release, numbers_of
-from kmeanalyst.plots.style import RELEASE, RULE, SAMPLE, Look, axes_of, caption, given, percent, plain, promises, stamp
+from kmeanalyst.plots.style import RELEASE, RULE, SAMPLE, Series, axes_of, condition_and_notes, explain, percent, plain
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.numbers import Date, Number
 from kmeanalyst.releases.release import Question, ReleaseData, View
@@ -27,7 +27,7 @@ from kmeanalyst.releases.release import Question, ReleaseData, View
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_CURVE = 121  # places of a density
+_CURVE = 121  # points of a density
 _STEPS = 100  # points of a distribution function, in addition to atoms
 _BAND = 0.25  # opacity
 
@@ -49,7 +49,7 @@ def density(
                column, days of a date); Silverman's 1986 rule of thumb by default.
     where, view, level  as of other questions; missing cells are left out.
     sample     rows of your own, drawn as a dashed line smoothed alike: a DataFrame, or the path of a table.
-    Draws      what is not at a public atom; the atoms' probabilities are written next to the curve.
+    Draws      the density without public atoms; the caption has the probabilities of these.
 
     >>> axes = ka.plots.density(release, "age", sample=sample)
     >>> axes.get_xlabel()
@@ -63,15 +63,11 @@ def density(
         )
     grid = np.linspace(*numbers.column.bounds, _CURVE)
     curve = _Curve(release, numbers, grid, lambda codes: _smoothed(numbers.column, codes, grid, h), stepped=False)
-    ax = curve.drawn(axes_of(ax), level)
+    ax = curve.draw(axes_of(ax), level)
     notes = [] if sample is None else curve.draw_sample(ax, sample, where)
     ax.set(ylabel=f"density per {_unit(numbers.column)}", ylim=(min(0.0, ax.get_ylim()[0]), ax.get_ylim()[1]))
-    curve.on_progress(
-        ax,
-        where,
-        level,
-        [*_atoms(numbers), f"bandwidth {float(f'{h:.3g}'):,g}{' days' * isinstance(numbers.column, Date)}", *notes],
-    )
+    unit = " days" if isinstance(numbers.column, Date) else ""
+    curve.finish(ax, where, level, [*_atoms(numbers), f"bandwidth {float(f'{h:.3g}'):,g}{unit}", *notes])
     return ax
 
 
@@ -95,24 +91,24 @@ def cdf(
     numbers = numbers_of(release, column, where=where, view=view)
     kind = numbers.column
     low, high = kind.bounds
-    places = np.unique(np.concatenate([kind.rounded(np.linspace(low, high, _STEPS)), kind.atom_codes]))
-    curve = _Curve(release, numbers, places, lambda codes: (codes[:, None] <= places).astype(float), stepped=True)
-    ax = curve.drawn(axes_of(ax), level)
+    points = np.unique(np.concatenate([kind.rounded(np.linspace(low, high, _STEPS)), kind.atom_codes]))
+    curve = _Curve(release, numbers, points, lambda codes: (codes[:, None] <= points).astype(float), stepped=True)
+    ax = curve.draw(axes_of(ax), level)
     notes = [] if sample is None else curve.draw_sample(ax, sample, where)
     for end in (0, 1):
         ax.axhline(end, color=RULE, linewidth=0.8, zorder=0)
     ax.set_ylabel(f"P({plain(column)} ≤ x)")
-    curve.on_progress(ax, where, level, notes)
+    curve.finish(ax, where, level, notes)
     return ax
 
 
 @dataclass(frozen=True, eq=False)
 class _Curve:
-    """Expectations of functions of a column, one for each place of a grid.
+    """Expectations of functions of a column, one for each point of a grid.
 
-    grid       (G,) encoded places.
+    grid       (G,) encoded points.
     functions  encoded cells (n,) → (n, G).
-    stepped    whether it is constant between places.
+    stepped    whether it is constant between points.
     """
 
     release: ReleaseData
@@ -126,20 +122,18 @@ class _Curve:
         """The grid as the axis counts."""
         return scale_of(self.numbers.column)[1](self.grid)
 
-    def drawn(self, ax: Axes, level: float) -> Axes:
+    def draw(self, ax: Axes, level: float) -> Axes:
         """The release's estimates and their intervals."""
         population = self.numbers.population
-        found = estimates(
-            population, [statistic_of(population, one, "") for one in self.functions(self.numbers.codes).T]
-        )
-        table = found.to_frame(level)
+        functions = self.functions(self.numbers.codes).T
+        table = estimates(population, [statistic_of(population, one, "") for one in functions]).to_frame(level)
         style: dict[str, Any] = {"step": "post"} if self.stepped else {}
         ax.fill_between(self.x, table["low"], table["high"], color=RELEASE.colour, alpha=_BAND, linewidth=0, **style)
         self._line(ax, table["value"].to_numpy(), RELEASE, "release")
         return ax
 
     def draw_sample(self, ax: Axes, sample: Any, where: Question | None) -> list[str]:
-        """A sample's means as a dashed line, with a legend; returns what became of its cells."""
+        """A sample's means as a dashed line, with a legend; returns notes on its cells."""
         rows, counted = as_release(self.release, sample)
         name = self.numbers.column.name
         theirs = numbers_of(rows, name, where=where, view="signed")
@@ -150,22 +144,20 @@ class _Curve:
         ax.legend(frameon=False, fontsize=8)
         return [note for note in counted if note.startswith(f"{name}: ")]
 
-    def _line(self, ax: Axes, values: Array, series: Look, label: str) -> None:
+    def _line(self, ax: Axes, values: Array, series: Series, label: str) -> None:
         style: dict[str, Any] = {"drawstyle": "steps-post"} if self.stepped else {}
         ax.plot(self.x, values, color=series.colour, linestyle=series.line, linewidth=1.5, label=label, **style)
 
-    def on_progress(self, ax: Axes, where: Question | None, level: float, notes: Sequence[str]) -> None:
+    def finish(self, ax: Axes, where: Question | None, level: float, notes: Sequence[str]) -> None:
         """Axis, caption and stamp."""
         column = self.numbers.column
         mark_scale(ax, "x", column)
         ax.set_xlim(float(self.x[0]), float(self.x[-1]))
         ax.set_xlabel(axis_label(column, column.name))
-        lines = [given(where)] * (where is not None) + ["missing cells left out"] * column.missing + list(notes)
+        left_out = ["missing cells left out"] * column.missing
+        band = f"band: {percent(level)} intervals at each point"
         view = self.numbers.population.view
-        caption(
-            ax, promises([self.release], view), f"band: {percent(level)} intervals at each point", " · ".join(lines)
-        )
-        stamp(ax, self.release.is_rehearsal)
+        explain(ax, [self.release], view, band, condition_and_notes(where, [*left_out, *notes]))
 
 
 def _smoothed(column: Number, codes: Array, grid: Array, h: float) -> Array:
@@ -183,7 +175,7 @@ def _smoothed(column: Number, codes: Array, grid: Array, h: float) -> Array:
 
 
 def _bandwidth(numbers: Numbers) -> float:
-    """Silverman 1986, (3.31): 0.9 min(s, IQR / 1.34) n^(-1/5), n what the weights are worth (Kish 1965); a step at least."""
+    """Silverman 1986, (3.31): 0.9 min(s, IQR / 1.34) n^(-1/5), n the effective size (Kish 1965); at least a step."""
     low, high = numbers.column.bounds
     least = max((high - low) / _CURVE, numbers.column.step or 0.0)
     p = np.where(np.isin(numbers.at_points, numbers.column.atom_codes), 0.0, numbers.probabilities)

@@ -1,8 +1,7 @@
 """What all drawings share: series that differ without colour, captions, the stamp, files.
 
-Colours are those of Okabe & Ito 2008 (*Color universal design*), which colour-blind readers distinguish; each series also has
-a line style and a marker of its own, so that a grey print shows the same. Matplotlib is imported when something
-is drawn.
+Colours are those of Okabe & Ito 2008 (*Color universal design*), which colour-blind readers distinguish. Each series also has
+its own line style and marker, so that a grey print shows the same. Matplotlib is imported when something is drawn.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ STAMP = "NOT PRIVATE"
 
 
 @dataclass(frozen=True)
-class Look:
-    """How one of several series looks."""
+class Series:
+    """The colour, line style and marker of one of several series."""
 
     colour: str
     line: str
     marker: str
 
 
-RELEASE, SAMPLE = Look("#0072B2", "-", "o"), Look("#D55E00", "--", "s")
+RELEASE, SAMPLE = Series("#0072B2", "-", "o"), Series("#D55E00", "--", "s")
 
 
 def axes_of(ax: Axes | None, size: tuple[float, float] = SIZE) -> Axes:
@@ -60,12 +59,12 @@ def axes_of(ax: Axes | None, size: tuple[float, float] = SIZE) -> Axes:
 
 
 def plain(text: object, most: int = _LONGEST) -> str:
-    """A name or level as a drawing shows it: cut to a length, dollars being dollars and not the start of a formula."""
+    """A name or level as a drawing shows it: cut to a length; a dollar does not start a formula."""
     return without_formulas(short(str(text), most))
 
 
 def without_formulas(text: str) -> str:
-    r"""A text in which dollars are dollars to matplotlib, those that are so already among them.
+    r"""A text in which matplotlib reads every dollar as a dollar; those that are escaped already stay so.
 
     >>> print(without_formulas(without_formulas("over $5")))
     over \$5
@@ -73,14 +72,14 @@ def without_formulas(text: str) -> str:
     return text.replace(r"\$", "$").replace("$", r"\$")
 
 
-def whiskers(ax: Any, places: Array, values: Array, error: Any, *, down: bool = False, **looks: Any) -> None:
+def whiskers(ax: Any, positions: Array, values: Array, error: Any, *, down: bool = False, **style: Any) -> None:
     """Error bars of vertical or horizontal bars."""
-    x, y = (values, places) if down else (places, values)
-    ax.errorbar(x, y, **{"xerr" if down else "yerr": error}, **looks)
+    x, y = (values, positions) if down else (positions, values)
+    ax.errorbar(x, y, **{"xerr" if down else "yerr": error}, **style)
 
 
 def caption(ax: Axes, *parts: str) -> None:
-    """Small grey lines above the drawing: parts, a line each, broken where they would be wider than a narrow panel."""
+    """Small grey lines above the drawing: a line for each part, broken where it would be wider than a narrow panel."""
     lines = [line for part in parts for line in _broken(part)]
     ax.set_title(without_formulas("\n".join(lines)), loc="left", fontsize=_SMALL, color=GREY)
 
@@ -94,7 +93,7 @@ def _broken(part: str) -> list[str]:
     return [short for line in lines if line for short in wrap(line, _CAPTION)]
 
 
-def promise(statement: PrivacyStatement | None) -> str:
+def guarantee(statement: PrivacyStatement | None) -> str:
     """N, ε and δ in a few words."""
     if statement is None:
         return "weighted points from elsewhere: no privacy noise is known"
@@ -102,23 +101,32 @@ def promise(statement: PrivacyStatement | None) -> str:
     return f"{stamp}N = {statement.n_rows:,} {statement.counted} · ε = {statement.epsilon:g}, δ = {statement.delta:g}"
 
 
-def promises(releases: Sequence[ReleaseData], view: str) -> str:
-    """The promises of the releases a drawing is of, and the weights."""
+def guarantees(releases: Sequence[ReleaseData], view: str) -> str:
+    """The guarantees of the releases that are drawn, and the weights."""
     if len(releases) == 1:
-        return f"{promise(releases[0].statement)} · {view} weights"
-    statements = "; ".join(dict.fromkeys(promise(release.statement) for release in releases))
+        return f"{guarantee(releases[0].statement)} · {view} weights"
+    statements = "; ".join(dict.fromkeys(guarantee(release.statement) for release in releases))
     return f"{len(releases)} independent releases · {statements} · {view} weights"
 
 
-def given(where: object) -> str:
-    """The condition of a drawing, for its caption."""
+def condition_and_notes(where: object, notes: Sequence[str] = ()) -> list[str]:
+    """The condition of a drawing, if it has one, and its notes, for the caption."""
     if where is None:
-        return ""
-    return f"given {short(where, 80) if isinstance(where, str) else getattr(where, '__name__', 'a condition')}"
+        return [*notes]
+    return [
+        f"given {short(where, 80) if isinstance(where, str) else getattr(where, '__name__', 'a condition')}",
+        *notes,
+    ]
+
+
+def explain(ax: Axes, releases: Sequence[ReleaseData], view: str, errors: str, notes: Sequence[str]) -> None:
+    """The caption of a drawing: guarantees and weights, what its errors are, notes; and the stamp of a rehearsal."""
+    caption(ax, guarantees(releases, view), errors, _DOT.join(notes))
+    stamp(ax, any(release.is_rehearsal for release in releases))
 
 
 def percent(level: float) -> str:
-    """A level as captions say it.
+    """A level as captions write it.
 
     >>> percent(0.95)
     '95 %'
@@ -136,7 +144,7 @@ def stamp(ax: Axes, is_rehearsal: bool, *, size: float = 26) -> None:
 
 
 def luminance(colour: object) -> float:
-    """Relative luminance of a colour, 0 black to 1 white: what a grey print has of it (Rec. 709)."""
+    """Relative luminance of a colour, from 0 for black to 1 for white, as a grey print shows it (Rec. 709)."""
     from matplotlib.colors import to_rgb
 
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]  # type: ignore[arg-type]
@@ -144,7 +152,7 @@ def luminance(colour: object) -> float:
 
 
 def new_figure(size: tuple[float, float] = SIZE) -> Figure:
-    """A figure that pyplot does not know of: nothing needs to close it, and no window system is asked for."""
+    """A figure that pyplot does not know: it need not be closed, and needs no window system."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -166,15 +174,15 @@ def format_of(path: str | Path) -> str:
 
 
 def save(figure: Figure, path: str | Path, dpi: int = _DPI) -> None:
-    """Write a figure; the file appears whole or not at all."""
+    """Write a figure; the write is atomic."""
     ending = format_of(path)
-    with atomic_write(path) as temporary, no_word_of_glyphs():
+    with atomic_write(path) as temporary, without_glyph_warnings():
         figure.savefig(temporary, format=ending, dpi=dpi)
 
 
 @contextmanager
-def no_word_of_glyphs() -> Iterator[None]:
-    """A font may lack a level's letters: boxes are drawn for them, without a warning."""
+def without_glyph_warnings() -> Iterator[None]:
+    """No warning where a font lacks a level's letters: boxes are drawn for them."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield

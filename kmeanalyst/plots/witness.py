@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.plots.axes import Places, axis_label, mark_missing, mark_scale, scale_of, ticks_of
-from kmeanalyst.plots.distributions import size_of_bars
+from kmeanalyst.plots.axes import Positions, axis_label, mark_missing, mark_scale, scale_of, ticks_of
+from kmeanalyst.plots.distributions import size_of_bars, zero_and_ticks
 from kmeanalyst.plots.style import (
     INK,
     RELEASE,
@@ -17,9 +17,9 @@ from kmeanalyst.plots.style import (
     SIZE,
     axes_of,
     caption,
+    guarantee,
     new_figure,
     plain,
-    promise,
     save,
     stamp,
     whiskers,
@@ -56,14 +56,14 @@ def witness(comparison: Comparison, column: str | None = None, *, ax: Axes | Non
     kind = found.domain[column]
     if isinstance(kind, Text):
         raise ValueError(
-            f"{column} is a column of texts, which no axis has in order. Name another column, or use the table."
+            f"{column} is a column of texts, which have no order on an axis. Name another column, or use the table."
         )
     if isinstance(kind, Categorical):
         ax, note = _bars(ax, found, kind)
     else:
         assert isinstance(kind, Number)
         ax, note = _line(axes_of(ax), found, kind), ""
-    counts = f"{promise(found.statement)} · against {comparison.overall.n_sample_rows:,} rows"
+    counts = f"{guarantee(found.statement)} · against {comparison.overall.n_sample_rows:,} rows"
     caption(ax, counts, f"± {_ERRORS} standard errors" + (f" · {note}" if note else ""))
     stamp(ax, found.statement is not None and found.statement.is_rehearsal)
     return ax
@@ -75,7 +75,7 @@ def drawable(comparison: Comparison) -> list[str]:
     domain = comparison.function.domain
     names = [str(name) for name in order if not isinstance(domain[str(name)], Text)]
     if not names:
-        raise ValueError("every column is of texts, which no axis has in order. Use the table of the witness.")
+        raise ValueError("every column is of texts, which have no order on an axis. Use the table of the witness.")
     return names
 
 
@@ -99,15 +99,13 @@ def _bars(ax: Axes | None, found: Witness, kind: Categorical) -> tuple[Axes, str
     kept = np.sort(np.argsort(-np.abs(f), kind="stable")[:_MOST_LEVELS])
     labels = [*map(plain, kind.levels), *["missing"] * kind.missing]
     middles = np.arange(len(kept), dtype=float)
-    places = Places(middles - 0.35, middles + 0.35, tuple(labels[i] for i in kept))
-    down = places.wordy
-    ax = axes_of(ax, size_of_bars(places.labels or ()))
+    positions = Positions(middles - 0.35, middles + 0.35, tuple(labels[i] for i in kept))
+    down = positions.labels_are_long
+    ax = axes_of(ax, size_of_bars(positions.labels or ()))
     (ax.barh if down else ax.bar)(middles, f[kept], 0.7, color=(RELEASE.colour, 0.4), edgecolor=RELEASE.colour)
     whiskers(ax, middles, f[kept], _ERRORS * error[kept], down=down, fmt="none", ecolor=INK, elinewidth=1, capsize=2)
-    (ax.axvline if down else ax.axhline)(0, color=RULE, linewidth=0.8)
-    places.mark(ax, "y" if down else "x")
+    zero_and_ticks(ax, positions, down=down)
     if down:
-        ax.invert_yaxis()
         ax.locator_params(axis="x", nbins=5)
     names = (axis_label(kind, kind.name), f"{_WITNESS}\n{_SIDES}")
     ax.set(xlabel=names[down], ylabel=names[not down])
@@ -128,17 +126,17 @@ def _line(ax: Axes, found: Witness, kind: Number) -> Axes:
     mark_scale(ax, "x", kind)
     ends = values[[0, -1]]
     if kind.missing:
-        aside = values[-1] + 0.08 * (values[-1] - values[0])
-        ends = np.array([values[0], aside + 0.04 * (values[-1] - values[0])])
-        _missing(ax, kind, back(values), float(back(aside)), *found.part(j, np.array([np.nan])))
+        beyond = values[-1] + 0.08 * (values[-1] - values[0])
+        ends = np.array([values[0], beyond + 0.04 * (values[-1] - values[0])])
+        _missing(ax, kind, back(values), float(back(beyond)), *found.part(j, np.array([np.nan])))
     ax.set_xlim(*back(ends))
     ax.set_xlabel(axis_label(kind, kind.name))
     ax.set_ylabel(f"{_WITNESS}\n{_SIDES}")
     return ax
 
 
-def _missing(ax: Axes, kind: Number, x: Array, aside: float, f: Array, error: Array) -> None:
-    """What the witness is at missing cells, as a mark beyond the column's end."""
-    ax.errorbar([aside], f, _ERRORS * error, fmt="s", color=INK, markerfacecolor="white", capsize=2, markersize=5)
+def _missing(ax: Axes, kind: Number, x: Array, beyond: float, f: Array, error: Array) -> None:
+    """The witness at missing cells, as a mark beyond the column's end."""
+    ax.errorbar([beyond], f, _ERRORS * error, fmt="s", color=INK, markerfacecolor="white", capsize=2, markersize=5)
     ticks = ticks_of(kind, float(x[0]), float(x[-1]))
-    mark_missing(ax, "x", kind, ticks, aside)
+    mark_missing(ax, "x", kind, ticks, beyond)

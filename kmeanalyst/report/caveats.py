@@ -1,4 +1,4 @@
-"""What the release cannot show: warnings, derived from its numbers and their errors."""
+"""What the release cannot show: caveats, derived from its numbers and their errors."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kmeanalyst.inference.estimate.estimate import Estimate
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.domain.text_column import Text
-from kmeanalyst.releases.texts import shortened
 from kmeanalyst.report.facts import ColumnFacts, ReleaseFacts
-from kmeanalyst.report.markup import inert
+from kmeanalyst.report.markup import short
 
 ALARM, CARE, NOTE = "alarm", "care", "note"
 DISTINGUISHED = 0.01  # p-value below which an association is distinguished from none
@@ -29,54 +27,50 @@ class Caveat:
     headline: str
     text: str
 
-    def to_dict(self) -> dict[str, str]:
-        """For JSON."""
-        return {"weight": self.weight, "headline": self.headline, "text": self.text}
-
 
 def warnings_of(facts: ReleaseFacts) -> list[Caveat]:
-    """All warnings, the weightiest first."""
-    found = [*_of_promise(facts), *_of_weights(facts), *_of_errors(facts), *_of_columns(facts), *_of_notes(facts)]
+    """All caveats, the most important first."""
+    found = [*_of_guarantee(facts), *_of_weights(facts), *_of_errors(facts), *_of_columns(facts), *_of_notes(facts)]
     return sorted(found, key=lambda one: (ALARM, CARE, NOTE).index(one.weight))
 
 
-def _of_promise(facts: ReleaseFacts) -> Iterator[Caveat]:
-    promise = facts.release.statement
-    if promise is None:
+def _of_guarantee(facts: ReleaseFacts) -> Iterator[Caveat]:
+    statement = facts.release.statement
+    if statement is None:
         yield Caveat(
-            ALARM, "No promise of privacy is known",
+            ALARM, "No privacy guarantee is known",
             "These are weighted points from elsewhere, without a measurement: nothing says how they were made. The errors "
-            "shown take the points for a sample’s rows and leave the privacy noise out, for it is not known.",
+            "shown treat the points as the rows of a sample, and leave out the privacy noise, which is not known.",
         )  # fmt: skip
         return
-    if promise.is_rehearsal:
+    if statement.is_rehearsal:
         yield Caveat(
             ALARM, "NOT PRIVATE: this is a rehearsal",
-            "Its noise can be drawn again from a seed. Show neither the file nor this page to anybody who may not see the "
-            "private table itself.",
+            "Its noise can be drawn again from a seed. Show the file and this page only to those who may see the private "
+            "table itself.",
         )  # fmt: skip
-    if promise.epsilon > _WEAK_EPSILON:
+    if statement.epsilon > _WEAK_EPSILON:
         yield Caveat(
-            CARE, f"ε = {promise.epsilon:g} is a weak promise",
+            CARE, f"ε = {statement.epsilon:g} is a weak guarantee",
             "Up to 1 is strong; above 10 a release may distinguish one row from another.",
         )  # fmt: skip
-    if promise.delta >= 1 / promise.n_rows:
+    if statement.delta >= 1 / statement.n_rows:
         yield Caveat(
-            CARE, f"δ = {promise.delta:g} is not below 1/N",
-            f"With N = {promise.n_rows:,}, such a δ allows whole {promise.counted} to be given away. It should be well below "
-            f"{1 / promise.n_rows:.2g}.",
+            CARE, f"δ = {statement.delta:g} is not below 1/N",
+            f"With N = {statement.n_rows:,}, such a δ allows whole {statement.counted} to be given away. It should be well below "
+            f"{1 / statement.n_rows:.2g}.",
         )  # fmt: skip
-    if promise.public_points:
+    if statement.public_points:
         yield Caveat(
             NOTE, "Some points are public rows",
-            f"{promise.public_points:,} of the points were given as rows that are public already. Those have no protection.",
+            f"{statement.public_points:,} of the points were given as rows that are public already. These rows have no protection.",
         )  # fmt: skip
-    if promise.is_selection:
+    if statement.is_selection:
         yield Caveat(
             CARE, "Errors are incomplete",
             "The exponential mechanism drew these rows and measured nothing: how far they are from the table is known only in "
-            f"the kernel’s distance (at most {promise.excess():.3g} beyond the nearest, with probability 95 %), so that the errors "
-            "shown leave the privacy part out.",
+            f"the kernel’s distance (at most {statement.excess():.3g} beyond the nearest, with probability 95 %), and the errors "
+            "shown leave out the privacy part.",
         )  # fmt: skip
 
 
@@ -91,8 +85,8 @@ def _of_weights(facts: ReleaseFacts) -> Iterator[Caveat]:
         )
         yield Caveat(
             CARE if size > 1.5 or impossible else NOTE, f"{100 * negative:.3g} % of the weights are negative",
-            f"Their sizes sum to {size:.4g}. Estimates know that; most other tools misread negative weights: export the "
-            f"probability view for them.{below}",
+            f"Their absolute values sum to {size:.4g}. Estimates account for that; most other tools misread negative weights: "
+            f"export the probability view for them.{below}",
         )  # fmt: skip
     if misfit is not None and misfit > 2:
         yield Caveat(
@@ -104,14 +98,14 @@ def _of_weights(facts: ReleaseFacts) -> Iterator[Caveat]:
 
 def _of_errors(facts: ReleaseFacts) -> Iterator[Caveat]:
     measured = facts.release.measurement is not None
-    private = [c.name for c in facts.columns if measured and _share_of(c, "privacy") > 0.5]
+    private = [c.name for c in facts.columns if measured and _part_of_error(c, "privacy") > 0.5]
     if private:
         yield Caveat(
             CARE, "Noise outweighs all other errors in some columns",
-            "What was added for privacy is the largest part of the error of the shares of "
-            f"{_listed(private)}. Neither more points nor another method brings that back: only a larger ε, or more rows.",
+            "The noise added for privacy is the largest part of the error of the shares of "
+            f"{_listed(private)}. Neither more points nor another method reduces it: only a larger ε, or more rows.",
         )  # fmt: skip
-    unseen = [c.name for c in facts.columns if measured and _share_of(c, "resolution") > 0.5]
+    unseen = [c.name for c in facts.columns if measured and _part_of_error(c, "resolution") > 0.5]
     if unseen:
         yield Caveat(
             NOTE, "Some columns are seen only coarsely",
@@ -122,7 +116,7 @@ def _of_errors(facts: ReleaseFacts) -> Iterator[Caveat]:
     if vague:
         yield Caveat(
             CARE, "Some distributions are mostly noise",
-            f"Most of the shares of {_listed(vague)} are smaller than twice their own error: read their outline, not their "
+            f"Most of the shares of {_listed(vague)} are smaller than twice their own error: read the outline, not the "
             "single bars.",
         )  # fmt: skip
     known = [pair for pair in facts.pairs if math.isfinite(pair.pvalue)]
@@ -130,24 +124,22 @@ def _of_errors(facts: ReleaseFacts) -> Iterator[Caveat]:
     if hidden:
         yield Caveat(
             NOTE, f"{hidden} of {len(known)} pairs cannot be distinguished from unrelated ones",
-            "That is no sign that they are: associations in a release are weaker than in its table, and their errors are "
-            "wide.",
+            "This does not show that they are unrelated: associations in a release are weaker than in its table, and their "
+            "errors are wide.",
         )  # fmt: skip
 
 
-def _share_of(column: ColumnFacts, part: str) -> float:
-    """How much of the squared errors of a column's shares one part is."""
+def _part_of_error(column: ColumnFacts, part: str) -> float:
+    """The share of one part in the squared errors of a column's bars."""
     errors = [bar.estimate for bar in column.bars if math.isfinite(bar.estimate.standard_error)]
     whole = sum(e.standard_error**2 for e in errors)
     return sum((e.parts.get(part) or 0.0) ** 2 for e in errors) / whole if whole > 0 else 0.0
 
 
 def _vague(column: ColumnFacts) -> bool:
-    def unclear(estimate: Estimate) -> bool:
-        return not abs(estimate.value) > 2 * estimate.standard_error
-
-    weight = sum(max(bar.estimate.value, 0.0) for bar in column.bars if unclear(bar.estimate))
-    return weight > 0.5
+    """Whether most of a column's mass is in shares smaller than twice their error, or of an unknown one."""
+    shares = [bar.estimate for bar in column.bars]
+    return sum(max(e.value, 0.0) for e in shares if not abs(e.value) > 2 * e.standard_error) > 0.5
 
 
 def _of_columns(facts: ReleaseFacts) -> Iterator[Caveat]:
@@ -173,7 +165,7 @@ def _of_columns(facts: ReleaseFacts) -> Iterator[Caveat]:
         names = [one.column.name for one in facts.release.derived]
         yield Caveat(
             NOTE, "Some columns were computed from others",
-            f"{_listed(names)}: whoever wrote the file added them afterwards; the promise is unchanged.",
+            f"{_listed(names)}: whoever wrote the file added them afterwards; the guarantee is unchanged.",
         )  # fmt: skip
     if facts.left_out:
         yield Caveat(
@@ -183,22 +175,18 @@ def _of_columns(facts: ReleaseFacts) -> Iterator[Caveat]:
 
 
 def _of_notes(facts: ReleaseFacts) -> Iterator[Caveat]:
-    """What the estimates themselves say, each once, with the columns that say it."""
-    said: dict[str, list[str]] = {}
+    """The notes of the estimates, each once, with the columns that have it."""
+    columns_of: dict[str, list[str]] = {}
     for column in facts.columns:
         for note in column.notes:
-            said.setdefault(note, []).append(column.name)
-    for note, names in list(said.items())[:_MOST_NOTES]:
+            columns_of.setdefault(note, []).append(column.name)
+    for note, names in list(columns_of.items())[:_MOST_NOTES]:
         yield Caveat(NOTE, f"Note on {_listed(names, 6)}", note)
-    if len(said) > _MOST_NOTES:
-        yield Caveat(NOTE, "More notes", f"{len(said) - _MOST_NOTES} further notes are with their columns.")
+    if len(columns_of) > _MOST_NOTES:
+        yield Caveat(NOTE, "More notes", f"{len(columns_of) - _MOST_NOTES} more notes are shown with their columns.")
 
 
 def _listed(names: Sequence[str], most: int = _MOST_NAMES) -> str:
-    """Names with commas, short ones, the first few of many."""
-    shown = ", ".join(_cut(inert(name)) for name in names[:most])
+    """Names with commas, each cut to a length; only the first of many."""
+    shown = ", ".join(short(name, 40) for name in names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def _cut(name: str) -> str:
-    return shortened(name, 40)

@@ -1,8 +1,7 @@
-"""Drawings of a column's shares, as SVG made here: text stays text, and every drawing has a title and a description.
+"""Drawings of a column's shares as SVG: text stays text, and every drawing has a title and a description.
 
-A bar is the estimate. The thin line over it is its 95 % interval; the thick one what the noise added for privacy alone would
-make of it. Colours (blue, dark, orange-brown) differ in lightness too, so that neither the colour-blind nor a grey printer lose
-any of them.
+A bar is the estimate. The thin line over it is its 95 % interval; the thick line is the interval that the privacy noise alone
+would give. Colours (blue, dark, orange-brown) differ in lightness too, for colour-blind readers and grey prints.
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ import numpy as np
 from kmeanalyst.inference.estimate.estimate import Estimate
 from kmeanalyst.inference.questions.groups import MISSING
 from kmeanalyst.releases.domain.numbers import Date, Number
-from kmeanalyst.releases.texts import shortened
 from kmeanalyst.report.facts import Bar, ColumnFacts
-from kmeanalyst.report.markup import Markup, element, inert
+from kmeanalyst.report.markup import Markup, element, short
 from kmeanalyst.report.numbers import percent, percent_text
 
 _WIDTH = 340
@@ -31,7 +29,7 @@ Scale = Callable[[float], float]
 
 
 def chart(facts: ColumnFacts, key: str) -> Markup | None:
-    """The drawing of a column; None where it has no shares. key is a word that makes its ids different from other drawings'."""
+    """The drawing of a column; None where it has no shares. `key` makes its ids unique on the page."""
     bars = [bar for bar in facts.bars if math.isfinite(bar.estimate.value)]
     if not bars:
         return None
@@ -48,23 +46,16 @@ def _comparable(bars: Sequence[Bar]) -> bool:
 
 
 def _svg(facts: ColumnFacts, key: str, height: float, what: str, parts: Sequence[object]) -> Markup:
-    title = element("title", f"{_short(facts.name, 60)}: estimated distribution", id=f"{key}t")
+    title = element("title", f"{short(facts.name, 60)}: estimated distribution", id=f"{key}t")
     description = element("desc", what, id=f"{key}d")
-    return element(
-        "svg",
-        title,
-        description,
-        parts,
-        viewBox=f"0 0 {_WIDTH} {height:g}",
-        role="img",
-        aria_labelledby=f"{key}t {key}d",
-    )
+    box, labels = f"0 0 {_WIDTH} {height:g}", f"{key}t {key}d"
+    return element("svg", title, description, parts, viewBox=box, role="img", aria_labelledby=labels)
 
 
-def _told(bars: Sequence[Bar]) -> str:
+def _in_words(bars: Sequence[Bar]) -> str:
     """A drawing in words: the largest shares."""
     largest = sorted(bars, key=lambda bar: -bar.estimate.value)[:5]
-    shares = "; ".join(f"{_short(bar.label, 60)}: {percent_text(bar.estimate)}" for bar in largest)
+    shares = "; ".join(f"{short(bar.label, 60)}: {percent_text(bar.estimate)}" for bar in largest)
     return f"Largest of {len(bars)} shares: {shares}. Lines are 95 % intervals; all numbers are in the table below."
 
 
@@ -81,11 +72,11 @@ def _rows(facts: ColumnFacts, bars: Sequence[Bar], key: str) -> Markup:
     height = len(shown) * _ROW + (18 if rest else 2)
     if rest:
         parts.append(_text(f"and {rest} smaller ones, in the table below", 0, height - 4, "label"))
-    return _svg(facts, key, height, _told(bars), parts)
+    return _svg(facts, key, height, _in_words(bars), parts)
 
 
 def _few(bars: Sequence[Bar]) -> tuple[list[Bar], int]:
-    """The largest, in their own order, and how many others there are."""
+    """The largest bars, in their order, and how many others there are."""
     if len(bars) <= _MOST_ROWS:
         return list(bars), 0
     kept = sorted(range(len(bars)), key=lambda k: -bars[k].estimate.value)[:_KEPT_ROWS]
@@ -97,8 +88,8 @@ def _row(bar: Bar, k: int, place: Scale, label: float) -> Markup:
     start, end = sorted((place(0), place(bar.estimate.value)))
     return element(
         "g",
-        element("title", f"{_short(bar.label, 200)}: {percent_text(bar.estimate)}"),
-        _text(_short(bar.label, 17), label, middle + 4, "label end"),
+        element("title", f"{short(bar.label, 200)}: {percent_text(bar.estimate)}"),
+        _text(short(bar.label, 17), label, middle + 4, "label end"),
         element("rect", x=_n(start), y=_n(middle - 6), width=_n(end - start), height="12", class_="bar"),
         _band(bar.estimate, 1.0, place, lambda a, b, kind: _line(a, middle, b, middle, kind)),
         _text(percent(bar.estimate), _WIDTH, middle + 4, "number end"),
@@ -108,7 +99,7 @@ def _row(bar: Bar, k: int, place: Scale, label: float) -> Markup:
 def _band(
     estimate: Estimate, factor: float, place: Scale, line: Callable[[float, float, str], Markup]
 ) -> Markup | None:
-    """The lines over a bar: the 95 % interval, and what privacy alone would leave."""
+    """The lines over a bar: the 95 % interval, and that of the privacy noise alone."""
     if not math.isfinite(estimate.standard_error):
         return None
     low, high = estimate.interval()
@@ -124,7 +115,7 @@ def _band(
 
 
 def _histogram(facts: ColumnFacts, bars: Sequence[Bar], key: str) -> Markup:
-    """Bars over ranges; where these differ in width, heights are shares for one usual width, so that areas are shares."""
+    """Bars over ranges; where widths differ, heights are scaled to the usual width, so that areas are shares."""
     left, right, top, bottom = 46.0, _WIDTH - 6.0, 22.0, 168.0
     factors, even = _factors(bars)
     low, high = _reach([bar.estimate for bar in bars], factors)
@@ -135,7 +126,9 @@ def _histogram(facts: ColumnFacts, bars: Sequence[Bar], key: str) -> Markup:
     axis = _line(left, up(0), right, up(0), "axis")
     what = "share" if even else "share, were all ranges as wide as most"
     caption = _text(what, 0, 11, "label")
-    return _svg(facts, key, 188, _told(bars), [ticks, drawn, axis, caption, _feet(facts, bars, across, bottom + 16)])
+    return _svg(
+        facts, key, 188, _in_words(bars), [ticks, drawn, axis, caption, _feet(facts, bars, across, bottom + 16)]
+    )
 
 
 def _factors(bars: Sequence[Bar]) -> tuple[list[float], bool]:
@@ -159,7 +152,7 @@ def _upright(bar: Bar, factor: float, across: Scale, up: Scale) -> Markup:
     middle, gap = (x + end) / 2, min(1.0, (end - x) / 8)
     return element(
         "g",
-        element("title", f"{_short(bar.label, 200)}: {percent_text(bar.estimate)}"),
+        element("title", f"{short(bar.label, 200)}: {percent_text(bar.estimate)}"),
         element("rect", x=_n(x + gap), y=_n(top), width=_n(end - x - 2 * gap), height=_n(foot - top), class_="bar"),
         _band(bar.estimate, factor, up, lambda a, b, kind: _line(middle, a, middle, b, kind)),
     )
@@ -171,18 +164,18 @@ def _height_tick(value: float, up: Scale, left: float, right: float) -> Markup:
 
 
 def _feet(facts: ColumnFacts, bars: Sequence[Bar], across: Scale, y: float) -> list[Markup]:
-    """Values under the axis: single values in the middle of their bars, ends of ranges at theirs; as many as fit."""
+    """Values under the axis: single values in the middle of their bars, ends of ranges at their ends; as many as fit."""
     single = all(bar.edges and bar.edges[0] == bar.edges[1] for bar in bars)
-    places = [
+    marks = [
         (across(sum(bar.extent) / 2 if single else bar.extent[0]), bar.edges[0])
         for bar in bars
         if bar.extent and bar.edges
     ]
     last = bars[-1]
     if not single and last.extent and last.edges:
-        places.append((across(last.extent[1]), last.edges[1]))
+        marks.append((across(last.extent[1]), last.edges[1]))
     feet, free = [], -math.inf
-    for x, value in places:
+    for x, value in marks:
         text = tick_text(value, isinstance(facts.column, Date))
         half = 3.3 * len(text) + 3
         x = min(max(x, half), _WIDTH - half)
@@ -208,7 +201,7 @@ def tick_text(value: Any, day: bool) -> str:
 
 
 def _reach(estimates: Sequence[Estimate], factors: Sequence[float]) -> tuple[float, float]:
-    """The lowest and highest that is drawn, zero among them; a line far longer than all bars is cut."""
+    """The lowest and highest value to draw, including zero; a line far longer than all bars is cut."""
     values = [estimate.value * factor for estimate, factor in zip(estimates, factors, strict=True)]
     ends = [end * f for e, f in zip(estimates, factors, strict=True) for end in e.interval() if math.isfinite(end)]
     most = max(*values, 0.0) or 0.01
@@ -218,7 +211,7 @@ def _reach(estimates: Sequence[Estimate], factors: Sequence[float]) -> tuple[flo
 
 
 def _scale(low: float, high: float, start: float, end: float) -> Scale:
-    """Values as places on the page, within the two ends."""
+    """From values to positions on the page, within the two ends."""
     span = (high - low) or 1.0
 
     def place(value: float) -> float:
@@ -228,16 +221,11 @@ def _scale(low: float, high: float, start: float, end: float) -> Scale:
 
 
 def _round_values(low: float, high: float) -> list[float]:
-    """Some four round numbers between two."""
+    """About four round numbers between two."""
     step = 10.0 ** math.floor(math.log10(max(high - low, 1e-12) / 3))
     step *= next(m for m in (1, 2, 5, 10) if (high - low) / (step * m) <= 4)
     first = math.ceil(low / step - 1e-9)
     return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
-
-
-def _short(text: str, most: int) -> str:
-    whole = inert(text)
-    return shortened(whole, most)
 
 
 def _text(text: str, x: float, y: float, kind: str) -> Markup:

@@ -1,4 +1,4 @@
-"""How to ask further, and how to cite. A command is for copying: it holds no word of a stranger that a shell could read."""
+"""How to ask more, and how to cite. Commands are for copying: they hold no text of the file's maker that a shell could run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def commands(facts: ReleaseFacts) -> list[tuple[str, str]]:
     file = plain_file(facts)
     extra = " --allow-rehearsal" if facts.release.is_rehearsal else ""
     number, levels = _example(facts, Number), _example(facts, Categorical)
-    asked = [("what the file is and promises", f"info {file}"), ("whether its claims hold", f"validate {file}")]
+    asked = [("what the file is and guarantees", f"info {file}"), ("whether its claims hold", f"validate {file}")]
     if number:
         asked.append(("a mean, with its error in parts", f"expect {file} {number}"))
         asked.append(("quantiles", f"quantile {file} {number} 0.1 0.5 0.9"))
@@ -66,31 +66,31 @@ def _example(facts: ReleaseFacts, kind: type) -> str | None:
 
 
 def papers(facts: ReleaseFacts) -> list[str]:
-    """What to cite, by what made the release and its promise."""
-    promise, method = facts.release.statement, facts.release.method
-    if promise is None:
+    """What to cite: the methods that made the release and its guarantee."""
+    statement, method = facts.release.statement, facts.release.method
+    if statement is None:
         return []
     found = [_BALOG]
     if method == "generator":
         found.append(_HARDER)
-    if promise.is_selection:
+    if statement.is_selection:
         found.append(_MCSHERRY)
-    if promise.calibration == "analytic":
+    if statement.calibration == "analytic":
         found.append(_BALLE)
-    if "gaussian" in promise.mechanism:
+    if "gaussian" in statement.mechanism:
         found.append(_CANONNE)
     return [*found, _GRETTON]
 
 
 def citation(facts: ReleaseFacts) -> str:
     """A sentence that names this release and no other."""
-    promise = facts.release.statement
-    described = "weighted points without a privacy promise"
-    if promise is not None:
-        kind = "NOT PRIVATE rehearsal of a release" if promise.is_rehearsal else "differentially private release"
+    statement = facts.release.statement
+    described = "weighted points without a privacy guarantee"
+    if statement is not None:
+        kind = "NOT PRIVATE rehearsal of a release" if statement.is_rehearsal else "differentially private release"
         described = (
-            f"{kind} of {promise.n_rows:,} {promise.counted} (ε = {promise.epsilon:g}, δ = {promise.delta:g}, "
-            f"{promise.neighbouring}; {facts.release.method}, {promise.mechanism})"
+            f"{kind} of {statement.n_rows:,} {statement.counted} (ε = {statement.epsilon:g}, δ = {statement.delta:g}, "
+            f"{statement.neighbouring}; {facts.release.method}, {statement.mechanism})"
         )
     digest = f" SHA-256 {facts.sha256}." if facts.sha256 else ""
     return f"{facts.source or 'A release'}: {described}.{digest}"

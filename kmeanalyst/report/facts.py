@@ -1,7 +1,7 @@
-"""The numbers of a report: the release is asked here, column by column and pair by pair.
+"""The numbers of a report, column by column and pair by pair.
 
-Every number is an Estimate that the same question gives elsewhere (`kmeanalyst expect`, `quantile`, `table`). A file comes
-from a stranger: what is asked is bounded, whatever it declares.
+Every number is an Estimate that the same question gives elsewhere (`kmeanalyst expect`, `quantile`, `table`). The file may
+come from a stranger: the work is bounded, whatever it declares.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy as np
 
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.inference.estimate.population import Population, estimates, population_of
-from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.questions.association import Association, associations, codes, numbers
 from kmeanalyst.inference.questions.expectation import mean_of, statistic_of
 from kmeanalyst.inference.questions.groups import MISSING, Group, groups_of
@@ -44,8 +43,8 @@ class Bar:
     """The share of a group of a column's values.
 
     label     the level, value or range.
-    together  whether it is the rarer levels, as one.
-    extent    (left, right) in encoded units, of ranges of numbers and days; None of all others.
+    together  whether it is the sum of the rarer levels.
+    extent    (left, right) in encoded units, of ranges of numbers and days; None for all others.
     edges     the same in natural units.
     estimate  the share.
     """
@@ -73,7 +72,7 @@ class ColumnFacts:
 
     @property
     def commonest(self) -> Bar | None:
-        """The most frequent level, missing among them; None of numbers, days and texts."""
+        """The most frequent level, or missing; None for numbers, days and texts."""
         bars = [bar for bar in self.bars if np.isfinite(bar.estimate.value) and not bar.together]
         return max(bars, key=lambda b: b.estimate.value) if bars and isinstance(self.column, Categorical) else None
 
@@ -90,11 +89,10 @@ class ColumnFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseFacts:
-    """All that the page shows.
+    """Everything that the page shows.
 
-    source    the file's name without its folder, or None.
-    sha256    of the file's bytes, likewise; n_bytes its length.
-    left_out  how many columns the page leaves out.
+    source    the file's name without its folder, or None; sha256 and n_bytes are those of its bytes.
+    left_out  how many columns the page does not show.
     """
 
     release: ReleaseData
@@ -116,12 +114,12 @@ def facts_of(
     view: View | None = None,
     progress: Progress | None = None,
 ) -> ReleaseFacts:
-    """Ask a release everything that a report shows; some seconds, most of them for the population fit.
+    """Ask a release everything that a report shows. It takes some seconds, most of them for the population fit.
 
     source    the file that the release was read from: its name and SHA-256 identify the release on the page.
     columns   names of the columns to show; the first sixty by default.
     view      as in `Release.expectation`; quantiles and pairs are of the probability view, or the fitted one.
-    progress  called with what is being asked, and the share that is done.
+    progress  called with the name of the work, and the share that is done.
     """
     names = _chosen(release, columns)
     on_progress = progress or (lambda what, share: None)
@@ -129,12 +127,8 @@ def facts_of(
     population = population_of(release, view=view)
     described = tuple(_each(release, names, population, lambda share: on_progress("report", 0.3 + 0.3 * share)))
     paired = tuple(name for name in names if not isinstance(release.columns[name], Text))[:MOST_PAIRED]
-    pairs = associations(
-        release,
-        paired,
-        view="fitted" if view == "fitted" else None,
-        progress=lambda _, s: on_progress("report", 0.6 + 0.39 * s),
-    )
+    fitted: View | None = "fitted" if view == "fitted" else None
+    pairs = associations(release, paired, view=fitted, progress=lambda _, s: on_progress("report", 0.6 + 0.39 * s))
     on_progress("report", 1.0)
     data = None if source is None else Path(source).read_bytes()
     return ReleaseFacts(
@@ -171,22 +165,22 @@ def _each(
 
 
 def _column_facts(population: Population, column: Column, description: str) -> ColumnFacts:
-    """A column's shares and statistics; what has no answer is left out, with a note that says why."""
+    """A column's shares and statistics; one that has no answer is left out, with a note that says why."""
     notes: list[str] = []
 
-    def asked(what: Callable[[], Any], otherwise: Any) -> Any:
+    def ask(what: Callable[[], Any], otherwise: Any) -> Any:
         try:
             return what()
         except ValueError as refusal:
             notes.append(words.short(str(refusal), 300))
             return otherwise
 
-    bars = asked(lambda: _bars(population, column), ())
+    bars = ask(lambda: _bars(population, column), ())
     statistics: dict[str, Estimate] = {}
-    if isinstance(column, Number):
-        statistics |= asked(lambda: _moments(population, column), {}) | asked(lambda: _median(population, column), {})
+    if isinstance(column, Number) and not isinstance(column, Cyclic):  # numbers on a circle have no mean and no median
+        statistics |= ask(lambda: _moments(population, column), {}) | ask(lambda: _quartiles(population, column), {})
     if column.missing:
-        statistics |= asked(lambda: {"missing": _missing(population, column)}, {})
+        statistics |= ask(lambda: {"missing": _missing(population, column)}, {})
     found = [*population.model.notes, *(note for estimate in statistics.values() for note in estimate.notes)]
     return ColumnFacts(
         column=column, description=description, bars=bars, statistics=statistics,
@@ -218,7 +212,7 @@ def _edges(group: Group) -> tuple[Any, Any] | None:
 
 
 def _extent(column: Number, group: Group, last: bool) -> tuple[float, float] | None:
-    """Where a range starts and ends in encoded units; a whole number reaches half a step to either side."""
+    """Where a range starts and ends in encoded units; a whole number extends half a step to either side."""
     if group.left is None or (group.left == group.right and column.step is None):
         return None
     if group.left == group.right:
@@ -229,7 +223,7 @@ def _extent(column: Number, group: Group, last: bool) -> tuple[float, float] | N
 
 
 def _level_bars(population: Population, column: Categorical) -> tuple[Bar, ...]:
-    """The levels, in their order; beyond a number, the rarer ones together."""
+    """The levels, in their order; if there are many, the rarer ones as one bar."""
     held = codes_of(population, column)
     shares = np.bincount(held[: len(population.weights)] + 1, population.weights, minlength=len(column.levels) + 1)[1:]
     kept = np.sort(np.argsort(-shares, kind="stable")[:MOST_LEVELS])
@@ -251,7 +245,7 @@ def _level_bars(population: Population, column: Categorical) -> tuple[Bar, ...]:
 
 
 def codes_of(population: Population, column: Categorical) -> Array:
-    """(n,) the codes of a column's levels at the rows of people.model.frame, -1 where missing."""
+    """(n,) the codes of a column's levels at the rows of population.model.frame, -1 where missing."""
     cells = population.model.frame[column.name]
     if isinstance(column, Boolean):
         values = numbers(cells, column)
@@ -263,15 +257,12 @@ def codes_of(population: Population, column: Categorical) -> Array:
 
 
 def _present(population: Population, column: Column, view: View | None = None) -> Population:
-    """The rows in which a column is there."""
+    """The rows in which a column is not missing."""
     if not column.missing and view is None:
         return population
     where = f"not missing({words.column(column.name)})" if column.missing else None
-    return population_of(population.release, where=where, view=view or _view(population))
-
-
-def _view(population: Population) -> Any:
-    return population.view
+    same_view: Any = population.view
+    return population_of(population.release, where=where, view=view or same_view)
 
 
 def _question(column: Column) -> Any:
@@ -282,18 +273,14 @@ def _question(column: Column) -> Any:
 
 
 def _moments(population: Population, column: Number) -> dict[str, Estimate]:
-    """Mean and standard deviation; not on a circle, where numbers have neither."""
-    if isinstance(column, Cyclic):
-        return {}
+    """Mean and standard deviation."""
     there, question = _present(population, column), _question(column)
     mean, deviation = estimates(there, [mean_of(there, question), deviation_of(there, question)])
     return {"mean": mean, "std": deviation}
 
 
-def _median(population: Population, column: Number) -> dict[str, Estimate]:
-    """The quartiles, of the probability view."""
-    if isinstance(column, Cyclic):
-        return {}
+def _quartiles(population: Population, column: Number) -> dict[str, Estimate]:
+    """The median and the quartiles, of the probability view or the fitted one."""
     there = _present(population, column, "fitted" if population.view == "fitted" else "probability")
     question = _question(column) if isinstance(column, Date) else column.name
     found: Estimates = estimates(there, quantiles_of(there, question, np.array([0.25, 0.5, 0.75])))
@@ -302,8 +289,7 @@ def _median(population: Population, column: Number) -> dict[str, Estimate]:
 
 def _missing(population: Population, column: Column) -> Estimate:
     condition = f"missing({words.column(column.name)})"
-    statistic: Statistic = statistic_of(population, population.values(condition), condition)
-    return estimates(population, [statistic])[0]
+    return estimates(population, [statistic_of(population, population.values(condition), condition)])[0]
 
 
 def _plain(estimate: Estimate) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a release promises, in plain words and in numbers. The words are those of release_side/PROMISE.md, for a reader."""
+"""What a release guarantees, in words and in numbers. The words follow release_side/PROMISE.md."""
 
 from __future__ import annotations
 
@@ -18,44 +18,36 @@ _NO_FACTOR = 20.0  # ε from which e^ε is too large to picture
 
 
 def plain_words(release: ReleaseData) -> list[str]:
-    """The promise as paragraphs."""
-    promise = release.statement
-    if promise is None:
+    """The guarantee as paragraphs."""
+    statement = release.statement
+    if statement is None:
         return [
-            "No privacy promise is known for these weighted points: they come from elsewhere, without a measurement. Treat "
+            "No privacy guarantee is known for these weighted points: they come from elsewhere, without a measurement. Treat "
             "them as you would treat the rows they were made from."
         ]
-    if promise.is_rehearsal:
+    if statement.is_rehearsal:
         return [
-            "This is a rehearsal. Its noise was drawn from a seed, and whoever knows the seed can remove it: nobody "
-            "whose row is in the table is protected. The numbers below are what the same release would promise with real noise."
+            "This is a rehearsal. Its noise was drawn from a seed, and whoever knows the seed can remove it: no row of "
+            "the table is protected. The numbers below are what the same release would guarantee with real noise."
         ]
-    return [_of_likelihood(promise), _of_guessing(promise), *_of_everything(promise)]
+    return [_of_likelihood(statement), _of_guessing(statement), *_of_everything(statement)]
 
 
-def _who(promise: PrivacyStatement) -> tuple[str, str]:
-    """Whose, and what of theirs is replaced."""
-    return (
-        ("unit", f"all rows of your unit of {promise.unit!r} had")
-        if promise.protects_units
-        else ("row", "your row had")
-    )
-
-
-def _of_likelihood(promise: PrivacyStatement) -> str:
-    _, replaced = _who(promise)
-    others = "those of another unit" if promise.protects_units else "any other"
+def _of_likelihood(statement: PrivacyStatement) -> str:
+    if statement.protects_units:
+        change = f"all rows of your unit of {statement.unit!r} had been replaced by those of another unit"
+    else:
+        change = "your row had been replaced by any other"
     start = (
-        f"Whoever sees this page, or the file, learns almost the same about you as from a file made after {replaced} been "
-        f"replaced by {others}: "
+        f"Whoever sees this page, or the file, learns almost the same about you as from a file made after {change}: "
     )
-    if promise.epsilon > _NO_FACTOR:
-        return start + f"in theory. With ε = {promise.epsilon:g} the word “almost” covers nearly everything."
-    return start + guarantee(promise.epsilon, promise.delta, units=promise.protects_units) + "."
+    if statement.epsilon > _NO_FACTOR:
+        return start + f"in theory. With ε = {statement.epsilon:g} the word “almost” covers nearly everything."
+    return start + guarantee(statement.epsilon, statement.delta, units=statement.protects_units) + "."
 
 
-def guessing_right(promise: PrivacyStatement) -> float:
-    """The most that a guess between two candidate rows is right, each as likely beforehand.
+def guessing_right(statement: PrivacyStatement) -> float:
+    """The largest probability of guessing which of two candidate rows is in the table, each as likely beforehand.
 
     Source   (e^ε + δ)/(1 + e^ε): Kairouz, Oh & Viswanath 2015, the point of the trade-off curve with equal errors.
 
@@ -63,37 +55,41 @@ def guessing_right(promise: PrivacyStatement) -> float:
     >>> round(guessing_right(SimpleNamespace(epsilon=1.0, delta=0.0)), 3)
     0.731
     """
-    odds = math.exp(-promise.epsilon)
-    return min((1 + promise.delta * odds) / (1 + odds), 1.0)
+    odds = math.exp(-statement.epsilon)
+    return min((1 + statement.delta * odds) / (1 + odds), 1.0)
 
 
-def _of_guessing(promise: PrivacyStatement) -> str:
-    yours = "the rows of your unit are" if promise.protects_units else "your row is"
+def _of_guessing(statement: PrivacyStatement) -> str:
+    yours = "the rows of your unit are" if statement.protects_units else "your row is"
     return (
-        f"Somebody who knows everything else in the table, and only has to decide which of two candidates {yours}, is right in "
-        f"at most {100 * guessing_right(promise):.3g} % of cases, where blind guessing is right in 50 %."
+        f"An attacker who knows everything else in the table, and only has to decide which of two candidates {yours}, is right "
+        f"in at most {100 * guessing_right(statement):.3g} % of cases, where blind guessing is right in 50 %."
     )
 
 
-def _of_everything(promise: PrivacyStatement) -> list[str]:
+def _of_everything(statement: PrivacyStatement) -> list[str]:
+    if statement.protects_units:
+        protected = (
+            "Units are what is protected: all rows of one unit together, where a unit is what the column "
+            f"{statement.unit!r} identifies."
+        )
+    else:
+        protected = (
+            "Rows are what is protected: a person with several rows is protected less, and the members of a group together "
+            "less than each."
+        )
     return [
         "This holds whatever else they know, now or later, and for everything computed from the file, this page included. It "
         "does not hide what is true of the population as a whole.",
-        f"Several releases of one table add up, and only the curator’s ledger counts them. {_who(promise)[0].capitalize()}s are "
-        "what is protected: "
-        + (
-            f"all rows of one unit together, where a unit is what the column {promise.unit!r} identifies."
-            if promise.protects_units
-            else "somebody with several rows is protected less, and the members of a group together less than each."
-        )
-        + " That the noise was drawn as stated cannot be checked from the file: it rests on trust in its maker.",
+        f"Several releases of one table add up, and only the curator’s ledger counts them. {protected} That the noise was drawn "
+        "as stated cannot be checked from the file: it rests on trust in its maker.",
     ]
 
 
 def numbers(release: ReleaseData) -> list[tuple[str, str]]:
-    """The promise and the release in numbers: label and text."""
-    weights, promise = release.weights, release.statement
-    lines = [] if promise is None else _of_promise(promise)
+    """The guarantee and the release in numbers: label and text."""
+    weights, statement = release.weights, release.statement
+    lines = [] if statement is None else _lines(statement)
     if release.measurement is not None:
         lines.append(("features measured", f"{release.measurement.feature_map.dimension:,}"))
     lines += [
@@ -103,7 +99,7 @@ def numbers(release: ReleaseData) -> list[tuple[str, str]]:
             f"{len(release):,} weighted rows of {len(release.columns):,} columns, {release.weight_view} weights",
         ),
         ("sum of weights", f"{weights.sum():.4g}"),
-        ("sum of their sizes", f"{abs(weights).sum():.4g}"),
+        ("sum of absolute weights", f"{abs(weights).sum():.4g}"),
         ("negative weights", f"{100 * (weights < 0).mean():.3g} %"),
     ]
     if release.residual_over_noise is not None:
@@ -111,31 +107,30 @@ def numbers(release: ReleaseData) -> list[tuple[str, str]]:
     return lines
 
 
-def _of_promise(promise: PrivacyStatement) -> list[tuple[str, str]]:
-    noise = promise.noise_scale
+def _lines(statement: PrivacyStatement) -> list[tuple[str, str]]:
+    changed = f"unit of {statement.unit!r}" if statement.protects_units else "row"
     lines = [
-        ("N", f"{promise.n_rows:,} {promise.counted}"),
-        ("ε (epsilon)", f"{promise.epsilon:g}"),
-        ("δ (delta)", f"{promise.delta:g}"),
-        *_of_loss(promise),
-        ("ρ (zCDP)", f"{promise.rho:.4g}"),
-        ("neighbours", f"tables that differ by replacing one {f'unit of {promise.unit!r}' if promise.protects_units else 'row'} "
-                       f"({promise.neighbouring})"),
-        ("mechanism", f"{promise.mechanism}, {promise.calibration} calibration"),
-        ("sensitivity", f"{promise.sensitivity:.4g}"),
+        ("N", f"{statement.n_rows:,} {statement.counted}"),
+        ("ε (epsilon)", f"{statement.epsilon:g}"),
+        ("δ (delta)", f"{statement.delta:g}"),
+        *_of_loss(statement),
+        ("ρ (zCDP)", f"{statement.rho:.4g}"),
+        ("neighbours", f"tables that differ by replacing one {changed} ({statement.neighbouring})"),
+        ("mechanism", f"{statement.mechanism}, {statement.calibration} calibration"),
+        ("sensitivity", f"{statement.sensitivity:.4g}"),
     ]  # fmt: skip
-    if noise is not None:
-        lines.append(("noise", f"standard deviation {noise:.4g} on each feature"))
-    if promise.n_databases is not None:
-        lines.append(("drawn from", f"{promise.n_databases:,} databases"))
-    if promise.public_points:
-        lines.append(("public points", f"{promise.public_points:,} of the points were given as public rows"))
+    if statement.noise_scale is not None:
+        lines.append(("noise", f"standard deviation {statement.noise_scale:.4g} on each feature"))
+    if statement.n_databases is not None:
+        lines.append(("drawn from", f"{statement.n_databases:,} databases"))
+    if statement.public_points:
+        lines.append(("public points", f"{statement.public_points:,} of the points were given as public rows"))
     return lines
 
 
-def _of_loss(promise: PrivacyStatement) -> list[tuple[str, str]]:
-    """How probable a privacy loss above ε is; nothing for laws of noise under which there is none."""
-    if promise.is_selection or is_pure(promise.mechanism):
+def _of_loss(statement: PrivacyStatement) -> list[tuple[str, str]]:
+    """How probable a privacy loss above ε is; nothing for noise under which it never is."""
+    if statement.is_selection or is_pure(statement.mechanism):
         return []
-    probability = loss_above_epsilon(epsilon=promise.epsilon, noise_multiplier=promise.noise_multiplier)
+    probability = loss_above_epsilon(epsilon=statement.epsilon, noise_multiplier=statement.noise_multiplier)
     return [("P(privacy loss > ε)", f"{probability:.2g}, which is not δ; for the worst pair of neighbours")]

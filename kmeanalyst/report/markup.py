@@ -1,4 +1,4 @@
-"""HTML and SVG as values: text is escaped when it enters an element, and only elements are not text."""
+"""HTML and SVG as values: whatever is not an element is text, and is escaped when it enters one."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def inert(text: str) -> str:
 
 
 def element(name: str, /, *children: object, **attributes: object) -> Markup:
-    """An element; children that are no Markup are escaped, and so are all attributes.
+    """An element; children that are not Markup are escaped, and so are all attributes.
 
-    attributes   a trailing underscore is left out (class_), others are hyphens; None leaves an attribute out, True has no value.
+    attributes   a trailing underscore is dropped (class_), others become hyphens; None omits an attribute, True has no value.
 
     >>> element("p", "a < b", element("b", "c"), class_='x"')
     '<p class="x&quot;">a &lt; b<b>c</b></p>'
     """
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r:.40} is no name of an element: it would be markup of its own. Write letters.")
+        raise ValueError(f"{name!r:.40} is no name of an element: it could become other markup. Write letters.")
     head = name + "".join(_attribute(key, value) for key, value in attributes.items())
     return Markup(f"<{head}>") if name in _VOID else Markup(f"<{head}>{joined(children)}</{name}>")
 
@@ -56,17 +56,22 @@ def joined(children: object) -> Markup:
     return Markup(escape(str(children)))
 
 
+def short(text: str, most: int) -> str:
+    """Inert text, cut to a length."""
+    return shortened(inert(text), most)
+
+
 def name_of(text: str, most: int | None = None) -> Markup:
-    """A stranger's word within a sentence: isolated, so that its direction stays its own; cut to a length, whole on hover."""
+    """A name from the file within a sentence: isolated in its direction of writing, cut to a length, whole on hover."""
     whole = inert(text)
-    cut = whole if most is None else shortened(whole, most)
+    cut = whole if most is None else short(text, most)
     return element("bdi", cut, title=whole if cut != whole else None)
 
 
 def _attribute(key: str, value: object) -> str:
     key = key.rstrip("_").replace("_", "-")
     if not _NAME.fullmatch(key):
-        raise ValueError(f"{key!r:.40} is no name of an attribute: it would be markup of its own. Write letters.")
+        raise ValueError(f"{key!r:.40} is no name of an attribute: it could become other markup. Write letters.")
     if value is None or value is False:
         return ""
     return f" {key}" if value is True else f' {key}="{escape(inert(str(value)))}"'

@@ -1,4 +1,4 @@
-"""How numbers are written on the page: as many digits as their error lets mean anything."""
+"""How numbers are written on the page: with as many digits as their error justifies."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ def with_error(estimate: Estimate, column: Column) -> str:
         return "not known"
     if isinstance(column, Date):
         return f"{day(estimate.value)} ± {_error_days(estimate.standard_error)}"
-    error = written(estimate, estimate.standard_error)
-    return f"{written(estimate, estimate.value)} ± {error}"
+    return f"{written(estimate, estimate.value)} ± {written(estimate, estimate.standard_error)}"
 
 
 def value_text(estimate: Estimate, column: Column, number: float) -> str:

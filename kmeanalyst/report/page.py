@@ -1,4 +1,4 @@
-"""The report's page: facts in, one HTML text out, and a file that appears whole or not at all."""
+"""The report's page: facts in, one HTML text out, and a file that is written atomically."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kmeanalyst.inference.questions.association import LEAST_SHARE, MOST_GROUPS,
 from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.releases.texts import shortened
-from kmeanalyst.report import guarantee as promises
+from kmeanalyst.report import guarantee
 from kmeanalyst.report.assets import POLICY, SCRIPT, STYLE
 from kmeanalyst.report.caveats import DISTINGUISHED, Caveat, warnings_of
 from kmeanalyst.report.charts import chart
@@ -21,12 +21,12 @@ from kmeanalyst.report.markup import Markup, element, joined, name_of
 from kmeanalyst.report.numbers import bare_percent, percent, value_text, with_error
 
 _SECTIONS = (
-    ("promise", "What this is, and what it promises"),
+    ("guarantee", "What this is, and what it guarantees"),
     ("limits", "What it cannot show"),
     ("columns", "Columns at a glance"),
     ("distributions", "Distributions"),
     ("pairs", "Which columns go together"),
-    ("further", "How to ask further"),
+    ("further", "How to ask more"),
     ("cite", "How to cite, and how to check"),
 )
 _NAME = 60  # characters of a name in running text
@@ -50,7 +50,7 @@ def write_report(
 
 
 def report_html(facts: ReleaseFacts) -> str:
-    """The page as text: no address in it, and a policy that allows a browser its one script and one style."""
+    """The page as text: it holds no address, and its policy allows a browser only its own script and style."""
     rehearsal = facts.release.is_rehearsal
     title = ("NOT PRIVATE (rehearsal): " if rehearsal else "") + f"Report on {facts.source or 'a release'}"
     head = element(
@@ -85,9 +85,9 @@ def _stamp() -> Markup:
 
 
 def _header(facts: ReleaseFacts) -> Markup:
-    release, promise = facts.release, facts.release.statement
-    known = [] if promise is None else [
-        (f"{promise.n_rows:,}", f"private {promise.counted} (N)"), (f"{promise.epsilon:g}", "ε"), (f"{promise.delta:g}", "δ"),
+    release, stated = facts.release, facts.release.statement
+    known = [] if stated is None else [
+        (f"{stated.n_rows:,}", f"private {stated.counted} (N)"), (f"{stated.epsilon:g}", "ε"), (f"{stated.delta:g}", "δ"),
     ]  # fmt: skip
     known += [
         (f"{len(release):,}", "weighted points"),
@@ -110,31 +110,31 @@ def _navigation() -> Markup:
 
 
 def _sections(facts: ReleaseFacts) -> list[Markup]:
-    makers = (_promise, _limits, _glance, _distributions, _pairs, _further, _cite)
+    makers = (_guarantee, _caveats, _glance, _distributions, _pairs, _further, _cite)
     return [
         element("details", element("summary", element("h2", label)), make(facts), class_="section", id=name, open=True)
         for (name, label), make in zip(_SECTIONS, makers, strict=True)
     ]
 
 
-# ------------------------------------------------------------------ promise and limits
+# ------------------------------------------------------------------ guarantee and caveats
 
 
-def _promise(facts: ReleaseFacts) -> Markup:
+def _guarantee(facts: ReleaseFacts) -> Markup:
     release = facts.release
-    words: list[object] = [element("p", text) for text in promises.plain_words(release)]
-    lines = [(element("dt", label), element("dd", text)) for label, text in promises.numbers(release)]
+    words: list[object] = [element("p", text) for text in guarantee.plain_words(release)]
+    lines = [(element("dt", label), element("dd", text)) for label, text in guarantee.numbers(release)]
     if release.statement is not None and release.statement.taken_as_public:
         items = [element("li", name_of(item, 300)) for item in release.statement.taken_as_public[:50]]
         words += [element("p", "Taken as public, and not protected:"), element("ul", items, class_="plain")]
     return element("div", element("div", words), element("dl", lines), class_="two")
 
 
-def _limits(facts: ReleaseFacts) -> Markup:
-    return element("ul", [_warning(one) for one in warnings_of(facts)], class_="warnings two")
+def _caveats(facts: ReleaseFacts) -> Markup:
+    return element("ul", [_caveat(one) for one in warnings_of(facts)], class_="warnings two")
 
 
-def _warning(one: Caveat) -> Markup:
+def _caveat(one: Caveat) -> Markup:
     words = {"alarm": "Alarm", "care": "Take care", "note": "Note"}
     return element(
         "li", element("span", words[one.weight], class_="weight"), element("h3", one.headline), element("p", one.text),
@@ -146,11 +146,15 @@ def _warning(one: Caveat) -> Markup:
 
 
 def _table(heads: Sequence[tuple[str, str]], rows: Sequence[object], caption: object, kind: str) -> Markup:
-    """A table that scrolls by itself where it is too wide; heads are (text, class)."""
+    """A table that scrolls on its own where it is too wide; heads are (text, class)."""
     tops = [element("th", text, scope="col", class_=class_ or None) for text, class_ in heads]
     table = element(
         "table", element("caption", caption), element("thead", element("tr", tops)), element("tbody", rows), class_=kind
     )
+    return _scrolling(table, caption)
+
+
+def _scrolling(table: Markup, caption: object) -> Markup:
     return element("div", table, class_="scroll", tabindex="0", role="region", aria_label=caption)
 
 
@@ -168,10 +172,10 @@ def _glance_row(one: ColumnFacts, k: int) -> Markup:
     link = element("a", name_of(one.name, _NAME), href=f"#c{k}")
     cells = [_number_cell(one, name) for name in ("mean", "std", "median")]
     missing = one.statistics.get("missing")
-    none = "" if missing else "0"
-    cells.append(
-        element("td", percent(missing) if missing else "none", data_v=_key(missing.value) if missing else none)
-    )
+    if missing is None:
+        cells.append(element("td", "none", data_v="0"))
+    else:
+        cells.append(element("td", percent(missing), data_v=_key(missing.value)))
     return element(
         "tr", element("td", link, class_="text"), element("td", one.column.kind, class_="text"), cells, _commonest(one)
     )
@@ -232,11 +236,8 @@ def _sentence(one: ColumnFacts) -> Markup | None:
         median = one.statistics["median"]
         low, high = (value_text(median, one.column, end) for end in median.interval())
         parts.append(f"median {value_text(median, one.column, median.value)} (95 %: {low} to {high})")
-        quartiles = [
-            value_text(e, one.column, e.value)
-            for e in (one.statistics["lower quartile"], one.statistics["upper quartile"])
-        ]
-        parts.append(f"quartiles {quartiles[0]} and {quartiles[1]}")
+        ends = (one.statistics[f"{which} quartile"] for which in ("lower", "upper"))
+        parts.append("quartiles " + " and ".join(value_text(e, one.column, e.value) for e in ends))
     if "missing" in one.statistics:
         parts.append(f"missing {percent(one.statistics['missing'])}")
     return element("p", "; ".join(parts)) if parts else None
@@ -249,13 +250,8 @@ def _shares(one: ColumnFacts) -> Markup:
     for bar in one.bars:
         e = bar.estimate
         low, high = e.interval()
-        numbers = [
-            e.value,
-            e.standard_error,
-            low,
-            high,
-            *(e.parts.get(p) for p in ("privacy", "sampling", "resolution")),
-        ]
+        parts = (e.parts.get(name) for name in ("privacy", "sampling", "resolution"))
+        numbers = [e.value, e.standard_error, low, high, *parts]
         cells = [element("td", bare_percent(n, e), data_v="" if n is None else _key(n)) for n in numbers]
         rows.append(element("tr", element("td", name_of(bar.label, _LEVEL), class_="text"), cells))
     caption = "Shares in per cent, with their error in parts."
@@ -269,11 +265,11 @@ def _pairs(facts: ReleaseFacts) -> list[Markup]:
     if not facts.pairs:
         return [element("p", "There is no pair of columns to show.")]
     explained = (
-        "Correlation for two numbers (days and booleans count as numbers), in −1 to 1; the correlation ratio for a number and "
-        "levels, and Cramér’s V for two columns of levels, in 0 to 1 and without a sign. Missing cells are a level of their "
-        "own in pairs with levels, and are left out in pairs with numbers; levels rarer than "
-        f"{100 * LEAST_SHARE:g} %, and all but the {MOST_GROUPS - 1} most frequent, are taken together. In parentheses: not "
-        f"distinguished from 0 (p ≥ {DISTINGUISHED:g}, by the errors of the release)."
+        "Correlation for two numbers (days and booleans count as numbers), from −1 to 1; the correlation ratio for a number and "
+        "levels, and Cramér’s V for two columns of levels, from 0 to 1 and without a sign. Missing cells are a level of their "
+        "own in pairs with levels, and are left out in pairs with numbers. Levels rarer than "
+        f"{100 * LEAST_SHARE:g} %, and all but the {MOST_GROUPS - 1} most frequent, are merged. In parentheses: not "
+        f"distinguished from 0 (p ≥ {DISTINGUISHED:g}, given the errors of the release)."
     )
     left = f"{len(facts.paired)} of the {len(facts.columns)} columns are paired."
     return [element("p", explained), element("p", left, class_="soft"), _heat(facts), _pair_list(facts)]
@@ -289,28 +285,22 @@ def _heat(facts: ReleaseFacts) -> Markup:
         rest = [element("td") for _ in range(len(names) - 1 - i)]
         rows.append(element("tr", element("th", name_of(name, 20), scope="row"), cells, rest))
     caption = "Associations of pairs; errors are in the list below, and appear over a cell."
-    table = element(
-        "table",
-        element("caption", caption),
-        element("thead", element("tr", element("td"), tops)),
-        element("tbody", rows),
-    )
-    return element(
-        "div", element("div", table, class_="scroll", tabindex="0", role="region", aria_label=caption), class_="heat"
-    )
+    head = element("thead", element("tr", element("td"), tops))
+    table = element("table", element("caption", caption), head, element("tbody", rows))
+    return element("div", _scrolling(table, caption), class_="heat")
 
 
 def _heat_cell(pair: Association) -> Markup:
     if not math.isfinite(pair.value):
         return element("td", "–", title=_hover(pair))
     text = _short_number(pair.value)
-    if not _told_apart(pair):
+    if not _distinguished(pair):
         return element("td", f"({text})", title=_hover(pair), class_="none")
     depth = min(5, max(1, math.ceil(5 * abs(pair.value))))
     return element("td", text, title=_hover(pair), class_=f"{'p' if pair.value >= 0 else 'm'}{depth}")
 
 
-def _told_apart(pair: Association) -> bool:
+def _distinguished(pair: Association) -> bool:
     return math.isfinite(pair.pvalue) and pair.pvalue < DISTINGUISHED
 
 
@@ -330,7 +320,7 @@ def _pair_list(facts: ReleaseFacts) -> Markup:
     heads = [("column", "text"), ("and column", "text"), ("measure", "text"), ("value", ""), ("error", ""),
              ("95 % from", ""), ("to", ""), ("p-value", "")]  # fmt: skip
     ordered = sorted(
-        facts.pairs, key=lambda p: (not _told_apart(p), -abs(p.value) if math.isfinite(p.value) else math.inf)
+        facts.pairs, key=lambda p: (not _distinguished(p), -abs(p.value) if math.isfinite(p.value) else math.inf)
     )
     rows = []
     for pair in ordered:
@@ -372,12 +362,10 @@ def _cite(facts: ReleaseFacts) -> list[object]:
     if found := papers(facts):
         parts.append(element("p", "The methods:"))
         parts.append(element("ul", [element("li", paper) for paper in found], class_="plain"))
-    promise = facts.release.statement
-    made = (
-        ""
-        if promise is None
-        else ", ".join(f"{name} {version}" for name, version in list(promise.versions.items())[:12])
-    )
-    parts.append(element("p", "Release made with: ", name_of(made, 400), class_="soft") if made else None)
+    statement = facts.release.statement
+    versions = [] if statement is None else list(statement.versions.items())[:12]
+    if versions:
+        made = ", ".join(f"{name} {version}" for name, version in versions)
+        parts.append(element("p", "Release made with: ", name_of(made, 400), class_="soft"))
     parts.append(element("p", f"Report made with kmeanalyst {__version__}.", class_="soft"))
     return [joined(part) for part in parts]

@@ -17,7 +17,7 @@ from matplotlib.container import BarContainer, ErrorbarContainer
 import kmeanalyst as ka
 from kmeanalyst import plots
 from kmeanalyst.kernels import Gaussian
-from kmeanalyst.plots.axes import places_of, ticks_of
+from kmeanalyst.plots.axes import positions_of, ticks_of
 from kmeanalyst.plots.style import INK, RELEASE, SAMPLE, luminance, new_figure, plain, save
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
@@ -418,8 +418,8 @@ def test_ticks_lie_within_the_column_and_are_few():
 
 def test_groups_keep_the_order_and_the_sides_they_have():
     frame = pd.DataFrame({"left": [0.0, 10.0], "right": [10.0, 20.0]}, index=["[0, 10)", "[10, 20]"])
-    places = places_of(frame, None)
-    assert places.lefts.tolist() == [0, 10] and places.rights.tolist() == [10, 20] and places.labels is None
+    positions = positions_of(frame, None)
+    assert positions.lefts.tolist() == [0, 10] and positions.rights.tolist() == [10, 20] and positions.labels is None
 
 
 # ---------------------------------------------------------------- what is refused, and the mend

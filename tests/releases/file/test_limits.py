@@ -22,7 +22,8 @@ from file_tools import forged, setting
 from reader_costs import MOST_MEGABYTES, MOST_SECONDS
 from worst_files_made import FILES
 
-from kmeanalyst.cli.main import _estimate_table, main
+from kmeanalyst.cli.main import main
+from kmeanalyst.cli.questions import estimate_table
 from kmeanalyst.release import from_frame, read_release
 from kmeanalyst.releases.domain.column import Column, DomainError
 from kmeanalyst.releases.domain.domain import Domain
@@ -134,5 +135,5 @@ def test_a_long_name_makes_only_its_own_line_long():
     release = from_frame(domain.decode(domain.draw(3, 0)).assign(weight=1 / 3), domain=domain)
     lines = {line.split()[0]: line for line in repr(release).splitlines()}
     assert len(lines["y"]) < 80 and len(lines["x" * 59 + "…"]) < 100  # a line that wraps could pass for two
-    table = _estimate_table(list(release.expectations(["y", "y + " * 60 + "y"])), 0.95)
+    table = estimate_table(list(release.expectations(["y", "y + " * 60 + "y"])), 0.95)
     assert [len(line) > 250 for line in table.splitlines()[1:3]] == [False, True]

@@ -1,0 +1,111 @@
+"""`kmeanalyst mmd-test` and `compare`: does a sample come from the population of a release, and where does it not?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kmeanalyst.cli.arguments import (
+    RowsWithProgress,
+    level_option,
+    open_release,
+    reading_options,
+    release_argument,
+    sample_argument,
+)
+from kmeanalyst.cli.terminal import print_json, say, working
+
+if TYPE_CHECKING:
+    from kmeanalyst.inference.two_sample.result import TestResult
+
+_false_alarm_option = level_option(0.05, "Probability of a false alarm: a smaller p-value means that they differ.")
+
+
+@click.command("mmd-test", short_help="Is a sample from the release's population?")
+@release_argument
+@sample_argument
+@_false_alarm_option
+@reading_options
+def mmd_test_command(release_path: str, sample_path: str, level: float, as_json: bool) -> None:
+    """Test whether SAMPLE (.csv, .parquet or another .kme) comes from the population of the release.
+
+    Example: kmeanalyst mmd-test adult.kme my_sample.csv --level 0.01
+    """
+    from kmeanalyst.inference.two_sample.mmd_test import mmd_test
+
+    release = open_release(release_path)
+    other = open_release(sample_path) if sample_path.endswith(".kme") else None
+    with working("testing") as on_progress:
+        rows = RowsWithProgress(sample_path, on_progress)
+        result = mmd_test(release, rows if other is None else other)
+    reject = result.pvalue < level
+    if as_json:
+        rehearsal = release.is_rehearsal or (other is not None and other.is_rehearsal)
+        print_json(result.to_dict() | {"level": level, "reject": bool(reject), "rehearsal": rehearsal})
+        return
+    verdict = "differ" if reject else "no difference that this release can show"
+    lines = [
+        *(("note", each) for each in result.notes),  # of the sample's cells, first: they may be the whole difference
+        ("p-value", f"{result.pvalue:.4g}   at level {level:g}: {verdict}"),
+        *_mmd_lines(result),
+        ("method", f"{result.method}; privacy noise {'included' if result.noise_aware else 'not known'}"),
+    ]
+    for label, text in lines:
+        say(f"{label:<12} {text}")
+
+
+def _mmd_lines(result: TestResult) -> list[tuple[str, str]]:
+    """Label and text of each distance that a test result has."""
+    sign = "; negative values happen when both sides agree" if result.estimator == "unbiased" else ""
+    lines = [("MMD²", f"{result.mmd_squared:.4g} ({result.estimator}{sign})")]
+    if result.mmd_interval is not None:
+        low, high = result.mmd_interval
+        lines.append(("MMD", f"{max(result.mmd_squared, 0.0) ** 0.5:.3g} (95 %: {low:.3g} to {high:.3g})"))
+    if result.noise_floor is not None:
+        lines.append(("noise floor", f"{result.noise_floor:.3g} (what two sides of one population would show)"))
+    if result.detectable_mmd is not None:
+        lines.append(("detectable", f"{result.detectable_mmd:.3g} (smallest MMD found at 5 % with 80 % power)"))
+    return lines
+
+
+@click.command(short_help="Test a sample, and show where it differs.")
+@release_argument
+@sample_argument
+@_false_alarm_option
+@click.option(
+    "--top", default=10, show_default=True, type=click.IntRange(min=1), help="At most this many lines for each table."
+)
+@click.option("--plot", type=click.Path(dir_okay=False), metavar="OUT.png", help="Draw the witness of the columns.")
+@reading_options
+def compare(release_path: str, sample_path: str, level: float, top: int, plot: str | None, as_json: bool) -> None:
+    """Test whether SAMPLE (.csv or .parquet) is from the population of the release, and show where they differ.
+
+    \b
+    Examples:
+      kmeanalyst compare adult.kme my_sample.csv
+      kmeanalyst compare adult.kme my_sample.csv --top 5 --plot witness.png
+    """
+    from kmeanalyst.inference.compare.comparison import compare as compare_rows
+    from kmeanalyst.releases.domain.tables import read_table
+
+    if sample_path.endswith(".kme"):
+        raise ValueError(
+            "compare needs rows to compare with, and this is another release: its rows are not known. "
+            "Use mmd-test for two releases, or name a .csv or .parquet file."
+        )
+    release = open_release(release_path)
+    sample = read_table(sample_path)
+    with working("comparing") as on_progress:
+        comparison = compare_rows(release, sample, level=level)
+        if plot is not None:
+            from kmeanalyst.plots.witness import save_witness
+
+            on_progress("drawing", None)
+            save_witness(comparison, plot, most=top)
+    if plot is not None:
+        say(f"wrote {plot}", err=True)
+    if as_json:
+        print_json(comparison.to_dict() | {"plot": plot, "rehearsal": release.is_rehearsal})
+        return
+    say(comparison.to_text(top))

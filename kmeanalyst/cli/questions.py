@@ -1,0 +1,216 @@
+"""`kmeanalyst expect`, `quantile` and `table`: numbers with their errors, as a text or as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kmeanalyst.cli.arguments import (
+    Command,
+    coverage_option,
+    open_release,
+    reading_options,
+    release_argument,
+    view_option,
+)
+from kmeanalyst.cli.terminal import OnProgress, note, print_json, say, working
+
+if TYPE_CHECKING:
+    from kmeanalyst.inference.estimate.estimate import Estimate
+    from kmeanalyst.release import Release
+
+_WIDEST = 100  # characters: a longer text makes only its own line longer
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """The options that the three questions share; `quantile` has neither a view nor a kind of interval."""
+
+    release_path: str
+    where: str | None
+    by: str | None
+    level: float
+    as_json: bool
+    view: Any = None
+    kind: str = "default"
+
+
+def _question_options(each: str, *, any_view: bool = True) -> Callable[[Command], Command]:
+    """The options that questions share, in the order they are shown.
+
+    each      what --by gives for each level.
+    any_view  whether the question can be asked of either view, and has a robust interval.
+    """
+    interval_option = click.option(
+        "--interval",
+        "kind",
+        default="default",
+        show_default=True,
+        type=click.Choice(["default", "robust"]),
+        help="robust: the range over all populations, smooth or not, that agree with the measurement.",
+    )
+    options: list[Callable[[Command], Command]] = [
+        release_argument,
+        click.option("--where", metavar="CONDITION", help="Only rows for which this holds, e.g. \"sex == 'Female'\"."),
+        click.option("--by", metavar="COLUMN", help=f"One {each} for each level of this column."),
+        *([view_option, interval_option] if any_view else []),
+        coverage_option,
+        reading_options,
+    ]
+
+    def with_options(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return with_options
+
+
+@click.command(short_help="Expectations and probabilities, with error bars.")
+@_question_options("answer")
+@click.argument("expressions", nargs=-1, required=True, metavar="EXPRESSION...")
+def expect(expressions: tuple[str, ...], **options: Any) -> None:
+    """Expectations of expressions over the columns, each with its error bar; conditions give probabilities.
+
+    \b
+    Examples:
+      kmeanalyst expect adult.kme "age" "age > 50"
+      kmeanalyst expect adult.kme '`hours-per-week` > 40' --where "sex == 'Female' and age < 30"
+      kmeanalyst expect adult.kme "age" --by sex
+      kmeanalyst expect adult.kme "age > 50" --interval robust
+    """
+    asked = _Options(**options)
+    release = open_release(asked.release_path)
+    conditions = _conditions(release, asked)
+    questions = [partial(release.expectation, text, view=asked.view) for text in expressions]
+    with working("answering") as on_progress:
+        estimates = [e for question in _with_progress(questions, on_progress) for e in _answers(question, conditions)]
+        answer = _answer(asked, estimates)
+    _print(asked, release, "estimates", answer)
+
+
+@click.command(short_help="Quantiles of a column, with error bars.")
+@_question_options("answer", any_view=False)
+@click.argument("column", metavar="COLUMN")
+@click.argument("orders", nargs=-1, required=True, type=click.FloatRange(0, 1), metavar="Q...")
+def quantile(column: str, orders: tuple[float, ...], **options: Any) -> None:
+    """Quantiles of a column of numbers, or of an expression, of orders Q from 0 to 1, each with its error bar.
+
+    The smallest value that a share of at least Q of the weight does not exceed, in the probability view; the interval
+    stays within the column's bounds.
+
+    \b
+    Examples:
+      kmeanalyst quantile adult.kme age 0.1 0.5 0.9
+      kmeanalyst quantile adult.kme hours-per-week 0.5 --by sex --where "age < 30"
+    """
+    asked = _Options(**options)
+    release = open_release(asked.release_path)
+    with working("answering"):
+        tables = _answers(partial(release.quantile, column, orders), _conditions(release, asked))
+        estimates = [e for found in tables for e in found]
+        answer = _answer(asked, estimates, [{"q": e.interval_by.q} for e in estimates])
+    _print(asked, release, "estimates", answer, column=column)
+
+
+@click.command(short_help="Probabilities of levels, ranges and their pairs.")
+@_question_options("table")
+@click.argument("columns", nargs=-1, required=True, metavar="COLUMN [COLUMN]")
+def table(columns: tuple[str, ...], **options: Any) -> None:
+    """Probabilities of a column's levels and ranges, or of each pair of those of two columns, with error bars.
+
+    Numbers are grouped by the domain's public atoms and edges, or in ten ranges between their bounds.
+
+    \b
+    Examples:
+      kmeanalyst table adult.kme age
+      kmeanalyst table adult.kme age income --by sex
+    """
+    from kmeanalyst.inference.questions.tables import contingency
+
+    if len(columns) > 2:
+        raise click.UsageError(
+            f"a table has one or two columns, got {len(columns)}. Name two, and use --by for a third."
+        )
+    asked = _Options(**options)
+    release = open_release(asked.release_path)
+    conditions = _conditions(release, asked)
+    question = partial(contingency, release, columns, view=asked.view, tables=len(conditions))
+    with working("answering") as on_progress:
+        cells = [cell for found in _answers(question, conditions) for cell in found]
+        groups = [{"groups": groups} for groups, _ in cells]
+        answer = _answer(asked, [e for _, e in cells], groups, on_progress)
+    _print(asked, release, "cells", answer, columns=columns)
+
+
+def _conditions(release: Release, asked: _Options) -> Sequence[str | None]:
+    from kmeanalyst.inference.questions.expectation import conditions_by
+
+    return [asked.where] if asked.by is None else conditions_by(release, asked.by, asked.where)
+
+
+def _with_progress(all_of_them: Sequence[Any], on_progress: OnProgress) -> Iterator[Any]:
+    """Each in turn; for several, the share that is done is reported."""
+    for i, one in enumerate(all_of_them):
+        if len(all_of_them) > 1:
+            on_progress("answering", i / len(all_of_them))
+        yield one
+
+
+def _answers(question: Callable[..., Any], conditions: Sequence[str | None]) -> list[Any]:
+    """Answer the question under each condition; conditions without an answer are reported and skipped."""
+    answers: list[Any] = []
+    refusals: dict[str | None, ValueError] = {}
+    for condition in conditions:
+        try:
+            answers.append(question(where=condition))
+        except ValueError as error:
+            refusals[condition] = error
+    if not answers:
+        raise next(iter(refusals.values()))
+    for condition, refusal in refusals.items():
+        note(f"no answer where {condition}: {refusal}")
+    return answers
+
+
+def _answer(
+    asked: _Options,
+    estimates: Sequence[Estimate],
+    keys: Sequence[dict[str, Any]] | None = None,
+    on_progress: OnProgress = lambda what, share: None,
+) -> list[dict[str, Any]] | str:
+    """A dictionary of each estimate, with these further keys, for --json; else a table of all estimates as text."""
+    if not asked.as_json:
+        return estimate_table(estimates, asked.level, asked.kind)
+    found = [e.to_dict(asked.level, asked.kind) for e in _with_progress(estimates, on_progress)]
+    return found if keys is None else [more | one for more, one in zip(keys, found, strict=True)]
+
+
+def _print(asked: _Options, release: Release, name: str, answer: Any, **about: Any) -> None:
+    """Print the answer as text, or as one JSON object in which it has this name."""
+    if asked.as_json:
+        print_json({"rehearsal": release.is_rehearsal, **about, name: answer})
+    else:
+        say(answer)
+
+
+def estimate_table(estimates: Sequence[Estimate], level: float, kind: str = "default") -> str:
+    """Aligned columns: question, value, error, interval, parts."""
+    interval_of = f"{level:.0%} interval" if kind == "default" else f"{kind} {level:.0%} interval"
+    heads = ("question", "value", "± error", interval_of, "privacy", "sampling", "resolution")
+    rows: list[tuple[str, ...]] = [heads]
+    for e in estimates:
+        low, high = (e.written(end) for end in e.interval(level, kind))
+        parts = ("unknown" if part is None else e.written(part) for part in e.parts.values())
+        rows.append((e.question, e.written(e.value), e.written(e.standard_error), f"{low} to {high}", *parts))
+    widths = [min(_WIDEST, max(len(row[i]) for row in rows)) for i in range(len(heads))]
+    lines = [
+        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+        for row in rows
+    ]
+    notes = dict.fromkeys(f"note: {note}" for e in estimates for note in e.notes)
+    return "\n".join([*lines, f"({estimates[0].view} weights)", *notes])
