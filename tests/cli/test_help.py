@@ -22,7 +22,7 @@ import pandas as pd
 import pytest
 from click.shell_completion import get_completion_class
 from click.testing import CliRunner
-from doctest_names import ready_folder
+from public_names import ready_folder
 
 from kmeanalyst.cli import terminal
 from kmeanalyst.cli.arguments import RowsWithProgress

@@ -12,8 +12,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from doctest_names import MAKERS, ready_folder, ready_names
-from public_names import PublicName, held_classes, public_names
+from public_names import MAKERS, PublicName, held_classes, public_names, ready_folder, ready_names
 
 import kmeanalyst
 from tutorials import alike

@@ -15,11 +15,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from contracts import KERNELS, KernelCase, named
-from door_cases import HOSTILE, Claimed, recorded, squared_distance
-from file_measurement_cases import array_of, npy
-from file_tools import Members, forged, refused
+from door_cases import HOSTILE, Claimed, measured, recorded, squared_distance
+from file_tools import Members, array_of, forged, npy, refused
 from scipy.optimize import minimize
-from units_cases import measured
 
 import release_side
 from kmeanalyst.kernels import Gaussian, Indicator, Laplacian, OnColumns, Polynomial, Product, Scaled, Sum

@@ -17,7 +17,7 @@ import pandas as pd
 import paths
 import pytest
 from command_line import answer, call
-from releases_cases import release_of
+from simulated_releases import release_of
 
 import kmeanalyst as ka
 from kmeanalyst.kernels.base import Array

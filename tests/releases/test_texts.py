@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 from file_tools import FileRefused, forged, members_of, setting
-from ledger_chain_cases import recomputed, replace_all
+from ledger_processes import recomputed, replace_all
 
 import release_side
 from kmeanalyst.cli.main import main as kmeanalyst_main

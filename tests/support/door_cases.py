@@ -1,8 +1,9 @@
-"""What tests of door share with others."""
+"""Row tables, mechanisms and feature maps for tests of the door: a mechanism that records, hostile cells, units."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.releases.measurement import GRID
 from kmeanalyst.releases.statement import GAUSSIAN
 from release_side.door.private_mean import private_mean
+from release_side.private_rows.units import UnitRows, Units
 
 
 @dataclass
@@ -91,3 +93,18 @@ HUGE = st.sampled_from(
 
 
 COORDINATE = st.floats(width=64) | HUGE | st.floats(-1, 1) | st.floats(0.999999, 1.000001)
+
+
+def grouped(codes: Any, rows: Array) -> UnitRows:
+    """The rows of a table, by unit."""
+    codes = np.unique(np.asarray(codes), return_inverse=True)[1]
+    (piece,) = Units(codes, int(codes.max()) + 1).grouped([rows])
+    return piece
+
+
+def measured(codes: Any, rows: Array, feature_map: FeatureMap, *, workers: int = 1) -> Recorder:
+    """What the mechanism is given for a table of units."""
+    recorder, units = Recorder(), grouped(codes, rows)
+    private_mean([units], feature_map, recorder, n_rows=len(units), workers=workers)  # type: ignore[arg-type]
+    assert recorder.exact_sum is not None and recorder.exact_sum.dtype == np.int64
+    return recorder

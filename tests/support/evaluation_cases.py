@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import noisy_releases as sim
 import numpy as np
 import pandas as pd
+import simulated_releases as sim
 
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.release import Release

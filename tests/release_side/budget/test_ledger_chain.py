@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ledger_chain_cases import FIELDS, recomputed, replace_all
+from ledger_processes import FIELDS, recomputed, replace_all
 
 from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.domain import Domain, domain_toml

@@ -9,8 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from file_points_cases import Forgery, Row, edited_points, with_cells
-from file_tools import SCHEMA_TEST, SENSELESS, Members, forged, members_of, refused, same, setting
+from file_tools import (
+    SCHEMA_TEST,
+    SENSELESS,
+    Forgery,
+    Members,
+    Row,
+    edited_points,
+    forged,
+    members_of,
+    refused,
+    same,
+    setting,
+    with_cells,
+)
 
 from kmeanalyst.release import Release, read_release
 from kmeanalyst.releases.file import FileRefused, write_release

@@ -26,7 +26,7 @@ from file_tools import (
     setting,
     zipped,
 )
-from releases_cases import statement_of
+from simulated_releases import statement_of
 
 from kmeanalyst.release import read_release
 from kmeanalyst.releases.file import FileRefused, archive, write_release

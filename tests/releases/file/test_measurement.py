@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from file_measurement_cases import array_of, npy
-from file_tools import Members, forged, narrow, refused
+from file_tools import Members, array_of, forged, narrow, npy, refused
 
 
 def replaced(name: str, make: Callable[[np.ndarray], Any], *, declare: bool = False) -> Callable[..., None]:

@@ -78,7 +78,7 @@ def test_features_beyond_their_bound_are_found(mixed_path, monkeypatch):
 
 def test_a_scaled_kernel_keeps_its_bound_in_the_file(numeric_release, tmp_path):
     """B = √factor: the vector, the sensitivity and the noise are in units of it."""
-    from releases_cases import release_of
+    from simulated_releases import release_of
 
     from kmeanalyst.kernels.features.nystroem import Nystroem
 
