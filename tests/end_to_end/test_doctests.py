@@ -38,15 +38,15 @@ def _modules_with_examples() -> list[str]:
 def test_the_examples_of_a_module_say_what_happens(module, tmp_path, monkeypatch):
     ready_folder(tmp_path)
     monkeypatch.chdir(tmp_path)
-    told: list[str] = []
+    output: list[str] = []
     runner = doctest.DocTestRunner(_Checker(), optionflags=_OPTIONS)
     found = doctest.DocTestFinder(exclude_empty=True).find(importlib.import_module(module))
     for test in found:
         test.globs.update(ready_names(example.source for example in test.examples))
         with warnings.catch_warnings():
-            runner.run(test, out=told.append)
+            runner.run(test, out=output.append)
     assert sum(len(test.examples) for test in found) > 0
-    assert not told, "".join(told)
+    assert not output, "".join(output)
 
 
 @pytest.mark.parametrize("cls", held_classes(), ids=lambda cls: cls.__name__)

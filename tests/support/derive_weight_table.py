@@ -55,7 +55,7 @@ LAW_TOLERANCE = 0.15  # the same for averages over seeds: a bootstrap of n rows 
 SIGNED_SEEDS = 3  # fits that are compared one by one under negative weights
 MOVES_NOTHING = 1e-6  # share of the answers' own size below which a difference is rounding
 CLEAR_NOISE = 0.1  # standard error over the effect up to which ten seeds are enough
-UNCLEAR_NOISE = 0.28  # and from which nothing can be told
+UNCLEAR_NOISE = 0.28  # and beyond which the answer is unclear
 
 LOOK_AT_WHICH_ROWS = {"OneHotEncoder", "OrdinalEncoder", "MinMaxScaler", "MaxAbsScaler", "LabelBinarizer"}
 
@@ -299,7 +299,7 @@ def _without_weights(estimator: Any) -> Verdict:
 
 def learns_nothing(estimator: Any) -> bool:
     """Whether a transformer fitted to two tables of one shape transforms alike: for every kind of table it can take."""
-    if hasattr(estimator, "get_support"):  # a choice of columns may be the same for other rows by chance
+    if hasattr(estimator, "get_support"):  # a choice of columns may be the same for other rows by accident
         return False
     known = False
     for left, right in _plain_twins():

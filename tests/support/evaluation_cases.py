@@ -27,7 +27,7 @@ DOMAIN = Domain(
 
 
 class Classifier:
-    """A fixed rule: the chance of the second class, or of each of several, grows with x and n; it counts its calls."""
+    """A fixed rule: the probability of the second class, or of each of several, grows with x and n; it counts its calls."""
 
     def __init__(self, target: str, classes: list[Any], **more: Any) -> None:
         self.target, self.classes_ = target, np.array(classes)
@@ -107,5 +107,5 @@ class High:
         return frame["x0"].to_numpy() > 0
 
     def predict_proba(self, frame: pd.DataFrame) -> np.ndarray:
-        chance = 1 / (1 + np.exp(-frame["x0"].to_numpy()))
-        return np.column_stack([1 - chance, chance])
+        probability = 1 / (1 + np.exp(-frame["x0"].to_numpy()))
+        return np.column_stack([1 - probability, probability])

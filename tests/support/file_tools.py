@@ -58,7 +58,7 @@ def declared(members: Members) -> dict[str, dict[str, Any]]:
 
 
 def forged(path: Path, edit: Callable[[dict[str, Any], Members], None], *, resealed: bool = True) -> bytes:
-    """The file at path with header and members edited, and checksums made good, as a forger would."""
+    """The file at path with header and members edited, and checksums recomputed, as a forger would."""
     members = members_of(path)
     header = json.loads(members["release.json"])
     edit(header, members)
@@ -149,8 +149,8 @@ def with_cells(name: str, make: Callable[[str], str]) -> Callable[[list[Row]], l
     """The lines with every cell of a column made anew."""
 
     def edit(rows: list[Row]) -> list[Row]:
-        place = rows[0].index(name)
-        return [rows[0], *([*row[:place], make(row[place]), *row[place + 1 :]] for row in rows[1:])]
+        index = rows[0].index(name)
+        return [rows[0], *([*row[:index], make(row[index]), *row[index + 1 :]] for row in rows[1:])]
 
     return edit
 

@@ -45,7 +45,7 @@ _OURS = ("kmeanalyst", "release_side")
 
 @dataclass(frozen=True)
 class PublicName:
-    """A name a user can write, the thing it stands for, and for a method the class it is of."""
+    """A name a user can write, its value, and for a method its class."""
 
     name: str
     value: Any
@@ -61,8 +61,10 @@ class PublicName:
         short = self.name.rpartition(".")[2]
         if self.owner is None:
             own = _examples(inspect.getdoc(self.value))
-            told = inspect.isroutine(self.value) or inspect.isclass(self.value) or inspect.ismodule(self.value)
-            return bool(own) if told else any(f".{short}" in _examples(package.__doc__) for package in PACKAGES)
+            has_docstring = inspect.isroutine(self.value) or inspect.isclass(self.value) or inspect.ismodule(self.value)
+            return (
+                bool(own) if has_docstring else any(f".{short}" in _examples(package.__doc__) for package in PACKAGES)
+            )
         ancestors = self.owner.__mro__
         if any(_examples(_unwrapped(vars(cls)[short]).__doc__) for cls in ancestors if short in vars(cls)):
             return True
@@ -84,7 +86,7 @@ def _unwrapped(value: Any) -> Any:
 
 @functools.cache
 def _classes() -> dict[str, type]:
-    """Every class of the project by its name; those of the grammar's words are nobody's to hold."""
+    """Every class of the project by its name; except those of the grammar, which users do not hold."""
     found = {}
     for package in PACKAGES[:2]:
         for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
@@ -117,7 +119,7 @@ def _returned(function: Any) -> list[type]:
     return [_classes()[word] for word in words if word in _classes() and word not in _INSIDE]
 
 
-_INSIDE = ("FeatureMap", "ErrorModel", "FunctionForm", "Witness", "Law")  # returned, and of no use to a user
+_INSIDE = ("FeatureMap", "ErrorModel", "FunctionForm", "Witness", "Law")  # returned, but internal
 
 
 @functools.cache

@@ -23,7 +23,7 @@ from kmeanalyst.representation.points.reduced_set import reduced_set
 def measured(
     feature_map: FeatureMap, rows: Array, *, noise_scale: float, n_rows: int | None = None, seed: int = 0
 ) -> Measurement:
-    """A simulated measurement: the mean features of the rows, plus noise from a seed. No promise attaches to it."""
+    """A simulated measurement: the mean features of the rows, plus noise from a seed. It is not private."""
     n_rows = n_rows or len(rows)
     mean = feature_mean(feature_map, rows)
     noisy = mean + noise_scale * np.random.default_rng(seed).standard_normal(len(mean))
@@ -93,7 +93,7 @@ def search_in(domain: Domain, *, pairs: int = 60, noise: float = 0.01) -> Mixtur
 
 
 def some_mixture(search: MixtureFit, size: int, seed: int = 2) -> Mixture:
-    """Components inside the domain: means in its middle third, spreads of 2 to 6 % of its extent, any chances."""
+    """Components inside the domain: means in its middle third, spreads of 2 to 6 % of its extent, any shares."""
     rng, parts = np.random.default_rng(seed), []
     for law in search.laws:
         low, high = np.array(law.bounds).T

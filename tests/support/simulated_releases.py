@@ -20,7 +20,7 @@ from release_side.door.private_mean import private_mean
 
 
 def statement_of(measurement: Measurement, noise: GaussianNoise) -> PrivacyStatement:
-    """The promise of a measurement, as `publish` writes it."""
+    """The privacy statement of a measurement, as `publish` writes it."""
     return PrivacyStatement(
         epsilon=noise.epsilon,
         delta=noise.delta,
@@ -83,7 +83,7 @@ def population(n: int, rng: np.random.Generator, shift: float = 0.0) -> np.ndarr
 def noisy(
     feature_map: FeatureMap, vector: np.ndarray, noise_scale: float, rng: np.random.Generator, *, n_points: int = 40
 ) -> Release:
-    """A release around a measurement of this vector (a normal law in place of the discrete one)."""
+    """A release around a measurement of this vector (normal noise instead of discrete noise)."""
     measurement = Measurement(
         vector=vector + noise_scale * rng.normal(size=len(vector)), noise_scale=noise_scale,
         noise_law="discrete gaussian", n_rows=N, feature_map=feature_map, noisy_sum=np.zeros(len(vector), dtype=int),

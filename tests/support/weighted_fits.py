@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from kmeanalyst.learning.weights.weight_support import fresh, parameters_of
 
-NEAR = 1e-3  # how far, in standard deviations, a nearly cancelling row stands from its partner
+NEAR = 1e-3  # distance in standard deviations of a nearly cancelling row from its partner
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ def counts() -> Problem:
     """Whole numbers 0 to 4 in four columns and two classes, for models of counts and categories."""
     rng = np.random.default_rng(2)
     target = rng.integers(0, 2, 120)
-    chances = np.array([[4, 3, 2, 1, 1], [1, 2, 2, 3, 3]]) / 11.0
-    rows = np.array([[rng.choice(5, p=chances[label]) for _ in range(4)] for label in target])
+    probabilities = np.array([[4, 3, 2, 1, 1], [1, 2, 2, 3, 3]]) / 11.0
+    rows = np.array([[rng.choice(5, p=probabilities[label]) for _ in range(4)] for label in target])
     rows[:10] = np.repeat(np.arange(5), 2)[:, None]
     target[:10] = np.tile([0, 1], 5)
     repeats = 1 + 4 * ((target == 1) & (rows[:, 0] < 3)) + rng.integers(0, 2, 120)
@@ -117,7 +117,7 @@ def clusters() -> Problem:
 
 
 def positive_columns() -> Problem:
-    """Skewed positive columns with two classes beside them, for transformers."""
+    """Skewed positive columns with two classes as the target, for transformers."""
     rng = np.random.default_rng(5)
     plain = two_classes()
     grid = np.exp(0.4 * rng.normal(size=(60, 2)))
@@ -363,10 +363,10 @@ def fitted(estimator: Any, design: Design, seed: int) -> tuple[Any, np.ndarray]:
     return (model if fitted_model is None else fitted_model), np.argsort(order)
 
 
-def answers(model: Any, problem: Problem, places: np.ndarray) -> np.ndarray:
+def answers(model: Any, problem: Problem, indices: np.ndarray) -> np.ndarray:
     """What the model says on the grid, as numbers that do not hang on how clusters are called; (grid, outputs)."""
     if holds(is_clusterer, model):
-        return _clusterer_answers(model, problem, places)
+        return _clusterer_answers(model, problem, indices)
     for name in ("predict_proba", "decision_function"):
         if not holds(is_regressor, model) and hasattr(model, name):
             said = getattr(model, name)(problem.grid)
@@ -388,11 +388,11 @@ def as_table(said: Any) -> np.ndarray:
     return numbers.reshape(len(numbers), -1)
 
 
-def _clusterer_answers(model: Any, problem: Problem, places: np.ndarray) -> np.ndarray:
+def _clusterer_answers(model: Any, problem: Problem, indices: np.ndarray) -> np.ndarray:
     """The centre each grid point is given to; without centres, which of the problem's rows are together."""
     if hasattr(model, "cluster_centers_") and hasattr(model, "predict"):
         return np.asarray(model.cluster_centers_)[model.predict(problem.grid)]
-    labels = np.asarray(model.labels_)[places][: len(problem.rows)]
+    labels = np.asarray(model.labels_)[indices][: len(problem.rows)]
     return ((labels[:, None] == labels[None, :]) & (labels >= 0)[:, None]).astype(float)
 
 
@@ -402,8 +402,8 @@ def averaged(estimator: Any, problem: Problem, design: Design, seeds: int) -> Pr
     nonsense = ""
     for seed in range(seeds):
         try:
-            model, places = fitted(estimator, design, seed)
-            one = answers(model, problem, places)
+            model, indices = fitted(estimator, design, seed)
+            one = answers(model, problem, indices)
             said.append(one if seeds == 1 else _by_region(one, problem))
             nonsense = nonsense or _nonsense(model, one)
         except Exception as error:
