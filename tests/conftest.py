@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from releases_cases import release_of
+from simulated_releases import release_of
 from threadpoolctl import threadpool_limits
 
 from kmeanalyst.kernels import Gaussian

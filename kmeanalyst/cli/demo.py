@@ -29,6 +29,23 @@ class _Stage:
     as_json: bool
     steps: list[dict[str, Any]] = field(default_factory=list)
 
+    def say(self, *lines: str) -> None:
+        say("\n" + "\n".join(lines), err=self.as_json)
+
+    def run(self, module: str, *arguments: str) -> None:
+        """Show a command as a user would type it, run it in its own process, and stop if it fails."""
+        command = " ".join([module.replace("_", "-"), *map(_quoted, arguments)])
+        say(f"$ {command}", err=self.as_json)
+        sys.stdout.flush()
+        flags, pipe = (["--json"], subprocess.PIPE) if self.as_json else ([], None)
+        done = subprocess.run([sys.executable, "-m", module, *arguments, *flags], cwd=self.folder, stdout=pipe)
+        if done.returncode:
+            raise click.ClickException(
+                f"the step above failed with exit code {done.returncode}. Please report it, with its output."
+            )
+        if self.as_json:
+            self.steps.append({"command": command, "answer": json.loads(done.stdout)})
+
 
 _FILES = {"private": "demo_private", "public_sample": "demo_public_sample", "my_sample": "demo_sample"}
 _MADE = (*(f"{name}.csv" for name in _FILES), "my_older_sample.csv", "domain.toml", "census.kme", "census.ledger")
@@ -70,56 +87,50 @@ def _walk(stage: _Stage) -> list[dict[str, Any]]:
             (folder / f"{name}.csv").write_bytes(gzip.decompress(source.read()))
     say("6,000 rows of the 1994 US census (Adult, UCI, CC BY 4.0) serve as the private table.", err=stage.as_json)
 
-    _say(stage, "1. The curator drafts a domain: columns, bounds and levels, from a PUBLIC sample only.")
-    _run(
-        stage, "release_side", "draft-domain", "public_sample.csv", "--this-sample-is-public", "--output", "domain.toml"
-    )
+    stage.say("1. The curator drafts a domain: columns, bounds and levels, from a PUBLIC sample only.")
+    stage.run("release_side", "draft-domain", "public_sample.csv", "--this-sample-is-public", "--output", "domain.toml")
 
-    _say(
-        stage,
+    stage.say(
         "2. The curator sets a budget for all releases of the table, and publishes: one noisy mean is computed (ε = 1,",
         "   δ = 1e-6) and weighted points are fitted to it.",
         "   The noise is drawn anew in every run, so your numbers below will differ a little from anyone else's.",
     )
     counted = ("--ledger", "census.ledger", "--table", "census")
-    _run(stage, "release_side", "ledger", "init", *counted[1:], "--epsilon", "2", "--delta", "1e-6")
+    stage.run("release_side", "ledger", "init", *counted[1:], "--epsilon", "2", "--delta", "1e-6")
     choices = ("--domain", "domain.toml", "--epsilon", "1", "--delta", "1e-6", "--output", "census.kme")
-    _run(stage, "release_side", "publish", "private.csv", *choices, *counted)
-    _say(
-        stage,
+    stage.run("release_side", "publish", "private.csv", *choices, *counted)
+    stage.say(
         "   The budgets of a table's releases add up. The ledger counts them, and the file holds the digest of its entry.",
     )
-    _run(stage, "release_side", "ledger", "show", "census.ledger")
-    _run(stage, "release_side", "ledger", "verify", "census.ledger", "--head", "census.kme")
+    stage.run("release_side", "ledger", "show", "census.ledger")
+    stage.run("release_side", "ledger", "verify", "census.ledger", "--head", "census.kme")
 
-    _say(stage, "3. From here on an analyst has only census.kme. Does every claim in the file hold?")
-    _run(stage, "kmeanalyst", "validate", "census.kme")
+    stage.say("3. From here on an analyst has only census.kme. Does every claim in the file hold?")
+    stage.run("kmeanalyst", "validate", "census.kme")
 
-    _say(
-        stage,
+    stage.say(
         "4. Questions, with error bars. Privacy: the noise that was added. Sampling: the table is itself a sample.",
         "   Resolution: what the release does not determine of a question. (The private table says: mean age "
         f"{_truth(folder)}.)",
     )
-    _run(stage, "kmeanalyst", "expect", "census.kme", "age", "age > 50", "sex == 'Female' and income == '>50K'")
-    _run(stage, "kmeanalyst", "expect", "census.kme", "`hours-per-week`", "--by", "sex")
+    stage.run("kmeanalyst", "expect", "census.kme", "age", "age > 50", "sex == 'Female' and income == '>50K'")
+    stage.run("kmeanalyst", "expect", "census.kme", "`hours-per-week`", "--by", "sex")
 
-    _say(
-        stage,
+    stage.say(
         "5. Is my own sample of 1,500 people from the same population? The test accounts for the privacy noise: a small",
         "   p-value means no. These rows come from the same census, so the right answer is yes. A test at 5 % still",
         '   rejects a true hypothesis once in twenty runs: if this run says "differ", it is one of those.',
     )
-    _run(stage, "kmeanalyst", "mmd-test", "census.kme", "my_sample.csv")
+    stage.run("kmeanalyst", "mmd-test", "census.kme", "my_sample.csv")
 
-    _say(stage, "6. The same people, five years older. Now the p-value should be tiny.")
+    stage.say("6. The same people, five years older. Now the p-value should be tiny.")
     _age_by_five_years(folder)
-    _run(stage, "kmeanalyst", "mmd-test", "census.kme", "my_older_sample.csv")
+    stage.run("kmeanalyst", "mmd-test", "census.kme", "my_older_sample.csv")
     return stage.steps
 
 
 def _truth(folder: Path) -> str:
-    """What only a demo can show: the answer on the private table."""
+    """The answer on the private table, which only a demo can show."""
     import pandas as pd
 
     table = pd.read_csv(folder / "private.csv")
@@ -133,28 +144,8 @@ def _age_by_five_years(folder: Path) -> None:
     sample.assign(age=sample["age"] + 5).to_csv(folder / "my_older_sample.csv", index=False)
 
 
-def _say(stage: _Stage, *lines: str) -> None:
-    say("\n" + "\n".join(lines), err=stage.as_json)
-
-
 def _quoted(argument: str) -> str:
-    """An argument as one would quote it in a shell: backticks need single quotes."""
+    """An argument quoted as for a shell: backticks need single quotes."""
     if not set(argument) & set(" `'<>"):
         return argument
     return f"'{argument}'" if "`" in argument else f'"{argument}"'
-
-
-def _run(stage: _Stage, module: str, *arguments: str) -> None:
-    """Show a command as a user would type it, run it in its own process, and stop if it fails."""
-    shown = "release-side" if module == "release_side" else "kmeanalyst"
-    command = f"{shown} {' '.join(_quoted(a) for a in arguments)}"
-    say(f"$ {command}", err=stage.as_json)
-    sys.stdout.flush()
-    flags, pipe = (["--json"], subprocess.PIPE) if stage.as_json else ([], None)
-    done = subprocess.run([sys.executable, "-m", module, *arguments, *flags], cwd=stage.folder, stdout=pipe)
-    if done.returncode:
-        raise click.ClickException(
-            f"the step above failed with exit code {done.returncode}. Please report it, with its output."
-        )
-    if stage.as_json:
-        stage.steps.append({"command": command, "answer": json.loads(done.stdout)})

@@ -19,7 +19,17 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.plots.axes import axis_label, mark_scale, scale_of
 from kmeanalyst.plots.overlay import Numbers, as_release, numbers_of
-from kmeanalyst.plots.style import RELEASE, RULE, SAMPLE, Series, axes_of, condition_and_notes, explain, percent, plain
+from kmeanalyst.plots.style import (
+    RELEASE,
+    RULE,
+    SAMPLE,
+    SeriesStyle,
+    axes_of,
+    condition_and_notes,
+    explain,
+    percent,
+    plain,
+)
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.numbers import Date, Number
 from kmeanalyst.releases.release import Question, ReleaseData, View
@@ -144,7 +154,7 @@ class _Curve:
         ax.legend(frameon=False, fontsize=8)
         return [note for note in counted if note.startswith(f"{name}: ")]
 
-    def _line(self, ax: Axes, values: Array, series: Series, label: str) -> None:
+    def _line(self, ax: Axes, values: Array, series: SeriesStyle, label: str) -> None:
         style: dict[str, Any] = {"drawstyle": "steps-post"} if self.stepped else {}
         ax.plot(self.x, values, color=series.colour, linestyle=series.line, linewidth=1.5, label=label, **style)
 

@@ -37,7 +37,7 @@ STAMP = "NOT PRIVATE"
 
 
 @dataclass(frozen=True)
-class Series:
+class SeriesStyle:
     """The colour, line style and marker of one of several series."""
 
     colour: str
@@ -45,7 +45,7 @@ class Series:
     marker: str
 
 
-RELEASE, SAMPLE = Series("#0072B2", "-", "o"), Series("#D55E00", "--", "s")
+RELEASE, SAMPLE = SeriesStyle("#0072B2", "-", "o"), SeriesStyle("#D55E00", "--", "s")
 
 
 def axes_of(ax: Axes | None, size: tuple[float, float] = SIZE) -> Axes:

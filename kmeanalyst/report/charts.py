@@ -66,9 +66,9 @@ def _rows(facts: ColumnFacts, bars: Sequence[Bar], key: str) -> Markup:
     shown, rest = _few(bars)
     label, right = 114.0, 96.0
     low, high = _reach([bar.estimate for bar in shown], [1.0] * len(shown))
-    place = _scale(low, high, label + 6, _WIDTH - right)
-    parts = [_row(bar, k, place, label) for k, bar in enumerate(shown)]
-    parts.append(_line(place(0), 0, place(0), len(shown) * _ROW, "axis"))
+    position = _scale(low, high, label + 6, _WIDTH - right)
+    parts = [_row(bar, k, position, label) for k, bar in enumerate(shown)]
+    parts.append(_line(position(0), 0, position(0), len(shown) * _ROW, "axis"))
     height = len(shown) * _ROW + (18 if rest else 2)
     if rest:
         parts.append(_text(f"and {rest} smaller ones, in the table below", 0, height - 4, "label"))
@@ -83,30 +83,30 @@ def _few(bars: Sequence[Bar]) -> tuple[list[Bar], int]:
     return [bars[k] for k in sorted(kept)], len(bars) - len(kept)
 
 
-def _row(bar: Bar, k: int, place: Scale, label: float) -> Markup:
+def _row(bar: Bar, k: int, position: Scale, label: float) -> Markup:
     middle = k * _ROW + _ROW / 2
-    start, end = sorted((place(0), place(bar.estimate.value)))
+    start, end = sorted((position(0), position(bar.estimate.value)))
     return element(
         "g",
         element("title", f"{short(bar.label, 200)}: {percent_text(bar.estimate)}"),
         _text(short(bar.label, 17), label, middle + 4, "label end"),
         element("rect", x=_n(start), y=_n(middle - 6), width=_n(end - start), height="12", class_="bar"),
-        _band(bar.estimate, 1.0, place, lambda a, b, kind: _line(a, middle, b, middle, kind)),
+        _band(bar.estimate, 1.0, position, lambda a, b, kind: _line(a, middle, b, middle, kind)),
         _text(percent(bar.estimate), _WIDTH, middle + 4, "number end"),
     )
 
 
 def _band(
-    estimate: Estimate, factor: float, place: Scale, line: Callable[[float, float, str], Markup]
+    estimate: Estimate, factor: float, position: Scale, line: Callable[[float, float, str], Markup]
 ) -> Markup | None:
     """The lines over a bar: the 95 % interval, and that of the privacy noise alone."""
     if not math.isfinite(estimate.standard_error):
         return None
     low, high = estimate.interval()
-    lines = [line(place(low * factor), place(high * factor), "all")]
+    lines = [line(position(low * factor), position(high * factor), "all")]
     privacy = estimate.parts.get("privacy")
     if privacy is not None and math.isfinite(privacy):
-        ends = [place((estimate.value + sign * _Z * privacy) * factor) for sign in (-1, 1)]
+        ends = [position((estimate.value + sign * _Z * privacy) * factor) for sign in (-1, 1)]
         lines.append(line(ends[0], ends[1], "noise"))
     return element("g", lines)
 
@@ -214,10 +214,10 @@ def _scale(low: float, high: float, start: float, end: float) -> Scale:
     """From values to positions on the page, within the two ends."""
     span = (high - low) or 1.0
 
-    def place(value: float) -> float:
+    def position(value: float) -> float:
         return start + (end - start) * min(max((value - low) / span, 0.0), 1.0)
 
-    return place
+    return position
 
 
 def _round_values(low: float, high: float) -> list[float]:

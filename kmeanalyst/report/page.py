@@ -76,7 +76,7 @@ def report_html(facts: ReleaseFacts) -> str:
 
 def _stamp() -> Markup:
     text = (
-        "The noise of this release was drawn from a seed and can be removed. Show this page to nobody who may not see "
+        "The noise of this release was drawn from a seed and can be removed. Show this page only to those who may see "
         "the private table itself."
     )
     return element(

@@ -1,11 +1,11 @@
-"""Conditional expectations from releases of simulated laws with a known E[Y | X = x]: errors, and coverage of intervals.
+"""Conditional expectations from releases of simulated distributions with a known E[Y | X = x]: errors, and coverage of intervals.
 
     python tests/benchmarks/conditional_expectation.py [--releases 12] [--rows 20000] [--epsilon 1 0.1] [--points 300 1000]
 
-Three laws: a wave and a saturating curve over one column of numbers, and lines of unlike slopes in three cities. For each
+Three distributions: a wave and a saturating curve over one column of numbers, and lines of unlike slopes in three cities. For each
 setting and each rule of the regulariser λ: the root mean square error over given values and releases, in standard deviations
 of Y; how often 95 % intervals hold the truth, on average and for the worst given value, with the bias term and without it;
-and the mean standard error. Beside the rules, at the rule that is used: one step of the ridge, which is not iterated, and
+and the mean standard error. Also, at the rule that is used: one step of the ridge, which is not iterated, and
 the table kernel with all of its lengthscales.
 """
 
@@ -32,7 +32,7 @@ _CITIES = {"A": (0.0, 0.06), "B": (3.0, 0.02), "C": (-2.0, 0.1)}  # of Y at age 
 
 @dataclass(frozen=True)
 class Law:
-    """A domain, rows drawn from a law over it, values that are given, and E[y | given]."""
+    """A domain, rows drawn from a distribution over it, values that are given, and E[y | given]."""
 
     domain: Domain
     draw: Callable[[int, np.random.Generator], pd.DataFrame]
@@ -85,9 +85,9 @@ LAWS = {
 
 
 def _rules(release: Release) -> dict[str, float]:
-    promise = release.statement
-    assert promise is not None
-    used, n = public_regulariser(release), promise.n_rows
+    statement = release.statement
+    assert statement is not None
+    used, n = public_regulariser(release), statement.n_rows
     return {
         "(1/N + 1/M)/3 + τ/√3 (used)": used,
         "a tenth of it": used / 10,
@@ -111,12 +111,12 @@ def _answers(smooth: Smoother, law: Law, steps: int = 2) -> tuple[Array, Array, 
 
 def _line(name: str, regulariser: float, found: list[tuple[Array, Array, Array]], spread: float) -> str:
     errors, standard, left = (np.array(part) for part in zip(*found, strict=True))
-    told = []
+    columns = []
     for wide in (np.hypot(standard, left), standard):
         held = np.abs(errors) <= _Z * wide
-        told.append(f"{held.mean():.2f} ({held.mean(axis=0).min():.2f})")
+        columns.append(f"{held.mean():.2f} ({held.mean(axis=0).min():.2f})")
     return (
-        f"  {name:<28} {regulariser:8.1e}  {np.sqrt((errors**2).mean()) / spread:6.3f}  {told[0]:>12}  {told[1]:>12}  "
+        f"  {name:<28} {regulariser:8.1e}  {np.sqrt((errors**2).mean()) / spread:6.3f}  {columns[0]:>12}  {columns[1]:>12}  "
         f"{np.hypot(standard, left).mean() / spread:6.3f}"
     )
 

@@ -6,7 +6,7 @@
 Four populations, 31 questions each, smooth and sharp-edged, of up to three columns; 500 features, 300 points, δ = 1e-6.
 For each setting: how often 95 % intervals hold the truth, on average, for smooth and for sharp-edged questions, and for the
 worst one; their full width in standard deviations of the question, the median for smooth questions, median and 90 % quantile
-for sharp-edged ones; for smooth ones how much wider that is than an interval which knows the noise and sampling law of the
+for sharp-edged ones; for smooth ones how much wider that is than an interval which knows noise and sampling exactly for the
 answer and nothing else is in doubt; root mean square errors of the released weights, of these after one step along the
 measurement, and of the fitted population. --robust: how often robust intervals hold the truth of the worst question (they are found
 where default ones, which they contain, do not), and their median width in the first release. --margins: releases
@@ -170,7 +170,7 @@ def answers(
     """All the questions put to a release."""
     domain, (questions, truths, _, _) = TABLES[name][0], asked(name)
     release = published(name, epsilon, rows, number, margins, keep)
-    told = release.expectations(questions)
+    estimates = release.expectations(questions)
     model = error_model(release, release.weights)
     assert isinstance(model, MeasuredErrors)
     h = np.column_stack([_values(question, model.frame, domain) for question in questions])
@@ -181,10 +181,10 @@ def answers(
         weights=weights,
         corrected=weights + _one_step(release, model, at_rows),
         fitted=fitted,
-        standard_error=np.array([estimate.standard_error for estimate in told]),
+        standard_error=np.array([estimate.standard_error for estimate in estimates]),
         known_error=np.hypot(parts["privacy"], parts["sampling"]),
         robust=np.array(
-            [_robust(e, t, number == 0) if robust else (np.nan, np.nan) for e, t in zip(told, truths, strict=True)]
+            [_robust(e, t, number == 0) if robust else (np.nan, np.nan) for e, t in zip(estimates, truths, strict=True)]
         ),
     )
 

@@ -1,4 +1,4 @@
-"""What exactness costs at the door: its throughput beside a bare loop over the same features.
+"""What exactness costs at the door: its throughput compared with a bare loop over the same features.
 
 The bare loop evaluates the features of one block of rows after another and adds them in float64: no bound enforced,
 no integers, sums that depend on order. For a subspace its product is one plain matrix product; margins are counted.

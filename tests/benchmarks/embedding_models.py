@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import synthesis  # which stands beside this script
+import synthesis  # in the folder of this script
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
@@ -69,8 +69,8 @@ def simulated(n: int, seed: int) -> tuple[pd.DataFrame, Any, Any, Any]:
     """Four numbers (two related, one of two clusters), a number of known mean given them, and a label."""
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(n, 4))
-    apart = np.where(rng.random(n) < 0.5, -1.2, 1.2)
-    columns = (z[:, 0], 0.6 * z[:, 0] + 0.8 * z[:, 1], apart + 0.6 * z[:, 2], rng.uniform(-2, 2, n))
+    cluster = np.where(rng.random(n) < 0.5, -1.2, 1.2)
+    columns = (z[:, 0], 0.6 * z[:, 0] + 0.8 * z[:, 1], cluster + 0.6 * z[:, 2], rng.uniform(-2, 2, n))
     x = np.clip(np.column_stack(columns), -4, 4)
     mean = np.sin(1.5 * x[:, 0]) + 0.5 * x[:, 1] - 0.4 * x[:, 2] * (x[:, 3] > 0) + 0.25 * x[:, 3] ** 2
     number = np.clip(mean + 0.5 * rng.normal(size=n), -5, 5)
@@ -156,8 +156,8 @@ def direct_predictions(task: Task, release: Release) -> Iterator[tuple[str, Any,
             theta = smooth.fitted(smooth.population.values("y"))[1]
             yield "conditional mean, points", smooth.at(smooth.conditioning.encode(task.test[NUMBERS])) @ theta, None
         return
-    place = [str(level) for level in model.classes_].index(str(task.positive))
-    yield "DIRECT law", model.predict_proba(task.test)[:, place], model.standard_errors(task.test)[:, place]
+    index = [str(level) for level in model.classes_].index(str(task.positive))
+    yield "DIRECT law", model.predict_proba(task.test)[:, index], model.standard_errors(task.test)[:, index]
 
 
 def figures(task: Task, predicted: Any) -> tuple[float, ...]:

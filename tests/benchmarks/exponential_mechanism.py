@@ -1,4 +1,4 @@
-"""The exponential mechanism over small databases beside Algorithms 1 and 2 at the same ε, on a domain of 18 rows.
+"""The exponential mechanism over small databases compared with Algorithms 1 and 2 at the same ε, on a domain of 18 rows.
 
     python tests/benchmarks/exponential_mechanism.py
 

@@ -4,10 +4,10 @@
     python tests/benchmarks/figure_1.py --publish 1000 3000 [--draws 5] [--dimension 5]
 
 Reads ../shared/anchors (data and published curves) and says so when they are not there. First the papers'
-own weights at the papers' own noise scale, beside the published numbers: the projection distances must
+own weights at the papers' own noise scale, next to the published numbers: the projection distances must
 agree, the privacy error on average. Then, at this package's own (smaller) noise scale, the raw weights on the
 better of two bases, and every view of weights: median error and (largest − smallest)/median over draws. Last,
-where any view lies above the uniform baseline or above the raw weights by more than the draws vary.
+where any view is above the uniform baseline or above the raw weights by more than the draws vary.
 
 With --publish, only signed weights at these numbers of public rows: median error, spread and the seconds of a fit,
 and the seconds of a whole publication, from the private file to the release (ε = 1; that one's error too).
@@ -110,8 +110,8 @@ def load(dimension: int, most_points: int) -> Setting:
 
 def measure(setting: Setting, feature_map: Nystroem, noise_scale: float, rng: np.random.Generator) -> Measurement:
     """The noisy coordinates at a given noise scale (by linearity: the mean of L⁻¹k(Z, x) is L⁻¹ of the mean)."""
-    place = {row.tobytes(): m for m, row in enumerate(setting.rows[: len(setting.inner)])}
-    inner = setting.inner[[place[row.tobytes()] for row in feature_map.points]]
+    index_of = {row.tobytes(): m for m, row in enumerate(setting.rows[: len(setting.inner)])}
+    inner = setting.inner[[index_of[row.tobytes()] for row in feature_map.points]]
     exact = np.linalg.solve(feature_map.function_values(np.eye(len(inner))), inner)
     return Measurement(
         vector=exact + noise_scale * rng.standard_normal(len(exact)),
@@ -245,7 +245,7 @@ def draw(all_curves: list[Curves], path: str) -> None:
     """One panel per dimension and ε: the published curve, raw, uniform, and the views."""
     from matplotlib.figure import Figure
 
-    styles = {  # colours of Okabe & Ito, which colour-blind readers can tell apart, and marks for print in grey
+    styles = {  # colours of Okabe & Ito, which colour-blind readers distinguish, and marks for print in grey
         "published": ("#999999", "--", ""), "raw": ("#56B4E9", ":", "s"), "uniform": ("#000000", "-.", ""),
         "probability": ("#009E73", "-", "^"), "bounded": ("#E69F00", "-", "v"), "signed": ("#D55E00", "-", "o"),
     }  # fmt: skip

@@ -2,7 +2,7 @@
 
     python tests/benchmarks/figure_2.py [--points 10 31 ...] [--draws 5] [--dimension 2] [--ideas] [--figure figure_2.pdf]
 
-Reads ../shared/anchors (data and published curves) and says so when they are not there. Beside the published
+Reads ../shared/anchors (data and published curves) and says so when they are not there. Next to the published
 Algorithms 1 and 2: points and weights of random features as a release has them by default (`represent`), and
 Algorithm 1 with probability weights on points drawn from the domain. Error is the RKHS distance to the embedding
 of all rows; the line to compare with is the distance of that embedding to the population's. Last, at the default
@@ -78,7 +78,7 @@ def domain_of(dimension: int) -> Domain:
 
 
 def measure(feature_map: FeatureMap, exact: Any, n_rows: int, epsilon: float, draw: int) -> Measurement:
-    """What the door would release: the exact mean feature, and noise of the scale that the promise costs."""
+    """What the door would release: the exact mean feature, and noise of the scale that the guarantee needs."""
     sensitivity = grid_sensitivity(feature_map) * mean_unit(n_rows=n_rows, feature_map=feature_map)
     noise_scale = GaussianNoise(epsilon, DELTA).multiplier() * sensitivity
     rng = np.random.default_rng([draw, EPSILONS.index(epsilon)])
@@ -324,7 +324,7 @@ def draw(all_results: list[Results], path: str) -> None:
 
 
 def fill(panel: Any, results: Results, e: int) -> None:
-    """One panel. Colours of Okabe & Ito, which colour-blind readers can tell apart; dashes and marks for print in grey."""
+    """One panel. Colours of Okabe & Ito, which colour-blind readers distinguish; dashes and marks for print in grey."""
     epsilon = EPSILONS[e]
     for algorithm, line, colour in ((1, ":", "#56B4E9"), (2, "--", "#999999")):
         numbers, errors = published(results.dimension, algorithm)
@@ -348,7 +348,7 @@ def fill(panel: Any, results: Results, e: int) -> None:
 def main() -> None:
     """Both dimensions, or one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--points", type=int, nargs="*", default=POINTS, help="M, beside the default number")
+    parser.add_argument("--points", type=int, nargs="*", default=POINTS, help="M, in addition to the default number")
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--dimension", type=int, choices=(2, 5), help="only this one")
     parser.add_argument("--ideas", action="store_true", help="also what each step, shrinkage, other frequencies do")

@@ -5,8 +5,8 @@
 
 Reads ../shared/data/mnist and says so when it is not there. The training images are a table of 784 numbers from 0 to
 255 and a label (its classes are nearly even), published at δ = 1e-5 with the kernel 1(label = label') · exp(−‖x − x'‖²/2ℓ²)
-of Harder, Adamczewski & Park (2021), beside the labels' own table; ℓ from the bounds alone. Classifiers trained on the
-generated rows are scored on the real test images; the same on real rows stands beside. --figure draws ten generated
+of Harder, Adamczewski & Park (2021), with the labels' own table; ℓ from the bounds alone. Classifiers trained on the
+generated rows are scored on the real test images; the same on real rows for comparison. --figure draws ten generated
 digits of each class.
 """
 

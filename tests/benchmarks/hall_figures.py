@@ -1,4 +1,4 @@
-"""Functions released at ε = 1 beside the ones that are not private: a density in one dimension, a boundary of two classes.
+"""Functions released at ε = 1 compared with those that are not private: a density in one dimension, a boundary of two classes.
 
     python tests/benchmarks/hall_figures.py [--rows 1000] [--epsilon 1] [--draws 20] [--folder FOLDER]
 
@@ -132,15 +132,15 @@ def draw_boundary(path: Path, picture: Picture, epsilon: float, n_rows: int) -> 
     """Where the released machine decides otherwise, where the one that was not made private does, and some of the rows."""
     axes, figure = _axes((6.4, 4.2))
     table, grid, truth, answer = picture
-    places = [np.unique(grid[name]) for name in ("x", "z")]
-    shape = tuple(map(len, places))
+    ticks = [np.unique(grid[name]) for name in ("x", "z")]
+    shape = tuple(map(len, ticks))
     value, error = (answer[name].to_numpy().reshape(shape).T for name in ("value", "standard_error"))
-    axes.contourf(*places, np.abs(value) <= 1.96 * error, levels=[0.5, 1.5], colors=["C0"], alpha=0.15)
-    for told, mark in ((False, "o"), (True, "^")):
-        some = table[table["y"] == told].iloc[:200]
-        axes.scatter(some["x"], some["z"], s=8, marker=mark, c="C2" if told else "C1", alpha=0.5, lw=0)
-    axes.contour(*places, value, levels=[0], colors="C0")
-    axes.contour(*places, truth.reshape(shape).T, levels=[0], colors="k", linestyles="--")
+    axes.contourf(*ticks, np.abs(value) <= 1.96 * error, levels=[0.5, 1.5], colors=["C0"], alpha=0.15)
+    for ill, mark in ((False, "o"), (True, "^")):
+        some = table[table["y"] == ill].iloc[:200]
+        axes.scatter(some["x"], some["z"], s=8, marker=mark, c="C2" if ill else "C1", alpha=0.5, lw=0)
+    axes.contour(*ticks, value, levels=[0], colors="C0")
+    axes.contour(*ticks, truth.reshape(shape).T, levels=[0], colors="k", linestyles="--")
     axes.plot([], [], "C0", label=f"released, ε = {epsilon:g}, δ = {DELTA:g}")
     axes.plot([], [], "k--", label="not private")
     axes.fill([np.nan], [np.nan], color="C0", alpha=0.15, label="within 1.96 s.e. of the boundary")

@@ -3,8 +3,8 @@
     python tests/benchmarks/latency_of_answers.py [--points 5000] [--features 500 2000 10000] [--rows 20000]
 
 A mixed table of five columns (that of `coverage_of_intervals.py`), its measurement, and points of equal weight drawn from
-the same population (what publishing would make of it takes longer than the answers, and changes nothing here). Beside the
-first answer stands its physical limit in the same run: the features of as many rows as the error bars look at, evaluated
+the same population (publishing takes longer than the answers, and changes nothing here). Next to the first answer is its
+physical limit in the same run: the features of as many rows as the error bars use, evaluated
 once in the single precision they are needed in. Further answers: the median of a hundred. A thousand at once.
 """
 

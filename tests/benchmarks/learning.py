@@ -1,4 +1,4 @@
-"""Learning: every classifier and regressor of scikit-learn trained on releases, beside itself trained on the private rows.
+"""Learning: every classifier and regressor of scikit-learn trained on releases, compared with the same trained on the private rows.
 
     python tests/benchmarks/learning.py [--parts models adult refits] [--epsilon 1] [--only NAME ...] [--json]
 
@@ -7,10 +7,10 @@ models  a simulated table of 20,000 rows and six columns (numbers, counts, level
         features with probability weights, and with signed ones. Each estimator with its defaults through `kmeanalyst.fit`;
         ROC-AUC (one against the rest) or R² on 10,000 new rows, and what it loses against the private rows.
         Those that take quadratic time or memory see 2,000 private rows and as many of the release.
-adult   the models of the Adult protocol and k-NN on releases at δ = 1e-5 (a target named, and not), beside the real
+adult   the models of the Adult protocol and k-NN on releases at δ = 1e-5 (a target named, and not), next to the real
         rows; ROC-AUC and average precision on the real test rows. Reads ../shared, and says so when it is not there.
-refits  does the spread over `kmeanalyst.refit`'s redraws tell the spread over releases of one table? Standard deviations
-        of predicted chances, root mean square over 300 rows: 8 releases, and 8 redraws of each of two of them.
+refits  does the spread over `kmeanalyst.refit`'s redraws estimate the spread over releases of one table? Standard deviations
+        of predicted probabilities, root mean square over 300 rows: 8 releases, and 8 redraws of each of two of them.
 """
 
 from __future__ import annotations

@@ -5,11 +5,11 @@
 
 Numbers (a mixture in five dimensions) and a mixed table (numbers, levels, missing cells), both methods; 250 feature
 pairs, 100 points of a subspace, or margins. So many fresh tables go through `release_side.publish` (a rehearsal: noise of
-the same law from a seed), and each is tested against so many fresh samples of each size. By default no two repetitions
+the same distribution from a seed), and each is tested against so many fresh samples of each size. By default no two repetitions
 of a cell share anything; samples of one release would share its noise, and where that dominates fifty releases are
 hardly more than fifty repetitions. The points are not fitted, for the test does not look at them, unless --fit is given;
 nor are intervals made, for the p-value does not need them.
-The same statistic told that there is no noise (fifty repetitions) stands last; below the table, how many cells lie beyond
+The same statistic that ignores the noise (fifty repetitions) is last; below the table, how many cells are beyond
 three standard errors of the nominal level, or under half of it.
 """
 
@@ -55,7 +55,7 @@ class Setting:
 
 
 def pvalues(setting: Setting, releases: range) -> Array:
-    """(releases, samples of each, sizes, 2): p-values of the test, and of the same test told that there is no noise."""
+    """(releases, samples of each, sizes, 2): p-values of the test, and of the same test that ignores the noise."""
     if not setting.fit:
         by_method.REPRESENT["random-features"], by_method.weights_for = _no_fit, _even  # type: ignore[assignment]
     noise_aware.size_of_difference = lambda *_: {}  # type: ignore[assignment]
@@ -129,8 +129,8 @@ def main() -> None:
                 cells = [_rate(found[:, :, j, 0] <= level) for level in LEVELS]
                 rates.append([rate for rate, _ in cells])
                 naive = (found[:, :, j, 1] <= LEVELS[0]).sum() / np.isfinite(found[:, :, j, 1]).sum()
-                told = " ".join(f"{rate:6.3f} (±{error:.3f})" for rate, error in cells)
-                print(f"{table:8} {method:16} {epsilon:4g} {rows:6} {size:5}  {told}  {naive:17.3f}", flush=True)
+                columns = " ".join(f"{rate:6.3f} (±{error:.3f})" for rate, error in cells)
+                print(f"{table:8} {method:16} {epsilon:4g} {rows:6} {size:5}  {columns}  {naive:17.3f}", flush=True)
     level = np.array(LEVELS)
     errors = np.sqrt(level * (1 - level) / n)
     high, low = (np.array(rates) > level + 3 * errors).sum(), (np.array(rates) < level / 2).sum()

@@ -68,11 +68,11 @@ class Mixture:
         """‖μ‖²: μ at the normal variable of each part, which is that of a kernel so much wider."""
         total = 0.0
         for share, centre, spread in zip(self.shares, self.centres, self.spreads, strict=True):
-            for other, place, width in zip(self.shares, self.centres, self.spreads, strict=True):
+            for other, centre_of_other, width in zip(self.shares, self.centres, self.spreads, strict=True):
                 square = self.lengthscale**2 + spread**2 + width**2
-                apart = math.dist(centre, place) ** 2
+                squared_distance = math.dist(centre, centre_of_other) ** 2
                 factor = (self.lengthscale**2 / square) ** (len(centre) / 2)
-                total += share * other * factor * math.exp(-apart / (2 * square))
+                total += share * other * factor * math.exp(-squared_distance / (2 * square))
         return total
 
     def distance(self, points: Array, weights: Array) -> float:

@@ -1,4 +1,4 @@
-"""Power of the noise-aware two-sample test beside the non-private one, and what a naive route does instead.
+"""Power of the noise-aware two-sample test compared with the non-private one, and what a naive route does instead.
 
     python tests/benchmarks/power_of_mmd_test.py [--repetitions 40] [--shifts 0 0.06 0.08 0.3] [--naive] [--simulated]
 
@@ -6,7 +6,7 @@ Reads ../shared/anchors (the five-dimensional mixture of Balog, Tolstikhin & Sch
 there; a simulated mixture takes its place. N = 10,000 rows are the table, L = 500 others the sample, shifted in its
 first column by so many of its standard deviations; level 5 %, default sizes, δ = 1e-6. On the same rows: the
 permutation test of table and sample (nothing private), the noise-aware test of releases at ε = 1 and 0.1, the
-unweighted statistic ‖d‖² with its noise-aware law. With --naive the points are fitted too (the test does not look at
+unweighted statistic ‖d‖² with its noise-aware distribution. With --naive the points are fitted too (the test does not look at
 them), and the naive route is taken: weights clipped at zero, as many rows resampled as the table has, a permutation test
 against the sample; for the releases as they are by default, and for Algorithm 1 with the weights as published.
 """
@@ -111,7 +111,7 @@ def _split(rows: Array, rng: np.random.Generator) -> tuple[Array, Array]:
 
 
 def _unweighted(release: ka.Release, sample: pd.DataFrame) -> float:
-    """p-value of ‖d‖² by its own law: what the noise's flatness costs."""
+    """p-value of ‖d‖² by its own distribution: what flat noise costs."""
     measurement = release.measurement
     assert measurement is not None
     rows = release.domain.encode(sample)

@@ -48,12 +48,12 @@ def made_up(rows: int) -> pd.DataFrame:
     return pd.DataFrame(np.clip(cells, -4, 4), columns=["x", "y"])
 
 
-def errors(frame: pd.DataFrame, encoded: Array, family: str, features: int, seed: int, **promise: object) -> Array:
+def errors(frame: pd.DataFrame, encoded: Array, family: str, features: int, seed: int, **guarantee: object) -> Array:
     """F as it came out; raw, released and kernel error of one rehearsal."""
     how: dict[str, object] = {"family": family, "features": features, "points": 200}
     if family == SUBSPACE:
         how = {"method": "subspace", "points": features}
-    release = publish(frame, DOMAIN, kernel=FAMILIES[family], rehearsal=seed, **how, **promise)  # type: ignore[arg-type]
+    release = publish(frame, DOMAIN, kernel=FAMILIES[family], rehearsal=seed, **how, **guarantee)  # type: ignore[arg-type]
     measurement = release.measurement
     assert measurement is not None
     feature_map = measurement.feature_map
@@ -76,8 +76,10 @@ def table(options: argparse.Namespace) -> pd.DataFrame:
             for features in options.features:
                 found = {}
                 for noise, delta in (("gaussian", DELTA), ("laplace", 0.0)):
-                    promise = {"epsilon": epsilon, "delta": delta, "noise": noise}
-                    each = [errors(frame, encoded, family, features, seed, **promise) for seed in range(options.seeds)]
+                    guarantee = {"epsilon": epsilon, "delta": delta, "noise": noise}
+                    each = [
+                        errors(frame, encoded, family, features, seed, **guarantee) for seed in range(options.seeds)
+                    ]
                     found[noise] = np.sqrt(np.square(each).mean(axis=0))
                 g, l = found["gaussian"], found["laplace"]  # noqa: E741
                 lines.append([family, epsilon, int(g[0]), g[1], l[1], l[1] / g[1], g[2], l[2], g[3], l[3]])

@@ -7,8 +7,8 @@ Squared RKHS errors against quadrature, Gaussian kernel of f's standard deviatio
 pairs (x_i, y_i) of N draws; the product of N draws of each, thinned to N points with probability weights; and √N × √N
 points of 1,000 draws each, either thinned or with unbounded weights by least squares on points drawn elsewhere.
 Coverage: two tables of 20,000 rows at ε = 1, 500 features and 300 points: how often 95 % intervals hold the truth, and
-Var[X − Z] of two dependent columns of one release beside that of columns of two releases.
-Time: a product of 1,000 × 1,000 points thinned to 1,000, beside one evaluation of the kernel at a hundred times the points.
+Var[X − Z] of two dependent columns of one release compared with columns of two releases.
+Time: a product of 1,000 × 1,000 points thinned to 1,000, compared with one evaluation of the kernel at a hundred times the points.
 """
 
 from __future__ import annotations

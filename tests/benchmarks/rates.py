@@ -1,4 +1,4 @@
-"""How fast a release comes to its population as the table grows: fitted slopes beside the exponents that are proved.
+"""How fast a release approaches its population as the table grows: fitted slopes and the proved exponents.
 
     python tests/benchmarks/rates.py [--rows 200 400 800 1600 3200] [--seeds 6] [--epsilon 1] [--only public]
 
@@ -8,7 +8,7 @@ with embedding μ; τ, the noise on a coordinate, is of order 1/N, and rows alon
     public share   Algorithm 1 whose M = N/20 points are rows of the table: N^(−1/2). μ is M^(−1/2) from the mean of the points,
                    which is in their span, and noise has norm √M τ.
     covering       Algorithm 1 on M points drawn from a bounded domain in D dimensions, k Lipschitz: N^(−1/(D+1)) with M of order
-                   N^(2D/(D+1)). A row is M^(−1/D) from the next point (up to logarithms), and their images M^(−1/2D) apart: ‖k_x −
+                   N^(2D/(D+1)). A row is M^(−1/D) from the next point (up to logarithms), their images M^(−1/2D): ‖k_x −
                    k_z‖² = k(x, x) + k(z, z) − 2k(x, z) is of the order of ‖x − z‖, no smaller for a kernel with a kink at 0.
     features       Algorithm 2 with F of order N^(4/3): N^(−1/3). F features know k to F^(−1/2) everywhere on the domain, squared
                    distances of measures of bounded mass as well, and so distances to F^(−1/4); noise has norm √F τ.

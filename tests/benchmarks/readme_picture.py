@@ -1,11 +1,11 @@
-"""The picture of README: how often two-sample tests reject a true hypothesis, with the privacy noise in the law and without.
+"""The picture of README: how often two-sample tests reject a true hypothesis, with and without the privacy noise in the null.
 
     python tests/benchmarks/readme_picture.py [--repetitions 200] [--rows 10000] [--workers 2] [--output level.png]
 
 Runs from the repository alone, in about six minutes on two idle cores, and writes tutorials/figures/level.png. Fresh mixed
-tables (numbers, levels, missing cells) go through `release_side.publish` at ε = 0.1 and 1 (rehearsals: noise of the same law
-from a seed), and each release is tested against fresh samples of the same population, at 5 %: by `ka.mmd_test`, and by the
-same statistic told that there is no noise, as tests for rows take it. Every repetition has a table and a noise of its own;
+tables (numbers, levels, missing cells) go through `release_side.publish` at ε = 0.1 and 1 (rehearsals: the same noise,
+but from a seed), and each release is tested against fresh samples of the same population, at 5 %: by `ka.mmd_test`, and by the
+same statistic that ignores the noise, as tests for rows do. Every repetition has a table and a noise of its own;
 the samples of one repetition share them, so that the points of a line are not independent of each other. Prints the numbers
 that it draws.
 """

@@ -1,4 +1,4 @@
-"""Risk of shrunk means beside plain ones: of an analyst's sample, and of a release's noisy mean.
+"""Risk of shrunk means compared with plain ones: of an analyst's sample, and of a release's noisy mean.
 
     python tests/benchmarks/shrinkage.py [--repetitions 20]
 

@@ -1,4 +1,4 @@
-"""Time and memory of the two-sample test on rows, beside a bare one and beside other packages where they can be imported.
+"""Time and memory of the two-sample test on rows, compared with a bare one and with other packages if they can be imported.
 
 The bare test is what a competent reader would write in ten lines: float32, whole blocks of the Gram matrix by matrix
 products and exp, one product with all labels. Each method runs in a process of its own, all of them in turn, round
@@ -9,8 +9,8 @@ then takes five times as long, which says nothing of it.
 
     OPENBLAS_NUM_THREADS=1 python tests/benchmarks/speed_of_mmd_test.py [--sizes 1000 5000 20000] [--rounds 3] [--only bare ours]
 
-Last, a release (1,000 points, 4,000 features) against a sample of 5,000 rows, beside one eigendecomposition of a matrix of
-all features, which a law that is not of low rank would need.
+Last, a release (1,000 points, 4,000 features) against a sample of 5,000 rows, compared with one eigendecomposition of a matrix of
+all features, which a distribution without low rank would need.
 """
 
 from __future__ import annotations

@@ -284,12 +284,12 @@ def margin_scores(table: Table, rows: Any) -> Scores:
     ]
     codes, sizes = np.column_stack([ours[0] for ours, _ in pairs]), [ours[1] for ours, _ in pairs]
     private_codes = np.column_stack([theirs for _, theirs in pairs])
-    places = range(len(sizes))
-    triples = np.array(list(itertools.combinations(places, 3)))
+    indices = range(len(sizes))
+    triples = np.array(list(itertools.combinations(indices, 3)))
     chosen = np.random.default_rng(0).choice(len(triples), min(TRIPLES, len(triples)), replace=False)
     groups: dict[str, Any] = {
-        "tv_1way": itertools.combinations(places, 1),
-        "tv_2way": itertools.combinations(places, 2),
+        "tv_1way": itertools.combinations(indices, 1),
+        "tv_2way": itertools.combinations(indices, 2),
         "tv_3way": triples[chosen],
     }
     distances = {
@@ -345,7 +345,7 @@ def released(
 
 
 def release_scores(table: Table, epsilon: float, draw: int, options: dict[str, Any]) -> Scores:
-    """Scores of one release, published in a process of its own so that its memory can be told."""
+    """Scores of one release, published in a process of its own so that its memory can be measured."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("forkserver")) as pool:
         frame, seconds, peak = pool.submit(released, table.train, table.domain, epsilon, draw, options).result()
     return scores(table, frame) | {"seconds": seconds, "peak_MB": peak}

@@ -3,7 +3,7 @@
     python tests/benchmarks/thinning.py [--points 3000] [--repetitions 3]
 
 The release is a mixture of ten normal clusters in D = 2 and 5 dimensions under the kernel exp(−‖x−y‖²/(10⁴ D)), with
-probability weights, or with signed ones of which a fifth are negative. Beside `kmeanalyst.thin` stand systematic
+probability weights, or with signed ones of which a fifth are negative. `kmeanalyst.thin` is compared with systematic
 resampling (points drawn by |w|, with weights ±Σ|w|/n; mean of 20 draws), plain kernel herding (Chen, Welling &
 Smola 2010, equal weights) and herding with line search (Bach, Lacoste-Julien & Obozinski 2012: conditional gradient,
 probability weights). The ratio is that of the best of these to the thinned release with probability weights.
@@ -44,10 +44,10 @@ def drawn(release: ka.Release, n: int, rng: np.random.Generator) -> float:
     total = cumulative[-1]
     distances = []
     for _ in range(20):
-        places = np.searchsorted(cumulative / total, (np.arange(n) + rng.random()) / n, side="right")
-        places = np.minimum(places, len(release) - 1)
-        weights = np.sign(release.weights[places]) * total / n
-        distances.append(distance(release, places, weights))
+        indices = np.searchsorted(cumulative / total, (np.arange(n) + rng.random()) / n, side="right")
+        indices = np.minimum(indices, len(release) - 1)
+        weights = np.sign(release.weights[indices]) * total / n
+        distances.append(distance(release, indices, weights))
     return float(np.mean(distances))
 
 
@@ -55,11 +55,11 @@ def herded(release: ka.Release, n: int) -> float:
     """The distance of the first n points of plain herding: argmax of μ(z) − Σ k(z_j, z)/(i + 1)."""
     target = release.embedding.evaluate(release.encoded_points)
     total = np.zeros(len(release))
-    places = []
+    indices = []
     for i in range(n):
-        places.append(int(np.argmax(target - total / (i + 1))))
-        total += release.kernel.gram(release.encoded_points[places[-1], None], release.encoded_points)[0]
-    return distance(release, np.array(places), np.full(n, 1 / n))
+        indices.append(int(np.argmax(target - total / (i + 1))))
+        total += release.kernel.gram(release.encoded_points[indices[-1], None], release.encoded_points)[0]
+    return distance(release, np.array(indices), np.full(n, 1 / n))
 
 
 def line_searched(release: ka.Release, n: int) -> float:
@@ -68,26 +68,26 @@ def line_searched(release: ka.Release, n: int) -> float:
     target = release.embedding.evaluate(points)
     weights, reached, inner, norm = np.zeros(len(release)), np.zeros(len(release)), 0.0, 0.0  # g(z), ⟨g, μ⟩, ‖g‖²
     for i in range(n):
-        place = int(np.argmax(target - reached))
-        column = kernel.gram(points[place, None], points)[0]
-        away = norm - 2 * reached[place] + column[place]  # ‖k(z, ·) − g‖²
-        gain = (target[place] - reached[place]) - (inner - norm)
+        index = int(np.argmax(target - reached))
+        column = kernel.gram(points[index, None], points)[0]
+        away = norm - 2 * reached[index] + column[index]  # ‖k(z, ·) − g‖²
+        gain = (target[index] - reached[index]) - (inner - norm)
         step = 1.0 if i == 0 else float(np.clip(gain / away, 0, 1)) if away > 0 else 0.0
-        norm = (1 - step) ** 2 * norm + 2 * step * (1 - step) * reached[place] + step**2 * column[place]
-        inner = (1 - step) * inner + step * target[place]
+        norm = (1 - step) ** 2 * norm + 2 * step * (1 - step) * reached[index] + step**2 * column[index]
+        inner = (1 - step) * inner + step * target[index]
         reached = (1 - step) * reached + step * column
         weights *= 1 - step
-        weights[place] += step
+        weights[index] += step
     used = np.flatnonzero(weights)
     return distance(release, used, weights[used])
 
 
-def distance(release: ka.Release, places: np.ndarray, weights: np.ndarray) -> float:
+def distance(release: ka.Release, indices: np.ndarray, weights: np.ndarray) -> float:
     """RKHS distance of weighted points to the release."""
     points = release.encoded_points
-    difference = KernelMean(release.kernel, points[places], weights)
+    difference = KernelMean(release.kernel, points[indices], weights)
     target = release.embedding.evaluate(points)
-    squared = release.weights @ target - 2 * weights @ target[places] + difference.squared_norm()
+    squared = release.weights @ target - 2 * weights @ target[indices] + difference.squared_norm()
     return float(np.sqrt(max(0.0, squared)))
 
 
@@ -117,8 +117,8 @@ def main() -> None:
         cells = "".join(f"{found[i]:12.2e} {found[i + 1]:7.1f}" for i in (3, 5, 7))
         label = "signed" if signed else "probability"
         ratio = found[:3].min() / max(found[5], 1e-8)
-        beside = " ".join(f"{value:10.2e}" for value in found[:3])
-        print(f"{dimension} {label:12} {n:4} {beside}{cells}{ratio:9.1f}", flush=True)
+        baselines = " ".join(f"{value:10.2e}" for value in found[:3])
+        print(f"{dimension} {label:12} {n:4} {baselines}{cells}{ratio:9.1f}", flush=True)
 
 
 if __name__ == "__main__":

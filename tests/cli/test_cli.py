@@ -320,13 +320,13 @@ SECRET = "the cell said secret 4711"
     ],
     ids=lambda error: type(error).__name__,
 )
-@pytest.mark.parametrize("place", ["private_mean", "represent", "open_private"])
-def test_the_text_of_an_unforeseen_error_is_withheld(place, error, files, tmp_path, monkeypatch):
+@pytest.mark.parametrize("function", ["private_mean", "represent", "open_private"])
+def test_the_text_of_an_unforeseen_error_is_withheld(function, error, files, tmp_path, monkeypatch):
     def fail(*_: Any, **__: Any) -> None:
         raise error
 
     homes = {"private_mean": door, "represent": MeanMethod, "open_private": publishing}
-    monkeypatch.setattr(homes[place], place, fail)
+    monkeypatch.setattr(homes[function], function, fail)
     options = ["--epsilon", "1", "--delta", "1e-6", "--points", "5", "--features", "10", "--uncounted", "--domain"]
     result = call("release-side", "publish", files.private, *options, files.domain, "--output", tmp_path / "o.kme")
     assert result.exit_code == 1

@@ -1,7 +1,7 @@
-"""Help that teaches: every command has examples that run as printed, every option is told, shells can complete both.
+"""Help: every command has examples that run as printed, every option has a text, and shells can complete both.
 
-The examples run in the folder of `doctest_names`, after a shell has taken their words apart, in the order of the help,
-so that one may use what another wrote.
+The examples run in the folder of `public_names.ready_folder`, split into words by a shell, in the order of the help, so
+that one may use what another wrote.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pandas as pd
 import pytest
 from click.shell_completion import get_completion_class
 from click.testing import CliRunner
-from doctest_names import ready_folder
+from public_names import ready_folder
 
 from kmeanalyst.cli import terminal
 from kmeanalyst.cli.arguments import RowsWithProgress
@@ -55,18 +55,18 @@ IDS = [" ".join((program, *path)) for program, path, _ in ALL]
 
 def examples_of(program: str, command: click.Command) -> list[str]:
     """The lines after "Example:" in a command's help, those that end in a backslash joined to the next."""
-    told = re.sub(r"\\\n\s*", "", command.help or "").partition("Example")[2]
-    return re.findall(rf"(?:^|:)\s*({program} .*)$", told, re.MULTILINE)
+    shown = re.sub(r"\\\n\s*", "", command.help or "").partition("Example")[2]
+    return re.findall(rf"(?:^|:)\s*({program} .*)$", shown, re.MULTILINE)
 
 
 EXAMPLES = list(dict.fromkeys((program, line) for program, _, command in ALL for line in examples_of(program, command)))
 
 
 def words(line: str) -> list[str]:
-    """A command line as a shell takes it apart; what a shell would run or expand would be gone."""
-    told = subprocess.run(["sh", "-c", f"printf '%s\\0' {line}"], capture_output=True, text=True, check=True)
-    assert told.stderr == ""
-    return told.stdout.split("\0")[:-1]
+    """The words of a command line, split by a shell; what a shell would run or expand is lost."""
+    shown = subprocess.run(["sh", "-c", f"printf '%s\\0' {line}"], capture_output=True, text=True, check=True)
+    assert shown.stderr == ""
+    return shown.stdout.split("\0")[:-1]
 
 
 @pytest.mark.parametrize(("program", "path", "command"), ALL, ids=IDS)
@@ -77,19 +77,19 @@ def test_every_command_has_an_example_of_itself(program, path, command):
 
 
 @pytest.mark.parametrize(("program", "path", "command"), ALL, ids=IDS)
-def test_every_option_is_told_with_its_default(program, path, command):
+def test_every_option_has_help_and_shows_its_default(program, path, command):
     for option in (each for each in command.params if isinstance(each, click.Option)):
         assert option.help, f"{option.opts} has no help"
         fixed = option.is_flag or option.multiple or option.required or option.default in (None, click.core.UNSET)
         assert fixed or option.show_default, f"{option.opts} does not show its default {option.default!r}"
         chosen = isinstance(option.type, click.Choice) and not option.required
-        assert not chosen or option.show_default or "default" in option.help, f"{option.opts} tells no default"
+        assert not chosen or option.show_default or "default" in option.help, f"{option.opts} shows no default"
 
 
 @pytest.mark.parametrize("program", MAINS)
 def test_the_list_of_commands_is_whole_sentences(program):
-    told = CliRunner().invoke(MAINS[program], ["--help"], prog_name=program).stdout
-    listed = told.partition("Commands:")[2].partition("\n\n")[0].strip().splitlines()
+    shown = CliRunner().invoke(MAINS[program], ["--help"], prog_name=program).stdout
+    listed = shown.partition("Commands:")[2].partition("\n\n")[0].strip().splitlines()
     assert len(listed) == len(MAINS[program].commands)
     assert all(line[-1] in ".?" and not line.endswith("...") for line in listed), listed
 
@@ -122,8 +122,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def place(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the folder to be in, and smaller releases than by default: the words of a call are as printed."""
+def here(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the folder as the current one, and smaller releases by default: calls are as printed."""
     shutil.copytree(folder, tmp_path / "here")
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setattr(options, "FEATURES", 60)
@@ -135,7 +135,7 @@ def place(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 @pytest.mark.parametrize(("program", "line"), EXAMPLES, ids=[line[:70] for _, line in EXAMPLES])
 @pytest.mark.slow(but="kmeanalyst demo --keep demo_files")
-def test_an_example_runs_as_printed_and_shows_no_progress_where_nobody_watches(program, line, place, monkeypatch):
+def test_an_example_runs_as_printed_and_shows_no_progress_without_a_terminal(program, line, here, monkeypatch):
     watched: list[bool] = []
     monkeypatch.setattr(terminal, "on_terminal", lambda: watched.append(False))
     arguments = words(line)[1:]
@@ -144,7 +144,7 @@ def test_an_example_runs_as_printed_and_shows_no_progress_where_nobody_watches(p
         MAINS[program].commands[name].make_context(name, arguments[1:])
         return
     if "--output" in arguments:  # the folder has what other examples read, and publish replaces nothing
-        (place / arguments[arguments.index("--output") + 1]).unlink(missing_ok=True)
+        (here / arguments[arguments.index("--output") + 1]).unlink(missing_ok=True)
     if "patients" in arguments and name != "init":  # the line before it on the page makes this table
         Ledger("budget.ledger").init("patients", epsilon=2, delta=1e-6)
     result = CliRunner().invoke(MAINS[program], arguments, prog_name=program)
@@ -171,8 +171,8 @@ def test_a_shell_would_lose_what_an_example_does_not_quote():
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_complete_commands_options_and_files(program, shell):
     variable = f"_{program.upper().replace('-', '_')}_COMPLETE"
-    told = CliRunner().invoke(MAINS[program], ["--help"], prog_name=program).stdout
-    assert f"{variable}={shell}_source {program}" in told
+    shown = CliRunner().invoke(MAINS[program], ["--help"], prog_name=program).stdout
+    assert f"{variable}={shell}_source {program}" in shown
     kind = get_completion_class(shell)
     assert kind is not None
     completion = kind(MAINS[program], {}, program, variable)
@@ -200,7 +200,7 @@ def test_the_scripts_answer_the_shell(program):
 # ---------------------------------------------------------------------- progress
 
 
-def test_a_line_appears_after_a_while_on_a_terminal_and_is_wiped_out(monkeypatch, capsys):
+def test_a_progress_bar_appears_after_a_while_on_a_terminal_and_is_removed(monkeypatch, capsys):
     import tqdm.auto  # noqa: F401  # which takes longer than this test
 
     monkeypatch.setattr(terminal, "on_terminal", lambda: True)
@@ -221,14 +221,14 @@ def test_a_line_appears_after_a_while_on_a_terminal_and_is_wiped_out(monkeypatch
     assert captured.err.endswith(" \r")  # nothing is left to see
 
 
-def test_what_is_over_soon_shows_no_line(monkeypatch, capsys):
+def test_short_work_shows_no_progress_bar(monkeypatch, capsys):
     monkeypatch.setattr(terminal, "on_terminal", lambda: True)
     with terminal.working("testing") as on_progress:
         on_progress("testing", 0.5)
     assert capsys.readouterr().err == ""
 
 
-def test_an_error_stands_on_a_line_of_its_own(monkeypatch, capsys):
+def test_an_error_is_printed_on_its_own_line(monkeypatch, capsys):
     monkeypatch.setattr(terminal, "on_terminal", lambda: True)
     monkeypatch.setattr(terminal, "_PATIENCE", 0.0)
     with pytest.raises(ValueError), terminal.working("testing"):
@@ -254,7 +254,7 @@ def test_a_pseudo_terminal_shows_the_line_and_a_pipe_does_not(line, folder):
 
 
 def _standard_error(line: str, folder: Path, *, pipe: bool) -> str:
-    """What a process that tells its progress from the start writes to a pipe, or to a terminal."""
+    """What a process that reports its progress from the start writes to a pipe, or to a terminal."""
     import pty
 
     program, *arguments = words(line)
@@ -268,7 +268,7 @@ def _standard_error(line: str, folder: Path, *, pipe: bool) -> str:
     )
     os.close(theirs)
     read = b""
-    with suppress(OSError):  # how Linux tells that the other end of a terminal is closed
+    with suppress(OSError):  # so Linux reports that the other end of a terminal is closed
         while piece := os.read(ours, 4096):
             read += piece
     os.close(ours)
@@ -278,11 +278,11 @@ def _standard_error(line: str, folder: Path, *, pipe: bool) -> str:
 
 def test_rows_of_a_file_are_the_files_and_the_second_pass_knows_how_many(folder, monkeypatch):
     monkeypatch.setattr(tables, "table_blocks", functools.partial(table_blocks, rows=600))
-    told: list[tuple[str, float | None]] = []
-    rows = RowsWithProgress(str(folder / "my_sample.csv"), lambda what, share: told.append((what, share)))
+    shown: list[tuple[str, float | None]] = []
+    rows = RowsWithProgress(str(folder / "my_sample.csv"), lambda what, share: shown.append((what, share)))
     for _ in range(2):
         pd.testing.assert_frame_equal(
             pd.concat(list(rows)), pd.read_csv(folder / "my_sample.csv", dtype=object, keep_default_na=False)
         )
-    assert [share for _, share in told] == [None, None, None, 0.4, 0.8, 1.0]
-    assert told[1][0] == "testing 1,200 rows"
+    assert [share for _, share in shown] == [None, None, None, 0.4, 0.8, 1.0]
+    assert shown[1][0] == "testing 1,200 rows"

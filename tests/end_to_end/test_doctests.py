@@ -1,6 +1,6 @@
 """Every public name has an example, and every example does what it says.
 
-An example may use the names and files of `doctest_names`, which are what a reader has at hand: a release `release`, its
+An example may use the names and files of `public_names`, which are what a reader has at hand: a release `release`, its
 `domain`, rows `sample` of their own, and `ka`, `release_side`, `np` and `pd`.
 """
 
@@ -12,8 +12,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from doctest_names import MAKERS, ready_folder, ready_names
-from public_names import PublicName, held_classes, public_names
+from public_names import MAKERS, PublicName, held_classes, public_names, ready_folder, ready_names
 
 import kmeanalyst
 from tutorials import alike
@@ -39,15 +38,15 @@ def _modules_with_examples() -> list[str]:
 def test_the_examples_of_a_module_say_what_happens(module, tmp_path, monkeypatch):
     ready_folder(tmp_path)
     monkeypatch.chdir(tmp_path)
-    told: list[str] = []
+    output: list[str] = []
     runner = doctest.DocTestRunner(_Checker(), optionflags=_OPTIONS)
     found = doctest.DocTestFinder(exclude_empty=True).find(importlib.import_module(module))
     for test in found:
         test.globs.update(ready_names(example.source for example in test.examples))
         with warnings.catch_warnings():
-            runner.run(test, out=told.append)
+            runner.run(test, out=output.append)
     assert sum(len(test.examples) for test in found) > 0
-    assert not told, "".join(told)
+    assert not output, "".join(output)
 
 
 @pytest.mark.parametrize("cls", held_classes(), ids=lambda cls: cls.__name__)

@@ -34,7 +34,7 @@ SECTIONS = {
 
 @dataclass(frozen=True)
 class Row:
-    """A statement, and the names in the cells beside it."""
+    """A statement, and the names in the cells next to it."""
 
     section: str
     statement: str
@@ -129,7 +129,7 @@ TWINS = "`representation/test_thinning.py::test_twins_and_a_weight_of_zero_do_no
 
 
 @pytest.mark.parametrize(
-    ("cells", "told"),
+    ("cells", "problem"),
     [
         ("| Theorem 0 | `kmeanalyst.thin` | `test_thinning.py::test_no_such` |", "test_thinning.py::test_no_such is no test"),
         ("| Theorem 0 | `kmeanalyst.thin` | `test_lost.py::test_it` |", "test_lost.py::test_it is no test"),
@@ -143,10 +143,10 @@ TWINS = "`representation/test_thinning.py::test_twins_and_a_weight_of_zero_do_no
         ("| Theorem 0 | `kmeanalyst.thin` | `conftest.py::one_thread` |", "conftest.py::one_thread is no test"),
     ],
 )  # fmt: skip
-def test_a_row_that_rots_is_seen(cells: str, told: str):
+def test_an_outdated_row_is_reported(cells: str, problem: str):
     head = f"## Paper\n| {' | '.join(HEAD)} |\n|---|---|---|\n"
     (row,) = rows_of(head + cells)
-    assert row.section == "Paper" and told in problems(row)
+    assert row.section == "Paper" and problem in problems(row)
 
 
 def test_the_pictures_are_there_and_small():

@@ -30,7 +30,7 @@ def main() -> None:
         "survey": {"method": "subspace", "points": 60},
     }.items():
         if (FOLDER / f"{name}.kme").exists():
-            raise SystemExit(f"{name}.kme is there. Remove it first, and mend the examples' answers after.")
+            raise SystemExit(f"{name}.kme is there. Remove it first, and correct the examples' answers after.")
         release_side.publish(
             table, domain, epsilon=1.0, delta=1e-6, output=FOLDER / f"{name}.kme", force=True, **choices
         )

@@ -140,8 +140,8 @@ def main() -> None:
             continue
         release.write(path)
         expected = {name: {"sha256": hashlib.sha256(path.read_bytes()).hexdigest(), **values(release)}}
-        told = FOLDER / f"expected_{name}.json"
-        told.write_text(json.dumps(expected, ensure_ascii=False) + "\n", encoding="utf-8")
+        path = FOLDER / f"expected_{name}.json"
+        path.write_text(json.dumps(expected, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

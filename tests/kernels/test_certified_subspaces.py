@@ -15,11 +15,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from contracts import KERNELS, KernelCase, named
-from door_cases import HOSTILE, Claimed, recorded, squared_distance
+from door_cases import HOSTILE, Claimed, measured, recorded, squared_distance
 from feature_cases import worst_rows
-from file_measurement_cases import array_of, npy
-from file_tools import Members, forged, refused
-from units_cases import measured
+from file_tools import Members, array_of, forged, npy, refused
 
 import release_side
 from kmeanalyst.kernels import Gaussian, Indicator, Laplacian, OnColumns, Polynomial, Product, Scaled, Sum

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from composed_features_cases import CELL, LABELLED, PEOPLE, drawn
 from contracts import FAMILIES, FEATURE_MAPS, FeatureCase, named
 from file_tools import SCHEMA_TEST, forged, members_of, narrow, refused, same, setting
+from kernel_cases import CELL, LABELLED, PEOPLE, drawn
 
 from kmeanalyst.kernels import Gaussian, Kernel, Margins, OnColumns, Product, Scaled, Sum
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -139,7 +139,7 @@ def test_tables_are_counted_before_they_are_made():
 @pytest.fixture(scope="module")
 def labelled() -> Release:
     """A measured table with all compositions in its feature map, and points from the domain."""
-    from releases_cases import release_of
+    from simulated_releases import release_of
 
     points = PEOPLE.decode(PEOPLE.draw(20, 0))
     features = drawn(LABELLED, PEOPLE)

@@ -13,7 +13,8 @@ import pandas as pd
 import pytest
 from contracts import COLUMNS, FEATURE_MAPS, FeatureCase, named
 from file_tools import SCHEMA_TEST, members_of
-from margins_cases import PEOPLE, people
+from kernel_cases import WORKERS as PEOPLE
+from kernel_cases import workers as people
 
 import kmeanalyst as ka
 import release_side

@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import noisy_releases as sim
 import numpy as np
 import pandas as pd
 import pytest
+import simulated_releases as sim
 import sklearn.metrics as sk
 from evaluation_cases import DOMAIN, JOBS, POINTS, SICK, SIGNED, Classifier, High, Regressor, measured, points, weighted
 from learning_cases import table

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sklearn
-from cancellation import probe
-from derive_weight_table import table_entry, table_estimators
+from derive_weight_table import probe, table_entry, table_estimators
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
@@ -28,8 +27,7 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, PolynomialFeatures, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
-from weighted_designs import counts, repeated, unweighted
-from weighted_fits import as_table
+from weighted_fits import as_table, counts, repeated, unweighted
 
 from kmeanalyst.learning.weights import weight_support
 from kmeanalyst.learning.weights.weight_support import WeightSupport, takes_weights

@@ -1,4 +1,4 @@
-"""Drawings: what stands on the paper is what was estimated, series differ without colour, and Axes in are Axes out."""
+"""Drawings: they show the estimates, series differ without colour, and the Axes passed in are returned."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def bars_of(ax: Axes) -> list[Any]:
 
 
 def whiskers_of(ax: Axes, which: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """(low, high) of the ends of standing error bars."""
+    """(low, high) ends of vertical error bars."""
     drawn = [one for one in ax.containers if isinstance(one, ErrorbarContainer)][which]
     segments = np.array([segment for lines in drawn.lines[2] for segment in lines.get_segments()])
     return segments[:, 0, 1], segments[:, 1, 1]
@@ -84,7 +84,7 @@ def test_bars_are_the_estimates_and_whiskers_their_intervals(mixed_release, colu
     assert bottom <= low.min() and high.max() <= top
 
 
-def test_ranges_stand_on_the_columns_own_scale(mixed_release):
+def test_ranges_are_on_the_columns_own_scale(mixed_release):
     ax = plots.histogram(mixed_release, "income", ax=axes())
     frame = mixed_release.histogram("income")
     left = [bar.get_x() for bar in bars_of(ax)]
@@ -96,7 +96,7 @@ def test_ranges_stand_on_the_columns_own_scale(mixed_release):
     assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "10", "100", "1k", "10k", "100k", "1M"]
 
 
-def test_ranges_of_different_widths_stand_side_by_side_where_no_area_misleads(mixed_release):
+def test_ranges_of_different_widths_are_side_by_side_so_that_no_area_misleads(mixed_release):
     ax = plots.histogram(mixed_release, "age", ax=axes())
     assert [label.get_text() for label in ax.get_xticklabels()] == ["[17, 30)", "[30, 50)", "[50, 90]"]
     assert len({round(bar.get_width(), 9) for bar in bars_of(ax)}) == 1
@@ -104,7 +104,7 @@ def test_ranges_of_different_widths_stand_side_by_side_where_no_area_misleads(mi
     assert [bar.get_x() for bar in bars_of(own)] == [20, 30]
 
 
-def test_a_missing_cell_stands_hatched_beyond_the_columns_end(mixed_release):
+def test_a_missing_cell_is_hatched_and_beyond_the_columns_end(mixed_release):
     for column, end in (("children", 12), ("left", mixed_release.domain["left"].bounds[1])):
         ax = plots.histogram(mixed_release, column, ax=axes())
         *others, last = bars_of(ax)
@@ -113,7 +113,7 @@ def test_a_missing_cell_stands_hatched_beyond_the_columns_end(mixed_release):
         assert last.get_x() < ax.get_xticks()[-1] < last.get_x() + last.get_width()
 
 
-def test_dates_stand_where_matplotlib_has_them(mixed_release):
+def test_dates_are_where_matplotlib_has_them(mixed_release):
     ax = plots.histogram(mixed_release, "joined", ax=axes())
     first = np.datetime64(mixed_release.histogram("joined")["left"].iloc[0])
     assert bars_of(ax)[0].get_x() == (first - np.datetime64("1970-01-01")).astype(int)
@@ -121,7 +121,7 @@ def test_dates_stand_where_matplotlib_has_them(mixed_release):
     assert "1960" in [label.get_text() for label in ax.get_xticklabels()]
 
 
-def test_a_public_atom_is_a_stem_at_its_place():
+def test_a_public_atom_is_a_stem_at_its_value():
     gains = weighted(gain=np.repeat([0.0, 5.0, 40.0, 90.0], [6, 2, 1, 1]))
     domain = Domain((Real(name="gain", lower=0, upper=100, atoms=(0,)),))
     release = ka.from_frame(gains.to_frame(), domain=domain)
@@ -150,7 +150,7 @@ def test_a_long_list_of_levels_is_cut_with_a_note(rehearsal):
     left = frame["probability"].drop(kept).sum()
     assert f"the 8 most probable of 40 levels; the others together: {left:.3g}" in caption_of(ax)
     widths = {bar.get_width() for bar in bars_of(ax)}
-    assert widths == set(frame["probability"].loc[kept])  # lying: the labels are long
+    assert widths == set(frame["probability"].loc[kept])  # horizontal: the labels are long
 
 
 def test_a_sample_lies_over_the_bars_with_its_own_shares_and_error(mixed_release):
@@ -167,7 +167,7 @@ def test_a_sample_lies_over_the_bars_with_its_own_shares_and_error(mixed_release
     assert "given age > 40" in caption_of(ax)
 
 
-def test_a_sample_with_values_outside_the_bounds_is_told_of(mixed_release):
+def test_a_sample_with_values_outside_the_bounds_is_reported(mixed_release):
     sample = mixed_release.resample(50, rng=0)
     sample.loc[:4, "age"] = 200
     assert "age: 5 of 50 values were outside" in caption_of(
@@ -215,7 +215,7 @@ def test_a_density_has_the_mass_of_the_column(mixed_release, column):
     assert np.trapezoid(line.get_ydata(), x) == pytest.approx(1, abs=2e-3)
 
 
-def test_a_density_leaves_atoms_out_and_says_what_they_hold():
+def test_a_density_leaves_atoms_out_and_states_their_probabilities():
     frame = pd.DataFrame({"gain": np.append(np.zeros(60), np.linspace(20, 80, 40)), "weight": 0.01})
     release = ka.from_frame(frame, domain=Domain((Real(name="gain", lower=0, upper=100, atoms=(0,)),)))
     ax = plots.density(release, "gain", ax=axes())
@@ -224,7 +224,7 @@ def test_a_density_leaves_atoms_out_and_says_what_they_hold():
     assert "P(gain = 0) = 0.6 ± 0.049" in caption_of(ax)
 
 
-def test_a_density_comes_round_on_a_circle(rehearsal):
+def test_a_density_is_periodic_on_a_circle(rehearsal):
     y = plots.density(rehearsal, "hour", ax=axes()).get_lines()[0].get_ydata()
     assert y[0] == pytest.approx(y[-1], rel=1e-9) and y[0] > 3 * y[60]
 
@@ -233,23 +233,23 @@ def test_a_distribution_function_is_that_of_the_release_with_its_band(mixed_rele
     ax = plots.cdf(mixed_release, "income", level=LEVEL, ax=axes())
     line = next(line for line in ax.get_lines() if len(line.get_xdata()) > 50)
     x, y = line.get_data()
-    places = [10, 40, 70]
-    asked = mixed_release.cdf("income", [float(x[i]) * (1 + 1e-9) for i in places])
-    np.testing.assert_allclose([y[i] for i in places], [one.value for one in asked], atol=1e-9)
+    indices = [10, 40, 70]
+    asked = mixed_release.cdf("income", [float(x[i]) * (1 + 1e-9) for i in indices])
+    np.testing.assert_allclose([y[i] for i in indices], [one.value for one in asked], atol=1e-9)
     vertices = next(one for one in ax.collections if isinstance(one, PolyCollection)).get_paths()[0].vertices
-    for i, one in zip(places, asked, strict=True):
+    for i, one in zip(indices, asked, strict=True):
         at = vertices[np.isclose(vertices[:, 0], x[i], rtol=1e-9), 1]
         for end in one.interval(LEVEL):
             assert np.abs(at - end).min() < 1e-6
 
 
-def test_a_sample_is_a_dashed_line_beside_the_release(mixed_release):
+def test_a_sample_is_a_dashed_line_next_to_the_release(mixed_release):
     sample = mixed_release.resample(200, rng=0)
     ax = plots.cdf(mixed_release, "children", sample=sample, ax=axes())
-    release, beside = (line for line in ax.get_lines() if len(line.get_xdata()) > 5)
-    assert (release.get_linestyle(), beside.get_linestyle()) == ("-", "--")
+    release, dashed = (line for line in ax.get_lines() if len(line.get_xdata()) > 5)
+    assert (release.get_linestyle(), dashed.get_linestyle()) == ("-", "--")
     present = sample["children"].dropna()
-    np.testing.assert_allclose(beside.get_ydata(), [(present <= x).mean() for x in beside.get_xdata()], atol=1e-12)
+    np.testing.assert_allclose(dashed.get_ydata(), [(present <= x).mean() for x in dashed.get_xdata()], atol=1e-12)
     assert "missing cells left out" in caption_of(ax)
 
 
@@ -332,7 +332,7 @@ def test_every_drawing_is_in_the_list_below():
 
 
 @pytest.mark.parametrize("name", [name for name in DRAWN if name != "pairs"])
-def test_axes_in_are_axes_out_and_pyplot_hears_of_nothing(name, numeric_release):
+def test_axes_in_are_axes_out_and_pyplot_knows_no_figure(name, numeric_release):
     from matplotlib import pyplot
 
     ax = axes()
@@ -343,7 +343,7 @@ def test_axes_in_are_axes_out_and_pyplot_hears_of_nothing(name, numeric_release)
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_without_axes_there_is_a_new_figure_of_pyplots(name, numeric_release):
+def test_without_axes_pyplot_makes_a_new_figure(name, numeric_release):
     from matplotlib import pyplot
 
     made = np.ravel(DRAWN[name](numeric_release, None))[0]
@@ -352,7 +352,7 @@ def test_without_axes_there_is_a_new_figure_of_pyplots(name, numeric_release):
 
 
 @pytest.mark.parametrize("name", ["cdf", "density", "histogram", "table", "witness"])
-def test_the_caption_says_what_is_promised(name, numeric_release):
+def test_the_caption_states_the_guarantee(name, numeric_release):
     ax = DRAWN[name](numeric_release, axes())
     assert "N = 2,000 rows · ε = 1, δ = 1e-06" in caption_of(ax)
     assert name == "witness" or "signed weights" in caption_of(ax)
@@ -413,7 +413,7 @@ def test_ticks_lie_within_the_column_and_are_few():
         low, high = (-1e9, 1e9) if isinstance(column, Date) else (column.lower, column.upper)
         ends = column.bounds if isinstance(column, Date) else (low, high)
         ticks = ticks_of(column, *map(float, ends))
-        assert 1 <= len(ticks) <= 9 and all(ends[0] <= place <= ends[1] and text for place, text in ticks)
+        assert 1 <= len(ticks) <= 9 and all(ends[0] <= at <= ends[1] and text for at, text in ticks)
 
 
 def test_groups_keep_the_order_and_the_sides_they_have():
@@ -422,11 +422,11 @@ def test_groups_keep_the_order_and_the_sides_they_have():
     assert positions.lefts.tolist() == [0, 10] and positions.rights.tolist() == [10, 20] and positions.labels is None
 
 
-# ---------------------------------------------------------------- what is refused, and the mend
+# ---------------------------------------------------------------- what is refused, and how to fix it
 
 
 @pytest.mark.parametrize(
-    ("draw", "error", "told"),
+    ("draw", "error", "message"),
     [
         (lambda r: plots.density(r, "city"), ValueError, "city is categorical: a curve is drawn over numbers.*histogram"),
         (lambda r: plots.density(r, "age", bandwidth=0), ValueError, "bandwidth must be a positive number, got 0"),
@@ -440,12 +440,12 @@ def test_groups_keep_the_order_and_the_sides_they_have():
         (lambda r: save(new_figure(), "figure.xlsx"), ValueError, "cannot draw to figure.xlsx: .*Name a file"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_drawn_is_refused_with_the_mend(draw, error, told, mixed_release):
+def test_what_cannot_be_drawn_is_refused_with_a_fix(draw, error, message, mixed_release):
     from matplotlib import pyplot
 
     with pytest.raises(error) as refusal:
         draw(mixed_release)
-    assert re.search(told, str(refusal.value), re.DOTALL), refusal.value
+    assert re.search(message, str(refusal.value), re.DOTALL), refusal.value
     pyplot.close("all")
 
 

@@ -17,7 +17,7 @@ import pandas as pd
 import paths
 import pytest
 from command_line import answer, call
-from releases_cases import release_of
+from simulated_releases import release_of
 
 import kmeanalyst as ka
 from kmeanalyst.kernels.base import Array
@@ -226,7 +226,7 @@ def test_every_drawing_has_a_title_and_a_description_and_is_made_of_text(mixed):
         title, description = (svg["aria-labelledby"] or "").split()
         assert (ids[title], ids[description], svg["role"]) == ("title", "desc", "img")
     assert len(mixed.texts["text"]) > 5 * len(mixed.of("svg"))
-    assert len([a for _, a in mixed.tags if "id" in a]) == len(ids), "an id stands twice"
+    assert len([a for _, a in mixed.tags if "id" in a]) == len(ids), "an id occurs twice"
 
 
 def test_the_numbers_of_the_page_are_the_estimates_of_the_release(mixed_release, mixed):

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from composed_features_cases import CELL, LABELLED, PEOPLE, drawn
 from file_tools import SCHEMA_TEST, members_of
+from kernel_cases import CELL, LABELLED, PEOPLE, drawn
 from representation_cases import measured as measured_rows
 from representation_cases import measured_mean
 

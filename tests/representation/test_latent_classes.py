@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from margins_cases import PEOPLE, people
+from kernel_cases import WORKERS as PEOPLE
+from kernel_cases import workers as people
 from representation_cases import measured
 from scipy.optimize import approx_fprime, minimize
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from contracts import COLUMNS
-from mixture_cases import PLANE, PLANTED, TOGETHER, planted, search_in, some_mixture
+from representation_cases import PLANE, PLANTED, TOGETHER, planted, search_in, some_mixture
 from scipy.special import softmax
 
 from kmeanalyst.kernels import Gaussian, Indicator, OnColumns, Product

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from mixture_cases import PLANE, TOGETHER, planted, search_in, some_mixture
+from representation_cases import PLANE, TOGETHER, planted, search_in, some_mixture
 
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.base import Array

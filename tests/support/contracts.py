@@ -1,6 +1,6 @@
 """The contract lists: one line per kernel, feature map and column kind. Adding a member adds a line here.
 
-Tests parametrize over these lists, so a new member meets every promise of its kind at once.
+Tests parametrize over these lists, so a new member is checked for every guarantee of its kind.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def _maclaurin(law: str) -> Callable[[KernelCase, int, np.random.Generator], Fea
 
 
 def close_together(feature_map: FeatureMap) -> bool:
-    """Whether images are at most √2·B apart: no coordinate is negative, or it is proven of each pair (PROOF.md §3b, §10)."""
+    """Whether two images are at most √2·B from each other: no coordinate is negative, or there is a proof (PROOF.md §3b, §10)."""
     return feature_map.nonnegative or feature_map.pairwise
 
 

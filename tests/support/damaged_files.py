@@ -40,22 +40,22 @@ def edited(data: bytes, rng: np.random.Generator) -> bytes:
     """A few bits, bytes, words or lengths of the data changed; every other time where the data describes itself."""
     out, first = bytearray(data), max(0, len(data) - 1500) if rng.random() < 0.5 else 0
     for _ in range(int(rng.integers(1, 4))):
-        place, kind = int(rng.integers(first, len(out))) if len(out) > first else 0, rng.random()
+        index, kind = int(rng.integers(first, len(out))) if len(out) > first else 0, rng.random()
         if kind < 0.4:
-            out[place] ^= 1 << int(rng.integers(8))
+            out[index] ^= 1 << int(rng.integers(8))
         elif kind < 0.7:
-            out[place] = int(rng.choice(WORDS))
+            out[index] = int(rng.choice(WORDS))
         elif kind < 0.8:
-            out[place : place + 4] = struct.pack("<i", int(rng.choice([0, -1, 2**31 - 1])))[: len(out) - place]
+            out[index : index + 4] = struct.pack("<i", int(rng.choice([0, -1, 2**31 - 1])))[: len(out) - index]
         elif kind < 0.9:
-            out[place:place] = bytes([int(rng.choice(WORDS))])
+            out[index:index] = bytes([int(rng.choice(WORDS))])
         else:
-            del out[place]
+            del out[index]
     return bytes(out)
 
 
 def sealed(members: dict[str, bytes], rng: np.random.Generator) -> bytes:
-    """The file with one member edited, and every checksum made good."""
+    """The file with one member edited, and every checksum recomputed."""
     name = str(rng.choice([*members, "points.csv"]))  # twice as often the points, where a library reads
     members = members | {name: edited(members[name], rng)}
     header = members["release.json"]

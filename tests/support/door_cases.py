@@ -1,8 +1,9 @@
-"""A recorder in place of the noise, hostile feature maps, and exact arithmetic, for tests of the door and its noise."""
+"""Row tables, mechanisms and feature maps for tests of the door: a mechanism that records, hostile cells, units."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -14,6 +15,7 @@ from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.releases.measurement import GRID
 from kmeanalyst.releases.statement import GAUSSIAN
 from release_side.door.private_mean import private_mean
+from release_side.private_rows.units import UnitRows, Units
 
 
 @dataclass
@@ -97,3 +99,18 @@ def exact_delta(epsilon: object, multiplier: object) -> mpmath.mpf:
     with mpmath.workdps(60):
         s, e = mpmath.mpf(multiplier), mpmath.mpf(epsilon)
         return mpmath.ncdf(1 / (2 * s) - e * s) - mpmath.exp(e) * mpmath.ncdf(-1 / (2 * s) - e * s)
+
+
+def grouped(codes: Any, rows: Array) -> UnitRows:
+    """The rows of a table, by unit."""
+    codes = np.unique(np.asarray(codes), return_inverse=True)[1]
+    (piece,) = Units(codes, int(codes.max()) + 1).grouped([rows])
+    return piece
+
+
+def measured(codes: Any, rows: Array, feature_map: FeatureMap, *, workers: int = 1) -> Recorder:
+    """What the mechanism is given for a table of units."""
+    recorder, units = Recorder(), grouped(codes, rows)
+    private_mean([units], feature_map, recorder, n_rows=len(units), workers=workers)  # type: ignore[arg-type]
+    assert recorder.exact_sum is not None and recorder.exact_sum.dtype == np.int64
+    return recorder

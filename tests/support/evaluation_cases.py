@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import noisy_releases as sim
 import numpy as np
 import pandas as pd
+import simulated_releases as sim
 
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.release import Release
@@ -27,7 +27,7 @@ DOMAIN = Domain(
 
 
 class Classifier:
-    """A fixed rule: the chance of the second class, or of each of several, grows with x and n; it counts its calls."""
+    """A fixed rule: the probability of the second class, or of each of several, grows with x and n; it counts its calls."""
 
     def __init__(self, target: str, classes: list[Any], **more: Any) -> None:
         self.target, self.classes_ = target, np.array(classes)
@@ -107,5 +107,5 @@ class High:
         return frame["x0"].to_numpy() > 0
 
     def predict_proba(self, frame: pd.DataFrame) -> np.ndarray:
-        chance = 1 / (1 + np.exp(-frame["x0"].to_numpy()))
-        return np.column_stack([1 - chance, chance])
+        probability = 1 / (1 + np.exp(-frame["x0"].to_numpy()))
+        return np.column_stack([1 - probability, probability])

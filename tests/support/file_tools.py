@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import io
 import json
@@ -146,3 +147,81 @@ def bare(points: pd.DataFrame, weights: Any, domain: Domain, **fields: Any) -> R
     """A release without a measurement."""
     usual = {"measurement": None, "kernel": Gaussian(1.0), "statement": None}
     return Release(points=points, weights=weights, domain=domain, **(usual | fields))
+
+
+Row = list[str]
+Forgery = Callable[[dict[str, Any], Members], None]
+POINTS = "points.csv"
+
+
+def edited_bytes(edit: Callable[[bytes], bytes]) -> Forgery:
+    """The points with other bytes."""
+    return lambda header, members: members.update({POINTS: edit(members[POINTS])})
+
+
+def edited_points(edit: Callable[[list[Row]], list[Row]]) -> Forgery:
+    """The points with other lines; the first is that of the names, and cells are texts."""
+
+    def forge(header: dict[str, Any], members: Members) -> None:
+        out = io.StringIO()
+        csv.writer(out, lineterminator="\n").writerows(edit(rows_of(members[POINTS])))
+        members[POINTS] = out.getvalue().encode()
+
+    return forge
+
+
+def rows_of(points: bytes) -> list[Row]:
+    return list(csv.reader(io.StringIO(points.decode())))
+
+
+def with_cells(name: str, make: Callable[[str], str]) -> Callable[[list[Row]], list[Row]]:
+    """The lines with every cell of a column made anew."""
+
+    def edit(rows: list[Row]) -> list[Row]:
+        place = rows[0].index(name)
+        return [rows[0], *([*row[:place], make(row[place]), *row[place + 1 :]] for row in rows[1:])]
+
+    return edit
+
+
+def first(name: str, value: str) -> Callable[[list[Row]], list[Row]]:
+    """The lines with another first cell in a column."""
+
+    def edit(rows: list[Row]) -> list[Row]:
+        changed = with_cells(name, lambda cell: value)(rows[:2])
+        return [*changed, *rows[2:]]
+
+    return edit
+
+
+def npy(array: np.ndarray, **options: Any) -> bytes:
+    out = io.BytesIO()
+    np.lib.format.write_array(out, array, **({"version": (1, 0)} | options))
+    return out.getvalue()
+
+
+def array_of(members: Members, name: str) -> np.ndarray:
+    return np.load(io.BytesIO(members[f"measurement/{name}.npy"]), allow_pickle=False)
+
+
+def array(name: str, make: Callable[[np.ndarray], Any], *, declare: bool = False) -> Edit:
+    """An array replaced by what `make` makes of it, an array or bytes; with `declare` the header has its new shape."""
+
+    def edit(header: dict[str, Any], members: Members) -> None:
+        made = make(array_of(members, name))
+        members[f"measurement/{name}.npy"] = made if isinstance(made, bytes) else npy(made)
+        if declare:
+            header["measurement"]["feature_map"]["arrays"][name] = list(made.shape)
+
+    return edit
+
+
+def cell(value: float, *index: int) -> Callable[[np.ndarray], np.ndarray]:
+    """An array with another number at the index, or else in its first cell."""
+
+    def make(values: np.ndarray) -> np.ndarray:
+        values = values.copy()
+        values[index or (0,) * values.ndim] = value
+        return values
+
+    return make

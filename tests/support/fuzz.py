@@ -55,7 +55,7 @@ PROPERTIES: dict[str, tuple[Callable[..., None], tuple[st.SearchStrategy[Any], .
 
 
 def _is_shown(text: str) -> bool:
-    """Whether a terminal shows every character of a text, and none changes what stands around it."""
+    """Whether a terminal shows every character of a text, and none changes the text around it."""
     return not any(is_hidden(character) for character in text)
 
 
@@ -155,35 +155,35 @@ odd_values = st.one_of(
 )
 
 
-def places_of(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Where every value within a header stands."""
+def paths_of(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The paths of all values in a header."""
     below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return ([place] if place else []) + [each for key, inner in below for each in places_of(inner, (*place, key))]
+    return ([path] if path else []) + [each for key, inner in below for each in paths_of(inner, (*path, key))]
 
 
-def changed(header: dict[str, Any], place: tuple[Any, ...], change: str, value: Any) -> None:
-    """Set, remove, rename, repeat or move the value at a place."""
+def changed(header: dict[str, Any], path: tuple[Any, ...], change: str, value: Any) -> None:
+    """Set, remove, rename, repeat or move the value at a path."""
     inside: Any = header
     try:
-        for key in place[:-1]:
+        for key in path[:-1]:
             inside = inside[key]
-        found = inside[place[-1]]
-    except (LookupError, TypeError):  # an earlier change took the place away
+        found = inside[path[-1]]
+    except (LookupError, TypeError):  # an earlier change removed the path
         return
     if not isinstance(inside, dict | list):
         return
     if change == "set":
-        inside[place[-1]] = value
+        inside[path[-1]] = value
     elif change == "remove":
-        del inside[place[-1]]
+        del inside[path[-1]]
     elif change == "wrap":
-        inside[place[-1]] = [found]
+        inside[path[-1]] = [found]
     elif change == "twice" and isinstance(inside, list):
         inside.append(copy.deepcopy(found))
     elif change == "twice":
         inside[str(value)[:300]] = copy.deepcopy(found)
     elif change == "number" and isinstance(found, int | float) and not isinstance(found, bool):
-        inside[place[-1]] = found * value if isinstance(value, float) else -found
+        inside[path[-1]] = found * value if isinstance(value, float) else -found
 
 
 # ---------------------------------------------------------------------- files
@@ -201,8 +201,8 @@ def sound_headers() -> list[dict[str, Any]]:
 
 
 @cache
-def header_places() -> list[list[tuple[Any, ...]]]:
-    return [places_of(header) for header in sound_headers()]
+def header_paths() -> list[list[tuple[Any, ...]]]:
+    return [paths_of(header) for header in sound_headers()]
 
 
 def sealed(header: Any, members: Members) -> bytes:
@@ -242,9 +242,9 @@ header_changes = st.tuples(
 def headers(which: int, changes: list[tuple[int, str, Any]]) -> None:
     """Any field of a header replaced, removed, repeated or of another kind."""
     which %= len(sound_files())
-    header, places = copy.deepcopy(sound_headers()[which]), header_places()[which]
+    header, paths = copy.deepcopy(sound_headers()[which]), header_paths()[which]
     for at, change, value in changes:
-        changed(header, places[at % len(places)], change, value)
+        changed(header, paths[at % len(paths)], change, value)
     check_file(sealed(header, dict(sound_files()[which])))
 
 
@@ -265,16 +265,16 @@ def members(which: int, member: int, changes: list[tuple[int, str, int]]) -> Non
     name = sorted(set(parts) - {"release.json"})[member % (len(parts) - 1)]
     data = bytearray(parts[name])
     for at, change, value in changes:
-        place = at % max(1, len(data))
+        index = at % max(1, len(data))
         if change == "byte" and data:
-            data[place] = value
+            data[index] = value
         elif change == "number" and len(data) >= 8:
-            place = len(data) - 8 * (1 + at % (len(data) // 8))
-            data[place : place + 8] = struct.pack("<d", _NUMBERS[value % len(_NUMBERS)])
+            index = len(data) - 8 * (1 + at % (len(data) // 8))
+            data[index : index + 8] = struct.pack("<d", _NUMBERS[value % len(_NUMBERS)])
         elif change == "drop":
-            del data[place : place + value % 9]
+            del data[index : index + value % 9]
         else:
-            data[place:place] = bytes([value])
+            data[index:index] = bytes([value])
     parts[name] = bytes(data)
     check_file(sealed(copy.deepcopy(sound_headers()[which]), parts))
 

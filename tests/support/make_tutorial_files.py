@@ -1,7 +1,7 @@
-"""Make the releases that the tutorials read: `python tests/make_tutorial_files.py [NAME...]`. Once, for their noise is fresh.
+"""Make the releases that the tutorials read: `python tests/support/make_tutorial_files.py [NAME...]`. Their noise is new each time.
 
-The tutorials' outputs are of the files in tutorials/files: who makes these anew writes those anew
-(`python tests/tutorials.py --write`).
+The outputs in the tutorials are those of the files in tutorials/files: after making these, write the outputs again
+(`python tests/support/tutorials.py --write`).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def demo_rows(name: str) -> pd.DataFrame:
 
 
 def older_town() -> pd.DataFrame:
-    """1,000 of 2,500 other persons, the older the likelier: a second population that shares nobody with the first."""
+    """1,000 of 2,500 other rows, drawn with probabilities that grow with age: a second population without common rows."""
     others = pd.concat([demo_rows("public_sample"), demo_rows("sample")], ignore_index=True)
-    chances = others["age"] ** 2 / (others["age"] ** 2).sum()
-    return others.iloc[np.random.default_rng(1).choice(len(others), 1000, replace=False, p=chances)]
+    probabilities = others["age"] ** 2 / (others["age"] ** 2).sum()
+    return others.iloc[np.random.default_rng(1).choice(len(others), 1000, replace=False, p=probabilities)]
 
 
 def main() -> None:

@@ -1,7 +1,12 @@
-"""Every public name of both packages: what `__all__` lists, and the methods and properties of what users hold.
+"""Every public name of both packages, and what the examples in docstrings start from.
 
-A user holds the classes in `__all__`, what public functions and methods of held classes return, and the few that are
-reached in another way (`_REACHED`). The rest is found by annotations, so that nothing new is forgotten.
+Public names are what `__all__` lists, and the methods and properties of what users hold: the classes in `__all__`, what public
+functions and methods of held classes return, and the few that are reached in another way (`_REACHED`). The rest is found by
+annotations, so that nothing new is forgotten.
+
+Examples start in a folder of files (`ready_folder`), with a few names, each made when an example uses it (`ready_names`).
+`adult.kme` and `survey.kme`, which is smaller, are releases of the demo's private table (`tests/golden/make_examples.py`), so
+that answers are the same everywhere; everything else is made from data that ships with the package.
 """
 
 from __future__ import annotations
@@ -11,15 +16,24 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+import pandas as pd
+import paths
+
 import kmeanalyst
+import kmeanalyst as ka
 import kmeanalyst.kernels
 import kmeanalyst.plots
 import release_side
+from kmeanalyst.releases.domain.domain import domain_toml
 
 PACKAGES: tuple[ModuleType, ...] = (kmeanalyst, release_side, kmeanalyst.kernels, kmeanalyst.plots)
 _REACHED = (  # an attribute of what is held, or one of several kinds that a function returns
@@ -31,7 +45,7 @@ _OURS = ("kmeanalyst", "release_side")
 
 @dataclass(frozen=True)
 class PublicName:
-    """A name a user can write, the thing it stands for, and for a method the class it is of."""
+    """A name a user can write, its value, and for a method its class."""
 
     name: str
     value: Any
@@ -47,8 +61,10 @@ class PublicName:
         short = self.name.rpartition(".")[2]
         if self.owner is None:
             own = _examples(inspect.getdoc(self.value))
-            told = inspect.isroutine(self.value) or inspect.isclass(self.value) or inspect.ismodule(self.value)
-            return bool(own) if told else any(f".{short}" in _examples(package.__doc__) for package in PACKAGES)
+            has_docstring = inspect.isroutine(self.value) or inspect.isclass(self.value) or inspect.ismodule(self.value)
+            return (
+                bool(own) if has_docstring else any(f".{short}" in _examples(package.__doc__) for package in PACKAGES)
+            )
         ancestors = self.owner.__mro__
         if any(_examples(_unwrapped(vars(cls)[short]).__doc__) for cls in ancestors if short in vars(cls)):
             return True
@@ -70,7 +86,7 @@ def _unwrapped(value: Any) -> Any:
 
 @functools.cache
 def _classes() -> dict[str, type]:
-    """Every class of the project by its name; those of the grammar's words are nobody's to hold."""
+    """Every class of the project by its name; except those of the grammar, which users do not hold."""
     found = {}
     for package in PACKAGES[:2]:
         for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
@@ -103,7 +119,7 @@ def _returned(function: Any) -> list[type]:
     return [_classes()[word] for word in words if word in _classes() and word not in _INSIDE]
 
 
-_INSIDE = ("FeatureMap", "ErrorModel", "FunctionForm", "Witness", "Law")  # returned, and of no use to a user
+_INSIDE = ("FeatureMap", "ErrorModel", "FunctionForm", "Witness", "Law")  # returned, but internal
 
 
 @functools.cache
@@ -134,3 +150,75 @@ def public_names() -> tuple[PublicName, ...]:
         for name, value, home in members(cls):
             found.setdefault((home, name), PublicName(f"{home.__module__}.{home.__name__}.{name}", value, home))
     return tuple(found.values())
+
+
+_GOLDEN = paths.TESTS / "golden"
+_RELEASE, _SURVEY = _GOLDEN / "examples" / "adult.kme", _GOLDEN / "examples" / "survey.kme"
+_TABLES = {"private.csv": ("demo_private", 1000), "public_sample.csv": ("demo_public_sample", 500),
+           "my_sample.csv": ("demo_sample", 1500)}  # fmt: skip
+
+
+def ready_folder(folder: Path) -> None:
+    """Fill a folder with the files that examples name."""
+    for release in (_RELEASE, _SURVEY):
+        shutil.copy(release, folder)
+    for kind in ("density", "logistic", "ridge", "svm"):
+        shutil.copy(_GOLDEN / "function_v1" / f"{kind}.kme", folder)
+    for name, (shipped, most) in _TABLES.items():
+        _shipped(shipped).head(most).to_csv(folder / name, index=False)
+    (folder / "domain.toml").write_text(domain_toml(_release().domain), encoding="utf-8")
+
+
+@functools.cache
+def _shipped(name: str) -> pd.DataFrame:
+    with (files("kmeanalyst") / "data" / f"{name}.csv.gz").open("rb") as source:
+        return pd.read_csv(source, compression="gzip")
+
+
+@functools.cache
+def _release() -> ka.Release:
+    return ka.read_release(_RELEASE)
+
+
+@functools.cache
+def _model() -> ka.TrainedPipeline:
+    from sklearn.linear_model import LogisticRegression
+
+    return ka.fit(LogisticRegression(max_iter=1000), _release(), target="income")
+
+
+@functools.cache
+def _refits() -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    survey = ka.read_release(_SURVEY)
+    return ka.refit(ka.fit(LogisticRegression(max_iter=1000), survey, target="income"), survey, redraws=3)
+
+
+@functools.cache
+def _comparison() -> ka.Comparison:
+    sample = _shipped("demo_sample")
+    return ka.compare(_release(), sample.assign(age=sample["age"] + 5))
+
+
+MAKERS: dict[str, Callable[[], Any]] = {
+    "ka": lambda: ka,
+    "release_side": lambda: release_side,
+    "np": lambda: np,
+    "pd": lambda: pd,
+    "release": _release,
+    "domain": lambda: _release().domain,
+    "sample": lambda: _shipped("demo_sample").copy(),
+    "model": _model,
+    "refits": _refits,
+    "spend": lambda: release_side.Spend(1.0, 1e-6, "discrete gaussian", "analytic", 4.2247, 1000, "random-features"),
+    "age_model": functools.cache(lambda: ka.fit_embedding(ka.read_release(_SURVEY), "age")),
+    "comparison": _comparison,
+    "function": functools.cache(lambda: ka.read_function(_GOLDEN / "function_v1" / "density.kme")),
+}
+
+
+def ready_names(sources: Iterable[str]) -> dict[str, Any]:
+    """The names that examples may use without making them, those of them that these sources have."""
+    used = {word for source in sources for word in re.findall(r"\w+", source)}
+    return {name: make() for name, make in MAKERS.items() if name in used}

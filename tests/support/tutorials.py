@@ -1,6 +1,6 @@
 """Run the tutorials as a reader would, block after block, and write or compare the outputs they show.
 
-    python tests/tutorials.py            run all, tell the seconds and what differs
+    python tests/support/tutorials.py    run all, report the seconds and what differs
     python tests/tutorials.py --write    run all, and write their outputs and pictures into tutorials/
     python tests/tutorials.py --write 1 5
 

@@ -9,7 +9,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
-from noisy_releases import measured_release, measurement_of
+from simulated_releases import measured_release, measurement_of
 
 import kmeanalyst as ka
 from kmeanalyst.inference.compare import attribution, comparison, functionals, witness

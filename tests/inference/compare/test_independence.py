@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from noisy_releases import measured_release, measurement_of
 from scipy.stats import kstest
+from simulated_releases import measured_release, measurement_of
 
 import kmeanalyst as ka
 from kmeanalyst.inference.compare import functionals

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from noisy_releases import DOMAIN, MAPS, NOISE_SCALE, N, noisy, population
 from scipy.stats import norm
+from simulated_releases import DOMAIN, MAPS, NOISE_SCALE, N, noisy, population
 
 import release_side
 from kmeanalyst.inference.estimate import population_fit

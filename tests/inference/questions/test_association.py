@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from releases_cases import release_of
 from scipy.stats.contingency import association as scipy_association
+from simulated_releases import release_of
 
 import kmeanalyst as ka
 from kmeanalyst.inference.questions.association import MOST_GROUPS, _unsigned, associations

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from releases_cases import weighted_points
+from simulated_releases import weighted_points
 
 from kmeanalyst.cli.main import main
 from kmeanalyst.inference.estimate.population import Population, population_of

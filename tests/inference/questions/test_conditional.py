@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from releases_cases import weighted_points
+from simulated_releases import weighted_points
 
 import release_side
 from kmeanalyst.inference.estimate.error_model import error_model

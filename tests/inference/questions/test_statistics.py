@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from releases_cases import weighted_points
+from simulated_releases import weighted_points
 
 from kmeanalyst.inference.estimate import population_fit
 from kmeanalyst.inference.questions.groups import groups_of

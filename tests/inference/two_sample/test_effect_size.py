@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from noisy_releases import DOMAIN, MAPS, NOISE_SCALE, L, N, noisy, population
+from simulated_releases import DOMAIN, MAPS, NOISE_SCALE, L, N, noisy, population
 
 import kmeanalyst as ka
 from kmeanalyst.inference.two_sample.noise_aware import directions_of

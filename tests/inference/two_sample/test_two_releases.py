@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from noisy_releases import DOMAIN, KERNEL, MAPS, NOISE_SCALE, N, noisy, population
+from simulated_releases import DOMAIN, KERNEL, MAPS, NOISE_SCALE, N, noisy, population
 
 import kmeanalyst as ka
 from kmeanalyst.inference.two_sample import noise_aware, two_releases

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from noisy_releases import DOMAIN, KERNEL, MAPS, NOISE_SCALE, L, N, measurement_of, noisy, population
 from scipy.stats import kstest
+from simulated_releases import DOMAIN, KERNEL, MAPS, NOISE_SCALE, L, N, measurement_of, noisy, population
 
 import kmeanalyst as ka
 from kmeanalyst.inference.two_sample import noise_aware

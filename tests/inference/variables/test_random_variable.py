@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from noisy_releases import DOMAIN, MAPS, NOISE_SCALE, N, noisy, population
+from simulated_releases import DOMAIN, MAPS, NOISE_SCALE, N, noisy, population
 
 import kmeanalyst as ka
 from kmeanalyst.inference.variables import distance as variable_distance

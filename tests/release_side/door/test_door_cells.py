@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 from contracts import FEATURE_MAPS, FeatureCase, named
-from door_cases import HOSTILE, Recorder, recorded
+from door_cases import HOSTILE, Recorder, measured, recorded
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from units_cases import measured
 
 from kmeanalyst.kernels import Gaussian, Margins
 from kmeanalyst.kernels.base import Array

@@ -19,11 +19,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from contracts import FEATURE_MAPS, FeatureCase, named
-from door_cases import COORDINATE, HOSTILE, Claimed, Recorder, assert_integers_fit, recorded, squared_distance
+from door_cases import (
+    COORDINATE,
+    HOSTILE,
+    Claimed,
+    Recorder,
+    assert_integers_fit,
+    grouped,
+    measured,
+    recorded,
+    squared_distance,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from units_cases import grouped, measured
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap

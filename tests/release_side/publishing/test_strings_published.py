@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from file_points_cases import edited_points, first
-from file_tools import SCHEMA_TEST, Members, forged, members_of, refused, same, setting
+from file_tools import SCHEMA_TEST, Members, edited_points, first, forged, members_of, refused, same, setting
 from scipy.stats import binom
 
 import kmeanalyst as ka

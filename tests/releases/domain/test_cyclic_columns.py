@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from contracts import COLUMNS
-from file_points_cases import edited_points, first
-from file_tools import SCHEMA_TEST, forged, members_of, refused, same, setting
+from file_tools import SCHEMA_TEST, edited_points, first, forged, members_of, refused, same, setting
 from hypothesis import given
 from hypothesis import strategies as st
 from representation_cases import place_points, simulated

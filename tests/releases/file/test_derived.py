@@ -9,19 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from file_points_cases import Forgery, Row, edited_points, with_cells
 from file_tools import (
     SCHEMA_TEST,
     SENSELESS,
     Edit,
+    Forgery,
     Members,
+    Row,
     all_of,
     dropping,
+    edited_points,
     forged,
     members_of,
     refused,
     same,
     setting,
+    with_cells,
 )  # fmt: skip
 
 from kmeanalyst.release import Release, read_release

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from file_measurement_cases import array, cell
 from file_tools import (
     SCHEMA_TEST,
     Edit,
     Members,
     all_of,
+    array,
+    cell,
     forged,
     members_of,
     narrow,

@@ -14,13 +14,13 @@ import numpy as np
 import pandas as pd
 import paths
 import pytest
-from file_measurement_cases import array
 from file_tools import (
     AGAIN,
     SCHEMA,
     SENSELESS,
     Edit,
     all_of,
+    array,
     dropping,
     forged,
     members_of,

@@ -29,7 +29,7 @@ from file_tools import (
     setting,
     zipped,
 )  # fmt: skip
-from releases_cases import statement_of
+from simulated_releases import statement_of
 
 from kmeanalyst.release import read_release
 from kmeanalyst.releases.file import FileRefused, archive, write_release

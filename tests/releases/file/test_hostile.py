@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 import paths
 import pytest
-from file_measurement_cases import npy
-from file_tools import AGAIN, LARGE, Edit, Members, forged, members_of, setting, zipped
+from file_tools import AGAIN, LARGE, Edit, Members, forged, members_of, npy, setting, zipped
 
 from kmeanalyst.releases.file import archive
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from file_measurement_cases import array, cell, npy
-from file_tools import Edit, Members, forged, narrow, refused
+from file_tools import Edit, Members, array, cell, forged, narrow, npy, refused
 
 
 def renamed(name: str, other: str) -> Edit:

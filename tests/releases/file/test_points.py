@@ -10,8 +10,23 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 import pytest
-from file_points_cases import Forgery, Row, edited_bytes, edited_points, first, rows_of, with_cells
-from file_tools import SENSELESS, bare, forged, members_of, narrow, refused, same, setting
+from file_tools import (
+    SENSELESS,
+    Forgery,
+    Row,
+    bare,
+    edited_bytes,
+    edited_points,
+    first,
+    forged,
+    members_of,
+    narrow,
+    refused,
+    rows_of,
+    same,
+    setting,
+    with_cells,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

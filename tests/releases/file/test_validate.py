@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from file_tools import AGAIN, NO_ZIP, same
-from releases_cases import release_of
+from simulated_releases import release_of
 
 from kmeanalyst.kernels import Gaussian, Scaled
 from kmeanalyst.kernels.features.fourier import RandomFourier

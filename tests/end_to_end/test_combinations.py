@@ -1,11 +1,10 @@
-"""What stands alone stands together: texts, cycles, persons, draws, families and functions, each beside the others."""
+"""Combinations: texts, cyclic columns, units, drawn tables, families of features and functions, each with the others."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-import mpmath
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,17 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import kmeanalyst as ka
 import release_side
-from kmeanalyst.kernels import (
-    ExponentialDot,
-    Gaussian,
-    MultiScale,
-    OnColumns,
-    Periodic,
-    Product,
-    Scaled,
-    SoftenedProduct,
-)
-from kmeanalyst.kernels.features.pivots import kernel_error
+from kmeanalyst.kernels import Gaussian
 from kmeanalyst.learning.column_law.embedding_models import fit_embedding
 from kmeanalyst.learning.rows.encoder import DomainEncoder
 from kmeanalyst.learning.rows.labels import measured_unavailable
@@ -104,7 +93,7 @@ def test_the_encoder_makes_no_feature_of_texts(encoding: Any):
             ask()
 
 
-def test_the_encoder_hands_texts_on_as_they_are_where_columns_are_natural():
+def test_the_natural_encoding_leaves_texts_as_they_are():
     frame = text_rows(4, 0)
     assert list(DomainEncoder(TEXTS.to_dict(), encoding="natural").transform(frame)["code"]) == list(frame["code"])
 
@@ -119,7 +108,7 @@ def test_models_from_an_embedding_refuse_texts(strings: ka.Release):
     assert measured_unavailable(release, LAB, "classification", ("mass",)) == "it was measured together with texts"
 
 
-def test_a_subspace_with_texts_is_drawn_again_and_placed_points_with_texts_are_refused(strings: ka.Release):
+def test_a_subspace_with_texts_is_redrawn_and_placed_points_with_texts_are_refused(strings: ka.Release):
     again = redraw(strings, rng=0)
     assert list(again.to_frame()["code"]) == list(strings.to_frame()["code"])
     assert not np.array_equal(again.weights, strings.weights)
@@ -134,7 +123,7 @@ def test_a_subspace_with_texts_is_drawn_again_and_placed_points_with_texts_are_r
         redraw(placed, rng=0)
 
 
-def test_functions_look_at_no_texts():
+def test_functions_refuse_texts():
     for kind, target in (("density", None), ("logistic", "lab"), ("ridge", "mass")):
         with pytest.raises(PublishError, match="code is a column of texts, and functions are released of numbers"):
             release_side.publish_function(text_rows(50, 0), TEXTS, kind=kind, target=target, **BUDGET)
@@ -159,10 +148,10 @@ def test_no_file_has_strings_in_families_of_numbers(family: Any):
         family(Gaussian(1.0), TEXTS, {names[family]: np.zeros((3, 1))})
 
 
-# ---------------------------------------------------------------- cycles
+# ---------------------------------------------------------------- cyclic columns
 
 
-def test_an_hour_is_a_feature_within_its_bounds_and_comes_round():
+def test_an_hour_is_a_feature_within_its_bounds_and_wraps():
     encoder = DomainEncoder([HOUR.to_dict()])
     assert encoder.transform(pd.DataFrame({"hour": [0.0, 6.0, 25.0]}))["hour"].tolist() == [0, 0.25, 1 / 24]
 
@@ -178,7 +167,7 @@ def test_points_of_cyclic_columns_stay_on_the_circle_in_every_family(family: str
     assert len(redraw(release, rng=0)) == 40
 
 
-def test_a_law_is_read_off_features_that_are_sparse():
+def test_a_conditional_distribution_is_fitted_to_sparse_features():
     domain = Domain((Real(name="x", lower=0, upper=1), Real(name="y", lower=0, upper=1)))
     x = np.random.default_rng(0).uniform(size=5000)
     options: dict[str, Any] = {
@@ -190,70 +179,6 @@ def test_a_law_is_read_off_features_that_are_sparse():
     release = release_side.publish(pd.DataFrame({"x": x, "y": x}), domain, **options, **BUDGET | {"epsilon": 10.0})
     low, high = fit_embedding(release, "y").predict(pd.DataFrame({"x": [0.1, 0.9]}))
     assert high - low > 0.3
-
-
-def test_kernels_that_magnify_rounding_are_allowed_more_of_it():
-    """Pairs almost a period apart. That π/T is rounded makes a kernel of another period, and no error of this one."""
-    kernel, rng = Periodic(24.0, (0.0025,)), np.random.default_rng(0)
-    x, y = rng.uniform(0, 0.01, 300), 24 - rng.uniform(0, 0.01, 300)
-    computed = kernel.gram(x[:, None], y[:, None])
-    with mpmath.workdps(40):
-        rate, steep = mpmath.mpf(np.pi / 24), mpmath.mpf(float(kernel._concentrations()[0]))
-        exact = [
-            [mpmath.exp(-2 * steep * mpmath.sin(rate * (mpmath.mpf(a) - mpmath.mpf(b))) ** 2) for b in y[:30].tolist()]
-            for a in x.tolist()
-        ]
-        off = max(float(abs(exact[i][j] - computed[i, j])) for i in range(300) for j in range(30))
-    assert 64 * 2.0**-53 * 4 < off <= kernel_error(kernel, 1)
-    for made in (Scaled(1.0, kernel), OnColumns(kernel, (0,)), kernel * kernel, SoftenedProduct((kernel,), 0.5)):
-        assert kernel_error(made, 1) >= kernel_error(kernel, 1)
-    assert kernel_error(ExponentialDot(50.0, (0.0,), (1.0,)), 1) > 302 * 2.0**-53 * np.exp(50.0)
-
-
-def exactly(kernel: Any, x: float, y: float) -> Any:
-    """The kernel of two numbers, in the digits of mpmath."""
-    a, b = mpmath.mpf(x), mpmath.mpf(y)
-    if isinstance(kernel, SoftenedProduct):
-        p = mpmath.mpf(kernel.inclusion)
-        rest = (1 - p) ** len(kernel.kernels)
-        return (mpmath.fprod(1 - p + p * exactly(part, x, y) for part in kernel.kernels) - rest) / (1 - rest)
-    if isinstance(kernel, Product):
-        return mpmath.fprod(exactly(part, x, y) for part in kernel.parts)
-    if isinstance(kernel, Periodic):
-        angles = [mpmath.sin(mpmath.pi * (a - b) / kernel.period), *kernel.lengthscales]
-        steep = [(kernel.period / (2 * mpmath.pi * scale)) ** 2 for scale in angles[1:]]
-        return mpmath.fsum(mpmath.exp(-2 * each * angles[0] ** 2) for each in steep) / len(steep)
-    scales = kernel.lengthscales if isinstance(kernel, MultiScale) else (kernel.lengthscale,)
-    return mpmath.fsum(mpmath.exp(-((a - b) ** 2) / (2 * mpmath.mpf(s) ** 2)) for s in scales) / len(scales)
-
-
-MANY_ROUNDINGS = {
-    "dates of a century": (Periodic(365.2425, (5.7,)), 20000.0),
-    "a million periods": (Periodic(1.0, (0.1,)), 1e6),
-    "a small softened product": (SoftenedProduct((Gaussian(1.0),), 0.001), 3.0),
-    "a thousand factors": (Product((Gaussian(100.0),) * 1000), 3.0),
-    "a thousand scales": (MultiScale(tuple(i + 1.0 for i in range(1000))), 3.0),
-}
-
-
-@pytest.mark.parametrize("name", MANY_ROUNDINGS)
-@pytest.mark.slow(but="a small softened product")
-def test_no_kernel_is_further_from_its_exact_value_than_its_certificate_allows(name: str):
-    kernel, most = MANY_ROUNDINGS[name]
-    rng = np.random.default_rng(1)
-    x, y = rng.uniform(-most, most, (2, 60))
-    computed = np.array([kernel.gram(a[None, None], b[None, None])[0, 0] for a, b in zip(x, y, strict=True)])
-    with mpmath.workdps(50):
-        off = max(
-            float(abs(exactly(kernel, a, b) - k))
-            for a, b, k in zip(x.tolist(), y.tolist(), computed.tolist(), strict=True)
-        )
-    assert 1e-17 < off <= kernel_error(kernel, 1)
-
-
-def test_a_periodic_kernel_of_numbers_beyond_all_sums_is_a_number():
-    far = np.array([[1.7e308], [-1.7e308]])
-    assert np.isfinite(Periodic(24.0, (1.0,)).gram(far, far)).all()
 
 
 # ---------------------------------------------------------------- draws
@@ -268,13 +193,13 @@ def test_a_draw_has_no_units_and_no_family():
         release_side.publish(frame, SMALL, family="fourier", **options)
 
 
-def test_the_promise_of_a_draw_is_to_rows(drawn: ka.Release):
+def test_a_drawn_table_protects_rows_and_not_units(drawn: ka.Release):
     assert drawn.statement is not None
     with pytest.raises(StatementError, match="neighbouring must be one of"):
         replace(drawn.statement, neighbouring=REPLACE_UNIT)
 
 
-def test_models_learn_from_drawn_rows_and_inherit_their_promise(drawn: ka.Release):
+def test_models_learn_from_drawn_rows_and_inherit_their_guarantee(drawn: ka.Release):
     model = ka.fit(LogisticRegression(), drawn, "ill")
     report = model.report
     assert report is not None and (report.labels, report.epsilon, report.delta) == ("released", 50.0, 0.0)
@@ -290,10 +215,10 @@ def test_models_learn_from_drawn_rows_and_inherit_their_promise(drawn: ka.Releas
             ask()
 
 
-# ---------------------------------------------------------------- persons
+# ---------------------------------------------------------------- units
 
 
-def test_the_noise_of_a_release_of_persons_is_drawn_again_but_not_their_rows():
+def test_the_noise_of_a_release_of_units_is_redrawn_but_not_their_rows():
     frame = small_rows(120).assign(person=[str(i // 3) for i in range(120)])
     release = release_side.publish(frame, SMALL, unit="person", points=10, features=60, **BUDGET)
     again = redraw(release, rng=0)
@@ -304,14 +229,14 @@ def test_the_noise_of_a_release_of_persons_is_drawn_again_but_not_their_rows():
     assert model.report is not None and model.report.epsilon == 1.0
 
 
-def test_a_function_promises_nothing_to_persons():
+def test_a_function_protects_no_units():
     domain = Domain((Real(name="x", lower=0, upper=1),))
     function = release_side.publish_function(domain.decode(domain.draw(50, 0)), domain, kind="density", **BUDGET)
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "form": function.form, "domain": function.domain, "basis": function.basis, "noisy_sum": function.noisy_sum
     }  # fmt: skip
     with pytest.raises(ValueError, match=r"protects single rows.*replace-one-unit"):
-        function_of(**told, statement=replace(function.statement, neighbouring=REPLACE_UNIT, unit="person"))
+        function_of(**fields, statement=replace(function.statement, neighbouring=REPLACE_UNIT, unit="person"))
 
 
 def test_persons_have_texts_and_share_no_ledger_with_functions(tmp_path):

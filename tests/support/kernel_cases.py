@@ -1,6 +1,9 @@
-"""What tests of composed features share with others."""
+"""Domains, kernels and features with parts for numbers and for levels, for tests of margins and composed features."""
 
 from __future__ import annotations
+
+import numpy as np
+import pandas as pd
 
 from kmeanalyst.kernels import Gaussian, Kernel, Margins, OnColumns, Product, Scaled, Sum
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -36,10 +39,27 @@ LABELLED = Sum((
 def drawn(kernel: Kernel, domain: Domain, dimension: int = 40) -> FeatureMap:
     """Composed features whose random parts have `dimension` coordinates."""
 
-    def leaf(part: Kernel, columns: tuple[int, ...], place: str) -> FeatureMap:
+    def leaf(part: Kernel, columns: tuple[int, ...], name: str) -> FeatureMap:
         missing = [i for i, j in enumerate(columns) if domain.columns[j].missing]
         return RandomFourier.draw(
-            part, n_columns=len(columns), dimension=dimension, missing_columns=missing, rng=len(place)
+            part, n_columns=len(columns), dimension=dimension, missing_columns=missing, rng=len(name)
         )
 
     return composed_features(kernel, tuple(range(len(domain))), leaf)
+
+
+WORKERS = Domain((
+    Integer(name="hours", lower=1, upper=99, edges=(20, 40, 41), atoms=(40,)),
+    Real(name="gain", lower=0.0, upper=100.0, missing=True),
+    Categorical(name="city", levels=("Basel", "Genf", "Zug")),
+    Categorical(name="rich", levels=("no", "yes")),
+))  # fmt: skip
+
+
+def workers(n: int, rng: np.random.Generator) -> pd.DataFrame:
+    """Who works long and in Zug is rich; the gain of many is missing."""
+    hours = np.where(rng.random(n) < 0.4, 40, rng.integers(1, 100, n))
+    city = rng.choice(["Basel", "Genf", "Zug"], n, p=[0.5, 0.3, 0.2])
+    rich = np.where((hours > 40) & (city == "Zug"), rng.random(n) < 0.9, rng.random(n) < 0.1)
+    gain = np.where(rng.random(n) < 0.5, np.nan, rng.uniform(0, 100, n) ** (1 + rich) / 100**rich)
+    return pd.DataFrame({"hours": hours, "gain": gain, "city": city, "rich": np.where(rich, "yes", "no")})
