@@ -286,16 +286,18 @@ def pure_losses(epsilons: Sequence[float]) -> tuple[Array, Array]:
 
 
 def _pure_losses_on_a_grid(epsilons: Sequence[float]) -> tuple[Array, Array]:
-    """The same with every ε rounded up to a whole number of cells: a larger ε is a weaker guarantee, so this is safe."""
-    total = math.fsum(epsilons)
-    cell = _cell(min(epsilons), total / _CELLS)
+    """The same with every ε rounded up to a whole number of cells: a larger ε is a weaker guarantee, so this is safe.
+
+    Losses may exceed Σε and are not cut off there: with less loss at the same probabilities the total would be too low.
+    """
+    cell = _cell(min(epsilons), math.fsum(epsilons) / _CELLS)
     masses = np.ones(1)  # of the losses −N, −N + 2, …, N cells
     for steps in (math.ceil(epsilon / cell - 1e-9) for epsilon in epsilons):
         true, false = np.pad(masses, (steps, 0)), np.pad(masses, (0, steps))
         masses = true * expit(steps * cell) + false * expit(-steps * cell)
     most = len(masses) - 1
     losses = (2.0 * np.arange(most + 1) - most) * cell
-    return np.minimum(losses, total), masses  # no loss is above Σε: the grid refuses nothing that the sums allow
+    return losses, masses
 
 
 def _cell(smallest: float, least: float) -> float:

@@ -16,7 +16,7 @@ from dp_accounting import dp_event
 from dp_accounting.pld import common, pld_privacy_accountant
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.privacy_accountant import NeighboringRelation
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from ledger_cases import gaussian, laplace
 
@@ -149,6 +149,7 @@ def test_two_randomised_responses_by_hand():
 
 
 @given(st.lists(st.floats(1e-3, 5), min_size=3, max_size=9), st.floats(1e-9, 1e-2))
+@example([1.0, 0.008431724500439046, 0.001953125], 0.0078125)  # too low by 1.5e-6 if losses are cut off at Σε
 @settings(max_examples=20, deadline=None)
 def test_the_grid_counts_no_release_too_low_and_hardly_too_high(epsilons, delta):
     releases = [laplace(epsilon) for epsilon in epsilons]
@@ -156,7 +157,6 @@ def test_the_grid_counts_no_release_too_low_and_hardly_too_high(epsilons, delta)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(composition, "_MOST_OUTCOMES", 0)
         on_grid = total_epsilon(releases, delta)
-        assert max(pure_losses(epsilons)[0]) <= math.fsum(epsilons)  # nothing is refused that adding up allows
     cells = 2 * len(epsilons) * sum(epsilons) / composition._CELLS  # a cell is at most twice the least one
     assert exact * (1 - 1e-12) <= on_grid <= exact + cells
 
