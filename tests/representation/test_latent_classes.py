@@ -143,7 +143,7 @@ def test_every_year_of_age_is_released():
     """With cuts at whole numbers the ages on a cut (31, 46, 61) were in no released row."""
     domain = Domain((Integer(name="age", lower=9, upper=98),))
     measurement = measurement_of(np.arange(9.0, 99.0)[:, None], domain, noise_scale=1e-4)
-    rows, _ = represent.represent(measurement, domain, n_points=5000, rng=0)
+    rows, _ = represent(measurement, domain, Wanted(n_points=5000))
     counts = np.bincount(rows[:, 0].astype(int), minlength=99)[9:]
     assert counts.min() > 40  # of 56 on average
 
