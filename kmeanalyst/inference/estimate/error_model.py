@@ -9,19 +9,50 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.estimate.population_fit import PopulationFit, fit_population
+from kmeanalyst.inference.estimate.cell_fit import fit_cells, knows_all_cells
+from kmeanalyst.inference.estimate.population_fit import CompatiblePopulations, fit_population
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import view_weights
 
 PARTS = ("privacy", "sampling", "resolution")
 Parts = dict[str, Any]  # each of PARTS → standard error, or None where it is not known
+
+
+class Fit(Protocol):
+    """What a measurement says of populations: their most plausible one, and the errors around it."""
+
+    on_points: ClassVar[bool]  # whether its rows are the released points
+
+    @property
+    def rows(self) -> Array:
+        """(n, d) encoded."""
+        ...
+
+    @property
+    def weights(self) -> Array:
+        """(n,) probabilities of the rows."""
+        ...
+
+    @property
+    def compatible(self) -> CompatiblePopulations: ...
+
+    def mean(self, values: Array) -> Array:
+        """The means (k,) of values (n, k) at the rows that are most plausible."""
+        ...
+
+    def first_rows(self, values: Array) -> Array: ...
+
+    def parts(self, influence: Array) -> dict[str, Array]: ...
+
+    def covariance(self, influence: Array) -> dict[str, Array]: ...
 
 
 class ErrorModel(ABC):
@@ -122,7 +153,7 @@ def fitted_model(release: ReleaseData) -> MeasuredErrors:
         )
     if "fitted" not in memo(release):
         of, n = _measured(release, release.weights), len(release)
-        frame = pd.concat([of.frame.iloc[n:], of.frame.iloc[:n]], ignore_index=True)
+        frame = of.frame if of.fit.on_points else pd.concat([of.frame.iloc[n:], of.frame.iloc[:n]], ignore_index=True)
         memo(release)["fitted"] = MeasuredErrors(release, frame, release.weights, of.fit, first="fit")
     return memo(release)["fitted"]
 
@@ -130,11 +161,20 @@ def fitted_model(release: ReleaseData) -> MeasuredErrors:
 def _measured(release: ReleaseData, weights: Array) -> MeasuredErrors:
     assert release.measurement is not None
     if "population fit" not in memo(release):
-        memo(release)["population fit"] = fit_population(release, release.measurement)
+        memo(release)["population fit"] = _fit(release, release.measurement)
     fit = memo(release)["population fit"]
     if "rows to ask" not in memo(release):
-        memo(release)["rows to ask"] = release.decode(np.vstack([release.encoded_points, fit.rows]))
+        points = release.encoded_points
+        memo(release)["rows to ask"] = release.decode(points if fit.on_points else np.vstack([points, fit.rows]))
     return MeasuredErrors(release, memo(release)["rows to ask"], weights, fit)
+
+
+def _fit(release: ReleaseData, measurement: Measurement) -> Fit:
+    """Through all cells of measured tables if there are enough rows, and otherwise along leading directions."""
+    probabilities = view_weights(release, "probability")
+    if knows_all_cells(measurement.feature_map, probabilities):
+        return fit_cells(measurement, release.domain, release.encoded_points, probabilities)
+    return fit_population(release, measurement)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +189,7 @@ class MeasuredErrors(ErrorModel):
     release: ReleaseData
     frame: pd.DataFrame
     point_weights: Array
-    fit: PopulationFit
+    fit: Fit
     first: Literal["points", "fit"] = "points"
     notes: tuple[str, ...] = ()
 
@@ -183,10 +223,13 @@ class MeasuredErrors(ErrorModel):
     def _compared(self, influence: Array) -> tuple[Array, Array]:
         """Influences at the fit's rows (n, k), and by how much (k,) the points give them other means."""
         at_points, at_rows = self._halves(_finite(influence))
-        return at_rows, self.point_weights @ at_points - self.fit.weights @ at_rows
+        weights = self.weights if self.fit.on_points else self.point_weights
+        return at_rows, weights @ at_points - self.fit.mean(at_rows)
 
     def _halves(self, influence: Array) -> tuple[Array, Array]:
         """The influence at the points, and at the rows of the fit."""
+        if self.fit.on_points:
+            return influence, influence
         n = len(self.weights)
         first, second = influence[:n], influence[n:]
         return (first, second) if self.first == "points" else (second, first)

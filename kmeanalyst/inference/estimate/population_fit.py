@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigh
@@ -146,6 +146,12 @@ class PopulationFit:
     spread: float  # κ
     prior_variance: Array  # (n_clouds,) κ′ p, and κ times the little of q
     compatible: CompatiblePopulations  # on the first row of each cloud
+
+    on_points: ClassVar[bool] = False
+
+    def mean(self, values: Array) -> Array:
+        """The means (k,) of values (n, k) at the rows."""
+        return self.weights @ values
 
     def cloud_means(self, values: Array) -> Array:
         """Values (n, k) at the rows → (n_clouds, k) means over each cloud."""

@@ -1,0 +1,279 @@
+"""What a measurement of tables says of any question, through all its cells at once.
+
+A release of margins measures thousands of cells, and a share of two levels *is* one of them: a few hundred directions
+shared by all questions lose it. Here each question h has a linear functional a of its own, over all features: with p the
+released rows, y the measurement, τ its noise and C = Cov_p φ,
+
+    a = κ (κ C + τ²I)⁻¹ Cov_p(φ, h),    answer E_p h + aᵀ(y − E_p φ),    error τ²‖a‖² + κ Var_p(h − aᵀφ).
+
+This is the posterior of a Gaussian process with prior covariance κ Cov_p. The answer is linear in h, hence the mean of h
+under one column of weights p (1 + (φ − E_p φ)ᵀ b), b = κ (κ C + τ²I)⁻¹ (y − E_p φ): some of them may be negative.
+
+κ says how far a population may depart from what is assumed of it. The released rows were fitted to y, and residuals around
+them would make κ vanish. It is therefore read off the departure from rows whose columns are independent: the fixed point
+of MacKay's update, κ = κ² ‖C_q^½ S⁻¹(y − E_q φ)‖² / γ, S = κ C_q + τ²I, γ = tr(κ C_q S⁻¹) the number of directions
+that the measurement determines. As a is computed on the same rows as Var_p(h − aᵀφ), that variance is divided by (1 − γ/n)²,
+generalised cross-validation (Golub, Heath & Wahba 1979).
+
+Systems of equations are solved by conjugate gradients, preconditioned by the diagonal and a hundred leading directions. Any a
+gives a valid error when its own parts are stated; a solver that stops early costs width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from kmeanalyst.inference.estimate.population_fit import CompatiblePopulations
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
+from kmeanalyst.kernels.features.principal import principal_directions
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.representation.weights.views import systematic_indices
+
+_FEWEST_ROWS = 3000  # on fewer, Var_p(h − aᵀφ) would say little
+_INDEPENDENT_ROWS = 5000
+_PROBES = 4
+_SPREAD_STEPS, _STEPS_OF_PROBES = 6, 60
+_DOUBT = 1.0  # standard errors of κ
+_LEADING, _LEADING_ROWS, _PASSES = 100, 4000, 2
+_MOST_STEPS, _PATIENCE, _GAIN = 200, 3, 0.02  # the solver stops when 3 steps narrow no interval by more than 2 %
+_SETTLED, _MOST_STEPS_OF_ANSWERS = 1e-7, 400
+_COMPATIBLE_DIRECTIONS = 80
+
+
+def knows_all_cells(feature_map: FeatureMap, weights: Array) -> bool:
+    """Whether a release has tables for features and rows enough for `CellFit`."""
+    return isinstance(feature_map, CellFeatures) and 1 / float(weights @ weights) >= _FEWEST_ROWS
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureCovariance:
+    """C = Cov_p φ of rows, as an operator, and its diagonal; κ C + τ²I is solved with it."""
+
+    features: Any  # (n, F) sparse
+    transposed: Any  # (F, n) sparse
+    weights: Array  # (n,) p
+    mean: Array  # (F,)
+    diagonal: Array  # (F,)
+
+    @classmethod
+    def of(cls, feature_map: FeatureMap, rows: Array, weights: Array) -> FeatureCovariance:
+        features: Any = feature_map.compact(rows)
+        transposed = features.T.tocsr()
+        mean = transposed @ weights
+        return cls(features, transposed, weights, mean, transposed.multiply(transposed) @ weights - mean**2)
+
+    def __matmul__(self, A: Array) -> Array:
+        """C A, of A (F, k)."""
+        return self.with_features(self.features @ A) - np.outer(self.mean, self.mean @ A)
+
+    def with_features(self, values: Array) -> Array:
+        """E_p φ h (F, k) of values (n, k) at the rows: their covariance with the features, if their mean is 0."""
+        return self.transposed @ (self.weights[:, None] * values)
+
+
+@dataclass(frozen=True, eq=False)
+class _System:
+    """(κ C + τ²I) A = B, solved for several columns at once."""
+
+    covariance: FeatureCovariance
+    spread: float
+    noise_variance: float
+    leading: Array | None = None  # (F, r)
+
+    def __matmul__(self, A: Array) -> Array:
+        return self.spread * (self.covariance @ A) + self.noise_variance * A
+
+    @cached_property
+    def _diagonal(self) -> Array:
+        return (self.spread * self.covariance.diagonal + self.noise_variance)[:, None]
+
+    @cached_property
+    def _coarse(self) -> Any:
+        assert self.leading is not None
+        return cho_factor(self.leading.T @ (self @ self.leading))
+
+    def _preconditioned(self, B: Array) -> Array:
+        found = B / self._diagonal
+        return found if self.leading is None else found + self.leading @ cho_solve(self._coarse, self.leading.T @ B)
+
+    def solved(
+        self, B: Array, enough: Callable[[Array], bool] = lambda gained: False, most: int = _MOST_STEPS
+    ) -> Array:
+        """A (F, k) by conjugate gradients, until `enough` is true of what a step adds to Bᵀ A, for each column (k,)."""
+        A, rest = np.zeros_like(B), B
+        step = direction = self._preconditioned(rest)
+        size = (rest * step).sum(axis=0)
+        for _ in range(most):
+            image = self @ direction
+            length = size / np.maximum((direction * image).sum(axis=0), 1e-300)
+            A += length * direction
+            rest = rest - length * image
+            if enough(length * size):
+                break
+            step = self._preconditioned(rest)
+            size, before = (rest * step).sum(axis=0), size
+            direction = step + size / np.maximum(before, 1e-300) * direction
+        return A
+
+
+def _leading_directions(
+    covariance: FeatureCovariance, spread: float, noise_variance: float, rng: np.random.Generator
+) -> Array:
+    """(F, r) directions of most variance against the diagonal, by subspace iteration on some of the rows."""
+    chosen = systematic_indices(covariance.weights, min(_LEADING_ROWS, len(covariance.weights)), rng)
+    features = covariance.features[chosen]
+    transposed = features.T.tocsr() / len(chosen)
+    scale = 1 / np.sqrt(spread * covariance.diagonal + noise_variance)[:, None]
+    V = rng.standard_normal((len(covariance.mean), min(_LEADING, len(covariance.mean))))
+    for _ in range(_PASSES + 1):
+        scaled = scale * V
+        image = transposed @ (features @ scaled) - np.outer(covariance.mean, covariance.mean @ scaled)
+        V, _ = np.linalg.qr(scale * image)
+    return scale * V
+
+
+def spread_from_independence(
+    measurement: Measurement, domain: Domain, rows: Array, weights: Array, rng: np.random.Generator
+) -> tuple[float, float]:
+    """(κ, γ): how far the measurement departs from independent columns, per direction that it determines."""
+    n = min(_INDEPENDENT_ROWS, len(rows))
+    drawn = rows[systematic_indices(weights, n, rng)]
+    independent = np.empty_like(drawn)
+    for j in range(len(domain)):
+        own = domain.column_of == j
+        independent[:, own] = drawn[rng.permutation(n)][:, own]
+    covariance = FeatureCovariance.of(measurement.feature_map, independent, np.full(n, 1 / n))
+    probes = rng.choice([-1.0, 1.0], (len(covariance.mean), _PROBES))
+    B = np.column_stack([measurement.vector - covariance.mean, probes])
+    kappa = 0.005
+    for _ in range(_SPREAD_STEPS):
+        system = _System(covariance, kappa, measurement.noise_scale**2)
+        found = system.solved(B, most=_STEPS_OF_PROBES)
+        image = covariance @ found
+        determined = kappa * float((probes * image[:, 1:]).sum(axis=0).mean())
+        wanted = kappa**2 * float(found[:, 0] @ image[:, 0]) / max(determined, 1e-9)
+        wanted = float(np.clip(wanted, 1e-6, 1.0))
+        if abs(wanted / kappa - 1) < 0.05:
+            break
+        kappa = wanted
+    twice = system.solved(image[:, 1:], most=_STEPS_OF_PROBES)  # S⁻¹ C S⁻¹ z
+    information = float((image[:, 1:] * twice).sum(axis=0).mean()) / 2  # tr (S⁻¹ C)² / 2
+    return wanted + _DOUBT / np.sqrt(max(information, 1e-300)), determined
+
+
+@dataclass(frozen=True, eq=False)
+class CellFit:
+    """A measurement of tables and the released rows: the errors of any question, as `MeasuredErrors` needs them.
+
+    rows         (n, d) encoded: the released points.
+    answers      (n,) the weights of the best answers; they sum to one, and some may be negative.
+    system       κ C + τ²I around the rows.
+    determined   γ.
+    """
+
+    rows: Array
+    answers: Array
+    system: _System
+    determined: float
+    measurement: Measurement
+
+    on_points: ClassVar[bool] = True
+
+    @property
+    def weights(self) -> Array:
+        """(n,) p, the probability weights of the released rows."""
+        return self.system.covariance.weights
+
+    @property
+    def spread(self) -> float:
+        """κ."""
+        return self.system.spread
+
+    def mean(self, values: Array) -> Array:
+        """The best answers (k,) to questions with values (n, k) at the rows."""
+        return self.answers @ values
+
+    def first_rows(self, values: Array) -> Array:
+        """Values (n, ...) at the rows of `compatible`: all of them."""
+        return values
+
+    def parts(self, influence: Array) -> dict[str, Array]:
+        """Standard errors (k,) by source of statistics with these influence functions (n, k) at the rows."""
+        a, centred, with_features = self._solved(influence)
+        variance = self.weights @ centred**2
+        rest = variance + _products(a, self.system.covariance @ a) - 2 * _products(a, with_features)
+        return {
+            "privacy": self.measurement.noise_scale * np.sqrt(_products(a, a)),
+            "sampling": np.sqrt(variance / self.measurement.n_rows),
+            "resolution": np.sqrt(self._prior_variance * np.maximum(rest, 0.0)),
+        }
+
+    def covariance(self, influence: Array) -> dict[str, Array]:
+        """Joint covariances (k, k) by source of such statistics: the squares of `parts` are their diagonals."""
+        a, centred, with_features = self._solved(influence)
+        joint = (self.weights[:, None] * centred).T @ centred
+        cross = a.T @ with_features
+        return {
+            "privacy": self.measurement.noise_scale**2 * a.T @ a,
+            "sampling": joint / self.measurement.n_rows,
+            "resolution": self._prior_variance * (joint - cross - cross.T + a.T @ (self.system.covariance @ a)),
+        }
+
+    @property
+    def _prior_variance(self) -> float:
+        """κ/(1 − γ/n)², n the effective number of rows."""
+        return self.spread / (1 - min(self.determined * float(self.weights @ self.weights), 0.5)) ** 2
+
+    def _solved(self, influence: Array) -> tuple[Array, Array, Array]:
+        """a (F, k), the centred influence (n, k), and Cov_p(φ, h) (F, k)."""
+        centred = influence - self.weights @ influence
+        with_features = self.system.covariance.with_features(centred)
+        variance = self.weights @ centred**2
+        left = [(self.spread + 1 / self.measurement.n_rows) * variance]  # the squared error after each step
+
+        def narrow(gained: Array) -> bool:
+            left.append(left[-1] - gained)
+            return len(left) > _PATIENCE and bool((left[-1 - _PATIENCE] <= (1 + 2 * _GAIN) * left[-1]).all())
+
+        return self.system.solved(self.spread * with_features, narrow), centred, with_features
+
+    @cached_property
+    def compatible(self) -> CompatiblePopulations:
+        """The released rows along their leading directions."""
+        feature_map = self.measurement.feature_map
+        along = principal_directions(feature_map, self.rows, self.weights, most=_COMPATIBLE_DIRECTIONS)
+        seen = np.asarray(self.system.covariance.features @ along.vectors)
+        errors = np.sqrt(self.measurement.noise_scale**2 + along.variances / self.measurement.n_rows)
+        return CompatiblePopulations(seen - along.vectors.T @ self.measurement.vector, errors)
+
+
+def fit_cells(measurement: Measurement, domain: Domain, rows: Array, weights: Array) -> CellFit:
+    """The fit of a measurement of tables around rows (n, d) of probability weights (n,); deterministic, some seconds."""
+    rng = np.random.default_rng(0)
+    spread, determined = spread_from_independence(measurement, domain, rows, weights, rng)
+    covariance = FeatureCovariance.of(measurement.feature_map, rows, weights)
+    noise_variance = measurement.noise_scale**2
+    leading = _leading_directions(covariance, spread, noise_variance, rng)
+    system = _System(covariance, spread, noise_variance, leading)
+    gains: list[float] = []
+
+    def settled(gained: Array) -> bool:
+        gains.append(float(gained[0]))
+        return max(gains[-_PATIENCE:]) < _SETTLED * sum(gains)
+
+    b = spread * system.solved((measurement.vector - covariance.mean)[:, None], settled, _MOST_STEPS_OF_ANSWERS)
+    answers = weights * (1 + (covariance.features @ b - covariance.mean @ b)[:, 0])
+    return CellFit(rows, answers, system, determined, measurement)
+
+
+def _products(A: Array, B: Array) -> Array:
+    """Inner products (k,) of the columns of A and B (F, k)."""
+    return np.einsum("ik,ik->k", A, B)
