@@ -1,4 +1,4 @@
-"""THE DOOR OF THE EXPONENTIAL MECHANISM: private rows + a public list of rows → a small database, drawn exactly.
+"""THE THIRD MECHANISM, the exponential one: private rows + a public list of rows → a small database, drawn exactly.
 
 Balog, Tolstikhin & Schölkopf 2018, §3.4: R, M rows of a public list, is drawn with P(R) ∝ exp(−ε‖μ_D − μ_R‖/2Δ). All R are
 scored and one is drawn. Anything less, such as a Markov chain that is stopped, has another distribution, without a proven ε.
