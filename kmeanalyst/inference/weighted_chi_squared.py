@@ -116,10 +116,12 @@ class NormalQuadraticForm:
         return weighted_chi_squared_isf(probability, self.coefficients, degrees=self.degrees)
 
     def interval(self, difference: Array, level: float = 0.95) -> tuple[float, float]:
-        """(low, high) for ‖δ‖ from an observed d, each limit missed with probability (1 − level)/2; all weights 1.
+        """(low, high) for ‖δ‖ from an observed d; each limit fails with probability (1 − level)/2. All weights are 1.
 
-        difference   d (K,); of independent coordinates with degrees, the length of d along each group.
-        A squared length below the median of pure noise is read as that median: the interval never shrinks to nothing.
+        difference   d (K,). With `degrees`, each coordinate stands for a group of directions: pass the length of d in it.
+        The lower limit is the least ‖δ‖ under which ‖d‖² or more has that probability; the upper limit is the largest under
+        which ‖d‖² or less has it; `_shares_of` divides ‖δ‖² among the coordinates. If ‖d‖² is below the median of pure
+        noise, the upper limit is computed from that median: no interval shrinks to nothing.
         """
         variances, basis = self._spectrum
         squares, beyond = (basis.T @ difference) ** 2, (1 - level) / 2

@@ -89,8 +89,9 @@ def gaussian_delta(*, epsilon: float, noise_multiplier: float) -> float:
 def loss_above_epsilon(*, epsilon: float, noise_multiplier: float) -> float:
     """The probability that the privacy loss of Gaussian noise exceeds ε, for the worst pair of neighbours.
 
-    Φ(1/2s − εs), s the multiplier: the loss ln P(x)/P′(x) is normal with mean 1/2s² and standard deviation 1/s. It is
-    larger than δ, which is this less e^ε times the same event's probability under the neighbour (`gaussian_delta`).
+    Φ(1/2s − εs), s the multiplier: the loss ln P(x)/P′(x) is normal with mean 1/2s² and standard deviation 1/s. This
+    probability, p, is larger than δ. With q the probability of the same event under the neighbour, δ = p − e^ε q
+    (`gaussian_delta`).
     """
     from scipy.special import log_ndtr
 

@@ -1,9 +1,9 @@
 """Functions of a row read off a release as linear functionals of its features, and tested there.
 
 A function u is read by b = Φᵀ(ΦΦᵀ + ρI)⁻¹u, Φ the features of reference rows (kernel ridge regression). Let d be the
-difference between a measurement and a sample. For any b that does not depend on the noise, bᵀd has mean 0 and a known
-variance if both have one population (METHODS §4). So the level of a test along b holds exactly. How well bᵀφ approximates
-u only decides which function a rejection can be attributed to.
+difference between a measurement of N rows and a sample of L. If both have one population, bᵀd has mean 0 and variance
+bᵀΣb(1/N + 1/L) + τ²‖b‖² for any b that does not depend on the noise, Σ the covariance of φ and τ the noise's scale. So the
+level of a test along b holds exactly. How well bᵀφ approximates u only decides which function a rejection can be attributed to.
 
 A release's knowledge of its population is a mean of features, `MeanEmbeddingEstimate`: the noisy mean with its noise, if
 there is a measurement. Weighted points without one are taken as a fixed distribution and seen through features of their

@@ -216,7 +216,10 @@ def _positive(value: Any) -> bool:
 
 
 def _of_parts(name: str, estimator: Any) -> WeightSupport:
-    """The worst of the parts' answers; folds separate rows that cancel, so that with them no answer is exact."""
+    """The verdict on an estimator made of others: the worst verdict of its parts.
+
+    Never EXACT if it splits rows into folds: rows that cancel each other in the whole can come into different folds.
+    """
     answers = [(label, weight_support(part), takes_weights(part)) for label, part in _parts(name, estimator)]
     if not answers:
         return WeightSupport(EXACT, "it has no part that learns from rows.", PARTS, True)

@@ -217,7 +217,7 @@ _FINEST = 256  # a continuum is resolved to one part in 256 of its range
 
 
 def table_kernel(domain: Domain, *, length: int = _SUBSTRINGS, blended: bool = True) -> Kernel:
-    """The default kernel for tables: a softened product of one kernel per column (METHODS §3).
+    """The default kernel for tables: a softened product of one kernel per column (`SoftenedProduct`).
 
     Numbers, dates and ordinals get Gaussians at lengthscales from one step of the column up to its range,
     one octave each, cyclic quantities the same around their circle, seasonal dates both; levels get the indicator.
