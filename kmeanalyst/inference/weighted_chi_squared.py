@@ -15,9 +15,9 @@ from scipy.optimize import brentq
 
 from kmeanalyst.kernels.base import Array
 
-_STEP = 0.2  # of the integral's rule, first; halved until nothing changes
+_STEP = 0.2  # first step of the integration rule; halved until nothing changes
 _HALVINGS = 8
-_CLOSE = 1e-8  # between two rules: the error of the finer one is about the square
+_CLOSE = 1e-8  # relative difference of two rules at which halving ends: the finer one's error is about the square
 _BEND = 0.7  # slope of the path far out
 _NEGLIGIBLE = -38.0  # logarithm, relative to the integrand's peak
 

@@ -31,7 +31,7 @@ from kmeanalyst.releases.statement import EXPONENTIAL, MOST_DATABASES, rehearsed
 from release_side.door.mechanism import check_budget, check_int64_range, check_seed, laplace_scale
 from release_side.errors import PublishError
 
-_STEPS = 2**20  # of the grid of images: the largest distance between two rows
+_STEPS = 2**20  # the largest distance between two rows, in steps of the grid of images
 _MOST_CELLS = 2**24  # databases × M
 _LEAST_DIAMETER = 1e-3  # relative to B: below this, rounding dominates the distances of rows
 _BLOCK = 2**16  # databases scored at a time

@@ -42,9 +42,9 @@ from kmeanalyst.representation.weights.views import view_weights
 
 Names = str | int | Sequence[str] | Sequence[int]
 
-_MOST_WHOLE = 500  # rows whose Gram matrices are used as they are; of more, coordinates in a subspace
-_BASIS = 100  # its points
-_NEGLIGIBLE = 1e-7  # of the largest eigenvalue
+_MOST_WHOLE = 500  # rows: up to so many, Gram matrices are used as they are; above, coordinates in a subspace
+_BASIS = 100  # points that span this subspace
+_NEGLIGIBLE = 1e-7  # share of the largest eigenvalue below which an eigenvalue is left out
 
 
 def positions_of(names: Sequence[str], columns: Names) -> tuple[int, ...]:
@@ -141,7 +141,7 @@ def _coordinates(rows: Array, kernel: Kernel, rng: np.random.Generator) -> Array
     return coordinates - coordinates.mean(axis=0)
 
 
-_FUNCTIONS = 8  # of each side
+_FUNCTIONS = 8  # functions of each side's columns
 _PRODUCTS = 24
 _MOST_POINTS = 4000
 

@@ -32,7 +32,7 @@ from kmeanalyst.releases.release import Question, ReleaseData, View
 
 Given: TypeAlias = Mapping[str, Any] | pd.DataFrame
 
-_FAR = 0.5  # of the prior's variance: if the release leaves more, the answer is mostly extrapolated
+_FAR = 0.5  # share of the prior variance: if the release leaves more, the answer is mostly extrapolated
 _ROUNDING = 1e-9
 
 

@@ -21,7 +21,7 @@ from kmeanalyst.inference.questions.expectation import statistic_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import Question, ReleaseData, View
 
-_ROUNDING = 1e-12  # of the distribution function: 0.1 + 0.2 reaches 0.3
+_ROUNDING = 1e-12  # added to the distribution function, so that 0.1 + 0.2 reaches 0.3
 
 
 def cdf(

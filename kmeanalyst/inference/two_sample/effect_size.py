@@ -14,8 +14,8 @@ from kmeanalyst.inference.two_sample.gram_sums import GramSums
 from kmeanalyst.kernels.base import Array
 
 _Z_95, _Z_80 = 1.959963984540054, 0.8416212335729143
-_LEAST_ROWS = 4  # for an unbiased tr Σ²
-_ROUNDING = 1e-13  # of a sum whose parts cancel
+_LEAST_ROWS = 4  # fewer have no unbiased tr Σ²
+_ROUNDING = 1e-13  # share of a sum's terms, which cancel: less is rounding error
 
 
 @dataclass(frozen=True)

@@ -34,13 +34,13 @@ from kmeanalyst.releases.statement import is_pure
 from kmeanalyst.representation.weights.views import view_weights
 
 _REFERENCE_ROWS = 1000
-_SAMPLE_ROWS = 400  # of a sample among the rows that directions are taken from
-_DRAWS, _DRAWS_COUNT_AS = 200, 200  # even draws of the domain added to them; more if there are fewer sample rows
-_LAPLACE_DRAWS = 64  # of the variances of Laplace noise; eight times as many for up to _FEW_FEATURES
+_SAMPLE_ROWS = 400  # most rows of a sample from which directions are computed
+_DRAWS, _DRAWS_COUNT_AS = 200, 200  # draws of the domain added to them (more for fewer rows); their weight in rows
+_LAPLACE_DRAWS = 64  # draws of the variances of Laplace noise; eight times as many for up to _FEW_FEATURES
 _FEW_FEATURES = 1000
 _ROWS_PER_DIRECTION = 5  # with 3, a true hypothesis was rejected 8 times in 100 at 5 %, low noise
 _MOST_EFFECTIVE = 150  # with 460, 11 times in 100 (mixed table, 3,000 rows)
-_MANY_ROWS = 100  # of a sample, of which directions leave rows out: with 50, 100 rows rejected 9 times in 100 at 5 %
+_MANY_ROWS = 100  # from so many rows on, those behind directions are left out; from 50 on, 100 rows rejected .09
 _FEW_ROWS = 2000  # above this a sample's covariance is taken as it is
 
 

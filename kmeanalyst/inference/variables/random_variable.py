@@ -38,7 +38,7 @@ from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.representation.points.thinning import ThinWeights
 
 _RANGES = 10
-_MIDDLE = (0.01, 0.99)  # of the mass: default ranges part what lies between
+_MIDDLE = (0.01, 0.99)  # orders of two quantiles: default ranges divide what lies between
 
 
 def histogram_of(

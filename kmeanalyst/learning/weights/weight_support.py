@@ -26,7 +26,7 @@ EXACT, NONNEGATIVE_ONLY, SILENTLY_WRONG, NONE = "exact", "nonnegative_only", "si
 UNKNOWN = "unknown"
 WORST_FIRST = (NONE, SILENTLY_WRONG, UNKNOWN, NONNEGATIVE_ONLY, EXACT)
 UNLISTED, PARTS = "not in the table", "its parts"
-MOST_CANDIDATES = 50  # of a grid or random search, that are judged one by one
+MOST_CANDIDATES = 50  # candidates of a grid or random search that are judged one by one
 
 HARMLESS = {"verbose", "n_jobs", "random_state", "copy", "copy_X", "cache_size", "warm_start", "hidden_layer_sizes"}
 STRENGTHS = {

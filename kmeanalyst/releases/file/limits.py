@@ -17,7 +17,7 @@ import numpy as np
 
 from kmeanalyst.releases.texts import one_line
 
-MOST_BYTES = 2**31 - 1  # of a file: below this a zip needs no 64-bit extension
+MOST_BYTES = 2**31 - 1  # size of a file: up to it a zip needs no 64-bit extension
 MOST_HEADER_DEPTH = 32
 MOST_MEMBERS = 10_000
 MOST_DERIVED_COLUMNS = 100

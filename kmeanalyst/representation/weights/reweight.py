@@ -32,7 +32,7 @@ from kmeanalyst.representation.weights.convex_fit import (
 from kmeanalyst.representation.weights.public_prior import posterior_of_public, ridge_to_uniform
 
 WEIGHT_VIEWS = ("probability", "bounded", "signed", "published")
-_FINE = 0.01  # of `gap_tolerance`, for a fit that is made once
+_FINE = 0.01  # factor on `gap_tolerance` for a fit that is made once
 _ROUNDING = 1e-14  # no gap below this share of the largest k(z, z) can be certified
 
 
