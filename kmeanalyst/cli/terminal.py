@@ -16,7 +16,7 @@ import click
 
 from kmeanalyst.releases.texts import escaped, flaw_of, one_line
 
-_DELETE = {0x7F: "\\u007f"}  # which JSON would let pass
+_DELETE = {0x7F: "\\u007f"}  # the delete character, which JSON leaves as it is
 OnProgress = Callable[[str, float | None], None]  # the work, and the share of it that is done; None: not known
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")

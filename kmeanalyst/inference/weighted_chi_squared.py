@@ -15,9 +15,9 @@ from scipy.optimize import brentq
 
 from kmeanalyst.kernels.base import Array
 
-_STEP = 0.2  # of the integral's rule, first; halved until nothing changes
+_STEP = 0.2  # first step of the integration rule; halved until nothing changes
 _HALVINGS = 8
-_CLOSE = 1e-8  # between two rules: the error of the finer one is about the square
+_CLOSE = 1e-8  # relative difference of two rules at which halving ends: the finer one's error is about the square
 _BEND = 0.7  # slope of the path far out
 _NEGLIGIBLE = -38.0  # logarithm, relative to the integrand's peak
 
@@ -116,10 +116,12 @@ class NormalQuadraticForm:
         return weighted_chi_squared_isf(probability, self.coefficients, degrees=self.degrees)
 
     def interval(self, difference: Array, level: float = 0.95) -> tuple[float, float]:
-        """(low, high) for ‖δ‖ from an observed d, each limit missed with probability (1 − level)/2; all weights 1.
+        """(low, high) for ‖δ‖ from an observed d; each limit fails with probability (1 − level)/2. All weights are 1.
 
-        difference   d (K,); of independent coordinates with degrees, the length of d along each group.
-        A squared length below the median of pure noise is read as that median: the interval never shrinks to nothing.
+        difference   d (K,). With `degrees`, each coordinate stands for a group of directions: pass the length of d in it.
+        The lower limit is the least ‖δ‖ under which ‖d‖² or more has that probability; the upper limit is the largest under
+        which ‖d‖² or less has it; `_shares_of` divides ‖δ‖² among the coordinates. If ‖d‖² is below the median of pure
+        noise, the upper limit is computed from that median: no interval shrinks to nothing.
         """
         variances, basis = self._spectrum
         squares, beyond = (basis.T @ difference) ** 2, (1 - level) / 2

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-_MOST_DIMENSIONS = 21_201  # of the Sobol sequence's table of direction numbers
+_MOST_DIMENSIONS = 21_201  # dimensions in the Sobol sequence's table of direction numbers
 _LEAST = 2.0**-53  # inverse distribution functions are infinite at 0 and 1
 
 

@@ -23,11 +23,11 @@ from kmeanalyst.kernels.base import Array, as_rows, checked_pair, is_number, is_
 from kmeanalyst.kernels.continuous import UnitDiagonal
 from kmeanalyst.kernels.features.base import CellFeatures
 
-_MOST_CELLS = 100_000  # of all columns together
+_MOST_CELLS = 100_000  # cells of all columns together
 _MOST_IN_PAIRS = 1000  # columns whose pairs are all measured
 _ROUNDING = 1e-9
 _MOST_COUNTED = 10**6  # cells of all tables that a sum over pairs of rows is found by counting in
-_BLOCK_ENTRIES = 2**20  # of the Gram matrix at a time
+_BLOCK_ENTRIES = 2**20  # entries of the Gram matrix at a time
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ def _is_finite(value: object) -> bool:
 
 
 _FEW_ROWS = 1000
-KINDS = ("one-way", "one-way by target", "pairs", "pairs by target", "finer", "target")  # in the order of the shares
+KINDS = ("one-way", "one-way by target", "pairs", "pairs by target", "finer", "target")  # the order of `shares`
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,9 +19,9 @@ from kmeanalyst.kernels.continuous import UnitDiagonal
 from kmeanalyst.kernels.draws import Draws
 
 MOST_SYMBOLS = 1000
-_MOST_NUMBERS = 1000  # that a string takes
+_MOST_NUMBERS = 1000  # numbers that one string takes
 _LARGEST = 2**53
-_MOST_IDS = 2**62  # of p-mers: each is a number
+_MOST_IDS = 2**62  # possible p-mers: each is stored as a number
 _DENSE = 2**24  # entries of the largest table of counts that is multiplied as a dense one
 
 

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _ALIKE = 1.7  # ratio of widths up to which bars may be read by their height alone
-_WIDTH = 0.8  # of a bar of a single value, or of a level
-_BEYOND = 0.5  # of a bar's width, between the bounds and what is missing
+_WIDTH = 0.8  # width of a bar that stands for a single value or a level
+_BEYOND = 0.5  # gap between the bounds and the bars of missing cells, in bar widths
 _SHORT = 44  # characters of all labels that fit side by side
 _LEVEL, _CELL = 28, 16  # characters of a level, and of one next to a table
-_NEAR = 0.14  # of an axis' length: a tick this near that of missing cells would run into its label
+_NEAR = 0.14  # share of the axis: a tick this near to that of missing cells would run into its label
 _MOST_TICKS = 7
 
 _SCALES: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 _MOST_LEVELS = 20
 _ROW_HEIGHT = 0.24  # inches, of a level that has a line of its own
 _FILL = 0.4  # opacity of bars: whiskers are seen through them
-_HEADROOM = 0.12  # of the axis, for the legend
-_OFFSET = 0.25  # of a bar's width, from its middle to the mark of a sample
+_HEADROOM = 0.12  # share of the axis added above for the legend
+_OFFSET = 0.25  # distance from a bar's middle to the mark of a sample, in bar widths
 
 
 def histogram(

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PatchCollection
 
-_MOST_LEVELS = 12  # of one side of a table
+_MOST_LEVELS = 12  # levels on one side of a table
 _WRITTEN = 49  # cells that are few enough to have their numbers written into them
 _COLOURS = "Blues"  # one hue, from light to dark: its order survives a grey print
 SIZE_OF_TABLE = (6.4, 4.6)
 _PANEL = 2.1  # inches, of one of several panels
-_MOST_COLUMNS = 6  # of a figure of pairs
+_MOST_COLUMNS = 6  # columns in a figure of pairs
 _USUAL_COLUMNS = 4
 
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from kmeanalyst.releases.release import ReleaseData
     from kmeanalyst.releases.statement import PrivacyStatement
 
-SIZE = (6.0, 3.7)  # of one drawing, inches
-INK, GREY, RULE = "0.15", "0.4", "0.55"  # of whiskers, captions, and lines that show no data
+SIZE = (6.0, 3.7)  # inches, width and height of one drawing
+INK, GREY, RULE = "0.15", "0.4", "0.55"  # grey levels of whiskers, of captions, and of lines that show no data
 FORMATS = ("png", "pdf", "svg")
 _DPI = 150
 _LONGEST = 28  # characters of a label

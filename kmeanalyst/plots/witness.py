@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kmeanalyst.inference.compare.comparison import Comparison
     from kmeanalyst.inference.compare.witness import Witness
 
-_STEPS = 60  # of a column of numbers
+_STEPS = 60  # values at which a column of numbers is drawn
 _MOST_LEVELS = 20
 _ERRORS = 2  # standard errors to each side of the band
 _WITNESS = "witness"

@@ -25,9 +25,9 @@ from kmeanalyst.releases.domain.numbers import Integer, Number, Real
 from kmeanalyst.releases.expressions import Expression, Extent, parse, words
 from kmeanalyst.releases.texts import flaw_of
 
-_ROWS = 2**16  # at a time: an expression of many parts needs as many arrays
-_FAR_WIDER = 100.0  # than the released values: such bounds are uninformative
-_MARGIN = 0.1  # of the released values' range, on either side
+_ROWS = 2**16  # rows at a time: an expression of many parts needs as many arrays
+_FAR_WIDER = 100.0  # bounds this many times as wide as the released values are uninformative
+_MARGIN = 0.1  # margin on either side, as a share of the range of the released values
 _EXACT = 2.0**53
 
 

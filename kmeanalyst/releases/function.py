@@ -36,7 +36,7 @@ from kmeanalyst.releases.statement import GAUSSIAN, PrivacyStatement, guarantee_
 
 KINDS = ("density", "ridge", "logistic", "svm")
 CLASSIFIERS = ("logistic", "svm")
-SLACK = 2.0**-8  # of a machine's sensitivity: pays for its solver, its rounding and the stretch of its coordinates
+SLACK = 2.0**-8  # added share of a machine's sensitivity: pays for solver, rounding and stretch of coordinates
 HINGE_WIDTH = 0.1  # the hinge is rounded over margins within this of 1, so that a fixed number of steps suffices
 _STEPS = 2 * GRID  # a machine's sensitivity in steps of its grid
 _CURVATURE = {"ridge": 2.0, "logistic": 0.25, "svm": 1 / (2 * HINGE_WIDTH)}

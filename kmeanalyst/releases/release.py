@@ -32,7 +32,7 @@ _FIELDS = (
     "derived",
 )  # fmt: skip
 _WIDEST = 40  # characters that names are padded to: one long name makes no other line longer
-_OF_THE_POINTS = ("population fit", "point features", "probability weights")  # in the memo; derived columns change none
+_OF_THE_POINTS = ("population fit", "point features", "probability weights")  # derived columns keep these
 
 
 class ReleaseData(Memoised):

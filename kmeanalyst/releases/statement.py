@@ -46,7 +46,7 @@ def _rounded_up(value: float) -> str:
 
 
 GAUSSIAN, LAPLACE = "discrete gaussian", "discrete laplace"
-EXPONENTIAL = "exponential over multisets"  # of rows: a small database is drawn, in which rows have no order
+EXPONENTIAL = "exponential over multisets"  # a small database is drawn, a multiset of rows: they have no order
 _REHEARSAL = "rehearsal of "
 NOISE_LAWS = (GAUSSIAN, LAPLACE, _REHEARSAL + GAUSSIAN, _REHEARSAL + LAPLACE)
 SELECTIONS = (EXPONENTIAL, _REHEARSAL + EXPONENTIAL)
@@ -89,8 +89,9 @@ def gaussian_delta(*, epsilon: float, noise_multiplier: float) -> float:
 def loss_above_epsilon(*, epsilon: float, noise_multiplier: float) -> float:
     """The probability that the privacy loss of Gaussian noise exceeds ε, for the worst pair of neighbours.
 
-    Φ(1/2s − εs), s the multiplier: the loss ln P(x)/P′(x) is normal with mean 1/2s² and standard deviation 1/s. It is
-    larger than δ, which is this less e^ε times the same event's probability under the neighbour (`gaussian_delta`).
+    Φ(1/2s − εs), s the multiplier: the loss ln P(x)/P′(x) is normal with mean 1/2s² and standard deviation 1/s. This
+    probability, p, is larger than δ. With q the probability of the same event under the neighbour, δ = p − e^ε q
+    (`gaussian_delta`).
     """
     from scipy.special import log_ndtr
 
@@ -142,10 +143,10 @@ REPLACE_ROW, REPLACE_UNIT = "replace-one", "replace-one-unit"
 NEIGHBOURS = (REPLACE_ROW, REPLACE_UNIT)
 LONGEST_UNIT = 200  # characters of the name of the column that identifies units
 METHOD = re.compile("[a-z0-9][a-z0-9-]{0,59}")  # how points were made: a word, so that it cannot pass for a sentence
-VERSION = re.compile("[A-Za-z0-9][A-Za-z0-9._+!-]{0,59}")  # of software: its name, and its number
+VERSION = re.compile("[A-Za-z0-9][A-Za-z0-9._+!-]{0,59}")  # the name of a software, or its version number
 _SLACK = 1e-6  # relative tolerance for rounding when a claim is recomputed
-MOST_DATABASES = 2_000_000  # that the exponential mechanism draws one of: each is scored
-_SMALLEST_DELTA = 1e-100  # that Gaussian noise may claim: no release does, and far below it the arithmetic underflows
+MOST_DATABASES = 2_000_000  # databases from which the exponential mechanism may draw: each is scored
+_SMALLEST_DELTA = 1e-100  # least δ that Gaussian noise may claim: far below it the arithmetic underflows
 
 
 class StatementError(ValueError):

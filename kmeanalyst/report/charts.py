@@ -22,7 +22,7 @@ from kmeanalyst.report.numbers import percent, percent_text
 _WIDTH = 340
 _Z = 1.959964
 _MOST_ROWS = 20
-_KEPT_ROWS = 15  # of more
+_KEPT_ROWS = 15  # bars that are drawn if there are more
 _WIDEST = 8.0  # times the narrowest range of a histogram: beyond, ranges are rows
 _ROW = 19
 Scale = Callable[[float], float]

@@ -30,9 +30,9 @@ from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import ReleaseData, View
 
-MOST_COLUMNS = 60  # on one page; others are named by `columns`
+MOST_COLUMNS = 60  # columns on one page; `columns` chooses others
 MOST_PAIRED = 20  # columns that pairs are shown of
-MOST_LEVELS = 30  # of a column that are shown one by one
+MOST_LEVELS = 30  # levels of a column that are shown one by one
 _MOST_GROUPS = 60  # declared edges and atoms: with more, ranges of equal width are used
 _RANGES = 20
 Progress = Callable[[str, float], None]

@@ -19,7 +19,7 @@ from kmeanalyst.releases.measurement import Measurement
 
 Shrinkage = Literal["simple", "flexible"]
 _MOST_ROWS = 5000  # more have too large a Gram matrix to decompose
-_RIDGES = np.geomspace(1e-10, 1e3, 400)  # of the mean of k(x, x), as steps of 8 %
+_RIDGES = np.geomspace(1e-10, 1e3, 400)  # ridges, in units of the mean eigenvalue and in steps of 8 %
 
 
 def shrunk_mean(kernel: Kernel, rows: Array, *, how: Shrinkage = "flexible") -> KernelMean:

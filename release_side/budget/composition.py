@@ -41,10 +41,10 @@ from release_side.errors import PublishError
 
 _SLACK = 1e-6  # relative room for rounding when a claim is recomputed, as in a release's statement
 _CONTINUOUS = 1 + 5e-10  # half of the factor by which each multiplier exceeds that of continuous noise
-_ROUNDING = 1e-12  # of sums of privacy losses, relative to ε
-_MOST_OUTCOMES = 2**10  # of randomised responses that are listed one by one; more go onto a grid
-_CELLS = 2**17  # of that grid: k releases are counted at most k/2^17 of Σε too high
-_SMALLEST_EPSILON, _LARGEST_EPSILON = 1e-5, 1e5  # that noise can be calibrated for
+_ROUNDING = 1e-12  # rounding error of sums of privacy losses, relative to ε
+_MOST_OUTCOMES = 2**10  # outcomes of randomised responses that are listed one by one; more go onto a grid
+_CELLS = 2**17  # cells of that grid: k releases are counted at most k/2^17 of Σε too high
+_SMALLEST_EPSILON, _LARGEST_EPSILON = 1e-5, 1e5  # range of ε for which noise can be calibrated
 _LONGEST_TEXT = 200
 
 

@@ -32,12 +32,12 @@ from release_side.errors import PublishError
 from release_side.private_rows.rows import Table
 
 DEFAULT_POINTS = 1000
-MOST_DEFAULT_POINTS = 2000  # of random features, where the noise is small enough for more points to help
-MOST_ROWS = 50_000  # of margins or a generator, which draw as many rows as the table has
+MOST_DEFAULT_POINTS = 2000  # points with random features, if the noise is small enough for more points to help
+MOST_ROWS = 50_000  # rows drawn with margins or a generator, if the table has as many
 FEATURES = 4000
-GENERATOR_FEATURES = 1000  # of the random part, before it is crossed with a target
+GENERATOR_FEATURES = 1000  # features of the random part, before it is crossed with a target
 MOST_PUBLIC_POINTS = 3000
-PAPER_TOLERANCE = 1e-5  # on the squared distance to the span, as in the code of Balog et al.
+PAPER_TOLERANCE = 1e-5  # tolerance on the squared distance to the span, as in the code of Balog et al.
 
 
 def most_rows(domain: Domain) -> int:

@@ -151,7 +151,7 @@ def draft_domain_command(
         say(text, nl=False)
 
 
-_CHOICES: tuple[Option, ...] = (  # of publish and plan: made from public facts, they change how good a release is
+_CHOICES: tuple[Option, ...] = (  # options of publish and plan: public choices that change how good a release is
     click.option(
         "--method",
         default=METHOD_NAMES[0],

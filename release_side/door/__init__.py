@@ -1,5 +1,13 @@
-"""Where noise meets data: what a privacy reviewer must read, and nothing else.
+"""Where noise meets data: three mechanisms, each proved in PROOF.md.
 
-`private_mean` is the door; `private_function` and `exponential_mechanism` are the two mechanisms that do not release a mean of
-features, `kernel_machines` has the sensitivities of the functions, `mechanism` the noise distributions and their scales.
+A privacy reviewer reads that page and these files. The page names the functions elsewhere that it relies on.
+
+private_mean           the door: a noisy mean of features (PROOF.md §1 to §7, and §10 for densities)
+private_function       a kernel machine, such as an SVM, by its noisy coordinates (§11)
+exponential_mechanism  a small database, drawn with a probability that decreases with its distance from the table (§9)
+
+mechanism              Gaussian and Laplace noise: the scale for a budget, and exact draws (§4 to §7)
+kernel_machines        the solver of private_function, with a fixed number of steps, and the sensitivity of its result
+door                   `Door`, what a release method gets in place of rows: one call of private_mean or of the exponential
+                       mechanism, and no second one
 """

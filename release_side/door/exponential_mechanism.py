@@ -1,4 +1,4 @@
-"""THE DOOR OF THE EXPONENTIAL MECHANISM: private rows + a public list of rows → a small database, drawn exactly.
+"""THE THIRD MECHANISM, the exponential one: private rows + a public list of rows → a small database, drawn exactly.
 
 Balog, Tolstikhin & Schölkopf 2018, §3.4: R, M rows of a public list, is drawn with P(R) ∝ exp(−ε‖μ_D − μ_R‖/2Δ). All R are
 scored and one is drawn. Anything less, such as a Markov chain that is stopped, has another distribution, without a proven ε.
@@ -31,7 +31,7 @@ from kmeanalyst.releases.statement import EXPONENTIAL, MOST_DATABASES, rehearsed
 from release_side.door.mechanism import check_budget, check_int64_range, check_seed, laplace_scale
 from release_side.errors import PublishError
 
-_STEPS = 2**20  # of the grid of images: the largest distance between two rows
+_STEPS = 2**20  # the largest distance between two rows, in steps of the grid of images
 _MOST_CELLS = 2**24  # databases × M
 _LEAST_DIAMETER = 1e-3  # relative to B: below this, rounding dominates the distances of rows
 _BLOCK = 2**16  # databases scored at a time

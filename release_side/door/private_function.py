@@ -1,8 +1,8 @@
-"""A SECOND DOOR: private rows + a kernel machine + noise → noisy coordinates of a function (Hall et al. 2013).
+"""THE SECOND MECHANISM: private rows + a kernel machine + noise → noisy coordinates of a function (Hall et al. 2013).
 
 The minimiser of a regularised risk is not a mean of rows, so `private_mean` cannot release it. All rows are held in
 memory, a solver takes a public number of steps, the coordinates are rounded to integers, and noise is drawn once; rows
-and function are then deleted. As at the first door, what the code does never depends on a private value. The sensitivity
+and function are then deleted. As in `private_mean`, what the code does never depends on a private value. The sensitivity
 is bounded in advance: the distance of two neighbours' integers is at most 2·GRID (PROOF.md §11).
 """
 
@@ -27,7 +27,7 @@ _LARGEST = 2.0**61
 
 @dataclass(frozen=True, eq=False)
 class NoisyCoordinates:
-    """The result of a door: (F,) int64, and the standard deviation of the noise, both in steps of the grid."""
+    """The result of `private_function`: (F,) int64, and the standard deviation of the noise, both in steps of the grid."""
 
     noisy_sum: Array
     grid_scale: float

@@ -1,9 +1,9 @@
-"""THE DOOR: private rows + feature map + noise → a noisy mean. The one place where noise meets data.
+"""THE DOOR: private rows + feature map + noise → a noisy mean. The first of three mechanisms (see `release_side.door`).
 
-Every row becomes, from itself alone, integers of Euclidean norm at most GRID (where units are protected, the rows of
-each unit do: their average). The integers are summed exactly and noise is drawn once; the sum and the rows are not
-used after that. What the code does never depends on a private value: bad features are clamped, never raised, warned about,
-counted or logged.
+Every row becomes, from itself alone, integers of Euclidean norm at most GRID. Where units are protected, the integers of
+each unit's rows are averaged, and the averages take the place of the rows. The integers are summed exactly and noise is
+drawn once; the sum and the rows are not used after that. What the code does never depends on a private value: bad
+features are clamped, never raised, warned about, counted or logged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from release_side.door.mechanism import Noise, PublishError, RehearsalNoise, che
 from release_side.private_rows.units import UnitRows
 
 _T = TypeVar("_T")
-_BLOCK_ENTRIES = 2**17  # of (rows, features) at a time, for each worker: a megabyte, which stays near the processor
+_BLOCK_ENTRIES = 2**17  # rows × features at a time, for each worker: a megabyte, which stays near the processor
 
 
 def private_mean(
@@ -192,14 +192,14 @@ def _integer_features(rows: Array, feature_map: FeatureMap) -> Array:
 
 
 def _enforce_norm(z: Array, feature_map: FeatureMap) -> Array:
-    """Shorten rows that exceed the bound, in place; set them to zero where the diameter is a bound for pairs of rows.
+    """Bring each row within the bound, by itself and in place: shorten it if need be, or set it to zero for a `pairwise` map.
 
-    Zero is within the bound B of every image, and B is at most the diameter. A shortened image could be further from
-    another than both were before.
+    A `pairwise` map promises that any two images are at most its diameter apart, and shortening one could increase its
+    distance from another. Zero keeps the guarantee: it is at most B from every image, and B is at most the diameter.
     """
     nonnegative = feature_map.nonnegative
     for i in np.flatnonzero(~within_norm(z, nonnegative=nonnegative)):  # never for a map that keeps its bound
-        z[i] = 0.0 if feature_map.pairwise else _shrink_to_bound(z[i : i + 1], nonnegative=nonnegative)[0]  # alone
+        z[i] = 0.0 if feature_map.pairwise else _shrink_to_bound(z[i : i + 1], nonnegative=nonnegative)[0]
     return z
 
 

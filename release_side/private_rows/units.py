@@ -26,7 +26,7 @@ from kmeanalyst.releases.statement import LONGEST_UNIT, is_unit_name
 from release_side.errors import PublishError
 from release_side.private_rows.rows import PrivateTable, silently
 
-NO_IDENTIFIER = ""  # of an empty cell: all such rows are the rows of one unit
+NO_IDENTIFIER = ""  # the identifier in an empty cell: all such rows are the rows of one unit
 _MOST_ROWS = 2**32  # the first rows of a unit, which count: their integers add up in 64 bits
 
 

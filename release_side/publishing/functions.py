@@ -38,7 +38,7 @@ from release_side.door.private_mean import private_mean
 from release_side.errors import PublishError
 from release_side.private_rows.rows import Table, open_private
 
-_PIVOTS = 400  # where the curator names neither points nor a grid
+_PIVOTS = 400  # pivots, if the curator names neither points nor a grid
 
 
 def publish_function(

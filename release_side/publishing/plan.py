@@ -51,7 +51,7 @@ NOTE = (
     "predicted on a synthetic table of the same domain and size, one of many possible: a real table's errors may be a "
     "third of these, or two and a half times as large. Nothing private was read and nothing is spent."
 )
-_SEED = 0  # of the simulated noise: the same draw for each ε, so that they can be compared
+_SEED = 0  # seed of the simulated noise: the same draw for each ε, so that they can be compared
 _CLUSTERS = 5
 _CENTRES = (0.1, 0.9)  # range of cluster centres in a column of numbers, as fractions of the column's range
 _SPREADS = (0.02, 0.1)  # range of a cluster's standard deviation, likewise

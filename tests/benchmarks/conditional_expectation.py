@@ -27,7 +27,7 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 
 _Z = 1.96
-_CITIES = {"A": (0.0, 0.06), "B": (3.0, 0.02), "C": (-2.0, 0.1)}  # of Y at age 45, and for each year
+_CITIES = {"A": (0.0, 0.06), "B": (3.0, 0.02), "C": (-2.0, 0.1)}  # mean of Y at age 45, and its slope for each year
 
 
 @dataclass(frozen=True)

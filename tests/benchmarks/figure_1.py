@@ -41,7 +41,7 @@ DELTA = 1e-6
 NUMBERS = (1, 2, 3, 5, 8, 12, 19, 31, 49, 79, 126, 200, 319, 509, 811, 1072, 1555, 2056, 2983)  # among the published
 VIEWS = ("signed", "probability", "bounded")
 EPSILONS = (0.01, 0.1, 1.0)
-BOUND = 700.0  # of every column, in the papers' code
+BOUND = 700.0  # bound of every column, in the papers' code
 NEGLIGIBLE = 0.01  # relative; less is no difference worth a line
 
 

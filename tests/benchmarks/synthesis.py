@@ -61,7 +61,7 @@ PROTOCOL = SHARED / "anchors" / "adult_protocol.json"
 DELTA = 1e-5
 TRIPLES = 100
 QUERIES = 500
-CONDITIONS = 3  # of a query
+CONDITIONS = 3  # conditions of a query
 MODELS: dict[str, Callable[[], Any]] = {
     "LR": lambda: LogisticRegression(max_iter=2000, random_state=0),
     "GNB": GaussianNB,

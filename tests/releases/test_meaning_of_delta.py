@@ -22,7 +22,7 @@ from kmeanalyst.report.page import report_html
 from release_side.cli.main import main
 from release_side.door.mechanism import GaussianNoise, PublishError, check_budget
 
-STEPS = 64  # of the grid, between the two sums: the discrete distribution then equals the continuous one to many digits
+STEPS = 64  # grid steps between the two sums: the discrete distribution then equals the continuous one to many digits
 BUDGETS = [(0.1, 1e-6), (1.0, 1e-6), (1.0, 1e-3), (3.0, 1e-9)]
 
 

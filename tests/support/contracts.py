@@ -110,7 +110,7 @@ COMPOSED = [
         (0, 3, 2),
     ),
 ]  # fmt: skip
-DOT_PRODUCTS = [  # of columns that most rows fill to their bounds
+DOT_PRODUCTS = [  # for columns that most rows fill to their bounds
     KernelCase("polynomial", Polynomial(3, 1.0, (-0.5, -1.0), (0.5, 0.8)), (0, 0), constant=False),
     KernelCase("even polynomial", Polynomial(2, 0.0, (-0.5, -0.5, 0.1), (0.5, 0.5, 0.3)), (0, 0, 0), constant=False),
     KernelCase("exponential dot", ExponentialDot(1.5, (-0.5, -1.0), (0.5, 0.8)), (0, 0), constant=False),

@@ -48,7 +48,7 @@ from kmeanalyst.releases.file.limits import HoldsFunction
 from kmeanalyst.releases.texts import is_hidden
 
 GOLDEN = paths.TESTS / "golden"
-MOST_SECONDS = 20.0  # of processor time for one example; most take milliseconds
+MOST_SECONDS = 20.0  # processor time for one example; most take milliseconds
 
 
 PROPERTIES: dict[str, tuple[Callable[..., None], tuple[st.SearchStrategy[Any], ...]]] = {}

@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 
 READERS = ("read", "validate", "info")
-MOST_SECONDS, MOST_MEGABYTES = 5, 300  # that a file at a limit may take on a free machine
+MOST_SECONDS, MOST_MEGABYTES = 5, 300  # what a file at a limit may take on a free machine
 
 
 def peak_megabytes() -> int:

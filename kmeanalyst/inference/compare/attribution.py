@@ -26,11 +26,11 @@ from kmeanalyst.inference.two_sample.noise_aware import Directions, sample_momen
 from kmeanalyst.inference.two_sample.samples import SampleRows
 from kmeanalyst.kernels.base import Array
 
-_FUNCTIONS = 6  # of a column
-_PRODUCTS, _FEWEST_PRODUCTS, _ALL_PRODUCTS = 12, 4, 1500  # of a pair; of all pairs, about
+_FUNCTIONS = 6  # functions of each column
+_PRODUCTS, _FEWEST_PRODUCTS, _ALL_PRODUCTS = 12, 4, 1500  # products: most of a pair, fewest, about all
 _MOST_PAIRED = 30  # columns whose pairs are all tested
-_MOST_NUMBERS = 50_000_000  # of the functionals held at a time
-_MOST_AT_ONCE = 600  # functionals
+_MOST_NUMBERS = 50_000_000  # numbers in the functionals that are held at a time
+_MOST_AT_ONCE = 600  # functionals held at a time
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.texts import shortened
 
-_WIDEST = 24  # of a cell
+_WIDEST = 24  # characters of a cell
 
 
 def verdict(comparison: Comparison) -> str:
@@ -81,7 +81,7 @@ def _cell(value: Any) -> str:
     return shortened(str(value), _WIDEST)
 
 
-_SOME_ROWS = 2000  # of the sample: its columns' distributions, and where its mass is
+_SOME_ROWS = 2000  # rows of the sample that show its columns' distributions, and where its mass is
 _BLURRED = 0.5  # share seen below which a verdict is noted to be blurred
 
 

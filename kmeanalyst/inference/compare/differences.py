@@ -18,7 +18,7 @@ from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import view_weights
 
-_MOST_LEVELS = 30  # of a column, those that the sample has most of
+_MOST_LEVELS = 30  # levels of a column: those that are most frequent in the sample
 
 
 @dataclass

@@ -1,9 +1,9 @@
 """Functions of a row read off a release as linear functionals of its features, and tested there.
 
 A function u is read by b = Φᵀ(ΦΦᵀ + ρI)⁻¹u, Φ the features of reference rows (kernel ridge regression). Let d be the
-difference between a measurement and a sample. For any b that does not depend on the noise, bᵀd has mean 0 and a known
-variance if both have one population (METHODS §4). So the level of a test along b holds exactly. How well bᵀφ approximates
-u only decides which function a rejection can be attributed to.
+difference between a measurement of N rows and a sample of L. If both have one population, bᵀd has mean 0 and variance
+bᵀΣb(1/N + 1/L) + τ²‖b‖² for any b that does not depend on the noise, Σ the covariance of φ and τ the noise's scale. So the
+level of a test along b holds exactly. How well bᵀφ approximates u only decides which function a rejection can be attributed to.
 
 A release's knowledge of its population is a mean of features, `MeanEmbeddingEstimate`: the noisy mean with its noise, if
 there is a measurement. Weighted points without one are taken as a fixed distribution and seen through features of their
@@ -95,8 +95,8 @@ def reference_rows(evidence: MeanEmbeddingEstimate, rows: Array, weights: Array 
     return np.where((rng.random(chosen.shape) < share)[:, domain.column_of], domain.draw(n, rng), drawn)
 
 
-_ROWS = 300  # that functions are the principal ones over
-_LEAST_VARIANCE = 1e-3  # of the first function's
+_ROWS = 300  # rows from which the principal functions are computed
+_LEAST_VARIANCE = 1e-3  # smallest variance of a function, as a share of the first one's
 _ROUNDING = 1e-9  # a variance below is a rounding error
 
 
@@ -185,10 +185,10 @@ def leading_products(
 
 USUAL_DIFFERENCE = 0.1  # relative variance between populations that differ: a shift of 0.3 standard deviations
 _INTERCEPT = 100.0  # prior variance of a function's constant, in units of a row's squared norm
-_LEAST_RIDGE = 1e-6  # in the same units
-_LEAST_SIZE = 1e-8  # of a direction's share of the variance of correlated functions
-_RIDGE_OF_OTHERS = 0.15  # of a function's variance
-_RIDGES = (1.0, 10.0, 100.0)  # tried, in units of the least
+_LEAST_RIDGE = 1e-6  # smallest ridge, in the same units
+_LEAST_SIZE = 1e-8  # smallest share of the variance of correlated functions that a direction counts with
+_RIDGE_OF_OTHERS = 0.15  # ridge, as a share of a function's variance, where other functions are projected out
+_RIDGES = (1.0, 10.0, 100.0)  # ridges that are tried, in units of the smallest
 
 
 @dataclass(frozen=True, eq=False)

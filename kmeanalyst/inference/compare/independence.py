@@ -6,7 +6,8 @@ to its noise: products (u_a − m_a)(v_b − m_b) are read as linear functionals
 step from the released points, E_points[product] + bᵀ(y − E_points φ). Under the hypothesis it is 0, but for
   the noise, τ²bᵀb, exactly;
   the table, itself a sample of N rows: Σ_A ⊗ Σ_B / N, the products' covariance if the columns are independent;
-  what the features do not see of the products, where the table may differ from the points (METHODS §5).
+  the part of the products that the features do not measure, in which the table may differ from the released points: κ times
+  the covariance of that part over the points (κ: `_Points.doubt`).
 
 Plain rows are tested by permutation (Gretton et al. 2008).
 """
@@ -41,9 +42,9 @@ from kmeanalyst.representation.weights.views import view_weights
 
 Names = str | int | Sequence[str] | Sequence[int]
 
-_MOST_WHOLE = 500  # rows whose Gram matrices are used as they are; of more, coordinates in a subspace
-_BASIS = 100  # its points
-_NEGLIGIBLE = 1e-7  # of the largest eigenvalue
+_MOST_WHOLE = 500  # rows: up to so many, Gram matrices are used as they are; above, coordinates in a subspace
+_BASIS = 100  # points that span this subspace
+_NEGLIGIBLE = 1e-7  # share of the largest eigenvalue below which an eigenvalue is left out
 
 
 def positions_of(names: Sequence[str], columns: Names) -> tuple[int, ...]:
@@ -79,8 +80,9 @@ def hsic_permutation_test(
 ) -> TestResult:
     """HSIC = tr(KHLH)/n² with one side's rows permuted, p = (b + 1)/(B + 1): exact for every n and B.
 
-    Numbers have a Gaussian kernel at the median distance, tables with other columns the table kernel. Of more than 500
-    rows the Gram matrices are those of coordinates in a subspace of 100 of them, which changes the power at most.
+    Numbers have a Gaussian kernel at the median distance, tables with other columns the table kernel. With more than 500
+    rows, each Gram matrix is that of the rows' coordinates in the span of 100 of them, chosen at random: this can change
+    the power, and never the level.
     """
     if permutations < 1:
         raise ValueError(
@@ -139,7 +141,7 @@ def _coordinates(rows: Array, kernel: Kernel, rng: np.random.Generator) -> Array
     return coordinates - coordinates.mean(axis=0)
 
 
-_FUNCTIONS = 8  # of each side
+_FUNCTIONS = 8  # functions of each side's columns
 _PRODUCTS = 24
 _MOST_POINTS = 4000
 

@@ -23,7 +23,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import PrivacyStatement
 
-_MOST_CANDIDATES = 2000  # of each side
+_MOST_CANDIDATES = 2000  # rows of each side that are considered
 _SHOWN = 20  # rows on each side of 0
 _ALIKE = 0.8  # cosine above which two rows count as alike
 _AROUND = 200  # rows that a column's part is averaged over

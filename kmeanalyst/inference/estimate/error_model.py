@@ -1,4 +1,4 @@
-"""The errors of a statistic of a release, given its influence function (METHODS §5).
+"""The errors of a statistic of a release, given its influence function.
 
 A statistic T of the weights moves, to first order, by Σ δw · h(z), h its influence function. With a measurement its
 error is read off the populations that the measurement allows (`population_fit`), in the directions of h. The released

@@ -1,26 +1,23 @@
-"""Populations that a measurement allows, the most plausible one and others next to it (METHODS §5).
+"""The population fit: the most plausible population under a measurement, and how far the truth may be from it.
 
-A population is a mixture p of small clouds of rows: rows as they are, and rows blurred by two widths, all of them near
-the released points or anywhere in the domain. The measurement y pulls p away from a reference q, and relative entropy
-holds it there: p minimises ½‖y − Aᵀp‖²_{R⁻¹} + KL(p‖q)/κ, R = τ²I + Cov_p A/N being noise and sampling. That is the
-maximum entropy method under noise, its dual smooth and of as few dimensions as there are directions above the noise
-(Dudík, Phillips & Schapire 2007); blurred clouds carry nearly all of q, so that a density is smooth unless the
-measurement says otherwise. κ is read off the measurement by empirical Bayes: MacKay's update, κ = 2 KL(p‖q)/γ with γ
-the number of directions that the measurement settles.
+A population is a mixture p of small clouds of rows: single rows, and rows blurred by three widths, near the released points
+or anywhere in the domain. The measurement y pulls p away from a reference q, and relative entropy holds it there: p
+minimises ½‖y − Aᵀp‖²_{R⁻¹} + KL(p‖q)/κ, where A has the features of the clouds and R = τ²I + Cov_p A/N is the covariance of noise
+and sampling. This is maximum entropy under noise (Dudík, Phillips & Schapire 2007). Its dual problem is smooth, and has
+only as many dimensions as there are directions above the noise. Nearly all of q is on blurred clouds, so that a density is
+smooth unless the measurement says otherwise. κ is estimated from the measurement by empirical Bayes, with the update of
+MacKay (1992, Bayesian interpolation): κ = 2 KL(p‖q)/γ, γ the number of directions that the measurement determines.
 
-The error of a question h has then three sources. aᵀφ is the part of h that the measurement settles: it brings the
-noise, τ‖a‖; the table is a sample of N rows, √(Var h/N). The rest of h is free but for q: √(κ′ Var(h − aᵀφ)), κ′ being the
-κ of the finest features that the measurement shows, which is some five times less than that of the coarse ones. What the
-method itself biases (a maximum is not a mean) shows when measurements drawn from p are fitted again. Means and variances are
-taken under p and a little of q, which also lies where p has no mass: a heavy tail's few rows may, with all of κ.
+The error of a question h has three parts. Ridge regression divides h into aᵀφ, which the measurement determines, and a rest.
 
-The range of an answer over all populations on stated rows that agree with a measurement (METHODS §5).
+    privacy     the noise of aᵀy: τ‖a‖.
+    sampling    the table is a sample of N rows: √(Var h/N).
+    resolution  only q restricts the mean of the rest: √(κ′ Var(h − aᵀφ)). κ′ is the κ of the finest features that the
+                measurement shows, about a fifth of that of the coarse ones. The bias of the method is added (a maximum is
+                not a mean): how far fits depart from p if the measurements are drawn from p.
 
-A population is any probability weights p on the rows, smooth or not. It agrees with y if |v_kᵀ(Σ p φ(z) − y)| stays
-within the noise and sampling errors of every one of K leading directions at once (normal distribution, Bonferroni). The least
-and the largest Σ p h are two linear programs. Nothing is assumed but that the population is near one on these rows, and
-where these are all the rows that the domain has not even that: the range is far wider than the interval of the most
-plausible population, and is meant as the outer limit.
+The regression, and Var(h − aᵀφ), are under p with a little of q, because a population may also have mass where p has none, such as
+the few rows of a heavy tail. The variance under that part of q counts with all of κ.
 """
 
 from __future__ import annotations
@@ -52,7 +49,13 @@ _INFEASIBLE = 2  # scipy's status
 
 @dataclass(frozen=True, eq=False)
 class CompatiblePopulations:
-    """Rows that a population may have, as the measurement sees them.
+    """All populations on stated rows that agree with the measurement, and the range of an answer over them.
+
+    A population here is any probability weights p on the rows, smooth or not. It agrees with the measurement y if
+    |v_kᵀ(Σ p φ(z) − y)| is within the noise and sampling errors along all of K leading directions v_k at once (normal
+    distribution, Bonferroni). The least and the largest Σ p h are two linear programs. The only assumption is that the true
+    population is close to one on these rows; if they are all rows of the domain, there is none. The range is far wider than the
+    interval of the most plausible population: it is an outer limit.
 
     coordinates  (n, K) features of the rows along leading directions, less the measurement's.
     errors       (K,) standard error of the measurement along them.
@@ -91,7 +94,7 @@ class CompatiblePopulations:
 
     @cached_property
     def _nearest(self) -> float:
-        """The smallest largest deviation, in standard errors, that any population on the rows reaches."""
+        """The least t such that some population on the rows is within t standard errors along every direction."""
         K, n = self._seen.shape
         above, below = (np.column_stack([sign * self._seen, np.full(K, -1.0)]) for sign in (1, -1))
         ones = np.append(np.ones(n), 0.0)[None]
@@ -107,20 +110,20 @@ class CompatiblePopulations:
         return milp(values, constraints=[agrees, everything], bounds=Bounds(0.0, np.inf))
 
 
-_EVEN, _SHARP, _BROAD = 300, 280, 420  # clouds: anywhere, near the points, near their columns' distributions
-_EVERY_ROW = 1000  # of a domain with no more rows is in the fit
-_SHARES = (0.2, 0.2, 0.6)  # of the reference that these have
-_KEPT = (0.9, 0.5)  # of a near row's cells that are of one point; the others are of another
-_SPREAD = (0.01, 0.1)  # of a column's range, by which they are moved
-_BLURS = (0.015, 0.04, 0.1)  # of a column's range: widths of the blurred clouds
-_AS_IT_IS = 0.01  # of the reference's mass: clouds of a single row
+_EVEN, _SHARP, _BROAD = 300, 280, 420  # numbers of rows: anywhere, near the points, near their columns' distributions
+_EVERY_ROW = 1000  # domains with at most this many rows are enumerated
+_SHARES = (0.2, 0.2, 0.6)  # the reference's mass on these three groups of rows
+_KEPT = (0.9, 0.5)  # share of the cells of a near row that come from one point; the others come from a second point
+_SPREAD = (0.01, 0.1)  # standard deviation of a near row's numbers about them, in ranges of the column
+_BLURS = (0.015, 0.04, 0.1)  # widths of the blurred clouds, in ranges of the column
+_AS_IT_IS = 0.01  # the reference's mass on clouds of a single row
 _COPIES = 5  # rows of a blurred cloud
 _DIRECTIONS = 250
 _REPLICATES = 30
-_REMEMBERED, _REFIT_STEPS = 8, 60  # of L-BFGS
+_REMEMBERED, _REFIT_STEPS = 8, 60  # L-BFGS: steps that it remembers, steps that it takes
 _DOUBT = 3.0  # standard errors of κ
-_OUTSIDE = 0.03  # of the mass under which means and variances are taken is the reference's
-_BESIDE_ATOM = 0.002  # of a column's range: a fitted cell this near to an atom stands for it
+_OUTSIDE = 0.03  # share of the reference in the mass under which means and variances are taken
+_BESIDE_ATOM = 0.002  # in ranges of the column: a fitted cell this near to an atom is moved onto it
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +194,7 @@ class PopulationFit:
         }
 
     def _split(self, influence: Array) -> tuple[Array, Array, Array]:
-        """a (K, k), what it does not see of the clouds' means (n_clouds, k), and how refitted means depart (B, k)."""
+        """a (K, k); the rest h − aᵀφ at the clouds (n_clouds, k); and by how much refitted means depart (B, k)."""
         h = self.cloud_means(influence)
         h = h - self.mass @ h
         a = cho_solve(self.factor, self.coordinates.T @ (self.mass[:, None] * h))
@@ -243,7 +246,7 @@ def fit_population(release: ReleaseData, measurement: Measurement) -> Population
 
 
 def _singles(release: ReleaseData, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Rows (m, d) and the reference's mass (m,) on them; every row of the domain where that has few.
+    """Rows (m, d) and the reference's mass (m,) on them: draws of the domain, or all its rows if they are few, and near rows.
 
     Released points were fitted to the noise: a reference of nothing but them would leave the measurement nothing to
     say, and κ would vanish. Hence rows whose columns are mostly independent, far more blurred, and even draws.
@@ -331,8 +334,8 @@ class _Problem:
     def with_spread_from_evidence(self) -> tuple[Array, Array, float]:
         """(β, p, κ), κ three standard errors above the fixed point of κ = 2 KL(p‖q)/γ.
 
-        What is too little rather than too much spread makes error bars too narrow; where the measurement says hardly
-        anything the fixed point is near 0, and the standard errors are all there is.
+        Too small a κ would make error bars too narrow. If the measurement says hardly anything, the fixed point is near 0
+        and κ consists of the three standard errors.
         """
         p, dual, kappa = np.exp(self.log_reference), np.zeros(self.A.shape[1]), 1.0
         for _ in range(15):
@@ -350,12 +353,12 @@ class _Problem:
         return *self._solved(R, cautious, dual * cautious / kappa), cautious
 
     def prior_scale_of_unidentified(self, dual: Array, p: Array, R: Array, kappa: float) -> float:
-        """κ of the directions that the measurement settles least, three standard errors above its most likely value; κ at most.
+        """κ′, the κ of the directions that the measurement determines least: its most likely value and three standard errors.
 
-        A population departs from the reference most in its coarse features, which κ is read off. What the measurement
-        leaves open is finer still than the finest that it shows, and is taken to depart as that does: as the last
-        directions do, which together hold half of what is settled. Each departs by b ~ N(0, κ + r/c), c and r its
-        variances in the population and in the measurement.
+        A population departs from the reference most in its coarse features, from which κ is estimated. What the measurement
+        leaves open is finer than the finest features that it shows, and is assumed to depart as these do: the directions
+        that are determined least, and together have half of γ. Each departs by b ~ N(0, κ′ + r/c), c and r its variances in
+        the population and in the measurement. κ′ is at most κ.
         """
         ratios, vectors = eigh(_covariance(self.A, p), R)
         ratios = np.maximum(ratios, 1e-12)
@@ -369,7 +372,7 @@ class _Problem:
         return min(kappa, likely + _DOUBT / np.sqrt((1 / (likely + errors) ** 2).sum() / 2))
 
     def _solved(self, R: Array, kappa: float, dual: Array) -> tuple[Array, Array]:
-        """Newton's method on the dual log Σ q exp(Aβ) − yᵀβ + βᵀRβ/2κ, halving steps that do not pay."""
+        """Newton's method on the dual log Σ q exp(Aβ) − yᵀβ + βᵀRβ/2κ, halving steps that decrease it too little."""
         value, p = self._dual(dual, R, kappa)
         for _ in range(100):
             slope = self.A.T @ p - self.target + R @ dual / kappa

@@ -146,8 +146,8 @@ def mean_of_rows(weights: Array, values: Array) -> Statistic:
     return Statistic(weights @ values[: len(weights)], np.asarray(values, dtype=float))
 
 
-_MOST_STEPS = 50  # of Newton's method
-_CLOSE = 1e-12  # of the solution: a Newton step below ends the search
+_MOST_STEPS = 50  # steps of Newton's method
+_CLOSE = 1e-12  # a Newton step below this share of the solution ends the search
 
 
 def solve(equations: Callable[[Array], tuple[Array, Array]], weights: Array, start: Array) -> Statistic:

@@ -33,8 +33,8 @@ from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.meaning import days_of
 from kmeanalyst.releases.release import ReleaseData, View
 
-MOST_GROUPS = 8  # of levels: the rarest are taken together
-LEAST_SHARE = 0.02  # of a level that is kept as a group of its own
+MOST_GROUPS = 8  # groups that the levels form: the rarest are taken together
+LEAST_SHARE = 0.02  # least share of a level that forms a group of its own
 _Z = 1.959964
 _ROUNDING = 1e-12  # a variance below is a rounding error
 Progress = Callable[[str, float], None]

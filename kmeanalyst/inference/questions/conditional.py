@@ -6,7 +6,7 @@ order is added to resolution.
 
 No part shows dependence that the release itself has lost: noise flattens a narrow ridge in (X, Y), and the points were
 fitted to the flattened one. At N = 20,000 and 500 features, 95 % intervals held 0.97 and more of the time at ε = 1 over three
-smooth distributions; at ε = 0.1 0.94 for a saturating curve, but 0.70 for a wave (tests/benchmarks/conditional_expectation.py).
+smooth distributions; at ε = 0.1 0.94 for a saturating curve, but 0.70 for 2 sin x (tests/benchmarks/conditional_expectation.py).
 
 `ConditionalLaw` is the distribution of a table's rows given X = x, as weights on the released points.
 """
@@ -32,7 +32,7 @@ from kmeanalyst.releases.release import Question, ReleaseData, View
 
 Given: TypeAlias = Mapping[str, Any] | pd.DataFrame
 
-_FAR = 0.5  # of the prior's variance: if the release leaves more, the answer is mostly extrapolated
+_FAR = 0.5  # share of the prior variance: if the release leaves more, the answer is mostly extrapolated
 _ROUNDING = 1e-9
 
 

@@ -1,4 +1,4 @@
-"""Expectations, means, probabilities and ratios of them, each with its error (METHODS §5).
+"""Expectations, means, probabilities and ratios of them, each with its error in parts (`error_model`).
 
 The value is Σ w_m h(z_m) in the view's weights; its influence function is h itself.
 """

@@ -16,10 +16,10 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Number
 from kmeanalyst.releases.expressions import LONGEST, words
 
-_RANGES = 10  # of a column without public edges
+_RANGES = 10  # ranges of a column without public edges
 _FEW = 20  # values: each is a group of its own
 MISSING = "(missing)"
-MOST_GROUPS = 10_000  # of a column: each is a cell of its table
+MOST_GROUPS = 10_000  # groups of a column: each is a cell of its table
 MOST_ASKED = 500  # groups of which each is a population of its own, with conditions evaluated anew
 
 

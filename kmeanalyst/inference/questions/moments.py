@@ -33,7 +33,7 @@ from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.release import Question, ReleaseData, View
 
-_ROUNDING = 1e-24  # of the largest square: a variance below is none
+_ROUNDING = 1e-24  # share of the largest square: a variance below it counts as 0
 
 
 @dataclass(frozen=True, eq=False)

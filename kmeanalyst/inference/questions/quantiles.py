@@ -21,7 +21,7 @@ from kmeanalyst.inference.questions.expectation import statistic_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import Question, ReleaseData, View
 
-_ROUNDING = 1e-12  # of the distribution function: 0.1 + 0.2 reaches 0.3
+_ROUNDING = 1e-12  # added to the distribution function, so that 0.1 + 0.2 reaches 0.3
 
 
 def cdf(
@@ -64,7 +64,8 @@ def quantile(
     column   a column of numbers, or an expression.
     q        in [0, 1]; a sequence gives Estimates.
     view     "probability" (the default) or "fitted"; signed weights have no quantiles, and are refused.
-    Returns  standard_error is the width of the 95 % interval over 2 · 1.96; arithmetic with it is to first order.
+    Returns  an Estimate, or Estimates. standard_error is the width of the 95 % interval divided by 2 · 1.96. Arithmetic with
+             a quantile propagates its error to first order.
     """
     if view not in (None, "probability", "fitted"):
         raise ValueError(
@@ -113,7 +114,7 @@ def _at_most(values: Array, x: float) -> Array:
 
 
 def _steps(x: Array, weights: Array) -> tuple[Array, Array]:
-    """RowGrid (m,) where the distribution function of x steps, increasing, and its values there."""
+    """The values (m,) at which the distribution function of x jumps, increasing, and the function there."""
     used = weights > 0
     support, which = np.unique(x[used], return_inverse=True)
     cumulative = np.cumsum(np.bincount(which, weights[used]))

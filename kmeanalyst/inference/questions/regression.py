@@ -21,7 +21,7 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Question, ReleaseData, View
 
-_SINGULAR = 1e-11  # of the largest eigenvalue of A in units of its diagonal
+_SINGULAR = 1e-11  # share of the largest eigenvalue of A, scaled to diagonal 1, below which A counts as singular
 
 
 @dataclass(frozen=True, eq=False)

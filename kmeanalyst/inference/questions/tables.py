@@ -29,7 +29,7 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.expressions.meaning import codes_of
 from kmeanalyst.releases.release import Question, ReleaseData, View
 
-MOST_CELLS = 10_000  # of a table
+MOST_CELLS = 10_000  # cells of a table
 MOST_NUMBERS = 100_000_000  # cells × rows: an error bar needs to know each cell's condition at every row
 MOST_WORK = 2**30  # characters of conditions × (rows + 5000), of groups that are no levels
 

@@ -217,7 +217,7 @@ def _drafted(a: Any, b: Any, kernel: Kernel | None) -> tuple[Array, Array, Domai
     return rows[: len(a)], rows[len(a) :], domain, (f"columns read from both samples: {kinds}", *odd)
 
 
-_MOST_ROWS = 1000  # for the median distance
+_MOST_ROWS = 1000  # rows from which the median distance is computed
 
 
 def pooled_lengthscale(x: Array, y: Array) -> float:

@@ -21,7 +21,7 @@ from kmeanalyst.kernels.embedding import in_threads
 
 _BLOCK = 512  # rows: a block of 2 MB stays in a core's cache
 _FARTHEST = 1e5  # squared distance from the centre, in lengthscales: rounding moves an exponent by 1e-10 at most
-_MOST_VALUES = 512  # of a column whose kernel is tabulated
+_MOST_VALUES = 512  # distinct values of a column whose kernel is tabulated
 
 Block = Callable[[slice, slice], Array]  # K(I, J), float64, to be used before the next is asked for
 

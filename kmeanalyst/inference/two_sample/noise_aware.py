@@ -1,11 +1,12 @@
 """Tests of a release that account for the privacy noise.
 
-y = mean φ(X) + τξ is all that is known of the table (METHODS §4). Under the hypothesis d = y − mean φ(Y) has
-covariance Σc + τ²I, c = 1/N + 1/L. The statistic is Σ w_i (v_iᵀd)² along directions v_i of a reference, not of either side,
-of variances λ_i, and its distribution a weighted sum of χ² (for Laplace noise a mixture of such sums). The weights
-w_i = cλ_i/(cλ_i + r)² are those of a spectral regularized test (Harchaoui, Bach & Moulines 2008; Hagrass,
-Sriperumbudur & Li 2024), 1/(cλ_i + r), damped where the noise hides a direction. The noise is a ridge of its own: r = τ²,
-or more where rows are few. They find shifts that ‖d‖², the statistic of a plain MMD test, misses.
+All that a release shows of its table X, N rows, is y = mean φ(X) + τξ, ξ the noise. The sample is Y, L rows. If both have
+one population, d = y − mean φ(Y) has covariance cΣ + τ²I, c = 1/N + 1/L and Σ the covariance of φ. The statistic is
+Σ w_i (v_iᵀd)² along directions v_i of reference rows, with variances λ_i there. Its distribution is a weighted sum of χ²
+(for Laplace noise a mixture of such sums). The weights w_i = cλ_i/(cλ_i + r)² are those of a spectral regularized test
+(Harchaoui, Bach & Moulines 2008; Hagrass, Sriperumbudur & Li 2024), 1/(cλ_i + r), damped where the noise hides a
+direction. The noise acts as a ridge: r = τ², or more where rows are few. The weighted statistic finds shifts that ‖d‖², the
+statistic of a plain MMD test, misses.
 A test that leaves τ out rejects a true hypothesis every time at ε = 0.1.
 """
 
@@ -33,25 +34,27 @@ from kmeanalyst.releases.statement import is_pure
 from kmeanalyst.representation.weights.views import view_weights
 
 _REFERENCE_ROWS = 1000
-_SAMPLE_ROWS = 400  # of a sample among the rows that directions are taken from
-_DRAWS, _DRAWS_COUNT_AS = 200, 200  # even draws of the domain added to them; more if there are fewer sample rows
-_LAPLACE_DRAWS = 64  # of the variances of Laplace noise; eight times as many for up to _FEW_FEATURES
+_SAMPLE_ROWS = 400  # most rows of a sample from which directions are computed
+_DRAWS, _DRAWS_COUNT_AS = 200, 200  # draws of the domain added to them (more for fewer rows); their weight in rows
+_LAPLACE_DRAWS = 64  # draws of the variances of Laplace noise; eight times as many for up to _FEW_FEATURES
 _FEW_FEATURES = 1000
 _ROWS_PER_DIRECTION = 5  # with 3, a true hypothesis was rejected 8 times in 100 at 5 %, low noise
 _MOST_EFFECTIVE = 150  # with 460, 11 times in 100 (mixed table, 3,000 rows)
-_MANY_ROWS = 100  # of a sample, of which directions leave rows out: with 50, 100 rows rejected 9 times in 100 at 5 %
+_MANY_ROWS = 100  # from so many rows on, those behind directions are left out; from 50 on, 100 rows rejected .09
 _FEW_ROWS = 2000  # above this a sample's covariance is taken as it is
 
 
 def directions_of(release: ReleaseData, measurement: Measurement, rows: Array | None = None) -> Directions:
-    """Directions along which populations of this domain, and one like the rows, have most of their variance.
+    """The directions of feature space along which rows like these have the largest variance, and those variances.
 
-    rows   some of a sample, encoded; None for directions of the domain alone, which are kept for later.
-    For a subspace they come from its basis points, which are public. Otherwise they come from even draws of the domain
-    and from the rows: without the rows, directions miss most of a population that fills little of its domain. Together
-    the draws count as 200 rows: few rows alone would find directions along which they seem to have more variance than
-    their population. Directions never come from the released points: these were fitted to the noise, and directions from
-    them rejected a true hypothesis 35 times in 100 at ε = 0.1.
+    rows   encoded rows of a sample; None for rows of the domain alone, and the result is then kept for the next call.
+
+    For the release of a subspace, the directions are those of its basis points, which are public. Otherwise they are those of
+    up to 400 of the rows together with draws of the domain. Without the rows, the directions would miss most of the variance of a
+    population that fills a small part of the domain. Without the draws, which together count as 200 rows, few rows
+    would give directions along which they have more variance than their population.
+    The released points are never used. They were fitted to the noise: with directions from them the test rejected a
+    true hypothesis 35 times in 100 at ε = 0.1.
     """
     feature_map = measurement.feature_map
     if isinstance(feature_map, Nystroem) or rows is None:

@@ -26,9 +26,9 @@ from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.kernels import Gaussian, Kernel
 from kmeanalyst.kernels.base import Array
 
-_MOST_ROWS = 4000  # relabelled one by one
+_MOST_ROWS = 4000  # with at most this many rows, each is relabelled by itself
 _UNITS = 2000
-_LEAST_BINS = 200  # of the smaller sample, while it has as many rows
+_LEAST_BINS = 200  # bins that the smaller sample has at least, if it has as many rows
 _AT_ONCE = 4096  # relabellings in memory
 
 
@@ -180,10 +180,10 @@ class _UnitPart:
 
 KernelChoice = Kernel | Sequence[Kernel] | Literal["aggregated"] | None
 
-_OCTAVES = (0, 1, -1, -2, -3, -4, -5)  # of the aggregated lengthscales about the median, which comes first
+_OCTAVES = (0, 1, -1, -2, -3, -4, -5)  # the aggregated lengthscales: powers of 2 times the median, which comes first
 _FLOAT32, _FLOAT64 = 2.0**-24, 2.0**-53
 _LEVEL = 0.05
-_LEVEL_ROWS = 256  # to guess the mean of a kernel
+_LEVEL_ROWS = 256  # rows from which the mean of a kernel is guessed
 
 
 def permutation_test(

@@ -32,7 +32,7 @@ from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import view_frame, view_weights
 
-_EVEN_ROWS, _JUDGES = 600, 1500  # from each side
+_EVEN_ROWS, _JUDGES = 600, 1500  # draws of each domain; released points of each side
 _FUNCTIONS = 100
 _NO_PERSONS_SHARED = "the two tables are assumed to share no persons"
 

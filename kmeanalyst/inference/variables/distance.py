@@ -29,7 +29,7 @@ from kmeanalyst.releases.release import ReleaseData
 Nodes = tuple[Node, ...]
 
 _REFERENCE = 40  # values of each side that features are taken from
-_LEAST = 1e-8  # of the largest eigenvalue: smaller ones are rounding
+_LEAST = 1e-8  # share of the largest eigenvalue: smaller ones are rounding errors
 N_OTHERS = 100  # combinations of other releases at which a feature's influence is averaged
 
 

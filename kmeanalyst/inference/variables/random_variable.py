@@ -1,4 +1,4 @@
-"""Random variables: columns of releases, functions of them, and questions about these (METHODS §6).
+"""Random variables: columns of releases, functions of them, and questions about these.
 
 Kernel probabilistic programming: Σ w f(z) represents the distribution of f(X) (Schölkopf et al. 2015; Simon-Gabriel et al.
 2016; Balog et al. 2018, §3.3). Columns of one release have its joint distribution; different releases are assumed to be
@@ -38,7 +38,7 @@ from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.representation.points.thinning import ThinWeights
 
 _RANGES = 10
-_MIDDLE = (0.01, 0.99)  # of the mass: default ranges part what lies between
+_MIDDLE = (0.01, 0.99)  # orders of two quantiles: default ranges divide what lies between
 
 
 def histogram_of(

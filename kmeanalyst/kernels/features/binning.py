@@ -24,9 +24,9 @@ import numpy as np
 from kmeanalyst.kernels.base import Array, Kernel, check_positive
 from kmeanalyst.kernels.features.base import CellFeatures, rows_of
 
-MOST_CELLS = 2**24  # of one grid: fewer than the modulus, so that strides of an array are not folded by it
+MOST_CELLS = 2**24  # cells of one grid: fewer than the modulus, so that strides of an array are not folded by it
 MODULUS = 2**31 - 1  # a prime, more than the bins of a column: no two bins are alike before they are folded
-_MOST_BINS = 2**30  # of a column in one grid; finer ones are merged
+_MOST_BINS = 2**30  # bins of a column in one grid; finer ones are merged
 _USUAL_CELLS = 64
 _GRIDS_AT_ONCE = 256
 

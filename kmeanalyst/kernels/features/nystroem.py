@@ -19,8 +19,8 @@ from kmeanalyst.kernels.base import Array, Kernel, as_rows, slices
 from kmeanalyst.kernels.features.base import FeatureMap
 
 _PIECE_BITS = 20  # two pieces of 20 bits: a product of pieces, summed _ROWS times, stays below 2^53
-_BLOCK_ENTRIES = 2**17  # of the Gram matrix at a time
-_ROWS, _COLUMNS = 4096, 128  # of the blocks of the right factor
+_BLOCK_ENTRIES = 2**17  # entries of the Gram matrix at a time
+_ROWS, _COLUMNS = 4096, 128  # size of the blocks into which the right factor is cut
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,8 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
 
 _MOST = 500
-_MOST_NUMBERS = 50_000_000  # of all directions
-_NEGLIGIBLE = 1e-10  # of the largest variance: less is rounding
+_MOST_NUMBERS = 50_000_000  # numbers in the vectors of all directions
+_NEGLIGIBLE = 1e-10  # share of the largest variance below which a variance is rounding error
 _FEW = 8  # times as many components as are asked for: fewer eigenvectors are found faster one by one
 
 

@@ -36,11 +36,11 @@ from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import systematic_indices, view_weights
 
-MOST_POINTS = 2000  # of a dense feature map; of margins all
+MOST_POINTS = 2000  # points used with a dense feature map; with margins all are
 _POINTS_AS_ROWS = 1 / 3
-_DIRECTIONS = 500  # of a dense feature map
-_CENTRES = 200  # of the smooth block
-_MOST_NUMBERS = 4000  # in θ
+_DIRECTIONS = 500  # directions used of a dense feature map
+_CENTRES = 200  # centres of the smooth block
+_MOST_NUMBERS = 4000  # numbers in θ
 _MOST_SLOPES = 10**8  # moments × numbers in θ
 _RULES = FitRules(
     steps=25, shortest_step=1e-4, change=0.1, gain=1e-3, first_precision=1.0,

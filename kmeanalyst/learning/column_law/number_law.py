@@ -31,7 +31,7 @@ from kmeanalyst.representation.mixture.component_laws import as_phasors, unit_ph
 _BINS = 40
 _ENDS = 0.002  # share of the values on either side of the range that is divided evenly
 _MOST_PHASORS = 2**23  # rows × frequencies
-_MOST_NUMBERS = 900  # in θ
+_MOST_NUMBERS = 900  # numbers in θ
 _RICHNESS = ((3, 4), (3, 3), (3, 2), (2, 2), (3, 0), (1, 0))  # degree in one column, and in products of two
 _CLIP, _LARGEST = 2.5, 4.0  # the most standard deviations of a number; the largest size of a polynomial
 _RAREST = 1e-3  # smallest share of a level that has a function of its own

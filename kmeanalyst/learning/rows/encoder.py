@@ -24,7 +24,7 @@ ENCODINGS: tuple[Encoding, ...] = ("onehot", "cells", "codes", "natural")
 Missing = Literal["mark", "nan"]
 MISSING: tuple[Missing, ...] = ("mark", "nan")
 
-_MIDDLE = 0.5  # of a range: the value of a missing cell, which has an indicator too
+_MIDDLE = 0.5  # middle of a range: the value of a missing cell, which has an indicator too
 
 
 class DomainEncoder(TransformerMixin, BaseEstimator):

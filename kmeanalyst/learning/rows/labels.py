@@ -45,13 +45,13 @@ from kmeanalyst.representation.mixture.mixture import Mixture
 
 Labels = Literal["drawn", "measured", "released"]
 LABELS: tuple[Labels, ...] = ("drawn", "measured", "released")
-_QUANTILES = 8  # that represent the distribution of a number at a point
+_QUANTILES = 8  # quantiles that represent the distribution of a number at a point
 _NEGLIGIBLE = 1e-6  # a probability
 _ROWS, _LABELS = 5000, 4  # rows drawn, and labels of each
-_LAW_ROWS = 8192  # that a number's distribution is fitted on
-_VALUES = 20_000  # of the number, that bins are made of
+_LAW_ROWS = 8192  # rows on which a number's distribution is fitted
+_VALUES = 20_000  # values of the number from which bins are made
 _LONG_TAILS = 10  # a normal distribution has a kurtosis of 3, an exponential one of 9
-_MOST_NOISE = 0.05  # of one frequency, in units of its size: .02 at ε = 1 and 20,000 rows, .13 at 0.1
+_MOST_NOISE = 0.05  # noise on one frequency, in units of its size: .02 at ε = 1 and 20,000 rows, .13 at 0.1
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,9 +38,9 @@ from kmeanalyst.representation.weights.views import systematic_indices
 TaskKind = Literal["classification", "regression"]
 TASKS: tuple[TaskKind, ...] = ("classification", "regression")
 _VIEWS: tuple[View, ...] = ("signed", "probability", "resampled", "fitted")
-_EQUAL_VIEWS: tuple[View, ...] = ("probability", "resampled")  # that rows of equal weight can have
+_EQUAL_VIEWS: tuple[View, ...] = ("probability", "resampled")  # views in which rows of equal weight exist
 _CLASSES = 200  # the most values of a whole number that can be classified
-_NO_WEIGHT = 1e-9  # of the mean weight: fitted populations have rows that hardly count
+_NO_WEIGHT = 1e-9  # share of the mean weight below which a weight is 0: fitted populations have rows that hardly count
 _DIGITS = (
     30  # binary, of a relative weight: it hides the rounding of weights times a constant, but for one in some 2**21
 )

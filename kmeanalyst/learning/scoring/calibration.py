@@ -1,6 +1,7 @@
-"""Whether of the rows with a predicted probability of 30 % about 30 in 100 are in the class, with the error of each share.
+"""Calibration of a classifier: among rows with a predicted probability near 30 %, are about 30 % in the class?
 
-Bins depend on the predicted values alone, at the released points or the sample's rows, and are treated as fixed.
+Rows are divided into bins by their predicted probability, and each bin's share of the class has an error bar. The bins are
+computed from the predictions alone, at the released points or the sample's rows, and are treated as fixed.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.texts import one_line
 
-MOST_BYTES = 2**30  # of a model file's members, unpacked, and again for each part that reads one
-MOST_SCHEMA_BYTES = 2**25  # of the member that describes the objects of the file
+MOST_BYTES = 2**30  # bytes of a model file's members, unpacked, and again for each part that reads one
+MOST_SCHEMA_BYTES = 2**25  # bytes of the member that describes the objects of the file
 _SCHEMA = "schema.json"
 _LABELS = {
     "measured": "every label that a point can have, weighted by its probability given the other columns",

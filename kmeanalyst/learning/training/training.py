@@ -121,9 +121,9 @@ def _forget_requests(part: Any, seen: set[int]) -> None:
         _forget_requests(one, seen)
 
 
-_CODES = re.compile(r"Tree|Forest|GradientBoosting|GaussianNB|CategoricalNB|LGBM|XGB|CatBoost")  # that split by values
-_TREES_INSIDE = ("AdaBoost", "Bagging")  # by default
-_LEAST = 0.5  # of a row's weight: any penalty outweighs such a negative direction of second moments
+_CODES = re.compile(r"Tree|Forest|GradientBoosting|GaussianNB|CategoricalNB|LGBM|XGB|CatBoost")  # these split by values
+_TREES_INSIDE = ("AdaBoost", "Bagging")  # estimators of trees by default
+_LEAST = 0.5  # in units of a row's weight: any penalty outweighs such a negative direction of second moments
 _ROUNDING = 1e-9
 
 

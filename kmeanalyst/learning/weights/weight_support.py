@@ -26,7 +26,7 @@ EXACT, NONNEGATIVE_ONLY, SILENTLY_WRONG, NONE = "exact", "nonnegative_only", "si
 UNKNOWN = "unknown"
 WORST_FIRST = (NONE, SILENTLY_WRONG, UNKNOWN, NONNEGATIVE_ONLY, EXACT)
 UNLISTED, PARTS = "not in the table", "its parts"
-MOST_CANDIDATES = 50  # of a grid or random search, that are judged one by one
+MOST_CANDIDATES = 50  # candidates of a grid or random search that are judged one by one
 
 HARMLESS = {"verbose", "n_jobs", "random_state", "copy", "copy_X", "cache_size", "warm_start", "hidden_layer_sizes"}
 STRENGTHS = {
@@ -216,7 +216,10 @@ def _positive(value: Any) -> bool:
 
 
 def _of_parts(name: str, estimator: Any) -> WeightSupport:
-    """The worst of the parts' answers; folds separate rows that cancel, so that with them no answer is exact."""
+    """The verdict on an estimator made of others: the worst verdict of its parts.
+
+    Never EXACT if it splits rows into folds: rows that cancel each other in the whole can come into different folds.
+    """
     answers = [(label, weight_support(part), takes_weights(part)) for label, part in _parts(name, estimator)]
     if not answers:
         return WeightSupport(EXACT, "it has no part that learns from rows.", PARTS, True)

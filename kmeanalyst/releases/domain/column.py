@@ -1,9 +1,9 @@
 """A column of a domain: what a cell means, and how it becomes a number and is decoded again.
 
-A cell is read as text, cell by cell: no cell can change what its neighbours mean (METHODS §1). Encoded
-numbers keep their units (log units for log columns), levels become codes 0, 1, ..., dates days since
-1970-01-01, and a missing cell NaN. Encoding never raises and never warns by the value of a cell: it runs
-on private rows.
+A cell is read as text, by itself: no cell can change what another one means. (Under type inference one can: a single "?"
+turns a column of booleans into text, so that replacing one row would change all.) Encoded numbers keep their units (log
+units for log columns), levels become codes 0, 1, ..., dates days since 1970-01-01, and a missing cell NaN. Encoding never
+raises and never warns by the value of a cell: it runs on private rows.
 """
 
 from __future__ import annotations

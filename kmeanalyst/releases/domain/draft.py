@@ -28,7 +28,7 @@ from kmeanalyst.releases.domain.text_column import MOST_CHARACTERS, Text
 
 _MOST_LEVELS = 200
 _FEWEST_STRINGS, _OFTEN_NEW = 20, 0.5  # different texts, and their share of the rows, that make a column of strings
-_MARGIN = 0.1  # of the sample's range, added at each end before rounding outward
+_MARGIN = 0.1  # share of the sample's range added at each end before rounding outward
 _HEAVY = 0.05  # a value of a number column that carries this share of the rows is suggested as an atom
 _LARGEST = 1e90  # a number beyond it, infinity too, is a code for something else; kernels hold lengths up to 1e100
 _SMALLEST = 1e-290  # bounds that are not zero are no nearer to it
@@ -43,7 +43,7 @@ _FEWEST_TEXTS = 10  # the same for texts
 _FEWEST_IN_SEQUENCE = 5  # the same for numbers without a gap
 _UUID = re.compile(r"\{?[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}\}?", flags=re.IGNORECASE)
 _CODE = re.compile(r"-?(9*[6-9]|8+|7+)|-1")  # the usual codes for "missing", "refused", "not asked"
-_MOST_CODES = 3  # at one end of a column
+_MOST_CODES = 3  # codes at one end of a column
 _SHOWN = 6  # values that a note lists
 
 

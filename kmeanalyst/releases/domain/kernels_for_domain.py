@@ -35,15 +35,15 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Number
 from kmeanalyst.releases.domain.text_column import Text
 
-_RANGES = (12, 9, 6, 4)  # that a column of numbers is cut into: the first with which all tables have few enough cells
+_RANGES = (12, 9, 6, 4)  # ranges of a column of numbers: the first of these with which all tables have few enough cells
 _FEW_VALUES = 16  # a column of whole numbers with no more has a cell for each
-_FINE_RANGES, _MOST_FINE_RANGES = 300, 20_000  # of the finer table of a column of numbers; of all those tables
+_FINE_RANGES, _MOST_FINE_RANGES = 300, 20_000  # most ranges of a number column's finer table; of all those tables
 _LOST = 0.15  # with more noise than this in a cell of a pair's table, pairs are left out, and these are the heights:
 _WITHOUT_PAIRS = (1.0, 3.0, 0.0, 0.0, 0.0)
-_SHARE_OF_TARGET = 0.07  # of the others' squared norm: its own table, so that a rare class is not lost in noise
+_SHARE_OF_TARGET = 0.07  # the target's own table, relative to the others' squared norm: for rare classes
 _MOST_FEATURES = 10**6  # cells of all tables
 _MOST_COLUMNS = 1000
-USUAL_NOISE = 1e-3  # of a share that is measured alone
+USUAL_NOISE = 1e-3  # noise on a share that is measured alone
 # of a cell one way, if one of two ways has 1: in steps, so that releases of similar size share a kernel
 _HEIGHTS = (1.0, 1.5, 2.0, 3.0, 4.0)
 
@@ -165,8 +165,8 @@ def position_of(domain: Domain, target: str) -> int:
     return domain.position(target)
 
 
-_SHARE_OF_LABEL = 0.05  # of the squared norm, for the table of its classes
-_SHARE_OF_NUMBERS = 0.25  # of the rest, for numbers; one-way tables have the remainder
+_SHARE_OF_LABEL = 0.05  # share of the squared norm for the table of the label's classes
+_SHARE_OF_NUMBERS = 0.25  # share of the rest for numbers; one-way tables have the remainder
 _MOST_RANGED = 100  # columns, up to which ranges of numbers have one-way tables too
 
 
@@ -210,14 +210,14 @@ def _numbers_kernel(domain: Domain, numbers: tuple[int, ...]) -> Kernel:
     return kernels[0] if len(kernels) == 1 else Product(kernels)
 
 
-_COLUMNS_SEEN = 3  # the number that a random feature of the table kernel uses on average
+_COLUMNS_SEEN = 3  # columns that a random feature of the table kernel uses on average
 _SUBSTRINGS = 3  # characters of the longest substrings that are compared
 _YEAR = 365.2425  # days, in the mean of the calendar's 400 years
 _FINEST = 256  # a continuum is resolved to one part in 256 of its range
 
 
 def table_kernel(domain: Domain, *, length: int = _SUBSTRINGS, blended: bool = True) -> Kernel:
-    """The default kernel for tables: a softened product of one kernel per column (METHODS §3).
+    """The default kernel for tables: a softened product of one kernel per column (`SoftenedProduct`).
 
     Numbers, dates and ordinals get Gaussians at lengthscales from one step of the column up to its range,
     one octave each, cyclic quantities the same around their circle, seasonal dates both; levels get the indicator.

@@ -20,9 +20,9 @@ from kmeanalyst.kernels.strings import MOST_SYMBOLS, characters_in_a_number, pac
 from kmeanalyst.releases.domain.cells import factorised, text_of
 from kmeanalyst.releases.domain.column import CLAMPED, KEPT, REPLACED, Column, DomainError, check_shown
 
-_PRINTABLE = "".join(map(chr, range(0x20, 0x7F)))  # of ASCII
+_PRINTABLE = "".join(map(chr, range(0x20, 0x7F)))  # the printable characters of ASCII
 MOST_CHARACTERS = 1000
-_MOST_DIGITS = 2**20  # at a time: each is a number in memory
+_MOST_DIGITS = 2**20  # digits at a time: each is a number in memory
 
 
 @dataclass(frozen=True, kw_only=True)

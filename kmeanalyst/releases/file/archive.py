@@ -28,13 +28,13 @@ from kmeanalyst.releases.file.limits import MOST_BYTES, MOST_MEMBERS, FileRefuse
 
 HEADER, POINTS, NOISY_SUM = "release.json", "points.csv", "measurement/noisy_sum.npy"
 BLOCK = 2**23  # bytes of a member that are inflated at a time
-PIVOTS = "measurement/points.npy"  # of a function; a subspace's release has a member of this name too
+PIVOTS = "measurement/points.npy"  # the points of a released function; the release of a subspace has a member of this name too
 
-_LEVEL = 1  # of deflating: higher levels save little on numbers and take seven times as long
+_LEVEL = 1  # deflate level: higher ones save little on numbers and take seven times as long
 _CHECK = "Check that it is a .kme file"
 
 _END = struct.Struct("<4s4H2LH")
-_MOST_ENTRY_BYTES = 256  # of a member in the central directory
+_MOST_ENTRY_BYTES = 256  # bytes that a member may take in the central directory
 _LOCAL = struct.Struct("<4s5H3L2H")
 _MEMBER_NAME = re.compile(r"release\.json|points\.csv|measurement/[a-z][a-z0-9_]*\.npy")
 _ROOM = 2**20  # bytes; a release of usual size has less

@@ -25,7 +25,7 @@ from kmeanalyst.releases.release import ReleaseData, plain_array
 if TYPE_CHECKING:
     import xarray
 
-STAMP_COLUMN = "NOT_PRIVATE"  # of the files of rehearsals
+STAMP_COLUMN = "NOT_PRIVATE"  # a column of tables that are exported from rehearsals
 _DIMENSION = "point"
 _FORMULA = re.compile(
     r"""[\s"']*[=+\-@＝＋－＠]|[\t\r]"""

@@ -32,10 +32,10 @@ from kmeanalyst.releases.statement import (
 from kmeanalyst.releases.texts import flaw_of
 
 FORMAT = "kmeanalyst release"
-FUNCTION_FORMAT = "kmeanalyst function"  # of a file that holds a function of a table, and no points
+FUNCTION_FORMAT = "kmeanalyst function"  # `format` of a file that holds a function of a table, and no points
 SCHEMA_MAJOR, SCHEMA_MINOR = 1, 1
 FUNCTION_MINOR = 0
-PLAIN_MINOR = 0  # of a file without derived columns
+PLAIN_MINOR = 0  # minor version of a file without derived columns
 WEIGHT_VIEWS = ("probability", "bounded", "signed", "published", "given")
 
 _Rule = tuple[str, Callable[[Any], bool]]

@@ -97,9 +97,9 @@ def _check_strings(kernel: Kernel, domain: Domain, indices: list[int]) -> None:
             _check_strings(part, domain, indices)
 
 
-MOST_ROWS = 2000  # of a domain that are listed: every reader of the release builds their Gram matrix
+MOST_ROWS = 2000  # domains with at most this many rows are listed: every reader of the release builds their Gram matrix
 _MOST_WORK = 200_000_000  # entries of that matrix × passes of the kernel: part of the format, because Δ depends on it
-_BLOCK_ENTRIES = 2**16  # of that matrix at a time: it stays in a processor's cache
+_BLOCK_ENTRIES = 2**16  # entries of that matrix at a time: they stay in a processor's cache
 MOST_SIZE = 1000  # M: squared norms of M whole images then fit 64 bits
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from kmeanalyst.releases.texts import one_line
 
-MOST_BYTES = 2**31 - 1  # of a file: below this a zip needs no 64-bit extension
+MOST_BYTES = 2**31 - 1  # size of a file: up to it a zip needs no 64-bit extension
 MOST_HEADER_DEPTH = 32
 MOST_MEMBERS = 10_000
 MOST_DERIVED_COLUMNS = 100
@@ -34,9 +34,10 @@ class Limits:
     points_bytes   of points.csv, inflated; more than the allowed cells can have.
     points         rows of points.csv.
     cells          points × (columns + 1 for the weight); a long level counts as several, and so does a text.
-    derived_work   characters of the derived columns' expressions × (points + 5000 + 100 × columns + 50 × levels of one).
+    derived_work   characters of the derived columns' expressions ×
+                   (points + 5000 + 100 × columns + 50 × the most levels that a column has).
     basis_points   of a subspace: matrices of that size are built on reading, and one is factorised.
-    basis_work     entries of the subspace's Gram matrix × passes of the kernel; likewise of rows that a draw lists.
+    basis_work     entries of the subspace's Gram matrix × passes of the kernel.
     pivots         of a released function: five products of matrices of that size prove its bound on reading.
     pivot_work     entries of the pivots' Gram matrix × passes of the kernel; it is built four times.
     features       cells of the grids of a feature map, which are in none of its arrays.

@@ -50,11 +50,11 @@ from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import is_pure
 
 REFERENCE_ROWS = 2000  # drawn from the domain, to compare the points with
-_PRODUCTS = 1 / 16  # of a step: a multiplication within a product of matrices
-_T = math.log(1e6)  # of tails: each bound fails with probability exp(−_T)
+_PRODUCTS = 1 / 16  # steps that a multiplication within a product of matrices counts as
+_T = math.log(1e6)  # each bound on a tail fails with probability exp(−_T)
 _OUTSIDE = 1e-4  # squared distance to the subspace, over B²: publishing leaves out points within 1e-5
-_SHARE = 1 / 4  # of the reference's distance
-_MORE_MISFIT = 0.1  # than equal weights leave: thinned weights are fitted in the kernel's space, not in the features'
+_SHARE = 1 / 4  # largest distance of good points, as a share of the reference's distance
+_MORE_MISFIT = 0.1  # tolerated share of misfit above equal weights': thinned weights are fitted in the kernel's space
 
 
 def validate_release(path: str | Path, *, allow_rehearsal: bool = False, large: bool = False) -> list[str]:

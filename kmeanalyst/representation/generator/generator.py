@@ -38,8 +38,8 @@ from kmeanalyst.representation.weights.convex_fit import project_to_simplex
 _STEPS = 1500
 _BATCH = 400  # soft rows of one step
 _NOISE = 16  # random inputs of the network
-_WIDTH = 256  # of the two hidden layers
-_RATE = 0.005  # of Adam, falling to zero along half a cosine
+_WIDTH = 256  # width of the two hidden layers
+_RATE = 0.005  # first learning rate of Adam; it falls to zero along half a cosine
 _EVEN = 0.5  # share of a batch divided evenly among classes; the rest by their shares
 _PRIOR_ROWS = 40  # weight of the normal prior on the logits, in rows: keeps the network from fitting noise
 _SEED = 0

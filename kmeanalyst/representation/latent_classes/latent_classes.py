@@ -23,17 +23,17 @@ from kmeanalyst.representation.latent_classes.within_cells import draw_evenly, f
 from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.wanted import FULL, Effort
 
-_CLASSES = 60  # of one fit, over all values of the target
-_FEWEST_CLASSES = 4  # for one value of the target
+_CLASSES = 60  # classes of one fit, over all values of the target
+_FEWEST_CLASSES = 4  # classes for one value of the target
 _FITS = 8
-_STEPS = 600  # of L-BFGS
+_STEPS = 600  # steps of L-BFGS
 _MEMORY = 20  # steps that L-BFGS remembers
 _DEVIATION = 1.0  # prior standard deviation of each part of the logits
 _SPREAD = 1.0  # standard deviation of the starting logits
 # the optimiser's scales for the logits of weights, those common to all classes, those of a target's value and those of a
 # class: many classes share the former, so the objective is steeper in them
 _SCALES = (0.3, 0.1, 0.2, 1.0)
-_SMALLEST = 3e-4  # of a share that a fit starts from
+_SMALLEST = 3e-4  # smallest share that a fit starts from
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.weights.views import systematic_indices
 
-_STEPS = 200  # of L-BFGS
+_STEPS = 200  # steps of L-BFGS
 _DEVIATION = 2.0  # prior standard deviation of the logits common to all values of the target; next, of each value's own
 _DEVIATION_BY_TARGET = 0.7
 _EMPTY = -40.0  # logit of a range without values of the column
-_TRIES = 50  # for a value in a range
+_TRIES = 50  # tries to draw a value in a range
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ _NARROWEST = 0.03  # standard deviation of a component, in lengthscales of the f
 _LOGIT = 8.0
 _TINY = 1e-12
 _FLAT, _ABOUT_HALF = (0.0, np.inf), (-0.5, 1.0)  # priors of a mean; of a log standard deviation, in lengthscales
-_NORMAL_MEDIAN = 0.6745  # of the size of a standard normal variable
+_NORMAL_MEDIAN = 0.6745  # median absolute value of a standard normal variable
 
 Prior = list[tuple[float, float]]  # centre and standard deviation of each parameter; infinite: flat within the bounds
 

@@ -34,9 +34,9 @@ from kmeanalyst.representation.wanted import FULL, Effort
 from kmeanalyst.representation.weights.public_prior import posterior_of_public
 
 _SKETCH_POINTS = 300
-_DRAWS = 1500  # of the mixture, for the directions of the Wiener step
-_RANK_TOLERANCE = 1e-10  # of the largest eigenvalue of a Gram matrix
-_STANDARD_ERRORS = 3.0  # by which the squared residual must exceed that of noise for the Wiener step
+_DRAWS = 1500  # draws of the mixture, for the directions of the Wiener step
+_RANK_TOLERANCE = 1e-10  # share of a Gram matrix's largest eigenvalue: smaller ones are left out
+_STANDARD_ERRORS = 3.0  # the squared residual must exceed that of noise by so many for the Wiener step
 
 
 @dataclass(frozen=True)

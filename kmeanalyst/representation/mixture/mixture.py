@@ -27,7 +27,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.representation.mixture.component_laws import Law, laws_for, lengthscales
 from kmeanalyst.representation.wanted import FULL, Effort
 
-_CANDIDATES = 4000  # for a new component: the criterion charges for choosing the best of them
+_CANDIDATES = 4000  # candidates for a new component: the criterion charges for choosing the best of them
 _FIRST_FIT, _REFIT, _LAST_FIT = 150, 60, 300  # steps of L-BFGS
 _TINY = 1e-12
 _SMALLEST = 0.2  # first standard deviation of a new component, in lengthscales

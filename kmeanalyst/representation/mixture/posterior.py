@@ -19,9 +19,9 @@ from scipy.special import softmax
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.representation.mixture.mixture import Mixture, MixtureFit, mean_phasors, square
 
-_SPARSITY = 0.3  # of the Dirichlet prior on weights: below 1, surplus components lose their weight
+_SPARSITY = 0.3  # parameter of the Dirichlet prior on weights: below 1, surplus components lose their weight
 _FEWEST_SURPLUS, _SURPLUS_WEIGHT, _SURPLUS_FIT = 4, 0.05, 60
-_LEAPS = 12  # of one trajectory
+_LEAPS = 12  # leapfrog steps of one trajectory
 _WARM_UP, _DRAWS, _FEWEST = 80, 170, 60  # trajectories
 _WORK = 3e8  # most phasors of all trajectories together; it limits their number
 _ACCEPTED = 0.75  # share of accepted trajectories that the step size aims at

@@ -26,7 +26,7 @@ from kmeanalyst.representation.weights.convex_fit import PROBABILITIES, minimise
 from kmeanalyst.representation.weights.reweight import gap_tolerance, weights_for
 
 _ROUNDS = 4
-_FIRST_STEP = 0.25  # of a column's range; halved in each round
+_FIRST_STEP = 0.25  # first step, as a share of a column's range; halved in each round
 _FRESH = 0.2  # share of fresh draws among a pool's candidates, and among the cells of a moved candidate
 _MOST_NUMBERS = 30_000_000  # features of a pool
 _FEWEST, _MOST = 600, 2000  # candidates of a pool

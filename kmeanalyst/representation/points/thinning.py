@@ -34,13 +34,13 @@ THIN_WEIGHTS: tuple[ThinWeights, ...] = ("uniform", "probability", "signed")
 _Weighted = tuple[Array, Array]  # indices (n,) and weights (n,)
 _GROW = 1.5  # how far beyond n the set grows before it shrinks
 _PASSES = ((2e8, 3), (4e9, 1))  # (most n² · candidates, passes of exchanges over all points)
-MOST_STEPS = 300_000_000_000  # of the kernel: 50 000 distinct points of 20 columns take 2.7·10¹¹
+MOST_STEPS = 300_000_000_000  # steps of the kernel: 50 000 distinct points of 20 columns take 2.7·10¹¹
 MOST_NUMBERS = 250_000_000  # n × distinct points: kernel values in memory
-_CANDIDATES = 5000  # of 20 000 points, all as candidates and two more passes gave 18 % less error in six times the time
-_LEAST_REACH = 1e-9  # of k(z, z): a smaller squared distance is mostly rounding
-_MOST_ROUNDS = 50  # of exchanges with equal weights
-_JITTER = 1e-13  # of k(z, z), on the diagonal: about the rounding in a factor of a singular Gram matrix
-_ROUNDING = 1e-15  # of k(z, z): a smaller change of a squared distance is rounding
+_CANDIDATES = 5000  # with all of 20 000 points as candidates and two more passes, 18 % less error in six times the time
+_LEAST_REACH = 1e-9  # share of k(z, z): a smaller squared distance is mostly rounding
+_MOST_ROUNDS = 50  # rounds of exchanges with equal weights
+_JITTER = 1e-13  # share of k(z, z) added to the diagonal: about the rounding in a factor of a singular Gram matrix
+_ROUNDING = 1e-15  # share of k(z, z): a smaller change of a squared distance is rounding
 
 R = TypeVar("R", bound=ReleaseData)
 

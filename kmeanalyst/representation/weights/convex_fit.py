@@ -17,10 +17,10 @@ from kmeanalyst.kernels.base import Array
 
 _DEFAULT_BOUNDS = {"bounded": 1.0, "signed": 2.0}
 _MOST_STEPS = 5000
-_FIRST_STEPS = 300  # of projected gradients, before the first factorisation
+_FIRST_STEPS = 300  # steps of projected gradients before the first factorisation
 _CHECK_EVERY = 10
 _MOST_NEWTON_STEPS = 60
-_STAY_INSIDE = 0.99  # of the way to the boundary
+_STAY_INSIDE = 0.99  # longest step, as a share of the way to the boundary
 _RANK_TOLERANCE = 1e-14
 _LARGEST_CONDITION = 1e14
 

@@ -18,12 +18,12 @@ from scipy.linalg import cho_factor, cho_solve
 
 from kmeanalyst.kernels.base import Array
 
-_INFLATIONS = np.geomspace(0.25, 256, 21)  # of the variance that the central limit theorem gives
+_INFLATIONS = np.geomspace(0.25, 256, 21)  # factors on the variance that the central limit theorem gives
 _SECOND_SIZES = 32
 _SECOND_SHAPES = (0.0, 0.5, 2.0)  # powers of the eigenvalues: any; rougher than the sample; smoother
 _NEGLIGIBLE = 1e-9  # share of the posterior
-_CLOSE = 0.2  # of the noise on one coordinate: adds 2 % to the least possible error
-_RIDGES = np.geomspace(1e-14, 1.0, 340)  # of the trace; smaller ones are lost in rounding
+_CLOSE = 0.2  # share of the noise on one coordinate: adds 2 % to the least possible error
+_RIDGES = np.geomspace(1e-14, 1.0, 340)  # ridges, as shares of the trace; smaller ones are lost in rounding
 
 
 def posterior_of_public(features: Array, vector: Array, noise_scale: float, *, n_rows: int) -> tuple[Array, float]:

@@ -1,7 +1,9 @@
 """Weights on given points from a noisy mean. Post-processing: no privacy is spent here.
 
-Every fit is min ½‖Σ w_m φ(z_m) − y‖² over a convex set of weights, solved to a duality gap. The set removes the noise:
-probability weights cannot follow it (METHODS §2), while the papers' raw coordinates do.
+Every fit is min ½‖Σ w_m φ(z_m) − y‖² over a convex set of weights, solved to a duality gap. The set removes the noise.
+Let y = μ + τξ, μ a mean with probability weights of features of norm at most 1. The squared error of the fit with such weights is
+at most τ max_m ⟨ξ, φ(z_m) − μ⟩, whose expectation is at most τ√(2 log M) (projection onto a convex body: Nikolov, Talwar &
+Zhang 2013): it does not grow with the number of features. The papers' raw coordinates keep an error of τ² in each.
 
     probability   w ≥ 0, Σ w = 1
     bounded       Σ|w| ≤ C                       (Balog et al. 2018, Theorem 11)
@@ -30,7 +32,7 @@ from kmeanalyst.representation.weights.convex_fit import (
 from kmeanalyst.representation.weights.public_prior import posterior_of_public, ridge_to_uniform
 
 WEIGHT_VIEWS = ("probability", "bounded", "signed", "published")
-_FINE = 0.01  # of `gap_tolerance`, for a fit that is made once
+_FINE = 0.01  # factor on `gap_tolerance` for a fit that is made once
 _ROUNDING = 1e-14  # no gap below this share of the largest k(z, z) can be certified
 
 

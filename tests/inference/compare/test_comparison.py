@@ -35,7 +35,7 @@ DOMAIN = Domain(
     )
 )
 N, L = 2000, 600
-MULTIPLIER = {1.0: 4.22, 0.1: 35.0}  # of the sensitivity, about ε = 1 and 0.1 at δ = 1e-6
+MULTIPLIER = {1.0: 4.22, 0.1: 35.0}  # noise in units of the sensitivity, about ε = 1 and 0.1 at δ = 1e-6
 
 
 def features_of(method: str, domain: Domain = DOMAIN) -> FeatureMap:

@@ -28,7 +28,7 @@ DOMAIN = Domain(
     )
 )
 POINTS = DOMAIN.decode(DOMAIN.draw(40, 3))
-SIGNED = np.random.default_rng(4).normal(0.03, 0.03, 40)  # of sum 1.3 or so: statistics must not count on 1
+SIGNED = np.random.default_rng(4).normal(0.03, 0.03, 40)  # sum about 1.3: statistics must not count on 1
 
 
 INSTEAD = "is not a {}: signed weights can give one. The probability view gives {:.4g}."

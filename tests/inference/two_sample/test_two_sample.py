@@ -232,6 +232,21 @@ def test_moments_are_those_of_all_rows_whatever_the_blocks_but_the_covariance_of
         assert moments.n_rows == 70
 
 
+@pytest.mark.parametrize(("n", "left_out"), [(300, 150), (90, None)])
+def test_rows_that_directions_come_from_are_left_out_of_the_null_where_enough_others_stay(n, left_out, monkeypatch):
+    rng, seen = np.random.default_rng(3), []
+    moments = noise_aware.sample_moments
+
+    def watched(*args, **options):
+        seen.append(options["left_out"])
+        return moments(*args, **options)
+
+    monkeypatch.setattr(noise_aware, "sample_moments", watched)
+    release = noisy(MAPS["random-features"], np.zeros(200), NOISE_SCALE[1.0], rng)
+    ka.mmd_test(release, population(n, rng))
+    assert (None if seen[0] is None else len(seen[0])) == left_out
+
+
 @pytest.mark.parametrize(
     ("sample", "message"),
     [
@@ -249,14 +264,15 @@ def test_samples_that_do_not_fit_are_refused(sample, message):
 # ---------------------------------------------------------------- Laplace noise has longer tails
 
 
-def laplace_pvalue(statistic_share: float, noise_law: str) -> tuple[float, float]:
-    """(p-value, simulated tail) of two directions of four features under noise of this distribution alone."""
+def pvalue_and_tail(statistic_share: float, noise_law: str, drawn: str) -> tuple[float, float]:
+    """(p-value for noise of this name, tail simulated for the noise drawn) of two directions of four features, noise alone."""
     rng = np.random.default_rng(1)
     vectors = np.linalg.qr(rng.normal(size=(4, 2)))[0]
     directions = Directions(vectors, np.array([3.0, 0.5]))
     feature_map = RandomFourier.draw(KERNEL, n_columns=2, dimension=4, rng=1)
     measurement = measurement_of(feature_map, np.zeros(4), 0.2, N, noise_law)
-    noise = 0.2 * rng.laplace(scale=np.sqrt(0.5), size=(10**6, 4))
+    unit = rng.normal(size=(10**6, 4)) if drawn == "normal" else rng.laplace(scale=np.sqrt(0.5), size=(10**6, 4))
+    noise = 0.2 * unit
     weights = noise_aware.direction_weights(directions, 1e-3, [measurement])
     simulated = (noise @ vectors) ** 2 @ weights
     difference = vectors[:, 0] * np.sqrt(np.quantile(simulated, 1 - statistic_share) / weights[0])
@@ -264,14 +280,15 @@ def laplace_pvalue(statistic_share: float, noise_law: str) -> tuple[float, float
     return test[1], float((simulated > test[0]).mean())
 
 
+@pytest.mark.parametrize(("name", "drawn"), [("discrete laplace", "laplace"), ("discrete gaussian", "normal")])
 @pytest.mark.parametrize("share", [0.3, 0.05, 0.01, 0.001])
-def test_the_p_value_under_laplace_noise_is_that_of_a_simulation(share: float):
-    """512 draws of the variances: a relative error of about a tenth at 0.1 %; the saddlepoint's own is some per cent."""
-    found, simulated = laplace_pvalue(share, "discrete laplace")
+def test_the_p_value_under_noise_is_that_of_a_simulation(share: float, name: str, drawn: str):
+    """512 draws of Laplace noise's variances: a relative error of a tenth at 0.1 %; the saddlepoint's own is some per cent."""
+    found, simulated = pvalue_and_tail(share, name, drawn)
     assert found == pytest.approx(simulated, rel=0.2)
 
 
-def test_the_p_value_under_gaussian_noise_would_reject_too_often_there():
+def test_the_p_value_for_gaussian_noise_rejects_too_often_under_laplace_noise():
     """The power of the test above."""
-    found, simulated = laplace_pvalue(0.01, "discrete gaussian")
+    found, simulated = pvalue_and_tail(0.01, "discrete gaussian", "laplace")
     assert found < 0.6 * simulated

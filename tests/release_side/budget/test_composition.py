@@ -35,7 +35,7 @@ from release_side.budget.composition import (
 )
 from release_side.door.mechanism import GaussianNoise, PublishError
 
-INTERVAL = 1e-4  # of the numerical accountant's grid
+INTERVAL = 1e-4  # step of the numerical accountant's grid
 
 
 def gaussian_of(multiplier: float) -> Spend:

@@ -103,6 +103,13 @@ def test_the_private_table_is_refused_as_its_own_public_points(tmp_path):
         release_side.publish(frame, Domain((LETTERS,)), epsilon=1.0, delta=1e-6, public_points=frame)
 
 
+def test_the_norm_is_enforced_in_integers_and_not_only_in_rounded_squares():
+    """2⁶⁰ + 1 is 2⁶⁰ in double precision: the row is longer than GRID, by less than its squares can show."""
+    row = np.array([[2.0**30, 1.0]])
+    assert (row**2).sum() == 2.0**60
+    assert not within_norm(row, nonnegative=False)[0]
+
+
 @pytest.mark.parametrize("width", [7, 8193, 20_000])
 def test_a_row_that_must_be_shortened_is_shortened_alone(width):
     """Norms are summed in an order that depends on the width alone: a row's integers never depend on its block."""

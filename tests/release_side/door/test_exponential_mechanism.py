@@ -407,8 +407,12 @@ def test_what_cannot_be_drawn_exactly_is_refused_before_a_row_is_read(choice, me
         published(**{"rows": table, **choice})
 
 
-def test_scoring_is_prepared_before_a_row_is_read(monkeypatch):
+def test_scoring_is_prepared_before_a_row_is_read_and_the_spend_recorded_before_the_draw(monkeypatch):
     order: list[str] = []
+    draw = ExponentialMechanism.draw
+    monkeypatch.setattr(
+        ExponentialMechanism, "draw", lambda self, *a, **options: (order.append("drawn"), draw(self, *a, **options))[1]
+    )
     databases = databases_of(3, 2, n_rows=2)
 
     def rows() -> Any:
@@ -416,7 +420,7 @@ def test_scoring_is_prepared_before_a_row_is_read(monkeypatch):
         yield np.array([[0.0], [1.0]])
 
     sample_database(rows(), databases, ExponentialMechanism(1.0), n_rows=2, record_spend=lambda: order.append("spent"))
-    assert order == ["members", "spent"]
+    assert order == ["members", "spent", "drawn"]
 
 
 def test_a_table_that_is_not_as_long_as_announced_is_refused_before_the_spend():

@@ -265,3 +265,10 @@ def test_an_archive_without_header_or_points_is_no_release(name, mixed_path, tmp
     data = without(mixed_path.read_bytes(), name)
     what, hint = r"lacks release\.json or points\.csv", "Check that it is a .kme file."
     refused(data, tmp_path, what, "it is not a release", hint)
+
+
+def test_inflating_stops_where_more_comes_than_was_declared():
+    """At the first block that is too long, not at the end of what may be gigabytes."""
+    packed = deflate(bytes(2 * archive_module.BLOCK))
+    with pytest.raises(FileRefused, match=r"points\.csv"):
+        next(archive_module._inflate(memoryview(packed), 1))

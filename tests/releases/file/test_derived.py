@@ -33,7 +33,7 @@ from kmeanalyst.releases.file.limits import MOST_DERIVED_COLUMNS
 
 NEW = {"twice": "2 * age", "old": "twice > 100", "rate": "log(income) / age", "kids": "children + 1"}
 TWICE, OLD, RATE, KIDS = range(4)
-CITY = 4  # of the columns of the table
+CITY = 4  # the index of this column in the table
 
 
 @pytest.fixture
