@@ -100,7 +100,8 @@ def test_a_plan_has_the_guarantee_noise_and_sizes_of_the_release(choices, square
     assert (row.epsilon, row.delta, row.rho) == (statement.epsilon, statement.delta, statement.rho)
     assert (row.noise_scale, row.method, row.points) == (statement.noise_scale, release.method, len(release))
     assert row.features == release.measurement.feature_map.dimension
-    assert row.file_bytes == pytest.approx((tmp_path / "r.kme").stat().st_size, abs=100)  # digits in the header
+    size = (tmp_path / "r.kme").stat().st_size
+    assert row.file_bytes == pytest.approx(size, rel=0.03)  # digits of the header and of other points, deflated
 
 
 @pytest.mark.slow
