@@ -50,8 +50,9 @@ def _question_options(each: str, *, any_view: bool = True) -> Callable[[Command]
         "kind",
         default="default",
         show_default=True,
-        type=click.Choice(["default", "robust"]),
-        help="robust: the range over all populations, smooth or not, that agree with the measurement.",
+        type=click.Choice(["default", "robust", "noise"]),
+        help="robust: the range over all populations, smooth or not, that agree with the measurement; noise: without the "
+        "sampling part, for the value in the private table itself.",
     )
     options: list[Callable[[Command], Command]] = [
         release_argument,

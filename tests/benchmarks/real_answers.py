@@ -186,8 +186,10 @@ def summarised(found: list[dict[str, Any]], truth: np.ndarray, error: np.ndarray
     further = np.median([second for each in found for second in each["seconds"][1:]])
     prices, errors = np.median(price, axis=0), np.sqrt((away**2).mean(axis=0))
     print(
-        f"held {held.mean():.3f}, worst question {held.mean(axis=0).min():.2f}; median price {np.nanmedian(prices):.2f}, "
-        f"largest {np.nanmax(prices):.1f}; median rmse {np.nanmedian(errors):.2f}; first answer {first:.1f} s, further {further:.3f} s"
+        f"held {held.mean():.3f}, worst question {held.mean(axis=0).min():.2f}; first answer {first:.1f} s, further {further:.3f} s"
+    )
+    print(
+        f"median price {np.nanmedian(prices):.2f}, largest {np.nanmax(prices):.1f}; median rmse {np.nanmedian(errors):.2f}"
     )
 
 

@@ -12,7 +12,9 @@ under one column of weights p (1 + (φ − E_p φ)ᵀ b), b = κ (κ C + τ²I)�
 κ says how far a population may depart from what is assumed of it. The released rows were fitted to y, and residuals around
 them would make κ vanish. It is therefore read off the departure from rows whose columns are independent: the fixed point
 of MacKay's update, κ = κ² ‖C_q^½ S⁻¹(y − E_q φ)‖² / γ, S = κ C_q + τ²I, γ = tr(κ C_q S⁻¹) the number of directions
-that the measurement determines. As a is computed on the same rows as Var_p(h − aᵀφ), that variance is divided by (1 − γ/n)²,
+that the measurement determines (MacKay 1992). Few relations of a real table are strong and most are weak, where the prior is
+normal: κ is taken three times as large. What holds is coverage on average over questions; a product of a number with another
+column, which depends on what lies within the number's ranges, may be further off than its resolution says. As a is computed on the same rows as Var_p(h − aᵀφ), that variance is divided by (1 − γ/n)²,
 generalised cross-validation (Golub, Heath & Wahba 1979).
 
 Systems of equations are solved by conjugate gradients, preconditioned by the diagonal and a hundred leading directions. Any a
@@ -41,7 +43,7 @@ _FEWEST_ROWS = 3000  # on fewer, Var_p(h − aᵀφ) would say little
 _INDEPENDENT_ROWS = 5000
 _PROBES = 4
 _SPREAD_STEPS, _STEPS_OF_PROBES = 6, 60
-_DOUBT = 1.0  # standard errors of κ
+_CAUTION = 3.0  # factor on κ and its standard error
 _LEADING, _LEADING_ROWS, _PASSES = 100, 4000, 2
 _MOST_STEPS, _PATIENCE, _GAIN = 200, 3, 0.02  # the solver stops when 3 steps narrow no interval by more than 2 %
 _SETTLED, _MOST_STEPS_OF_ANSWERS = 1e-7, 400
@@ -166,7 +168,7 @@ def spread_from_independence(
         kappa = wanted
     twice = system.solved(image[:, 1:], most=_STEPS_OF_PROBES)  # S⁻¹ C S⁻¹ z
     information = float((image[:, 1:] * twice).sum(axis=0).mean()) / 2  # tr (S⁻¹ C)² / 2
-    return wanted + _DOUBT / np.sqrt(max(information, 1e-300)), determined
+    return _CAUTION * (wanted + 1 / np.sqrt(max(information, 1e-300))), determined
 
 
 @dataclass(frozen=True, eq=False)

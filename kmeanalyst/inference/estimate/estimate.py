@@ -233,27 +233,30 @@ class Estimate(Differentiable):
 
         kind   "default": value ± z·standard_error, normal distribution, or by `interval_by`. "robust": the range over all
                populations, smooth or not, that agree with the measurement, to first order, and no less than the default
-               (some tenths of a second; a quantile's some seconds). ValueError where it is not known (no measurement).
+               (some tenths of a second; a quantile's some seconds). "noise": without the sampling part, for the value in the
+               private table itself. ValueError where an interval is not known (no measurement).
 
         >>> release.mean("age").interval(0.9)
         (37.42..., 39.06...)
         >>> release.mean("age").interval(0.9, kind="robust")  # over all populations that agree with the measurement
         (31.36..., 48.34...)
+        >>> release.mean("age").interval(0.9, kind="noise")  # for the mean of the table's own rows
+        (37.48..., 39.01...)
         """
         from scipy.special import ndtri
 
-        if kind not in ("default", "robust"):
+        if kind not in ("default", "robust", "noise"):
             raise ValueError(
-                f'kind must be "default" or "robust", got {kind!r}: there are these two intervals, one from the standard '
-                "error and one over all populations that agree with the measurement. Pass one of them."
+                f'kind must be "default", "robust" or "noise", got {kind!r}: the intervals are from the standard error, over all '
+                "populations that agree with the measurement, and without sampling, for the table itself. Pass one of them."
             )
         if not 0 < level < 1:
             raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a coverage. Pass e.g. 0.95.")
-        z = float(ndtri((1 + level) / 2))
+        z = float(ndtri((1 + level) / 2)) * (self._share_without_sampling if kind == "noise" else 1.0)
         low, high = self.value - z * self.standard_error, self.value + z * self.standard_error
         if self.interval_by is not None:
             low, high = self.interval_by.interval(z)
-        if kind == "default":
+        if kind != "robust":
             return low, high
         if not self.terms:
             raise ValueError(
@@ -265,6 +268,17 @@ class Estimate(Differentiable):
         else:
             least, largest = (self.value + change(self.terms, level) for change in (least_change, largest_change))
         return min(low, least), max(high, largest)
+
+    @property
+    def _share_without_sampling(self) -> float:
+        """√(privacy² + resolution²) over the standard error; ValueError where these parts are not known."""
+        known = [self.parts.get(name) for name in ("privacy", "resolution")]
+        if any(part is None for part in known):
+            raise ValueError(
+                f"{self.question} has no noise interval: without a measurement the error of the privacy noise is not known. Ask "
+                'kind="default", or a release with its measurement.'
+            )
+        return float(np.hypot(*known) / self.standard_error) if self.standard_error > 0 else 1.0
 
     @property
     def robust_everywhere(self) -> bool:

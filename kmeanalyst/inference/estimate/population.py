@@ -212,7 +212,7 @@ def population_of(release: ReleaseData, *, where: Where = None, view: View | Non
 
     where   a condition, or several that must all hold.
     view    "signed" (as released; the default), "probability", or "fitted": the population that error bars start from, some
-            sixteen thousand rows, rather than the released points.
+            sixteen thousand rows, rather than the released points (of many rows of margins: these rows themselves).
     """
     weights, label, model = _view(release, view)
     conditions = () if where is None else (where,) if isinstance(where, str) or callable(where) else tuple(where)

@@ -53,10 +53,16 @@ def fit(measurement: Measurement) -> CellFit:
 
 
 def questions(rows: Array) -> Array:
-    """(n, 6): a number, an event of it, two levels, two pairs and a product."""
-    age, work, place, rich, _ = rows.T
-    pairs = [(work == 0) & (rich == 1), (place == 1) & (age < 20)]
-    return np.column_stack([age, age > 30, work == 2, *pairs, age * rich]).astype(float)
+    """(n, 12): a number, events of it, levels, pairs, a triple, and a product that ranges of the number do not determine."""
+    age, work, place, rich, sex = rows.T
+    pairs = [
+        (work == 0) & (rich == 1),
+        (place == 1) & (age < 20),
+        (work == 4) & (age >= 40),
+        (work == 1) & (place == 1),
+    ]
+    alone = [age, age > 30, age < 20, work == 2, rich, (place == 2) & (sex == 1)]
+    return np.column_stack([*alone, *pairs, (work == 3) & (rich == 1) & (age > 35), age * rich]).astype(float)
 
 
 def dense(fit: CellFit, values: Array) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from kmeanalyst.inference.estimate.estimate import Estimate, InverseCdf
 
@@ -19,6 +20,18 @@ def test_an_estimate_less_itself_is_zero_without_error(mixed_release):
     assert quotient.value == pytest.approx(1.0, abs=1e-12)
     assert quotient.standard_error == pytest.approx(0.0, abs=1e-12)
     assert age.standard_error > 0.1
+
+
+@pytest.mark.parametrize("ask", [lambda r: r.mean("age"), lambda r: r.quantile("age", 0.4)], ids=["mean", "quantile"])
+def test_the_noise_interval_is_the_interval_without_sampling(mixed_release, ask):
+    """At the level at which the default interval has z times the share of privacy and resolution."""
+    estimate = ask(mixed_release)
+    share = np.hypot(estimate.parts["privacy"], estimate.parts["resolution"]) / estimate.standard_error
+    assert share < 0.995
+    same_width = 2 * norm.cdf(share * norm.ppf(0.975)) - 1
+    assert estimate.interval(kind="noise") == pytest.approx(estimate.interval(same_width))
+    low, high = estimate.interval(kind="noise")
+    assert estimate.interval()[0] <= low <= estimate.value <= high <= estimate.interval()[1]
 
 
 def test_sums_of_estimates_are_estimates_of_sums(mixed_release):
@@ -120,8 +133,9 @@ def test_the_text_of_a_calculation_distinguishes_estimates_from_questions(mixed_
         ),
         (
             lambda r: r.mean("x").interval(0.95, kind="wide"),
-            r"kind must be \"default\" or \"robust\", got 'wide'.*Pass one",
+            r"kind must be \"default\", \"robust\" or \"noise\", got 'wide'.*Pass one",
         ),
+        (lambda r: by_hand().interval(kind="noise"), r"no noise interval.*without a measurement.*Ask"),
         (lambda r: by_hand().interval(kind="robust"), r"no robust interval.*made by hand.*Ask kind="),
     ],
 )
