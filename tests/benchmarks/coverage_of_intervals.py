@@ -29,6 +29,7 @@ import pandas as pd
 import kmeanalyst as ka
 import release_side
 from kmeanalyst.inference.estimate.error_model import MeasuredErrors, error_model
+from kmeanalyst.inference.estimate.population_fit import PopulationFit
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
@@ -174,12 +175,12 @@ def answers(
     model = error_model(release, release.weights)
     assert isinstance(model, MeasuredErrors)
     h = np.column_stack([_values(question, model.frame, domain) for question in questions])
-    at_points, at_rows = h[: len(release)], h[len(release) :]
-    weights, fitted = model.weights @ at_points, model.fit.weights @ at_rows
+    at_points, at_rows = (h, h) if model.fit.on_points else (h[: len(release)], h[len(release) :])
+    weights, fitted = model.weights @ at_points, model.fit.mean(at_rows)
     parts = model.fit.parts(at_rows)
     return Predictions(
         weights=weights,
-        corrected=weights + _one_step(release, model, at_rows),
+        corrected=fitted if model.fit.on_points else weights + _one_step(release, model, at_rows),
         fitted=fitted,
         standard_error=np.array([estimate.standard_error for estimate in estimates]),
         known_error=np.hypot(parts["privacy"], parts["sampling"]),
@@ -198,7 +199,7 @@ def _robust(estimate: ka.Estimate, truth: float, in_any_case: bool) -> tuple[flo
 def _one_step(release: ka.Release, model: MeasuredErrors, values: Array) -> Array:
     """aᵀ(y − Σ w φ(z)) for each question, a by ridge regression on the fitted population."""
     measurement, p = release.measurement, model.fit.weights
-    assert measurement is not None
+    assert measurement is not None and isinstance(model.fit, PopulationFit)
     features = measurement.feature_map(model.fit.rows)
     features -= p @ features
     ridge = measurement.noise_scale**2 / model.fit.spread

@@ -14,8 +14,9 @@ them would make κ vanish. It is therefore read off the departure from rows whos
 of MacKay's update, κ = κ² ‖C_q^½ S⁻¹(y − E_q φ)‖² / γ, S = κ C_q + τ²I, γ = tr(κ C_q S⁻¹) the number of directions
 that the measurement determines (MacKay 1992). Few relations of a real table are strong and most are weak, where the prior is
 normal: κ is taken three times as large. What holds is coverage on average over questions; a product of a number with another
-column, which depends on what lies within the number's ranges, may be further off than its resolution says. As a is computed on the same rows as Var_p(h − aᵀφ), that variance is divided by (1 − γ/n)²,
-generalised cross-validation (Golub, Heath & Wahba 1979).
+column, which depends on what lies within the number's ranges, may be further off than its resolution says. As a is computed
+on the same rows as Var_p(h − aᵀφ), that variance is divided by (1 − γ/n)², generalised cross-validation (Golub, Heath &
+Wahba 1979).
 
 Systems of equations are solved by conjugate gradients, preconditioned by the diagonal and a hundred leading directions. Any a
 gives a valid error when its own parts are stated; a solver that stops early costs width.
@@ -33,13 +34,15 @@ from scipy.linalg import cho_factor, cho_solve
 
 from kmeanalyst.inference.estimate.population_fit import CompatiblePopulations
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
+from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.principal import principal_directions
+from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.weights.views import systematic_indices
 
 _FEWEST_ROWS = 3000  # on fewer, Var_p(h − aᵀφ) would say little
+_LEAST_DETERMINED = 3.0  # γ over the number of cells of one-way tables, below which κ is not known
 _INDEPENDENT_ROWS = 5000
 _PROBES = 4
 _SPREAD_STEPS, _STEPS_OF_PROBES = 6, 60
@@ -48,11 +51,6 @@ _LEADING, _LEADING_ROWS, _PASSES = 100, 4000, 2
 _MOST_STEPS, _PATIENCE, _GAIN = 200, 3, 0.02  # the solver stops when 3 steps narrow no interval by more than 2 %
 _SETTLED, _MOST_STEPS_OF_ANSWERS = 1e-7, 400
 _COMPATIBLE_DIRECTIONS = 80
-
-
-def knows_all_cells(feature_map: FeatureMap, weights: Array) -> bool:
-    """Whether a release has tables for features and rows enough for `CellFit`."""
-    return isinstance(feature_map, CellFeatures) and 1 / float(weights @ weights) >= _FEWEST_ROWS
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,10 +255,27 @@ class CellFit:
         return CompatiblePopulations(seen - along.vectors.T @ self.measurement.vector, errors)
 
 
-def fit_cells(measurement: Measurement, domain: Domain, rows: Array, weights: Array) -> CellFit:
-    """The fit of a measurement of tables around rows (n, d) of probability weights (n,); deterministic, some seconds."""
+def fit_cells(measurement: Measurement, domain: Domain, rows: Array, weights: Array) -> CellFit | None:
+    """The fit of a measurement around rows (n, d) of probability weights (n,); deterministic, some seconds.
+
+    None where it would not be honest: for other features than margins, for few rows, or if the noise leaves so little that
+    most of what is determined are one-way tables. These were fitted to y in the reference too, so that they show no
+    departure, and κ would be that of tables which are not known better than by their noise.
+    """
+    feature_map = measurement.feature_map
+    if not isinstance(feature_map, MarginFeatures) or 1 / float(weights @ weights) < _FEWEST_ROWS:
+        return None
     rng = np.random.default_rng(0)
     spread, determined = spread_from_independence(measurement, domain, rows, weights, rng)
+    if determined < _LEAST_DETERMINED * sum(feature_map.kernel.sizes):
+        return None
+    return _fit_around(measurement, rows, weights, spread, determined, rng)
+
+
+def _fit_around(
+    measurement: Measurement, rows: Array, weights: Array, spread: float, determined: float, rng: np.random.Generator
+) -> CellFit:
+    """The fit at a known κ and γ."""
     covariance = FeatureCovariance.of(measurement.feature_map, rows, weights)
     noise_variance = measurement.noise_scale**2
     leading = _leading_directions(covariance, spread, noise_variance, rng)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.estimate.cell_fit import fit_cells, knows_all_cells
+from kmeanalyst.inference.estimate.cell_fit import fit_cells
 from kmeanalyst.inference.estimate.population_fit import CompatiblePopulations, fit_population
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.measurement import Measurement
@@ -170,11 +170,10 @@ def _measured(release: ReleaseData, weights: Array) -> MeasuredErrors:
 
 
 def _fit(release: ReleaseData, measurement: Measurement) -> Fit:
-    """Through all cells of measured tables if there are enough rows, and otherwise along leading directions."""
+    """Through all cells of measured tables where these determine enough, and otherwise along leading directions."""
     probabilities = view_weights(release, "probability")
-    if knows_all_cells(measurement.feature_map, probabilities):
-        return fit_cells(measurement, release.domain, release.encoded_points, probabilities)
-    return fit_population(release, measurement)
+    through_cells = fit_cells(measurement, release.domain, release.encoded_points, probabilities)
+    return through_cells or fit_population(release, measurement)
 
 
 @dataclass(frozen=True, eq=False)

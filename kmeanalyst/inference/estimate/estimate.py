@@ -272,13 +272,13 @@ class Estimate(Differentiable):
     @property
     def _share_without_sampling(self) -> float:
         """√(privacy² + resolution²) over the standard error; ValueError where these parts are not known."""
-        known = [self.parts.get(name) for name in ("privacy", "resolution")]
-        if any(part is None for part in known):
+        privacy, resolution = (self.parts.get(name) for name in ("privacy", "resolution"))
+        if privacy is None or resolution is None:
             raise ValueError(
                 f"{self.question} has no noise interval: without a measurement the error of the privacy noise is not known. Ask "
                 'kind="default", or a release with its measurement.'
             )
-        return float(np.hypot(*known) / self.standard_error) if self.standard_error > 0 else 1.0
+        return float(np.hypot(privacy, resolution) / self.standard_error) if self.standard_error > 0 else 1.0
 
     @property
     def robust_everywhere(self) -> bool:

@@ -49,7 +49,7 @@ def fit(measurement: Measurement) -> CellFit:
     """Around other rows of the population, of unequal weights."""
     rng = np.random.default_rng(1)
     rows = table(500, rng)
-    return fit_cells(measurement, DOMAIN, rows, rng.dirichlet(np.full(len(rows), 5.0)))
+    return cell_fit._fit_around(measurement, rows, rng.dirichlet(np.full(len(rows), 5.0)), 0.02, 60.0, rng)
 
 
 def questions(rows: Array) -> Array:
@@ -129,16 +129,21 @@ def test_the_spread_is_the_dependence_between_columns(measurement: Measurement):
     assert found[False] < 0.1 * found[True]
 
 
-@pytest.mark.parametrize(("n_points", "kind"), [(3200, CellFit), (400, PopulationFit)])
-def test_many_rows_of_margins_are_asked_through_their_cells(measurement: Measurement, n_points: int, kind: type):
-    points = table(n_points, np.random.default_rng(4))
-    release = measured_release(measurement, DOMAIN, points)
+@pytest.mark.parametrize(
+    ("n_points", "noise", "kind"), [(3200, 1, CellFit), (400, 1, PopulationFit), (3200, 30, PopulationFit)]
+)
+def test_many_rows_and_little_noise_are_asked_through_cells(n_points: int, noise: float, kind: type):
+    """Where the noise leaves one-way tables alone, κ is not known: intervals would hold half of the answers."""
+    rng = np.random.default_rng(4)
+    measurement = measured(FEATURES, table(3000, rng), noise_scale=noise * NOISE_SCALE)
+    release = measured_release(measurement, DOMAIN, table(n_points, rng))
     model = error_model(release, release.weights)
     assert isinstance(model, MeasuredErrors) and type(model.fit) is kind
     assert len(model.frame) == (n_points if kind is CellFit else n_points + len(model.fit.rows))
     answer = release.probability("rich and age > 30")
     assert answer.interval()[0] < answer.value < answer.interval()[1]
-    assert release.probability("rich and age > 30", view="fitted").value == pytest.approx(answer.value, abs=0.05)
+    if kind is CellFit:
+        assert release.probability("rich and age > 30", view="fitted").value == pytest.approx(answer.value)
 
 
 def test_intervals_hold_the_population_and_would_not_without_their_parts():
@@ -147,9 +152,10 @@ def test_intervals_hold_the_population_and_would_not_without_their_parts():
     held, held_without = [], []
     for seed in range(12):
         rng = np.random.default_rng(100 + seed)
-        measurement = measured(FEATURES, table(4000, rng), noise_scale=2 * NOISE_SCALE, seed=seed)
+        measurement = measured(FEATURES, table(4000, rng), noise_scale=1.5 * NOISE_SCALE, seed=seed)
         points, weights = represent(measurement, DOMAIN, Wanted(n_points=4000))
         parts = fit_cells(measurement, DOMAIN, points, weights)
+        assert parts is not None
         errors = parts.parts(questions(points))
         away = np.abs(parts.mean(questions(points)) - population)
         held.append(away <= 1.96 * np.sqrt(sum(part**2 for part in errors.values())))
