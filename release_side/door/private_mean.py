@@ -194,7 +194,7 @@ def _integer_features(rows: Array, feature_map: FeatureMap) -> Array:
 def _enforce_norm(z: Array, feature_map: FeatureMap) -> Array:
     """Bring each row within the bound, by itself and in place: shorten it if need be, or set it to zero for a `pairwise` map.
 
-    A `pairwise` map promises that any two images are at most its diameter apart, and shortening one could increase its
+    A `pairwise` map guarantees a distance of at most its diameter between any two images, and shortening one could increase its
     distance from another. Zero keeps the guarantee: it is at most B from every image, and B is at most the diameter.
     """
     nonnegative = feature_map.nonnegative
