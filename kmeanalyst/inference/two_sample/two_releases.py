@@ -118,7 +118,7 @@ def _of_different_maps(a: ReleaseData, b: ReleaseData, first: Measurement, secon
         statistic=statistic,
         pvalue=mean_tail(statistic, weights, nulls),
         mmd_squared=float(difference @ difference - np.trace(null - disagreement)),
-        method="noise-aware weighted MMD, release against release, along functions that both can see",
+        method="noise-aware weighted MMD, release against release, along functions that both measure",
         n_sample_rows=second.n_rows,
         notes=(
             f"the releases were measured with different features: they are compared along {len(weights)} functions, of "

@@ -130,7 +130,7 @@ def derived_of(header: dict[str, Any], domain: Domain) -> tuple[Derived, ...]:
     if work > limits().derived_work:
         raise too_large(
             f"the expressions of derived columns have {length} characters (a % counts as {_REMAINDER + 1})",
-            f"times {header['n_points']} points, 5000, 100 for each column and 50 for each of the most levels of one, {levels}, "
+            f"times {header['n_points']} points, 5000, 100 for each column and 50 for each level of the largest column ({levels}), "
             f"that is {work}, and at most {limits().derived_work}",
         )
     found: list[Derived] = []

@@ -18,7 +18,7 @@ def killed(folder: Path, *, lines: int, times: int, program: Path = PROGRAM) -> 
     one_thread = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     return subprocess.run(
         [sys.executable, "-W", "error", str(program), str(folder), str(lines), str(times)],
-        capture_output=True, text=True, env=os.environ | one_thread, timeout=300,
+        capture_output=True, text=True, env=os.environ | one_thread, timeout=1800,
     )  # fmt: skip
 
 

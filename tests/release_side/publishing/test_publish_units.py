@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import logging
+import re
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -209,7 +210,9 @@ def test_no_identifier_and_no_number_of_rows_is_in_the_file_or_on_the_screen(sou
     SCHEMA_TEST.validate(header)
     unnamed = header | {"statement": header["statement"] | {"unit": None, "taken_as_public": []}}
     assert "person_id" not in json.dumps(unnamed)  # the name of the unit appears nowhere else
-    assert not {ROWS, len(table)} & set(numbers_in(header)) and str(ROWS) not in text.replace(str(tmp_path), "")
+    assert not {ROWS, len(table)} & set(numbers_in(header)) and not re.search(
+        rf"\b{ROWS}\b", text
+    )  # digests may hold its digits
     assert set(header["statement"]) == {  # no more fields than for a release of rows
         "epsilon", "delta", "neighbouring", "mechanism", "sensitivity", "noise_scale", "calibration", "rho", "n_rows",
         "public_points", "taken_as_public", "versions", "unit", "ledger_head",
