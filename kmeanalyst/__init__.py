@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kmeanalyst.lazy import lazy_names
+from kmeanalyst.lazy import DOMAIN_HOMES, lazy_names
 
 if TYPE_CHECKING:
     from kmeanalyst import kernels, plots
@@ -76,12 +76,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "kmeanalyst.learning.weights.weight_support": ("WeightSupport", "weight_support"),
     "kmeanalyst.plots": (),
     "kmeanalyst.release": ("Release", "from_frame", "read_release"),
-    "kmeanalyst.releases.domain.column": ("DomainError",),
-    "kmeanalyst.releases.domain.cyclic_column": ("Cyclic",),
-    "kmeanalyst.releases.domain.domain": ("Domain", "read_domain"),
-    "kmeanalyst.releases.domain.levels": ("Boolean", "Categorical", "Ordinal"),
-    "kmeanalyst.releases.domain.numbers": ("Date", "Integer", "Real"),
-    "kmeanalyst.releases.domain.text_column": ("Text",),
+    **DOMAIN_HOMES,
     "kmeanalyst.releases.file": ("FileRefused", "read_function", "validate_release", "write_function"),
     "kmeanalyst.releases.function": ("ReleasedFunction",),
     "kmeanalyst.releases.statement": ("PrivacyStatement",),

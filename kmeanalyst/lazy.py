@@ -7,6 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+DOMAIN_HOMES: dict[str, tuple[str, ...]] = {  # what describes a table's columns: analysts and curators use it alike
+    "kmeanalyst.releases.domain.column": ("DomainError",),
+    "kmeanalyst.releases.domain.cyclic_column": ("Cyclic",),
+    "kmeanalyst.releases.domain.domain": ("Domain", "read_domain"),
+    "kmeanalyst.releases.domain.levels": ("Boolean", "Categorical", "Ordinal"),
+    "kmeanalyst.releases.domain.numbers": ("Date", "Integer", "Real"),
+    "kmeanalyst.releases.domain.text_column": ("Text",),
+}
+
 
 def lazy_names(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
     """The `__getattr__` of a package whose names live in other modules.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kmeanalyst.lazy import lazy_names
+from kmeanalyst.lazy import DOMAIN_HOMES, lazy_names
 
 if TYPE_CHECKING:
     from kmeanalyst.releases.domain.column import DomainError
@@ -31,12 +31,7 @@ if TYPE_CHECKING:
     from release_side.publishing.publish import publish
 
 _HOMES: dict[str, tuple[str, ...]] = {
-    "kmeanalyst.releases.domain.column": ("DomainError",),
-    "kmeanalyst.releases.domain.cyclic_column": ("Cyclic",),
-    "kmeanalyst.releases.domain.domain": ("Domain", "read_domain"),
-    "kmeanalyst.releases.domain.levels": ("Boolean", "Categorical", "Ordinal"),
-    "kmeanalyst.releases.domain.numbers": ("Date", "Integer", "Real"),
-    "kmeanalyst.releases.domain.text_column": ("Text",),
+    **DOMAIN_HOMES,
     "release_side.budget.composition": ("Spend",),
     "release_side.budget.ledger": ("Ledger",),
     "release_side.budget.spending": ("LedgerWarning",),

@@ -255,11 +255,15 @@ def refits(epsilon: float) -> Iterator[dict[str, Any]]:
     for name, estimator in made.items():
         fitted = [ka.fit(estimator, release, "risk", columns=list(COLUMNS)) for release in releases]
         true = spread([model.predict_proba(test)[:, 1] for model in fitted])
-        told = [
+        stated = [
             ka.refit(model, release, redraws=8).predict(test)["standard_error"].to_numpy()
             for model, release in zip(fitted[:2], releases[:2], strict=True)
         ]
-        yield {"model": name, "over releases": true, "told": [float(np.sqrt((error**2).mean())) for error in told]}
+        yield {
+            "model": name,
+            "over releases": true,
+            "by refits": [float(np.sqrt((error**2).mean())) for error in stated],
+        }
 
 
 def spread(said: list[Any]) -> float:

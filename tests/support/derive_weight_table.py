@@ -191,7 +191,7 @@ def _of_nonnegative(trial: Harness) -> tuple[bool, str]:
     if trial.ignores:
         return False, "weights ≥ 0 change nothing"
     if trial.noise > UNCLEAR_NOISE:
-        return False, "the fits differ more from seed to seed than weights move them, so that nothing can be told"
+        return False, "the fits differ more from seed to seed than weights move them, so that nothing can be concluded"
     if not trial.same(trial.repeated, trial.weighted):
         return False, "whole-number weights give another model than rows repeated so many times"
     return True, ""

@@ -32,7 +32,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from kmeanalyst.inference.estimate.population_fit import CompatiblePopulations
+from kmeanalyst.inference.estimate.population_fit import LEADING_DIRECTIONS, CompatiblePopulations
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.principal import principal_directions
@@ -43,14 +43,20 @@ from kmeanalyst.representation.weights.views import systematic_indices
 
 _FEWEST_ROWS = 3000  # on fewer, Var_p(h − aᵀφ) would say little
 _LEAST_DETERMINED = 3.0  # γ over the number of cells of one-way tables, below which κ is not known
-_INDEPENDENT_ROWS = 5000
-_PROBES = 4
-_SPREAD_STEPS, _STEPS_OF_PROBES = 6, 60
+_INDEPENDENT_ROWS = 5000  # rows of independent columns
+_PROBES = 4  # random vectors that estimate a trace
+_SPREAD_STEPS, _STEPS_OF_PROBES = 6, 60  # most updates of κ, and steps of the solver in each
 _CAUTION = 3.0  # factor on κ and its standard error
-_LEADING, _LEADING_ROWS, _PASSES = 100, 4000, 2
+_LEADING, _LEADING_ROWS, _PASSES = (
+    100,
+    4000,
+    2,
+)  # directions of the preconditioner, the rows they are found on, iterations
 _MOST_STEPS, _PATIENCE, _GAIN = 200, 3, 0.02  # the solver stops when 3 steps narrow no interval by more than 2 %
-_SETTLED, _MOST_STEPS_OF_ANSWERS = 1e-7, 400
-_COMPATIBLE_DIRECTIONS = 80
+_SETTLED, _MOST_STEPS_OF_ANSWERS = (
+    1e-7,
+    400,
+)  # the best answers are solved for to this share of their change, or so many steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,7 +255,7 @@ class CellFit:
     def compatible(self) -> CompatiblePopulations:
         """The released rows along their leading directions."""
         feature_map = self.measurement.feature_map
-        along = principal_directions(feature_map, self.rows, self.weights, most=_COMPATIBLE_DIRECTIONS)
+        along = principal_directions(feature_map, self.rows, self.weights, most=LEADING_DIRECTIONS)
         seen = np.asarray(self.system.covariance.features @ along.vectors)
         errors = np.sqrt(self.measurement.noise_scale**2 + along.variances / self.measurement.n_rows)
         return CompatiblePopulations(seen - along.vectors.T @ self.measurement.vector, errors)

@@ -43,7 +43,7 @@ from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import view_weights
 
-_LEADING = 80  # directions
+LEADING_DIRECTIONS = 80  # of the rows, along which a compatible population agrees with the measurement
 _INFEASIBLE = 2  # scipy's status
 
 
@@ -89,7 +89,7 @@ class CompatiblePopulations:
     @cached_property
     def _seen(self) -> Array:
         """(K, n) coordinates in standard errors."""
-        K = min(_LEADING, len(self.errors))
+        K = min(LEADING_DIRECTIONS, len(self.errors))
         return (self.coordinates[:, :K] / self.errors[:K]).T
 
     @cached_property
