@@ -52,14 +52,18 @@ class Release(ReleaseData):
 
         view   "signed": as released. "probability": the nearest probability weights.
                "resampled": `rows` rows (M by default) of equal weight 1/rows, drawn from the probability view.
+               "fitted": the rows and weights that default answers are sums over, some of them perhaps negative.
 
         >>> release.to_frame("probability")[["age", "sex", "weight"]].head(2)
            age     sex    weight
         0   93    Male  0.000546
         1   65  Female  0.004763
         """
+        from kmeanalyst.inference.estimate.error_model import fitted_frame
         from kmeanalyst.representation.weights.views import view_frame
 
+        if view == "fitted" and rows is None:
+            return fitted_frame(self)
         return view_frame(self, view, rows=rows, rng=rng)
 
     def resample(self, n: int, *, rng: np.random.Generator | int | None = None) -> pd.DataFrame:
@@ -83,7 +87,7 @@ class Release(ReleaseData):
 
         >>> small = release.thin(50)
         >>> len(small), small.mean("age")
-        (50, age: 37.93 ± 0.75 (95 %: 36.46 to 39.41; privacy 0.25, sampling 0.18, resolution 0.69))
+        (50, age: 38.60 ± 0.35 (95 %: 37.93 to 39.28; privacy 0.25, sampling 0.18, resolution 0.16))
         """
         from kmeanalyst.representation.points.thinning import thin
 
@@ -167,9 +171,9 @@ class Release(ReleaseData):
         """E[question], an expression over column names or a function of a DataFrame, with its error bar.
 
         >>> release.expectation("age * `hours-per-week`", where="sex == 'Female'")
-        age * `hours-per-week` | sex == 'Female': 1434 ± 91 (95 %: 1255 to 1614; privacy 52, sampling 17, resolution 73)
+        age * `hours-per-week` | sex == 'Female': 1446 ± 89 (95 %: 1271 to 1621; privacy 51, sampling 17, resolution 71)
         >>> release.expectation(lambda rows: rows["age"] ** 2).value
-        1655.0...
+        1684.9...
         """
         from kmeanalyst.inference.questions.expectation import expectation
 
@@ -185,8 +189,8 @@ class Release(ReleaseData):
         view   "signed" (as released; the default) or "probability".
 
         >>> release.variable(["age", "hours-per-week"])  # or release["age"] for one
-        age: 38.25 ± 0.50 (300 points)
-        `hours-per-week`: 40.48 ± 0.64 (300 points)
+        age: 38.60 ± 0.35 (16,000 points)
+        `hours-per-week`: 40.89 ± 0.49 (16,000 points)
         """
         from kmeanalyst.inference.variables.random_variable import variable_of
 
@@ -196,7 +200,7 @@ class Release(ReleaseData):
         """The mean of a column of numbers, with its error bar.
 
         >>> release.mean("age")
-        age: 38.25 ± 0.50 (95 %: 37.27 to 39.22; privacy 0.26, sampling 0.18, resolution 0.38)
+        age: 38.60 ± 0.35 (95 %: 37.90 to 39.29; privacy 0.26, sampling 0.18, resolution 0.15)
         """
         from kmeanalyst.inference.questions.expectation import mean
 
@@ -218,9 +222,9 @@ class Release(ReleaseData):
         """E[question] for each of many questions: a thousand cost little more than one.
 
         >>> release.expectations(["age", "age > 30", "age > 50"])
-        age: 38.25 ± 0.50 (95 %: 37.27 to 39.22; privacy 0.26, sampling 0.18, resolution 0.38)
-        age > 30: 0.659 ± 0.014 (95 %: 0.632 to 0.685; privacy 0.008, sampling 0.006, resolution 0.009)
-        age > 50: 0.186 ± 0.021 (95 %: 0.144 to 0.227; privacy 0.008, sampling 0.005, resolution 0.019)
+        age: 38.60 ± 0.35 (95 %: 37.90 to 39.29; privacy 0.26, sampling 0.18, resolution 0.15)
+        age > 30: 0.661 ± 0.013 (95 %: 0.635 to 0.687; privacy 0.008, sampling 0.006, resolution 0.009)
+        age > 50: 0.202 ± 0.013 (95 %: 0.177 to 0.228; privacy 0.008, sampling 0.005, resolution 0.009)
         """
         from kmeanalyst.inference.questions.expectation import expectations
 
@@ -232,8 +236,8 @@ class Release(ReleaseData):
         """E[numerator] / E[denominator], with its error bar.
 
         >>> release.ratio("`hours-per-week` * (sex == 'Female')", "`hours-per-week`")
-        [`hours-per-week` * (sex == 'Female')] / [`hours-per-week`]: 0.306 ± 0.013 (95 %: 0.280 to 0.332; privacy
-            0.007, sampling 0.006, resolution 0.009)
+        [`hours-per-week` * (sex == 'Female')] / [`hours-per-week`]: 0.313 ± 0.011 (95 %: 0.291 to 0.335; privacy
+            0.007, sampling 0.006, resolution 0.006)
         """
         from kmeanalyst.inference.questions.expectation import ratio
 
@@ -243,7 +247,7 @@ class Release(ReleaseData):
         """The variance of a column of numbers, or of an expression, with its error bar.
 
         >>> release.var("age")
-        var(age): 192 ± 14 (95 %: 165 to 219; privacy 10, sampling 4, resolution 8)
+        var(age): 195 ± 13 (95 %: 169 to 221; privacy 10, sampling 4, resolution 7)
         """
         from kmeanalyst.inference.questions.moments import var
 
@@ -253,7 +257,7 @@ class Release(ReleaseData):
         """The standard deviation of a column of numbers, or of an expression, with its error bar.
 
         >>> release.std("age")
-        std(age): 13.86 ± 0.49 (95 %: 12.90 to 14.83; privacy 0.37, sampling 0.14, resolution 0.29)
+        std(age): 13.97 ± 0.47 (95 %: 13.05 to 14.89; privacy 0.37, sampling 0.13, resolution 0.26)
         """
         from kmeanalyst.inference.questions.moments import std
 
@@ -266,8 +270,8 @@ class Release(ReleaseData):
 
         >>> release.cov(["age", "hours-per-week"]).value
                                age  hours-per-week
-        age             192.115456       14.293392
-        hours-per-week   14.293392      149.308210
+        age             195.178282       23.982532
+        hours-per-week   23.982532      154.335544
         """
         from kmeanalyst.inference.questions.moments import cov
 
@@ -279,14 +283,16 @@ class Release(ReleaseData):
         """Pearson correlations with error bars; of all numbers and booleans that cannot be missing by default.
 
         >>> release.corr(["age", "education-num"])
-                           age  education-num
-        age            1.00000        0.09575
-        education-num  0.09575        1.00000
+                            age  education-num
+        age            1.000000       0.052068
+        education-num  0.052068       1.000000
         standard errors
                             age  education-num
-        age            0.000000       0.109754
-        education-num  0.109754       0.000000
-        (probability weights)
+        age            0.000000       0.099503
+        education-num  0.099503       0.000000
+        (fitted weights)
+        note: more than half of its variance is resolution: a release with --kernel margins counts cells of age, where
+            this one has smooth features of all columns
         """
         from kmeanalyst.inference.questions.moments import corr
 
@@ -298,8 +304,8 @@ class Release(ReleaseData):
         """P(column <= x): an Estimate for a number, Estimates for a list.
 
         >>> release.cdf("age", [30, 50])
-        age <= 30: 0.341 ± 0.014 (95 %: 0.315 to 0.368; privacy 0.008, sampling 0.006, resolution 0.009)
-        age <= 50: 0.814 ± 0.021 (95 %: 0.773 to 0.856; privacy 0.008, sampling 0.005, resolution 0.019)
+        age <= 30: 0.339 ± 0.013 (95 %: 0.313 to 0.365; privacy 0.008, sampling 0.006, resolution 0.009)
+        age <= 50: 0.798 ± 0.013 (95 %: 0.772 to 0.823; privacy 0.008, sampling 0.005, resolution 0.009)
         """
         from kmeanalyst.inference.questions.quantiles import cdf
 
@@ -313,9 +319,9 @@ class Release(ReleaseData):
         An Estimate for a number, Estimates for a list; its interval is not symmetric and stays within the bounds.
 
         >>> release.quantile("age", [0.25, 0.5, 0.75])
-        quantile(age, 0.25): 27.00 ± 0.77 (95 %: 26.00 to 29.00; privacy 0.24, sampling 0.18, resolution 0.70)
-        quantile(age, 0.5): 37.0 ± 1.0 (95 %: 35.0 to 39.0; privacy 0.3, sampling 0.2, resolution 1.0)
-        quantile(age, 0.75): 47.00 ± 0.77 (95 %: 46.00 to 49.00; privacy 0.46, sampling 0.35, resolution 0.50)
+        quantile(age, 0.25): 28.00 ± 0.51 (95 %: 27.00 to 29.00; privacy 0.31, sampling 0.22, resolution 0.35)
+        quantile(age, 0.5): 37.00 ± 0.51 (95 %: 36.00 to 38.00; privacy 0.29, sampling 0.24, resolution 0.34)
+        quantile(age, 0.75): 47.0 ± 1.0 (95 %: 45.0 to 49.0; privacy 0.6, sampling 0.5, resolution 0.7)
         """
         from kmeanalyst.inference.questions.quantiles import quantile
 
@@ -335,8 +341,8 @@ class Release(ReleaseData):
         >>> release.histogram("sex")[["probability", "standard_error"]]
                 probability  standard_error
         sex
-        Female     0.326211        0.009785
-        Male       0.673789        0.009785
+        Female     0.331615        0.008158
+        Male       0.668385        0.008158
         """
         from kmeanalyst.inference.questions.tables import histogram
 
@@ -377,8 +383,8 @@ class Release(ReleaseData):
         >>> release.table("sex", "income")["probability"].unstack()
         income     <=50K      >50K
         sex
-        Female  0.283720  0.042491
-        Male    0.477234  0.196554
+        Female  0.287440  0.044176
+        Male    0.474199  0.194186
         """
         from kmeanalyst.inference.questions.tables import table
 
@@ -392,8 +398,8 @@ class Release(ReleaseData):
         >>> release.groupby("sex").mean("hours-per-week")[["value", "standard_error"]]
                     value  standard_error
         sex
-        Female  37.991486        1.414112
-        Male    41.688272        0.725620
+        Female  38.612230        1.244120
+        Male    42.023168        0.650219
         """
         from kmeanalyst.inference.questions.tables import GroupBy
 
@@ -405,12 +411,18 @@ class Release(ReleaseData):
         """Weighted least squares of a target on predictors and an intercept, each coefficient with its error bar.
 
         >>> release.regression("age", ["education-num", "income"])
-        age, weighted least squares (probability weights)
+        age, weighted least squares (fitted weights)
                               value  standard_error        low       high
         coefficient
-        intercept         34.221468        6.291148  21.891045  46.551892
-        `education-num`    0.210647        0.625236  -1.014793   1.436088
-        income == '>50K'   7.958715        1.917947   4.199609  11.717822
+        intercept         37.859026        5.311067  27.449526  48.268525
+        `education-num`   -0.144740        0.542471  -1.207964   0.918484
+        income == '>50K'   9.205261        1.704774   5.863965  12.546557
+        note: more than half of its variance is resolution: a release with --kernel margins counts cells of age, where
+            this one has smooth features of all columns
+        note: more than half of its variance is resolution: a release with --kernel margins counts cells of age ×
+            `education-num`, where this one has smooth features of all columns
+        note: more than half of its variance is resolution: a release with --kernel margins counts cells of age ×
+            income, where this one has smooth features of all columns
         """
         from kmeanalyst.inference.questions.regression import regression
 

@@ -119,8 +119,8 @@ def validate(ctx: click.Context, release_path: str, as_json: bool) -> None:
     "--view",
     default="signed",
     show_default=True,
-    type=click.Choice(["signed", "probability", "resampled"]),
-    help="Weights as released, the nearest probability weights, or rows of equal weight.",
+    type=click.Choice(["signed", "probability", "resampled", "fitted"]),
+    help="Weights as released, the nearest probability weights, rows of equal weight, or what answers are sums over.",
 )
 @click.option(
     "--rows",
@@ -154,9 +154,8 @@ def export(
     check_not_read(output, release_path)
     release = open_release(release_path)
     with working("writing"):
-        defused = write_export(
-            release, output, frame=release.to_frame(view, rows=rows, rng=seed), keep_formulas=keep_formulas
-        )
+        frame = release.to_frame(view, rows=rows, rng=seed)
+        defused = write_export(release, output, frame=frame, keep_formulas=keep_formulas)
     if defused:
         note(
             f"{defused} text cells begin like a formula, which a spreadsheet would run, and got an apostrophe in front. "
@@ -167,7 +166,7 @@ def export(
     say(f"wrote {output}", err=True)
     if as_json:
         print_json({
-            "output": output, "view": view, "rows": rows or len(release), "defused_cells": defused,
+            "output": output, "view": view, "rows": len(frame), "defused_cells": defused,
             "rehearsal": release.is_rehearsal,
         })  # fmt: skip
 

@@ -118,7 +118,7 @@ def facts_of(
 
     source    the file that the release was read from: its name and SHA-256 identify the release on the page.
     columns   names of the columns to show; the first sixty by default.
-    view      as in `Release.expectation`; quantiles and pairs are of the probability view, or the fitted one.
+    view      as in `Release.expectation`; quantiles and pairs are of the fitted view, or the probability view.
     progress  called with the name of the work, and the share that is done.
     """
     names = _chosen(release, columns)

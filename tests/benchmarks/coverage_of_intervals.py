@@ -2,6 +2,7 @@
 
     python tests/benchmarks/coverage_of_intervals.py [--releases 20] [--tables skewed heavy-tailed multi-modal mixed]
                         [--rows 5000 20000 100000] [--epsilon 0.1 1 5] [--robust] [--margins] [--workers 2] [--keep FOLDER]
+                        [--view signed]
 
 Four populations, 31 questions each, smooth and sharp-edged, of up to three columns; 500 features, 300 points, δ = 1e-6.
 For each setting: how often 95 % intervals hold the truth, on average, for smooth and for sharp-edged questions, and for the
@@ -9,8 +10,9 @@ worst one; their full width in standard deviations of the question, the median f
 for sharp-edged ones; for smooth ones how much wider that is than an interval which knows noise and sampling exactly for the
 answer and nothing else is in doubt; root mean square errors of the released weights, of these after one step along the
 measurement, and of the fitted population. --robust: how often robust intervals hold the truth of the worst question (they are found
-where default ones, which they contain, do not), and their median width in the first release. --margins: releases
-of margins. --keep: releases are read from this folder if they are there, and else written to it.
+where default ones, which they contain, do not), and their median width in the first release. --margins: releases of margins.
+--view: of the weights of a view, not of the default answers. --keep: releases are read from this folder if they are there,
+and else written to it.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.expressions import parse
 from kmeanalyst.releases.measurement import feature_mean
+from kmeanalyst.releases.release import View
 
 _POPULATION = 1_000_000
 _LEVEL = 0.95
@@ -141,6 +144,7 @@ def _values(question: str, frame: pd.DataFrame, domain: Domain) -> Array:
 class Predictions:
     """Of one release, for each question."""
 
+    value: Array  # the answer
     weights: Array
     corrected: Array
     fitted: Array
@@ -166,19 +170,20 @@ def published(name: str, epsilon: float, rows: int, number: int, margins: bool, 
 
 
 def answers(
-    name: str, epsilon: float, rows: int, number: int, robust: bool, margins: bool, keep: Path | None
+    name: str, epsilon: float, rows: int, number: int, robust: bool, margins: bool, keep: Path | None, view: View | None
 ) -> Predictions:
     """All the questions put to a release."""
     domain, (questions, truths, _, _) = TABLES[name][0], asked(name)
     release = published(name, epsilon, rows, number, margins, keep)
-    estimates = release.expectations(questions)
+    estimates = release.expectations(questions, view=view)
     model = error_model(release, release.weights)
     assert isinstance(model, MeasuredErrors)
     h = np.column_stack([_values(question, model.frame, domain) for question in questions])
     at_points, at_rows = (h, h) if model.fit.on_points else (h[: len(release)], h[len(release) :])
-    weights, fitted = model.weights @ at_points, model.fit.mean(at_rows)
+    weights, fitted = model.weights @ at_points, model.fit.weights @ at_rows
     parts = model.fit.parts(at_rows)
     return Predictions(
+        value=np.array([estimate.value for estimate in estimates]),
         weights=weights,
         corrected=fitted if model.fit.on_points else weights + _one_step(release, model, at_rows),
         fitted=fitted,
@@ -219,6 +224,7 @@ def main() -> None:
     parser.add_argument("--margins", action="store_true")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--keep", type=Path)
+    parser.add_argument("--view", choices=["signed", "probability", "fitted"])
     choice = parser.parse_args()
     print(
         f"{choice.releases} releases a setting; rms errors and widths in standard deviations of the question, medians"
@@ -230,7 +236,8 @@ def main() -> None:
     with ProcessPoolExecutor(choice.workers) as pool:
         for name, rows, epsilon in product(choice.tables, choice.rows, choice.epsilon):
             arguments = [
-                (name, epsilon, rows, i, choice.robust, choice.margins, choice.keep) for i in range(choice.releases)
+                (name, epsilon, rows, i, choice.robust, choice.margins, choice.keep, choice.view)
+                for i in range(choice.releases)
             ]
             _tell(name, rows, epsilon, list(pool.map(answers, *zip(*arguments, strict=True))))
 
@@ -238,7 +245,7 @@ def main() -> None:
 def _tell(name: str, rows: int, epsilon: float, found: Sequence[Predictions]) -> None:
     questions, truth, sd, smooth = asked(name)
     value, error, known = (
-        np.array([getattr(each, field) for each in found]) for field in ("weights", "standard_error", "known_error")
+        np.array([getattr(each, field) for each in found]) for field in ("value", "standard_error", "known_error")
     )
     held = (np.abs(value - truth) <= 1.959964 * error).mean(axis=0)
     rms = [

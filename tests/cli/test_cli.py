@@ -85,7 +85,7 @@ def test_expect_json_has_the_fields_of_the_interface(files):
         assert_numbers(estimate, "value standard_error level")
         assert_numbers(estimate["parts"], "privacy sampling resolution")
         assert list(estimate["parts"]) == ["privacy", "sampling", "resolution"]
-        assert estimate["view"] == "probability" and estimate["level"] == 0.8
+        assert estimate["view"] == "fitted" and estimate["level"] == 0.8
         low, high = estimate["interval"]
         assert low < estimate["value"] < high
         expected = release.expectation(question)
@@ -99,9 +99,9 @@ def test_expect_where_by_and_view_ask_what_they_say(files):
     found = answer(call("kmeanalyst", "expect", files.signed, "age", *options))["estimates"][0]
     expected = release.expectation("age", where="wage > 20", view="probability").value
     assert (found["value"], found["view"], found["expression"]) == (expected, "probability", "age | wage > 20")
-    signed = answer(call("kmeanalyst", "expect", files.signed, "age", "--json"))["estimates"][0]
-    assert signed["view"] == "signed"
-    assert signed["value"] == release.expectation("age", view="signed").value
+    for view, option in (("signed", ("--view", "signed")), ("fitted", ())):
+        found = answer(call("kmeanalyst", "expect", files.signed, "age", *option, "--json"))["estimates"][0]
+        assert (found["value"], found["view"]) == (release.expectation("age", view=view).value, view)
 
 
 def test_expect_by_answers_for_each_level_that_has_an_answer(files):

@@ -135,8 +135,8 @@ def test_a_public_atom_is_a_stem_at_its_value():
 
 
 def test_negative_weights_are_drawn_below_the_line(numeric_release):
-    frame = numeric_release.histogram("x", bins=25)
-    ax = plots.histogram(numeric_release, "x", bins=25, ax=axes())
+    frame = numeric_release.histogram("x", bins=25, view="signed")
+    ax = plots.histogram(numeric_release, "x", bins=25, view="signed", ax=axes())
     heights = np.array([bar.get_height() for bar in bars_of(ax)])
     np.testing.assert_allclose(heights, frame["probability"], atol=1e-12)
     assert heights.min() < 0 and ax.get_ylim()[0] < heights.min() and "signed weights" in caption_of(ax)
@@ -257,8 +257,8 @@ def test_a_sample_is_a_dashed_line_next_to_the_release(mixed_release):
 
 
 def test_a_table_shows_every_cell_and_hatches_what_may_be_nothing(mixed_release):
-    ax = plots.table(mixed_release, "city", "school", level=LEVEL, ax=axes())
-    cells = mixed_release.table("city", "school", level=LEVEL)
+    ax = plots.table(mixed_release, "city", "school", level=LEVEL, view="signed", ax=axes())
+    cells = mixed_release.table("city", "school", level=LEVEL, view="signed")
     drawn, hatched = [one for one in ax.collections if isinstance(one, PatchCollection)]
     np.testing.assert_allclose(drawn.get_array(), cells["probability"], atol=1e-12)
     unsure = cells["low"] <= 0
@@ -335,6 +335,7 @@ def test_every_drawing_is_in_the_list_below():
 def test_axes_in_are_axes_out_and_pyplot_knows_no_figure(name, numeric_release):
     from matplotlib import pyplot
 
+    pyplot.close("all")  # of other tests
     ax = axes()
     assert DRAWN[name](numeric_release, ax) is ax
     assert pyplot.get_fignums() == []
@@ -346,6 +347,7 @@ def test_axes_in_are_axes_out_and_pyplot_knows_no_figure(name, numeric_release):
 def test_without_axes_pyplot_makes_a_new_figure(name, numeric_release):
     from matplotlib import pyplot
 
+    pyplot.close("all")
     made = np.ravel(DRAWN[name](numeric_release, None))[0]
     assert isinstance(made, Axes) and pyplot.get_fignums() == [made.figure.number]
     pyplot.close("all")
@@ -355,7 +357,7 @@ def test_without_axes_pyplot_makes_a_new_figure(name, numeric_release):
 def test_the_caption_states_the_guarantee(name, numeric_release):
     ax = DRAWN[name](numeric_release, axes())
     assert "N = 2,000 rows · ε = 1, δ = 1e-06" in caption_of(ax)
-    assert name == "witness" or "signed weights" in caption_of(ax)
+    assert name == "witness" or "fitted weights" in caption_of(ax)
     assert not any("NOT PRIVATE" in text.get_text() for text in ax.texts)
 
 

@@ -64,6 +64,7 @@ def measured_release(
     return Release(
         points=domain.decode(points), weights=np.full(len(points), 1 / len(points)), measurement=measurement,
         kernel=kernel or measurement.feature_map.kernel, domain=domain, statement=statement,
+        weight_view="probability",
     )  # fmt: skip
 
 

@@ -13,18 +13,18 @@ under one column of weights p (1 + (φ − E_p φ)ᵀ b), b = κ (κ C + τ²I)�
 them would make κ vanish. It is therefore read off the departure from rows whose columns are independent: the fixed point
 of MacKay's update, κ = κ² ‖C_q^½ S⁻¹(y − E_q φ)‖² / γ, S = κ C_q + τ²I, γ = tr(κ C_q S⁻¹) the number of directions
 that the measurement determines (MacKay 1992). Few relations of a real table are strong and most are weak, where the prior is
-normal: κ is taken three times as large. What holds is coverage on average over questions; a product of a number with another
+normal: κ is taken twice as large. What holds is coverage on average over questions; a product of a number with another
 column, which depends on what lies within the number's ranges, may be further off than its resolution says. As a is computed
 on the same rows as Var_p(h − aᵀφ), that variance is divided by (1 − γ/n)², generalised cross-validation (Golub, Heath &
 Wahba 1979).
 
-Systems of equations are solved by conjugate gradients, preconditioned by the diagonal and a hundred leading directions. Any a
-gives a valid error when its own parts are stated; a solver that stops early costs width.
+Systems of equations are solved by conjugate gradients, preconditioned by what single columns explain and by the blocks of
+tables: some six steps. Any a gives a valid error when its own parts are stated; a solver that stops early costs width.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -45,18 +45,16 @@ _FEWEST_ROWS = 3000  # on fewer, Var_p(h − aᵀφ) would say little
 _LEAST_DETERMINED = 3.0  # γ over the number of cells of one-way tables, below which κ is not known
 _INDEPENDENT_ROWS = 5000  # rows of independent columns
 _PROBES = 4  # random vectors that estimate a trace
-_SPREAD_STEPS, _STEPS_OF_PROBES = 6, 60  # most updates of κ, and steps of the solver in each
-_CAUTION = 3.0  # factor on κ and its standard error
-_LEADING, _LEADING_ROWS, _PASSES = (
-    100,
-    4000,
-    2,
-)  # directions of the preconditioner, the rows they are found on, iterations
-_MOST_STEPS, _PATIENCE, _GAIN = 200, 3, 0.02  # the solver stops when 3 steps narrow no interval by more than 2 %
-_SETTLED, _MOST_STEPS_OF_ANSWERS = (
-    1e-7,
-    400,
-)  # the best answers are solved for to this share of their change, or so many steps
+_FIRST_SPREAD, _SPREAD_STEPS, _STEPS_OF_PROBES = (
+    0.005,
+    8,
+    15,
+)  # κ at first, most updates of it, steps of the solver in each
+_CAUTION = 2.0  # factor on κ and its standard error
+_MOST_ALONE, _LARGEST_BLOCK = 400, 512  # cells of single columns, and of a block, in the preconditioner
+_ROUNDING = 1e-9
+_MOST_STEPS, _PATIENCE, _GAIN = 100, 2, 0.01  # the solver stops when 2 steps narrow no interval by more than 1 %
+_SETTLED = 1e-7  # the best answers are solved for to this share of their change
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,36 +84,89 @@ class FeatureCovariance:
 
 
 @dataclass(frozen=True, eq=False)
+class _Blocks:
+    """An approximate inverse of κ C + τ²I: exact within every block of cells, and in the effects of single columns.
+
+    What single columns explain links all tables; given that, two cells of one table have more in common than cells of two.
+    So C is taken as C_A, the covariances that the indicators of single columns' cells explain, and C − C_A within blocks alone.
+
+    inverses     each block's cells, and the inverse (of κ (C − C_A) + τ²I) there, in single precision.
+    explained    (F, r) the blocks' inverses times a root of κ C_A.
+    inner        Cholesky factor of the Woodbury identity's (r, r) matrix.
+    """
+
+    inverses: tuple[tuple[slice, Array], ...]
+    explained: Array
+    inner: Any
+
+    @classmethod
+    def of(
+        cls, covariance: FeatureCovariance, feature_map: MarginFeatures, spread: float, noise_variance: float
+    ) -> _Blocks:
+        root = np.sqrt(spread) * _explained_by_columns(covariance, feature_map)
+        inverses, explained = [], np.empty_like(root)
+        for block in _blocks(feature_map):
+            mean, own = covariance.mean[block], root[block]
+            size = np.diag(spread * (covariance.diagonal[block] + mean**2) + noise_variance)
+            inverse = np.linalg.inv(size - spread * np.outer(mean, mean) - own @ own.T)
+            explained[block] = inverse @ own
+            inverses.append((block, ((inverse + inverse.T) / 2).astype(np.float32)))
+        inner = cho_factor(np.eye(root.shape[1]) + root.T @ explained)
+        return cls(tuple(inverses), explained.astype(np.float32), inner)
+
+    def __matmul__(self, B: Array) -> Array:
+        """The inverse times B (F, k)."""
+        single = B.astype(np.float32)
+        found = np.empty_like(B)
+        for block, inverse in self.inverses:
+            found[block] = inverse @ single[block]
+        found -= self.explained @ cho_solve(self.inner, self.explained.T @ single).astype(np.float32)
+        return found
+
+
+def _explained_by_columns(covariance: FeatureCovariance, feature_map: MarginFeatures) -> Array:
+    """(F, r) covariances of the features with orthonormal functions of single columns (given the target, if there is one)."""
+    alone = [group for group in feature_map.groups if group.kind in ("one-way", "one-way by target", "target")]
+    cells = np.concatenate([np.arange(group.start, group.stop) for group in alone])
+    cells = cells[np.argsort(-covariance.diagonal[cells])[:_MOST_ALONE]]
+    indicators, mean = covariance.features[:, cells], covariance.mean
+    weighted = indicators.multiply(covariance.weights[:, None]).tocsr()
+    joint = (covariance.transposed @ weighted).toarray() - np.outer(mean, mean[cells])
+    values, vectors = np.linalg.eigh(joint[cells])
+    kept = values > _ROUNDING * values[-1]
+    return joint @ (vectors[:, kept] / np.sqrt(values[kept]))
+
+
+def _blocks(feature_map: MarginFeatures) -> Iterator[slice]:
+    """The cells of each table, those of each cell of the target where it is crossed with one, in parts of limited size."""
+    ends = [*feature_map.starts[1:]]
+    for group in feature_map.groups:
+        for start in group.starts:
+            stop = ends[int(np.searchsorted(feature_map.starts, start))]
+            length = (stop - start) // group.crossed
+            for first in range(start, stop, length):
+                for part in range(first, first + length, _LARGEST_BLOCK):
+                    yield slice(part, min(part + _LARGEST_BLOCK, first + length))
+
+
+@dataclass(frozen=True, eq=False)
 class _System:
     """(κ C + τ²I) A = B, solved for several columns at once."""
 
     covariance: FeatureCovariance
     spread: float
     noise_variance: float
-    leading: Array | None = None  # (F, r)
+    inverse: _Blocks  # nearly
 
     def __matmul__(self, A: Array) -> Array:
         return self.spread * (self.covariance @ A) + self.noise_variance * A
-
-    @cached_property
-    def _diagonal(self) -> Array:
-        return (self.spread * self.covariance.diagonal + self.noise_variance)[:, None]
-
-    @cached_property
-    def _coarse(self) -> Any:
-        assert self.leading is not None
-        return cho_factor(self.leading.T @ (self @ self.leading))
-
-    def _preconditioned(self, B: Array) -> Array:
-        found = B / self._diagonal
-        return found if self.leading is None else found + self.leading @ cho_solve(self._coarse, self.leading.T @ B)
 
     def solved(
         self, B: Array, enough: Callable[[Array], bool] = lambda gained: False, most: int = _MOST_STEPS
     ) -> Array:
         """A (F, k) by conjugate gradients, until `enough` is true of what a step adds to Bᵀ A, for each column (k,)."""
         A, rest = np.zeros_like(B), B
-        step = direction = self._preconditioned(rest)
+        step = direction = self.inverse @ rest
         size = (rest * step).sum(axis=0)
         for _ in range(most):
             image = self @ direction
@@ -124,26 +175,10 @@ class _System:
             rest = rest - length * image
             if enough(length * size):
                 break
-            step = self._preconditioned(rest)
+            step = self.inverse @ rest
             size, before = (rest * step).sum(axis=0), size
             direction = step + size / np.maximum(before, 1e-300) * direction
         return A
-
-
-def _leading_directions(
-    covariance: FeatureCovariance, spread: float, noise_variance: float, rng: np.random.Generator
-) -> Array:
-    """(F, r) directions of most variance against the diagonal, by subspace iteration on some of the rows."""
-    chosen = systematic_indices(covariance.weights, min(_LEADING_ROWS, len(covariance.weights)), rng)
-    features = covariance.features[chosen]
-    transposed = features.T.tocsr() / len(chosen)
-    scale = 1 / np.sqrt(spread * covariance.diagonal + noise_variance)[:, None]
-    V = rng.standard_normal((len(covariance.mean), min(_LEADING, len(covariance.mean))))
-    for _ in range(_PASSES + 1):
-        scaled = scale * V
-        image = transposed @ (features @ scaled) - np.outer(covariance.mean, covariance.mean @ scaled)
-        V, _ = np.linalg.qr(scale * image)
-    return scale * V
 
 
 def spread_from_independence(
@@ -157,11 +192,13 @@ def spread_from_independence(
         own = domain.column_of == j
         independent[:, own] = drawn[rng.permutation(n)][:, own]
     covariance = FeatureCovariance.of(measurement.feature_map, independent, np.full(n, 1 / n))
+    assert isinstance(measurement.feature_map, MarginFeatures)
     probes = rng.choice([-1.0, 1.0], (len(covariance.mean), _PROBES))
     B = np.column_stack([measurement.vector - covariance.mean, probes])
-    kappa = 0.005
+    kappa = _FIRST_SPREAD
+    inverse = _Blocks.of(covariance, measurement.feature_map, kappa, measurement.noise_scale**2)
     for _ in range(_SPREAD_STEPS):
-        system = _System(covariance, kappa, measurement.noise_scale**2)
+        system = _System(covariance, kappa, measurement.noise_scale**2, inverse)
         found = system.solved(B, most=_STEPS_OF_PROBES)
         image = covariance @ found
         determined = kappa * float((probes * image[:, 1:]).sum(axis=0).mean())
@@ -180,13 +217,13 @@ class CellFit:
     """A measurement of tables and the released rows: the errors of any question, as `MeasuredErrors` needs them.
 
     rows         (n, d) encoded: the released points.
-    answers      (n,) the weights of the best answers; they sum to one, and some may be negative.
+    weights      (n,) the weights of the best answers; they sum to one, and some may be negative.
     system       κ C + τ²I around the rows.
     determined   γ.
     """
 
     rows: Array
-    answers: Array
+    weights: Array
     system: _System
     determined: float
     measurement: Measurement
@@ -194,18 +231,14 @@ class CellFit:
     on_points: ClassVar[bool] = True
 
     @property
-    def weights(self) -> Array:
-        """(n,) p, the probability weights of the released rows."""
+    def probabilities(self) -> Array:
+        """(n,) p, those of the released rows."""
         return self.system.covariance.weights
 
     @property
     def spread(self) -> float:
         """κ."""
         return self.system.spread
-
-    def mean(self, values: Array) -> Array:
-        """The best answers (k,) to questions with values (n, k) at the rows."""
-        return self.answers @ values
 
     def first_rows(self, values: Array) -> Array:
         """Values (n, ...) at the rows of `compatible`: all of them."""
@@ -214,7 +247,7 @@ class CellFit:
     def parts(self, influence: Array) -> dict[str, Array]:
         """Standard errors (k,) by source of statistics with these influence functions (n, k) at the rows."""
         a, centred, with_features = self._solved(influence)
-        variance = self.weights @ centred**2
+        variance = self.probabilities @ centred**2
         rest = variance + _products(a, self.system.covariance @ a) - 2 * _products(a, with_features)
         return {
             "privacy": self.measurement.noise_scale * np.sqrt(_products(a, a)),
@@ -225,7 +258,7 @@ class CellFit:
     def covariance(self, influence: Array) -> dict[str, Array]:
         """Joint covariances (k, k) by source of such statistics: the squares of `parts` are their diagonals."""
         a, centred, with_features = self._solved(influence)
-        joint = (self.weights[:, None] * centred).T @ centred
+        joint = (self.probabilities[:, None] * centred).T @ centred
         cross = a.T @ with_features
         return {
             "privacy": self.measurement.noise_scale**2 * a.T @ a,
@@ -236,13 +269,13 @@ class CellFit:
     @property
     def _prior_variance(self) -> float:
         """κ/(1 − γ/n)², n the effective number of rows."""
-        return self.spread / (1 - min(self.determined * float(self.weights @ self.weights), 0.5)) ** 2
+        return self.spread / (1 - min(self.determined * float(self.probabilities @ self.probabilities), 0.5)) ** 2
 
     def _solved(self, influence: Array) -> tuple[Array, Array, Array]:
         """a (F, k), the centred influence (n, k), and Cov_p(φ, h) (F, k)."""
-        centred = influence - self.weights @ influence
+        centred = influence - self.probabilities @ influence
         with_features = self.system.covariance.with_features(centred)
-        variance = self.weights @ centred**2
+        variance = self.probabilities @ centred**2
         left = [(self.spread + 1 / self.measurement.n_rows) * variance]  # the squared error after each step
 
         def narrow(gained: Array) -> bool:
@@ -255,7 +288,7 @@ class CellFit:
     def compatible(self) -> CompatiblePopulations:
         """The released rows along their leading directions."""
         feature_map = self.measurement.feature_map
-        along = principal_directions(feature_map, self.rows, self.weights, most=LEADING_DIRECTIONS)
+        along = principal_directions(feature_map, self.rows, self.probabilities, most=LEADING_DIRECTIONS)
         seen = np.asarray(self.system.covariance.features @ along.vectors)
         errors = np.sqrt(self.measurement.noise_scale**2 + along.variances / self.measurement.n_rows)
         return CompatiblePopulations(seen - along.vectors.T @ self.measurement.vector, errors)
@@ -275,24 +308,23 @@ def fit_cells(measurement: Measurement, domain: Domain, rows: Array, weights: Ar
     spread, determined = spread_from_independence(measurement, domain, rows, weights, rng)
     if determined < _LEAST_DETERMINED * sum(feature_map.kernel.sizes):
         return None
-    return _fit_around(measurement, rows, weights, spread, determined, rng)
+    return _fit_around(measurement, rows, weights, spread, determined)
 
 
-def _fit_around(
-    measurement: Measurement, rows: Array, weights: Array, spread: float, determined: float, rng: np.random.Generator
-) -> CellFit:
+def _fit_around(measurement: Measurement, rows: Array, weights: Array, spread: float, determined: float) -> CellFit:
     """The fit at a known κ and γ."""
+    assert isinstance(measurement.feature_map, MarginFeatures)
     covariance = FeatureCovariance.of(measurement.feature_map, rows, weights)
     noise_variance = measurement.noise_scale**2
-    leading = _leading_directions(covariance, spread, noise_variance, rng)
-    system = _System(covariance, spread, noise_variance, leading)
+    inverse = _Blocks.of(covariance, measurement.feature_map, spread, noise_variance)
+    system = _System(covariance, spread, noise_variance, inverse)
     gains: list[float] = []
 
     def settled(gained: Array) -> bool:
         gains.append(float(gained[0]))
         return max(gains[-_PATIENCE:]) < _SETTLED * sum(gains)
 
-    b = spread * system.solved((measurement.vector - covariance.mean)[:, None], settled, _MOST_STEPS_OF_ANSWERS)
+    b = spread * system.solved((measurement.vector - covariance.mean)[:, None], settled)
     answers = weights * (1 + (covariance.features @ b - covariance.mean @ b)[:, 0])
     return CellFit(rows, answers, system, determined, measurement)
 

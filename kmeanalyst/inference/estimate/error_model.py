@@ -38,15 +38,11 @@ class Fit(Protocol):
 
     @property
     def weights(self) -> Array:
-        """(n,) probabilities of the rows."""
+        """(n,) weights of the rows that give the most plausible means; they sum to one."""
         ...
 
     @property
     def compatible(self) -> CompatiblePopulations: ...
-
-    def mean(self, values: Array) -> Array:
-        """The means (k,) of values (n, k) at the rows that are most plausible."""
-        ...
 
     def first_rows(self, values: Array) -> Array: ...
 
@@ -158,6 +154,13 @@ def fitted_model(release: ReleaseData) -> MeasuredErrors:
     return memo(release)["fitted"]
 
 
+def fitted_frame(release: ReleaseData) -> pd.DataFrame:
+    """The rows that default answers are sums over, and their weights in a column "weight"; see `fitted_model`."""
+    model = fitted_model(release)
+    n = len(model.weights)
+    return model.frame.iloc[:n].assign(weight=model.weights)
+
+
 def _measured(release: ReleaseData, weights: Array) -> MeasuredErrors:
     assert release.measurement is not None
     if "population fit" not in memo(release):
@@ -182,7 +185,7 @@ class MeasuredErrors(ErrorModel):
 
     point_weights  (M,) of the released points, in a view.
     fit            the populations that the measurement allows.
-    first          whose rows come first in `frame`, and whose means have these errors: the points' or the fit's.
+    first          whose rows come first in `frame`, and whose means have these errors: the points' or the fit's own.
     """
 
     release: ReleaseData
@@ -202,13 +205,13 @@ class MeasuredErrors(ErrorModel):
         return self.fit.compatible.everywhere
 
     def _parts(self, influence: Array) -> Parts:
-        """The fit's parts; to resolution is added how far the points are from the fit."""
+        """The fit's parts; of means over the points, how far these are from the fit's is added to resolution."""
         at_rows, distance = self._compared(influence)
         parts = self.fit.parts(at_rows)
         return parts | {"resolution": np.hypot(parts["resolution"], distance)}
 
     def _covariance(self, influence: Array) -> Parts:
-        """The fit's; how far the points are from it counts as one more error, common to all statistics."""
+        """The fit's; how far means over the points are from its own is one more error, common to all statistics."""
         at_rows, distance = self._compared(influence)
         covariance = self.fit.covariance(at_rows)
         return covariance | {"resolution": covariance["resolution"] + np.outer(distance, distance)}
@@ -220,10 +223,11 @@ class MeasuredErrors(ErrorModel):
         return self.fit.compatible.least(self.fit.first_rows(at_rows), level) - here
 
     def _compared(self, influence: Array) -> tuple[Array, Array]:
-        """Influences at the fit's rows (n, k), and by how much (k,) the points give them other means."""
+        """Influences at the fit's rows (n, k), and how far (k,) their means are from the fit's own."""
         at_points, at_rows = self._halves(_finite(influence))
-        weights = self.weights if self.fit.on_points else self.point_weights
-        return at_rows, weights @ at_points - self.fit.mean(at_rows)
+        if self.first == "fit":
+            return at_rows, np.zeros(at_rows.shape[1])
+        return at_rows, self.weights @ at_points - self.fit.weights @ at_rows
 
     def _halves(self, influence: Array) -> tuple[Array, Array]:
         """The influence at the points, and at the rows of the fit."""

@@ -24,6 +24,7 @@ import pandas as pd
 from kmeanalyst.inference.estimate.error_model import PARTS, ErrorModel, Parts, error_model, fitted_model
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, Terms
 from kmeanalyst.inference.estimate.statistic import IntervalRule, Statistic, mean_of_rows
+from kmeanalyst.inference.estimate.unresolved import what_would_help
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.expressions import parse, words
@@ -137,6 +138,7 @@ def infeasible_value(what: str, feasible: Any, value: Callable[[Any], float]) ->
     return f"{what}: signed weights can give one. The probability view {instead}."
 
 
+_MOST_OF_VARIANCE = 0.5  # a larger share of resolution in an answer's variance is said in a note
 _BLOCK = 2**24  # numbers of influence functions whose errors are computed at once
 Where = Question | Sequence[Question] | None
 
@@ -211,10 +213,9 @@ def population_of(release: ReleaseData, *, where: Where = None, view: View | Non
     """The population of a view, given conditions; ValueError where they have probability 0.
 
     where   a condition, or several that must all hold.
-    view    "signed" (as released; the default), "probability", or "fitted": the population that error bars start from, some
-            sixteen thousand rows, rather than the released points (of many rows of margins: these rows themselves).
+    view    "fitted" (the default where something was measured), "signed" or "probability": see `default_view`.
     """
-    weights, label, model = _view(release, view)
+    weights, label, model = _view(release, view or default_view(release))
     conditions = () if where is None else (where,) if isinstance(where, str) or callable(where) else tuple(where)
     everyone = Population(release, label, conditions, model, weights)
     if not conditions:
@@ -273,7 +274,9 @@ def estimates(distribution: Distribution, statistics: Sequence[Statistic]) -> Es
 
 def _parts(model: Errors, known: Sequence[Array]) -> Parts:
     """The model's parts of all the influences: at once if they are few numbers, else in blocks of some million numbers."""
-    step = max(1, _BLOCK // len(known[0]))
+    longest = max(map(len, known))
+    known = [one if len(one) == longest else np.append(one, 0.0) for one in known]  # without a bias
+    step = max(1, _BLOCK // longest)
     blocks = [model.parts(np.column_stack(known[start : start + step])) for start in range(0, len(known), step)]
     if len(blocks) == 1:
         return blocks[0]
@@ -290,16 +293,30 @@ def estimate(distribution: Distribution, statistic: Statistic) -> Estimate:
 
 def _estimate(distribution: Distribution, statistic: Statistic, parts: dict[str, float | None]) -> Estimate:
     known = statistic.influence
+    error = float(np.sqrt(sum(part**2 for part in parts.values() if part is not None)))
     return Estimate(
         value=float(statistic.value),
-        standard_error=float(np.sqrt(sum(part**2 for part in parts.values() if part is not None))),
+        standard_error=error,
         parts=parts,
         view=distribution.view,
         question=statistic.question,
-        notes=(*statistic.notes, *distribution.model.notes),
+        notes=(*statistic.notes, *distribution.model.notes, *_weakness(distribution, statistic.question, parts, error)),
         terms=() if known is None else distribution.terms(known),
         interval_by=statistic.interval_by,
     )
+
+
+def _weakness(
+    distribution: Distribution, question: str, parts: dict[str, float | None], error: float
+) -> tuple[str, ...]:
+    """A note where resolution is most of the variance of an answer of one measured release."""
+    if not isinstance(distribution, Population) or distribution.release.measurement is None:
+        return ()
+    resolution = parts["resolution"]
+    if resolution is None or not resolution**2 > _MOST_OF_VARIANCE * error**2:
+        return ()
+    note = what_would_help(distribution.release, question)
+    return (note,) if note else ()
 
 
 def check_defined(values: Array, hint: str) -> None:
@@ -368,7 +385,31 @@ def _a_column(question: Question) -> str:
     return words.written(columns[0]) if columns else "age"
 
 
-def _view(release: ReleaseData, view: View | None) -> tuple[Array, str, ErrorModel]:
+def default_view(release: ReleaseData) -> View:
+    """The view that statistics are of: the best answers that the measurement allows, where there is one.
+
+    "fitted"       the rows that error bars start from, under the weights that the measurement makes most plausible: of many
+                   rows of margins these rows, under weights of which some may be negative; else some sixteen thousand rows.
+    "signed", "probability"   the released points, where nothing was measured or their weights were given.
+    """
+    if release.measurement is not None and release.weight_view != "given":
+        return "fitted"
+    return released_view(release)
+
+
+def released_view(release: ReleaseData) -> View:
+    """The view of the released points as they are."""
+    return "probability" if release.is_probability else "signed"
+
+
+def feasible_view(release: ReleaseData, view: View | None, what: str) -> View:
+    """The view that a statistic which needs probabilities is of: "fitted" where that is the default, else "probability"."""
+    if view not in (None, "probability", "fitted"):
+        raise ValueError(f'{what} Pass view="probability" or "fitted".')
+    return view or ("fitted" if default_view(release) == "fitted" else "probability")
+
+
+def _view(release: ReleaseData, view: View) -> tuple[Array, str, ErrorModel]:
     """Weights, the view's name, and the errors of its means."""
     if view == "resampled":
         raise ValueError(
@@ -377,6 +418,5 @@ def _view(release: ReleaseData, view: View | None) -> tuple[Array, str, ErrorMod
     if view == "fitted":
         fitted = fitted_model(release)
         return fitted.weights, view, fitted
-    label = view or ("probability" if release.is_probability else "signed")
-    weights = view_weights(release, label)
-    return weights, label, error_model(release, weights)
+    weights = view_weights(release, view)
+    return weights, view, error_model(release, weights)

@@ -152,10 +152,6 @@ class PopulationFit:
 
     on_points: ClassVar[bool] = False
 
-    def mean(self, values: Array) -> Array:
-        """The means (k,) of values (n, k) at the rows."""
-        return self.weights @ values
-
     def cloud_means(self, values: Array) -> Array:
         """Values (n, k) at the rows → (n_clouds, k) means over each cloud."""
         m = len(self.clouds) // (1 + len(_BLURS))

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.estimate.population import Population, mean_statistic, population_of
+from kmeanalyst.inference.estimate.population import Population, feasible_view, mean_statistic, population_of
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
 from kmeanalyst.kernels.base import Array
@@ -55,7 +55,7 @@ class Association:
 
     >>> found = ka.associations(release, ["age", "income"])[0]
     >>> found.measure, round(found.value, 2), [round(end, 2) for end in found.interval]
-    ('correlation ratio', 0.25, [0.12, 0.34])
+    ('correlation ratio', 0.27, [0.16, 0.35])
     """
 
     columns: tuple[str, str]
@@ -85,7 +85,7 @@ def associations(
     """The association of every pair of columns, in their order; columns of texts are left out.
 
     columns   names; all by default, derived ones too.
-    view      "probability" (the default) or "fitted".
+    view      "fitted" (the default where something was measured) or "probability".
     progress  called after each pair.
     A missing cell of levels is a level of its own; rows with a missing number are left out of its pairs. Levels rarer than
     2 %, or beyond the eight most frequent, are taken together.
@@ -96,14 +96,10 @@ def associations(
     age sex correlation ratio 0.03 ± 0.03
     income sex Cramér's V 0.18 ± 0.03
     """
-    if view not in (None, "probability", "fitted"):
-        raise ValueError(
-            f'associations are of the probability view, got view="{view}": signed weights can give negative variances. '
-            'Pass view="probability" or "fitted".'
-        )
+    refused = f'associations are of probabilities, got view="{view}": signed weights can give negative variances.'
     names = [name for name in columns or release.columns.names if not release.columns[name].is_text]
     pairs = list(combinations(names, 2))
-    asked = _Pairs(release, view or "probability")
+    asked = _Pairs(release, feasible_view(release, view, refused))
     found = []
     for k, (a, b) in enumerate(pairs, start=1):
         found.append(asked.association(a, b))

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from kmeanalyst.inference.estimate.population import Population, population_of
+from kmeanalyst.inference.estimate.population import Population, population_of, released_view
 from kmeanalyst.kernels import Kernel, MultiScale, SoftenedProduct
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
@@ -151,7 +151,8 @@ def smoother(
         )
     conditioning = Domain(tuple(release.columns[name] for name in columns))
     chosen = smooth_kernel(conditioning) if kernel is None else kernel_from_spec(kernel, conditioning)
-    found = _regression(population_of(release, where=where, view=view), conditioning, chosen)
+    asked = view or released_view(release)
+    found = _regression(population_of(release, where=where, view=asked), conditioning, chosen)
     if _is_definite(found):
         return found
     if view is not None:

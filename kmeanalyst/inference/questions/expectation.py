@@ -6,6 +6,7 @@ The value is Σ w_m h(z_m) in the view's weights; its influence function is h it
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.inference.estimate.population import (
     Distribution,
+    Population,
     answer,
     check_condition,
     estimate,
@@ -22,6 +24,7 @@ from kmeanalyst.inference.estimate.population import (
     shown,
 )
 from kmeanalyst.inference.estimate.statistic import Statistic
+from kmeanalyst.inference.estimate.unresolved import unresolved_mass
 from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
@@ -29,6 +32,7 @@ from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Question, ReleaseData, View
 
 _ROUNDING = 1e-9
+_Z = 1.96  # a 95 % interval reaches as far as all the mass that is not resolved
 
 
 def expectation(
@@ -97,6 +101,18 @@ def probability_of(population: Distribution, condition: Any) -> Statistic:
     return statistic_of(population, values, shown(condition))
 
 
+def _with_unresolved(population: Distribution, found: Statistic, question: str) -> Statistic:
+    """The mean, with the mass that the values it asks about may have as a bias, if none of the rows has them."""
+    influence = found.influence
+    if not isinstance(population, Population) or influence is None or np.nanmax(np.abs(influence)) > 0:
+        return found
+    mass = unresolved_mass(population.release, question, population.model.frame, population.weights)
+    if mass == 0:
+        return found
+    note = f"no row of the release has this value: its probability may be up to {mass:.3g}, that of all values measured with it"
+    return replace(found, influence=np.append(influence, mass / _Z), notes=(*found.notes, note))
+
+
 def statistic_of(population: Distribution, values: Array, text: str) -> Statistic:
     """Σ v · values, from (n,) values at the rows of population.model.frame."""
     found = mean_statistic(population, values)
@@ -106,7 +122,7 @@ def statistic_of(population: Distribution, values: Array, text: str) -> Statisti
         notes = (
             population.infeasible(f"{value:.4g} is not a probability", lambda same: float(same.weights @ at_points)),
         )
-    return answer(population, found, text, notes)
+    return _with_unresolved(population, answer(population, found, text, notes), text)
 
 
 def conditions_by(release: ReleaseData, column: str, where: str | None = None) -> list[str]:

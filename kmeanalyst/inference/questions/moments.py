@@ -46,15 +46,15 @@ class MatrixEstimate:
 
     >>> found = release.corr(["age", "education-num"])
     >>> found.value
-                       age  education-num
-    age            1.00000        0.09575
-    education-num  0.09575        1.00000
+                        age  education-num
+    age            1.000000       0.052068
+    education-num  0.052068       1.000000
     >>> found.standard_error
                         age  education-num
-    age            0.000000       0.109754
-    education-num  0.109754       0.000000
+    age            0.000000       0.099503
+    education-num  0.099503       0.000000
     >>> found.view
-    'probability'
+    'fitted'
     """
 
     names: tuple[str, ...]

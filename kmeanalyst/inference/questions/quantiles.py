@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, InverseCdf, Terms
-from kmeanalyst.inference.estimate.population import Distribution, estimates, population_of, shown
+from kmeanalyst.inference.estimate.population import Distribution, estimates, feasible_view, population_of, shown
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.questions.expectation import statistic_of
 from kmeanalyst.kernels.base import Array
@@ -63,23 +63,22 @@ def quantile(
 
     column   a column of numbers, or an expression.
     q        in [0, 1]; a sequence gives Estimates.
-    view     "probability" (the default) or "fitted"; signed weights have no quantiles, and are refused.
+    view     "fitted" (the default where something was measured) or "probability"; "signed" is refused.
     Returns  an Estimate, or Estimates. standard_error is the width of the 95 % interval divided by 2 · 1.96. Arithmetic with
              a quantile propagates its error to first order.
     """
-    if view not in (None, "probability", "fitted"):
-        raise ValueError(
-            f'quantiles are of the probability view, got view="{view}": under signed weights the distribution function '
-            'falls as well as rises, so an order has several quantiles or none. Pass view="probability".'
-        )
+    refused = (
+        f'quantiles are of probabilities, got view="{view}": under signed weights the distribution function falls as well as '
+        "rises, so an order has several quantiles or none."
+    )
     orders = np.atleast_1d(np.asarray(q, dtype=float))
-    population = population_of(release, where=where, view=view or "probability")
+    population = population_of(release, where=where, view=feasible_view(release, view, refused))
     found = estimates(population, quantiles_of(population, column, orders))
     return found[0] if np.ndim(q) == 0 else found
 
 
 def quantiles_of(population: Distribution, column: Any, orders: Array) -> list[Statistic]:
-    """The quantiles of several orders (k,) of a population in the probability view, and their influences."""
+    """The quantiles of several orders (k,) of a population, and their influences."""
     if orders.ndim > 1 or not ((orders >= 0) & (orders <= 1)).all():
         raise ValueError(
             f"q must lie between 0 and 1, got {orders.tolist()!r:.80}: it is a probability. Pass e.g. 0.5."
@@ -114,8 +113,11 @@ def _at_most(values: Array, x: float) -> Array:
 
 
 def _steps(x: Array, weights: Array) -> tuple[Array, Array]:
-    """The values (m,) at which the distribution function of x jumps, increasing, and the function there."""
-    used = weights > 0
+    """The values (m,) at which the distribution function of x jumps, increasing, and the function there.
+
+    Where best answers fall, as they may between two values, the function stays at the largest of those before.
+    """
+    used = weights != 0
     support, which = np.unique(x[used], return_inverse=True)
-    cumulative = np.cumsum(np.bincount(which, weights[used]))
+    cumulative = np.maximum.accumulate(np.cumsum(np.bincount(which, weights[used])))
     return support, cumulative / cumulative[-1] + _ROUNDING

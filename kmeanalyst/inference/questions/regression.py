@@ -37,8 +37,7 @@ class RegressionEstimate:
     >>> fit.names
     ('intercept', '`education-num`', "sex == 'Male'")
     >>> fit["education-num"], fit.view
-    (age ~ `education-num`: 0.50 ± 0.57 (95 %: -0.61 to 1.62; privacy 0.30, sampling 0.07, resolution 0.48),
-        'probability')
+    (age ~ `education-num`: 0.28 ± 0.52 (95 %: -0.75 to 1.30; privacy 0.30, sampling 0.07, resolution 0.42), 'fitted')
     """
 
     target: str
@@ -63,8 +62,8 @@ class RegressionEstimate:
         >>> release.regression("age", ["education-num"]).to_frame()[["value", "standard_error"]]
                              value  standard_error
         coefficient
-        intercept        33.232098        5.915089
-        `education-num`   0.497434        0.566345
+        intercept        35.847816        5.298651
+        `education-num`   0.273538        0.521701
         """
         return self.coefficients.to_frame(level).set_axis(pd.Index(self.names, name="coefficient"))
 

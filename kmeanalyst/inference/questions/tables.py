@@ -18,7 +18,7 @@ import pandas as pd
 
 from kmeanalyst.inference.estimate.error_model import PARTS
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
-from kmeanalyst.inference.estimate.population import Population, estimates, population_of
+from kmeanalyst.inference.estimate.population import Population, estimates, feasible_view, population_of
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.questions.expectation import mean_of, probability_of, statistic_of
 from kmeanalyst.inference.questions.groups import MOST_ASKED, Group, check_groups, groups_of
@@ -183,8 +183,8 @@ class GroupBy:
     >>> release.groupby("income").mean("age")[["value", "standard_error", "low", "high"]]
                 value  standard_error        low       high
     income
-    <=50K   36.274567        0.513795  35.267547  37.281588
-    >50K    44.530310        1.472425  41.644411  47.416209
+    <=50K   36.464869        0.476610  35.530730  37.399007
+    >50K    45.413936        1.182485  43.096308  47.731564
     """
 
     release: ReleaseData
@@ -221,8 +221,8 @@ class GroupBy:
         >>> release.groupby("sex").probability("income == '>50K'")[["value", "standard_error"]]
                    value  standard_error
         sex
-        Female  0.130257        0.018643
-        Male    0.291715        0.011800
+        Female  0.133213        0.018093
+        Male    0.290531        0.011832
         """
         return self._each(lambda population: probability_of(population, condition))
 
@@ -231,8 +231,8 @@ class GroupBy:
 
         >>> release.groupby("sex").var("age")["value"]
         sex
-        Female    220.505142
-        Male      178.188831
+        Female    242.356715
+        Male      171.486440
         Name: value, dtype: float64
         """
         return self._each(lambda population: variance_of(population, column))
@@ -242,8 +242,8 @@ class GroupBy:
 
         >>> release.groupby("sex").std("age")["value"]
         sex
-        Female    14.849416
-        Male      13.348739
+        Female    15.567810
+        Male      13.095283
         Name: value, dtype: float64
         """
         return self._each(lambda population: deviation_of(population, column))
@@ -254,13 +254,12 @@ class GroupBy:
         >>> release.groupby("sex").quantile("age", 0.5)["value"]
         sex
         Female    35.0
-        Male      37.0
+        Male      38.0
         Name: value, dtype: float64
         """
-        if self.view == "signed":
-            raise ValueError('quantiles are of the probability view, got view="signed". Group with view="probability".')
+        view = feasible_view(self.release, self.view, f'quantiles are of probabilities, got view="{self.view}".')
         order = np.array([q], dtype=float)
-        return self._each(lambda population: quantiles_of(population, column, order)[0], view="probability")
+        return self._each(lambda population: quantiles_of(population, column, order)[0], view=view)
 
     def _each(self, statistic: Callable[[Population], Statistic], view: View | None = None) -> pd.DataFrame:
         check_groups(self.release.columns[self.column], None, MOST_ASKED)

@@ -27,6 +27,7 @@ from kmeanalyst.inference.estimate.population import (
     infeasible_value,
     population_of,
     positive_probability,
+    released_view,
     shown,
 )
 from kmeanalyst.inference.variables.boundedness import total_mass
@@ -165,7 +166,7 @@ def joint_distribution(
     """
     if len(releases) == 1:
         return population_of(releases[0], where=tuple(conditions), view=view)
-    factors = tuple(population_of(release, view=view) for release in releases)
+    factors = tuple(population_of(release, view=view or released_view(release)) for release in releases)
     rng = np.random.default_rng(0)
     joint, weights = _combined(factors, MOST_COMBINATIONS, DRAWN, rng)
     grids, masses = [joint], []

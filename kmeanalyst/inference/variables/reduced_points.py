@@ -35,7 +35,7 @@ class ReducedPoints:
 
     >>> few = release["age"].thin(10)
     >>> few.values.shape, few.stands_for, few.embedding.squared_norm() > 0
-    ((10, 1), 300, True)
+    ((10, 1), 16000, True)
     """
 
     values: Array

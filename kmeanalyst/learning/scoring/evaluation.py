@@ -5,7 +5,7 @@ and at the rows of the fitted population gives its error in parts, and two model
 score(a, data) - score(b, data) is the paired comparison. The model is taken as fixed: the effect of noisy training data is
 part of the score, not of its error.
 
-Metrics of classes and numbers use the weights as released; those of ranks use the probability view.
+Metrics use the default view of answers; those of ranks the probability view, if weights of the default view are negative.
 """
 
 from __future__ import annotations
@@ -213,8 +213,8 @@ _ROUNDING = 1e-9
 class ScoringTask:
     """A model, the data it is scored on, and notes for every score.
 
-    population  whether the rows are ranked → their distribution: by default the view as released, for ranks the probability
-                view.
+    population  whether the rows are ranked → their distribution: in the default view of answers, for ranks one without negative
+                weights.
     """
 
     task: Task
@@ -356,7 +356,10 @@ def _populations(
                 'a metric of ranks was asked with view="signed": rows of negative weight cannot be ranked. Leave view out, or '
                 'pass view="probability".'
             )
-        return population_of(release, where=conditions or None, view=view or ("probability" if ranks else None))
+        found = population_of(release, where=conditions or None, view=view)
+        if ranks and view is None and found.weights.min() < 0:
+            return population_of(release, where=conditions or None, view="probability")
+        return found
 
     return population
 

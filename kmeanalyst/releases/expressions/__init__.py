@@ -37,7 +37,17 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.extent import Extent, extent_of
 from kmeanalyst.releases.expressions.meaning import Interpreter
-from kmeanalyst.releases.expressions.syntax import DEEPEST, LONGEST, Node, Parser, reads_as_condition
+from kmeanalyst.releases.expressions.syntax import (
+    DEEPEST,
+    LONGEST,
+    Comparison,
+    Constant,
+    Name,
+    Node,
+    Parser,
+    parts_of,
+    reads_as_condition,
+)
 from kmeanalyst.releases.expressions.words import ExpressionError
 
 __all__ = ["DEEPEST", "LONGEST", "Expression", "ExpressionError", "Extent", "parse"]
@@ -95,6 +105,27 @@ class Expression:
         A boolean column by itself is one too, which only `check(domain)` can know.
         """
         return reads_as_condition(self._root)
+
+    @property
+    def equated(self) -> tuple[tuple[str, float], ...]:
+        """Columns with the numbers that they are compared with by ==.
+
+        >>> parse("age == 40 and 20 == 2 * hours").equated
+        (('age', 40.0),)
+        """
+        pairs = [
+            (left, right)
+            for part in parts_of(self._root)
+            if isinstance(part, Comparison)
+            for left, (op, right) in zip((part.first, *(each for _, each in part.rest)), part.rest, strict=False)
+            if op == "=="
+        ]
+        return tuple(
+            (name.name, float(number.value))
+            for a, b in pairs
+            for name, number in ((a, b), (b, a))
+            if isinstance(name, Name) and isinstance(number, Constant) and type(number.value) in (int, float)
+        )
 
     def check(self, domain: Domain) -> Literal["number", "condition"]:
         """What `evaluate` gives on this domain; ExpressionError if columns, levels and operations do not fit.

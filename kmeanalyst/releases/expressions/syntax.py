@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -100,6 +100,22 @@ class Call(Node):
 
     function: str
     arguments: tuple[Node, ...]
+
+
+def parts_of(node: Node) -> Iterator[Node]:
+    """A part, and all parts within it."""
+    yield node
+    match node:
+        case Sign(operand=operand) | Not(operand=operand):
+            within: tuple[Node, ...] = (operand,)
+        case Arithmetic(first=first, rest=rest) | Comparison(first=first, rest=rest):
+            within = (first, *(operand for _, operand in rest))
+        case Logic(operands=within) | Items(items=within) | Call(arguments=within):
+            pass
+        case _:
+            within = ()
+    for part in within:
+        yield from parts_of(part)
 
 
 def reads_as_condition(node: Node) -> bool:

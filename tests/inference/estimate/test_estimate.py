@@ -114,7 +114,7 @@ def test_the_text_of_a_calculation_distinguishes_estimates_from_questions(mixed_
     ("calculate", "message"),
     [
         (
-            lambda r: r.mean("x") - r.mean("x", view="probability"),
+            lambda r: r.mean("x", view="signed") - r.mean("x", view="probability"),
             r"signed view and the other of the probability view.*would be the views'.*Ask for both with view=",
         ),
         (lambda r: np.log(r.mean("x") - r.mean("x")), r"log.* is undefined at 0.*logarithm.*Calculate with other"),
@@ -122,7 +122,7 @@ def test_the_text_of_a_calculation_distinguishes_estimates_from_questions(mixed_
         (lambda r: np.sqrt(r.mean("x") * 0 - 1), r"is undefined at -1.*root.*Calculate with other"),
         (lambda r: (r.mean("x") * 0 - 1) ** 0.5, r"is undefined at -1.*root.*Calculate with other"),
         (
-            lambda r: r.mean("x") + r.replaced(weights=r.weights / 2).mean("x"),
+            lambda r: r.mean("x") + r.replaced(method="subspace").mean("x"),
             r"rest on one measurement through two releases.*correlation is not known.*Ask one Release",
         ),
         (
@@ -153,7 +153,7 @@ def test_a_page_shows_question_numbers_view_and_notes_escaped(mixed_release):
     estimate = mixed_release.probability("age < 50 and age > 20")
     page = estimate._repr_html_()
     assert "age &lt; 50" in page and "age < 50" not in page
-    assert f"{estimate.value:.{estimate.digits}f} ±" in page and "[probability weights]" in page
+    assert f"{estimate.value:.{estimate.digits}f} ±" in page and "[fitted weights]" in page
 
 
 def test_what_an_estimate_carries_is_neither_shown_nor_compared_nor_written(mixed_release):

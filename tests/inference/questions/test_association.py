@@ -162,5 +162,5 @@ def test_a_column_that_does_not_vary_has_no_association_and_a_note_says_so():
 
 
 def test_signed_weights_are_refused():
-    with pytest.raises(ValueError, match=r'probability view, got view="signed": .*negative variances\. Pass'):
+    with pytest.raises(ValueError, match=r'are of probabilities, got view="signed": .*negative variances\. Pass'):
         associations(sample(rows(20, 8)), view="signed")

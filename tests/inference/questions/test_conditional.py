@@ -254,7 +254,7 @@ def test_estimates_of_one_release_are_calculated_with_and_keep_what_they_share(m
     base = (old - young).terms[0][0]
     together = base.parts(old.terms[0][1] - young.terms[0][1])
     assert difference.parts == pytest.approx(together)
-    mean = mixed_release.probability("married")
+    mean = mixed_release.probability("married", view="probability")
     assert (old - mean).parts == pytest.approx(base.parts(old.terms[0][1] - np.append(mean.terms[0][1], 0)))
     assert (mean - old).standard_error == pytest.approx((old - mean).standard_error)
     assert ((old - mean) + (mean - old)).standard_error == pytest.approx(0.0, abs=1e-9)

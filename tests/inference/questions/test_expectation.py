@@ -12,18 +12,28 @@ from kmeanalyst.inference.estimate.estimate import Estimate
 
 
 def test_the_value_is_the_weighted_sum_of_the_view(mixed_release, numeric_release):
-    frame = mixed_release.to_frame()
-    assert mixed_release.mean("age").value == pytest.approx(frame["weight"] @ frame["age"], abs=1e-12)
-    condition = (frame["age"] > 50) & (frame["city"] == "Zürich")
-    asked = mixed_release.probability("age > 50 and city == 'Zürich'")
-    assert asked.value == pytest.approx(frame["weight"] @ condition, abs=1e-12)
-    signed = numeric_release.to_frame("signed")
-    assert numeric_release.mean("x").value == pytest.approx(signed["weight"] @ signed["x"], abs=1e-12)
-    nearest = numeric_release.to_frame("probability")
-    other = numeric_release.mean("x", view="probability")
-    assert other.value == pytest.approx(nearest["weight"] @ nearest["x"], abs=1e-12)
-    views = (numeric_release.mean("x").view, other.view, mixed_release.mean("age").view)
-    assert views == ("signed", "probability", "probability")
+    for view in ("fitted", "probability"):
+        frame = mixed_release.to_frame(view)
+        assert mixed_release.mean("age", view=view).value == pytest.approx(frame["weight"] @ frame["age"], abs=1e-12)
+        condition = (frame["age"] > 50) & (frame["city"] == "Zürich")
+        asked = mixed_release.probability("age > 50 and city == 'Zürich'", view=view)
+        assert asked.value == pytest.approx(frame["weight"] @ condition, abs=1e-12)
+    for view in ("signed", "probability", "fitted"):
+        frame, answer = numeric_release.to_frame(view), numeric_release.mean("x", view=view)
+        assert answer.value == pytest.approx(frame["weight"] @ frame["x"], abs=1e-12) and answer.view == view
+
+
+def test_the_default_view_is_of_the_best_answers_unless_weights_are_given(
+    numeric_release, mixed_release, foreign_release
+):
+    assert numeric_release.mean("x").view == mixed_release.quantile("age", 0.5).view == "fitted"
+    assert foreign_release.mean("age").view == "signed"
+    given = mixed_release.replaced(weights=mixed_release.weights[::-1].copy())
+    assert (given.weight_view, given.mean("age").view, given.quantile("age", 0.5).view) == (
+        "given",
+        *["probability"] * 2,
+    )
+    assert given.mean("age").value == pytest.approx(given.weights @ given.frame["age"])
 
 
 def test_a_function_of_a_frame_and_its_expression_agree(mixed_release):
@@ -74,7 +84,7 @@ def test_the_standard_error_is_the_root_of_the_squared_parts(mixed_release):
 
 
 def test_a_signed_value_that_is_not_a_probability_is_shown_with_one_that_is(numeric_release):
-    estimate = numeric_release.probability("x > -100 and y > -100")
+    estimate = numeric_release.probability("x > -100 and y > -100", view="signed")
     total = numeric_release.weights.sum()
     assert estimate.value == pytest.approx(total)
     if not 0 <= total <= 1:
@@ -90,10 +100,13 @@ def test_a_signed_value_that_is_not_a_probability_is_shown_with_one_that_is(nume
         (lambda r: r.mean("agee"), r"(?s)no column agee.*columns are age.*Did you mean age"),
         (lambda r: r.mean("city"), r"city is a column of levels.*number is needed.*Compare it with a level"),
         (lambda r: r.probability("age"), r"needs a condition.*Write a comparison"),
-        (lambda r: r.mean("children"), r"no finite value at \d+ of 60 points.*missing cell.*Exclude them with where"),
+        (
+            lambda r: r.mean("children"),
+            r"no finite value at \d+ of 16000 points.*missing cell.*Exclude them with where",
+        ),
         (
             lambda r: r.expectation(lambda frame: 1.0),
-            r"one number for each of 60 points, got shape \(\).*Return a column",
+            r"one number for each of 16000 points, got shape \(\).*Return a column",
         ),
         (lambda r: r.mean("age", where="age > 1000"), r"probability 0.*wider condition; where .* signed"),
         (lambda r: r.mean("age", view="resampled"), r"resampled rows are for other tools.*Ask view="),
@@ -123,6 +136,6 @@ def test_what_the_features_cannot_see_is_not_explained_away_by_interpolation(mix
         return np.sign(np.sin(1e7 * frame["income"].to_numpy()))
 
     estimate = mixed_release.expectation(coin)
-    assert estimate.parts["privacy"] < 0.1 * estimate.parts["resolution"]
+    assert estimate.parts["privacy"] < 0.3 * estimate.parts["resolution"]
     assert abs(estimate.value) < 3 * estimate.standard_error
     assert mixed_release.probability("married").parts["resolution"] < 0.35 * max(estimate.parts["resolution"], 0.1)

@@ -407,7 +407,7 @@ def test_any_function_of_several_variables_and_components(first, second):
 
 def test_levels_can_be_pushed(mixed_release):
     length = ka.pushforward(lambda city, age: np.char.str_len(city) * age, mixed_release["city"], mixed_release["age"])
-    frame = mixed_release.to_frame()
+    frame = mixed_release.to_frame("fitted")
     by_hand = (frame["city"].astype(str).str.len() * frame["age"].astype(float) * frame["weight"]).sum()
     assert length.mean().value == pytest.approx(by_hand, rel=1e-12)
 
@@ -416,7 +416,7 @@ def test_it_shows_itself_in_one_line(first, second, mixed_release):
     total = (first["x0"] + second["x0"]).named("X + Z")
     assert repr(total).startswith("X + Z: ") and "±" in repr(total) and repr(total).endswith("(1,600 points)")
     assert "X + Z" in total._repr_html_()
-    assert repr(mixed_release["city"]) == "city: levels (60 points)"
+    assert repr(mixed_release["city"]) == "city: levels (16,000 points)"
     assert "no mean" in repr(mixed_release["children"])
     assert repr(((first["x0"] + 1) * 2).nodes[0].text) == "'(x0 + 1) * 2'"
 

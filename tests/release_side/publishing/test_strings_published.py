@@ -169,8 +169,8 @@ def test_compare_names_the_column_of_strings_and_notes_its_limits(release):
 def test_the_probability_of_a_released_string_has_a_standard_error(release):
     code = release.to_frame()["code"].dropna().iloc[0]
     found = release.probability(f"code == '{code}'")
-    weights = release.weights[(release.to_frame()["code"] == code).to_numpy()]
-    assert found.value == pytest.approx(weights.sum()) and found.standard_error > 0
+    fitted = release.to_frame("fitted")
+    assert found.value == pytest.approx(fitted.loc[fitted["code"] == code, "weight"].sum()) and found.standard_error > 0
     assert release.probability(f"code != '{code}' and not missing(code)").standard_error > 0
     assert release.probability(f"code in ['{code}', 'ACGT']").value == pytest.approx(found.value)
     assert release.probability("missing(code)").value == pytest.approx(0.05, abs=0.03)

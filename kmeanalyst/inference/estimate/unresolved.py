@@ -1,0 +1,113 @@
+"""What a measurement does not show of a question: single values of numbers, and which measurement would show more.
+
+A heavy cell does not say where in the cell its mass is. A single value of a number has a probability of its own only where
+it is a cell: a value of a column of steps, or an atom of the domain. Else the probability of the value may be anything up
+to the mass of its cell, and that is the resolution of the answer.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.margins import MarginFeatures, Margins
+from kmeanalyst.releases.domain.numbers import Number
+from kmeanalyst.releases.expressions import ExpressionError, parse, words
+from kmeanalyst.releases.release import ReleaseData
+
+_NEAR = 0.02  # of a column's range: a smooth measurement does not tell values apart that are nearer
+_STRINGS = re.compile(r"'[^']*'|\"[^\"]*\"")
+_QUOTED, _WORDS = re.compile(r"`([^`]*)`"), re.compile(r"[^\W\d]\w*")
+
+
+def unresolved_mass(release: ReleaseData, question: str, frame: pd.DataFrame, weights: Array) -> float:
+    """How much probability the values may have that a question equates numbers with, if none of the rows has them.
+
+    frame, weights  (n,) rows in natural units, and their weights. The sum over values, at most 1.
+    """
+    if release.measurement is None:
+        return 0.0
+    mass = 0.0
+    for name, value in _equated(question):
+        column: Any = release.columns[name] if name in release.domain.names else None
+        if isinstance(column, Number):
+            mass += _mass_near(release, column, value, frame, weights)
+    return min(mass, 1.0)
+
+
+def _equated(question: str) -> tuple[tuple[str, float], ...]:
+    """The numbers that columns are compared with by ==; none of a text that is no expression."""
+    try:
+        return parse(question).equated
+    except ExpressionError:
+        return ()
+
+
+def _mass_near(release: ReleaseData, column: Number, value: float, frame: pd.DataFrame, weights: Array) -> float:
+    """The probability of the values that the measurement does not tell from this one."""
+    assert release.measurement is not None
+    low, high = float(column.lower), float(column.upper)
+    feature_map = release.measurement.feature_map
+    asked = pd.DataFrame({name: frame[name].iloc[:1] for name in release.domain.names}).assign(**{column.name: value})
+    if not low <= value <= high:
+        return 0.0
+    j = release.domain.names.index(column.name)
+    if isinstance(feature_map, MarginFeatures):
+        cells, own = (_finest(feature_map.kernel, j, release.domain.encode(rows)) for rows in (frame, asked))
+        near = cells[: len(weights)] == own[0]
+    else:
+        ends = asked.iloc[[0, 0, 0]].assign(**{column.name: [low, high, value]})
+        codes, (least, most, own) = (release.domain.encode(rows)[:, j] for rows in (frame, ends))
+        near = np.abs(codes[: len(weights)] - own) <= _NEAR * (most - least)
+    return float(np.clip(weights @ near, 0.0, 1.0))
+
+
+def _finest(kernel: Margins, j: int, rows: Array) -> Array:
+    """(n,) the finest measured cells of column j of rows (n, d)."""
+    return kernel.fine_cells(rows)[:, kernel.finer.index(j)] if j in kernel.finer else kernel.cells(rows)[:, j]
+
+
+def what_would_help(release: ReleaseData, question: str) -> str:
+    """A note on an answer whose error is mostly resolution: which measurement would show more; "" where none is known."""
+    assert release.measurement is not None
+    columns = [name for name in release.domain.names if name in _names(release, question)]
+    if not columns:
+        return ""
+    together = " × ".join(map(words.written, columns))
+    missing = _missing(release, columns, together)
+    return missing and f"more than half of its variance is resolution: {missing}"
+
+
+def _missing(release: ReleaseData, columns: list[str], together: str) -> str:
+    assert release.measurement is not None
+    feature_map: FeatureMap = release.measurement.feature_map
+    numbers = [words.written(name) for name in columns if isinstance(release.domain[name], Number)]
+    if not isinstance(feature_map, MarginFeatures):
+        crossed = len(columns) > 2
+        option = f"--target {words.written(columns[-1])}" if crossed else "--kernel margins"
+        return f"a release with {option} counts cells of {together}, where this one has smooth features of all columns"
+    target = feature_map.kernel.target
+    others = [name for name in columns if target < 0 or name != release.domain.names[target]]
+    if len(others) > 2 and target < 0:
+        return f"{together} was not counted together. A release with one of them as --target counts pairs of the others with it"
+    if len(others) > 2:
+        return f"{together} was not counted together, and no release counts so many columns"
+    if numbers:
+        which = " and ".join(numbers)
+        return f"values within the ranges of {which} were not told apart. A domain with edges where the question changes shows it"
+    return ""  # its cells were counted
+
+
+def _names(release: ReleaseData, question: str) -> set[str]:
+    """The names in a question as it is shown, those in the expressions of derived columns included."""
+    bare = _STRINGS.sub(" ", question)
+    found = set(_QUOTED.findall(bare)) | set(_WORDS.findall(_QUOTED.sub(" ", bare)))
+    for derived in reversed(release.derived):
+        if derived.column.name in found:
+            found |= set(parse(derived.expression).columns)
+    return found

@@ -1,0 +1,88 @@
+"""Single values that no row has, and notes on what a measurement does not show."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from representation_cases import measured
+from simulated_releases import measured_release
+
+import kmeanalyst as ka
+from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
+
+DOMAIN = Domain((
+    Real(name="dose", lower=0, upper=10, atoms=(0,)), Integer(name="age", lower=0, upper=89),
+    Categorical(name="sex", levels=("f", "m")), Categorical(name="job", levels=("a", "b", "c")),
+))  # fmt: skip
+
+
+def rows(n: int, rng: np.random.Generator) -> np.ndarray:
+    dose = np.where(rng.random(n) < 0.2, 0.0, rng.uniform(0, 10, n))
+    return np.column_stack([dose, rng.integers(0, 90, n), rng.integers(0, 2, n), rng.integers(0, 3, n)]).astype(float)
+
+
+def released(target: str | None = None, noise: float = 0.001) -> ka.Release:
+    rng = np.random.default_rng(0)
+    features = MarginFeatures(margin_kernel(DOMAIN, target=target))
+    return measured_release(measured(features, rows(4000, rng), noise_scale=noise), DOMAIN, rows(3500, rng))
+
+
+@pytest.fixture(scope="module")
+def margins() -> ka.Release:
+    return released()
+
+
+def test_a_value_that_no_row_has_may_have_all_the_mass_of_its_cell(margins):
+    kernel = margins.measurement.feature_map.kernel
+    edges = np.array([0.0, *(kernel.fine[0] or kernel.edges[0]), 10.0])
+    of_value = int(np.searchsorted(edges, 3.14159, side="right"))
+    cell = margins.probability(f"dose >= {edges[of_value - 1]} and dose < {edges[of_value]}")
+    found = margins.probability("dose == 3.14159")
+    assert found.value == 0 and found.interval() == pytest.approx((-cell.value, cell.value), rel=0.01)
+    assert found.parts["privacy"] == found.parts["sampling"] == 0
+    assert any("no row of the release has this value" in note for note in found.notes)
+    both = found + margins.probability("dose == 0")  # an atom is a cell of its own
+    assert both.standard_error == pytest.approx(
+        np.hypot(found.standard_error, margins.probability("dose == 0").standard_error)
+    )
+    assert margins.probability("dose == 3.14159 or 7.7 == dose").standard_error > 1.5 * found.standard_error
+
+
+def test_a_value_outside_the_bounds_has_no_mass_and_one_among_rows_its_own_error(margins):
+    assert margins.probability("dose == 11").standard_error == 0
+    assert margins.probability("age == 40").parts["sampling"] > 0
+    assert not any("no row" in note for note in margins.probability("age == 40").notes)
+
+
+def test_several_answers_at_once_have_the_errors_of_each(margins):
+    together = margins.expectations(["dose == 3.14159", "dose", "age"])
+    for answer, question in zip(together, ("dose == 3.14159", "dose", "age"), strict=True):
+        assert answer.parts == pytest.approx(margins.expectation(question).parts, rel=0.02)
+
+
+def test_a_smooth_measurement_does_not_tell_near_values_apart(mixed_release):
+    found = mixed_release.probability("income == 12345.678")
+    assert found.value == 0 and found.standard_error > 0
+
+
+def test_where_resolution_dominates_a_note_names_the_measurement_that_would_help(margins, mixed_release):
+    def note(release: ka.Release, question: str) -> str:
+        return " ".join(text for text in release.probability(question).notes if "is resolution" in text)
+
+    three = "sex == 'f' and job == 'a' and age < 30"
+    assert "age × sex × job was not counted together" in note(margins, three) and "--target" in note(margins, three)
+    assert "within the ranges of age" in note(margins, "job == 'a' and age < 37")
+    assert note(margins, "sex == 'f'") == "" == note(margins, "sex == 'f' and job == 'a'")
+    assert "--kernel margins counts cells of age" in note(mixed_release, "age < 33 and age > 31")
+    crossed = released("sex", noise=0.0003)
+    assert "not counted together" not in note(crossed, three)
+
+
+def test_names_in_texts_are_no_columns_and_derived_columns_stand_for_theirs(margins):
+    derived = margins.transform({"young": "age < 37"})
+    found = derived.probability("young and job == 'a' and job != 'b'")
+    assert any("within the ranges of age" in text for text in found.notes)
