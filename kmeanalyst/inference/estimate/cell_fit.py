@@ -31,6 +31,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse import csr_matrix
 
 from kmeanalyst.inference.estimate.population_fit import LEADING_DIRECTIONS, CompatiblePopulations
 from kmeanalyst.kernels.base import Array
@@ -45,15 +46,13 @@ _FEWEST_ROWS = 3000  # on fewer, Var_p(h − aᵀφ) would say little
 _LEAST_DETERMINED = 3.0  # γ over the number of cells of one-way tables, below which κ is not known
 _INDEPENDENT_ROWS = 5000  # rows of independent columns
 _PROBES = 4  # random vectors that estimate a trace
-_FIRST_SPREAD, _SPREAD_STEPS, _STEPS_OF_PROBES = (
-    0.005,
-    8,
-    15,
-)  # κ at first, most updates of it, steps of the solver in each
+_FIRST_SPREAD = 0.005  # κ at first
+_SPREAD_STEPS, _STEPS_OF_PROBES = 8, 15  # most updates of κ, and steps of the solver in each
 _CAUTION = 2.0  # factor on κ and its standard error
 _MOST_ALONE, _LARGEST_BLOCK = 400, 512  # cells of single columns, and of a block, in the preconditioner
 _ROUNDING = 1e-9
 _MOST_STEPS, _PATIENCE, _GAIN = 100, 2, 0.01  # the solver stops when 2 steps narrow no interval by more than 1 %
+_TOGETHER = 32  # questions
 _SETTLED = 1e-7  # the best answers are solved for to this share of their change
 
 
@@ -77,6 +76,21 @@ class FeatureCovariance:
     def __matmul__(self, A: Array) -> Array:
         """C A, of A (F, k)."""
         return self.with_features(self.features @ A) - np.outer(self.mean, self.mean @ A)
+
+    def nearly(self, A: Array) -> Array:
+        """C A in single precision."""
+        features, transposed, weights, mean = self._single
+        B = A.astype(np.float32)
+        return transposed @ (weights * (features @ B)) - np.outer(mean, mean @ B)
+
+    @cached_property
+    def _single(self) -> tuple[Any, Any, Array, Array]:
+        """Features, the same transposed, weights (n, 1) and mean in single precision; indices are shared."""
+        features, transposed = (
+            csr_matrix((each.data.astype(np.float32), each.indices, each.indptr), each.shape)
+            for each in (self.features, self.transposed)
+        )
+        return features, transposed, self.weights[:, None].astype(np.float32), self.mean.astype(np.float32)
 
     def with_features(self, values: Array) -> Array:
         """E_p φ h (F, k) of values (n, k) at the rows: their covariance with the features, if their mean is 0."""
@@ -159,7 +173,7 @@ class _System:
     inverse: _Blocks  # nearly
 
     def __matmul__(self, A: Array) -> Array:
-        return self.spread * (self.covariance @ A) + self.noise_variance * A
+        return self.spread * self.covariance.nearly(A) + self.noise_variance * A
 
     def solved(
         self, B: Array, enough: Callable[[Array], bool] = lambda gained: False, most: int = _MOST_STEPS
@@ -246,18 +260,24 @@ class CellFit:
 
     def parts(self, influence: Array) -> dict[str, Array]:
         """Standard errors (k,) by source of statistics with these influence functions (n, k) at the rows."""
-        a, centred, with_features = self._solved(influence)
-        variance = self.probabilities @ centred**2
-        rest = variance + _products(a, self.system.covariance @ a) - 2 * _products(a, with_features)
+        noise, variance, rest = np.hstack([self._squares(block) for block in _few_columns(influence)])
         return {
-            "privacy": self.measurement.noise_scale * np.sqrt(_products(a, a)),
+            "privacy": self.measurement.noise_scale * np.sqrt(noise),
             "sampling": np.sqrt(variance / self.measurement.n_rows),
             "resolution": np.sqrt(self._prior_variance * np.maximum(rest, 0.0)),
         }
 
+    def _squares(self, influence: Array) -> Array:
+        """‖a‖², Var_p h and Var_p(h − aᵀφ) of some influences: (3, k)."""
+        a, centred, with_features = self._solved(influence)
+        variance = self.probabilities @ centred**2
+        rest = variance + _products(a, self.system.covariance @ a) - 2 * _products(a, with_features)
+        return np.array([_products(a, a), variance, rest])
+
     def covariance(self, influence: Array) -> dict[str, Array]:
         """Joint covariances (k, k) by source of such statistics: the squares of `parts` are their diagonals."""
-        a, centred, with_features = self._solved(influence)
+        each = [self._solved(block) for block in _few_columns(influence)]
+        a, centred, with_features = (np.hstack(part) for part in zip(*each, strict=True))
         joint = (self.probabilities[:, None] * centred).T @ centred
         cross = a.T @ with_features
         return {
@@ -327,6 +347,12 @@ def _fit_around(measurement: Measurement, rows: Array, weights: Array, spread: f
     b = spread * system.solved((measurement.vector - covariance.mean)[:, None], settled)
     answers = weights * (1 + (covariance.features @ b - covariance.mean @ b)[:, 0])
     return CellFit(rows, answers, system, determined, measurement)
+
+
+def _few_columns(values: Array) -> Iterator[Array]:
+    """Values (n, k) in blocks of columns that are solved for together: more would not fit into a processor's cache."""
+    for first in range(0, values.shape[1], _TOGETHER):
+        yield values[:, first : first + _TOGETHER]
 
 
 def _products(A: Array, B: Array) -> Array:
