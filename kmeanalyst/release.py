@@ -186,7 +186,7 @@ class Release(ReleaseData):
     def variable(self, columns: str | Sequence[str], *, view: View | None = None) -> RandomVariable:
         """A column as a random variable, to calculate with and ask questions of; several as its components.
 
-        view   "signed" (as released; the default) or "probability".
+        view   as in `expectation`: "fitted" by default where something was measured.
 
         >>> release.variable(["age", "hours-per-week"])  # or release["age"] for one
         age: 38.60 ± 0.35 (16,000 points)

@@ -23,7 +23,7 @@ sample_argument = click.argument("sample_path", metavar="SAMPLE", type=click.Pat
 view_option = click.option(
     "--view",
     type=click.Choice(["signed", "probability", "fitted"]),
-    help="Weights to use; as released by default. fitted: the most plausible population, not the points.",
+    help="fitted: the best answers (default where something was measured). signed, probability: the released points.",
 )
 _READING = "kmeanalyst.reading"
 

@@ -101,8 +101,8 @@ def expect(expressions: tuple[str, ...], **options: Any) -> None:
 def quantile(column: str, orders: tuple[float, ...], **options: Any) -> None:
     """Quantiles of a column of numbers, or of an expression, of orders Q from 0 to 1, each with its error bar.
 
-    The quantile of order Q is the smallest value v such that at least a share Q of the weight is on values up to v, in the
-    probability view. Its interval stays within the column's bounds.
+    The quantile of order Q is the smallest value v such that at least a share Q of the weight is on values up to v. Its
+    interval stays within the column's bounds.
 
     \b
     Examples:

@@ -7,9 +7,9 @@ a number's variance that levels explain (correlation ratio, Fisher 1925), and φ
 
 Errors: to first order D is normal, with the covariance C of the release's error model. So ‖D‖² is a quadratic form of
 normal variables. Its second order matters where D is small: the variance is 4 DᵀCD + 2 tr C². Noise alone gives ‖D‖² the
-mean tr C. This is not subtracted: released points follow a part of the noise but lose a part of the dependence, and on
-real tables values are too small rather than too large. Weights are those of the probability view: signed ones can give
-negative variances.
+mean tr C. This is not subtracted: best answers follow a part of the noise but lose a part of the dependence, and on
+real tables values are too small rather than too large. Signed weights as released are refused: they can give negative
+variances.
 """
 
 from __future__ import annotations

@@ -43,8 +43,9 @@ def expectation(
     question   an expression over column names ("hours * wage", "age > 50"), or a function of a DataFrame in
                natural units that returns one number (or boolean) per row.
     where      a condition, in either form; where it does not hold the question need not be defined.
-    view       "signed" (as released; the default), "probability", or "fitted": not of the released points but of the most
-               plausible population for the measurement, which is often nearer where ε is not small.
+    view       "fitted": the best answer that the measurement allows, not a sum over the released points; the default where
+               something was measured. "signed" (as released), "probability": the points', whose distance to the best
+               answer is part of the error. See `population.default_view`.
     """
     return expectations(release, [question], where=where, view=view)[0]
 

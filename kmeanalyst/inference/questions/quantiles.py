@@ -1,7 +1,7 @@
 """Distribution functions and quantiles, with their errors.
 
-The quantile of order q is the smallest released value at which the distribution function of the probability view
-reaches q: numpy's "inverted_cdf" with weights. It increases in q and lies among the released values. Its interval
+The quantile of order q is the smallest value of a row at which the distribution function of the view reaches q: numpy's
+"inverted_cdf" with weights. It increases in q and lies among the values of the view's rows. Its interval
 inverts that of the distribution function (Woodruff 1952, *Confidence intervals for medians and other position
 measures*), so that it never leaves the column's bounds; there is no normal distribution for it, and no symmetry.
 """

@@ -123,7 +123,7 @@ class _Binned:
 
 
 def _binned(scoring: ScoringTask, bins: int, strategy: Strategy, view: View | None) -> _Binned:
-    """The rows in bins, of the probability view where no view is named; ValueError where no class is in question."""
+    """The rows in bins, of weights without negative ones where no view is named; ValueError where no class is in question."""
     if strategy not in ("quantile", "uniform") or bins < 1:
         raise ValueError(
             f'calibration needs at least one bin and a strategy "quantile" or "uniform", got {bins!r} and {strategy!r}. '

@@ -249,9 +249,9 @@ def score(
     positive  the class for precision, roc_auc and the like: of two classes the second. For more classes these are
               averages over all (roc_auc one against the rest) unless one is named.
     where     a condition, or several. Rows without a target are left out, and the score says so.
-    view      "signed", "probability" or "fitted", of a release. By default as released, where signed weights can give
-              an impossible score (a note gives that of the probability view); roc_auc and average_precision use the
-              probability view, and refuse signed weights.
+    view      "signed", "probability" or "fitted", of a release. By default that of answers, where negative weights can
+              give an impossible score (a note gives that of the probability view); roc_auc and average_precision then use
+              the probability view, and refuse signed weights.
 
     >>> ka.score(model, sample, "accuracy")
     accuracy(income): 0.8233 ± 0.0098 (95 %: 0.8040 to 0.8426; sampling 0.0098)

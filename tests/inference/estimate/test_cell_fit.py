@@ -128,6 +128,15 @@ def test_squared_parts_are_the_diagonals_of_the_covariance(fit: CellFit):
         np.testing.assert_allclose(np.diag(covariance[name]), part**2, rtol=1e-6)
 
 
+def test_many_questions_are_solved_for_in_blocks_of_columns(fit: CellFit, monkeypatch: pytest.MonkeyPatch):
+    h = questions(fit.rows)
+    at_once, covariance = fit.parts(h), fit.covariance(h)
+    monkeypatch.setattr(cell_fit, "_TOGETHER", 5)
+    for name, part in fit.parts(h).items():
+        np.testing.assert_allclose(part, at_once[name], rtol=0.03)
+        np.testing.assert_allclose(np.diag(fit.covariance(h)[name]), np.diag(covariance[name]), rtol=0.06)
+
+
 def test_a_solver_that_stops_early_gives_wider_intervals(fit: CellFit, monkeypatch: pytest.MonkeyPatch):
     def squared_errors() -> Array:
         parts = fit.parts(questions(fit.rows))

@@ -8,6 +8,7 @@ from representation_cases import measured
 from simulated_releases import measured_release
 
 import kmeanalyst as ka
+from kmeanalyst.inference.estimate.unresolved import _names
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
@@ -83,6 +84,8 @@ def test_where_resolution_dominates_a_note_names_the_measurement_that_would_help
 
 
 def test_names_in_texts_are_no_columns_and_derived_columns_stand_for_theirs(margins):
+    assert _names(margins, "`job` == 'age' and dose > 3") >= {"job", "dose"}
+    assert "age" not in _names(margins, "`job` == 'age' and dose > 3")
     derived = margins.transform({"young": "age < 37"})
     found = derived.probability("young and job == 'a' and job != 'b'")
     assert any("within the ranges of age" in text for text in found.notes)

@@ -11,6 +11,7 @@ import pytest
 from simulated_releases import weighted_points
 
 from kmeanalyst.inference.estimate import population_fit
+from kmeanalyst.inference.questions import quantiles
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.release import Release, from_frame
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
@@ -497,3 +498,10 @@ def test_a_domain_without_numbers_has_no_matrix_by_default():
     domain = Domain((Categorical(name="job", levels=("a", "b")),))
     with pytest.raises(ValueError, match=r"no column of numbers.*name columns"):
         weighted_points(domain.decode(domain.draw(5, 0)), domain).corr()
+
+
+def test_a_distribution_function_that_falls_stays_at_what_it_reached():
+    """Best answers may have negative weights: the quantile is where the order is reached first."""
+    support, cumulative = quantiles._steps(np.array([3.0, 1.0, 2.0, 2.0]), np.array([0.5, 0.6, -0.3, 0.2]))
+    np.testing.assert_allclose(support, [1, 2, 3])
+    np.testing.assert_allclose(cumulative, [0.6, 0.6, 1.0])
