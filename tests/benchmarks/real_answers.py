@@ -1,12 +1,13 @@
 """Answers on a real table: are intervals of the released answers honest, and how wide are they?
 
-    python tests/benchmarks/real_answers.py [--releases 10] [--epsilon 1 0.1] [--kernels margins target default]
-        [--workers 2] [--view VIEW]
+    python tests/benchmarks/real_answers.py [--table adult] [--releases 10] [--epsilon 1 0.1]
+        [--kernels margins target default] [--workers 2] [--view VIEW]
 
-Reads ../shared/data/adult, and says so when it is not there. The population is both files together, 48,842 rows; for each
-release N = 20,000 rows are drawn from it with replacement, so that sampling varies as it does for a table drawn from a
-large population. The domain is drafted from the population (it is public here); δ = 1e-6. Thirty questions were fixed
-before the first run. A line for each question and a summary for each configuration:
+Reads ../shared/data/adult or ../shared/data/housing, and says so when it is not there. The population is all rows (of both
+files of Adult, 48,842; of housing 20,640); for each release N = 20,000 rows are drawn from it with replacement, so that
+sampling varies as it does for a table drawn from a large population. The domain is drafted from the population (it is
+public here); δ = 1e-6; the target is income, or the value of a house. Questions, thirty for Adult and fourteen for housing,
+were fixed before the first run. A line for each question and a summary for each configuration:
 
     held        share of releases whose 95 % interval holds the population's value
     bias, rmse  of the answers, in standard errors of sampling alone
@@ -25,7 +26,7 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -36,10 +37,10 @@ import pandas as pd
 from kmeanalyst.release import Release
 from release_side import draft_domain, publish
 
-ADULT = Path(__file__).resolve().parents[3] / "shared" / "data" / "adult"
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 N, DELTA = 20_000, 1e-6
 NUMBERS = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
-KERNELS: dict[str, dict[str, Any]] = {"margins": {"kernel": "margins"}, "target": {"target": "income"}, "default": {}}
+KERNELS = ("margins", "target", "default")
 SAMPLES = 200
 
 
@@ -82,7 +83,7 @@ def _both(a: str, x: str, b: str, y: str) -> Asked:
     return expectation(f"`{a}` == '{x}' and `{b}` == '{y}'", lambda t: (t[a] == x) & (t[b] == y))
 
 
-QUESTIONS = (
+OF_ADULT = (
     expectation("age", lambda t: t["age"]),
     expectation("age > 50", lambda t: t["age"] > 50),
     expectation("`hours-per-week` == 40", lambda t: t["hours-per-week"] == 40),
@@ -122,49 +123,101 @@ QUESTIONS = (
 )  # fmt: skip
 
 
-@cache
-def population() -> pd.DataFrame:
-    """Both files; numbers as numbers."""
-    parts = [
-        pd.read_csv(ADULT / f"adult_{part}.csv.gz", dtype=str, keep_default_na=False) for part in ("train", "test")
-    ]
-    table = pd.concat(parts, ignore_index=True).apply(lambda column: column.str.strip())
-    table["income"] = table["income"].str.rstrip(".")
-    return table.astype(dict.fromkeys(NUMBERS, float))
+OF_HOUSING = (
+    expectation("median_income", lambda t: t["median_income"]),
+    expectation("median_house_value", lambda t: t["median_house_value"]),
+    expectation("median_house_value > 300000", lambda t: t["median_house_value"] > 300_000),
+    expectation("housing_median_age >= 50", lambda t: t["housing_median_age"] >= 50),
+    expectation("ocean_proximity == 'INLAND'", lambda t: t["ocean_proximity"] == "INLAND"),
+    expectation(
+        "ocean_proximity == 'INLAND' and median_house_value < 100000",
+        lambda t: (t["ocean_proximity"] == "INLAND") & (t["median_house_value"] < 100_000),
+    ),
+    expectation("latitude > 36 and longitude < -120", lambda t: (t["latitude"] > 36) & (t["longitude"] < -120)),
+    expectation("median_income > 6", lambda t: t["median_income"] > 6),
+    expectation("population > 2000", lambda t: t["population"] > 2000),
+    _quantile("median_income", 0.5),
+    _quantile("median_house_value", 0.25),
+    _correlation("median_income", "median_house_value"),
+    _correlation("latitude", "longitude"),
+    conditional(
+        "median_house_value", "ocean_proximity == 'NEAR BAY'",
+        lambda t: t.loc[t["ocean_proximity"] == "NEAR BAY", "median_house_value"],
+    ),
+)  # fmt: skip
 
 
-def drawn(seed: int) -> pd.DataFrame:
-    return population().sample(N, replace=True, random_state=seed).reset_index(drop=True)
+@dataclass(frozen=True)
+class Table:
+    """A population and what is asked of it."""
+
+    folder: str
+    files: tuple[str, ...]
+    numbers: tuple[str, ...]
+    target: str
+    questions: tuple[Asked, ...]
+
+    @cached_property
+    def population(self) -> pd.DataFrame:
+        """All files; numbers as numbers, rows with a missing number left out."""
+        parts = [pd.read_csv(DATA / self.folder / file, dtype=str, keep_default_na=False) for file in self.files]
+        table = pd.concat(parts, ignore_index=True).apply(lambda column: column.str.strip().str.rstrip("."))
+        table[list(self.numbers)] = table[list(self.numbers)].apply(pd.to_numeric, errors="coerce")
+        return table.dropna().reset_index(drop=True)
+
+    def drawn(self, seed: int) -> pd.DataFrame:
+        return self.population.sample(N, replace=True, random_state=seed).reset_index(drop=True)
+
+    def as_text(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Every cell as its text, as `publish` wants it."""
+        return table.assign(**{name: table[name].map("{:.10g}".format) for name in self.numbers})
+
+    def sampling(self) -> tuple[np.ndarray, np.ndarray]:
+        """Values of all questions on the population, and their standard deviation over tables of N rows."""
+        truth = np.array([asked.of_table(self.population) for asked in self.questions])
+        drawn = (self.drawn(10_000 + i) for i in range(SAMPLES))
+        values = np.array([[asked.of_table(table) for asked in self.questions] for table in drawn])
+        return truth, values.std(axis=0, ddof=1)
+
+    def options(self, kernel: str) -> dict[str, Any]:
+        """What `publish` is asked for."""
+        return {"margins": {"kernel": "margins"}, "target": {"target": self.target}, "default": {}}[kernel]
 
 
-def as_text(table: pd.DataFrame) -> pd.DataFrame:
-    """Every cell as its text, as `publish` wants it."""
-    return table.assign(**{column: table[column].astype(int).astype(str) for column in NUMBERS})
+TABLES = {
+    "adult": Table("adult", ("adult_train.csv.gz", "adult_test.csv.gz"), NUMBERS, "income", OF_ADULT),
+    "housing": Table(
+        "housing", ("housing.csv.gz",),
+        ("longitude", "latitude", "housing_median_age", "total_rooms", "total_bedrooms", "population", "households",
+         "median_income", "median_house_value"),
+        "median_house_value", OF_HOUSING,
+    ),
+}  # fmt: skip
 
 
-def sampling() -> tuple[np.ndarray, np.ndarray]:
-    """Values of all questions on the population, and their standard deviation over tables of N rows."""
-    truth = np.array([asked.of_table(population()) for asked in QUESTIONS])
-    values = np.array([[asked.of_table(drawn(10_000 + i)) for asked in QUESTIONS] for i in range(SAMPLES)])
-    return truth, values.std(axis=0, ddof=1)
-
-
-def answers(setting: tuple[str, float, int, str | None]) -> dict[str, Any]:
+def answers(setting: tuple[str, str, float, int, str | None]) -> dict[str, Any]:
     """What one release answers to all questions."""
-    kernel, epsilon, seed, view = setting
+    name, kernel, epsilon, seed, view = setting
     warnings.simplefilter("ignore")
-    table = drawn(seed)
-    domain = draft_domain(as_text(population()), this_sample_is_public=True).domain
-    release = publish(as_text(table), domain, epsilon=epsilon, delta=DELTA, uncounted=True, **KERNELS[kernel])
+    table = TABLES[name]
+    domain = draft_domain(table.as_text(table.population), this_sample_is_public=True).domain
+    rows_as_text = table.as_text(table.drawn(seed))
+    release = publish(rows_as_text, domain, epsilon=epsilon, delta=DELTA, uncounted=True, **table.options(kernel))
     rows, seconds = [], []
-    for asked in QUESTIONS:
+    for asked in table.questions:
         start = time.perf_counter()
         found = asked.of_release(release, view)
         low, high = found.interval()
         seconds.append(time.perf_counter() - start)
         parts = [np.nan if found.parts[name] is None else found.parts[name] for name in ("privacy", "resolution")]
         rows.append([found.value, low, high, *parts])
-    return {"kernel": kernel, "epsilon": epsilon, "rows": np.array(rows, dtype=float), "seconds": seconds}
+    return {
+        "table": name,
+        "kernel": kernel,
+        "epsilon": epsilon,
+        "rows": np.array(rows, dtype=float),
+        "seconds": seconds,
+    }
 
 
 def summarised(found: list[dict[str, Any]], truth: np.ndarray, error: np.ndarray) -> None:
@@ -174,9 +227,9 @@ def summarised(found: list[dict[str, Any]], truth: np.ndarray, error: np.ndarray
     error = np.where(error > 0, error, np.nan)  # the median of whole numbers may be the same in every table
     price = (high - low) / (2 * 1.96 * error)
     away = (value - truth) / error
-    print(f"\n{found[0]['kernel']}, epsilon {found[0]['epsilon']:g}, {len(found)} releases")
+    print(f"\n{found[0]['table']}, {found[0]['kernel']}, epsilon {found[0]['epsilon']:g}, {len(found)} releases")
     print(f"{'question':58}  held   bias   rmse  price  privacy  resolution")
-    for i, asked in enumerate(QUESTIONS):
+    for i, asked in enumerate(TABLES[found[0]["table"]].questions):
         parts = np.nanmedian(rows[:, i, 3:], axis=0) / error[i]
         print(
             f"{asked.name:58} {held[:, i].mean():5.2f} {away[:, i].mean():6.2f} {np.sqrt((away[:, i] ** 2).mean()):6.2f} "
@@ -195,19 +248,21 @@ def summarised(found: list[dict[str, Any]], truth: np.ndarray, error: np.ndarray
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--table", choices=list(TABLES), default="adult")
     parser.add_argument("--releases", type=int, default=10)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.1])
-    parser.add_argument("--kernels", nargs="+", choices=list(KERNELS), default=list(KERNELS))
+    parser.add_argument("--kernels", nargs="+", choices=KERNELS, default=KERNELS)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--view", choices=["signed", "probability", "fitted"])
     options = parser.parse_args()
-    if not ADULT.exists():
-        sys.exit(f"no Adult data at {ADULT}: nothing was measured. Put adult_train.csv.gz and adult_test.csv.gz there.")
-    truth, error = sampling()
+    table = TABLES[options.table]
+    if absent := [file for file in table.files if not (DATA / table.folder / file).exists()]:
+        sys.exit(f"no {absent[0]} in {DATA / table.folder}: nothing was measured. Put it there.")
+    truth, error = table.sampling()
     with ProcessPoolExecutor(options.workers, mp_context=get_context("forkserver")) as pool:
         for kernel in options.kernels:
             for epsilon in options.epsilon:
-                settings = [(kernel, epsilon, seed, options.view) for seed in range(options.releases)]
+                settings = [(options.table, kernel, epsilon, seed, options.view) for seed in range(options.releases)]
                 summarised(list(pool.map(answers, settings)), truth, error)
 
 
