@@ -87,7 +87,7 @@ class Release(ReleaseData):
 
         >>> small = release.thin(50)
         >>> len(small), small.mean("age")
-        (50, age: 38.60 ± 0.35 (95 %: 37.93 to 39.28; privacy 0.25, sampling 0.18, resolution 0.16))
+        (50, age: 38.60 ± 0.48 (95 %: 37.66 to 39.54; privacy 0.25, sampling 0.18, resolution 0.37))
         """
         from kmeanalyst.representation.points.thinning import thin
 
@@ -189,8 +189,8 @@ class Release(ReleaseData):
         view   as in `expectation`: "fitted" by default where something was measured.
 
         >>> release.variable(["age", "hours-per-week"])  # or release["age"] for one
-        age: 38.60 ± 0.35 (16,000 points)
-        `hours-per-week`: 40.89 ± 0.49 (16,000 points)
+        age: 38.60 ± 0.39 (16,000 points)
+        `hours-per-week`: 40.89 ± 0.53 (16,000 points)
         """
         from kmeanalyst.inference.variables.random_variable import variable_of
 
@@ -200,7 +200,7 @@ class Release(ReleaseData):
         """The mean of a column of numbers, with its error bar.
 
         >>> release.mean("age")
-        age: 38.60 ± 0.35 (95 %: 37.90 to 39.29; privacy 0.26, sampling 0.18, resolution 0.15)
+        age: 38.60 ± 0.39 (95 %: 37.82 to 39.37; privacy 0.26, sampling 0.18, resolution 0.23)
         """
         from kmeanalyst.inference.questions.expectation import mean
 
@@ -222,9 +222,9 @@ class Release(ReleaseData):
         """E[question] for each of many questions: a thousand cost little more than one.
 
         >>> release.expectations(["age", "age > 30", "age > 50"])
-        age: 38.60 ± 0.35 (95 %: 37.90 to 39.29; privacy 0.26, sampling 0.18, resolution 0.15)
+        age: 38.60 ± 0.39 (95 %: 37.82 to 39.37; privacy 0.26, sampling 0.18, resolution 0.23)
         age > 30: 0.661 ± 0.013 (95 %: 0.635 to 0.687; privacy 0.008, sampling 0.006, resolution 0.009)
-        age > 50: 0.202 ± 0.013 (95 %: 0.177 to 0.228; privacy 0.008, sampling 0.005, resolution 0.009)
+        age > 50: 0.202 ± 0.016 (95 %: 0.172 to 0.233; privacy 0.008, sampling 0.005, resolution 0.013)
         """
         from kmeanalyst.inference.questions.expectation import expectations
 
@@ -288,8 +288,8 @@ class Release(ReleaseData):
         education-num  0.052068       1.000000
         standard errors
                             age  education-num
-        age            0.000000       0.099503
-        education-num  0.099503       0.000000
+        age            0.000000       0.101818
+        education-num  0.101818       0.000000
         (fitted weights)
         note: more than half of its variance is resolution: a release with --kernel margins counts cells of age, where
             this one has smooth features of all columns
@@ -305,7 +305,7 @@ class Release(ReleaseData):
 
         >>> release.cdf("age", [30, 50])
         age <= 30: 0.339 ± 0.013 (95 %: 0.313 to 0.365; privacy 0.008, sampling 0.006, resolution 0.009)
-        age <= 50: 0.798 ± 0.013 (95 %: 0.772 to 0.823; privacy 0.008, sampling 0.005, resolution 0.009)
+        age <= 50: 0.798 ± 0.016 (95 %: 0.767 to 0.828; privacy 0.008, sampling 0.005, resolution 0.013)
         """
         from kmeanalyst.inference.questions.quantiles import cdf
 
@@ -319,8 +319,8 @@ class Release(ReleaseData):
         An Estimate for a number, Estimates for a list; its interval is not symmetric and stays within the bounds.
 
         >>> release.quantile("age", [0.25, 0.5, 0.75])
-        quantile(age, 0.25): 28.00 ± 0.51 (95 %: 27.00 to 29.00; privacy 0.31, sampling 0.22, resolution 0.35)
-        quantile(age, 0.5): 37.00 ± 0.51 (95 %: 36.00 to 38.00; privacy 0.29, sampling 0.24, resolution 0.34)
+        quantile(age, 0.25): 28.00 ± 0.51 (95 %: 27.00 to 29.00; privacy 0.30, sampling 0.21, resolution 0.36)
+        quantile(age, 0.5): 37.00 ± 0.51 (95 %: 36.00 to 38.00; privacy 0.22, sampling 0.18, resolution 0.42)
         quantile(age, 0.75): 47.0 ± 1.0 (95 %: 45.0 to 49.0; privacy 0.6, sampling 0.5, resolution 0.7)
         """
         from kmeanalyst.inference.questions.quantiles import quantile
@@ -341,8 +341,8 @@ class Release(ReleaseData):
         >>> release.histogram("sex")[["probability", "standard_error"]]
                 probability  standard_error
         sex
-        Female     0.331615        0.008158
-        Male       0.668385        0.008158
+        Female     0.331615        0.008593
+        Male       0.668385        0.008593
         """
         from kmeanalyst.inference.questions.tables import histogram
 
@@ -398,8 +398,8 @@ class Release(ReleaseData):
         >>> release.groupby("sex").mean("hours-per-week")[["value", "standard_error"]]
                     value  standard_error
         sex
-        Female  38.612230        1.244120
-        Male    42.023168        0.650219
+        Female  38.612230        1.281035
+        Male    42.023168        0.671773
         """
         from kmeanalyst.inference.questions.tables import GroupBy
 
@@ -414,9 +414,9 @@ class Release(ReleaseData):
         age, weighted least squares (fitted weights)
                               value  standard_error        low       high
         coefficient
-        intercept         37.859026        5.311067  27.449526  48.268525
-        `education-num`   -0.144740        0.542471  -1.207964   0.918484
-        income == '>50K'   9.205261        1.704774   5.863965  12.546557
+        intercept         37.859026        5.638598  26.807577  48.910475
+        `education-num`   -0.144740        0.573993  -1.269746   0.980266
+        income == '>50K'   9.205261        1.845243   5.588651  12.821871
         note: more than half of its variance is resolution: a release with --kernel margins counts cells of age, where
             this one has smooth features of all columns
         note: more than half of its variance is resolution: a release with --kernel margins counts cells of age ×

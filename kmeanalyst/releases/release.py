@@ -217,7 +217,7 @@ class ReleaseData(Memoised):
                       undefined at a point. Where a missing cell makes it undefined, its cell is missing.
 
         >>> release.transform({"yearly hours": "`hours-per-week` * 52"}).mean("yearly hours")
-        `yearly hours`: 2126 ± 26 (95 %: 2076 to 2177; privacy 19, sampling 8, resolution 14)
+        `yearly hours`: 2126 ± 28 (95 %: 2072 to 2181; privacy 19, sampling 8, resolution 18)
         """
         derived = derive(self._frame, self.columns, expressions)
         release = self.replaced(derived=(*self.derived, *derived))

@@ -22,6 +22,7 @@ from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import view_weights
 
+_SECOND_MODEL = 0.5  # the share of two models' distance that is an error of one of them
 PARTS = ("privacy", "sampling", "resolution")
 Parts = dict[str, Any]  # each of PARTS → standard error, or None where it is not known
 
@@ -205,13 +206,13 @@ class MeasuredErrors(ErrorModel):
         return self.fit.compatible.everywhere
 
     def _parts(self, influence: Array) -> Parts:
-        """The fit's parts; of means over the points, how far these are from the fit's is added to resolution."""
+        """The fit's parts; how far the points are from the fit is added to resolution (see `_compared`)."""
         at_rows, distance = self._compared(influence)
         parts = self.fit.parts(at_rows)
         return parts | {"resolution": np.hypot(parts["resolution"], distance)}
 
     def _covariance(self, influence: Array) -> Parts:
-        """The fit's; how far means over the points are from its own is one more error, common to all statistics."""
+        """The fit's; how far the points are from it counts as one more error, common to all statistics."""
         at_rows, distance = self._compared(influence)
         covariance = self.fit.covariance(at_rows)
         return covariance | {"resolution": covariance["resolution"] + np.outer(distance, distance)}
@@ -223,11 +224,17 @@ class MeasuredErrors(ErrorModel):
         return self.fit.compatible.least(self.fit.first_rows(at_rows), level) - here
 
     def _compared(self, influence: Array) -> tuple[Array, Array]:
-        """Influences at the fit's rows (n, k), and how far (k,) their means are from the fit's own."""
+        """Influences at the fit's rows (n, k), and the errors (k,) in which points and fit disagree.
+
+        Of means over the points, their distance from the fit's. Of the fit's own, half of it: rows of a fit's own are a
+        second model of the population, as are the points, and half of their distance is the standard error of two models.
+        A fit on the points has no rows of its own, and improves on theirs by what the measurement says.
+        """
         at_points, at_rows = self._halves(_finite(influence))
-        if self.first == "fit":
+        if self.fit.on_points and self.first == "fit":
             return at_rows, np.zeros(at_rows.shape[1])
-        return at_rows, self.weights @ at_points - self.fit.weights @ at_rows
+        distance = self.point_weights @ at_points - self.fit.weights @ at_rows
+        return at_rows, distance if self.first == "points" else _SECOND_MODEL * distance
 
     def _halves(self, influence: Array) -> tuple[Array, Array]:
         """The influence at the points, and at the rows of the fit."""

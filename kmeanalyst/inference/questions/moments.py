@@ -51,8 +51,8 @@ class MatrixEstimate:
     education-num  0.052068       1.000000
     >>> found.standard_error
                         age  education-num
-    age            0.000000       0.099503
-    education-num  0.099503       0.000000
+    age            0.000000       0.101818
+    education-num  0.101818       0.000000
     >>> found.view
     'fitted'
     """

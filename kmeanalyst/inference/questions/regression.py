@@ -62,8 +62,8 @@ class RegressionEstimate:
         >>> release.regression("age", ["education-num"]).to_frame()[["value", "standard_error"]]
                              value  standard_error
         coefficient
-        intercept        35.847816        5.298651
-        `education-num`   0.273538        0.521701
+        intercept        35.847816        5.456835
+        `education-num`   0.273538        0.533573
         """
         return self.coefficients.to_frame(level).set_axis(pd.Index(self.names, name="coefficient"))
 

@@ -183,8 +183,8 @@ class GroupBy:
     >>> release.groupby("income").mean("age")[["value", "standard_error", "low", "high"]]
                 value  standard_error        low       high
     income
-    <=50K   36.464869        0.476610  35.530730  37.399007
-    >50K    45.413936        1.182485  43.096308  47.731564
+    <=50K   36.464869        0.485999  35.512329  37.417408
+    >50K    45.413936        1.262771  42.938950  47.888923
     """
 
     release: ReleaseData

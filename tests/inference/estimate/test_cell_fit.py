@@ -180,7 +180,10 @@ def test_many_rows_and_little_noise_are_asked_through_cells(n_points: int, noise
     released = release.probability("rich and age > 30", view="probability")
     assert released.value == pytest.approx(np.mean(release.frame["rich"] & (release.frame["age"] > 30)))
     away = abs(released.value - answer.value)
-    assert released.parts["resolution"] == pytest.approx(np.hypot(answer.parts["resolution"], away), rel=0.01)
+    further = away * np.sqrt(
+        1.0 if kind is CellFit else 0.75
+    )  # a fit of its own rows has half of the distance in its error
+    assert released.parts["resolution"] == pytest.approx(np.hypot(answer.parts["resolution"], further), rel=0.01)
 
 
 def test_intervals_hold_the_population_and_would_not_without_their_parts():

@@ -30,7 +30,8 @@ def test_a_refusal_is_one_finding(mixed_path):
 
 
 def findings_of(release: Release, folder: Path, **changes: Any) -> list[str]:
-    write_release(release.replaced(**changes), folder / "changed.kme")
+    same_view = {"weight_view": release.weight_view}  # as a file would have it
+    write_release(release.replaced(**same_view | changes), folder / "changed.kme")
     return validate_release(folder / "changed.kme")
 
 
