@@ -43,8 +43,9 @@ from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.weights.views import systematic_indices
 
 _FEWEST_ROWS = 3000  # on fewer, Var_p(h − aᵀφ) would say little
-_LEAST_DETERMINED = 3.0  # γ over the number of cells of one-way tables, below which κ is not known
+_PRIOR_COUNT = 3.0  # of the usual κ, for each cell of one-way tables
 _INDEPENDENT_ROWS = 5000  # rows of independent columns
+_USUAL_SPREAD = 0.04  # κ of usual tables
 _PROBES = 4  # random vectors that estimate a trace
 _FIRST_SPREAD = 0.005  # κ at first
 _SPREAD_STEPS, _STEPS_OF_PROBES = 8, 15  # most updates of κ, and steps of the solver in each
@@ -317,17 +318,17 @@ class CellFit:
 def fit_cells(measurement: Measurement, domain: Domain, rows: Array, weights: Array) -> CellFit | None:
     """The fit of a measurement around rows (n, d) of probability weights (n,); deterministic, some seconds.
 
-    None where it would not be honest: for other features than margins, for few rows, or if the noise leaves so little that
-    most of what is determined are one-way tables. These were fitted to y in the reference too, so that they show no
-    departure, and κ would be that of tables which are not known better than by their noise.
+    None for other features than margins, and for few rows. What noise leaves of a small table's relations is little, and much
+    of γ are then one-way tables, which were fitted to y in the reference too and show no departure: κ is the average of
+    what is read off the measurement, counted γ times, and of usual tables' κ, counted three times for each one-way cell.
     """
     feature_map = measurement.feature_map
     if not isinstance(feature_map, MarginFeatures) or 1 / float(weights @ weights) < _FEWEST_ROWS:
         return None
     rng = np.random.default_rng(0)
     spread, determined = spread_from_independence(measurement, domain, rows, weights, rng)
-    if determined < _LEAST_DETERMINED * sum(feature_map.kernel.sizes):
-        return None
+    usual = _PRIOR_COUNT * sum(feature_map.kernel.sizes)
+    spread = (determined * spread + usual * _USUAL_SPREAD) / (determined + usual)
     return _fit_around(measurement, rows, weights, spread, determined)
 
 
