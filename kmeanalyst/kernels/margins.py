@@ -315,6 +315,11 @@ class Group:
         return self.start + np.cumsum(lengths) - lengths
 
     @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """The first feature of each table, and one past its last."""
+        return list(pairwise([*map(int, self.starts), self.stop]))
+
+    @property
     def stop(self) -> int:
         """One past the last feature."""
         return int(self.start + self._shapes.prod(axis=1).sum())
@@ -346,8 +351,7 @@ class Group:
 
     def by_target(self) -> Array:
         """(crossed, cells) features: a line for each cell of the target, the tables' other cells one after the other."""
-        ends = [*self.starts[1:], self.stop]
-        parts = [np.arange(a, b).reshape(self.crossed, -1) for a, b in zip(self.starts, ends, strict=True)]
+        parts = [np.arange(a, b).reshape(self.crossed, -1) for a, b in self.ranges]
         return np.concatenate(parts, axis=1)
 
 

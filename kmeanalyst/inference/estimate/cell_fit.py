@@ -154,10 +154,8 @@ def _explained_by_columns(covariance: FeatureCovariance, feature_map: MarginFeat
 
 def _blocks(feature_map: MarginFeatures) -> Iterator[slice]:
     """The cells of each table, those of each cell of the target where it is crossed with one, in parts of limited size."""
-    ends = [*feature_map.starts[1:]]
     for group in feature_map.groups:
-        for start in group.starts:
-            stop = ends[int(np.searchsorted(feature_map.starts, start))]
+        for start, stop in group.ranges:
             length = (stop - start) // group.crossed
             for first in range(start, stop, length):
                 for part in range(first, first + length, _LARGEST_BLOCK):

@@ -20,7 +20,7 @@ from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.expressions import ExpressionError, parse, words
 from kmeanalyst.releases.release import ReleaseData
 
-_NEAR = 0.02  # of a column's range: a smooth measurement does not tell values apart that are nearer
+_NEAR = 0.02  # of a column's range: a smooth measurement does not distinguish values that are nearer
 _STRINGS = re.compile(r"'[^']*'|\"[^\"]*\"")
 _QUOTED, _WORDS = re.compile(r"`([^`]*)`"), re.compile(r"[^\W\d]\w*")
 
@@ -99,7 +99,7 @@ def _missing(release: ReleaseData, columns: list[str], together: str) -> str:
         return f"{together} was not counted together, and no release counts so many columns"
     if numbers:
         which = " and ".join(numbers)
-        return f"values within the ranges of {which} were not told apart. A domain with edges where the question changes shows it"
+        return f"values within the ranges of {which} were not distinguished. A domain with edges where the question changes does"
     return ""  # its cells were counted
 
 
