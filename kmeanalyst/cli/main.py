@@ -161,7 +161,7 @@ def export(
             f"{defused} text cells begin like a formula, which a spreadsheet would run, and got an apostrophe in front. "
             "--keep-formulas leaves them as they are."
         )
-    if view == "signed" and not release.is_probability:
+    if (view == "signed" and not release.is_probability) or frame["weight"].min() < 0:
         note("signed weights; most tools misread negative ones. --view probability or resampled has none.")
     say(f"wrote {output}", err=True)
     if as_json:

@@ -76,10 +76,12 @@ def plot_command(
         note(text)
     say(f"wrote {output}", err=True)
     if as_json:
+        from kmeanalyst.inference.estimate.population import default_view
+
         statement = release.statement
         print_json({
             "output": output, "kind": kind, "columns": columns, "where": where, "level": level,
-            "view": view or ("probability" if release.is_probability else "signed"),
+            "view": view or default_view(release),
             "n_rows": statement.n_rows if statement else None, "epsilon": statement.epsilon if statement else None,
             "delta": statement.delta if statement else None, "n_sample_rows": None if sample is None else len(sample),
             "notes": notes, "rehearsal": release.is_rehearsal,

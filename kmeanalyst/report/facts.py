@@ -127,8 +127,9 @@ def facts_of(
     population = population_of(release, view=view)
     described = tuple(_each(release, names, population, lambda share: on_progress("report", 0.3 + 0.3 * share)))
     paired = tuple(name for name in names if not isinstance(release.columns[name], Text))[:MOST_PAIRED]
-    fitted: View | None = "fitted" if view == "fitted" else None
-    pairs = associations(release, paired, view=fitted, progress=lambda _, s: on_progress("report", 0.6 + 0.39 * s))
+    pairs = associations(
+        release, paired, view=_feasible(population), progress=lambda _, s: on_progress("report", 0.6 + 0.39 * s)
+    )
     on_progress("report", 1.0)
     data = None if source is None else Path(source).read_bytes()
     return ReleaseFacts(
@@ -256,6 +257,11 @@ def codes_of(population: Population, column: Categorical) -> Array:
 # ------------------------------------------------------------------ statistics
 
 
+def _feasible(population: Population) -> View:
+    """The view of quantiles and pairs, which signed weights have none of."""
+    return "fitted" if population.view == "fitted" else "probability"
+
+
 def _present(population: Population, column: Column, view: View | None = None) -> Population:
     """The rows in which a column is not missing."""
     if not column.missing and view is None:
@@ -281,7 +287,7 @@ def _moments(population: Population, column: Number) -> dict[str, Estimate]:
 
 def _quartiles(population: Population, column: Number) -> dict[str, Estimate]:
     """The median and the quartiles, of the probability view or the fitted one."""
-    there = _present(population, column, "fitted" if population.view == "fitted" else "probability")
+    there = _present(population, column, _feasible(population))
     question = _question(column) if isinstance(column, Date) else column.name
     found: Estimates = estimates(there, quantiles_of(there, question, np.array([0.25, 0.5, 0.75])))
     return {"lower quartile": found[0], "median": found[1], "upper quartile": found[2]}

@@ -180,6 +180,9 @@ def test_export_writes_every_format_and_reports_it(ending, files, tmp_path):
     assert f"wrote {path}" in result.stderr and "signed weights; most tools misread" in result.stderr
     export(read_release(files.signed), tmp_path / f"same{ending}")
     assert path.read_bytes() == (tmp_path / f"same{ending}").read_bytes()
+    fitted = call("kmeanalyst", "export", files.signed, str(path), "--view", "fitted", "--json")
+    rows = read_release(files.signed).to_frame("fitted")
+    assert answer(fitted)["rows"] == len(rows) and ("misread" in fitted.stderr) is bool(rows["weight"].min() < 0)
     plain = call("kmeanalyst", "export", files.signed, str(path), "--view", "probability")
     assert plain.stdout == "" and "misread" not in plain.stderr
 

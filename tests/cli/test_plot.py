@@ -78,7 +78,7 @@ def test_json_is_one_object_that_says_what_was_drawn(plot):
     found = answer(result)
     assert (found["output"], found["kind"], found["columns"], found["level"]) == ("a.svg", "histogram", ["age"], 0.8)
     assert (found["n_rows"], found["epsilon"], found["delta"], found["n_sample_rows"]) == (400, 5.0, 1e-6, 100)
-    assert found["rehearsal"] is False and found["view"] == "probability"
+    assert found["rehearsal"] is False and found["view"] == "fitted"  # as its caption says
     assert found["notes"] == ['ignored columns the release does not have: "note"']
     assert "note: ignored columns" in result.stderr
     kinds = {

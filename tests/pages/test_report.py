@@ -290,6 +290,10 @@ def test_columns_and_view_choose_what_is_shown(levels_release):
     some = levels_release.histogram("city", view="fitted")["probability"].tolist()
     assert [bar.estimate.value for bar in facts.columns[1].bars] == pytest.approx(some)
     assert any("does not show all columns" in one.headline for one in warnings_of(facts))
+    for view, of_pairs in (("signed", "probability"), ("fitted", "fitted"), (None, "fitted")):
+        (pair,) = facts_of(levels_release, columns=["school", "city"], view=view).pairs
+        (same,) = ka.associations(levels_release, ["school", "city"], view=of_pairs)
+        assert pair == same
     with pytest.raises(KeyError, match="no column 'agee'; the columns are"):
         facts_of(levels_release, columns=["agee"])
     with pytest.raises(ValueError, match=rf"shows 1 to {MOST_COLUMNS} columns, got 0: .*\. Name"):

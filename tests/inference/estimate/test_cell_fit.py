@@ -15,6 +15,7 @@ from kmeanalyst.inference.estimate.error_model import MeasuredErrors, error_mode
 from kmeanalyst.inference.estimate.population_fit import PopulationFit
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.learning.rows.training_rows import target_of, training_rows
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
@@ -176,6 +177,8 @@ def test_many_rows_are_asked_through_cells(n_points: int, noise: float, kind: ty
     frame = release.to_frame("fitted")
     assert answer.view == "fitted" and len(frame) == (n_points if kind is CellFit else len(model.fit.rows))
     assert answer.value == pytest.approx(frame["weight"] @ (frame["rich"] & (frame["age"] > 30)))
+    trained = training_rows(release, target_of(release, "rich"), "fitted")
+    assert trained.weights.min() > 0 and (kind is PopulationFit or len(trained.frame) == n_points)
     released = release.probability("rich and age > 30", view="probability")
     assert released.value == pytest.approx(np.mean(release.frame["rich"] & (release.frame["age"] > 30)))
     away = abs(released.value - answer.value)
