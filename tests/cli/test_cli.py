@@ -113,7 +113,7 @@ def test_expect_by_answers_for_each_level_that_has_an_answer(files):
     assert all(level in text for level, text in zip(("Basel", "Genf", "O'Higgins", "Nowhere"), conditions, strict=True))
     for condition in conditions[:2]:
         assert found[f"age | {condition}"] == release.expectation("age", where=condition).value
-    frame = release.to_frame()
+    frame = release.to_frame("fitted")
     nowhere = frame.loc[(frame["city"] == "Nowhere") & (frame["age"] < 80), "weight"].sum()
     assert (len(found), "no answer where" in result.stderr) == ((3, True) if nowhere == 0 else (4, False))
 
