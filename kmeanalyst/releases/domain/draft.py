@@ -29,7 +29,11 @@ from kmeanalyst.releases.domain.text_column import MOST_CHARACTERS, Text
 _MOST_LEVELS = 200
 _FEWEST_STRINGS, _OFTEN_NEW = 20, 0.5  # different texts, and their share of the rows, that make a column of strings
 _MARGIN = 0.1  # share of the sample's range added at each end before rounding outward
-_HEAVY = 0.05  # a value of a number column that carries this share of the rows is suggested as an atom
+_HEAVY = 0.03  # a value of a number column that carries this share of the rows may be suggested as an atom,
+_ABOVE_NEIGHBOURS = 3  # if it is this many times as frequent as the median of
+_NEIGHBOURS = 3  # so many values at either side
+_MOST_ATOMS = 8
+_FEW_VALUES = 20  # a column of so few is cut into its values without atoms
 _LARGEST = 1e90  # a number beyond it, infinity too, is a code for something else; kernels hold lengths up to 1e100
 _SMALLEST = 1e-290  # bounds that are not zero are no nearer to it
 _MOST_BAD = 0.5  # a column with a smaller share of cells that are not numbers, or not dates, is still one of them
@@ -190,12 +194,17 @@ def _draft_number(name: str, numbers: Array, missing: bool, notes: list[str]) ->
         )
     notes.extend(_numbers_may_identify(numbers))
     notes.extend(_codes(numbers, lambda value: f"{value:.15g}"))
-    values, counts = np.unique(numbers, return_counts=True)
-    heavy = values[counts > _HEAVY * len(numbers)]
-    spread = len(values) > 20 and high - low > 200  # spikes matter where the grid is coarse
     kind = Integer if whole else Real
     number = int if whole else float
-    options: dict[str, Any] = {"atoms": tuple(number(v) for v in heavy)} if spread and len(heavy) else {}
+    options: dict[str, Any] = {}
+    atoms, shares = _spikes(numbers)
+    if len(atoms):
+        options["atoms"] = tuple(number(v) for v in atoms)
+        listed = ", ".join(f"{value:.15g} ({share:.0%})" for value, share in zip(atoms, shares, strict=True))
+        notes.append(
+            f"CHECK atoms: {listed} are far more frequent in the sample than their neighbours, so each is measured by "
+            "itself; add other values that questions will name (the threshold of a law, a rounded number, a cap)"
+        )
     scale = _suggested_scale(numbers, low)
     if scale != "linear":
         notes.append(f"CHECK scale: {scale}, because the sample is heavily skewed")
@@ -203,6 +212,18 @@ def _draft_number(name: str, numbers: Array, missing: bool, notes: list[str]) ->
         if scale == "log":
             low = max(low, _round_out(float(numbers.min()) / 2, math.floor), 1.0 if whole else 0.0)
     return kind(name=name, missing=missing, lower=number(low), upper=number(high), **options)
+
+
+def _spikes(numbers: Array) -> tuple[Array, Array]:
+    """Values that carry many rows, alone among their neighbours, and their shares: at most eight, increasing."""
+    values, counts = np.unique(numbers, return_counts=True)
+    if len(values) <= _FEW_VALUES:
+        return np.zeros(0), np.zeros(0)
+    usual = np.array([np.median(np.delete(counts[max(k - _NEIGHBOURS, 0) : k + _NEIGHBOURS + 1], min(k, _NEIGHBOURS)))
+                      for k in range(len(values))])  # fmt: skip
+    spikes = np.flatnonzero((counts > _HEAVY * len(numbers)) & (counts > _ABOVE_NEIGHBOURS * usual))
+    most = np.sort(spikes[np.argsort(-counts[spikes], kind="stable")][:_MOST_ATOMS])
+    return values[most], counts[most] / len(numbers)
 
 
 def _suggested_scale(numbers: Array, low: float) -> str:
