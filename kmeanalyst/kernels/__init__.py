@@ -25,12 +25,12 @@ from kmeanalyst.kernels.continuous import (
 from kmeanalyst.kernels.discrete import Indicator, SoftenedProduct
 from kmeanalyst.kernels.dot_product import ExponentialDot, Polynomial
 from kmeanalyst.kernels.embedding import KernelMean
-from kmeanalyst.kernels.margins import Margins
+from kmeanalyst.kernels.margins import ChosenMargins, Margins
 from kmeanalyst.kernels.strings import StringSpectrum
 
 _ALL: tuple[type[Kernel], ...] = (
     Gaussian, Laplacian, Matern, RationalQuadratic, MultiScale, Indicator, SoftenedProduct, Sum, Product, Scaled, OnColumns,
-    Margins, Polynomial, ExponentialDot, Periodic, StringSpectrum,
+    Margins, ChosenMargins, Polynomial, ExponentialDot, Periodic, StringSpectrum,
 )  # fmt: skip
 KERNELS = {kernel.name: kernel for kernel in _ALL}
 _DEEPEST = 8
@@ -63,7 +63,7 @@ def _revive(value: Any, depth: int) -> Any:
 
 
 __all__ = [
-    "KERNELS", "ExponentialDot", "Gaussian", "Indicator", "Kernel", "KernelMean", "Laplacian", "Margins", "Matern",
+    "KERNELS", "ChosenMargins", "ExponentialDot", "Gaussian", "Indicator", "Kernel", "KernelMean", "Laplacian", "Margins", "Matern",
     "MultiScale", "OnColumns", "Periodic", "Polynomial", "Product", "RationalQuadratic", "Scaled", "SoftenedProduct",
     "StringSpectrum", "Sum", "kernel_from_dict", "median_lengthscale",
 ]  # fmt: skip

@@ -82,7 +82,7 @@ class Margins(UnitDiagonal):
         if (cells := sum(self.sizes) + sum(self.fine_sizes)) > _MOST_CELLS:
             raise ValueError(f"margins have at most {_MOST_CELLS} cells in all columns, got {cells}.")
         self._check_shares()
-        if d > _MOST_IN_PAIRS and (self.shares[2] or self.shares[3]):
+        if self.n_pairs > _MOST_IN_PAIRS * (_MOST_IN_PAIRS - 1) // 2 and (self.shares[2] or self.shares[3]):
             raise ValueError(f"margins of two columns are for at most {_MOST_IN_PAIRS} columns, got {d}.")
 
     def _check_shares(self) -> None:
@@ -95,7 +95,7 @@ class Margins(UnitDiagonal):
             raise ValueError("shares of margins with the target need one. Name it, or give them 0.")
         if len(self.others) < 1 and with_target:
             raise ValueError("a target alone is crossed with nothing. Give the second share 0.")
-        if len(self.others) < 2 and (pairs or pairs_with_target):
+        if not self.n_pairs and (pairs or pairs_with_target):
             raise ValueError("margins of two columns need two columns other than the target. Give their shares 0.")
         if not self.finer and finely:
             raise ValueError("no column other than the target has finer ranges. Give the fifth share 0.")
@@ -118,17 +118,40 @@ class Margins(UnitDiagonal):
         """Of all tables: the dimension of the features, before any is made."""
         sizes = [self.sizes[j] for j in self.others]
         values = self.sizes[self.target] if self.target >= 0 else 1
-        pairs = (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
+        pairs = self._cells_of_pairs()
         cells = (sum(self.sizes), values * sum(sizes), pairs, values * pairs, values * sum(self.fine_sizes), values)
         return sum(n for n, share in zip(cells, self.shares, strict=True) if share)
+
+    def _cells_of_pairs(self) -> int:
+        sizes = [self.sizes[j] for j in self.others]
+        return (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
 
     @property
     def n_tables(self) -> int:
         """Number of measured tables."""
+        return sum(n for n, share in zip(self._counts(), self.shares, strict=True) if share)
+
+    def _counts(self) -> tuple[int, ...]:
+        """How many tables each share is of."""
+        few, pairs = len(self.others), self.n_pairs
+        return len(self.edges), few, pairs, pairs, len(self.finer), 1
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of pairs of columns, other than the target, whose tables are measured."""
         few = len(self.others)
-        pairs = few * (few - 1) // 2
-        tables = (len(self.edges), few, pairs, pairs, len(self.finer), 1)
-        return sum(n for n, share in zip(tables, self.shares, strict=True) if share)
+        return few * (few - 1) // 2
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """These pairs (i, j), i < j."""
+        return tuple(combinations(self.others, 2))
+
+    @property
+    def squared_heights(self) -> tuple[tuple[float, ...], ...]:
+        """For each share the squared heights of its tables: even parts of it."""
+        counts = zip(self.shares, self._counts(), strict=True)
+        return tuple((share / max(n, 1),) * n if share else () for share, n in counts)
 
     @property
     def others(self) -> tuple[int, ...]:
@@ -210,6 +233,84 @@ class Margins(UnitDiagonal):
         return K
 
 
+@dataclass(frozen=True)
+class ChosenMargins(Margins):
+    """Margins of chosen pairs of columns, with a height for each table: k = Σ_t h_t² (whether the cells of table t agree).
+
+    chosen    the pairs (i, j), i < j, of columns other than the target whose tables are measured.
+    squares   for each of the six shares the squared heights h_t² of its tables: they are positive, and their sum is the share.
+
+    >>> alone, together = (0.25, 0.15), (0.6,)
+    >>> kernel = ka.kernels.ChosenMargins(
+    ...     ((0.0,), (0.5,)), ((), ()), (True, True), (0.4, 0, 0.6, 0, 0, 0),
+    ...     chosen=((0, 1),), squares=(alone, (), together, (), (), ()),
+    ... )
+    >>> kernel.gram([[1.0, 0]], [[2.0, 0], [2.0, 1], [-1.0, 1]])
+    array([[1.  , 0.25, 0.  ]])
+    >>> kernel.pairs, kernel.n_pairs, kernel.n_tables
+    (((0, 1),), 1, 3)
+    """
+
+    chosen: tuple[tuple[int, int], ...] = ()
+    squares: tuple[tuple[float, ...], ...] = ()
+    name: ClassVar[str] = "chosen-margins"
+
+    def __post_init__(self) -> None:
+        for pair in self.chosen if isinstance(self.chosen, tuple) else [None]:
+            if not (isinstance(pair, tuple) and len(pair) == 2 and all(map(is_whole, pair))):
+                raise ValueError(f"chosen must be pairs of columns' numbers, got {self.chosen!r:.80}. Pass e.g. ((0, 1),).")
+        super().__post_init__()
+        others = set(self.others)
+        if any(not (i < j and {i, j} <= others) for i, j in self.chosen) or len(set(self.chosen)) < len(self.chosen):
+            raise ValueError(
+                "chosen must be different pairs i < j of columns other than the target. Name each pair once, in order."
+            )
+        self._check_squares()
+
+    def _check_squares(self) -> None:
+        counts = [n if share else 0 for n, share in zip(self._counts(), self.shares, strict=True)]
+        given = self.squares
+        if not (isinstance(given, tuple) and all(isinstance(each, tuple) for each in given)):
+            raise ValueError(f"squares must be a tuple for each of the six shares, got {given!r:.80}.")
+        if [len(each) for each in given] != counts:
+            raise ValueError(f"squares must hold a number for each table: {counts}, got {[len(each) for each in given]}.")
+        if not all(_is_finite(square) and square > 0 for each in given for square in each):
+            raise ValueError("squares must be positive numbers: they are squared heights. Leave tables of height 0 out.")
+        for share, each in zip(self.shares, given, strict=True):
+            if abs(sum(each) - share) > _ROUNDING:
+                raise ValueError(f"the squares of a share must add up to it, got {sum(each)!r} for {share!r}.")
+
+    @property
+    def n_pairs(self) -> int:
+        return len(self.chosen)
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        return self.chosen
+
+    @property
+    def squared_heights(self) -> tuple[tuple[float, ...], ...]:
+        return self.squares
+
+    def _cells_of_pairs(self) -> int:
+        sizes = self.sizes
+        return sum(sizes[i] * sizes[j] for i, j in self.chosen)
+
+    def _block(self, x: Array, y: Array) -> Array:
+        d = len(self.edges)
+        equal = [x[:, j, None] == y[None, :, j] for j in range(x.shape[1])]
+        crossed = equal[self.target] if self.target >= 0 else np.True_
+        tables: tuple[list[Array], ...] = (
+            equal[:d], [equal[j] & crossed for j in self.others], [equal[i] & equal[j] for i, j in self.chosen],
+            [equal[i] & equal[j] & crossed for i, j in self.chosen], [each & crossed for each in equal[d:]], [crossed],
+        )  # fmt: skip
+        K = np.zeros((len(x), len(y)))
+        for own, squares in zip(tables, self.squares, strict=True):
+            for same, square in zip(own, squares, strict=False):  # none of a share of 0
+                K += square * same
+        return K
+
+
 def _matches(x: Array, y: Array, columns: Sequence[int]) -> Array:
     """In how many of the columns the cells of rows of x (n, ·) and y (m, ·) agree, (n, m) float64."""
     count = np.zeros((len(x), len(y)), dtype=np.uint8 if len(columns) < 256 else np.uint16)  # the cost is memory
@@ -238,7 +339,7 @@ class MarginFeatures(CellFeatures):
 
     Groups in this order, those of share 0 left out. The cells of a table of several columns are in the order of an
     array with an axis for each: the target first where it is crossed with, then columns i < j. Pairs are in
-    lexicographic order. Finer tables are crossed with the target if there is one.
+    the order of the kernel. Finer tables are crossed with the target if there is one.
 
     kernel   Margins.
     groups   the groups of tables that are measured; they follow from it.
@@ -257,7 +358,7 @@ class MarginFeatures(CellFeatures):
 
     @cached_property
     def heights(self) -> Array:
-        return np.concatenate([np.full(len(group.tables), group.height) for group in self.groups])
+        return np.sqrt(np.concatenate([group.squares for group in self.groups]))
 
     @property
     def norm_bound(self) -> float:
@@ -289,7 +390,7 @@ class Group:
     """The tables of one kind: the indices of their cells among the features, and their heights.
 
     kind      one of KINDS.
-    height    of the coordinate of a row's cell: the root of the group's share over its number of tables.
+    squares   of each table the squared height of the coordinate of a row's cell: their sum is the group's share.
     start     the first feature.
     tables    columns of each table, all of one length; finer cells count as columns after the table's own.
     sizes     cells of each column, the finer ones' after the others'.
@@ -297,11 +398,17 @@ class Group:
     """
 
     kind: str
-    height: float
+    squares: tuple[float, ...]
     start: int
     tables: tuple[tuple[int, ...], ...]
     sizes: tuple[int, ...]
     crossed: int = 1
+
+    @property
+    def height(self) -> float:
+        """The height of its tables, where they have one height."""
+        assert len(set(self.squares)) == 1
+        return math.sqrt(self.squares[0])
 
     @cached_property
     def _shapes(self) -> Array:
@@ -357,7 +464,7 @@ class Group:
 
 def _groups(kernel: Margins) -> list[Group]:
     others, d = kernel.others, len(kernel.edges)
-    pairs = tuple(combinations(others, 2))
+    pairs = kernel.pairs
     finer = tuple((d + i,) for i in range(len(kernel.finer)))
     alone = tuple((j,) for j in range(d))
     crossed = kernel.target >= 0
@@ -367,10 +474,10 @@ def _groups(kernel: Margins) -> list[Group]:
     )  # fmt: skip
     sizes = (*kernel.sizes, *kernel.fine_sizes)
     groups: list[Group] = []
-    for kind, share, (tables, with_target) in zip(KINDS, kernel.shares, kinds, strict=True):
-        if share > 0:
-            height, start = float(np.sqrt(share / len(tables))), groups[-1].stop if groups else 0
+    for kind, squares, (tables, with_target) in zip(KINDS, kernel.squared_heights, kinds, strict=True):
+        if squares:
+            start = groups[-1].stop if groups else 0
             if with_target:
                 tables = tuple((kernel.target, *table) for table in tables)
-            groups.append(Group(kind, height, start, tables, sizes, sizes[kernel.target] if with_target else 1))
+            groups.append(Group(kind, squares, start, tables, sizes, sizes[kernel.target] if with_target else 1))
     return groups

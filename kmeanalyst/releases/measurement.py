@@ -3,18 +3,53 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
+from kmeanalyst.kernels.margins import Margins
 from kmeanalyst.releases.statement import GAUSSIAN, is_pure
 
 GRID = 2**30  # one unit of a feature bounded by 1, in steps of the integer grid
 SHRINK = 1 - 2.0**-20  # features are shrunk by this before rounding, so that rounding cannot exceed the bound
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """How far the tables of all pairs of columns were from public guesses: noisy L1 distances, which choose what is measured.
+
+    With a target each pair's table is crossed with it.
+
+    noisy   (P,) int64: Σ_c |step · n_c − guess_c| + noise, n_c the rows in cell c. Pairs (i, j), i < j, of columns other than
+            the target, in the order of i and then of j.
+    step    what a row adds to its cell.
+    """
+
+    noisy: Array
+    step: int
+
+
+def score_sensitivity(cells: Sequence[int], step: int) -> float:
+    """The most that replacing one row, or unit, changes scores, in L2 and in steps of the grid.
+
+    The score of a table moves by at most 2 · step, and where units' averages are rounded by 1 more for each of its cells.
+
+    >>> score_sensitivity([4, 4], step=1000)
+    2834.0841...
+    """
+    return math.sqrt(math.fsum((2 * step + size) ** 2 for size in cells))
+
+
+def cells_of_all_pairs(kernel: Margins) -> list[int]:
+    """The number of cells of each pair's table, crossed with the target if there is one, in the order of `Scores`."""
+    values = kernel.sizes[kernel.target] if kernel.target >= 0 else 1
+    return [values * kernel.sizes[i] * kernel.sizes[j] for i, j in combinations(kernel.others, 2)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -28,6 +63,7 @@ class Measurement:
     n_rows        N, the number of rows averaged; of units where the statement protects units, each with its rows' average.
     feature_map   φ, of dimension F.
     noisy_sum     (F,) int64: the released integers, of which `vector` is the rescaled reading.
+    scores        rounds of scores by which the tables of φ were chosen, with noise of the same deviation on the grid.
 
     >>> measurement = release.measurement
     >>> measurement.vector.shape, measurement.noise_law, measurement.sensitivity
@@ -40,6 +76,7 @@ class Measurement:
     n_rows: int
     feature_map: FeatureMap
     noisy_sum: Array
+    scores: tuple[Scores, ...] = ()
 
     def __post_init__(self) -> None:
         if self.vector.shape != (self.feature_map.dimension,) or self.noisy_sum.shape != self.vector.shape:
@@ -47,6 +84,12 @@ class Measurement:
                 f"a measurement has one number per feature: {self.feature_map.dimension} features, "
                 f"vector {self.vector.shape}, sum {self.noisy_sum.shape}."
             )
+        kernel = self.feature_map.kernel
+        if self.scores and (not isinstance(kernel, Margins) or is_pure(self.noise_law)):
+            raise ValueError("scores go with margins of chosen pairs, under Gaussian noise. Leave them out.")
+        for score in self.scores:
+            if score.noisy.shape != (len(cells_of_all_pairs(kernel)),) or not 0 < score.step <= GRID:  # type: ignore[arg-type]
+                raise ValueError("scores have a number for each pair of columns, and a step from 1 to 2^30.")
         if not 0 < self.noise_scale < np.inf:
             raise ValueError(f"noise_scale must be positive and finite, got {self.noise_scale!r}.")
 
@@ -79,8 +122,22 @@ class Measurement:
     @property
     def sensitivity(self) -> float:
         """The most that replacing one row (or unit) changes the noiseless vector, in units of the mean: L2, or L1 for Laplace."""
-        unit = mean_unit(n_rows=self.n_rows, feature_map=self.feature_map)
-        return grid_sensitivity(self.feature_map, self.noise_law) * unit
+        return self.grid_sensitivity * mean_unit(n_rows=self.n_rows, feature_map=self.feature_map)
+
+    @property
+    def grid_sensitivity(self) -> float:
+        """The same in steps of the grid: rounds of scores add their squares."""
+        of_features = grid_sensitivity(self.feature_map, self.noise_law)
+        kernel = self.feature_map.kernel
+        if not self.scores or not isinstance(kernel, Margins):
+            return of_features
+        cells = cells_of_all_pairs(kernel)
+        return math.hypot(of_features, *(score_sensitivity(cells, score.step) for score in self.scores))
+
+    @property
+    def grid_steps(self) -> float:
+        """Steps of the grid in 1 / N: the mean's unit is their inverse over N."""
+        return 1 / (self.n_rows * mean_unit(n_rows=self.n_rows, feature_map=self.feature_map))
 
     def to_dict(self) -> dict[str, Any]:
         """The measurement's header entries; its arrays are stored as files of their own.
@@ -88,7 +145,8 @@ class Measurement:
         >>> sorted(release.measurement.to_dict())
         ['n_rows', 'noise_law', 'noise_scale']
         """
-        return {"noise_law": self.noise_law, "noise_scale": self.noise_scale, "n_rows": self.n_rows}
+        fields = {"noise_law": self.noise_law, "noise_scale": self.noise_scale, "n_rows": self.n_rows}
+        return fields | ({"scores": [score.step for score in self.scores]} if self.scores else {})
 
 
 def grid_sensitivity(feature_map: FeatureMap, noise_law: str = GAUSSIAN) -> float:

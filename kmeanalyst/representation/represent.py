@@ -18,7 +18,7 @@ import numpy as np
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.nystroem import Nystroem
-from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.representation.latent_classes.latent_classes import draw_rows, fit_latent_classes
@@ -26,6 +26,7 @@ from kmeanalyst.representation.mixture.denoise import Denoised, denoise_measurem
 from kmeanalyst.representation.points.pool_search import search_points
 from kmeanalyst.representation.points.reduced_set import reduced_set
 from kmeanalyst.representation.progress import Progress, between, silent
+from kmeanalyst.representation.tables.rows_from_tables import rows_from_tables
 from kmeanalyst.representation.wanted import Points, Wanted
 from kmeanalyst.representation.weights.convex_fit import default_set, ridged_gram, solve_quadratic
 
@@ -46,8 +47,7 @@ def represent(measurement: Measurement, domain: Domain, wanted: Wanted, progress
     wanted = replace(wanted, rng=rng)  # one stream for all steps
     features, M = measurement.feature_map, wanted.n_points
     if isinstance(features, MarginFeatures):
-        model = fit_latent_classes(measurement, rng, effort=wanted.effort, progress=between(0.0, 0.9, report))
-        points = draw_rows(model, measurement, domain, M, rng)
+        points = _rows_of_margins(measurement, domain, wanted, rng, between(0.0, 0.9, report))
         report("placing points", 1.0)
         total = 1.0 if wanted.bound is None else min(1.0, wanted.bound)
         return domain.encode(domain.decode(points, float32=wanted.float32)), np.full(M, total / M)
@@ -57,6 +57,17 @@ def represent(measurement: Measurement, domain: Domain, wanted: Wanted, progress
         measurement, domain, public=wanted.public, rng=rng, effort=wanted.effort, progress=between(0.0, 0.8, report)
     )
     return place_points(estimate, measurement, domain, wanted, between(0.8, 1.0, report))
+
+
+def _rows_of_margins(
+    measurement: Measurement, domain: Domain, wanted: Wanted, rng: np.random.Generator, report: Progress
+) -> Array:
+    """From the tables of chosen pairs and a tree of them; from latent classes where all pairs were measured."""
+    M, effort = wanted.n_points, wanted.effort
+    if isinstance(measurement.feature_map.kernel, ChosenMargins):
+        return rows_from_tables(measurement, domain, M, rng, effort=effort, progress=report)
+    model = fit_latent_classes(measurement, rng, effort=effort, progress=report)
+    return draw_rows(model, measurement, domain, M, rng)
 
 
 def place_points(

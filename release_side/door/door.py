@@ -1,17 +1,18 @@
-"""The door as methods see it: private rows behind two calls, one of which may be made once.
+"""The door as methods see it: private rows behind three calls, one of which may be made once.
 
-A method gets a `Door` and no rows. `mean` passes them to `private_mean`, `draw` to `sample_database`; either call closes
-the door and removes its rows, so that a method cannot spend a second time what was counted once.
+A method gets a `Door` and no rows. `mean` passes them to `private_mean`, `rounds` to `private_tables`, `draw` to
+`sample_database`; each call closes the door and removes its rows, so that a method cannot spend a second time what was
+counted once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.representation.progress import Progress
@@ -23,6 +24,7 @@ from release_side.door.exponential_mechanism import (
 )
 from release_side.door.mechanism import Noise, RehearsalNoise
 from release_side.door.private_mean import private_mean
+from release_side.door.private_tables import TableRounds, count_tables
 from release_side.private_rows.units import UnitRows
 
 N = TypeVar("N", Noise | RehearsalNoise, ExponentialMechanism | RehearsedExponential)
@@ -56,6 +58,19 @@ class Door(Generic[N]):
         return private_mean(
             self._take_rows(), feature_map, self.noise, n_rows=self.size.count, workers=self.workers,
             record_spend=self.record_spend, progress=self.progress,
+        )  # fmt: skip
+
+    def rounds(self: Door[Noise | RehearsalNoise], tables: CellFeatures, allowances: Sequence[float]) -> TableRounds:
+        """Rounds of noisy tables and scores, from one reading of the rows; see `private_tables`.
+
+        tables       every table that a round may ask for.
+        allowances   how far a row may move each round, in steps of the grid; they share the whole budget.
+        """
+        counts = count_tables(
+            self._take_rows(), tables, n_rows=self.size.count, workers=self.workers, progress=self.progress
+        )  # fmt: skip
+        return TableRounds(
+            tables, counts, self.noise, self.size.count, allowances, self.record_spend, rounded=self.size.unit is not None
         )  # fmt: skip
 
     def draw(self: Door[ExponentialMechanism | RehearsedExponential], databases: MultisetSampler) -> Array:

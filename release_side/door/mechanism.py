@@ -101,6 +101,10 @@ class Noise(ABC):
         domain = dp.vector_domain(dp.atom_domain(T="i64"), size=len(exact_sum))
         return np.array(self._measurement(dp, domain, sensitivity)(exact_sum.tolist()), dtype=np.int64)
 
+    def of_round(self, number: int) -> Noise:
+        """The noise of one of several rounds: itself, as every draw is fresh."""
+        return self
+
     @abstractmethod
     def _measurement(self, dp: Any, domain: Any, sensitivity: float) -> Any:
         """OpenDP's measurement: a list of int64 → the list with noise."""
@@ -240,6 +244,11 @@ class RehearsalNoise:
     def deviation(self, sensitivity: float) -> float:
         """Standard deviation of the noise that is rehearsed."""
         return self.noise.deviation(sensitivity)
+
+    def of_round(self, number: int) -> RehearsalNoise:
+        """The noise of one of several rounds, each from a seed of its own."""
+        words = np.random.SeedSequence([self.seed, number]).generate_state(2, np.uint64)
+        return RehearsalNoise(self.noise, int(words[0]) if number else self.seed)
 
     def add_to(self, exact_sum: Array, *, sensitivity: float) -> Array:
         """The sum (F,) int64 with noise from the seed."""

@@ -54,10 +54,32 @@ def private_mean(
     Source        Balog, Tolstikhin & Schölkopf 2018, Algorithm 1 lines 2-4 and Algorithm 2 lines 3-4.
     """
     check_int64_range(n_rows=n_rows, dimension=feature_map.dimension, grid=GRID)
-    exact_sum, seen = np.zeros(feature_map.dimension, dtype=np.int64), 0
-    sum_of = _counted_sums(feature_map) if isinstance(feature_map, CellFeatures) else _summed_features(feature_map)
+    cells = isinstance(feature_map, CellFeatures)
+    sum_of = counted_sums(feature_map, integer_heights(feature_map)) if cells else _summed_features(feature_map)
     sensitivity = grid_sensitivity(feature_map, mechanism.name)  # of cells after their heights have been checked
     grid_scale = mechanism.deviation(sensitivity)
+    exact_sum = sum_over_rows(
+        private_rows, feature_map, sum_of, n_rows=n_rows, workers=workers, progress=progress
+    )  # fmt: skip
+    if record_spend:
+        record_spend()
+    noisy_sum = mechanism.add_to(exact_sum, sensitivity=sensitivity)
+    return Measurement.from_sum(
+        noisy_sum, grid_scale=grid_scale, n_rows=n_rows, feature_map=feature_map, noise_law=mechanism.name
+    )
+
+
+def sum_over_rows(
+    private_rows: Iterable[Array] | Iterable[UnitRows],
+    feature_map: FeatureMap,
+    sum_of: Callable[[Array | UnitRows], Array],
+    *,
+    n_rows: int,
+    workers: int,
+    progress: Callable[[str, float], None] | None,
+) -> Array:
+    """The exact sum (F,) int64 of sum_of(block) over the blocks of a table, by that many threads."""
+    exact_sum, seen = np.zeros(feature_map.dimension, dtype=np.int64), 0
     blocks = (rows[block] for rows in private_rows for block in _blocks(len(rows), feature_map))  # whole units
     for n_block, block_sum in _in_order(lambda rows: (len(rows), sum_of(rows)), blocks, workers):
         exact_sum += block_sum
@@ -66,12 +88,7 @@ def private_mean(
             progress("reading rows", min(1.0, seen / n_rows))
     if seen != n_rows:  # the count is public: this says nothing about a row
         raise PublishError(f"the table has {seen} rows, not the {n_rows} that were announced. Count again.")
-    if record_spend:
-        record_spend()
-    noisy_sum = mechanism.add_to(exact_sum, sensitivity=sensitivity)
-    return Measurement.from_sum(
-        noisy_sum, grid_scale=grid_scale, n_rows=n_rows, feature_map=feature_map, noise_law=mechanism.name
-    )
+    return exact_sum
 
 
 def _summed_features(feature_map: FeatureMap) -> Callable[[Array | UnitRows], Array]:
@@ -99,9 +116,12 @@ def unit_averages(units: UnitRows, feature_map: FeatureMap) -> Array:
     return _enforce_norm(totals.astype(np.float64), feature_map)
 
 
-def _counted_sums(feature_map: CellFeatures) -> Callable[[Array | UnitRows], Array]:
-    """The same sums, by counting the rows in each cell: a row is in one cell of each table, whatever `cell_indices` returns."""
-    starts, heights = feature_map.starts, integer_heights(feature_map)
+def counted_sums(feature_map: CellFeatures, heights: Array) -> Callable[[Array | UnitRows], Array]:
+    """The same sums, by counting the rows in each cell: a row is in one cell of each table, whatever `cell_indices` returns.
+
+    heights   (T,) int64: what a row adds to its cell of each table.
+    """
+    starts = feature_map.starts
     first, last = starts[:-1, None], starts[1:, None] - 1
     by_feature = np.repeat(heights, np.diff(starts))
 

@@ -40,7 +40,7 @@ from release_side import draft_domain, publish
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 N, DELTA = 20_000, 1e-6
 NUMBERS = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
-KERNELS = ("margins", "target", "default")
+KERNELS = ("margins", "target", "default", "adaptive", "adaptive-target")
 SAMPLES = 200
 
 
@@ -181,7 +181,8 @@ class Table:
 
     def options(self, kernel: str) -> dict[str, Any]:
         """What `publish` is asked for."""
-        return {"margins": {"kernel": "margins"}, "target": {"target": self.target}, "default": {}}[kernel]
+        named = {"margins": {"kernel": "margins"}, "adaptive": {"kernel": "adaptive"}, "target": {"target": self.target}}
+        return {"default": {}, "adaptive-target": named["adaptive"] | named["target"], **named}[kernel]
 
 
 TABLES = {

@@ -24,9 +24,11 @@ tables: some six steps. Any a gives a valid error when its own parts are stated;
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,7 +39,7 @@ from kmeanalyst.inference.estimate.population_fit import LEADING_DIRECTIONS, Com
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.principal import principal_directions
-from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.weights.views import systematic_indices
@@ -54,6 +56,7 @@ _MOST_ALONE, _LARGEST_BLOCK = 400, 512  # cells of single columns, and of a bloc
 _ROUNDING = 1e-9
 _MOST_STEPS, _PATIENCE, _GAIN = 100, 2, 0.01  # the solver stops when 2 steps narrow no interval by more than 1 %
 _TOGETHER = 32  # questions
+_HARDLY, _PROJECTED = 0.02, 0.02  # noise variance of a projection, relative; a step that gains less than this ends it
 _SETTLED = 1e-7  # the best answers are solved for to this share of their change
 
 
@@ -233,6 +236,7 @@ class CellFit:
     weights      (n,) the weights of the best answers; they sum to one, and some may be negative.
     system       κ C + τ²I around the rows.
     determined   γ.
+    unseen       κ of what no measured table says anything of; that of the system where all pairs were measured.
     """
 
     rows: Array
@@ -240,6 +244,7 @@ class CellFit:
     system: _System
     determined: float
     measurement: Measurement
+    unseen: float
 
     on_points: ClassVar[bool] = True
 
@@ -259,36 +264,72 @@ class CellFit:
 
     def parts(self, influence: Array) -> dict[str, Array]:
         """Standard errors (k,) by source of statistics with these influence functions (n, k) at the rows."""
-        noise, variance, rest = np.hstack([self._squares(block) for block in _few_columns(influence)])
+        noise, variance, rest, outside = np.hstack([self._squares(block) for block in _few_columns(influence)])
+        left_open = self.spread * np.maximum(rest - outside, 0.0) + self.unseen * np.maximum(outside, 0.0)
         return {
             "privacy": self.measurement.noise_scale * np.sqrt(noise),
             "sampling": np.sqrt(variance / self.measurement.n_rows),
-            "resolution": np.sqrt(self._prior_variance * np.maximum(rest, 0.0)),
+            "resolution": np.sqrt(self._validation * left_open),
         }
 
     def _squares(self, influence: Array) -> Array:
-        """‖a‖², Var_p h and Var_p(h − aᵀφ) of some influences: (3, k)."""
+        """‖a‖², Var_p h, Var_p(h − aᵀφ) and the part of it that is outside the span of the features: (4, k)."""
         a, centred, with_features = self._solved(influence)
         variance = self.probabilities @ centred**2
-        rest = variance + _products(a, self.system.covariance @ a) - 2 * _products(a, with_features)
-        return np.array([_products(a, a), variance, rest])
+        rest = self._variance_of_rest(variance, a, with_features)
+        outside = rest
+        if self.unseen != self.spread:
+            outside = self._variance_of_rest(variance, self._projected(with_features), with_features)
+        return np.array([_products(a, a), variance, rest, np.minimum(outside, rest)])
+
+    def _variance_of_rest(self, variance: Array, a: Array, with_features: Array) -> Array:
+        """Var_p(h − aᵀφ) (k,)."""
+        return variance + _products(a, self.system.covariance @ a) - 2 * _products(a, with_features)
+
+    def _projected(self, with_features: Array) -> Array:
+        """a (F, k) of nearly the function in the span of the features that is nearest to h."""
+        gained: list[float] = []
+
+        def enough(gain: Array) -> bool:
+            gained.append(float(gain.sum()))
+            return gained[-1] < _PROJECTED * sum(gained)
+
+        return self._span.solved(self.spread * with_features, enough)
+
+    @cached_property
+    def _span(self) -> _System:
+        """The system with hardly any noise."""
+        system, feature_map = self.system, self.measurement.feature_map
+        assert isinstance(feature_map, MarginFeatures)
+        variance = _HARDLY * system.noise_variance
+        inverse = _Blocks.of(system.covariance, feature_map, system.spread, variance)
+        return _System(system.covariance, system.spread, variance, inverse)
 
     def covariance(self, influence: Array) -> dict[str, Array]:
         """Joint covariances (k, k) by source of such statistics: the squares of `parts` are their diagonals."""
         each = [self._solved(block) for block in _few_columns(influence)]
         a, centred, with_features = (np.hstack(part) for part in zip(*each, strict=True))
         joint = (self.probabilities[:, None] * centred).T @ centred
-        cross = a.T @ with_features
+        rest = self.spread * self._covariance_of_rest(joint, a, with_features)
+        if self.unseen != self.spread:
+            blocks = range(0, with_features.shape[1], _TOGETHER)
+            b = np.hstack([self._projected(with_features[:, k : k + _TOGETHER]) for k in blocks])
+            rest += (self.unseen - self.spread) * self._covariance_of_rest(joint, b, with_features)
         return {
             "privacy": self.measurement.noise_scale**2 * a.T @ a,
             "sampling": joint / self.measurement.n_rows,
-            "resolution": self._prior_variance * (joint - cross - cross.T + a.T @ (self.system.covariance @ a)),
+            "resolution": self._validation * rest,
         }
 
+    def _covariance_of_rest(self, joint: Array, a: Array, with_features: Array) -> Array:
+        """Cov_p(h − aᵀφ) (k, k), from Cov_p h."""
+        cross = a.T @ with_features
+        return joint - cross - cross.T + a.T @ (self.system.covariance @ a)
+
     @property
-    def _prior_variance(self) -> float:
-        """κ/(1 − γ/n)², n the effective number of rows."""
-        return self.spread / (1 - min(self.determined * float(self.probabilities @ self.probabilities), 0.5)) ** 2
+    def _validation(self) -> float:
+        """1/(1 − γ/n)², n the effective number of rows."""
+        return 1 / (1 - min(self.determined * float(self.probabilities @ self.probabilities), 0.5)) ** 2
 
     def _solved(self, influence: Array) -> tuple[Array, Array, Array]:
         """a (F, k), the centred influence (n, k), and Cov_p(φ, h) (F, k)."""
@@ -327,11 +368,37 @@ def fit_cells(measurement: Measurement, domain: Domain, rows: Array, weights: Ar
     spread, determined = spread_from_independence(measurement, domain, rows, weights, rng)
     usual = _PRIOR_COUNT * sum(feature_map.kernel.sizes)
     spread = (determined * spread + usual * _USUAL_SPREAD) / (determined + usual)
-    return _fit_around(measurement, rows, weights, spread, determined)
+    unseen = spread_from_scores(measurement, domain, rows, weights)
+    return _fit_around(measurement, rows, weights, spread, determined, min(unseen, spread))
 
 
-def _fit_around(measurement: Measurement, rows: Array, weights: Array, spread: float, determined: float) -> CellFit:
-    """The fit at a known κ and γ."""
+def spread_from_scores(measurement: Measurement, domain: Domain, rows: Array, weights: Array) -> float:
+    """κ of pairs that were not measured, from their last scores; infinite without scores.
+
+    A cell of share E that is off by a normal deviation of variance κE adds √(2κE/π) to the score, so that κ of a pair is
+    π/2 (score/Σ√E)². Scores are taken as they are, noise included: pairs were left out because their noisy scores were small.
+    """
+    kernel = measurement.feature_map.kernel
+    if not measurement.scores or not isinstance(kernel, ChosenMargins):
+        return math.inf
+    last, measured = measurement.scores[-1], set(kernel.chosen)
+    scores = last.noisy / (last.step * measurement.n_rows)
+    cells = kernel.cells(rows)
+    squared, roots = [], []
+    for score, (i, j) in zip(scores, combinations(kernel.others, 2), strict=True):
+        if (i, j) not in measured:
+            columns = [j, i] if kernel.target < 0 else [j, i, kernel.target]
+            shape = [kernel.sizes[column] for column in columns]
+            shares = [np.bincount(cells[:, column], weights, minlength=size) for column, size in zip(columns, shape, strict=True)]
+            squared.append(score**2)
+            roots.append(math.prod(float(np.sqrt(np.maximum(share, 0)).sum()) for share in shares) ** 2)
+    return math.pi / 2 * sum(squared) / sum(roots) if squared else math.inf
+
+
+def _fit_around(
+    measurement: Measurement, rows: Array, weights: Array, spread: float, determined: float, unseen: float
+) -> CellFit:
+    """The fit at known κ, of what is seen and what is not, and γ."""
     assert isinstance(measurement.feature_map, MarginFeatures)
     covariance = FeatureCovariance.of(measurement.feature_map, rows, weights)
     noise_variance = measurement.noise_scale**2
@@ -345,7 +412,7 @@ def _fit_around(measurement: Measurement, rows: Array, weights: Array, spread: f
 
     b = spread * system.solved((measurement.vector - covariance.mean)[:, None], settled)
     answers = weights * (1 + (covariance.features @ b - covariance.mean @ b)[:, 0])
-    return CellFit(rows, answers, system, determined, measurement)
+    return CellFit(rows, answers, system, determined, measurement, unseen)
 
 
 def _few_columns(values: Array) -> Iterator[Array]:

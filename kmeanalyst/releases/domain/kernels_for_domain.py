@@ -42,6 +42,7 @@ _LOST = 0.15  # with more noise than this in a cell of a pair's table, pairs are
 _WITHOUT_PAIRS = (1.0, 3.0, 0.0, 0.0, 0.0)
 _SHARE_OF_TARGET = 0.07  # the target's own table, relative to the others' squared norm: for rare classes
 _MOST_FEATURES = 10**6  # cells of all tables
+_MOST_COUNTED = 10**7  # cells of all tables that may be chosen
 _MOST_COLUMNS = 1000
 USUAL_NOISE = 1e-3  # noise on a share that is measured alone
 # of a cell one way, if one of two ways has 1: in steps, so that releases of similar size share a kernel
@@ -95,6 +96,28 @@ def _margins(domain: Domain, target: int, ranges: int, noise: float, *, finer: b
         )
     except ValueError as error:  # more cells than margins can have
         raise DomainError(f'{error} Name fewer levels or edges, or use the kernel "table".') from None
+
+
+def adaptive_kernel(domain: Domain, target: str | None = None) -> Margins:
+    """Margins of all columns and all pairs, crossed with the target if there is one: what tables may be chosen from.
+
+    Numbers without edges are cut as for `margin_kernel`. The shares mean nothing until tables are chosen.
+    Errors   DomainError if there is no such column, or if the tables have more than ten million cells.
+    """
+    position = -1 if target is None else position_of(domain, target)
+    target_index = position if len(domain) > 1 else -1
+    for ranges in _RANGES if len(domain) <= _MOST_COLUMNS else ():
+        kernel = _margins(domain, target_index, ranges, USUAL_NOISE, finer=True)
+        pairs, few = float(len(kernel.others) > 1), float(len(kernel.others) > 0)
+        crossed = target_index >= 0
+        wanted = (1.0, few * crossed, pairs * (not crossed), pairs * crossed, float(bool(kernel.finer)), float(crossed))
+        kernel = replace(kernel, shares=tuple(share / sum(wanted) for share in wanted))
+        if kernel.n_cells <= _MOST_COUNTED:
+            return kernel
+    raise DomainError(
+        f"the margins of these columns have more than {_MOST_COUNTED:,} cells, or more than {_MOST_COLUMNS} columns. "
+        'Name fewer columns, levels or edges, no target, or use the kernel "table".'
+    )
 
 
 def _heights(with_target: bool, noise: float) -> tuple[float, ...]:
@@ -267,9 +290,9 @@ def kernel_from_spec(
     target                 a column that the kernels margins and generator cross with the others.
     noise, finer           of `margin_kernel`; other kernels ignore them.
     """
-    if target is not None and spec not in ("margins", "generator"):
+    if target is not None and spec not in ("margins", "adaptive", "generator"):
         raise DomainError(
-            'target goes with the kernel "margins" or the method "generator", which measure how the other columns relate '
+            'target goes with the kernels "margins" and "adaptive", or the method "generator", which measure how the other columns relate '
             "to it. Name both, or leave it out."
         )
     if isinstance(spec, Kernel):
@@ -306,6 +329,7 @@ def kernel_from_spec(
 _OF_THE_DOMAIN: dict[str, Callable[[Domain, str | None, float, bool], Kernel]] = {
     "table": lambda domain, target, noise, finer: table_kernel(domain),
     "margins": lambda domain, target, noise, finer: margin_kernel(domain, target, noise, finer=finer),
+    "adaptive": lambda domain, target, noise, finer: adaptive_kernel(domain, target),
     "generator": lambda domain, target, noise, finer: generator_kernel(domain, target),
 }
 _OF_NUMBERS = {  # what may be written

@@ -30,6 +30,13 @@ HEADER, POINTS, NOISY_SUM = "release.json", "points.csv", "measurement/noisy_sum
 BLOCK = 2**23  # bytes of a member that are inflated at a time
 PIVOTS = "measurement/points.npy"  # the points of a released function; the release of a subspace has a member of this name too
 
+
+
+def scores_name(number: int) -> str:
+    """The member of a round of scores: 1, 2, …"""
+    return f"measurement/scores_{number}.npy"
+
+
 _LEVEL = 1  # deflate level: higher ones save little on numbers and take seven times as long
 _CHECK = "Check that it is a .kme file"
 

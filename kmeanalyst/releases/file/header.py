@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, PIVOTS, POINTS, Members, without_points
+from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, PIVOTS, POINTS, Members, scores_name, without_points
 from kmeanalyst.releases.file.limits import MOST_HEADER_DEPTH, HoldsFunction, limits, refusal, refusing, too_large
 from kmeanalyst.releases.file.measurement import FEATURE_MAPS
 from kmeanalyst.releases.function import KINDS
+from kmeanalyst.releases.measurement import GRID
 from kmeanalyst.releases.statement import (
     METHOD,
     NOISE_LAWS,
@@ -38,11 +39,17 @@ FUNCTION_MINOR = 0
 PLAIN_MINOR = 0  # minor version of a file without derived columns
 WEIGHT_VIEWS = ("probability", "bounded", "signed", "published", "given")
 
+_MOST_SCORES = 9  # rounds of scores
+
 _Rule = tuple[str, Callable[[Any], bool]]
 
 
 def _is_shape(value: Any) -> bool:
     return isinstance(value, list) and 1 <= len(value) <= 2 and all(is_whole(size) and size >= 1 for size in value)
+
+
+def _is_step(value: Any) -> bool:
+    return is_whole(value) and 1 <= value <= GRID
 
 
 def _one_of(*values: Any) -> _Rule:
@@ -93,6 +100,12 @@ _FUNCTION_FILE_RULES = {"format": _one_of(FUNCTION_FORMAT)} | _SHARED_RULES | {
 _DERIVED_RULE = {"derived": _LIST}
 _NOISE_RULES = {"noise_scale": _POSITIVE, "grid_noise_scale": _POSITIVE, "n_rows": _COUNT}
 _MEASUREMENT_RULES = {"noise_law": _one_of(*NOISE_LAWS), "feature_map": _TABLE} | _NOISE_RULES
+_SCORES_RULE: dict[str, _Rule] = {
+    "scores": (
+        f"a list of 1 to {_MOST_SCORES} whole numbers, from 1 to 2^30",
+        lambda value: isinstance(value, list) and 1 <= len(value) <= _MOST_SCORES and all(map(_is_step, value)),
+    )
+}
 _FUNCTION_MEASUREMENT_RULES = {
     "noise_law": _one_of(*(law for law in NOISE_LAWS if not is_pure(law))),
     "n_pivots": _COUNT,
@@ -174,7 +187,8 @@ def check_header(header: dict[str, Any]) -> None:
     if measurement is None and header["fit_distance"] is not None:
         raise refusal("fit_distance", "there is no measurement that the points could be at a distance from")
     if measurement is not None:
-        _check_fields("measurement", measurement, _MEASUREMENT_RULES)
+        scored = _SCORES_RULE if "scores" in measurement else {}
+        _check_fields("measurement", measurement, _MEASUREMENT_RULES | scored)
         _check_fields("feature_map", measurement["feature_map"], _FEATURE_MAP_RULES)
 
 
@@ -248,7 +262,8 @@ def _members_of_release(header: dict[str, Any]) -> set[str]:
     if header["measurement"] is None:
         return {POINTS}
     arrays = header["measurement"]["feature_map"]["arrays"]
-    return {POINTS, NOISY_SUM} | {f"measurement/{name}.npy" for name in arrays}
+    scores = {scores_name(number) for number in range(1, 1 + len(header["measurement"].get("scores", ())))}
+    return {POINTS, NOISY_SUM} | scores | {f"measurement/{name}.npy" for name in arrays}
 
 
 def plain(value: Any) -> Any:

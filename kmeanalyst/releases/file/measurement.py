@@ -33,18 +33,18 @@ from kmeanalyst.kernels.features.composed import (
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
 from kmeanalyst.kernels.features.nystroem import Nystroem
-from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.domain.text_column import Text
-from kmeanalyst.releases.file.archive import NOISY_SUM, Members
+from kmeanalyst.releases.file.archive import NOISY_SUM, Members, scores_name
 from kmeanalyst.releases.file.kernel import check_kernel, diameter_over, kernel_of, kernel_work
 from kmeanalyst.releases.file.limits import MOST_KERNEL_WORK, limits, refusal, refusing, too_large
-from kmeanalyst.releases.measurement import Measurement, grid_sensitivity, mean_unit
-from kmeanalyst.releases.statement import PrivacyStatement
+from kmeanalyst.releases.measurement import Measurement, Scores, cells_of_all_pairs, mean_unit
+from kmeanalyst.releases.statement import PrivacyStatement, is_pure
 
 CLOSE = 1e-6  # relative tolerance where a recorded number is recomputed
 _DO_NOT_RELY = "Do not rely on it; ask its maker for a correct file"
@@ -69,10 +69,23 @@ def measurement_of(header: dict[str, Any], kernel: Kernel, domain: Domain, membe
     unit = mean_unit(n_rows=fields["n_rows"], feature_map=feature_map)
     if not math.isclose(fields["grid_noise_scale"] * unit, fields["noise_scale"], rel_tol=CLOSE):
         raise refusal("grid_noise_scale", "it is not the noise scale in steps of the grid: one of the two is wrong")
+    scores = _scores_of(fields, feature_map, members)
     return Measurement(
         vector=noisy_sum * unit, noise_scale=float(fields["noise_scale"]), noise_law=fields["noise_law"],
-        n_rows=fields["n_rows"], feature_map=feature_map, noisy_sum=noisy_sum,
+        n_rows=fields["n_rows"], feature_map=feature_map, noisy_sum=noisy_sum, scores=scores,
     )  # fmt: skip
+
+
+def _scores_of(fields: dict[str, Any], feature_map: FeatureMap, members: Members) -> tuple[Scores, ...]:
+    """The rounds of scores by which the tables were chosen."""
+    steps = fields.get("scores", [])
+    if steps and (not isinstance(feature_map.kernel, ChosenMargins) or is_pure(fields["noise_law"])):
+        raise refusal("measurement, field scores", "scores go with margins of chosen pairs, under Gaussian noise")
+    names = [scores_name(number) for number in range(1, len(steps) + 1)]
+    pairs = [len(cells_of_all_pairs(feature_map.kernel))] if steps else []  # type: ignore[arg-type]
+    return tuple(
+        Scores(array_of(name, members[name].data, "<i8", pairs), step) for name, step in zip(names, steps, strict=True)
+    )
 
 
 def statement_of(
@@ -83,8 +96,7 @@ def statement_of(
         return None
     if measurement is None:
         return _selection_statement(header, kernel, domain)
-    grid_steps = grid_sensitivity(measurement.feature_map, measurement.noise_law)
-    return noise_statement(header, measurement.sensitivity, grid_steps)
+    return noise_statement(header, measurement.sensitivity, measurement.grid_sensitivity)
 
 
 def noise_statement(header: dict[str, Any], sensitivity: float, grid_steps: float) -> PrivacyStatement:

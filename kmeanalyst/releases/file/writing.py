@@ -19,7 +19,16 @@ from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.numbers import Date
-from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, POINTS, Members, atomic_write, members_in, zipped
+from kmeanalyst.releases.file.archive import (
+    HEADER,
+    NOISY_SUM,
+    POINTS,
+    Members,
+    atomic_write,
+    members_in,
+    scores_name,
+    zipped,
+)
 from kmeanalyst.releases.file.header import FORMAT, PLAIN_MINOR, SCHEMA_MAJOR, SCHEMA_MINOR, declaration, plain
 from kmeanalyst.releases.file.limits import FileRefused, reading
 from kmeanalyst.releases.file.points import arrow_type, is_text, quoted
@@ -59,6 +68,8 @@ def _members_of(release: ReleaseData) -> dict[str, bytes]:
     if release.measurement is not None:
         _check_writable(release.measurement, release.kernel)
         members[NOISY_SUM] = npy_of(release.measurement.noisy_sum, "<i8")
+        for number, score in enumerate(release.measurement.scores, 1):
+            members[scores_name(number)] = npy_of(score.noisy, "<i8")
         for name, array in release.measurement.feature_map.arrays().items():
             members[f"measurement/{name}.npy"] = npy_of(array, "<f8")
     return {HEADER: canonical(_header(release, members)), **members}

@@ -55,11 +55,25 @@ def fit_latent_classes(
     effort: Effort = FULL,
     progress: Progress = silent,
 ) -> LatentClasses:
-    """The average of several fits to noisy margins (of MarginFeatures), as one model with the classes of all fits."""
+    """The average of several fits to noisy margins (of MarginFeatures), as one model with the classes of all fits.
+
+    All pairs of columns must have been measured.
+    """
     features = measurement.feature_map
     assert isinstance(features, MarginFeatures)
+    return fit_classes_to(features.kernel, observed_margins(measurement), rng, effort=effort, progress=progress)
+
+
+def fit_classes_to(
+    kernel: Margins, observed: dict[str, ObservedShares], rng: np.random.Generator | int | None = None, *,
+    classes: int = _CLASSES, deviation: float = _DEVIATION, effort: Effort = FULL, progress: Progress = silent,
+) -> LatentClasses:  # fmt: skip
+    """The same for noisy shares of the cells of this kernel, by the kind of their tables.
+
+    classes, deviation   of one fit, over all values of the target; the prior standard deviation of each part of the logits.
+    """
     rng = np.random.default_rng(rng)
-    search = _Search(features, measurement.vector, measurement.noise_scale, effort)
+    search = _Search(kernel, observed, classes, deviation, effort)
     found, fits = [], effort.of(_FITS)
     with threadpool_limits(limits=1, user_api="blas"):
         for i in range(fits):
@@ -71,43 +85,82 @@ def fit_latent_classes(
 
 
 @dataclass(frozen=True)
-class _Observed:
-    """Tables of one kind as shares of the rows, of standard deviation `noise` each.
+class ObservedShares:
+    """Tables of one kind as shares of the rows, each with noise of a standard deviation.
 
     values   (..., T), or (..., T, T) for pairs, each pair twice.
+    noise    of all cells, or of each; infinite where nothing was observed.
     """
 
     values: Array
-    noise: float
+    noise: float | Array
+
+
+def observed_margins(measurement: Measurement) -> dict[str, ObservedShares]:
+    """What a measurement says of margins, every kind of which has tables of one height."""
+    features = measurement.feature_map
+    assert isinstance(features, MarginFeatures)
+    layout = _Layout.of(features.kernel)
+    observed: dict[str, ObservedShares] = {}
+    for group in features.groups:
+        shares, noise = measurement.vector[group.by_target()] / group.height, measurement.noise_scale / group.height
+        if group.kind == "one-way" and layout.target >= 0:
+            own = slice(layout.before, layout.before + layout.values)
+            observed["target one-way"] = ObservedShares(shares[0, own], noise)
+            shares = np.delete(shares, own, axis=1)
+        if group.kind in ("pairs", "pairs by target"):
+            shares = _symmetric(shares, _in_pair_order(layout.sizes, layout.ends), layout.width)
+        observed[group.kind] = ObservedShares(shares[0] if group.kind == "target" else shares, noise)
+    return observed
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where the cells of the columns are: those of the target apart.
+
+    sizes    of the columns except the target.
+    before   cells of the columns before the target.
+    values   of the target; 1 without one.
+    """
+
+    sizes: Array
+    target: int
+    before: int
+    values: int
+
+    @classmethod
+    def of(cls, kernel: Margins) -> _Layout:
+        target = kernel.target
+        sizes = np.array(kernel.sizes)[list(kernel.others)]
+        return cls(sizes, target, sum(kernel.sizes[: max(target, 0)]), kernel.sizes[target] if target >= 0 else 1)
+
+    @property
+    def ends(self) -> Array:
+        """(columns + 1,) where the cells of each column begin."""
+        return np.concatenate([[0], np.cumsum(self.sizes)])
+
+    @property
+    def width(self) -> int:
+        """T, the number of cells."""
+        return int(self.sizes.sum())
 
 
 class _Search:
     """min over latent classes of ½ Σ (fitted − noisy margin)²/noise² − log prior, y the target's cell of a class."""
 
-    def __init__(self, features: MarginFeatures, vector: Array, noise_scale: float, effort: Effort = FULL) -> None:
-        kernel = features.kernel
-        self.target = kernel.target
-        sizes = np.array(kernel.sizes)[list(kernel.others)]
-        ends = np.concatenate([[0], np.cumsum(sizes)])
-        self.sizes, self.starts = sizes, ends[:-1]  # of the cells of the columns except the target
-        self.width = int(ends[-1])
-        self.values = kernel.sizes[self.target] if self.target >= 0 else 1
+    def __init__(
+        self, kernel: Margins, observed: dict[str, ObservedShares], classes: int = _CLASSES,
+        deviation: float = _DEVIATION, effort: Effort = FULL,
+    ) -> None:  # fmt: skip
+        layout = _Layout.of(kernel)
+        self.target, self.sizes, self.starts = layout.target, layout.sizes, layout.ends[:-1]
+        self.width, self.values, self.before = layout.width, layout.values, layout.before
         self.steps = effort.of(_STEPS)
-        self.each = max(effort.of(_FEWEST_CLASSES), effort.of(_CLASSES) // self.values)
-        self.before = sum(kernel.sizes[: max(self.target, 0)])  # cells of the columns before the target
-        column = np.repeat(np.arange(len(sizes)), sizes)
+        self.each = max(effort.of(_FEWEST_CLASSES), effort.of(classes) // self.values)
+        self.precision = deviation**-2
+        column = np.repeat(np.arange(len(layout.sizes)), layout.sizes)
         self.between = (column[:, None] != column).astype(float)  # (T, T) whether two cells are of different columns
-        order = _in_pair_order(sizes, ends)
-        self.observed: dict[str, _Observed] = {}
-        for group in features.groups:
-            shares, noise = vector[group.by_target()] / group.height, noise_scale / group.height
-            if group.kind == "one-way" and self.target >= 0:
-                own = slice(self.before, self.before + self.values)
-                self.observed["target one-way"] = _Observed(shares[0, own], noise)
-                shares = np.delete(shares, own, axis=1)
-            if group.kind in ("pairs", "pairs by target"):
-                shares = _symmetric(shares, order, self.width)
-            self.observed[group.kind] = _Observed(shares[0] if group.kind == "target" else shares, noise)
+        self.observed = observed
 
     def fit(self, rng: np.random.Generator) -> LatentClasses:
         """A local optimum near a random start."""
@@ -182,7 +235,7 @@ class _Search:
         by_weight = weights * (by_weight - (weights * by_weight).sum())
         pull = weighted * (along + slope_ones[:, None])
         by_logit = pull - p * np.repeat(np.add.reduceat(pull, self.starts, axis=2), self.sizes, axis=2)
-        precision = _DEVIATION**-2
+        precision = self.precision
         prior = sum(float((a**2).sum()) for a in (common, by_value, own))
         slopes = [
             by_weight.ravel(), by_logit.sum(axis=(0, 1)) + precision * common,

@@ -51,18 +51,18 @@ def fine_ranges(measurement: Measurement, domain: Domain, shares: Array) -> dict
     found = next((group for group in features.groups if group.kind == "finer"), None)
     if found is None:
         return {}
-    kernel, noise = features.kernel, measurement.noise_scale / found.height
-    values = measurement.vector[found.by_target()] / found.height
+    kernel, heights = features.kernel, np.sqrt(found.squares)
+    values = measurement.vector[found.by_target()]
     begins = np.concatenate([[0], np.cumsum(kernel.sizes)])
     fitted: dict[int, FineRanges] = {}
     first = 0
-    for j, size in zip(kernel.finer, kernel.fine_sizes, strict=True):
+    for j, size, height in zip(kernel.finer, kernel.fine_sizes, heights, strict=True):
         column = domain.columns[j]
         assert isinstance(column, Number)
         low, high = column.ends
         ends = np.concatenate([[low], kernel.fine[j], [high]])
         cell = np.searchsorted(np.array(kernel.edges[j]), (ends[:-1] + ends[1:]) / 2, side="right")
-        own = values[:, first : first + len(cell)]
+        own, noise = values[:, first : first + len(cell)] / height, measurement.noise_scale / height
         sizes = _sizes(column, ends, kernel.atoms[j])
         fitted[j] = FineRanges(ends, cell, _probabilities(own, noise, shares[:, begins[j] + cell], cell, sizes))
         first += size

@@ -15,6 +15,7 @@ from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
 from release_side.choices.choices import METHOD_NAMES, Choices, check_one_of
 from release_side.choices.options import public_rows
 from release_side.errors import PublishError
+from release_side.publishing.methods.adaptive import AdaptiveMargins
 from release_side.publishing.methods.base import MeanMethod, Measured, ReleaseMethod
 from release_side.publishing.methods.exponential import Exponential
 from release_side.publishing.methods.generator import Generator
@@ -25,6 +26,7 @@ from release_side.publishing.methods.subspace import Subspace
 METHODS: dict[str, type[ReleaseMethod]] = {
     "random-features": RandomFeatures,
     "margins": Margins,
+    "adaptive": AdaptiveMargins,
     "subspace": Subspace,
     "generator": Generator,
     "exponential": Exponential,
@@ -46,7 +48,9 @@ def chosen_method(method: str, choices: Choices, domain: Domain) -> ReleaseMetho
     _check_strings(kind, choices, domain)
     public = public_rows(choices.public_points, domain)
     spec = kind.spec(choices, domain)
-    if kind is RandomFeatures and isinstance(kernel_from_spec(spec, domain, choices.target), MarginsKernel):
+    if kind is RandomFeatures and spec == "adaptive":
+        kind = AdaptiveMargins
+    elif kind is RandomFeatures and isinstance(kernel_from_spec(spec, domain, choices.target), MarginsKernel):
         kind = Margins
     return kind(choices, public)
 

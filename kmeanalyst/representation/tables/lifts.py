@@ -1,0 +1,80 @@
+"""Noisy tables, smoothed: how many times as frequent each cell is as a guess says, by the distribution of all cells' lifts.
+
+A cell's share is its guess (for independent columns the product of the shares of its levels) times a lift. Most lifts are near 1,
+some are 0 and few are large, so the posterior mean under the lifts' own distribution is far nearer than the noisy share. The
+distribution is the nonparametric maximum likelihood estimate on a grid (Kiefer & Wolfowitz 1956; Koenker & Mizera 2014).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kmeanalyst.kernels.base import Array
+
+_LIFTS = np.concatenate([[0.0, 0.02, 0.05], np.geomspace(0.1, 64.0, 34)])
+_POOLED_STEPS, _OWN_STEPS = 60, 30  # of expectation maximisation, over all tables and for each
+_POOLED_CELLS = 5.0  # cells that the distribution over all tables counts for, in that of one table
+_MOST_CELLS = 20_000  # from which the pooled distribution is estimated
+_PROJECTIONS, _SCALINGS = 60, 20
+_TINY = 1e-15
+
+
+def smoothed_tables(noisy: Sequence[Array], guesses: Sequence[Array], noise: Sequence[float]) -> list[Array]:
+    """The posterior mean of each table of shares.
+
+    noisy    tables of any shapes, with normal noise of one deviation a table.
+    guesses  likewise, at least 0.
+    noise    the deviations.
+    """
+    if not noisy:
+        return []
+    likelihoods = [_likelihoods(*each) for each in zip(noisy, guesses, noise, strict=True)]
+    together = np.concatenate(likelihoods)
+    pooled = np.full(len(_LIFTS), 1 / len(_LIFTS))
+    step = -(-len(together) // _MOST_CELLS)
+    for _ in range(_POOLED_STEPS):
+        pooled = _posterior(together[::step], pooled).mean(axis=0)
+    return [
+        _smoothed(likelihood, guess, pooled) for likelihood, guess in zip(likelihoods, guesses, strict=True)
+    ]  # fmt: skip
+
+
+def _likelihoods(noisy: Array, guess: Array, noise: float) -> Array:
+    """(cells, lifts) up to a factor for each cell."""
+    logs = -0.5 * ((noisy.ravel()[:, None] - guess.ravel()[:, None] * _LIFTS) / noise) ** 2
+    return np.exp(logs - logs.max(axis=1, keepdims=True))
+
+
+def _posterior(likelihood: Array, prior: Array) -> Array:
+    joint = likelihood * prior
+    return joint / np.maximum(joint.sum(axis=1, keepdims=True), _TINY)
+
+
+def _smoothed(likelihood: Array, guess: Array, pooled: Array) -> Array:
+    own = pooled
+    for _ in range(_OWN_STEPS):
+        found = _posterior(likelihood, own)
+        own = (found.sum(axis=0) + _POOLED_CELLS * pooled) / (len(found) + _POOLED_CELLS)
+    return (_posterior(likelihood, own) @ _LIFTS).reshape(guess.shape) * guess
+
+
+def with_margins(table: Array, rows: Array, columns: Array) -> Array:
+    """The nearest table with these margins and no negative cell, nearly; then scaled to the margins.
+
+    table   (..., a, b); rows (..., a) and columns (..., b), of equal sums. Tables of leading indices are apart.
+    Source  Dykstra 1983; the scaling is iterative proportional fitting.
+    """
+    a, b = table.shape[-2:]
+    left = np.zeros_like(table)
+    for _ in range(_PROJECTIONS):
+        table = table + ((rows - table.sum(axis=-1)) / b)[..., None]
+        table = table + ((columns - table.sum(axis=-2)) / a)[..., None, :]
+        moved = table + left
+        table = np.maximum(moved, 0.0)
+        left = moved - table
+    for _ in range(_SCALINGS):
+        table = table * (rows / np.maximum(table.sum(axis=-1), _TINY))[..., None]
+        table = table * (columns / np.maximum(table.sum(axis=-2), _TINY))[..., None, :]
+    return table

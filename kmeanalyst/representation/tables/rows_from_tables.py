@@ -1,0 +1,76 @@
+"""From noisy tables of chosen pairs to encoded rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.margins import MarginFeatures, Margins
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.representation.latent_classes.latent_classes import LatentClasses, fit_classes_to
+from kmeanalyst.representation.latent_classes.partly_observed import completed_shares
+from kmeanalyst.representation.latent_classes.within_cells import fine_ranges, values_in_cells
+from kmeanalyst.representation.progress import Progress, silent
+from kmeanalyst.representation.tables.estimates import Observed, TableEstimates, estimate_tables, noise_of_all_pairs
+from kmeanalyst.representation.tables.even_rows import draw_cells, move_cells
+from kmeanalyst.representation.wanted import FULL, Effort
+
+_SWEEPS = 120
+_CLASSES, _DEVIATION = 100, 1.5  # of latent classes: more, and with looser priors, than where all pairs are measured
+_SEEN_WELL = 0.004  # with less noise on a share, if all pairs were measured alike, all tables are smoothed together
+
+
+def rows_from_tables(
+    measurement: Measurement, domain: Domain, n: int, rng: np.random.Generator, *, effort: Effort = FULL,
+    progress: Progress = silent,
+) -> Array:  # fmt: skip
+    """n encoded rows (n, d) of equal weight that fit a measurement of MarginFeatures."""
+    features = measurement.feature_map
+    assert isinstance(features, MarginFeatures)
+    kernel = features.kernel
+    estimates = estimate_tables(measurement)
+    if noise_of_all_pairs(measurement) < _SEEN_WELL:
+        model = _classes(measurement, kernel, estimates, rng, effort, progress)
+        estimates = _of_classes(model, kernel, estimates)
+    target, others = draw_cells(estimates, n, rng)
+    others = move_cells(estimates, target, others, rng, sweeps=effort.of(_SWEEPS), progress=progress)
+    cells = np.insert(others, kernel.target, target, axis=1) if kernel.target >= 0 else others
+    fine = fine_ranges(measurement, domain, _shares(estimates, kernel.target))
+    return np.column_stack(
+        [values_in_cells(kernel, domain, j, cells[:, j], target, fine.get(j), rng) for j in range(len(domain))]
+    )
+
+
+def _classes(
+    measurement: Measurement, kernel: Margins, estimates: TableEstimates, rng: np.random.Generator, effort: Effort,
+    progress: Progress,
+) -> LatentClasses:  # fmt: skip
+    """Latent classes fitted to the noisy tables, and to the tree's for pairs that were not measured."""
+    shares = completed_shares(measurement, kernel, Observed.of(measurement), estimates)
+    return fit_classes_to(
+        kernel, shares, rng, classes=_CLASSES, deviation=_DEVIATION, effort=effort, progress=progress
+    )  # fmt: skip
+
+
+def _of_classes(model: LatentClasses, kernel: Margins, estimates: TableEstimates) -> TableEstimates:
+    """The estimates with the tables of all pairs as the classes have them."""
+    sizes = kernel.sizes
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    blocks = [model.probabilities[:, ends[j] : ends[j + 1]] for j in range(len(sizes))]
+    of_target = blocks[kernel.target] if kernel.target >= 0 else np.ones((len(model.weights), 1))
+    weights = (model.weights[:, None] * of_target).T  # (Y, K)
+    others = [blocks[j] for j in kernel.others]
+    ones = [weights @ block for block in others]
+    pairs = {
+        (i, j): np.einsum("yk,ka,kb->yab", weights, others[i], others[j], optimize=True) for i, j in estimates.pairs
+    }
+    return TableEstimates(weights.sum(axis=1), ones, pairs, frozenset(pairs), estimates.tree)
+
+
+def _shares(estimates: TableEstimates, target: int) -> Array:
+    """(Y, T) of the rows in the cells of all columns, for each value of the target."""
+    blocks = list(estimates.ones)
+    if target >= 0:
+        blocks.insert(target, np.diag(estimates.target))
+    return np.hstack(blocks)

@@ -1,0 +1,170 @@
+"""Private rows → counts of every table that a round may ask for; rounds of noisy tables and scores from these counts.
+
+The rows are read once. Each round then asks for a vector of whole numbers, in a form that may depend on what earlier rounds
+gave: some of the tables, each times a height, or scores of some tables, their L1 distances from public guesses. How far one row
+may move the vector of each round (its allowance) is declared before the rows are read, and enforced here for every request.
+All rounds have noise of one deviation, the multiplier of the budget times the root of the sum of squared allowances, so that
+together they cost what one round with this sensitivity does (PROOF.md §13). The spend is recorded before the first noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features.base import CellFeatures
+from kmeanalyst.releases.measurement import GRID, score_sensitivity
+from kmeanalyst.releases.statement import is_pure
+from release_side.door.mechanism import Noise, PublishError, RehearsalNoise, check_int64_range
+from release_side.door.private_mean import counted_sums, sum_over_rows
+from release_side.private_rows.units import UnitRows
+
+_MOST_IN_SCORES = 2**60  # step · n_rows: a score is at most twice as large
+
+
+def count_tables(
+    private_rows: Iterable[Array] | Iterable[UnitRows],
+    tables: CellFeatures,
+    *,
+    n_rows: int,
+    workers: int = 1,
+    progress: Callable[[str, float], None] | None = None,
+) -> Array:
+    """GRID times the share of each row, or unit, in each cell, summed: (F,) int64. Private."""
+    check_int64_range(n_rows=n_rows, dimension=tables.dimension, grid=GRID)
+    ones = np.full(len(tables.heights), GRID, dtype=np.int64)
+    return sum_over_rows(
+        private_rows, tables, counted_sums(tables, ones), n_rows=n_rows, workers=workers, progress=progress
+    )  # fmt: skip
+
+
+@dataclass(eq=False, repr=False)
+class TableRounds:
+    """The counts of tables behind noise: a fixed number of rounds, each with its allowance.
+
+    tables        every table that a round may ask for.
+    counts        (F,) int64 from `count_tables`; private; None after the last round.
+    noise         of the whole budget; Gaussian.
+    n_rows        N, public.
+    allowances    for each round the largest L2 distance, in steps of the grid, of the vectors of two neighbours.
+    record_spend  called once, just before the first noise is drawn; an error there means that none is.
+    rounded       whether counts are sums of fractions, as those of units are: products with them are then rounded.
+    """
+
+    tables: CellFeatures
+    counts: Array | None
+    noise: Noise | RehearsalNoise
+    n_rows: int
+    allowances: Sequence[float]
+    record_spend: Callable[[], None] | None = None
+    rounded: bool = False
+    _round: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        if is_pure(self.noise.name):
+            raise PublishError(
+                "rounds that depend on one another are for Gaussian noise. Choose it, or the kernel margins."
+            )
+        if not (self.allowances and all(0 < allowance < math.inf for allowance in self.allowances)):
+            raise PublishError("each round needs a positive allowance, so nothing is released. Declare it.")
+        self.deviation  # PublishError where 64 bits cannot hold the noise
+
+    @property
+    def sensitivity(self) -> float:
+        """The root of the sum of squared allowances, in steps of the grid."""
+        return math.hypot(*self.allowances)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise of every round, in steps of the grid."""
+        return self.noise.deviation(self.sensitivity)
+
+    def measure(self, wanted: Array, heights: Array) -> Array:
+        """The noisy cells (int64) of tables, one table after the other.
+
+        wanted    (T,) indices of different tables.
+        heights   (T,) int64, at least 0: what a row adds to its cell of each table.
+        Errors    PublishError if the round's allowance does not cover √(2 Σ heights²) and the rounding of units.
+        """
+        wanted, heights = _whole(wanted), _whole(heights)
+        cells = self._cells(wanted)
+        if heights.shape != wanted.shape or not ((heights >= 0) & (heights <= GRID)).all():
+            raise PublishError(f"each table of a round needs a height from 0 to {GRID}, so nothing is released.")
+        moved = math.sqrt(2 * sum(int(height) ** 2 for height in heights)) + math.sqrt(len(cells) * self.rounded)
+        by_cell = np.repeat(heights, self._sizes()[wanted])
+        return self._noisy(moved, lambda counts: _times(counts[cells], by_cell))
+
+    def scores(self, wanted: Array, guesses: Array, step: int) -> Array:
+        """For each table the noisy Σ_c |step · n_c − guess_c| (int64), n_c the number of rows in cell c.
+
+        wanted    (T,) indices of different tables.
+        guesses   (cells of all of them,) int64, public: step times the number of rows that is guessed for each cell.
+        Errors    PublishError if the round's allowance does not cover `score_sensitivity`, or 64 bits do not hold the
+                  sums.
+        """
+        wanted, guesses = _whole(wanted), _whole(guesses)
+        cells, sizes = self._cells(wanted), self._sizes()[wanted]
+        starts = np.cumsum(sizes) - sizes
+        if not 0 < step <= min(GRID, _MOST_IN_SCORES // self.n_rows) or guesses.shape != cells.shape:
+            raise PublishError("a round of scores needs a step that 64 bits can hold and a guess for each cell.")
+        if (np.abs(guesses) > step * self.n_rows).any() or (
+            np.add.reduceat(np.abs(guesses), starts) > step * self.n_rows + sizes
+        ).any():
+            raise PublishError("the guesses of a table must add up to no more than the table. Correct them.")
+        moved = score_sensitivity(sizes.tolist(), step)
+        by_cell = np.full(len(cells), step, dtype=np.int64)
+        return self._noisy(
+            moved, lambda counts: np.add.reduceat(np.abs(_times(counts[cells], by_cell) - guesses), starts)
+        )
+
+    def _noisy(self, moved: float, exact: Callable[[Array], Array]) -> Array:
+        """The next round: refused unless its allowance covers how far a row can move it."""
+        if self.counts is None:
+            raise PublishError("all rounds were made: one more would be a spend that was not counted.")
+        if not moved <= self.allowances[self._round]:
+            raise PublishError(
+                f"a row can move this round by {moved:.6g}, and {self.allowances[self._round]:.6g} was declared. Nothing is "
+                "released. Ask for less."
+            )
+        if self._round == 0 and self.record_spend:
+            self.record_spend()
+        noise = self.noise.of_round(self._round)
+        found = noise.add_to(exact(self.counts), sensitivity=self.sensitivity)
+        self._round += 1
+        if self._round == len(self.allowances):
+            self.counts = None
+        return found
+
+    def _sizes(self) -> Array:
+        """(tables,) number of cells of each."""
+        return np.diff(self.tables.starts)
+
+    def _cells(self, wanted: Array) -> Array:
+        """Indices of the cells of these tables; PublishError unless they are different tables."""
+        known = len(self.tables.heights)
+        if wanted.ndim != 1 or not len(wanted) or not ((wanted >= 0) & (wanted < known)).all():
+            raise PublishError("a round asks for tables that were counted, and for one at least. Name those.")
+        if len(np.unique(wanted)) < len(wanted):
+            raise PublishError("a round asks for each table once. Name different tables.")
+        starts = self.tables.starts
+        return np.concatenate([np.arange(starts[t], starts[t + 1]) for t in wanted])
+
+
+def _whole(numbers: Array) -> Array:
+    """As int64; PublishError for anything that is not whole."""
+    found = np.asarray(numbers)
+    if found.dtype.kind not in "iu":
+        raise PublishError("tables, heights and guesses of a round are whole numbers. Round them.")
+    return found.astype(np.int64)
+
+
+def _times(counts: Array, by_cell: Array) -> Array:
+    """⌊counts · by_cell / GRID⌋ for counts ≥ 0 and 0 ≤ by_cell ≤ GRID, without overflow: exact where GRID divides counts."""
+    return counts // GRID * by_cell + counts % GRID * by_cell // GRID
+
+
+__all__ = ["TableRounds", "count_tables"]
