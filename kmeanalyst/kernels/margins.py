@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -138,18 +138,30 @@ class Margins(UnitDiagonal):
 
     @property
     def n_pairs(self) -> int:
-        """Number of pairs of columns, other than the target, whose tables are measured."""
+        """Number of pairs of columns, other than the target, whose tables are measured.
+
+        >>> ka.kernels.Margins(((0.0,),) * 4, ((),) * 4, (False,) * 4, (0.5, 0, 0.5, 0, 0, 0)).n_pairs
+        6
+        """
         few = len(self.others)
         return few * (few - 1) // 2
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
-        """These pairs (i, j), i < j."""
+        """These pairs (i, j), i < j.
+
+        >>> ka.kernels.Margins(((0.0,),) * 3, ((),) * 3, (False,) * 3, (0.5, 0, 0.5, 0, 0, 0)).pairs
+        ((0, 1), (0, 2), (1, 2))
+        """
         return tuple(combinations(self.others, 2))
 
     @property
     def squared_heights(self) -> tuple[tuple[float, ...], ...]:
-        """For each share the squared heights of its tables: even parts of it."""
+        """For each share the squared heights of its tables: even parts of it.
+
+        >>> ka.kernels.Margins(((0.0,),) * 2, ((),) * 2, (False,) * 2, (0.5, 0, 0.5, 0, 0, 0)).squared_heights
+        ((0.25, 0.25), (), (0.5,), (), (), ())
+        """
         counts = zip(self.shares, self._counts(), strict=True)
         return tuple((share / max(n, 1),) * n if share else () for share, n in counts)
 
@@ -258,7 +270,9 @@ class ChosenMargins(Margins):
     def __post_init__(self) -> None:
         for pair in self.chosen if isinstance(self.chosen, tuple) else [None]:
             if not (isinstance(pair, tuple) and len(pair) == 2 and all(map(is_whole, pair))):
-                raise ValueError(f"chosen must be pairs of columns' numbers, got {self.chosen!r:.80}. Pass e.g. ((0, 1),).")
+                raise ValueError(
+                    f"chosen must be pairs of columns' numbers, got {self.chosen!r:.80}. Pass e.g. ((0, 1),)."
+                )
         super().__post_init__()
         others = set(self.others)
         if any(not (i < j and {i, j} <= others) for i, j in self.chosen) or len(set(self.chosen)) < len(self.chosen):
@@ -273,12 +287,32 @@ class ChosenMargins(Margins):
         if not (isinstance(given, tuple) and all(isinstance(each, tuple) for each in given)):
             raise ValueError(f"squares must be a tuple for each of the six shares, got {given!r:.80}.")
         if [len(each) for each in given] != counts:
-            raise ValueError(f"squares must hold a number for each table: {counts}, got {[len(each) for each in given]}.")
+            raise ValueError(
+                f"squares must hold a number for each table: {counts}, got {[len(each) for each in given]}."
+            )
         if not all(_is_finite(square) and square > 0 for each in given for square in each):
-            raise ValueError("squares must be positive numbers: they are squared heights. Leave tables of height 0 out.")
+            raise ValueError(
+                "squares must be positive numbers: they are squared heights. Leave tables of height 0 out."
+            )
         for share, each in zip(self.shares, given, strict=True):
             if abs(sum(each) - share) > _ROUNDING:
                 raise ValueError(f"the squares of a share must add up to it, got {sum(each)!r} for {share!r}.")
+
+    def without_pairs(self) -> ChosenMargins:
+        """The same of single columns alone, with heights in proportion.
+
+        >>> squares = ((0.3, 0.1), (), (0.6,), (), (), ())
+        >>> both = ka.kernels.ChosenMargins(
+        ...     ((0.0,),) * 2, ((),) * 2, (False,) * 2, (0.4, 0, 0.6, 0, 0, 0), chosen=((0, 1),), squares=squares
+        ... )
+        >>> both.without_pairs().squares, both.squared_heights == squares
+        (((0.75, 0.25), (), (), (), (), ()), True)
+        """
+        squares = [() if k in (2, 3) else each for k, each in enumerate(self.squares)]
+        total = math.fsum(square for each in squares for square in each)
+        scaled = tuple(tuple(square / total for square in each) for each in squares)
+        shares: Any = tuple(math.fsum(each) for each in scaled)
+        return replace(self, shares=shares, chosen=(), squares=scaled)
 
     @property
     def n_pairs(self) -> int:
@@ -299,7 +333,7 @@ class ChosenMargins(Margins):
     def _block(self, x: Array, y: Array) -> Array:
         d = len(self.edges)
         equal = [x[:, j, None] == y[None, :, j] for j in range(x.shape[1])]
-        crossed = equal[self.target] if self.target >= 0 else np.True_
+        crossed: Array = equal[self.target] if self.target >= 0 else np.ones((1, 1), dtype=bool)
         tables: tuple[list[Array], ...] = (
             equal[:d], [equal[j] & crossed for j in self.others], [equal[i] & equal[j] for i, j in self.chosen],
             [equal[i] & equal[j] & crossed for i, j in self.chosen], [each & crossed for each in equal[d:]], [crossed],

@@ -13,7 +13,7 @@ import numpy as np
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
-from kmeanalyst.kernels.margins import Margins
+from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures, Margins
 from kmeanalyst.releases.statement import GAUSSIAN, is_pure
 
 GRID = 2**30  # one unit of a feature bounded by 1, in steps of the integer grid
@@ -41,7 +41,7 @@ def score_sensitivity(cells: Sequence[int], step: int) -> float:
     The score of a table moves by at most 2 · step, and where units' averages are rounded by 1 more for each of its cells.
 
     >>> score_sensitivity([4, 4], step=1000)
-    2834.0841...
+    2834.0839...
     """
     return math.sqrt(math.fsum((2 * step + size) ** 2 for size in cells))
 
@@ -84,14 +84,18 @@ class Measurement:
                 f"a measurement has one number per feature: {self.feature_map.dimension} features, "
                 f"vector {self.vector.shape}, sum {self.noisy_sum.shape}."
             )
-        kernel = self.feature_map.kernel
-        if self.scores and (not isinstance(kernel, Margins) or is_pure(self.noise_law)):
-            raise ValueError("scores go with margins of chosen pairs, under Gaussian noise. Leave them out.")
-        for score in self.scores:
-            if score.noisy.shape != (len(cells_of_all_pairs(kernel)),) or not 0 < score.step <= GRID:  # type: ignore[arg-type]
-                raise ValueError("scores have a number for each pair of columns, and a step from 1 to 2^30.")
+        if self.scores:
+            self._check_scores()
         if not 0 < self.noise_scale < np.inf:
             raise ValueError(f"noise_scale must be positive and finite, got {self.noise_scale!r}.")
+
+    def _check_scores(self) -> None:
+        kernel = self.feature_map.kernel
+        if not isinstance(kernel, ChosenMargins) or is_pure(self.noise_law):
+            raise ValueError("scores go with margins of chosen pairs, under Gaussian noise. Leave them out.")
+        for score in self.scores:
+            if score.noisy.shape != (len(cells_of_all_pairs(kernel)),) or not 0 < score.step <= GRID:
+                raise ValueError("scores have a number for each pair of columns, and a step from 1 to 2^30.")
 
     @classmethod
     def from_sum(
@@ -126,17 +130,66 @@ class Measurement:
 
     @property
     def grid_sensitivity(self) -> float:
-        """The same in steps of the grid: rounds of scores add their squares."""
+        """The same in steps of the grid: rounds of scores add their squares.
+
+        >>> round(release.measurement.grid_sensitivity / 2**30, 3)
+        2.0
+        """
         of_features = grid_sensitivity(self.feature_map, self.noise_law)
-        kernel = self.feature_map.kernel
-        if not self.scores or not isinstance(kernel, Margins):
+        if not self.scores:
             return of_features
+        kernel = self.feature_map.kernel
+        assert isinstance(kernel, Margins)
         cells = cells_of_all_pairs(kernel)
         return math.hypot(of_features, *(score_sensitivity(cells, score.step) for score in self.scores))
 
     @property
+    def decided_beforehand(self) -> Measurement:
+        """What was measured before anything was chosen by scores: the one-way tables of `ChosenMargins`, else all of it.
+
+        The sampling errors of a table chosen because its columns seemed related were chosen as well, and a test that takes
+        its features as fixed rejects a true hypothesis too often.
+
+        >>> release.measurement.decided_beforehand is release.measurement  # random features are chosen by nothing
+        True
+        """
+        features = self.feature_map
+        if (
+            not self.scores
+            or not isinstance(features, MarginFeatures)
+            or not isinstance(features.kernel, ChosenMargins)
+        ):
+            return self
+        kernel = features.kernel.without_pairs()
+        kept = np.concatenate(
+            [np.arange(group.start, group.stop) for group in features.groups if not group.kind.startswith("pairs")]
+        )
+        scale = 1 / math.sqrt(1 - features.kernel.shares[2] - features.kernel.shares[3])
+        return Measurement(
+            vector=self.vector[kept] * scale, noise_scale=self.noise_scale * scale, noise_law=self.noise_law,
+            n_rows=self.n_rows, feature_map=MarginFeatures(kernel), noisy_sum=self.noisy_sum[kept],
+        )  # fmt: skip
+
+    def counted_together(self, i: int, j: int) -> bool:
+        """Whether features see columns i and j jointly; of margins of chosen pairs, whether this pair was chosen.
+
+        >>> release.measurement.counted_together(0, 1)
+        True
+        """
+        kernel = self.feature_map.kernel
+        return (
+            not isinstance(kernel, ChosenMargins)
+            or kernel.target in (i, j)
+            or (min(i, j), max(i, j)) in kernel.chosen
+        )  # fmt: skip
+
+    @property
     def grid_steps(self) -> float:
-        """Steps of the grid in 1 / N: the mean's unit is their inverse over N."""
+        """Steps of the grid in 1 / N: the mean's unit is their inverse over N.
+
+        >>> round(release.measurement.grid_steps / 2**30, 3)
+        1.0
+        """
         return 1 / (self.n_rows * mean_unit(n_rows=self.n_rows, feature_map=self.feature_map))
 
     def to_dict(self) -> dict[str, Any]:

@@ -102,7 +102,11 @@ class Noise(ABC):
         return np.array(self._measurement(dp, domain, sensitivity)(exact_sum.tolist()), dtype=np.int64)
 
     def of_round(self, number: int) -> Noise:
-        """The noise of one of several rounds: itself, as every draw is fresh."""
+        """The noise of one of several rounds: itself, as every draw is fresh.
+
+        >>> release_side.GaussianNoise(1.0, 1e-6).of_round(1).name
+        'discrete gaussian'
+        """
         return self
 
     @abstractmethod

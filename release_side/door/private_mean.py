@@ -54,8 +54,10 @@ def private_mean(
     Source        Balog, Tolstikhin & Schölkopf 2018, Algorithm 1 lines 2-4 and Algorithm 2 lines 3-4.
     """
     check_int64_range(n_rows=n_rows, dimension=feature_map.dimension, grid=GRID)
-    cells = isinstance(feature_map, CellFeatures)
-    sum_of = counted_sums(feature_map, integer_heights(feature_map)) if cells else _summed_features(feature_map)
+    if isinstance(feature_map, CellFeatures):
+        sum_of = counted_sums(feature_map, integer_heights(feature_map))
+    else:
+        sum_of = _summed_features(feature_map)
     sensitivity = grid_sensitivity(feature_map, mechanism.name)  # of cells after their heights have been checked
     grid_scale = mechanism.deviation(sensitivity)
     exact_sum = sum_over_rows(

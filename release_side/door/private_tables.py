@@ -71,7 +71,7 @@ class TableRounds:
             )
         if not (self.allowances and all(0 < allowance < math.inf for allowance in self.allowances)):
             raise PublishError("each round needs a positive allowance, so nothing is released. Declare it.")
-        self.deviation  # PublishError where 64 bits cannot hold the noise
+        self.noise.deviation(self.sensitivity)  # PublishError where 64 bits cannot hold the noise
 
     @property
     def sensitivity(self) -> float:

@@ -25,7 +25,7 @@ import pandas as pd
 
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain, read_domain
@@ -33,13 +33,14 @@ from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Number, Real
 from kmeanalyst.releases.file.kernel import kernel_work
-from kmeanalyst.releases.measurement import Measurement, feature_mean, grid_sensitivity, mean_unit
+from kmeanalyst.releases.measurement import GRID, Measurement, feature_mean, grid_sensitivity, mean_unit
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.representation.progress import Progress, silent
 from release_side.budget.spending import weakness
 from release_side.choices.options import processors, public_generator
 from release_side.door.mechanism import RehearsalNoise
 from release_side.door.private_mean import private_mean
+from release_side.door.private_tables import TableRounds
 from release_side.errors import PublishError
 from release_side.private_rows.rows import Table
 from release_side.publishing.methods import ReleaseMethod, chosen_method, method_class
@@ -306,6 +307,12 @@ class SimulatedDoor:
             self.noise.add_to(exact_sum, sensitivity=sensitivity), grid_scale=self.noise.deviation(sensitivity),
             n_rows=self.size.count, feature_map=feature_map, noise_law=self.noise.name,
         )  # fmt: skip
+
+    def rounds(self, tables: CellFeatures, allowances: Sequence[float]) -> TableRounds:
+        """Rounds from the counts of a table of this size with the population's shares."""
+        shares = self.population.mean_feature(tables) / np.repeat(tables.heights, np.diff(tables.starts))
+        counts = np.rint(shares * self.size.count).astype(np.int64) * GRID
+        return TableRounds(tables, counts, self.noise, self.size.count, allowances)
 
 
 def _seconds_per_row(rows: Array, feature_map: FeatureMap, mechanism: RehearsalNoise) -> float:

@@ -181,7 +181,11 @@ class Table:
 
     def options(self, kernel: str) -> dict[str, Any]:
         """What `publish` is asked for."""
-        named = {"margins": {"kernel": "margins"}, "adaptive": {"kernel": "adaptive"}, "target": {"target": self.target}}
+        named = {
+            "margins": {"kernel": "margins"},
+            "adaptive": {"kernel": "adaptive"},
+            "target": {"target": self.target},
+        }
         return {"default": {}, "adaptive-target": named["adaptive"] | named["target"], **named}[kernel]
 
 

@@ -46,7 +46,7 @@ def test_features_have_one_cell_in_every_table_and_the_kernel_as_their_inner_pro
     for group in features.groups:
         own = values[:, group.start : group.stop]
         np.testing.assert_array_equal((own != 0).sum(axis=1), len(group.tables))
-        assert set(np.unique(own)) == {0.0, group.height}
+        assert set(np.unique(own)) == {0.0, *np.sqrt(group.squares)}
     np.testing.assert_array_equal(compact.toarray(), values)
     assert compact.nnz == 60 * features.width
 
@@ -287,7 +287,7 @@ def test_the_noise_is_that_of_images_at_distance_root_two():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kernel": "table", "target": "rich"}, 'target goes with the kernel "margins"'),
+        ({"kernel": "table", "target": "rich"}, 'target goes with the kernels "margins"'),
         ({"kernel": "margins:degree=3"}, "takes no parameters"),
         ({"features": 100}, "one feature for each cell"),
         ({"public_points": people(5, np.random.default_rng(0))}, "no use for public points"),

@@ -317,7 +317,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"features": 61}, "features must be even"),
     ({"kernel": "margins", "target": "rich"}, "no random part: its features are cells.*Leave features out"),
     ({"target": "wealth"}, "no column 'wealth'"),
-    ({"kernel": "table", "target": "rich"}, 'kernel "margins" or the method "generator"'),
+    ({"kernel": "table", "target": "rich"}, 'kernels "margins" and "adaptive", or the method "generator"'),
     ({"kernel": SoftenedProduct((CELL,) * 4, 0.5)}, "no random Fourier features: it is not"),
 ]
 

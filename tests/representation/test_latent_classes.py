@@ -22,10 +22,11 @@ from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.representation.latent_classes import latent_classes, within_cells
 from kmeanalyst.representation.latent_classes.latent_classes import (
     LatentClasses,
-    _Observed,
+    ObservedShares,
     _Search,
     draw_rows,
     fit_latent_classes,
+    observed_margins,
 )
 from kmeanalyst.representation.represent import represent
 from kmeanalyst.representation.wanted import QUICK, Effort, Wanted
@@ -42,7 +43,7 @@ def measurement_of(rows: Array, domain: Domain, *, noise_scale: float, target: s
 @EVERY_TARGET
 def test_slopes_are_those_of_finite_differences(target: str | None):
     measurement = measurement_of(ROWS, PEOPLE, noise_scale=0.01, target=target)
-    search = _Search(measurement.feature_map, measurement.vector, measurement.noise_scale, SMALL)
+    search = _Search(measurement.feature_map.kernel, observed_margins(measurement), effort=SMALL)
     n = search.values * search.each
     flat = np.random.default_rng(1).normal(size=n + search.width * (1 + search.values + n))
     value, slope = search.objective(flat)
@@ -64,7 +65,7 @@ def test_the_loss_is_the_distance_of_the_models_own_features(target: str | None)
     measurement = measurement_of(ROWS, PEOPLE, noise_scale=0.02, target=target)
     features = measurement.feature_map
     assert isinstance(features, MarginFeatures)
-    search = _Search(features, measurement.vector, measurement.noise_scale, SMALL)
+    search = _Search(features.kernel, observed_margins(measurement), effort=SMALL)
     n = search.values * search.each
     flat = np.random.default_rng(3).normal(size=n + search.width * (1 + search.values + n))
     weights, common, by_value, own = search._split(flat)
@@ -271,10 +272,10 @@ def test_hostile_measurements_give_rows_of_the_domain(name: str, float32: bool):
 def test_a_fit_starts_from_the_shares_of_the_targets_own_table():
     """The best measured of its two tables; a share that noise made too small is raised to the noise, not to nothing."""
     measurement = measurement_of(ROWS, PEOPLE, noise_scale=1e-3, target="rich")
-    search = _Search(measurement.feature_map, measurement.vector, measurement.noise_scale, SMALL)
+    search = _Search(measurement.feature_map.kernel, observed_margins(measurement), effort=SMALL)
     rich = (ROWS[:, 3] == 1).mean()
     np.testing.assert_allclose(np.exp(search._target_start()), [1 - rich, rich], atol=0.01)
     for better, worse in (("target", "target one-way"), ("target one-way", "target")):
-        search.observed[better] = _Observed(np.array([1.2, -0.2]), 0.02)
-        search.observed[worse] = _Observed(np.array([9.0, 9.0]), 0.03)
+        search.observed[better] = ObservedShares(np.array([1.2, -0.2]), 0.02)
+        search.observed[worse] = ObservedShares(np.array([9.0, 9.0]), 0.03)
         np.testing.assert_allclose(np.exp(search._target_start()), [1.2, 0.02])

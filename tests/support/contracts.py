@@ -12,6 +12,7 @@ import numpy as np
 from hypothesis import settings
 
 from kmeanalyst.kernels import (
+    ChosenMargins,
     ExponentialDot,
     Gaussian,
     Indicator,
@@ -151,6 +152,20 @@ KERNELS = [
             ((0.0,), (0.5,), ()), ((), (), (0.0,)), (True,) * 3, (0.2, 0.3, 0, 0.2, 0.2, 0.1), 1, ((), (), (-0.5, 1.0))
         ),
         (0, 2, 0),
+    ),
+    KernelCase(
+        "chosen margins with target",
+        ChosenMargins(
+            ((0.0,), (0.5,), (), (1.0,)),
+            ((), (), (0.0,), ()),
+            (True,) * 4,
+            (0.2, 0.3, 0, 0.2, 0.2, 0.1),
+            1,
+            ((), (), (-0.5, 1.0), ()),
+            ((0, 3), (2, 3)),
+            ((0.1, 0.02, 0.03, 0.05), (0.1, 0.15, 0.05), (), (0.15, 0.05), (0.2,), (0.1,)),
+        ),
+        (0, 2, 0, 0),
     ),
     *DOT_PRODUCTS,
 ]

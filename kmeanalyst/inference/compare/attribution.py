@@ -25,6 +25,7 @@ from kmeanalyst.inference.compare.functionals import (
 from kmeanalyst.inference.two_sample.noise_aware import Directions, sample_moments
 from kmeanalyst.inference.two_sample.samples import SampleRows
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.measurement import Measurement
 
 _FUNCTIONS = 6  # functions of each column
 _PRODUCTS, _FEWEST_PRODUCTS, _ALL_PRODUCTS = 12, 4, 1500  # products: most of a pair, fewest, about all
@@ -151,25 +152,29 @@ def pair_tests(
     sample: SampleRows,
     elsewhere: float,
     some: Array,
+    measurement: Measurement | None = None,
 ) -> list[GroupTest]:
     """Does each pair of columns have the same association on both sides? Products of functions centred at `some` rows.
 
     shifts   for each column the differences of its functions' means; 0 if the column is not known to differ. They explain
              the product of the means. Their size also decides how much of the columns' own differences may enter through
              the unseen part of a product.
+    measurement   pairs that it did not count together have p = 1.
     """
+    tested = [pair for pair in pairs if measurement is None or measurement.counted_together(*pair)]
     centres = [each(some).mean(axis=0) for each in columns.functions]
     most = int(np.clip(_ALL_PRODUCTS / max(len(pairs), 1), _FEWEST_PRODUCTS, _PRODUCTS))
 
     def groups() -> Iterator[Group]:
-        for i, j in pairs:
+        for i, j in tested:
             both = leading_products(columns.functions[i], columns.functions[j], (centres[i], centres[j]), most)
             read = projector.functionals(both.of_values(columns[i].values, columns[j].values))
             a, b = both.chosen
             doubt = elsewhere + _mean_square(shifts[i]) + _mean_square(shifts[j])
             yield Group(read.orthogonalised_against(columns.read), both.variances, shifts[i][a] * shifts[j][b], doubt)
 
-    return difference_tests(groups(), projector, sample)[0]
+    found = dict(zip(tested, difference_tests(groups(), projector, sample)[0], strict=True))
+    return [found.get(pair, GroupTest(1.0, 0.0)) for pair in pairs]
 
 
 def _mean_square(values: Array) -> float:

@@ -193,11 +193,11 @@ def compare(release: ReleaseData, sample: Any, *, level: float = 0.05) -> Compar
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a probability. Pass e.g. 0.05.")
     overall = mmd_test(release, sample)
-    rows, evidence = SampleRows(release, sample), evidence_of(release)
+    rows, evidence = SampleRows(release, sample), evidence_of(release, beforehand=True)
     some = rows.some(_SOME_ROWS)
     witness = witness_of(release, evidence, rows, some)
     elsewhere = max(0.0, overall.mmd_squared) / max(witness.spread, 1e-12)
-    columns, pairs = attributed(evidence, rows, some, elsewhere, level)
+    columns, pairs = attributed(evidence, rows, some, elsewhere, level, release)
     differences, notes = standardised_differences(release, rows)
     return Comparison(
         overall=overall,
@@ -212,12 +212,20 @@ def compare(release: ReleaseData, sample: Any, *, level: float = 0.05) -> Compar
 
 
 def attributed(
-    evidence: MeanEmbeddingEstimate, rows: SampleRows, some: Array, elsewhere: float, level: float
+    evidence: MeanEmbeddingEstimate,
+    rows: SampleRows,
+    some: Array,
+    elsewhere: float,
+    level: float,
+    release: ReleaseData | None = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Verdicts on each column and on pairs of columns: the tables of Comparison.
 
+    evidence    for columns. Pairs are tested by all that the release measured: a pair that was not chosen has p = 1 and counts in
+                the correction for their number, so that choosing pairs by the table itself costs no level.
     some        rows of the sample.
     elsewhere   the relative variance by which the two populations differ as a whole.
+    release     that the evidence is of, where it may have chosen pairs.
     """
     names = evidence.domain.names
     projector = RidgeProjector(evidence, reference_rows(evidence, some))
@@ -226,7 +234,11 @@ def attributed(
     columns = attribution.verdicts(tests, level).set_axis(pd.Index(names, name="column"))
     known = [shift * differs for shift, differs in zip(shifts, columns["differs"], strict=True)]
     chosen = attribution.pairs_to_test(columns["pvalue"].to_numpy())
-    of_pairs = attribution.pair_tests(chosen, functions, known, projector, rows, elsewhere, some)
+    measurement = None if release is None else release.measurement
+    if release is not None and measurement is not None and measurement.scores:
+        projector = RidgeProjector(evidence_of(release), projector.rows)
+        functions = attribution.Columns(projector)
+    of_pairs = attribution.pair_tests(chosen, functions, known, projector, rows, elsewhere, some, measurement)
     pairs = pd.DataFrame([(names[i], names[j]) for i, j in chosen], columns=["first", "second"])
     pairs = pairs.join(attribution.verdicts(of_pairs, level))
     return columns, pairs.sort_values("pvalue", kind="stable", ignore_index=True)

@@ -65,9 +65,14 @@ class MeanEmbeddingEstimate:
         return Directions(np.eye(size), np.ones(size))
 
 
-def evidence_of(release: ReleaseData) -> MeanEmbeddingEstimate:
-    """The mean embedding that the release's measurement gives, or its points without one."""
+def evidence_of(release: ReleaseData, *, beforehand: bool = False) -> MeanEmbeddingEstimate:
+    """The mean embedding that the release's measurement gives, or its points without one.
+
+    beforehand   leave out what was chosen by scores of the same rows, whose sampling errors were chosen as well.
+    """
     measurement = release.measurement
+    if measurement is not None and beforehand:
+        measurement = measurement.decided_beforehand
     if measurement is not None:
         return MeanEmbeddingEstimate(
             release.domain, measurement.feature_map, measurement.vector, (measurement,), 1 / measurement.n_rows

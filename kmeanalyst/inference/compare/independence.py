@@ -15,6 +15,7 @@ Plain rows are tested by permutation (Gretton et al. 2008).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.features.principal import principal_components
 from kmeanalyst.releases.domain.draft import draft_domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import view_weights
 
@@ -179,7 +181,24 @@ def independence_test(
             "a release without a measurement cannot be tested for independence: how its points vary is unknown. "
             "Test rows of your own, or a release with a measurement."
         )
-    return _noise_aware_test(data, two_sides(data.domain.names, columns_a, columns_b))
+    sides = two_sides(data.domain.names, columns_a, columns_b)
+    found = _noise_aware_test(data, sides)
+    return _among_chosen(data.measurement, sides, found) if data.measurement.scores else found
+
+
+def _among_chosen(
+    measurement: Measurement, sides: tuple[tuple[int, ...], tuple[int, ...]], found: TestResult
+) -> TestResult:
+    """The result where pairs of columns were chosen by scores: p = 1 where none of them was counted.
+
+    A pair is chosen more often where the table's sampling error makes its columns seem related. For one pair, p = 1 where
+    it was not chosen keeps the level; of several the most striking are chosen, so that p is multiplied by their number.
+    """
+    pairs = [(i, j) for i in sides[0] for j in sides[1]]
+    counted = sum(measurement.counted_together(i, j) for i, j in pairs)
+    note = f"{counted} of {len(pairs)} pairs of these columns were counted together; they were chosen by scores of the same rows"
+    pvalue = min(1.0, len(pairs) * found.pvalue) if counted else 1.0
+    return replace(found, pvalue=pvalue, notes=(*found.notes, note))
 
 
 class _Points:

@@ -389,7 +389,10 @@ def spread_from_scores(measurement: Measurement, domain: Domain, rows: Array, we
         if (i, j) not in measured:
             columns = [j, i] if kernel.target < 0 else [j, i, kernel.target]
             shape = [kernel.sizes[column] for column in columns]
-            shares = [np.bincount(cells[:, column], weights, minlength=size) for column, size in zip(columns, shape, strict=True)]
+            shares = [
+                np.bincount(cells[:, column], weights, minlength=size)
+                for column, size in zip(columns, shape, strict=True)
+            ]
             squared.append(score**2)
             roots.append(math.prod(float(np.sqrt(np.maximum(share, 0)).sum()) for share in shares) ** 2)
     return math.pi / 2 * sum(squared) / sum(roots) if squared else math.inf

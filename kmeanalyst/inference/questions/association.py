@@ -15,7 +15,7 @@ variances.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -129,9 +129,22 @@ class _Pairs:
                 return Association(columns=(a, b), note=f"{words.written(name)} does not vary in the release")
         d, covariance = _standardised(population, x, y)
         if x.is_number and y.is_number:
-            return _signed(a, b, float(d[0]), float(covariance[0, 0]))
-        measure = "correlation ratio" if x.is_number or y.is_number else "Cramér's V"
-        return _unsigned(a, b, measure, d, covariance, min(x.rank, y.rank))
+            found = _signed(a, b, float(d[0]), float(covariance[0, 0]))
+        else:
+            measure = "correlation ratio" if x.is_number or y.is_number else "Cramér's V"
+            found = _unsigned(a, b, measure, d, covariance, min(x.rank, y.rank))
+        if self._counted(a, b):
+            return found
+        return replace(
+            found, pvalue=1.0, note="this pair was not counted: scores did not show that its columns are related"
+        )
+
+    def _counted(self, a: str, b: str) -> bool:
+        """Whether the measurement counted the two columns together; derived columns count as counted."""
+        names, measurement = self.release.domain.names, self.release.measurement
+        if measurement is None or a not in names or b not in names:
+            return True
+        return measurement.counted_together(names.index(a), names.index(b))
 
     def _population(self, *names: str) -> Population:
         """The rows in which those of the columns that are numbers are not missing."""

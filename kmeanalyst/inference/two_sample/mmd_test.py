@@ -39,6 +39,7 @@ def mmd_test(
     estimator      for plain samples only: "unbiased" (pairs of a row with itself left out) or "biased".
     Returns        TestResult. With a measurement the distribution includes the privacy noise; weighted points without
                    one are tested as a fixed distribution, and the result says so.
+                   Where tables were chosen by scores, the test is of the one-way tables, which were decided before.
     Assumes        that the sample is independent of the table's rows and of public rows used as points.
 
     >>> ka.mmd_test(release, sample).pvalue  # is my sample from the released population?
@@ -59,7 +60,7 @@ def mmd_test(
     sample = SampleRows(a, b)
     if a.measurement is None:
         return fixed_against_sample(a, sample)
-    return release_against_sample(a, a.measurement, sample)
+    return release_against_sample(a, a.measurement.decided_beforehand, sample)
 
 
 def _without_release(

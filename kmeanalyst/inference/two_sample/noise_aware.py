@@ -282,9 +282,16 @@ def release_against_sample(release: ReleaseData, measurement: Measurement, sampl
         mmd_squared=squared_mean_norm(release) + sample_square - 2 * float(measurement.vector @ moments.mean),
         method="noise-aware weighted MMD, release against sample",
         n_sample_rows=n,
-        notes=tuple(sample.notes),
+        notes=(*sample.notes, *notes_on_choice(release)),
         **size_of_difference(difference, along, covariance, moments.variance, shrink, [measurement]),
     )
+
+
+def notes_on_choice(*releases: ReleaseData) -> tuple[str, ...]:
+    """A note where tables were chosen by scores, and the test looks at the others alone."""
+    chosen = any(release.measurement is not None and release.measurement.scores for release in releases)
+    note = "tables of pairs were chosen by scores of the same rows, so the test is of the one-way tables; see compare for pairs"
+    return (note,) if chosen else ()
 
 
 def squared_mean_norm(release: ReleaseData) -> float:
@@ -293,8 +300,8 @@ def squared_mean_norm(release: ReleaseData) -> float:
     E‖y‖² = ‖E φ‖² (1 − 1/N) + E‖φ‖²/N + Fτ². Random Fourier features and margins have a constant norm; for a subspace the
     mean squared norm is that of the released points.
     """
-    measurement = release.measurement
-    assert measurement is not None
+    assert release.measurement is not None
+    measurement = release.measurement.decided_beforehand
     n, vector = measurement.n_rows, measurement.vector
     mean_square = measurement.feature_map.norm_bound**2
     if isinstance(measurement.feature_map, Nystroem):

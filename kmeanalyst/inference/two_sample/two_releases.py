@@ -20,6 +20,7 @@ from kmeanalyst.inference.two_sample.noise_aware import (
     mean_tail,
     noise_aware_test,
     noise_variances,
+    notes_on_choice,
     size_of_difference,
     squared_mean_norm,
 )
@@ -44,6 +45,7 @@ def release_against_release(a: ReleaseData, b: ReleaseData) -> TestResult:
         raise ValueError(
             "a release without a measurement cannot be tested against another: its noise is unknown. Use mmd."
         )
+    first, second = first.decided_beforehand, second.decided_beforehand
     if _same_map(first, second):
         return _of_one_map(a, b, first, second)
     return _of_different_maps(a, b, first, second)
@@ -71,7 +73,7 @@ def _of_one_map(a: ReleaseData, b: ReleaseData, first: Measurement, second: Meas
         mmd_squared=squared_mean_norm(a) + squared_mean_norm(b) - 2 * float(first.vector @ second.vector),
         method="noise-aware weighted MMD, release against release",
         n_sample_rows=second.n_rows,
-        notes=(_NO_PERSONS_SHARED,),
+        notes=(_NO_PERSONS_SHARED, *notes_on_choice(a, b)),
         **size_of_difference(difference, along, covariance, variance, shrink, both),
     )
 
@@ -80,7 +82,7 @@ def _released_spread(release: ReleaseData, directions: Directions) -> tuple[Arra
     """Covariance along the directions (K, K), and its trace in all of feature space."""
     assert release.measurement is not None
     weights = view_weights(release, "probability")
-    features = release.measurement.feature_map.compact(release.encoded_points)
+    features = release.measurement.decided_beforehand.feature_map.compact(release.encoded_points)
     mean, squares = weights @ features, weights @ (features * features)
     return _covariance(features @ directions.vectors, weights), float(squares.sum() - mean @ mean)
 
@@ -125,6 +127,7 @@ def _of_different_maps(a: ReleaseData, b: ReleaseData, first: Measurement, secon
             f"which they see {seen} alike to a hundredth of their variance; a difference elsewhere cannot be found, and "
             "the interval is of the distance along these",
             _NO_PERSONS_SHARED,
+            *notes_on_choice(a, b),
         ),
         noise_floor=float(np.sqrt(np.trace(null))),
         mmd_interval=NormalQuadraticForm(null).interval(difference),

@@ -20,7 +20,7 @@ from kmeanalyst.kernels.discrete import Indicator, SoftenedProduct
 from kmeanalyst.kernels.dot_product import ExponentialDot, Polynomial
 from kmeanalyst.kernels.features.nystroem import Nystroem, lower_triangle
 from kmeanalyst.kernels.features.pivots import STRETCH, kernel_error
-from kmeanalyst.kernels.margins import Margins
+from kmeanalyst.kernels.margins import ChosenMargins, Margins
 from kmeanalyst.kernels.strings import StringSpectrum
 
 MOST_CERTIFIED_POINTS = 3000  # the certificate takes some products of matrices of this size, also on reading
@@ -30,7 +30,7 @@ _JITTERS = tuple(10.0**power for power in range(-9, -4))  # relative to sup k(x,
 _ROUNDING = 2.0**-53
 _LEAVES = (
     Gaussian, Laplacian, Matern, MultiScale, RationalQuadratic, Indicator, Polynomial, ExponentialDot, Margins, Periodic,
-    StringSpectrum,
+    ChosenMargins, StringSpectrum,
 )  # fmt: skip
 
 

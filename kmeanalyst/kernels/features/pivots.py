@@ -23,7 +23,7 @@ from kmeanalyst.kernels.continuous import Periodic
 from kmeanalyst.kernels.discrete import SoftenedProduct
 from kmeanalyst.kernels.dot_product import ExponentialDot
 from kmeanalyst.kernels.features.nystroem import Nystroem
-from kmeanalyst.kernels.margins import Margins
+from kmeanalyst.kernels.margins import ChosenMargins, Margins
 
 STRETCH = 2.0**-10  # claimed: relative margin above the kernel's own bound
 _CERTIFIED = STRETCH / 2  # proven of every map that is made
@@ -164,6 +164,8 @@ def _roundings(kernel: Kernel, n_columns: int) -> float:
         return _roundings(kernel.kernel, len(kernel.on))
     if isinstance(kernel, Scaled):
         return 1 + _roundings(kernel.kernel, n_columns)
+    if isinstance(kernel, ChosenMargins):
+        return 32.0 + 2 * kernel.n_tables
     if isinstance(kernel, Margins):
         return 32.0  # counts are whole numbers: six products are summed, however many tables there are
     own = len(getattr(kernel, "lengthscales", ())) + 3 * getattr(kernel, "degree", 0) + 3 * getattr(kernel, "nu", 0)

@@ -111,7 +111,8 @@ def adaptive_kernel(domain: Domain, target: str | None = None) -> Margins:
         pairs, few = float(len(kernel.others) > 1), float(len(kernel.others) > 0)
         crossed = target_index >= 0
         wanted = (1.0, few * crossed, pairs * (not crossed), pairs * crossed, float(bool(kernel.finer)), float(crossed))
-        kernel = replace(kernel, shares=tuple(share / sum(wanted) for share in wanted))
+        shares: Any = tuple(share / sum(wanted) for share in wanted)
+        kernel = replace(kernel, shares=shares)
         if kernel.n_cells <= _MOST_COUNTED:
             return kernel
     raise DomainError(
@@ -292,8 +293,8 @@ def kernel_from_spec(
     """
     if target is not None and spec not in ("margins", "adaptive", "generator"):
         raise DomainError(
-            'target goes with the kernels "margins" and "adaptive", or the method "generator", which measure how the other columns relate '
-            "to it. Name both, or leave it out."
+            'target goes with the kernels "margins" and "adaptive", or the method "generator", which measure how the other '
+            "columns relate to it. Name both, or leave it out."
         )
     if isinstance(spec, Kernel):
         return spec

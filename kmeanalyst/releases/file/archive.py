@@ -31,7 +31,6 @@ BLOCK = 2**23  # bytes of a member that are inflated at a time
 PIVOTS = "measurement/points.npy"  # the points of a released function; the release of a subspace has a member of this name too
 
 
-
 def scores_name(number: int) -> str:
     """The member of a round of scores: 1, 2, …"""
     return f"measurement/scores_{number}.npy"

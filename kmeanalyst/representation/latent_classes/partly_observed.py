@@ -20,7 +20,9 @@ _POWER = 0.65  # of a cell's share, in the deviation of its pseudo-observation
 _MEASURED, _UNMEASURED = 0.01, 0.3  # weights of pseudo-observations
 _DISTANCE = 1.25  # deviation over mean |deviation|
 _LEAST_DISTANCE = 0.02  # L1 distance of a pair's table from the tree's, at least
-_SMALLEST = 1e-4  # share of a cell, for the deviation of its pseudo-observation: else the fit would need many more steps
+_SMALLEST = (
+    1e-4  # share of a cell, for the deviation of its pseudo-observation: else the fit would need many more steps
+)
 
 
 def completed_shares(
@@ -50,7 +52,7 @@ def completed_shares(
 
 def _completed(guess: Array, measured: tuple[Array, float] | None, distance: float) -> tuple[Array, Array]:
     """Shares (Y, a, b) of a pair and the precision of each, from its noisy table, if there is one, and the guess."""
-    powers = np.maximum(guess, _SMALLEST)**_POWER
+    powers = np.maximum(guess, _SMALLEST) ** _POWER
     least = _DISTANCE * _LEAST_DISTANCE / powers.sum()
     if measured is None:
         spread = max(_DISTANCE * distance / powers.sum(), least)

@@ -270,14 +270,19 @@ class _Rounds:
 
     def measurement(self) -> Measurement:
         """All rounds so far as one measurement, of margins with a height for each table."""
-        tables: dict[str, list[tuple[tuple[int, ...], float, Array]]] = {kind: self.found.get(kind, []) for kind in KINDS}
+        tables: dict[str, list[tuple[tuple[int, ...], float, Array]]] = {
+            kind: self.found.get(kind, []) for kind in KINDS
+        }
         for kind in ("pairs", "pairs by target"):
             tables[kind].sort(key=lambda table: table[0])
         squares = [[square for _, square, _ in tables[kind]] for kind in KINDS]
         total = sum(map(sum, squares))  # 1 but for rounding, once all rounds are made
         chosen = tuple(columns[-2:] for kind in ("pairs", "pairs by target") for columns, _, _ in tables[kind])
-        parts = tuple(tuple(square / total for square in own) for own in squares) if self.number < len(self.shares.parts) else (
-            tuple(tuple(own) for own in squares))
+        parts = (
+            tuple(tuple(square / total for square in own) for own in squares)
+            if self.number < len(self.shares.parts)
+            else (tuple(tuple(own) for own in squares))
+        )
         kernel = ChosenMargins(
             edges=self.kernel.edges, atoms=self.kernel.atoms, missing=self.kernel.missing, shares=tuple(map(sum, parts)),  # type: ignore[arg-type]
             target=self.kernel.target, fine=self.kernel.fine, chosen=chosen, squares=parts,  # type: ignore[arg-type]

@@ -544,7 +544,12 @@ def test_the_command_lines_publish_show_and_ask(tmp_path: Path, monkeypatch):
     assert "exponential over multisets" in shown.output
     refused = CliRunner().invoke(curator, [*options, "--points", "9", "--force"])
     assert (refused.exit_code, "nothing was read" in refused.output) == (1, True)
-    for command in (["info", "a.kme"], ["info", "a.kme", "--json"], ["validate", "a.kme"], ["expect", "a.kme", "missing(age)"]):
+    for command in (
+        ["info", "a.kme"],
+        ["info", "a.kme", "--json"],
+        ["validate", "a.kme"],
+        ["expect", "a.kme", "missing(age)"],
+    ):
         answer = CliRunner().invoke(analyst, command)
         assert answer.exit_code == 0, answer.output
     info = json.loads(CliRunner().invoke(analyst, ["info", "a.kme", "--json"]).output)

@@ -1,0 +1,217 @@
+"""Margins of chosen pairs with a height for each table: their features, what they are refused for, and their header."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from kernel_cases import WORKERS as PEOPLE
+from kernel_cases import workers as people
+
+from kmeanalyst.kernels import ChosenMargins, Margins, kernel_from_dict
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
+
+MANY = pytest.mark.parametrize("seed", range(40))
+
+
+def increasing(rng: np.random.Generator, count: int) -> tuple[float, ...]:
+    return tuple(sorted(rng.choice(np.arange(-20, 20), count, replace=False) / 8))
+
+
+def random_kernel(seed: int) -> ChosenMargins:
+    """Of 1 to 5 columns, with and without a target, atoms, missing cells, finer ranges and pairs; shares of 0 as well."""
+    rng = np.random.default_rng(seed)
+    d = int(rng.integers(1, 6))
+    target = int(rng.integers(-1, d))
+    fine = tuple(increasing(rng, int(rng.integers(0, 5))) if rng.random() < 0.5 else () for _ in range(d))
+    others = [j for j in range(d) if j != target]
+    pairs = [pair for pair in combinations(others, 2) if rng.random() < 0.5]
+    rng.shuffle(pairs)
+    counts = [
+        d, len(others) * (target >= 0), len(pairs), len(pairs) * (target >= 0), sum(bool(fine[j]) for j in others),
+        int(target >= 0),
+    ]  # fmt: skip
+    wanted = [rng.dirichlet(np.ones(n)) * rng.uniform(0.1, 1) if n and rng.random() < 0.8 else [] for n in counts]
+    squares = wanted if any(map(len, wanted)) else [np.ones(d), [], [], [], [], []]
+    total = sum(map(sum, squares))
+    parts: Any = tuple(tuple(float(square) / total for square in each) for each in squares)
+    shares: Any = tuple(sum(each) for each in parts)
+    return ChosenMargins(
+        edges=tuple(increasing(rng, int(rng.integers(0, 4))) for _ in range(d)),
+        atoms=tuple(increasing(rng, int(rng.integers(0, 3))) for _ in range(d)),
+        missing=tuple((rng.random(d) < 0.5).tolist()), shares=shares, target=target, fine=fine, chosen=tuple(pairs),
+        squares=parts,
+    )  # fmt: skip
+
+
+def rows_of(kernel: Margins, n: int, seed: int = 0) -> Array:
+    """Rows (n, d) with values at edges and atoms, and missing ones."""
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(-24, 24, (n, len(kernel.edges))) / 8
+    return np.where((rng.random(rows.shape) < 0.2) & np.array(kernel.missing), np.nan, rows)
+
+
+# ---------------------------------------------------------------- kernel and features
+
+
+@MANY
+def test_the_kernel_is_the_inner_product_of_its_features(seed: int):
+    kernel = random_kernel(seed)
+    X, Y, features = rows_of(kernel, 25), rows_of(kernel, 30, 1), MarginFeatures(kernel)
+    np.testing.assert_allclose(kernel.gram(X, Y), features(X) @ features(Y).T, atol=1e-12)
+    np.testing.assert_allclose(features.gram(X, Y), kernel.gram(X, Y), atol=0)
+
+
+@MANY
+def test_a_row_is_as_similar_to_itself_as_rows_can_be(seed: int):
+    kernel = random_kernel(seed)
+    X = rows_of(kernel, 25)
+    K = kernel.gram(X, X)
+    np.testing.assert_allclose(np.diag(K), 1, atol=1e-9)
+    np.testing.assert_array_equal(kernel.diagonal(X), np.ones(25))
+    assert kernel.bound == 1 and kernel.nonnegative and 0 <= K.min() <= K.max() < 1 + 1e-9
+
+
+@MANY
+def test_tables_and_cells_are_counted_before_any_is_made(seed: int):
+    kernel = random_kernel(seed)
+    features = MarginFeatures(kernel)
+    assert kernel.n_cells == features.dimension
+    assert kernel.n_tables == features.width == sum(map(len, kernel.squares))
+    np.testing.assert_allclose(features.heights, np.sqrt(np.concatenate(kernel.squares)))
+
+
+@MANY
+def test_means_of_rows_are_compared_by_counting(seed: int):
+    kernel = random_kernel(seed)
+    X, Y, rng = rows_of(kernel, 25), rows_of(kernel, 30, 1), np.random.default_rng(seed)
+    u, v = rng.normal(size=25), rng.normal(size=30)
+    assert kernel.mean_product(X, u, Y, v) == pytest.approx(u @ kernel.gram(X, Y) @ v, abs=1e-9)
+
+
+@pytest.mark.parametrize("target", [None, "rich", "hours"])
+def test_all_pairs_with_equal_heights_are_the_margins(target: str | None):
+    all_pairs = margin_kernel(PEOPLE, target)
+    chosen = ChosenMargins(
+        edges=all_pairs.edges, atoms=all_pairs.atoms, missing=all_pairs.missing, shares=all_pairs.shares,
+        target=all_pairs.target, fine=all_pairs.fine, chosen=all_pairs.pairs, squares=all_pairs.squared_heights,
+    )  # fmt: skip
+    rows = PEOPLE.encode(people(60, np.random.default_rng(1)))
+    np.testing.assert_allclose(chosen.gram(rows, rows), all_pairs.gram(rows, rows), atol=1e-12)
+    np.testing.assert_array_equal(MarginFeatures(chosen)(rows), MarginFeatures(all_pairs)(rows))
+    assert chosen != all_pairs and chosen.n_cells == all_pairs.n_cells and chosen.n_tables == all_pairs.n_tables
+
+
+@pytest.mark.parametrize("chosen", [((0, 1), (1, 2)), ((1, 2), (0, 1))])
+def test_the_mean_feature_holds_the_tables_of_the_chosen_pairs_in_their_order(chosen: tuple[tuple[int, int], ...]):
+    """Against pandas: city and rich crossed with hours or gain, each in units of its own height."""
+    base = margin_kernel(PEOPLE, "rich")
+    squares: Any = ((0.1,) * 4, (), (), (0.5, 0.1), (), ())
+    shares: Any = tuple(map(sum, squares))
+    kernel = ChosenMargins(base.edges, base.atoms, base.missing, shares, 3, base.fine, chosen=chosen, squares=squares)
+    rows = PEOPLE.encode(people(300, np.random.default_rng(2)))
+    cells, mean = pd.DataFrame(kernel.cells(rows)), MarginFeatures(kernel)(rows).mean(axis=0)
+    start = sum(kernel.sizes)
+    for (i, j), square in zip(chosen, squares[3], strict=True):
+        shape = 2, kernel.sizes[i], kernel.sizes[j]
+        found = mean[start : start + np.prod(shape)].reshape(shape) / np.sqrt(square)
+        for y in range(2):
+            counts = pd.crosstab(cells[i][cells[3] == y], cells[j][cells[3] == y])
+            counts = counts.reindex(index=range(shape[1]), columns=range(shape[2]), fill_value=0)
+            np.testing.assert_allclose(found[y] * 300, counts, atol=1e-9)
+        start += int(np.prod(shape))
+    assert start == len(mean)
+
+
+def test_groups_of_unequal_heights_have_no_height_in_common():
+    kernel = ChosenMargins(**PARTS)
+    one_way, pairs = MarginFeatures(kernel).groups
+    assert pairs.height == np.sqrt(0.4)
+    with pytest.raises(AssertionError):
+        _ = one_way.height
+
+
+# ---------------------------------------------------------------- refusals
+
+
+PARTS: dict[str, Any] = {
+    "edges": ((0.5,), (1.0, 2.0), ()), "atoms": ((), (), (0.0,)), "missing": (False, True, False),
+    "shares": (0.6, 0, 0.4, 0, 0, 0), "chosen": ((0, 2),), "squares": ((0.3, 0.2, 0.1), (), (0.4,), (), (), ()),
+}  # fmt: skip
+PAIRS_OF_NUMBERS, ONCE = r"chosen must be pairs of columns' numbers, got .*\. Pass e\.g\. \(\(0, 1\),\)", (
+    r"different pairs i < j of columns other than the target\. Name each pair once, in order"
+)
+POSITIVE, COUNTS = "squares must be positive numbers.*Leave tables of height 0 out", "squares must hold a number for each table"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"chosen": [(0, 2)]}, PAIRS_OF_NUMBERS),
+        ({"chosen": ([0, 2],)}, PAIRS_OF_NUMBERS),
+        ({"chosen": ((0, 1, 2),)}, PAIRS_OF_NUMBERS),
+        ({"chosen": ((0, 2.0),)}, PAIRS_OF_NUMBERS),
+        ({"chosen": ((False, 2),)}, PAIRS_OF_NUMBERS),
+        ({"chosen": (2,)}, PAIRS_OF_NUMBERS),
+        ({"chosen": None}, PAIRS_OF_NUMBERS),
+        ({"chosen": ((2, 0),)}, ONCE),
+        ({"chosen": ((1, 1),)}, ONCE),
+        ({"chosen": ((0, 3),)}, ONCE),
+        ({"chosen": ((-1, 2),)}, ONCE),
+        ({"target": 2}, ONCE),
+        ({"chosen": ((0, 2),) * 2, "squares": ((0.3, 0.2, 0.1), (), (0.2,) * 2, (), (), ())}, ONCE),
+        ({"chosen": ()}, "margins of two columns need two columns other than the target. Give their shares 0"),
+        ({"squares": None}, "squares must be a tuple for each of the six shares, got None"),
+        ({"squares": ([0.3, 0.2, 0.1], (), (0.4,), (), (), ())}, "squares must be a tuple for each of the six shares"),
+        ({"squares": ()}, COUNTS + r": \[3, 0, 1, 0, 0, 0\], got \[\]"),
+        ({"squares": ((0.3, 0.2, 0.1), (), (0.4,), (), ())}, COUNTS + r".* got \[3, 0, 1, 0, 0\]"),
+        ({"squares": ((0.3, 0.3), (), (0.4,), (), (), ())}, COUNTS + r".* got \[2, 0, 1, 0, 0, 0\]"),
+        ({"squares": ((0.3, 0.2, 0.1), (), (0.2, 0.2), (), (), ())}, COUNTS + r".* got \[3, 0, 2, 0, 0, 0\]"),
+        ({"squares": ((0.3, 0.2, 0.1), (), (0.4,), (), (), (0.1,))}, COUNTS + r".* got \[3, 0, 1, 0, 0, 1\]"),
+        ({"squares": ((0.4, 0.2, 0.0), (), (0.4,), (), (), ())}, POSITIVE),
+        ({"squares": ((0.5, 0.2, -0.1), (), (0.4,), (), (), ())}, POSITIVE),
+        ({"squares": ((0.3, 0.2, 0.1), (), (float("nan"),), (), (), ())}, POSITIVE),
+        ({"squares": ((0.3, 0.2, 0.1), (), ("0.4",), (), (), ())}, POSITIVE),
+        ({"squares": ((0.3, 0.2, 0.2), (), (0.4,), (), (), ())}, "squares of a share must add up to it, got 0.7.* for 0.6"),
+        ({"squares": ((0.3, 0.2, 0.1), (), (0.3,), (), (), ())}, "squares of a share must add up to it, got 0.3 for 0.4"),
+        ({"shares": (0.6, 0, 0.5, 0, 0, 0)}, "shares must add up to 1"),
+        ({"missing": (False, True)}, "for each column"),
+    ],
+)  # fmt: skip
+def test_what_is_no_kernel_of_chosen_margins_is_refused(change: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message):
+        ChosenMargins(**(PARTS | change))
+
+
+def test_a_share_of_zero_has_no_squares():
+    with pytest.raises(ValueError, match=COUNTS + r": \[3, 0, 0, 0, 0, 0\]"):
+        ChosenMargins(**(PARTS | {"shares": (1.0, 0, 0, 0, 0, 0)}))
+    assert ChosenMargins(**(PARTS | {"shares": (1.0, 0, 0, 0, 0, 0), "squares": ((0.5, 0.3, 0.2), *[()] * 5)})).n_tables == 3
+
+
+def test_rows_of_another_width_are_refused():
+    with pytest.raises(ValueError, match=r"are of 3 columns, the rows have 2\. Encode the rows"):
+        ChosenMargins(**PARTS).gram(np.zeros((2, 2)), np.zeros((2, 2)))
+
+
+# ---------------------------------------------------------------- the header
+
+
+@MANY
+def test_a_header_gives_the_kernel_back(seed: int):
+    kernel = random_kernel(seed)
+    header = json.loads(json.dumps(kernel.to_dict()))
+    assert header["name"] == "chosen-margins" and kernel_from_dict(header) == kernel
+    assert type(kernel_from_dict(header)) is ChosenMargins
+
+
+@pytest.mark.parametrize("change", [{"chosen": [[1, 0]]}, {"chosen": 3}, {"squares": [0.6, 0, 0.4, 0, 0, 0]}, {"heights": []}])
+def test_a_header_of_something_else_is_refused(change: dict[str, Any]):
+    with pytest.raises(ValueError, match="chosen must be|squares must be|wrong parameters"):
+        kernel_from_dict(ChosenMargins(**PARTS).to_dict() | change)

@@ -1,0 +1,74 @@
+"""A noisy one-way table, smoothed: better where noise is large, left as it is where it is small, and at its optimum."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.representation.tables.smooth_columns import _most_plausible, _priors, smoothed_column
+
+
+def bell(cells: int) -> Array:
+    """(2, cells) shares that rise and fall along the cells, in other places for the two values of the target."""
+    x = np.linspace(-3, 3, cells)
+    shares = np.stack([0.6 * np.exp(-0.5 * (x + 1) ** 2), 0.4 * np.exp(-0.5 * (x - 1) ** 2)])
+    return shares / shares.sum()
+
+
+# over five seeds the errors were 0.33 to 0.40, and 0.175 to 0.18, of those of the noisy tables
+@pytest.mark.parametrize(("noise", "largest"), [(0.03, 0.5), (0.1, 0.25)])
+def test_a_smoothed_table_is_nearer_to_the_truth_where_noise_is_large(noise: float, largest: float):
+    rng, table = np.random.default_rng(0), bell(30)
+    noisy = [table + noise * rng.standard_normal(table.shape) for _ in range(20)]
+    smoothed = [smoothed_column(each, noise**2) for each in noisy]
+    ours, theirs = (sum(np.abs(each - table).sum() for each in found) for found in (smoothed, noisy))
+    assert ours < largest * theirs
+    assert all(each.min() > 0 and each.sum() == pytest.approx(1) for each in smoothed)
+
+
+def test_neighbours_share_what_is_known_of_them():
+    """The same numbers in an order without neighbours are smoothed less well: the walks use the order of the cells."""
+    table = bell(30)
+    order = np.random.default_rng(1).permutation(30)
+
+    def error(shares: Array) -> float:
+        draws = np.random.default_rng(2)
+        noisy = [shares + 0.01 * draws.standard_normal(shares.shape) for _ in range(20)]
+        return float(np.mean([np.abs(smoothed_column(each, 0.01**2) - shares).sum() for each in noisy]))
+
+    assert error(table) < 0.75 * error(table[:, order])  # 0.57 to 0.60 over five seeds
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (1, 7), (3, 5)])
+def test_a_table_of_little_noise_stays_nearly_as_it_is(shape: tuple[int, int]):
+    table = np.random.default_rng(3).dirichlet(np.ones(shape[0] * shape[1])).reshape(shape)
+    np.testing.assert_allclose(smoothed_column(table, 1e-6**2), table, atol=1e-6)
+
+
+def test_a_table_of_one_cell_or_of_very_many_is_left_to_its_projection():
+    for shape in ((1, 1), (2, 151)):
+        noisy = np.random.default_rng(4).normal(size=shape)
+        assert smoothed_column(noisy, 1.0) is noisy
+
+
+@pytest.mark.parametrize("noise", [0.001, 0.02, 0.3])
+@pytest.mark.parametrize("shape", [(1, 6), (2, 4), (1, 2)])
+def test_the_slope_of_the_posterior_is_zero_at_the_answer(shape: tuple[int, int], noise: float):
+    """Σ_d ∂p_d/∂logit_c (p_d − noisy_d)/variance + (precision · logits)_c = 0, but for what adds 0.001 to a log posterior."""
+    rng, size = np.random.default_rng(5), shape[0] * shape[1]
+    noisy = rng.dirichlet(np.ones(size)) + noise * rng.standard_normal(size)
+    for precision in _priors(*shape):
+        shares, _ = _most_plausible(noisy, noise**2, precision)
+        slopes = np.diag(shares) - np.outer(shares, shares)
+        # logits are log shares and a constant, at which the slopes sum to 0
+        ones, logs = precision.sum(axis=1), np.log(shares)
+        slope = slopes @ (shares - noisy) / noise**2 + precision @ (logs - ones @ logs / ones.sum())
+        assert 0.5 * slope @ np.linalg.solve(slopes @ slopes / noise**2 + precision, slope) < 1e-3
+
+
+def test_there_are_walks_where_cells_have_an_order():
+    assert [len(list(_priors(1, cells))) for cells in (2, 3)] == [4, 8]
+    walk = list(_priors(2, 3))[-1]
+    np.testing.assert_array_equal(walk[:3, 3:], 0.0)  # none from one value of the target to the next
+    assert walk[0, 1] == walk[1, 2] == pytest.approx(-1 / 0.8**2) and walk[0, 2] == 0

@@ -1,0 +1,113 @@
+"""A tree of columns: the heaviest one, its order, and the tables that it implies, against all trees and the whole joint table."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.representation.tables.tree import (
+    Pair,
+    Tree,
+    implied_tables,
+    independent_table,
+    spanning_tree,
+    table_of,
+)
+
+SIZES = (2, 3, 4, 2, 3)
+EVERY_TREE = pytest.mark.parametrize(
+    "pairs",
+    [[(0, 1), (1, 2), (2, 3), (3, 4)], [(0, 1), (0, 2), (0, 3), (0, 4)], [(0, 3), (1, 3), (2, 4), (1, 4)]],
+    ids=["a chain", "a star", "crossed"],
+)
+
+
+def spans(pairs: tuple[Pair, ...], n_columns: int) -> bool:
+    """Whether these pairs connect all columns."""
+    reached = {0}
+    for _ in range(n_columns):
+        reached |= {k for pair in pairs if set(pair) & reached for k in pair}
+    return len(reached) == n_columns
+
+
+def worth_of(worth: Array, pairs: list[Pair] | tuple[Pair, ...]) -> tuple[int, float]:
+    """What a tree is worth: first the number of pairs that can be had at all, then the sum of what they are worth."""
+    own = [worth[i, j] for i, j in pairs]
+    return sum(np.isfinite(own)), sum(each for each in own if np.isfinite(each))
+
+
+@pytest.mark.parametrize("absent", [0.0, 0.5, 1.0], ids=["all pairs", "half of the pairs", "no pair"])
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 5])
+def test_no_tree_is_worth_more_than_the_spanning_tree(d: int, absent: float):
+    rng = np.random.default_rng(d)
+    for _ in range(8):
+        worth = rng.normal(size=(d, d))
+        worth[rng.random((d, d)) < absent] = -np.inf
+        worth = np.minimum(worth, worth.T)
+        found = spanning_tree(worth)
+        every_tree = [pairs for pairs in combinations(combinations(range(d), 2), d - 1) if spans(pairs, d)]
+        assert tuple(sorted(found)) in every_tree
+        assert worth_of(worth, found) == pytest.approx(max(worth_of(worth, pairs) for pairs in every_tree))
+
+
+@EVERY_TREE
+def test_every_column_comes_after_its_parent(pairs: list[Pair]):
+    tree = Tree.of(pairs, len(SIZES))
+    assert sorted(tree.order) == list(range(len(SIZES))) and tree.parents[tree.order[0]] == -1
+    below = tree.order[1:]
+    assert all(tree.order.index(tree.parents[k]) < tree.order.index(k) for k in below)
+    assert {(min(k, tree.parents[k]), max(k, tree.parents[k])) for k in below} == set(pairs)
+
+
+def test_a_table_is_found_from_either_of_its_columns():
+    table = np.random.default_rng(0).random((2, 3, 4))
+    np.testing.assert_array_equal(table_of({(1, 5): table}, 1, 5), table)
+    np.testing.assert_array_equal(table_of({(1, 5): table}, 5, 1), table.transpose(0, 2, 1))
+
+
+def margin(joint: Array, *columns: int) -> Array:
+    """(Y, ...) the table of some columns of a joint table (Y, a, b, ...)."""
+    return joint.sum(axis=tuple(axis + 1 for axis in range(joint.ndim - 1) if axis not in columns))
+
+
+def joint_of_tree(joint: Array, tree: Tree) -> Array:
+    """The joint table with the tree's own tables, in which each column depends on its parent alone."""
+    d = joint.ndim - 1
+    found = np.ones_like(joint)
+    for k in tree.order:
+        columns = sorted({k, tree.parents[k]} - {-1})
+        shape = [len(joint)] + [joint.shape[j + 1] if j in columns else 1 for j in range(d)]
+        found *= margin(joint, *columns).reshape(shape)
+        if tree.parents[k] >= 0:
+            above = [len(joint)] + [joint.shape[j + 1] if j == tree.parents[k] else 1 for j in range(d)]
+            found /= np.maximum(margin(joint, tree.parents[k]).reshape(above), 1e-300)
+    return found
+
+
+@EVERY_TREE
+@pytest.mark.parametrize("values", [1, 2])
+def test_implied_tables_are_the_margins_of_the_trees_joint_table(pairs: list[Pair], values: int):
+    """With a level that no row has, whose conditional distribution is not defined."""
+    joint = np.random.default_rng(values).dirichlet(np.full(values * int(np.prod(SIZES)), 0.3))
+    joint = joint.reshape(values, *SIZES)
+    joint[:, :, 1] = 0.0
+    joint /= joint.sum()
+    tree, d = Tree.of(pairs, len(SIZES)), len(SIZES)
+    ones, own = [margin(joint, j) for j in range(d)], {pair: margin(joint, *pair) for pair in pairs}
+    found, expected = implied_tables(tree, ones, own), joint_of_tree(joint, tree)
+    assert set(found) == set(combinations(range(d), 2))
+    for pair, table in found.items():
+        np.testing.assert_allclose(table, margin(expected, *pair), atol=1e-14)
+        if pair in own:
+            np.testing.assert_array_equal(table, own[pair])
+
+
+def test_independent_columns_multiply_given_the_target():
+    """y = 0 has a third of the rows, y = 1 two thirds, and y = 2 none."""
+    target = np.array([1 / 3, 2 / 3, 0.0])
+    first, second = np.array([[1 / 3, 0], [1 / 3, 1 / 3], [0, 0]]), np.array([[1 / 6, 1 / 6], [0, 2 / 3], [0, 0]])
+    expected = [[[1 / 6, 1 / 6], [0, 0]], [[0, 1 / 3], [0, 1 / 3]], [[0, 0], [0, 0]]]
+    np.testing.assert_allclose(independent_table(first, second, target), expected, atol=1e-15)
