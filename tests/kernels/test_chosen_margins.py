@@ -17,7 +17,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 
-MANY = pytest.mark.parametrize("seed", range(40))
+MANY = pytest.mark.parametrize("seed", range(25))
 
 
 def increasing(rng: np.random.Generator, count: int) -> tuple[float, ...]:
@@ -129,14 +129,6 @@ def test_the_mean_feature_holds_the_tables_of_the_chosen_pairs_in_their_order(ch
     assert start == len(mean)
 
 
-def test_groups_of_unequal_heights_have_no_height_in_common():
-    kernel = ChosenMargins(**PARTS)
-    one_way, pairs = MarginFeatures(kernel).groups
-    assert pairs.height == np.sqrt(0.4)
-    with pytest.raises(AssertionError):
-        _ = one_way.height
-
-
 # ---------------------------------------------------------------- refusals
 
 
@@ -144,10 +136,14 @@ PARTS: dict[str, Any] = {
     "edges": ((0.5,), (1.0, 2.0), ()), "atoms": ((), (), (0.0,)), "missing": (False, True, False),
     "shares": (0.6, 0, 0.4, 0, 0, 0), "chosen": ((0, 2),), "squares": ((0.3, 0.2, 0.1), (), (0.4,), (), (), ()),
 }  # fmt: skip
-PAIRS_OF_NUMBERS, ONCE = r"chosen must be pairs of columns' numbers, got .*\. Pass e\.g\. \(\(0, 1\),\)", (
-    r"different pairs i < j of columns other than the target\. Name each pair once, in order"
+PAIRS_OF_NUMBERS, ONCE = (
+    r"chosen must be pairs of columns' numbers, got .*\. Pass e\.g\. \(\(0, 1\),\)",
+    (r"different pairs i < j of columns other than the target\. Name each pair once, in order"),
 )
-POSITIVE, COUNTS = "squares must be positive numbers.*Leave tables of height 0 out", "squares must hold a number for each table"
+POSITIVE, COUNTS = (
+    "squares must be positive numbers.*Leave tables of height 0 out",
+    "squares must hold a number for each table",
+)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +188,10 @@ def test_what_is_no_kernel_of_chosen_margins_is_refused(change: dict[str, Any], 
 def test_a_share_of_zero_has_no_squares():
     with pytest.raises(ValueError, match=COUNTS + r": \[3, 0, 0, 0, 0, 0\]"):
         ChosenMargins(**(PARTS | {"shares": (1.0, 0, 0, 0, 0, 0)}))
-    assert ChosenMargins(**(PARTS | {"shares": (1.0, 0, 0, 0, 0, 0), "squares": ((0.5, 0.3, 0.2), *[()] * 5)})).n_tables == 3
+    assert (
+        ChosenMargins(**(PARTS | {"shares": (1.0, 0, 0, 0, 0, 0), "squares": ((0.5, 0.3, 0.2), *[()] * 5)})).n_tables
+        == 3
+    )
 
 
 def test_rows_of_another_width_are_refused():
@@ -211,7 +210,9 @@ def test_a_header_gives_the_kernel_back(seed: int):
     assert type(kernel_from_dict(header)) is ChosenMargins
 
 
-@pytest.mark.parametrize("change", [{"chosen": [[1, 0]]}, {"chosen": 3}, {"squares": [0.6, 0, 0.4, 0, 0, 0]}, {"heights": []}])
+@pytest.mark.parametrize(
+    "change", [{"chosen": [[1, 0]]}, {"chosen": 3}, {"squares": [0.6, 0, 0.4, 0, 0, 0]}, {"heights": []}]
+)
 def test_a_header_of_something_else_is_refused(change: dict[str, Any]):
-    with pytest.raises(ValueError, match="chosen must be|squares must be|wrong parameters"):
+    with pytest.raises(ValueError, match=r"chosen must be|squares must be|wrong parameters"):
         kernel_from_dict(ChosenMargins(**PARTS).to_dict() | change)

@@ -25,18 +25,21 @@ from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.margins import KINDS, MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
-from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, Scores
+from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, Scores, cells_of_all_pairs
 from kmeanalyst.releases.population_size import PopulationSize
+from kmeanalyst.releases.statement import is_pure
 from kmeanalyst.representation.tables.estimates import estimate_tables
 from kmeanalyst.representation.tables.tree import Pair, independent_table, spanning_tree
-from release_side.choices.options import fitting
+from release_side.choices.options import check_readable, drawn_rows, fitting, most_rows
 from release_side.door.door import Door
-from release_side.door.mechanism import Noise, RehearsalNoise
+from release_side.door.mechanism import Noise, RehearsalNoise, check_int64_range
 from release_side.door.private_tables import TableRounds
 from release_side.errors import PublishError
 from release_side.publishing.methods.base import Measured
 from release_side.publishing.methods.margins import Margins
 
+_FEWEST_ROWS = 5000
+_MOST_CELLS = 10**6  # of the tables that are measured
 _FEW_COLUMNS = 3  # other than the target: all pairs are measured
 _SMALL_NOISE, _LARGE_NOISE = 0.006, 0.04  # noise on a share if all pairs were measured alike
 # shares of the budget: one-way tables, scores, tree, scores, further pairs
@@ -46,6 +49,7 @@ _SHARES_FEW = (0.5, 0.5)
 _PAIRS_LARGE = 3
 _POWER = 2 / 3  # squared heights ∝ cells ** ⅔, which minimises the sum over tables of cells / height
 _FINER, _FINER_SMALL = 0.05, 0.12  # of a finer table, relative to the power of its cells; where noise is small
+_ALONE = 0.2  # of one-way tables where they are crossed with the target as well
 _OF_TARGET = 0.07  # the target's own table, relative to the other one-way tables
 _NOISE_IN_DISTANCE = 0.8  # mean of |noise| over its deviation
 _WORTH_MEASURING = 0.3  # least distance of a further pair, relative to the noise that its table would have
@@ -79,13 +83,21 @@ class AdaptiveMargins(Margins):
         """Of every table that a round could ask for."""
         return adaptive_kernel(domain, self.choices.target)
 
+    def default_points(self, measurement: Measurement, domain: Domain) -> int:
+        """As many rows as the table has, and enough for error bars, within limits."""
+        return max(drawn_rows(measurement, domain), min(_FEWEST_ROWS, most_rows(domain)))
+
     def prepare(self, domain: Domain, size: PopulationSize, noise: Noise | RehearsalNoise) -> FeatureMap:
-        with fitting():
-            everything = self.features(self.kernel(domain, size, noise), domain)
-        if noise.name.endswith("laplace"):
+        """Every table that a round could ask for; PublishError if no release could be made."""
+        if is_pure(noise.name):
             raise PublishError(
                 "tables that are chosen in rounds have Gaussian noise. Choose it, with a small delta, or the kernel margins."
             )
+        check_int64_range(n_rows=size.count, dimension=1, grid=GRID)
+        with fitting():
+            everything = self.features(self.kernel(domain, size, noise), domain)
+        _check_pairs(everything.kernel)
+        check_readable(self.most_points(everything.kernel, domain), domain, _largest(everything))
         return everything
 
     def measure(self, door: Door[Noise | RehearsalNoise], domain: Domain, size: PopulationSize) -> Measured:
@@ -96,6 +108,29 @@ class AdaptiveMargins(Margins):
         if rounds.n_pairs:
             rounds.measure_pairs()
         return Measured((rounds.measurement(),))
+
+
+def _most_of_a_pair(kernel: Kernel) -> float:
+    """The largest number of cells of a pair in the tree, so that a file can hold all of them."""
+    assert isinstance(kernel, MarginsKernel)
+    return _MOST_CELLS / (4 * len(kernel.edges))
+
+
+def _check_pairs(kernel: Kernel) -> None:
+    """PublishError if there are pairs, and all of them are too large to be measured."""
+    assert isinstance(kernel, MarginsKernel)
+    cells = cells_of_all_pairs(kernel)
+    if cells and min(cells) > _most_of_a_pair(kernel):
+        raise PublishError("every pair of columns has too many cells to be measured. Name fewer levels or edges.")
+
+
+def _largest(everything: FeatureMap) -> FeatureMap:
+    """All one-way tables, and pairs as far as a release may choose them: no release has a larger map."""
+    kernel = everything.kernel
+    assert isinstance(kernel, MarginsKernel)
+    if kernel.n_cells <= _MOST_CELLS:
+        return everything
+    return MarginFeatures(replace(kernel, shares=(1.0, 0.0, 0.0, 0.0, 0.0, 0.0)))
 
 
 @dataclass(eq=False)
@@ -143,6 +178,7 @@ class _Rounds:
             for group in groups
         }
         if "target" in worth:
+            worth["one-way"] = [_ALONE * each for each in worth["one-way"]]
             worth["target"] = [_OF_TARGET * sum(sum(each) for kind, each in worth.items() if kind != "target")]
         total = sum(map(sum, worth.values()))
         squares = {kind: [self.shares.squares(0) * each / total for each in own] for kind, own in worth.items()}
@@ -167,9 +203,10 @@ class _Rounds:
         d = len(self.kernel.others)
         worth = distances - self._noise_of_pairs(d - 1)
         square = np.full((d, d), -np.inf)
-        for (i, j), own in zip(self._pairs(), worth, strict=True):
-            square[i, j] = square[j, i] = own
-        tree = set(spanning_tree(square))
+        small = self._cells_of_pairs() <= _most_of_a_pair(self.kernel)
+        for (i, j), own, fits in zip(self._pairs(), worth, small, strict=True):
+            square[i, j] = square[j, i] = own if fits else -np.inf
+        tree = {(i, j) for i, j in spanning_tree(square) if square[i, j] > -np.inf}
         self._measure_pairs([p for p, pair in enumerate(self._pairs()) if pair in tree])
         implied = estimate_tables(self.measurement()).pairs
         distances = self._score([implied[pair] for pair in self._pairs()])
@@ -182,7 +219,7 @@ class _Rounds:
         pairs = self._pairs()
         chosen: list[int] = []
         for p in np.argsort(-worth):
-            if pairs[p] in tree:
+            if pairs[p] in tree or cells[[*chosen, int(p)]].sum() > self._room() / 2:
                 continue
             heights = self._squares_of_pairs([*chosen, int(p)])
             of_table = self.unit / math.sqrt(heights[-1])
@@ -222,6 +259,10 @@ class _Rounds:
         self.number += 1
         self._step = step
         return noisy / (step * self.size.count)
+
+    def _room(self) -> int:
+        """How many cells all tables of pairs may have, so that a file can hold them."""
+        return _MOST_CELLS - sum(len(cells) for tables in self.found.values() for _, _, cells in tables)
 
     def _noise_of_scores(self) -> float:
         return self.door.deviation / (self._step * self.size.count)

@@ -83,11 +83,18 @@ class ReleaseMethod(ABC):
     def spec(cls, choices: Choices, domain: Domain) -> Kernel | str:
         """The kernel asked for or the default, as text or kernel; DomainError if it does not fit the domain.
 
-        A target asks for margins, from which rows for models are best drawn; the table kernel has the best error bars.
+        A target asks for margins of all pairs, from which rows for models are best drawn.
         """
-        spec = choices.kernel or cls.default_kernel or ("table" if choices.target is None else "margins")
+        spec = choices.kernel or (
+            "margins" if choices.target and not cls.default_kernel else cls.usual_kernel(choices, domain)
+        )
         kernel_from_spec(spec, domain, choices.target)
         return spec
+
+    @classmethod
+    def usual_kernel(cls, choices: Choices, domain: Domain) -> str:
+        """The kernel where neither one nor a target is named."""
+        return cls.default_kernel or "table"
 
     @abstractmethod
     def mechanism(self, epsilon: float, delta: float, rehearsal: int | None) -> Any:

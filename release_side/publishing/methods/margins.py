@@ -9,6 +9,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from release_side.choices.options import drawn_rows, most_rows
 from release_side.errors import PublishError
+from release_side.publishing.methods.base import SIZES, Measured
 from release_side.publishing.methods.random_features import RandomFeatures
 
 
@@ -30,6 +31,9 @@ class Margins(RandomFeatures):
 
     def most_points(self, kernel: Kernel, domain: Domain) -> int:
         return self.choices.points or most_rows(domain)
+
+    def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
+        return ("the shares of the budget that tables have, from the domain, the number of rows and the budget", SIZES)
 
     def default_points(self, measurement: Measurement, domain: Domain) -> int:
         """As many rows as the table has, within limits."""

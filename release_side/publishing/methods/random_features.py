@@ -23,6 +23,7 @@ from kmeanalyst.kernels.features.binning import RandomBinning
 from kmeanalyst.kernels.features.composed import margins_in
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
+from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.wanted import Wanted
@@ -56,6 +57,16 @@ class RandomFeatures(MeanMethod):
 
     name = "random-features"
     options = RandomFeaturesChoices
+
+    @classmethod
+    def usual_kernel(cls, choices: Choices, domain: Domain) -> str:
+        """Adaptive margins; the table kernel where a choice is of random features or placed points, or noise is Laplace's."""
+        of_features = (choices.features, choices.family, choices.public_points, choices.bound)
+        placed = choices.weights not in ("probability", "uniform")
+        others = any(column.is_text or isinstance(column, Cyclic) for column in domain.columns)
+        if any(choice is not None for choice in of_features) or placed or others or choices.noise == "laplace":
+            return "table"
+        return "adaptive"
 
     def features(self, kernel: Kernel, domain: Domain) -> FeatureMap:
         """About F coordinates of the chosen family; PublishError or ValueError if it has none for this kernel."""

@@ -36,7 +36,7 @@ def door_of(domain: Domain, noise: Any, n_rows: int = 50, **options: Any) -> Doo
 
 
 def test_the_registry_has_the_names_that_curators_type_and_margins():
-    assert {*METHOD_NAMES, "margins"} == set(METHODS)
+    assert {*METHOD_NAMES, "margins", "adaptive"} == set(METHODS)
     assert {method.name for method in METHODS.values()} == set(METHOD_NAMES)
     measured = {method.name for method in METHODS.values() if issubclass(method, MeanMethod)}
     assert measured == set(REPRESENT) and measured > KEEPS_POINTS
@@ -48,7 +48,9 @@ def test_the_registry_has_the_names_that_curators_type_and_margins():
 @pytest.mark.parametrize(
     ("choices", "columns", "kind"),
     [
-        ({}, 2, "random-features"), ({"kernel": "margins"}, 2, "margins"), ({"target": "y"}, 2, "margins"),
+        ({}, 2, "adaptive"), ({"kernel": "adaptive", "target": "y"}, 2, "adaptive"), ({"features": 50}, 2, "random-features"),
+        ({"weights": "signed"}, 2, "random-features"), ({"noise": "laplace"}, 2, "random-features"),
+        ({"kernel": "table"}, 2, "random-features"), ({"kernel": "margins"}, 2, "margins"), ({"target": "y"}, 2, "margins"),
         ({"kernel": "gaussian:lengthscale=2"}, 1, "random-features"),
     ],
 )  # fmt: skip
@@ -71,7 +73,7 @@ def test_every_method_measures_represents_and_states_its_guarantee(name: str, ro
     if name == "generator":
         pytest.importorskip("torch", reason="a generator trains a network with PyTorch, which is not installed")
     kind, domain = METHODS[name], SMALL if name == "exponential" else DOMAIN
-    method = kind(kind.options(points=6, kernel="margins" if name == "margins" else None))
+    method = kind(kind.options(points=6, kernel={"margins": "margins", "random-features": "table"}.get(name)))
     noise = method.mechanism(0.5, 0.0 if name == "exponential" else 1e-6, 1)
     door, size = door_of(domain, noise), PopulationSize(50)
     measured = method.measure(door, domain, size)
