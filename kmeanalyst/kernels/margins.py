@@ -332,15 +332,19 @@ class ChosenMargins(Margins):
 
     def _block(self, x: Array, y: Array) -> Array:
         d = len(self.edges)
-        equal = [x[:, j, None] == y[None, :, j] for j in range(x.shape[1])]
-        crossed: Array = equal[self.target] if self.target >= 0 else np.ones((1, 1), dtype=bool)
-        tables: tuple[list[Array], ...] = (
-            equal[:d], [equal[j] & crossed for j in self.others], [equal[i] & equal[j] for i, j in self.chosen],
-            [equal[i] & equal[j] & crossed for i, j in self.chosen], [each & crossed for each in equal[d:]], [crossed],
-        )  # fmt: skip
+        with_target = (self.target,) if self.target >= 0 else ()
+        alone = [(j,) for j in range(d)]
+        others: list[tuple[int, ...]] = [(j, *with_target) for j in self.others]
+        crossed = [(*pair, *with_target) for pair in self.chosen]
+        finer: list[tuple[int, ...]] = [(j, *with_target) for j in range(d, x.shape[1])]
         K = np.zeros((len(x), len(y)))
-        for own, squares in zip(tables, self.squares, strict=True):
-            for same, square in zip(own, squares, strict=False):  # none of a share of 0
+        for tables, squares in zip(
+            (alone, others, self.chosen, crossed, finer, [with_target]), self.squares, strict=True
+        ):
+            for table, square in zip(tables, squares, strict=False):  # none of a share of 0
+                same = np.ones(K.shape, dtype=bool)
+                for j in table:
+                    same &= x[:, j, None] == y[None, :, j]
                 K += square * same
         return K
 

@@ -48,8 +48,9 @@ def score_sensitivity(cells: Sequence[int], step: int) -> float:
 
 def cells_of_all_pairs(kernel: Margins) -> list[int]:
     """The number of cells of each pair's table, crossed with the target if there is one, in the order of `Scores`."""
-    values = kernel.sizes[kernel.target] if kernel.target >= 0 else 1
-    return [values * kernel.sizes[i] * kernel.sizes[j] for i, j in combinations(kernel.others, 2)]
+    sizes = kernel.sizes
+    values = sizes[kernel.target] if kernel.target >= 0 else 1
+    return [values * sizes[i] * sizes[j] for i, j in combinations(kernel.others, 2)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -93,8 +94,9 @@ class Measurement:
         kernel = self.feature_map.kernel
         if not isinstance(kernel, ChosenMargins) or is_pure(self.noise_law):
             raise ValueError("scores go with margins of chosen pairs, under Gaussian noise. Leave them out.")
+        columns = len(kernel.others)
         for score in self.scores:
-            if score.noisy.shape != (len(cells_of_all_pairs(kernel)),) or not 0 < score.step <= GRID:
+            if score.noisy.shape != (columns * (columns - 1) // 2,) or not 0 < score.step <= GRID:
                 raise ValueError("scores have a number for each pair of columns, and a step from 1 to 2^30.")
 
     @classmethod
@@ -177,11 +179,9 @@ class Measurement:
         True
         """
         kernel = self.feature_map.kernel
-        return (
-            not isinstance(kernel, ChosenMargins)
-            or kernel.target in (i, j)
-            or (min(i, j), max(i, j)) in kernel.chosen
-        )  # fmt: skip
+        if not isinstance(kernel, ChosenMargins) or kernel.target in (i, j):
+            return True
+        return bool(kernel.shares[2] or kernel.shares[3]) and (min(i, j), max(i, j)) in kernel.chosen
 
     @property
     def grid_steps(self) -> float:

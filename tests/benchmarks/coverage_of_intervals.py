@@ -1,7 +1,7 @@
 """Coverage of the intervals of `expectation` against the population truth, question by question.
 
     python tests/benchmarks/coverage_of_intervals.py [--releases 20] [--tables skewed heavy-tailed multi-modal mixed]
-                        [--rows 5000 20000 100000] [--epsilon 0.1 1 5] [--robust] [--margins] [--workers 2] [--keep FOLDER]
+                        [--rows 5000 20000 100000] [--epsilon 0.1 1 5] [--robust] [--kernel KERNEL] [--workers 2] [--keep FOLDER]
                         [--view signed]
 
 Four populations, 31 questions each, smooth and sharp-edged, of up to three columns; 500 features, 300 points, δ = 1e-6.
@@ -10,7 +10,8 @@ worst one; their full width in standard deviations of the question, the median f
 for sharp-edged ones; for smooth ones how much wider that is than an interval which knows noise and sampling exactly for the
 answer and nothing else is in doubt; root mean square errors of the released weights, of these after one step along the
 measurement, and of the fitted population. --robust: how often robust intervals hold the truth of the worst question (they are found
-where default ones, which they contain, do not), and their median width in the first release. --margins: releases of margins.
+where default ones, which they contain, do not), and their median width in the first release. --kernel: releases of margins or adaptive
+margins.
 --view: of the weights of a view, not of the default answers. --keep: releases are read from this folder if they are there,
 and else written to it.
 """
@@ -153,14 +154,14 @@ class Predictions:
     robust: Array  # (questions, 2)
 
 
-def published(name: str, epsilon: float, rows: int, number: int, margins: bool, keep: Path | None) -> ka.Release:
+def published(name: str, epsilon: float, rows: int, number: int, kernel: str, keep: Path | None) -> ka.Release:
     """The release of a fresh table, kept if asked to."""
-    path = None if keep is None else keep / f"{name}_{rows}_{epsilon}_{number}{'_margins' if margins else ''}.kme"
+    path = None if keep is None else keep / f"{name}_{rows}_{epsilon}_{number}_{kernel}.kme"
     if path is not None and path.exists():
         return ka.read_release(path, allow_rehearsal=True)
     domain, draw = TABLES[name]
     rng = np.random.default_rng([number, rows])
-    sizes = {"kernel": "margins"} if margins else {"features": 500, "points": 300}
+    sizes = {"features": 500, "points": 300} if kernel == "table" else {"kernel": kernel}
     release = release_side.publish(
         draw(rows, rng), domain, epsilon=epsilon, delta=1e-6, rehearsal=int(rng.integers(2**62)), workers=1, **sizes
     )
@@ -170,11 +171,11 @@ def published(name: str, epsilon: float, rows: int, number: int, margins: bool, 
 
 
 def answers(
-    name: str, epsilon: float, rows: int, number: int, robust: bool, margins: bool, keep: Path | None, view: View | None
+    name: str, epsilon: float, rows: int, number: int, robust: bool, kernel: str, keep: Path | None, view: View | None
 ) -> Predictions:
     """All the questions put to a release."""
     domain, (questions, truths, _, _) = TABLES[name][0], asked(name)
-    release = published(name, epsilon, rows, number, margins, keep)
+    release = published(name, epsilon, rows, number, kernel, keep)
     estimates = release.expectations(questions, view=view)
     model = error_model(release, release.weights)
     assert isinstance(model, MeasuredErrors)
@@ -221,7 +222,7 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", type=int, default=[5000, 20_000, 100_000])
     parser.add_argument("--epsilon", nargs="+", type=float, default=[0.1, 1, 5])
     parser.add_argument("--robust", action="store_true")
-    parser.add_argument("--margins", action="store_true")
+    parser.add_argument("--kernel", choices=["table", "margins", "adaptive"], default="table")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--view", choices=["signed", "probability", "fitted"])
@@ -236,7 +237,7 @@ def main() -> None:
     with ProcessPoolExecutor(choice.workers) as pool:
         for name, rows, epsilon in product(choice.tables, choice.rows, choice.epsilon):
             arguments = [
-                (name, epsilon, rows, i, choice.robust, choice.margins, choice.keep, choice.view)
+                (name, epsilon, rows, i, choice.robust, choice.kernel, choice.keep, choice.view)
                 for i in range(choice.releases)
             ]
             _tell(name, rows, epsilon, list(pool.map(answers, *zip(*arguments, strict=True))))

@@ -376,7 +376,8 @@ def spread_from_scores(measurement: Measurement, domain: Domain, rows: Array, we
     """κ of pairs that were not measured, from their last scores; infinite without scores.
 
     A cell of share E that is off by a normal deviation of variance κE adds √(2κE/π) to the score, so that κ of a pair is
-    π/2 (score/Σ√E)². Scores are taken as they are, noise included: pairs were left out because their noisy scores were small.
+    π/2 (score/Σ√E)². Scores are taken as they are, noise included: pairs were left out because their noisy scores were
+    small. As few relations are strong and most are weak, κ is twice the average.
     """
     kernel = measurement.feature_map.kernel
     if not measurement.scores or not isinstance(kernel, ChosenMargins):
@@ -395,7 +396,7 @@ def spread_from_scores(measurement: Measurement, domain: Domain, rows: Array, we
             ]
             squared.append(score**2)
             roots.append(math.prod(float(np.sqrt(np.maximum(share, 0)).sum()) for share in shares) ** 2)
-    return math.pi / 2 * sum(squared) / sum(roots) if squared else math.inf
+    return _CAUTION * math.pi / 2 * sum(squared) / sum(roots) if squared else math.inf
 
 
 def _fit_around(

@@ -8,6 +8,7 @@ to the mass of its cell, and that is the resolution of the answer.
 from __future__ import annotations
 
 import re
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,9 @@ def _missing(release: ReleaseData, columns: list[str], together: str) -> str:
         option = f"--target {words.written(columns[-1])}" if crossed else "--kernel margins"
         return f"a release with {option} counts cells of {together}, where this one has smooth features of all columns"
     target = feature_map.kernel.target
+    places = [release.domain.names.index(name) for name in columns]
+    if not all(release.measurement.counted_together(i, j) for i, j in combinations(places, 2)):
+        return f"{together} was not counted, as scores did not show a relation. A release with --kernel margins counts all pairs"
     others = [name for name in columns if target < 0 or name != release.domain.names[target]]
     if len(others) > 2 and target < 0:
         return f"{together} was not counted together. A release with one of them as --target counts pairs of the others with it"

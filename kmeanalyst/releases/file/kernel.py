@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels import (
+    ChosenMargins,
     Indicator,
     Kernel,
     Margins,
@@ -52,6 +53,8 @@ def kernel_work(kernel: Kernel, n_columns: int) -> int:
         return 1 + sum(kernel_work(part, n_columns) for part in kernel.parts)
     if isinstance(kernel, Scaled):
         return 1 + kernel_work(kernel.kernel, n_columns)
+    if isinstance(kernel, ChosenMargins):
+        return 3 * len(kernel.edges) + 3 * kernel.n_tables
     if isinstance(kernel, Margins):
         return 3 * len(kernel.edges)
     if isinstance(kernel, StringSpectrum):  # a product of counts for each character of a string, at most

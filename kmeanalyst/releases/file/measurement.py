@@ -43,9 +43,10 @@ from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.file.archive import NOISY_SUM, Members, scores_name
 from kmeanalyst.releases.file.kernel import check_kernel, diameter_over, kernel_of, kernel_work
 from kmeanalyst.releases.file.limits import MOST_KERNEL_WORK, limits, refusal, refusing, too_large
-from kmeanalyst.releases.measurement import Measurement, Scores, cells_of_all_pairs, mean_unit
+from kmeanalyst.releases.measurement import Measurement, Scores, mean_unit
 from kmeanalyst.releases.statement import PrivacyStatement, is_pure
 
+_MOST_SCORED = 1000  # columns whose pairs are scored
 CLOSE = 1e-6  # relative tolerance where a recorded number is recomputed
 _DO_NOT_RELY = "Do not rely on it; ask its maker for a correct file"
 
@@ -82,7 +83,12 @@ def _scores_of(fields: dict[str, Any], feature_map: FeatureMap, members: Members
     if steps and (not isinstance(feature_map.kernel, ChosenMargins) or is_pure(fields["noise_law"])):
         raise refusal("measurement, field scores", "scores go with margins of chosen pairs, under Gaussian noise")
     names = [scores_name(number) for number in range(1, len(steps) + 1)]
-    pairs = [len(cells_of_all_pairs(feature_map.kernel))] if steps else []  # type: ignore[arg-type]
+    columns = len(feature_map.kernel.others) if isinstance(feature_map.kernel, ChosenMargins) else 0
+    if steps and columns > _MOST_SCORED:
+        raise too_large(
+            f"its scores are of the pairs of {columns} columns", f"those of at most {_MOST_SCORED} are read"
+        )
+    pairs = [columns * (columns - 1) // 2]
     return tuple(
         Scores(array_of(name, members[name].data, "<i8", pairs), step) for name, step in zip(names, steps, strict=True)
     )

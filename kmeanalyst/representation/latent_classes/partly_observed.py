@@ -33,7 +33,7 @@ def completed_shares(
     width, values = int(ends[-1]), observed.values
     twos, precision = np.zeros((values, width, width)), np.zeros((values, width, width))
     distances = _scored_distances(measurement, len(observed.sizes))
-    implied = implied_tables(estimates.tree, estimates.ones, estimates.pairs)
+    implied = implied_tables(estimates.tree, estimates.pairs)
     for n, (pair, guess) in enumerate(sorted(implied.items())):
         shares, weight = _completed(guess, observed.pairs.get(pair), distances[n] if len(distances) else 0.0)
         (i, j), block = pair, np.s_[:, ends[pair[0]] : ends[pair[0] + 1], ends[pair[1]] : ends[pair[1] + 1]]

@@ -149,7 +149,7 @@ def estimate_tables(measurement: Measurement) -> TableEstimates:
     seen = [pair for pair in tree_pairs if pair in observed.pairs]
     known = {pair: independent[pair] for pair in tree_pairs} | _smoothed(observed, seen, independent, ones)
     tree = Tree.of(tree_pairs, d)
-    implied = implied_tables(tree, ones, known)
+    implied = implied_tables(tree, known)
     further = [pair for pair in observed.pairs if pair not in known]
     found = implied | _smoothed(observed, further, implied, ones)
     return TableEstimates(target, ones, found, frozenset(observed.pairs), tree)

@@ -14,6 +14,7 @@ import numpy as np
 from kmeanalyst.kernels.base import Array
 
 _LIFTS = np.concatenate([[0.0, 0.02, 0.05], np.geomspace(0.1, 64.0, 34)])
+_WIDTH = 0.057  # a point of the grid stands for normal lifts around it, of this relative deviation: half a step
 _POOLED_STEPS, _OWN_STEPS = 60, 30  # of expectation maximisation, over all tables and for each
 _POOLED_CELLS = 5.0  # cells that the distribution over all tables counts for, in that of one table
 _MOST_CELLS = 20_000  # from which the pooled distribution is estimated
@@ -36,15 +37,24 @@ def smoothed_tables(noisy: Sequence[Array], guesses: Sequence[Array], noise: Seq
     step = -(-len(together) // _MOST_CELLS)
     for _ in range(_POOLED_STEPS):
         pooled = _posterior(together[::step], pooled).mean(axis=0)
-    return [
-        _smoothed(likelihood, guess, pooled) for likelihood, guess in zip(likelihoods, guesses, strict=True)
-    ]  # fmt: skip
+    weights = [_weights(likelihood, pooled) for likelihood in likelihoods]
+    means = [_posterior_means(*each) for each in zip(noisy, guesses, noise, strict=True)]
+    return [(w * m).sum(axis=1).reshape(guess.shape) for w, m, guess in zip(weights, means, guesses, strict=True)]
 
 
 def _likelihoods(noisy: Array, guess: Array, noise: float) -> Array:
     """(cells, lifts) up to a factor for each cell."""
-    logs = -0.5 * ((noisy.ravel()[:, None] - guess.ravel()[:, None] * _LIFTS) / noise) ** 2
+    means = guess.ravel()[:, None] * _LIFTS
+    variances = noise**2 + (_WIDTH * means) ** 2
+    logs = -0.5 * ((noisy.ravel()[:, None] - means) ** 2 / variances + np.log(variances))
     return np.exp(logs - logs.max(axis=1, keepdims=True))
+
+
+def _posterior_means(noisy: Array, guess: Array, noise: float) -> Array:
+    """(cells, lifts) the mean of a cell's share given that its lift is near each of the grid."""
+    means = guess.ravel()[:, None] * _LIFTS
+    spread = (_WIDTH * means) ** 2
+    return means + spread / (noise**2 + spread) * (noisy.ravel()[:, None] - means)
 
 
 def _posterior(likelihood: Array, prior: Array) -> Array:
@@ -52,12 +62,13 @@ def _posterior(likelihood: Array, prior: Array) -> Array:
     return joint / np.maximum(joint.sum(axis=1, keepdims=True), _TINY)
 
 
-def _smoothed(likelihood: Array, guess: Array, pooled: Array) -> Array:
+def _weights(likelihood: Array, pooled: Array) -> Array:
+    """(cells, lifts) the posterior of each cell's lift, under the distribution of its own table's."""
     own = pooled
     for _ in range(_OWN_STEPS):
         found = _posterior(likelihood, own)
         own = (found.sum(axis=0) + _POOLED_CELLS * pooled) / (len(found) + _POOLED_CELLS)
-    return (_posterior(likelihood, own) @ _LIFTS).reshape(guess.shape) * guess
+    return _posterior(likelihood, own)
 
 
 def with_margins(table: Array, rows: Array, columns: Array) -> Array:

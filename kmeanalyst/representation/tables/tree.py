@@ -63,8 +63,8 @@ def table_of(tables: dict[Pair, Array], i: int, j: int) -> Array:
     return tables[i, j] if i < j else tables[j, i].swapaxes(1, 2)
 
 
-def implied_tables(tree: Tree, ones: list[Array], tables: dict[Pair, Array]) -> dict[Pair, Array]:
-    """The tables (Y, a, b) of all pairs i < j under the tree, from its own and the columns' (Y, a)."""
+def implied_tables(tree: Tree, tables: dict[Pair, Array]) -> dict[Pair, Array]:
+    """The tables (Y, a, b) of all pairs i < j under the tree, from its own."""
     found: dict[Pair, Array] = {}
     for n, k in enumerate(tree.order):
         parent = tree.parents[k]

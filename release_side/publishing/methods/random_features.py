@@ -34,6 +34,7 @@ from release_side.choices.statement import NO_PROTECTION
 from release_side.errors import PublishError
 from release_side.publishing.methods.base import SIZES, MeanMethod, Measured
 
+_SEEN_JOINTLY = 4  # columns up to which random features of all of them have smaller errors than tables of pairs
 _FREQUENCIES = {"fourier": "independent", "orthogonal": "orthogonal", "quasi-random": "quasi-random"}
 _DRAWN = {  # what a feature map has drawn, by its name
     "random-binning": "the grids of the features, drawn from a public seed",
@@ -60,11 +61,15 @@ class RandomFeatures(MeanMethod):
 
     @classmethod
     def usual_kernel(cls, choices: Choices, domain: Domain) -> str:
-        """Adaptive margins; the table kernel where a choice is of random features or placed points, or noise is Laplace's."""
+        """Adaptive margins; the table kernel for a few columns, which its features see jointly, and where a choice demands it.
+
+        These are choices of random features or placed points, and Laplace noise.
+        """
         of_features = (choices.features, choices.family, choices.public_points, choices.bound)
         placed = choices.weights not in ("probability", "uniform")
         others = any(column.is_text or isinstance(column, Cyclic) for column in domain.columns)
-        if any(choice is not None for choice in of_features) or placed or others or choices.noise == "laplace":
+        few = len(domain) <= _SEEN_JOINTLY
+        if any(choice is not None for choice in of_features) or few or placed or others or choices.noise == "laplace":
             return "table"
         return "adaptive"
 

@@ -209,7 +209,6 @@ def test_measured_tables_are_nearer_to_the_truth_than_the_noisy_ones_and_than_in
     assert ours < 0.8 * noisy and ours < 0.5 * independent
 
 
-@pytest.mark.xfail(strict=True, reason="smoothed tables have their lifts on a grid: see test_lifts.py")
 def test_measured_tables_without_noise_are_the_tables():
     found = estimate_tables(measurement_of(CHAIN, 1e-5))
     assert max(distance(found.pairs[pair][0], true_table(ROWS, *pair)) for pair in CHAIN) < 0.005
@@ -219,7 +218,7 @@ def test_the_tree_has_the_pairs_that_are_worth_most_and_implies_those_that_were_
     """Of b's three relations, a weaker one of a larger table, and two pairs of unrelated columns; c and d are related by b."""
     found = estimate_tables(measurement_of((*CHAIN, (0, 3), (0, 4), (3, 4)), 0.003))
     assert set(CHAIN) < edges_of(found.tree) and len(edges_of(found.tree)) == 4
-    implied = implied_tables(found.tree, found.ones, found.pairs)
+    implied = implied_tables(found.tree, found.pairs)
     for pair in ((2, 3), (0, 2), (2, 4)):
         np.testing.assert_allclose(found.pairs[pair], implied[pair], atol=1e-12)
     truth = true_table(ROWS, 2, 3)
@@ -233,7 +232,7 @@ def test_further_pairs_are_smoothed_around_the_tree():
     rows[:, 2] = np.where(np.random.default_rng(1).random(len(rows)) < 0.4, rows[:, 3] % 3, rows[:, 2])
     features = MarginFeatures(chosen_margins(LETTERS, ((1, 2), (1, 3), (2, 3))))
     found = estimate_tables(measured(features, rows, noise_scale=0.001))
-    implied = implied_tables(found.tree, found.ones, found.pairs)
+    implied = implied_tables(found.tree, found.pairs)
     (further,) = {(1, 2), (1, 3), (2, 3)} - edges_of(found.tree)
     truth = true_table(rows, *further)
     assert distance(found.pairs[further][0], truth) < 0.5 * distance(implied[further][0], truth)  # 0.24 to 0.40
@@ -281,7 +280,7 @@ def test_measured_pairs_keep_their_values_and_others_get_those_of_the_tree(chose
     found, estimates = completed(measurement)
     observed, pairs = Observed.of(measurement), found["pairs by target" if target == 0 else "pairs"]
     values, noise = (blocks(array, observed.sizes) for array in (pairs.values, pairs.noise))
-    implied = implied_tables(estimates.tree, estimates.ones, estimates.pairs)
+    implied = implied_tables(estimates.tree, estimates.pairs)
     for (i, j), guess in implied.items():
         if (i, j) in observed.pairs:
             table, variance = observed.pairs[i, j]
@@ -317,7 +316,7 @@ def test_a_measured_pair_lies_between_its_noisy_table_and_the_trees():
     found, estimates = completed(measurement)
     (noisy, variance), sizes = Observed.of(measurement).pairs[0, 4], Observed.of(measurement).sizes
     values, noise = (blocks(array, sizes)[0, 4] for array in (found["pairs"].values, found["pairs"].noise))
-    guess = implied_tables(estimates.tree, estimates.ones, estimates.pairs)[0, 4]
+    guess = implied_tables(estimates.tree, estimates.pairs)[0, 4]
     parts = (values - noisy) / (guess - noisy)  # of the way from the one to the other
     assert parts.min() > 0 and parts.max() < 1
     np.testing.assert_allclose(parts, 1 - noise**2 / variance)
