@@ -66,12 +66,13 @@ class Door(Generic[N]):
         tables       every table that a round may ask for.
         allowances   how far a row may move each round, in steps of the grid; they share the whole budget.
         """
-        counts = count_tables(
+        rounds = TableRounds(
+            tables, None, self.noise, self.size.count, allowances, self.record_spend, rounded=self.size.unit is not None
+        )  # fmt: skip
+        rounds.counts = count_tables(
             self._take_rows(), tables, n_rows=self.size.count, workers=self.workers, progress=self.progress
         )  # fmt: skip
-        return TableRounds(
-            tables, counts, self.noise, self.size.count, allowances, self.record_spend, rounded=self.size.unit is not None
-        )  # fmt: skip
+        return rounds
 
     def draw(self: Door[ExponentialMechanism | RehearsedExponential], databases: MultisetSampler) -> Array:
         """Encoded rows (M, d) of a small database near the table, by `sample_database`."""

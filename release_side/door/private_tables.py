@@ -4,7 +4,7 @@ The rows are read once. Each round then asks for a vector of whole numbers, in a
 gave: some of the tables, each times a height, or scores of some tables, their L1 distances from public guesses. How far one row
 may move the vector of each round (its allowance) is declared before the rows are read, and enforced here for every request.
 All rounds have noise of one deviation, the multiplier of the budget times the root of the sum of squared allowances, so that
-together they cost what one round with this sensitivity does (PROOF.md §13). The spend is recorded before the first noise.
+together they cost what one round with this sensitivity does (PROOF.md §12). The spend is recorded before the first noise.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from release_side.door.mechanism import Noise, PublishError, RehearsalNoise, che
 from release_side.door.private_mean import counted_sums, sum_over_rows
 from release_side.private_rows.units import UnitRows
 
-_MOST_IN_SCORES = 2**60  # step · n_rows: a score is at most twice as large
+_MOST_IN_SCORES = 2**60  # step · n_rows: a score is at most a little more than twice as large
+_ROUNDED = 1 + 2.0**-30  # room for the rounding of guesses
 
 
 def count_tables(
@@ -35,7 +36,9 @@ def count_tables(
     progress: Callable[[str, float], None] | None = None,
 ) -> Array:
     """GRID times the share of each row, or unit, in each cell, summed: (F,) int64. Private."""
-    check_int64_range(n_rows=n_rows, dimension=tables.dimension, grid=GRID)
+    check_int64_range(n_rows=n_rows, dimension=1, grid=GRID)
+    if tables.starts[0] != 0 or len(tables.starts) != len(tables.heights) + 1 or (np.diff(tables.starts) < 1).any():
+        raise PublishError("the tables overlap or have no cells, so nothing is counted. Correct the map.")
     ones = np.full(len(tables.heights), GRID, dtype=np.int64)
     return sum_over_rows(
         private_rows, tables, counted_sums(tables, ones), n_rows=n_rows, workers=workers, progress=progress
@@ -50,9 +53,10 @@ class TableRounds:
     counts        (F,) int64 from `count_tables`; private; None after the last round.
     noise         of the whole budget; Gaussian.
     n_rows        N, public.
-    allowances    for each round the largest L2 distance, in steps of the grid, of the vectors of two neighbours.
+    allowances    for each round the largest L2 distance, in steps of the grid, of the vectors of two neighbours. One of
+                  them at least is √2 · GRID or more: the noise is then so wide that it is nearly continuous (PROOF.md §4).
     record_spend  called once, just before the first noise is drawn; an error there means that none is.
-    rounded       whether counts are sums of fractions, as those of units are: products with them are then rounded.
+    rounded       whether counts may be sums of fractions, as those of units are: products with them are then rounded.
     """
 
     tables: CellFeatures
@@ -61,16 +65,20 @@ class TableRounds:
     n_rows: int
     allowances: Sequence[float]
     record_spend: Callable[[], None] | None = None
-    rounded: bool = False
+    rounded: bool = True
     _round: int = field(default=0, init=False)
+    _drawn: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         if is_pure(self.noise.name):
             raise PublishError(
                 "rounds that depend on one another are for Gaussian noise. Choose it, or the kernel margins."
             )
+        self.allowances = tuple(self.allowances)
         if not (self.allowances and all(0 < allowance < math.inf for allowance in self.allowances)):
             raise PublishError("each round needs a positive allowance, so nothing is released. Declare it.")
+        if self.sensitivity < math.sqrt(2) * GRID * (1 - 1e-9):
+            raise PublishError("the rounds' allowances together are too small for discrete noise. Use the whole grid.")
         self.noise.deviation(self.sensitivity)  # PublishError where 64 bits cannot hold the noise
 
     @property
@@ -109,11 +117,13 @@ class TableRounds:
         wanted, guesses = _whole(wanted), _whole(guesses)
         cells, sizes = self._cells(wanted), self._sizes()[wanted]
         starts = np.cumsum(sizes) - sizes
-        if not 0 < step <= min(GRID, _MOST_IN_SCORES // self.n_rows) or guesses.shape != cells.shape:
-            raise PublishError("a round of scores needs a step that 64 bits can hold and a guess for each cell.")
-        if (np.abs(guesses) > step * self.n_rows).any() or (
-            np.add.reduceat(np.abs(guesses), starts) > step * self.n_rows + sizes
-        ).any():
+        if type(step) is not int or not 0 < step <= min(GRID, _MOST_IN_SCORES // self.n_rows):
+            raise PublishError("a round of scores needs a whole step that 64 bits can hold. Make it smaller.")
+        if guesses.shape != cells.shape:
+            raise PublishError("a round of scores needs a guess for each cell. Give one.")
+        most = step * self.n_rows  # no absolute values before this check: that of the least int64 is negative
+        outside = ((guesses < -most) | (guesses > most)).any()
+        if outside or (np.add.reduceat(np.abs(guesses.astype(np.float64)), starts) > most * _ROUNDED + sizes).any():
             raise PublishError("the guesses of a table must add up to no more than the table. Correct them.")
         moved = score_sensitivity(sizes.tolist(), step)
         by_cell = np.full(len(cells), step, dtype=np.int64)
@@ -132,12 +142,14 @@ class TableRounds:
             )
         if self._round == 0 and self.record_spend:
             self.record_spend()
-        noise = self.noise.of_round(self._round)
-        found = noise.add_to(exact(self.counts), sensitivity=self.sensitivity)
-        self._round += 1
+        noise, counts = self.noise.of_round(self._round), self.counts
+        self._round += 1  # before noise is drawn: a round that fails is spent
         if self._round == len(self.allowances):
             self.counts = None
-        return found
+        vector = exact(counts)
+        self._drawn += len(vector)
+        check_int64_range(n_rows=self.n_rows, dimension=self._drawn, grid=GRID)
+        return noise.add_to(vector, sensitivity=self.sensitivity)
 
     def _sizes(self) -> Array:
         """(tables,) number of cells of each."""
@@ -157,7 +169,7 @@ class TableRounds:
 def _whole(numbers: Array) -> Array:
     """As int64; PublishError for anything that is not whole."""
     found = np.asarray(numbers)
-    if found.dtype.kind not in "iu":
+    if found.dtype.kind not in "iu" or (found.dtype.kind == "u" and (found > np.uint64(2**63 - 1)).any()):
         raise PublishError("tables, heights and guesses of a round are whole numbers. Round them.")
     return found.astype(np.int64)
 

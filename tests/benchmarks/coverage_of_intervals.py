@@ -10,8 +10,8 @@ worst one; their full width in standard deviations of the question, the median f
 for sharp-edged ones; for smooth ones how much wider that is than an interval which knows noise and sampling exactly for the
 answer and nothing else is in doubt; root mean square errors of the released weights, of these after one step along the
 measurement, and of the fitted population. --robust: how often robust intervals hold the truth of the worst question (they are found
-where default ones, which they contain, do not), and their median width in the first release. --kernel: releases of margins or adaptive
-margins.
+where default ones, which they contain, do not), and their median width in the first release. --kernel: releases of
+margins or adaptive margins.
 --view: of the weights of a view, not of the default answers. --keep: releases are read from this folder if they are there,
 and else written to it.
 """

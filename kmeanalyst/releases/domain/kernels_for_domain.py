@@ -42,7 +42,7 @@ _LOST = 0.15  # with more noise than this in a cell of a pair's table, pairs are
 _WITHOUT_PAIRS = (1.0, 3.0, 0.0, 0.0, 0.0)
 _SHARE_OF_TARGET = 0.07  # the target's own table, relative to the others' squared norm: for rare classes
 _MOST_FEATURES = 10**6  # cells of all tables
-_MOST_COUNTED = 10**7  # cells of all tables that may be chosen
+_MOST_COUNTED = 4 * 10**6  # cells of all tables that may be chosen
 _MOST_COLUMNS = 1000
 USUAL_NOISE = 1e-3  # noise on a share that is measured alone
 # of a cell one way, if one of two ways has 1: in steps, so that releases of similar size share a kernel
@@ -102,7 +102,7 @@ def adaptive_kernel(domain: Domain, target: str | None = None) -> Margins:
     """Margins of all columns and all pairs, crossed with the target if there is one: what tables may be chosen from.
 
     Numbers without edges are cut as for `margin_kernel`. The shares mean nothing until tables are chosen.
-    Errors   DomainError if there is no such column, or if the tables have more than ten million cells.
+    Errors   DomainError if there is no such column, or if the tables have more than four million cells.
     """
     position = -1 if target is None else position_of(domain, target)
     target_index = position if len(domain) > 1 else -1

@@ -253,7 +253,7 @@ class _Rounds:
         if step < 1:
             raise PublishError("the tables have too many cells to be scored. Name fewer levels or edges.")
         wanted = np.array([self._index(self._kind_of_pairs, p) for p in range(self.n_pairs)])
-        whole = np.concatenate([np.floor(guess.ravel() * (step * self.size.count)) for guess in guesses])
+        whole = np.concatenate([np.floor(np.nan_to_num(guess).ravel() * (step * self.size.count)) for guess in guesses])
         noisy = self.door.scores(wanted, whole.astype(np.int64), step)
         self.scores.append(Scores(noisy, step))
         self.number += 1

@@ -23,8 +23,10 @@ from kmeanalyst.kernels.features.binning import RandomBinning
 from kmeanalyst.kernels.features.composed import margins_in
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
+from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.wanted import Wanted
 from release_side.choices import options as defaults
@@ -34,7 +36,7 @@ from release_side.choices.statement import NO_PROTECTION
 from release_side.errors import PublishError
 from release_side.publishing.methods.base import SIZES, MeanMethod, Measured
 
-_SEEN_JOINTLY = 4  # columns up to which random features of all of them have smaller errors than tables of pairs
+_SEEN_JOINTLY = 6  # columns up to which random features of all of them have smaller errors than tables of pairs
 _FREQUENCIES = {"fourier": "independent", "orthogonal": "orthogonal", "quasi-random": "quasi-random"}
 _DRAWN = {  # what a feature map has drawn, by its name
     "random-binning": "the grids of the features, drawn from a public seed",
@@ -70,6 +72,10 @@ class RandomFeatures(MeanMethod):
         others = any(column.is_text or isinstance(column, Cyclic) for column in domain.columns)
         few = len(domain) <= _SEEN_JOINTLY
         if any(choice is not None for choice in of_features) or few or placed or others or choices.noise == "laplace":
+            return "table"
+        try:
+            adaptive_kernel(domain)
+        except DomainError:  # too many cells to count
             return "table"
         return "adaptive"
 

@@ -96,7 +96,7 @@ def test_implied_tables_are_the_margins_of_the_trees_joint_table(pairs: list[Pai
     joint[:, :, 1] = 0.0
     joint /= joint.sum()
     tree, d = Tree.of(pairs, len(SIZES)), len(SIZES)
-    ones, own = [margin(joint, j) for j in range(d)], {pair: margin(joint, *pair) for pair in pairs}
+    own = {pair: margin(joint, *pair) for pair in pairs}
     found, expected = implied_tables(tree, own), joint_of_tree(joint, tree)
     assert set(found) == set(combinations(range(d), 2))
     for pair, table in found.items():
