@@ -57,6 +57,7 @@ _ROUNDING = 1e-9
 _MOST_STEPS, _PATIENCE, _GAIN = 100, 2, 0.01  # the solver stops when 2 steps narrow no interval by more than 1 %
 _TOGETHER = 32  # questions
 _HARDLY, _PROJECTED = 0.02, 0.02  # noise variance of a projection, relative; a step that gains less than this ends it
+_SINGLE = 1e-5  # least noise variance, relative to the largest prior variance
 _SETTLED = 1e-7  # the best answers are solved for to this share of their change
 
 
@@ -212,9 +213,9 @@ def spread_from_independence(
     probes = rng.choice([-1.0, 1.0], (len(covariance.mean), _PROBES))
     B = np.column_stack([measurement.vector - covariance.mean, probes])
     kappa = _FIRST_SPREAD
-    inverse = _Blocks.of(covariance, measurement.feature_map, kappa, measurement.noise_scale**2)
+    inverse = _Blocks.of(covariance, measurement.feature_map, kappa, _solvable_noise(measurement, covariance, kappa))
     for _ in range(_SPREAD_STEPS):
-        system = _System(covariance, kappa, measurement.noise_scale**2, inverse)
+        system = _System(covariance, kappa, _solvable_noise(measurement, covariance, kappa), inverse)
         found = system.solved(B, most=_STEPS_OF_PROBES)
         image = covariance @ found
         determined = kappa * float((probes * image[:, 1:]).sum(axis=0).mean())
@@ -301,7 +302,8 @@ class CellFit:
         """The system with hardly any noise."""
         system, feature_map = self.system, self.measurement.feature_map
         assert isinstance(feature_map, MarginFeatures)
-        variance = _HARDLY * system.noise_variance
+        least = _SINGLE * system.spread * float(system.covariance.diagonal.max())
+        variance = max(_HARDLY * system.noise_variance, least)
         inverse = _Blocks.of(system.covariance, feature_map, system.spread, variance)
         return _System(system.covariance, system.spread, variance, inverse)
 
@@ -399,13 +401,18 @@ def spread_from_scores(measurement: Measurement, domain: Domain, rows: Array, we
     return _CAUTION * math.pi / 2 * sum(squared) / sum(roots) if squared else math.inf
 
 
+def _solvable_noise(measurement: Measurement, covariance: FeatureCovariance, spread: float) -> float:
+    """τ², or as much as single precision needs: where noise is smaller than that, a is a little shorter than the best one."""
+    return max(measurement.noise_scale**2, _SINGLE * spread * float(covariance.diagonal.max()))
+
+
 def _fit_around(
     measurement: Measurement, rows: Array, weights: Array, spread: float, determined: float, unseen: float
 ) -> CellFit:
     """The fit at known κ, of what is seen and what is not, and γ."""
     assert isinstance(measurement.feature_map, MarginFeatures)
     covariance = FeatureCovariance.of(measurement.feature_map, rows, weights)
-    noise_variance = measurement.noise_scale**2
+    noise_variance = _solvable_noise(measurement, covariance, spread)
     inverse = _Blocks.of(covariance, measurement.feature_map, spread, noise_variance)
     system = _System(covariance, spread, noise_variance, inverse)
     gains: list[float] = []
