@@ -53,6 +53,7 @@ _ALONE = 0.2  # of one-way tables where they are crossed with the target as well
 _OF_TARGET = 0.07  # the target's own table, relative to the other one-way tables
 _NOISE_IN_DISTANCE = 0.8  # mean of |noise| over its deviation
 _WORTH_MEASURING = 0.3  # least distance of a further pair, relative to the noise that its table would have
+_CHEAP = 0.1  # share of the last round for tables that are measured because they are small
 _USUAL_PAIRS = 15  # further pairs, when their noise is first guessed
 
 
@@ -213,7 +214,7 @@ class _Rounds:
         self._measure_pairs(self._further(distances, tree))
 
     def _further(self, distances: Array, tree: set[Pair]) -> list[int]:
-        """The pairs to measure in the last round: those whose distance from the tree's tables exceeds its noise."""
+        """The pairs to measure in the last round: where the distance from the tree's tables exceeds its noise, and small ones."""
         noise, cells = self._noise_of_scores(), self._cells_of_pairs()
         worth = distances - self._noise_of_pairs(_USUAL_PAIRS)
         pairs = self._pairs()
@@ -227,7 +228,15 @@ class _Rounds:
             if chosen and distances[p] < least:
                 break
             chosen.append(int(p))
-        return chosen
+        return chosen + self._cheap(chosen, tree)
+
+    def _cheap(self, chosen: list[int], tree: set[Pair]) -> list[int]:
+        """Further pairs that cost the chosen ones little, whatever their scores: the smallest tables of those left."""
+        powers = self._cells_of_pairs() ** _POWER
+        left = [p for p, pair in enumerate(self._pairs()) if pair not in tree and p not in chosen]
+        left.sort(key=lambda p: powers[p])
+        spent = np.cumsum(powers[left])
+        return [p for p, total in zip(left, spent, strict=True) if total <= _CHEAP * powers[chosen].sum()]
 
     # ------------------------------------------------------------------ rounds
 
