@@ -66,15 +66,19 @@ def publish(
                     trained on the measurement and gives rows of equal weight; needs the extra kmeanalyst[generator]), or
                     "exponential": M rows of a small domain are drawn, nothing is measured, and delta is 0.
     public_points   rows that are already public: Algorithm 1's points, Algorithm 2's start, or a grid to draw from.
-    points          M; by default 1000 to 2000; for margins and a generator the table's number of rows (1000 to 50,000);
+    points          M; by default 1000 to 2000; for margins and a generator the table's number of rows (1000, adaptive 5000, to
+                    50,000);
                     for a subspace the public rows, up to 3000.
     features        F, the number of coordinates that random features measure (cosine and sine count two); 4000 by
                     default. With a generator those of the random part of its kernel, 1000 by default: the cells of margins
                     are added, and a target multiplies them by its number of classes.
     family          of random features: "fourier", "orthogonal" or "quasi-random" frequencies; "binning" (laplacian kernel),
                     or "maclaurin" (polynomial, exponential-dot: their default).
-    kernel          Kernel or its text; "table", a product over the columns, by default. "margins" (the default with a
-                    target): all one-way and two-way tables of levels, public edges and atoms, no random features.
+    kernel          Kernel or its text. "adaptive" (the default for more than six columns): one-way tables of levels, ranges and
+                    atoms, then tables of those pairs of columns that noisy scores show to be related. "table" (the default
+                    for fewer columns, for text and cyclic ones, with Laplace noise, and where features, family, public
+                    points or signed weights are named): a product over the columns, by random features. "margins" (the
+                    default with a target): all one-way and two-way tables, crossed with the target.
                     "generator" (the default of that method): numbers by a Gaussian kernel, together with one-way tables of
                     levels, atoms and missing cells.
     target          a column that models will predict: its relations to pairs of others are measured as well. With a
