@@ -368,3 +368,23 @@ def test_whatever_is_drafted_can_be_read_and_published(sample, private, collapse
         domain = accepted(drafted, rows, Path(folder))
     assert domain == drafted.domain and domain.samples == drafted.domain.samples
     assert not any("\n" in note or not note.isprintable() for own in drafted.notes.values() for note in own)
+
+
+def test_values_far_more_frequent_than_their_neighbours_are_proposed_as_atoms():
+    """40 hours are, and a cap at the end; the highest values of a smooth bump and values of few are not."""
+    rng = np.random.default_rng(0)
+    smooth = np.rint(40 + 3 * rng.standard_normal(2000)).astype(int)
+    hours = np.where(rng.random(2000) < 0.1, 40, rng.integers(1, 90, 2000))
+    capped = np.minimum(rng.integers(0, 120, 2000), 100)
+    few = rng.choice(15, 2000, p=np.r_[0.3, np.full(14, 0.05)])
+    drafted = draft(pd.DataFrame({"hours": hours, "smooth": smooth, "capped": capped, "few": few}))
+    found = {column.name: getattr(column, "atoms", ()) for column in drafted.domain.columns}
+    assert found == {"hours": (40,), "smooth": (), "capped": (100,), "few": ()}
+    note = next(note for note in drafted.notes["hours"] if note.startswith("CHECK atoms"))
+    assert note.startswith("CHECK atoms: 40 (1") and "threshold of a law" in note
+
+
+def test_at_most_eight_atoms_are_proposed():
+    values = np.concatenate([np.arange(200), np.repeat(np.arange(5, 200, 20), 100)])
+    column = draft(pd.DataFrame({"x": values})).domain.columns[0]
+    assert len(column.atoms) == 8 and set(column.atoms) <= set(range(5, 200, 20))

@@ -1,0 +1,185 @@
+"""Releases whose pairs of columns were chosen by scores: what tests and intervals make of the choice."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import kmeanalyst as ka
+from kmeanalyst.inference.compare import functionals, independence
+from kmeanalyst.inference.estimate import cell_fit
+from kmeanalyst.inference.estimate.unresolved import what_would_help
+from kmeanalyst.inference.two_sample import noise_aware
+from kmeanalyst.kernels import ChosenMargins
+from kmeanalyst.release import Release
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer
+from kmeanalyst.releases.measurement import Measurement
+from release_side import publish
+
+DOMAIN = Domain((
+    Integer(name="age", lower=0, upper=99), *(Categorical(name=name, levels=("a", "b", "c", "d")) for name in "pqrs"),
+    Integer(name="pay", lower=0, upper=99),
+))  # fmt: skip
+
+
+def table(n: int, seed: int) -> pd.DataFrame:
+    """q repeats p, and pay follows age; all else is independent."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(0, 100, n)
+    levels = {name: rng.choice(list("abcd"), n) for name in "pqrs"}
+    levels["q"] = np.where(rng.random(n) < 0.9, levels["p"], levels["q"])
+    return pd.DataFrame({"age": age, **levels, "pay": np.clip(age + rng.integers(-9, 10, n), 0, 99)}).astype(str)
+
+
+@pytest.fixture(scope="module")
+def release() -> Release:
+    return publish(table(4000, 0), DOMAIN, epsilon=1, delta=1e-6, kernel="adaptive", rehearsal=1)
+
+
+def measured(release: Release) -> tuple[Measurement, ChosenMargins]:
+    measurement = release.measurement
+    assert measurement is not None and isinstance(measurement.feature_map.kernel, ChosenMargins)
+    return measurement, measurement.feature_map.kernel
+
+
+def unchosen(release: Release) -> tuple[int, int]:
+    """A pair that was not counted."""
+    kernel = measured(release)[1]
+    return next((i, j) for i in range(6) for j in range(i + 1, 6) if (i, j) not in kernel.chosen)
+
+
+@pytest.fixture(scope="module")
+def partial(release: Release) -> Release:
+    """The release as if its last pairs had not been chosen: of so few columns all may be."""
+    measurement, kernel = measured(release)
+    kept = tuple(pair for pair in kernel.chosen if pair in {(0, 5), (1, 2)})
+    total = sum(kernel.squares[0]) + sum(kernel.squares[4])
+    pairs = [kernel.squares[2][kernel.chosen.index(pair)] for pair in kept]
+    total += sum(pairs)
+    squares = tuple(
+        tuple(square / total for square in (pairs if k == 2 else each)) for k, each in enumerate(kernel.squares)
+    )
+    fewer = dataclasses.replace(kernel, chosen=kept, squares=squares, shares=tuple(map(sum, squares)))  # type: ignore[arg-type]
+    features = type(measurement.feature_map)(fewer)  # type: ignore[call-arg]
+    mean = features.mean(release.encoded_points, release.weights)
+    noise = measurement.noise_scale / np.sqrt(total)
+    whole = np.rint(mean / 1e-9).astype(np.int64)
+    lesser = dataclasses.replace(measurement, vector=mean, noise_scale=noise, feature_map=features, noisy_sum=whole)
+    return Release(
+        points=DOMAIN.decode(release.encoded_points), weights=release.weights, measurement=lesser, kernel=fewer, domain=DOMAIN,
+        statement=release.statement, method=release.method, weight_view=release.weight_view,
+    )  # fmt: skip
+
+
+def test_the_related_pairs_are_chosen(release: Release):
+    assert {(0, 5), (1, 2)} <= set(measured(release)[1].chosen)
+
+
+def test_what_was_decided_beforehand_is_the_one_way_tables_with_the_same_noise_in_shares(release: Release):
+    measurement, kernel = measured(release)
+    before = measurement.decided_beforehand
+    assert {group.kind for group in before.feature_map.groups} == {"one-way", "finer"}  # type: ignore[attr-defined]
+    assert (before.feature_map.kernel.n_pairs, before.scores, before.n_rows) == (0, (), 4000)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(before.feature_map.norm_bound, 1.0)
+    cells, heights = kernel.sizes[0], [m.feature_map.heights[0] for m in (before, measurement)]  # type: ignore[attr-defined]
+    np.testing.assert_allclose(before.vector[:cells] / heights[0], measurement.vector[:cells] / heights[1])
+    np.testing.assert_allclose(before.noise_scale / heights[0], measurement.noise_scale / heights[1])
+    assert sum(kernel.shares[k] for k in (0, 4)) < 1
+    without_scores = dataclasses.replace(measurement, scores=())
+    assert without_scores.decided_beforehand is without_scores  # all pairs were measured, and none chosen
+
+
+def test_the_two_sample_test_looks_at_what_was_decided_beforehand(release: Release, monkeypatch: pytest.MonkeyPatch):
+    seen: list[Measurement] = []
+    test = noise_aware.noise_aware_test
+
+    def recorded(difference, along, covariance, shrink, measurements):
+        seen.extend(measurements)
+        return test(difference, along, covariance, shrink, measurements)
+
+    monkeypatch.setattr(noise_aware, "noise_aware_test", recorded)
+    found = ka.mmd_test(release, table(500, 2).astype({"age": int, "pay": int}))
+    assert [one.feature_map.kernel.n_pairs for one in seen] == [0]  # type: ignore[attr-defined]
+    assert any("chosen by scores" in note for note in found.notes) and found.pvalue > 0.001
+    assert functionals.evidence_of(release, beforehand=True).feature_map.dimension == seen[0].feature_map.dimension
+    assert functionals.evidence_of(release).feature_map.dimension > seen[0].feature_map.dimension
+
+
+def test_releases_of_different_choices_can_be_compared(release: Release):
+    other = publish(table(4000, 5), DOMAIN, epsilon=1, delta=1e-6, kernel="adaptive", rehearsal=2)
+    found = ka.mmd_test(release, other)
+    assert found.method == "noise-aware weighted MMD, release against release" and found.pvalue > 0.001
+    assert any("chosen by scores" in note for note in found.notes)
+
+
+def test_pairs_that_were_not_counted_have_p_1_and_count_as_tests(partial: Release):
+    sample = table(500, 3).astype({"age": int, "pay": int})
+    pairs = ka.compare(partial, sample).pairs
+    assert len(pairs) == 15  # Holm's correction is for all of them
+    chosen = {("age", "pay"), ("p", "q")}
+    for row in pairs.itertuples():
+        assert (row.pvalue == 1.0 and row.seen == 0) or {(row.first, row.second)} <= chosen
+
+
+def test_independence_has_p_1_where_the_pair_was_not_counted(release: Release, partial: Release):
+    assert ka.independence_test(partial, "p", "q").pvalue < 1e-6
+    assert ka.independence_test(partial, "p", "r").pvalue == 1.0
+    note = ka.independence_test(partial, ["p", "age"], ["q", "r"]).notes[-1]
+    assert note.startswith("1 of 4 pairs of these columns were counted together")
+
+
+def test_several_pairs_count_as_several_tests(release: Release):
+    alone = independence._noise_aware_test(release, ((1, 3), (2, 4)))
+    found = ka.independence_test(release, ["p", "r"], ["q", "s"])
+    assert found.pvalue == min(1.0, 4 * alone.pvalue)
+
+
+def test_associations_say_which_pairs_were_not_counted(partial: Release):
+    found = {one.columns: one for one in ka.associations(partial)}
+    assert found["p", "q"].pvalue < 1e-6 and found["p", "q"].note == ""
+    assert found["r", "s"].pvalue == 1.0 and "not counted" in found["r", "s"].note
+
+
+def test_scores_say_how_far_pairs_that_were_not_counted_may_be_from_what_is_assumed(partial: Release):
+    measurement, kernel = measured(partial)
+    rows, weights = partial.encoded_points, partial.weights
+    spread = cell_fit.spread_from_scores(measurement, DOMAIN, rows, weights)
+    assert 0 < spread < 0.05
+    last = measurement.scores[-1]
+    louder = dataclasses.replace(last, noisy=2 * last.noisy)
+    twice = dataclasses.replace(measurement, scores=(louder,))
+    np.testing.assert_allclose(cell_fit.spread_from_scores(twice, DOMAIN, rows, weights), 4 * spread)
+    none = dataclasses.replace(measurement, scores=())
+    assert cell_fit.spread_from_scores(none, DOMAIN, rows, weights) == np.inf
+    assert unchosen(partial) not in kernel.chosen
+
+
+def test_a_pair_that_was_not_counted_has_a_resolution_and_a_note_says_what_would_help(partial: Release):
+    seen, unseen = (partial.probability(question) for question in ("p == 'a' and q == 'a'", "r == 'a' and s == 'b'"))
+    assert unseen.parts["resolution"] > 5 * seen.parts["resolution"]  # type: ignore[operator]
+    assert "r × s was not counted" in what_would_help(partial, "r == 'a' and s == 'b'")
+    assert what_would_help(partial, "p == 'a' and q == 'a'") == ""
+
+
+def test_the_parts_outside_the_span_are_the_diagonals_of_the_covariance(partial: Release):
+    fit = cell_fit.fit_cells(measured(partial)[0], DOMAIN, partial.encoded_points, partial.weights)
+    assert fit is not None and fit.unseen < fit.spread
+    X = partial.encoded_points
+    asked = np.column_stack([X[:, 3] == 0, (X[:, 3] == 0) & (X[:, 4] == 1), X[:, 0]]).astype(float)
+    parts, joint = fit.parts(asked), fit.covariance(asked)
+    for name, part in parts.items():
+        np.testing.assert_allclose(np.diag(joint[name]), part**2, rtol=2e-2)
+
+
+@pytest.mark.parametrize("columns", [("p", "q", "r"), ("p", "q")])
+def test_of_few_columns_all_pairs_are_counted_and_nothing_is_chosen(columns: tuple[str, ...]):
+    domain = Domain(tuple(DOMAIN[name] for name in columns))
+    few = publish(table(3000, 4)[list(columns)], domain, epsilon=1, delta=1e-6, kernel="adaptive", rehearsal=1)
+    measurement, kernel = measured(few)
+    assert measurement.scores == () and kernel.n_pairs == len(columns) * (len(columns) - 1) // 2
+    assert measurement.decided_beforehand is measurement
