@@ -377,7 +377,9 @@ def test_values_far_more_frequent_than_their_neighbours_are_proposed_as_atoms():
     hours = np.where(rng.random(2000) < 0.1, 40, rng.integers(1, 90, 2000))
     capped = np.minimum(rng.integers(0, 120, 2000), 100)
     few = rng.choice(15, 2000, p=np.r_[0.3, np.full(14, 0.05)])
-    drafted = draft(pd.DataFrame({"hours": hours, "smooth": smooth, "capped": capped, "few": few}))
+    drafted = draft_domain(
+        pd.DataFrame({"hours": hours, "smooth": smooth, "capped": capped, "few": few}), this_sample_is_public=True
+    )
     found = {column.name: getattr(column, "atoms", ()) for column in drafted.domain.columns}
     assert found == {"hours": (40,), "smooth": (), "capped": (100,), "few": ()}
     note = next(note for note in drafted.notes["hours"] if note.startswith("CHECK atoms"))
@@ -386,5 +388,5 @@ def test_values_far_more_frequent_than_their_neighbours_are_proposed_as_atoms():
 
 def test_at_most_eight_atoms_are_proposed():
     values = np.concatenate([np.arange(200), np.repeat(np.arange(5, 200, 20), 100)])
-    column = draft(pd.DataFrame({"x": values})).domain.columns[0]
+    column: Any = draft_domain(pd.DataFrame({"x": values}), this_sample_is_public=True).domain.columns[0]
     assert len(column.atoms) == 8 and set(column.atoms) <= set(range(5, 200, 20))
