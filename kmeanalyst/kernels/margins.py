@@ -333,14 +333,13 @@ class ChosenMargins(Margins):
     def _block(self, x: Array, y: Array) -> Array:
         d = len(self.edges)
         with_target = (self.target,) if self.target >= 0 else ()
-        alone = [(j,) for j in range(d)]
+        alone: list[tuple[int, ...]] = [(j,) for j in range(d)]
         others: list[tuple[int, ...]] = [(j, *with_target) for j in self.others]
-        crossed = [(*pair, *with_target) for pair in self.chosen]
+        crossed: list[tuple[int, ...]] = [(*pair, *with_target) for pair in self.chosen]
         finer: list[tuple[int, ...]] = [(j, *with_target) for j in range(d, x.shape[1])]
         K = np.zeros((len(x), len(y)))
-        for tables, squares in zip(
-            (alone, others, self.chosen, crossed, finer, [with_target]), self.squares, strict=True
-        ):
+        kinds: tuple[Sequence[tuple[int, ...]], ...] = (alone, others, self.chosen, crossed, finer, [with_target])
+        for tables, squares in zip(kinds, self.squares, strict=True):
             for table, square in zip(tables, squares, strict=False):  # none of a share of 0
                 same = np.ones(K.shape, dtype=bool)
                 for j in table:
