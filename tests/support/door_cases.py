@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import mpmath
@@ -32,6 +36,26 @@ class Recorder:
     def add_to(self, exact_sum: Array, *, sensitivity: float) -> Array:
         self.exact_sum, self.sensitivity = exact_sum.copy(), sensitivity
         return exact_sum
+
+
+@contextmanager
+def record_lines(files: Collection[str | None]) -> Iterator[list[tuple[str, int]]]:
+    """Every line of these files that runs, in order."""
+    lines: list[tuple[str, int]] = []
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        if frame.f_code.co_filename not in files:
+            return None
+        if event in ("line", "exception"):
+            lines.append((frame.f_code.co_name + ":" + event, frame.f_lineno))
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield lines
+    finally:
+        sys.settrace(before)
 
 
 def recorded(rows: Array, feature_map: FeatureMap, *, pieces: list[Array] | None = None, workers: int = 1) -> Recorder:

@@ -212,10 +212,10 @@ def spread_from_independence(
     assert isinstance(measurement.feature_map, MarginFeatures)
     probes = rng.choice([-1.0, 1.0], (len(covariance.mean), _PROBES))
     B = np.column_stack([measurement.vector - covariance.mean, probes])
-    kappa = _FIRST_SPREAD
-    inverse = _Blocks.of(covariance, measurement.feature_map, kappa, _solvable_noise(measurement, covariance, kappa))
+    kappa, variance = _FIRST_SPREAD, measurement.noise_scale**2
+    inverse = _Blocks.of(covariance, measurement.feature_map, kappa, _solvable_noise(variance, covariance, kappa))
     for _ in range(_SPREAD_STEPS):
-        system = _System(covariance, kappa, _solvable_noise(measurement, covariance, kappa), inverse)
+        system = _System(covariance, kappa, _solvable_noise(variance, covariance, kappa), inverse)
         found = system.solved(B, most=_STEPS_OF_PROBES)
         image = covariance @ found
         determined = kappa * float((probes * image[:, 1:]).sum(axis=0).mean())
@@ -302,8 +302,7 @@ class CellFit:
         """The system with hardly any noise."""
         system, feature_map = self.system, self.measurement.feature_map
         assert isinstance(feature_map, MarginFeatures)
-        least = _SINGLE * system.spread * float(system.covariance.diagonal.max())
-        variance = max(_HARDLY * system.noise_variance, least)
+        variance = _solvable_noise(_HARDLY * system.noise_variance, system.covariance, system.spread)
         inverse = _Blocks.of(system.covariance, feature_map, system.spread, variance)
         return _System(system.covariance, system.spread, variance, inverse)
 
@@ -314,8 +313,7 @@ class CellFit:
         joint = (self.probabilities[:, None] * centred).T @ centred
         rest = self.spread * self._covariance_of_rest(joint, a, with_features)
         if self.unseen != self.spread:
-            blocks = range(0, with_features.shape[1], _TOGETHER)
-            b = np.hstack([self._projected(with_features[:, k : k + _TOGETHER]) for k in blocks])
+            b = np.hstack([self._projected(block) for block in _few_columns(with_features)])
             rest += (self.unseen - self.spread) * self._covariance_of_rest(joint, b, with_features)
         return {
             "privacy": self.measurement.noise_scale**2 * a.T @ a,
@@ -401,9 +399,9 @@ def spread_from_scores(measurement: Measurement, domain: Domain, rows: Array, we
     return _CAUTION * math.pi / 2 * sum(squared) / sum(roots) if squared else math.inf
 
 
-def _solvable_noise(measurement: Measurement, covariance: FeatureCovariance, spread: float) -> float:
-    """τ², or as much as single precision needs: where noise is smaller than that, a is a little shorter than the best one."""
-    return max(measurement.noise_scale**2, _SINGLE * spread * float(covariance.diagonal.max()))
+def _solvable_noise(variance: float, covariance: FeatureCovariance, spread: float) -> float:
+    """The noise variance, or as much as single precision needs: a is then a little shorter than the best one."""
+    return max(variance, _SINGLE * spread * float(covariance.diagonal.max()))
 
 
 def _fit_around(
@@ -412,7 +410,7 @@ def _fit_around(
     """The fit at known κ, of what is seen and what is not, and γ."""
     assert isinstance(measurement.feature_map, MarginFeatures)
     covariance = FeatureCovariance.of(measurement.feature_map, rows, weights)
-    noise_variance = _solvable_noise(measurement, covariance, spread)
+    noise_variance = _solvable_noise(measurement.noise_scale**2, covariance, spread)
     inverse = _Blocks.of(covariance, measurement.feature_map, spread, noise_variance)
     system = _System(covariance, spread, noise_variance, inverse)
     gains: list[float] = []

@@ -62,13 +62,20 @@ def margin_kernel(
     finer    whether numbers have finer tables.
     Errors   DomainError if there is no such column, or if the tables have more than a million cells.
     """
+    return _first_small_enough(
+        domain, target, lambda index, ranges: _margins(domain, index, ranges, noise, finer=finer), _MOST_FEATURES
+    )
+
+
+def _first_small_enough(domain: Domain, target: str | None, made: Callable[[int, int], Margins], most: int) -> Margins:
+    """Of `made(target's column or -1, ranges of a number)` the first with at most so many cells; DomainError if there is none."""
     position = -1 if target is None else position_of(domain, target)
     target_index = position if len(domain) > 1 else -1
     for ranges in _RANGES if len(domain) <= _MOST_COLUMNS else ():
-        if (kernel := _margins(domain, target_index, ranges, noise, finer=finer)).n_cells <= _MOST_FEATURES:
+        if (kernel := made(target_index, ranges)).n_cells <= most:
             return kernel
     raise DomainError(
-        f"the margins of these columns have more than {_MOST_FEATURES:,} cells, or more than {_MOST_COLUMNS} columns. "
+        f"the margins of these columns have more than {most:,} cells, or more than {_MOST_COLUMNS} columns. "
         'Name fewer columns, levels or edges, no target, or use the kernel "table".'
     )
 
@@ -104,21 +111,16 @@ def adaptive_kernel(domain: Domain, target: str | None = None) -> Margins:
     Numbers without edges are cut as for `margin_kernel`. The shares mean nothing until tables are chosen.
     Errors   DomainError if there is no such column, or if the tables have more than four million cells.
     """
-    position = -1 if target is None else position_of(domain, target)
-    target_index = position if len(domain) > 1 else -1
-    for ranges in _RANGES if len(domain) <= _MOST_COLUMNS else ():
+
+    def every_table(target_index: int, ranges: int) -> Margins:
         kernel = _margins(domain, target_index, ranges, USUAL_NOISE, finer=True)
         pairs, few = float(len(kernel.others) > 1), float(len(kernel.others) > 0)
         crossed = target_index >= 0
         wanted = (1.0, few * crossed, pairs * (not crossed), pairs * crossed, float(bool(kernel.finer)), float(crossed))
         shares: Any = tuple(share / sum(wanted) for share in wanted)
-        kernel = replace(kernel, shares=shares)
-        if kernel.n_cells <= _MOST_COUNTED:
-            return kernel
-    raise DomainError(
-        f"the margins of these columns have more than {_MOST_COUNTED:,} cells, or more than {_MOST_COLUMNS} columns. "
-        'Name fewer columns, levels or edges, no target, or use the kernel "table".'
-    )
+        return replace(kernel, shares=shares)
+
+    return _first_small_enough(domain, target, every_table, _MOST_COUNTED)
 
 
 def _heights(with_target: bool, noise: float) -> tuple[float, ...]:

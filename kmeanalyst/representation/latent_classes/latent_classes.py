@@ -116,7 +116,7 @@ def observed_margins(measurement: Measurement) -> dict[str, ObservedShares]:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where the cells of the columns are: those of the target apart.
+    """Where the cells of the columns are, without those of the target.
 
     sizes    of the columns except the target.
     before   cells of the columns before the target.

@@ -20,9 +20,7 @@ _POWER = 0.65  # of a cell's share, in the deviation of its pseudo-observation
 _MEASURED, _UNMEASURED = 0.01, 0.3  # weights of pseudo-observations
 _DISTANCE = 1.25  # deviation over mean |deviation|
 _LEAST_DISTANCE = 0.02  # L1 distance of a pair's table from the tree's, at least
-_SMALLEST = (
-    1e-4  # share of a cell, for the deviation of its pseudo-observation: else the fit would need many more steps
-)
+_SMALLEST = 1e-4  # share of a cell in the deviation of its pseudo-observation: less would take many more steps to fit
 
 
 def completed_shares(

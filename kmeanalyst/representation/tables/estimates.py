@@ -21,7 +21,7 @@ from kmeanalyst.representation.tables.tree import Pair, Tree, implied_tables, in
 from kmeanalyst.representation.weights.convex_fit import project_to_simplex
 
 _SMOOTHED_FROM = 0.012  # noise on a share, if the tables of all pairs were measured alike
-_NOISE_IN_DISTANCE = 0.8  # mean of |noise| over its deviation
+NOISE_IN_DISTANCE = 0.8  # mean of |noise| over its deviation
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +143,7 @@ def estimate_tables(measurement: Measurement) -> TableEstimates:
     independent = {(i, j): independent_table(ones[i], ones[j], target) for i, j in pairs}
     worth = np.full((d, d), -np.inf)
     for (i, j), (table, variance) in observed.pairs.items():
-        noise = _NOISE_IN_DISTANCE * np.sqrt(variance) * table.size
+        noise = NOISE_IN_DISTANCE * np.sqrt(variance) * table.size
         worth[i, j] = worth[j, i] = np.abs(table - independent[i, j]).sum() - noise
     tree_pairs = spanning_tree(worth) if d > 1 else []
     seen = [pair for pair in tree_pairs if pair in observed.pairs]

@@ -74,7 +74,7 @@ def _weights(likelihood: Array, pooled: Array) -> Array:
 def with_margins(table: Array, rows: Array, columns: Array) -> Array:
     """The nearest table with these margins and no negative cell, nearly; then scaled to the margins.
 
-    table   (..., a, b); rows (..., a) and columns (..., b), of equal sums. Tables of leading indices are apart.
+    table   (..., a, b); rows (..., a) and columns (..., b), of equal sums. Leading indices number separate tables.
     Source  Dykstra 1983; the scaling is iterative proportional fitting.
     """
     a, b = table.shape[-2:]

@@ -28,7 +28,7 @@ from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
 from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, Scores, cells_of_all_pairs
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.releases.statement import is_pure
-from kmeanalyst.representation.tables.estimates import estimate_tables
+from kmeanalyst.representation.tables.estimates import NOISE_IN_DISTANCE, estimate_tables
 from kmeanalyst.representation.tables.tree import Pair, independent_table, spanning_tree
 from release_side.choices.options import check_readable, drawn_rows, fitting, most_rows
 from release_side.door.door import Door
@@ -51,7 +51,6 @@ _POWER = 2 / 3  # squared heights ∝ cells ** ⅔, which minimises the sum over
 _FINER, _FINER_SMALL = 0.05, 0.12  # of a finer table, relative to the power of its cells; where noise is small
 _ALONE = 0.2  # of one-way tables where they are crossed with the target as well
 _OF_TARGET = 0.07  # the target's own table, relative to the other one-way tables
-_NOISE_IN_DISTANCE = 0.8  # mean of |noise| over its deviation
 _WORTH_MEASURING = 0.3  # least distance of a further pair, relative to the noise that its table would have
 _CHEAP = 0.1  # share of the last round for tables that are measured because they are small
 _USUAL_PAIRS = 15  # further pairs, when their noise is first guessed
@@ -224,7 +223,7 @@ class _Rounds:
                 continue
             heights = self._squares_of_pairs([*chosen, int(p)])
             of_table = self.unit / math.sqrt(heights[-1])
-            least = max(noise, _WORTH_MEASURING * _NOISE_IN_DISTANCE * of_table * cells[p])
+            least = max(noise, _WORTH_MEASURING * NOISE_IN_DISTANCE * of_table * cells[p])
             if chosen and distances[p] < least:
                 break
             chosen.append(int(p))
@@ -266,7 +265,6 @@ class _Rounds:
         noisy = self.door.scores(wanted, whole.astype(np.int64), step)
         self.scores.append(Scores(noisy, step))
         self.number += 1
-        self._step = step
         return noisy / (step * self.size.count)
 
     def _room(self) -> int:
@@ -274,7 +272,7 @@ class _Rounds:
         return _MOST_CELLS - sum(len(cells) for tables in self.found.values() for _, _, cells in tables)
 
     def _noise_of_scores(self) -> float:
-        return self.door.deviation / (self._step * self.size.count)
+        return self.door.deviation / (self.scores[-1].step * self.size.count)
 
     # ------------------------------------------------------------------ tables
 
@@ -314,7 +312,7 @@ class _Rounds:
         cells = self._cells_of_pairs().astype(float)
         share = self.shares.squares(self.number if self.number not in self.shares.scores else self.number + 1)
         return (
-            _NOISE_IN_DISTANCE * self.unit * math.sqrt(count / share) * np.median(cells) ** (_POWER / 2)
+            NOISE_IN_DISTANCE * self.unit * math.sqrt(count / share) * np.median(cells) ** (_POWER / 2)
             * cells ** (1 - _POWER / 2)
         )  # fmt: skip
 

@@ -15,13 +15,12 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, pairwise
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from door_cases import HOSTILE, Recorder, grouped, squared_distance
+from door_cases import HOSTILE, Recorder, grouped, record_lines, squared_distance
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -704,22 +703,9 @@ def lines_of(rows: Array, codes: Array | None) -> tuple[list[tuple[str, int]], l
     files = {
         sys.modules[f"release_side.door.{name}"].__file__ for name in ("private_tables", "private_mean", "mechanism")
     }
-    lines: list[tuple[str, int]] = []
-
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        if frame.f_code.co_filename not in files:
-            return None
-        if event in ("line", "exception"):
-            lines.append((frame.f_code.co_name + ":" + event, frame.f_lineno))
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
+    with record_lines(files) as lines:
         rounds = opened(rows, ROOM, ROOM, codes=codes, noise=RehearsalNoise(GaussianNoise(1.0, 1e-6), 2))
         found = [rounds.measure(ALL, HEIGHTS), rounds.scores(ALL, NO_GUESS + 3, 1000), rounds.measure(ALL, HEIGHTS)]
-    finally:
-        sys.settrace(before)
     return lines, found
 
 

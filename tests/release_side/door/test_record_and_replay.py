@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
 import pytest
+from door_cases import record_lines
 
 import release_side
 from kmeanalyst.release import Release
@@ -66,26 +64,6 @@ def fill_caches() -> None:
 pytestmark = pytest.mark.usefixtures("rough_representation")
 
 
-@contextmanager
-def record_lines() -> Iterator[list[tuple[str, int]]]:
-    """Every line of the curator's package that runs, in order."""
-    lines: list[tuple[str, int]] = []
-
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        if frame.f_code.co_filename not in TRACED:
-            return None
-        if event in ("line", "exception"):
-            lines.append((frame.f_code.co_name + ":" + event, frame.f_lineno))
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        yield lines
-    finally:
-        sys.settrace(before)
-
-
 def table(tmp_path: Path, cells: dict[int, str]) -> Path:
     """Twenty rows as CSV; `cells` replaces those of row 7, by column."""
     lines = DOMAIN.decode(DOMAIN.draw(20, 1)).to_csv(index=False).splitlines()
@@ -103,7 +81,7 @@ def seen(
     """The release, the lines that ran, what was printed and logged, and the progress."""
     progress: list[tuple[str, float]] = []
     caplog.clear()
-    with record_lines() as lines:
+    with record_lines(TRACED) as lines:
         release = release_side.publish(
             path, DOMAIN, epsilon=1.0, delta=1e-6, rehearsal=1, workers=1,
             progress=lambda what, share: progress.append((what, share)), **choice,

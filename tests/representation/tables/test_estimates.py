@@ -222,8 +222,8 @@ def test_the_tree_has_the_pairs_that_are_worth_most_and_implies_those_that_were_
     for pair in ((2, 3), (0, 2), (2, 4)):
         np.testing.assert_allclose(found.pairs[pair], implied[pair], atol=1e-12)
     truth = true_table(ROWS, 2, 3)
-    apart = np.outer(truth.sum(axis=1), truth.sum(axis=0))
-    assert distance(found.pairs[2, 3][0], truth) < 0.15 * distance(apart, truth)
+    independent_columns = np.outer(truth.sum(axis=1), truth.sum(axis=0))
+    assert distance(found.pairs[2, 3][0], truth) < 0.15 * distance(independent_columns, truth)
 
 
 def test_further_pairs_are_smoothed_around_the_tree():
@@ -347,12 +347,12 @@ def test_a_pair_that_was_not_measured_may_be_as_far_from_the_tree_as_its_score_s
 def test_rows_have_the_relation_of_a_strong_pair(chosen: tuple[Pair, ...], target: int, noise: float, largest: float):
     """Columns that were drawn independently would be at 0.9 from the table of b and d."""
     measurement = measurement_of(chosen, noise, target)
-    told: set[str] = set()
+    seen_steps: set[str] = set()
     rows = rows_from_tables(
         measurement, LETTERS, 3000, np.random.default_rng(0), effort=Effort(0.2),
-        progress=lambda what, share: told.add(what),
+        progress=lambda what, share: seen_steps.add(what),
     )  # fmt: skip
-    assert told == {"moving rows"} | ({"fitting latent classes"} if noise < 0.001 else set())
+    assert seen_steps == {"moving rows"} | ({"fitting latent classes"} if noise < 0.001 else set())
     assert rows.shape == (3000, 5)
     truth = true_table(ROWS, 1, 3)
     assert distance(np.outer(truth.sum(axis=1), truth.sum(axis=0)), truth) > 0.9

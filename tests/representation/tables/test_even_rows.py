@@ -148,11 +148,11 @@ def test_rows_of_one_column_stay():
     np.testing.assert_array_equal(move_cells(found, target, cells, np.random.default_rng(0), sweeps=3), cells)
 
 
-def test_progress_is_told_of_every_sweep():
-    told: list[float] = []
+def test_progress_is_shares_of_every_sweep():
+    shares: list[float] = []
     found = estimates_of(joint_table(1), CHAIN)
     target, cells = draw_cells(found, 100, np.random.default_rng(0))
     move_cells(
-        found, target, cells, np.random.default_rng(0), sweeps=4, progress=lambda what, share: told.append(share)
+        found, target, cells, np.random.default_rng(0), sweeps=4, progress=lambda what, share: shares.append(share)
     )  # fmt: skip
-    assert told == [0.25, 0.5, 0.75, 1.0]
+    assert shares == [0.25, 0.5, 0.75, 1.0]
