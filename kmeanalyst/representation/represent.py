@@ -21,8 +21,8 @@ from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.representation.latent_classes.latent_classes import draw_rows, fit_latent_classes
 from kmeanalyst.representation.mixture.denoise import Denoised, denoise_measurement
+from kmeanalyst.representation.mixture.latent_classes import draw_rows, fit_latent_classes
 from kmeanalyst.representation.points.pool_search import search_points
 from kmeanalyst.representation.points.reduced_set import reduced_set
 from kmeanalyst.representation.progress import Progress, between, silent

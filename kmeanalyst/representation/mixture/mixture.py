@@ -25,6 +25,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.representation.mixture.component_laws import Law, laws_for, lengthscales
+from kmeanalyst.representation.mixture.components import slope_in_logits
 from kmeanalyst.representation.wanted import FULL, Effort
 
 _CANDIDATES = 4000  # candidates for a new component: the criterion charges for choosing the best of them
@@ -147,8 +148,8 @@ class MixtureFit:
         def objective(flat: Array) -> tuple[float, Array]:
             weights, parameters = softmax(flat[:K]), flat[K:].reshape(K, p)
             residual, by_weight, by_parameters = self.slopes(weights, parameters)
-            slope = weights * (by_weight - weights @ by_weight)
-            return square(residual) / self.noise**2, np.concatenate([slope, by_parameters.ravel()]) / self.noise**2
+            slopes = np.concatenate([slope_in_logits(weights, by_weight), by_parameters.ravel()])
+            return square(residual) / self.noise**2, slopes / self.noise**2
 
         found = minimize(
             objective, start, jac=True, method="L-BFGS-B", bounds=[(-20.0, 20.0)] * K + limits * K,

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.special import softmax
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.representation.mixture.components import pooled_weights, slope_in_logits
 from kmeanalyst.representation.mixture.mixture import Mixture, MixtureFit, mean_phasors, square
 
 _SPARSITY = 0.3  # parameter of the Dirichlet prior on weights: below 1, surplus components lose their weight
@@ -81,9 +82,8 @@ def _with_surplus(search: MixtureFit, mixture: Mixture, rng: np.random.Generator
 
 
 def _pooled(mixtures: list[Mixture]) -> Mixture:
-    weights = np.concatenate([mixture.weights / len(mixtures) for mixture in mixtures])
     parameters = np.vstack([mixture.parameters for mixture in mixtures])
-    return Mixture(mixtures[0].laws, mixtures[0].n_columns, weights, parameters)
+    return Mixture(mixtures[0].laws, mixtures[0].n_columns, pooled_weights(mixtures), parameters)
 
 
 class _Chain:
@@ -120,7 +120,7 @@ class _Chain:
         halved = 0.5 / self.search.noise**2
         away = position - self.centre
         energy = square(residual) * halved + 0.5 * float(self.precision @ away**2)
-        slope = np.append(weights * (by_weight - weights @ by_weight), by_parameters.ravel()) * halved
+        slope = np.append(slope_in_logits(weights, by_weight), by_parameters.ravel()) * halved
         slope += self.precision * away
         energy -= _SPARSITY * float(np.log(np.maximum(weights, 1e-300)).sum())
         slope[:K] -= _SPARSITY * (1 - K * weights)

@@ -8,9 +8,9 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation.latent_classes.latent_classes import LatentClasses, fit_classes_to
-from kmeanalyst.representation.latent_classes.partly_observed import completed_shares
-from kmeanalyst.representation.latent_classes.within_cells import fine_ranges, values_in_cells
+from kmeanalyst.representation.mixture.latent_classes import LatentClasses, fit_classes_to
+from kmeanalyst.representation.mixture.partly_observed import completed_shares
+from kmeanalyst.representation.mixture.within_cells import fine_ranges, values_in_cells
 from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.tables.estimates import Observed, TableEstimates, estimate_tables, noise_of_all_pairs
 from kmeanalyst.representation.tables.even_rows import draw_cells, move_cells

@@ -18,7 +18,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.measurement import Measurement, Scores
-from kmeanalyst.representation.latent_classes.partly_observed import completed_shares
+from kmeanalyst.representation.mixture.partly_observed import completed_shares
 from kmeanalyst.representation.tables.estimates import (
     Observed,
     column_estimates,

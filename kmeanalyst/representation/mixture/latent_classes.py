@@ -19,7 +19,12 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation.latent_classes.within_cells import draw_evenly, fine_ranges, values_in_cells
+from kmeanalyst.representation.mixture.components import (
+    block_slope_in_logits,
+    block_softmax,
+    pooled_weights,
+)
+from kmeanalyst.representation.mixture.within_cells import draw_evenly, fine_ranges, values_in_cells
 from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.wanted import FULL, Effort
 
@@ -79,9 +84,7 @@ def fit_classes_to(
         for i in range(fits):
             found.append(search.fit(rng))
             progress("fitting latent classes", (i + 1) / fits)
-    return LatentClasses(
-        np.concatenate([model.weights for model in found]) / fits, np.vstack([model.probabilities for model in found])
-    )
+    return LatentClasses(pooled_weights(found), np.vstack([model.probabilities for model in found]))
 
 
 @dataclass(frozen=True)
@@ -178,7 +181,7 @@ class _Search:
         options = {"maxiter": self.steps, "maxcor": _MEMORY}
         found = scales * minimize(scaled, start / scales, jac=True, method="L-BFGS-B", options=options).x
         weights, common, by_value, own = self._split(found)
-        inside = self._probabilities(own + common + by_value[:, None])
+        inside = block_softmax(own + common + by_value[:, None], self.starts)
         return LatentClasses(weights.ravel(), self._with_target(inside))
 
     def _common_start(self) -> Array:
@@ -208,12 +211,6 @@ class _Search:
         by_value = rest[: self.values * T].reshape(self.values, T)
         return weights, common, by_value, rest[self.values * T :].reshape(self.values, self.each, T)
 
-    def _probabilities(self, logits: Array) -> Array:
-        """(Y, K, T) of the cells of each column."""
-        starts = self.starts
-        p = np.exp(logits - np.repeat(np.maximum.reduceat(logits, starts, axis=2), self.sizes, axis=2))
-        return p / np.repeat(np.add.reduceat(p, starts, axis=2), self.sizes, axis=2)
-
     def _with_target(self, inside: Array) -> Array:
         """(Y·K, all cells): with the target's block at its column."""
         stacked = inside.reshape(-1, self.width)
@@ -225,7 +222,7 @@ class _Search:
     def objective(self, flat: Array) -> tuple[float, Array]:
         """The objective and its slope."""
         weights, common, by_value, own = self._split(flat)
-        p = self._probabilities(own + common + by_value[:, None])
+        p = block_softmax(own + common + by_value[:, None], self.starts)
         weighted = p * weights[:, :, None]
         loss, slope_ones, slope_twos, slope_target = self._misfit(
             weights.sum(axis=1), weighted.sum(axis=1), p.transpose(0, 2, 1) @ weighted
@@ -233,8 +230,7 @@ class _Search:
         along = p @ slope_twos
         by_weight = np.einsum("ykt,ykt->yk", 0.5 * along + slope_ones[:, None], p) + slope_target[:, None]
         by_weight = weights * (by_weight - (weights * by_weight).sum())
-        pull = weighted * (along + slope_ones[:, None])
-        by_logit = pull - p * np.repeat(np.add.reduceat(pull, self.starts, axis=2), self.sizes, axis=2)
+        by_logit = block_slope_in_logits(p, weighted * (along + slope_ones[:, None]), self.starts)
         precision = self.precision
         prior = sum(float((a**2).sum()) for a in (common, by_value, own))
         slopes = [

@@ -18,6 +18,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.representation.mixture.components import block_slope_in_logits, block_softmax
 from kmeanalyst.representation.weights.views import systematic_indices
 
 _STEPS = 200  # steps of L-BFGS
@@ -90,24 +91,18 @@ def _probabilities(observed: Array, noise: float, cell_shares: Array, cell: Arra
     with np.errstate(divide="ignore"):
         base = np.maximum(np.log(sizes / np.add.reduceat(sizes, starts).clip(1e-300)[which]), _EMPTY)
 
-    def within_cells(logits: Array) -> Array:
-        logits = logits - np.maximum.reduceat(logits, starts, axis=1)[:, which]
-        weights = np.exp(logits)
-        return weights / np.add.reduceat(weights, starts, axis=1)[:, which]
-
     def objective(flat: Array) -> tuple[float, Array]:
         common, own = flat[: len(cell)], flat[len(cell) :].reshape(observed.shape)
-        p = within_cells(base + common + own)
+        p = block_softmax(base + common + own, starts)
         residual = (cell_shares * p - observed) / noise
-        pull = p * residual * cell_shares / noise
-        pull -= p * np.add.reduceat(pull, starts, axis=1)[:, which]
+        pull = block_slope_in_logits(p, p * residual * cell_shares / noise, starts)
         loss = (residual**2).sum() + (common**2).sum() / _DEVIATION**2 + (own**2).sum() / _DEVIATION_BY_TARGET**2
         slope = pull.sum(axis=0) + common / _DEVIATION**2, (pull + own / _DEVIATION_BY_TARGET**2).ravel()
         return 0.5 * float(loss), np.concatenate(slope)
 
     flat = np.zeros(len(cell) + observed.size)
     flat = minimize(objective, flat, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS}).x
-    return within_cells(base + flat[: len(cell)] + flat[len(cell) :].reshape(observed.shape))
+    return block_softmax(base + flat[: len(cell)] + flat[len(cell) :].reshape(observed.shape), starts)
 
 
 def values_in_cells(

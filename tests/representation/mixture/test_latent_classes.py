@@ -19,8 +19,9 @@ from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.representation.latent_classes import latent_classes, within_cells
-from kmeanalyst.representation.latent_classes.latent_classes import (
+from kmeanalyst.representation.mixture import latent_classes, within_cells
+from kmeanalyst.representation.mixture.components import block_softmax
+from kmeanalyst.representation.mixture.latent_classes import (
     LatentClasses,
     ObservedShares,
     _Search,
@@ -69,7 +70,7 @@ def test_the_loss_is_the_distance_of_the_models_own_features(target: str | None)
     n = search.values * search.each
     flat = np.random.default_rng(3).normal(size=n + search.width * (1 + search.values + n))
     weights, common, by_value, own = search._split(flat)
-    inside = search._probabilities(own + common + by_value[:, None])
+    inside = block_softmax(own + common + by_value[:, None], search.starts)
     model = LatentClasses(weights.ravel(), search._with_target(inside))
     rows = draw_rows(model, measurement, PEOPLE, 200_000, np.random.default_rng(4))
     fitted = np.concatenate([group.by_target().ravel() for group in features.groups if group.kind != "finer"])

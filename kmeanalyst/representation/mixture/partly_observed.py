@@ -12,7 +12,7 @@ import numpy as np
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import Margins
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation.latent_classes.latent_classes import ObservedShares
+from kmeanalyst.representation.mixture.latent_classes import ObservedShares
 from kmeanalyst.representation.tables.estimates import Observed, TableEstimates
 from kmeanalyst.representation.tables.tree import implied_tables
 
