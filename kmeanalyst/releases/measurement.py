@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import combinations
 from typing import Any
@@ -46,6 +46,36 @@ def score_sensitivity(cells: Sequence[int], step: int) -> float:
     return math.sqrt(math.fsum((2 * step + size) ** 2 for size in cells))
 
 
+@dataclass(frozen=True)
+class Choice:
+    """A round in which the exponential mechanism drew the pairs of columns to measure, by their exact scores.
+
+    count   how many pairs were drawn, one after the other.
+    step    of the scores, as in `Scores`.
+    scale   of the Gumbel noise on a score, in the same units: each draw has P(pair) ∝ exp(score/scale), less a public cost.
+    """
+
+    count: int
+    step: int
+    scale: float
+
+
+def choice_constant(cells: Sequence[int], step: int, count: int, deviation: float) -> float:
+    """c such that a choice of `count` tables with noise of scale b is worth a vector that moves by c / b, behind Gaussian noise.
+
+    A draw whose scores move by at most Δ has privacy losses in an interval of length η = 2Δ/b. It is then μ-Gaussian
+    differentially private with μ = √(2π)/4 · η, and so are `count` draws with √count times as much.
+
+    cells       of each table that could be drawn.
+    deviation   standard deviation of that Gaussian noise, in steps of the grid; c / b has the same unit.
+    Source      PROOF.md §12.
+
+    >>> choice_constant([4, 4], step=1000, count=1, deviation=1.0)
+    2511.6...
+    """
+    return math.sqrt(2 * math.pi * count) / 2 * (2 * step + max(cells)) * deviation
+
+
 def cells_of_all_pairs(kernel: Margins) -> list[int]:
     """The number of cells of each pair's table, crossed with the target if there is one, in the order of `Scores`."""
     sizes = kernel.sizes
@@ -65,6 +95,7 @@ class Measurement:
     feature_map   φ, of dimension F.
     noisy_sum     (F,) int64: the released integers, of which `vector` is the rescaled reading.
     scores        rounds of scores by which the tables of φ were chosen, with noise of the same deviation on the grid.
+    choices       rounds in which the exponential mechanism drew pairs of columns, whose tables are in φ.
 
     >>> measurement = release.measurement
     >>> measurement.vector.shape, measurement.noise_law, measurement.sensitivity
@@ -78,6 +109,7 @@ class Measurement:
     feature_map: FeatureMap
     noisy_sum: Array
     scores: tuple[Scores, ...] = ()
+    choices: tuple[Choice, ...] = ()
 
     def __post_init__(self) -> None:
         if self.vector.shape != (self.feature_map.dimension,) or self.noisy_sum.shape != self.vector.shape:
@@ -85,19 +117,24 @@ class Measurement:
                 f"a measurement has one number per feature: {self.feature_map.dimension} features, "
                 f"vector {self.vector.shape}, sum {self.noisy_sum.shape}."
             )
-        if self.scores:
-            self._check_scores()
+        if self.chosen_by_rows:
+            self._check_chosen()
         if not 0 < self.noise_scale < np.inf:
             raise ValueError(f"noise_scale must be positive and finite, got {self.noise_scale!r}.")
 
-    def _check_scores(self) -> None:
+    def _check_chosen(self) -> None:
         kernel = self.feature_map.kernel
         if not isinstance(kernel, ChosenMargins) or is_pure(self.noise_law):
-            raise ValueError("scores go with margins of chosen pairs, under Gaussian noise. Leave them out.")
+            raise ValueError(
+                "scores and choices go with margins of chosen pairs, under Gaussian noise. Leave them out."
+            )
         columns = len(kernel.others)
         for score in self.scores:
             if score.noisy.shape != (columns * (columns - 1) // 2,) or not 0 < score.step <= GRID:
                 raise ValueError("scores have a number for each pair of columns, and a step from 1 to 2^30.")
+        for choice in self.choices:
+            if not (0 < choice.count <= len(kernel.chosen) and 0 < choice.step <= GRID and 0 < choice.scale < math.inf):
+                raise ValueError("a choice is of chosen pairs, with a step from 1 to 2^30 and a positive finite scale.")
 
     @classmethod
     def from_sum(
@@ -132,18 +169,31 @@ class Measurement:
 
     @property
     def grid_sensitivity(self) -> float:
-        """The same in steps of the grid: rounds of scores add their squares.
+        """The same in steps of the grid: rounds of scores, and choices, add their squares.
 
         >>> round(release.measurement.grid_sensitivity / 2**30, 3)
         2.0
         """
         of_features = grid_sensitivity(self.feature_map, self.noise_law)
-        if not self.scores:
+        if not self.chosen_by_rows:
             return of_features
         kernel = self.feature_map.kernel
         assert isinstance(kernel, Margins)
         cells = cells_of_all_pairs(kernel)
-        return math.hypot(of_features, *(score_sensitivity(cells, score.step) for score in self.scores))
+        deviation = self.noise_scale / mean_unit(n_rows=self.n_rows, feature_map=self.feature_map)
+        return math.hypot(
+            of_features, *(score_sensitivity(cells, score.step) for score in self.scores),
+            *(choice_constant(cells, own.step, own.count, deviation) / own.scale for own in self.choices),
+        )  # fmt: skip
+
+    @property
+    def chosen_by_rows(self) -> bool:
+        """Whether the rows decided which tables were measured, through scores or choices.
+
+        >>> release.measurement.chosen_by_rows
+        False
+        """
+        return bool(self.scores or self.choices)
 
     @property
     def decided_beforehand(self) -> Measurement:
@@ -157,7 +207,7 @@ class Measurement:
         """
         features = self.feature_map
         if (
-            not self.scores
+            not self.chosen_by_rows
             or not isinstance(features, MarginFeatures)
             or not isinstance(features.kernel, ChosenMargins)
         ):
@@ -198,8 +248,12 @@ class Measurement:
         >>> sorted(release.measurement.to_dict())
         ['n_rows', 'noise_law', 'noise_scale']
         """
-        fields = {"noise_law": self.noise_law, "noise_scale": self.noise_scale, "n_rows": self.n_rows}
-        return fields | ({"scores": [score.step for score in self.scores]} if self.scores else {})
+        fields: dict[str, Any] = {"noise_law": self.noise_law, "noise_scale": self.noise_scale, "n_rows": self.n_rows}
+        if self.scores:
+            fields["scores"] = [score.step for score in self.scores]
+        if self.choices:
+            fields["choices"] = [asdict(choice) for choice in self.choices]
+        return fields
 
 
 def grid_sensitivity(feature_map: FeatureMap, noise_law: str = GAUSSIAN) -> float:

@@ -101,6 +101,14 @@ class Noise(ABC):
         domain = dp.vector_domain(dp.atom_domain(T="i64"), size=len(exact_sum))
         return np.array(self._measurement(dp, domain, sensitivity)(exact_sum.tolist()), dtype=np.int64)
 
+    def largest(self, scores: Array, *, count: int, scale: float) -> Array:
+        """The indices of the `count` largest of scores (C,) int64, each with Gumbel noise of this scale: fresh, and exact.
+
+        >>> release_side.GaussianNoise(1.0, 1e-6).largest(np.array([0, 10**9, 0]), count=1, scale=1.0)
+        array([1])
+        """
+        return np.array(_largest_with_gumbel(count, scale)(scores.tolist()), dtype=np.int64)
+
     def of_round(self, number: int) -> Noise:
         """The noise of one of several rounds: itself, as every draw is fresh.
 
@@ -116,6 +124,17 @@ class Noise(ABC):
     @abstractmethod
     def _standard(self, rng: np.random.Generator, size: int) -> Array:
         """`size` draws of the continuous distribution with standard deviation 1, for rehearsals."""
+
+
+@cache
+def _largest_with_gumbel(count: int, scale: float) -> Any:
+    """OpenDP's measurement: a list of int64 → the indices of the largest, each with Gumbel noise of this scale."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
+    # this measure selects Gumbel noise; with max_divergence the noise, and so the distribution, would be different
+    return dp.m.make_noisy_top_k(*space, dp.zero_concentrated_divergence(), k=count, scale=scale)
 
 
 class GaussianNoise(Noise):
@@ -253,6 +272,11 @@ class RehearsalNoise:
         """The noise of one of several rounds, each from a seed of its own."""
         words = np.random.SeedSequence([self.seed, number]).generate_state(2, np.uint64)
         return RehearsalNoise(self.noise, int(words[0]) if number else self.seed)
+
+    def largest(self, scores: Array, *, count: int, scale: float) -> Array:
+        """As `Noise.largest`, from the seed and in float64."""
+        gumbel = np.random.default_rng(self.seed).gumbel(size=len(scores))
+        return np.argsort(-(scores + scale * gumbel))[:count]
 
     def add_to(self, exact_sum: Array, *, sensitivity: float) -> Array:
         """The sum (F,) int64 with noise from the seed."""

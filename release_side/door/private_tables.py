@@ -1,8 +1,9 @@
 """Private rows → counts of every table that a round may ask for; rounds of noisy tables and scores from these counts.
 
 The rows are read once. Each round then asks for a vector of whole numbers, in a form that may depend on what earlier rounds
-gave: some of the tables, each times a height, or scores of some tables, their L1 distances from public guesses. How far one row
-may move the vector of each round (its allowance) is declared before the rows are read, and enforced here for every request.
+gave: some of the tables, each times a height, or scores of some tables, their L1 distances from public guesses. Or it asks which
+tables have the largest scores, and the exponential mechanism draws them. How far one row may move the vector of each round (its
+allowance) is declared before the rows are read, and enforced here for every request; a draw is as flat as its allowance demands.
 All rounds have noise of one deviation, the multiplier of the budget times the root of the sum of squared allowances, so that
 together they cost what one round with this sensitivity does (PROOF.md §12). The spend is recorded before the first noise.
 """
@@ -17,14 +18,14 @@ import numpy as np
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import CellFeatures
-from kmeanalyst.releases.measurement import GRID, score_sensitivity
+from kmeanalyst.releases.measurement import GRID, choice_constant, score_sensitivity
 from kmeanalyst.releases.statement import is_pure
 from release_side.door.mechanism import Noise, PublishError, RehearsalNoise, check_int64_range
 from release_side.door.private_mean import counted_sums, sum_over_rows
 from release_side.private_rows.units import UnitRows
 
 _MOST_IN_SCORES = 2**60  # step · n_rows: a score is at most a little more than twice as large
-_ROUNDED = 1 + 2.0**-30  # room for the rounding of guesses
+_ROUNDED = 1 + 2.0**-30  # room for rounding
 
 
 def count_tables(
@@ -114,6 +115,35 @@ class TableRounds:
         Errors    PublishError if the round's allowance does not cover `score_sensitivity`, or 64 bits do not hold the
                   sums.
         """
+        exact, sizes = self._scored(wanted, guesses, step)
+        return self._noisy(score_sensitivity(sizes, step), exact)
+
+    def choose(self, wanted: Array, guesses: Array, step: int, *, costs: Array, count: int) -> tuple[Array, float]:
+        """`count` of the tables, drawn one after the other by the exponential mechanism, and the scale of its noise.
+
+        Each draw has P(t) ∝ exp((score_t − cost_t)/b) among those that are left. The scale b is the least one that the round's
+        allowance covers, so that no request is too much.
+
+        wanted, guesses, step   as in `scores`.
+        costs                   (T,) int64, public, at least 0: what is taken off each score, in the same units.
+        Returns                 (count,) indices into `wanted`, the first draw first; b.
+        Source                  McSherry & Talwar 2007; all at once by Durfee & Rogers 2019; PROOF.md §12.
+        """
+        exact, sizes = self._scored(wanted, guesses, step)
+        costs = _whole(costs)
+        if costs.shape != (len(sizes),) or not ((costs >= 0) & (costs <= 2 * _MOST_IN_SCORES)).all():
+            raise PublishError("a draw of tables needs a cost for each, from 0 to 2^61. Correct them.")
+        if type(count) is not int or not 0 < count <= len(sizes):
+            raise PublishError("a draw takes one table at least, and no more than there are. Correct the count.")
+        scale = choice_constant(sizes, step, count, self.deviation) / self._allowance() * _ROUNDED
+        if not 0 < scale < math.inf:
+            raise PublishError("the noise of a draw cannot be held. Raise epsilon.")
+        noise, counts = self._next()
+        # scores are at most 2^61 and a little, so that no difference wraps
+        return noise.largest(exact(counts) - costs, count=count, scale=scale), scale
+
+    def _scored(self, wanted: Array, guesses: Array, step: int) -> tuple[Callable[[Array], Array], list[int]]:
+        """Counts → exact scores, and the number of cells of each table; PublishError if 64 bits do not hold them."""
         wanted, guesses = _whole(wanted), _whole(guesses)
         cells, sizes = self._cells(wanted), self._sizes()[wanted]
         starts = np.cumsum(sizes) - sizes
@@ -125,31 +155,41 @@ class TableRounds:
         outside = ((guesses < -most) | (guesses > most)).any()
         if outside or (np.add.reduceat(np.abs(guesses.astype(np.float64)), starts) > most * _ROUNDED + sizes).any():
             raise PublishError("the guesses of a table must add up to no more than the table. Correct them.")
-        moved = score_sensitivity(sizes.tolist(), step)
         by_cell = np.full(len(cells), step, dtype=np.int64)
-        return self._noisy(
-            moved, lambda counts: np.add.reduceat(np.abs(_times(counts[cells], by_cell) - guesses), starts)
-        )
+        return (
+            lambda counts: np.add.reduceat(np.abs(_times(counts[cells], by_cell) - guesses), starts), sizes.tolist()
+        )  # fmt: skip
 
     def _noisy(self, moved: float, exact: Callable[[Array], Array]) -> Array:
         """The next round: refused unless its allowance covers how far a row can move it."""
-        if self.counts is None:
-            raise PublishError("all rounds were made: one more would be a spend that was not counted.")
-        if not moved <= self.allowances[self._round]:
+        allowance = self._allowance()
+        if not moved <= allowance:
             raise PublishError(
-                f"a row can move this round by {moved:.6g}, and {self.allowances[self._round]:.6g} was declared. Nothing is "
-                "released. Ask for less."
+                f"a row can move this round by {moved:.6g}, and {allowance:.6g} was declared. Nothing is released. "
+                "Ask for less."
             )
-        if self._round == 0 and self.record_spend:
-            self.record_spend()
-        noise, counts = self.noise.of_round(self._round), self.counts
-        self._round += 1  # before noise is drawn: a round that fails is spent
-        if self._round == len(self.allowances):
-            self.counts = None
+        noise, counts = self._next()
         vector = exact(counts)
         self._drawn += len(vector)
         check_int64_range(n_rows=self.n_rows, dimension=self._drawn, grid=GRID)
         return noise.add_to(vector, sensitivity=self.sensitivity)
+
+    def _allowance(self) -> float:
+        """Of the next round; PublishError if there is none."""
+        if self.counts is None:
+            raise PublishError("all rounds were made: one more would be a spend that was not counted.")
+        return self.allowances[self._round]
+
+    def _next(self) -> tuple[Noise | RehearsalNoise, Array]:
+        """Noise for the next round, and the counts. The round is spent from here on."""
+        if self._round == 0 and self.record_spend:
+            self.record_spend()
+        noise, counts = self.noise.of_round(self._round), self.counts
+        assert counts is not None
+        self._round += 1  # before noise is drawn: a round that fails is spent
+        if self._round == len(self.allowances):
+            self.counts = None
+        return noise, counts
 
     def _sizes(self) -> Array:
         """(tables,) number of cells of each."""

@@ -235,7 +235,7 @@ def attributed(
     known = [shift * differs for shift, differs in zip(shifts, columns["differs"], strict=True)]
     chosen = attribution.pairs_to_test(columns["pvalue"].to_numpy())
     measurement = None if release is None else release.measurement
-    if release is not None and measurement is not None and measurement.scores:
+    if release is not None and measurement is not None and measurement.chosen_by_rows:
         projector = RidgeProjector(evidence_of(release), projector.rows)
         functions = attribution.Columns(projector)
     of_pairs = attribution.pair_tests(chosen, functions, known, projector, rows, elsewhere, some, measurement)

@@ -183,7 +183,7 @@ def independence_test(
         )
     sides = two_sides(data.domain.names, columns_a, columns_b)
     found = _noise_aware_test(data, sides)
-    return _among_chosen(data.measurement, sides, found) if data.measurement.scores else found
+    return _among_chosen(data.measurement, sides, found) if data.measurement.chosen_by_rows else found
 
 
 def _among_chosen(

@@ -373,7 +373,7 @@ def fit_cells(measurement: Measurement, domain: Domain, rows: Array, weights: Ar
 
 
 def spread_from_scores(measurement: Measurement, domain: Domain, rows: Array, weights: Array) -> float:
-    """κ of pairs that were not measured, from their last scores; infinite without scores.
+    """κ of pairs that were not measured, from their last scores; infinite without scores (the κ of what was measured is taken).
 
     A cell of share E that is off by a normal deviation of variance κE adds √(2κE/π) to the score, so that κ of a pair is
     π/2 (score/Σ√E)². Scores are taken as they are, noise included: pairs were left out because their noisy scores were

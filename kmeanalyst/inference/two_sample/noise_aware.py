@@ -289,7 +289,7 @@ def release_against_sample(release: ReleaseData, measurement: Measurement, sampl
 
 def notes_on_choice(*releases: ReleaseData) -> tuple[str, ...]:
     """A note where tables were chosen by scores, and the test looks at the others alone."""
-    chosen = any(release.measurement is not None and release.measurement.scores for release in releases)
+    chosen = any(release.measurement is not None and release.measurement.chosen_by_rows for release in releases)
     note = "tables of pairs were chosen by scores of the same rows, so the test is of the one-way tables; see compare for pairs"
     return (note,) if chosen else ()
 

@@ -39,7 +39,7 @@ FUNCTION_MINOR = 0
 PLAIN_MINOR = 0  # minor version of a file without derived columns
 WEIGHT_VIEWS = ("probability", "bounded", "signed", "published", "given")
 
-_MOST_SCORES = 9  # rounds of scores
+_MOST_SCORES = 9  # rounds of scores; of choices
 
 _Rule = tuple[str, Callable[[Any], bool]]
 
@@ -50,6 +50,12 @@ def _is_shape(value: Any) -> bool:
 
 def _is_step(value: Any) -> bool:
     return is_whole(value) and 1 <= value <= GRID
+
+
+def _is_choice(value: Any) -> bool:
+    if not isinstance(value, dict) or set(value) != {"count", "step", "scale"} or not _is_step(value["step"]):
+        return False
+    return is_whole(value["count"]) and value["count"] >= 1 and is_number(value["scale"]) and value["scale"] > 0
 
 
 def _one_of(*values: Any) -> _Rule:
@@ -104,6 +110,12 @@ _SCORES_RULE: dict[str, _Rule] = {
     "scores": (
         f"a list of 1 to {_MOST_SCORES} whole numbers, from 1 to 2^30",
         lambda value: isinstance(value, list) and 1 <= len(value) <= _MOST_SCORES and all(map(_is_step, value)),
+    )
+}
+_CHOICES_RULE: dict[str, _Rule] = {
+    "choices": (
+        f"a list of 1 to {_MOST_SCORES} tables of count, step (from 1 to 2^30) and scale, positive numbers",
+        lambda value: isinstance(value, list) and 1 <= len(value) <= _MOST_SCORES and all(map(_is_choice, value)),
     )
 }
 _FUNCTION_MEASUREMENT_RULES = {
@@ -188,7 +200,8 @@ def check_header(header: dict[str, Any]) -> None:
         raise refusal("fit_distance", "there is no measurement that the points could be at a distance from")
     if measurement is not None:
         scored = _SCORES_RULE if "scores" in measurement else {}
-        _check_fields("measurement", measurement, _MEASUREMENT_RULES | scored)
+        drew = _CHOICES_RULE if "choices" in measurement else {}
+        _check_fields("measurement", measurement, _MEASUREMENT_RULES | scored | drew)
         _check_fields("feature_map", measurement["feature_map"], _FEATURE_MAP_RULES)
 
 

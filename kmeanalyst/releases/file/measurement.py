@@ -43,7 +43,7 @@ from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.file.archive import NOISY_SUM, Members, scores_name
 from kmeanalyst.releases.file.kernel import check_kernel, diameter_over, kernel_of, kernel_work
 from kmeanalyst.releases.file.limits import MOST_KERNEL_WORK, limits, refusal, refusing, too_large
-from kmeanalyst.releases.measurement import Measurement, Scores, mean_unit
+from kmeanalyst.releases.measurement import Choice, Measurement, Scores, mean_unit
 from kmeanalyst.releases.statement import PrivacyStatement, is_pure
 
 _MOST_SCORED = 1000  # columns whose pairs are scored
@@ -70,10 +70,11 @@ def measurement_of(header: dict[str, Any], kernel: Kernel, domain: Domain, membe
     unit = mean_unit(n_rows=fields["n_rows"], feature_map=feature_map)
     if not math.isclose(fields["grid_noise_scale"] * unit, fields["noise_scale"], rel_tol=CLOSE):
         raise refusal("grid_noise_scale", "it is not the noise scale in steps of the grid: one of the two is wrong")
-    scores = _scores_of(fields, feature_map, members)
+    scores, choices = _scores_of(fields, feature_map, members), _choices_of(fields, feature_map)
     return Measurement(
         vector=noisy_sum * unit, noise_scale=float(fields["noise_scale"]), noise_law=fields["noise_law"],
         n_rows=fields["n_rows"], feature_map=feature_map, noisy_sum=noisy_sum, scores=scores,
+        choices=choices,
     )  # fmt: skip
 
 
@@ -92,6 +93,23 @@ def _scores_of(fields: dict[str, Any], feature_map: FeatureMap, members: Members
     return tuple(
         Scores(array_of(name, members[name].data, "<i8", pairs), step) for name, step in zip(names, steps, strict=True)
     )
+
+
+def _choices_of(fields: dict[str, Any], feature_map: FeatureMap) -> tuple[Choice, ...]:
+    """The rounds in which tables were drawn."""
+    choices = tuple(Choice(own["count"], own["step"], float(own["scale"])) for own in fields.get("choices", []))
+    if not choices:
+        return ()
+    kernel = feature_map.kernel
+    if not isinstance(kernel, ChosenMargins) or is_pure(fields["noise_law"]):
+        raise refusal("measurement, field choices", "choices go with margins of chosen pairs, under Gaussian noise")
+    if len(kernel.others) > _MOST_SCORED:
+        raise too_large(
+            f"it chooses from the pairs of {len(kernel.others)} columns", f"those of at most {_MOST_SCORED} are read"
+        )
+    if sum(own.count for own in choices) > len(kernel.chosen):
+        raise refusal("measurement, field choices", "more pairs were drawn than there are in the kernel's field chosen")
+    return choices
 
 
 def statement_of(

@@ -2,8 +2,8 @@
 
 Five rounds at most, of fixed shares of the budget: all one-way tables; scores of all pairs, their distance from independence;
 a tree of pairs; scores again, the distance from what the tree implies; further pairs. With a target every table is crossed
-with it, and scores are distances from independence given the target. Where noise is large, three pairs take the place of
-tree and further pairs; where there are three columns or fewer, all pairs are measured.
+with it, and scores are distances from independence given the target. Where noise is large, there are no noisy scores of all pairs:
+the exponential mechanism draws three pairs by their exact ones. Where there are three columns or fewer, all pairs are measured.
 
 The rule follows MST and AIM (McKenna, Miklau & Sheldon 2021; McKenna, Mullins, Sheldon & Miklau 2022): score, then measure.
 """
@@ -25,7 +25,7 @@ from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.margins import KINDS, MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
-from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, Scores, cells_of_all_pairs
+from kmeanalyst.releases.measurement import GRID, SHRINK, Choice, Measurement, Scores, cells_of_all_pairs
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.releases.statement import is_pure
 from kmeanalyst.representation.tables.estimates import NOISE_IN_DISTANCE, estimate_tables
@@ -44,9 +44,10 @@ _FEW_COLUMNS = 3  # other than the target: all pairs are measured
 _SMALL_NOISE, _LARGE_NOISE = 0.006, 0.04  # noise on a share if all pairs were measured alike
 # shares of the budget: one-way tables, scores, tree, scores, further pairs
 _SHARES = {"small": (0.20, 0.03, 0.27, 0.05, 0.45), "middle": (0.35, 0.05, 0.30, 0.05, 0.25)}
-_SHARES_LARGE = (0.75, 0.08, 0.17)
+_SHARES_LARGE = (0.80, 0.03, 0.17)
 _SHARES_FEW = (0.5, 0.5)
 _PAIRS_LARGE = 3
+_COST_LARGE = 0.5  # of the noise in a table, against its score: where few pairs are drawn, the strongest ones count
 _POWER = 2 / 3  # squared heights ∝ cells ** ⅔, which minimises the sum over tables of cells / height
 _FINER, _FINER_SMALL = 0.05, 0.12  # of a finer table, relative to the power of its cells; where noise is small
 _ALONE = 0.2  # of one-way tables where they are crossed with the target as well
@@ -61,7 +62,7 @@ class _Shares:
     """The budget: each round's part of 1/m², and whether it is of tables or of scores."""
 
     parts: tuple[float, ...]
-    scores: tuple[int, ...]
+    scores: tuple[int, ...]  # or of a choice by scores
 
     @property
     def of_tables(self) -> float:
@@ -145,6 +146,7 @@ class _Rounds:
     shares: _Shares
     found: dict[str, list[tuple[tuple[int, ...], float, Array]]] = field(default_factory=dict)
     scores: list[Scores] = field(default_factory=list)
+    choices: list[Choice] = field(default_factory=list)
     number: int = 0
 
     @classmethod
@@ -194,12 +196,11 @@ class _Rounds:
         independent = [
             independent_table(estimates.ones[i], estimates.ones[j], estimates.target) for i, j in self._pairs()
         ]
-        distances = self._score(independent)
         if len(self.shares.parts) == len(_SHARES_LARGE):
             count = min(_PAIRS_LARGE, self.n_pairs)
-            worth = distances - self._noise_of_pairs(count)
-            self._measure_pairs(np.argsort(-worth)[:count].tolist())
+            self._measure_pairs(self._choose(independent, count, _COST_LARGE * self._noise_of_pairs(count)))
             return
+        distances = self._score(independent)
         d = len(self.kernel.others)
         worth = distances - self._noise_of_pairs(d - 1)
         square = np.full((d, d), -np.inf)
@@ -256,16 +257,38 @@ class _Rounds:
         """The noisy distances Σ|share − guess| of all pairs' tables from guesses (Y, a, b)."""
         allowance = self.shares.allowances()[self.number]
         cells = self._cells_of_pairs().tolist()
-        step = math.floor((allowance / math.sqrt(self.n_pairs) - max(cells)) / 2)
-        step = min(step, GRID, 2**60 // self.size.count)
+        step = min(math.floor((allowance / math.sqrt(self.n_pairs) - max(cells)) / 2), self._largest_step)
         if step < 1:
             raise PublishError("the tables have too many cells to be scored. Name fewer levels or edges.")
-        wanted = np.array([self._index(self._kind_of_pairs, p) for p in range(self.n_pairs)])
-        whole = np.concatenate([np.floor(np.nan_to_num(guess).ravel() * (step * self.size.count)) for guess in guesses])
-        noisy = self.door.scores(wanted, whole.astype(np.int64), step)
+        noisy = self.door.scores(self._every_pair(), self._whole(guesses, step), step)
         self.scores.append(Scores(noisy, step))
         self.number += 1
         return noisy / (step * self.size.count)
+
+    def _choose(self, guesses: list[Array], count: int, costs: Array) -> list[int]:
+        """Pairs drawn by the exponential mechanism: by their tables' distances from guesses (Y, a, b), less public costs (P,)."""
+        step = self._largest_step
+        whole = np.rint(np.minimum(costs, 2) * (step * self.size.count)).astype(np.int64)  # no distance is above 2
+        chosen, scale = self.door.choose(
+            self._every_pair(), self._whole(guesses, step), step, costs=whole, count=count
+        )  # fmt: skip
+        self.choices.append(Choice(count, step, scale))
+        self.number += 1
+        return chosen.tolist()
+
+    @property
+    def _largest_step(self) -> int:
+        """Of scores, so that 64 bits hold them."""
+        return min(GRID, 2**60 // self.size.count)
+
+    def _every_pair(self) -> Array:
+        """The index among all tables of each pair's table."""
+        return np.array([self._index(self._kind_of_pairs, p) for p in range(self.n_pairs)])
+
+    def _whole(self, guesses: list[Array], step: int) -> Array:
+        """Guesses (Y, a, b) of shares in whole numbers, one after the other: step times the number of rows."""
+        whole = np.concatenate([np.floor(np.nan_to_num(guess).ravel() * (step * self.size.count)) for guess in guesses])
+        return whole.astype(np.int64)
 
     def _room(self) -> int:
         """How many cells all tables of pairs may have, so that a file can hold them."""
@@ -347,7 +370,7 @@ class _Rounds:
             noisy_sum, grid_scale=self.door.deviation, n_rows=self.size.count, feature_map=features,
             noise_law=self.noise.name,
         )  # fmt: skip
-        return replace(measured, scores=tuple(self.scores))
+        return replace(measured, scores=tuple(self.scores), choices=tuple(self.choices))
 
 
 def shares_of_rounds(kernel: MarginsKernel, size: PopulationSize, noise: Noise | RehearsalNoise) -> _Shares:

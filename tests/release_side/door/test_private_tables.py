@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, permutations
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from door_cases import HOSTILE, Recorder, grouped, record_lines, squared_distanc
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.special import expit
+from scipy.stats import chi2, norm
 
 import release_side
 from kmeanalyst.kernels import Gaussian
@@ -34,7 +36,7 @@ from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
-from kmeanalyst.releases.measurement import GRID, SHRINK
+from kmeanalyst.releases.measurement import GRID, SHRINK, choice_constant
 from kmeanalyst.releases.population_size import PopulationSize
 from release_side.budget.ledger import Ledger
 from release_side.door.door import Door
@@ -83,6 +85,7 @@ class RoundRecorder(Recorder):
 
     vectors: list[Array] = field(default_factory=list)
     sensitivities: list[float] = field(default_factory=list)
+    draws: list[tuple[Array, int, float]] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
 
@@ -95,6 +98,11 @@ class RoundRecorder(Recorder):
         self.sensitivities.append(sensitivity)
         self.events.append("noise")
         return super().add_to(exact_sum, sensitivity=sensitivity)
+
+    def largest(self, scores: Array, *, count: int, scale: float) -> Array:
+        self.draws.append((scores.copy(), count, scale))
+        self.events.append("draw")
+        return np.argsort(-scores, kind="stable")[:count]
 
     def record_spend(self) -> None:
         self.events.append("spend")
@@ -398,6 +406,134 @@ def test_a_step_of_a_narrow_integer_type_is_refused_or_counted_in_full() -> None
             rounds.scores(np.array([0]), np.zeros(4, dtype=np.int64), np.int32(2**16 - 2))  # type: ignore[arg-type]
 
 
+# ---------------------------------------------------------------- draws of tables
+
+
+def chosen_scores(
+    rows: Array, guesses: Array, step: int, *, allowance: float, count: int, codes: Any = None
+) -> tuple[Array, float]:
+    """The exact scores that tables are drawn by, and the scale of the noise, in a round with this allowance."""
+    rounds = opened(rows, allowance, codes=codes)
+    chosen, scale = rounds.choose(ALL, guesses, step, costs=np.array([0, 5, 7]), count=count)
+    scores, drawn, used = recorder_of(rounds).draws[0]
+    assert drawn == count == len(chosen) and used == scale and recorder_of(rounds).vectors == []
+    return scores, scale
+
+
+def law_of_draws(scores: Array, count: int, scale: float) -> Array:
+    """The probability of each sequence of `count` tables, drawn one after the other by the exponential mechanism."""
+    weights, found = np.exp((scores - scores.max()) / scale), []
+    for sequence in permutations(range(len(scores)), count):
+        left = np.ones(len(scores), dtype=bool)
+        probability = 1.0
+        for t in sequence:
+            probability *= weights[t] / weights[left].sum()
+            left[t] = False
+        found.append(probability)
+    return np.array(found)
+
+
+def excess_over_gaussian(first: Array, second: Array, mu: float) -> float:
+    """The largest Φ⁻¹(P(T)) − Φ⁻¹(Q(T)) − μ of any set T of outcomes; at most 0 if P and Q are as alike as N(0, 1) and N(μ, 1)."""
+    order = np.argsort(second / first)
+    powers, sizes = first[order].cumsum()[:-1], second[order].cumsum()[:-1]
+    return float((norm.ppf(powers) - norm.ppf(sizes)).max() - mu)
+
+
+@pytest.mark.parametrize("units", [False, True], ids=["rows", "units"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_draws_from_hostile_neighbours_are_no_easier_to_tell_apart_than_gaussian_noise_of_the_allowance(
+    count: int, units: bool
+) -> None:
+    """The recorder's noise has deviation 1, so that an allowance is μ. All sets of outcomes, by the Neyman–Pearson lemma."""
+    rng, step = np.random.default_rng(11), 10**6
+    table, codes = hostile_rows(rng, 24), np.repeat(np.arange(8), 3)
+    table[:3] = FIRST
+    replaced_rows, n = (3, 8) if units else (1, 24)
+    own_codes = codes if units else None
+    nearest = -math.inf
+    for trial in range(200):
+        mu = float(rng.choice([0.05, 0.5, 2.0]))
+        other = np.repeat(LAST, replaced_rows, axis=0) if trial % 2 else hostile_rows(rng, replaced_rows)
+        # the guess of some tables is the cell that the row leaves, of others the one that it enters: scores rise and fall
+        guesses = np.concatenate([np.eye(size)[rng.choice([0, size - 1])] for size in SIZES]) * step * n
+        laws = []
+        for rows in (table, np.vstack([other, table[replaced_rows:]])):
+            scores, scale = chosen_scores(
+                rows, guesses.astype(np.int64), step, allowance=mu, count=count, codes=own_codes
+            )  # fmt: skip
+            laws.append((scores, scale))
+        assert laws[0][1] == laws[1][1], "the scale says nothing of a row"
+        # scores near one another: the worst case for a draw
+        shift = rng.normal(0, 2, 3) * laws[0][1] - laws[0][0]
+        first, second = (law_of_draws(scores + shift, count, scale) for scores, scale in laws)
+        for one, two in ((first, second), (second, first)):
+            nearest = max(nearest, excess_over_gaussian(one, two, mu) / mu)
+    assert nearest <= 1e-9
+    assert nearest > -0.2, "the attack is too weak to come near the bound"
+
+
+def test_the_constant_of_a_draw_is_the_steepest_slope_and_is_reached() -> None:
+    """Of Φ⁻¹ of the logistic function: √(2π)/4, at 0; with it a binary draw of small η has exactly μ."""
+    logits = np.linspace(-30, 30, 60_001)
+    slopes = np.gradient(norm.ppf(expit(-np.abs(logits))) * -np.sign(logits), logits)
+    assert slopes.max() == pytest.approx(math.sqrt(2 * math.pi) / 4, rel=1e-4)
+    scale = choice_constant([0], 1, 1, 1.0) / 0.01  # of two scores that each move by 2, against each other
+    first, second = (np.array([p, 1 - p]) for p in (expit(2 / scale), expit(-2 / scale)))
+    assert excess_over_gaussian(first, second, 0.01) == pytest.approx(0, abs=1e-6)
+
+
+def test_a_draw_is_by_exact_scores_less_costs_and_its_scale_covers_rounding_of_units() -> None:
+    rows = np.vstack([FIRST, LAST, FIRST])
+    guesses = np.array([20, 10, 0, 0, 30, 30, 0, 0, 0, 0])
+    scores, scale = chosen_scores(rows, guesses, 10, allowance=3.0, count=2)
+    assert scores.tolist() == [0 + 0, 20 + 20 - 5, 10 + 10 - 7]
+    assert scale == pytest.approx(math.sqrt(2 * math.pi * 2) / 2 * (20 + 5) / 3, rel=1e-8)
+
+
+@pytest.mark.parametrize("seed", [None, 3], ids=["fresh", "rehearsal"])
+def test_tables_are_drawn_as_often_as_the_exponential_mechanism_draws_them(seed: int | None) -> None:
+    """6 sequences of 2 of 3 tables, 6,000 draws. χ² with 5 degrees of freedom; false alarm: 1e-6 each."""
+    scores, scale, many = np.array([10**9, 10**9 + 800, 10**9 - 500]), 700.0, 6000
+    noise = GaussianNoise(1.0, 1e-6)
+    rounds = RehearsalNoise(noise, seed or 0)
+    drawn = [
+        tuple((noise if seed is None else rounds.of_round(r)).largest(scores, count=2, scale=scale).tolist())
+        for r in range(many)
+    ]
+    seen = np.array([drawn.count(sequence) for sequence in permutations(range(3), 2)])
+    expected = law_of_draws(scores, 2, scale) * many
+    assert seen.sum() == many and ((seen - expected) ** 2 / expected).sum() < chi2.isf(1e-6, 5)
+
+
+@pytest.mark.parametrize(
+    ("costs", "count", "message"),
+    [
+        (np.array([0, -1, 0]), 1, "a cost for each"), (np.array([0, 0]), 1, "a cost for each"),
+        (np.array([0, 0, 2**61 + 1]), 1, "a cost for each"), (np.array([0.5, 0, 0]), 1, "whole numbers"),
+        (np.zeros(3, dtype=int), 0, "one table at least"), (np.zeros(3, dtype=int), 4, "no more than there are"),
+        (np.zeros(3, dtype=int), True, "one table at least"),
+    ],
+)  # fmt: skip
+def test_a_refused_draw_spends_nothing(costs: Array, count: int, message: str) -> None:
+    rounds = some_rounds()
+    with pytest.raises(PublishError, match=message):
+        rounds.choose(ALL, NO_GUESS, 1000, costs=costs, count=count)
+    with pytest.raises(PublishError, match="a guess for each cell"):
+        rounds.choose(ALL, NO_GUESS[1:], 1000, costs=np.zeros(3, dtype=int), count=1)
+    assert recorder_of(rounds).events == [] and rounds.counts is not None
+
+
+def test_a_draw_is_a_round_that_is_recorded_before_it() -> None:
+    noise = RoundRecorder()
+    rounds = opened(np.vstack([FIRST, LAST]), 1.0, noise=noise, record_spend=noise.record_spend)
+    rounds.choose(ALL, NO_GUESS, 1000, costs=np.zeros(3, dtype=int), count=2)
+    rounds.measure(ALL, HEIGHTS)
+    assert noise.events == ["spend", "draw", "noise"] and noise.numbers == [0, 1] and rounds.counts is None
+    with pytest.raises(PublishError, match="all rounds were made"):
+        rounds.choose(ALL, NO_GUESS, 1000, costs=np.zeros(3, dtype=int), count=1)
+
+
 # ---------------------------------------------------------------- whatever a map returns
 
 
@@ -699,13 +835,14 @@ def test_every_round_asks_for_noise_of_the_whole_sensitivity() -> None:
 
 
 def lines_of(rows: Array, codes: Array | None) -> tuple[list[tuple[str, int]], list[Array]]:
-    """The lines of the door that run for three rounds, and what the rounds give."""
+    """The lines of the door that run for four rounds, and what the rounds give."""
     files = {
         sys.modules[f"release_side.door.{name}"].__file__ for name in ("private_tables", "private_mean", "mechanism")
     }
     with record_lines(files) as lines:
-        rounds = opened(rows, ROOM, ROOM, codes=codes, noise=RehearsalNoise(GaussianNoise(1.0, 1e-6), 2))
+        rounds = opened(rows, ROOM, ROOM, ROOM, codes=codes, noise=RehearsalNoise(GaussianNoise(1.0, 1e-6), 2))
         found = [rounds.measure(ALL, HEIGHTS), rounds.scores(ALL, NO_GUESS + 3, 1000), rounds.measure(ALL, HEIGHTS)]
+        rounds.choose(ALL, NO_GUESS + 3, 1000, costs=ALL, count=2)
     return lines, found
 
 

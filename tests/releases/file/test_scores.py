@@ -35,7 +35,7 @@ from kmeanalyst.kernels import ChosenMargins
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.measurement import GRID, SHRINK, Scores
+from kmeanalyst.releases.measurement import GRID, SHRINK, Choice, Scores
 
 DOMAIN = Domain((*WORKERS.columns, Categorical(name="car", levels=("none", "one", "more"))))
 
@@ -62,8 +62,7 @@ def scored_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 EVERY_RELEASE = pytest.mark.parametrize(
-    ("n_rows", "target", "rounds", "pairs"), [(2000, None, 2, 10), (2000, "rich", 2, 6), (150, None, 1, 10)],
-    ids=["two rounds", "by target", "one round"],
+    ("n_rows", "target", "rounds", "pairs"), [(2000, None, 2, 10), (2000, "rich", 2, 6)], ids=["without a target", "by target"],
 )  # fmt: skip
 
 
@@ -233,6 +232,92 @@ def test_scores_of_all_margins_or_of_other_features_are_refused(mixed_path: Path
         )
 
 
+# ---------------------------------------------------------------------- choices
+
+
+@pytest.fixture(scope="module")
+def drawn_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """So few rows that three of ten pairs are drawn by the exponential mechanism."""
+    return published(tmp_path_factory.mktemp("choices"), 150)
+
+
+def test_choices_read_back_are_the_choices_written(drawn_path: Path, tmp_path: Path):
+    release = read(drawn_path)
+    (choice,) = release.measurement.choices
+    assert choice.count == 3 == len(release.kernel.chosen) and release.measurement.scores == ()  # type: ignore[attr-defined]
+    release.write(tmp_path / "again.kme")
+    assert (tmp_path / "again.kme").read_bytes() == drawn_path.read_bytes()
+    assert read(tmp_path / "again.kme").measurement.choices == (choice,)
+    assert ka.validate_release(drawn_path, allow_rehearsal=True) == []
+    assert release.measurement.chosen_by_rows and not release.measurement.decided_beforehand.chosen_by_rows
+    SCHEMA_TEST.validate(json.loads(members_of(drawn_path)["release.json"]))
+
+
+def test_the_promise_counts_a_choice(drawn_path: Path):
+    """FORMAT.md §4, with nothing but the header: D² + π/2 · count · ((2 · step + cells) · σ / b)²."""
+    header = json.loads(members_of(drawn_path)["release.json"])
+    kernel, measured = header["kernel"], header["measurement"]
+    sizes = [
+        len(edges) + 1 + len(atoms) + missing
+        for edges, atoms, missing in zip(kernel["edges"], kernel["atoms"], kernel["missing"], strict=True)
+    ]
+    largest = max(a * b for i, a in enumerate(sizes) for b in sizes[i + 1 :])
+    (own,) = measured["choices"]
+    moved = (2 * own["step"] + largest) * measured["grid_noise_scale"] / own["scale"]
+    expected = math.sqrt(2 * GRID**2 + math.pi / 2 * own["count"] * moved**2) / (GRID * SHRINK * 150)
+    assert header["statement"]["sensitivity"] == pytest.approx(expected, rel=1e-9)
+    multiplier = release_side.GaussianNoise(1.0, 1e-6).multiplier()
+    assert measured["noise_scale"] / expected == pytest.approx(multiplier, rel=1e-6), "all of the budget, and no more"
+
+
+def choice_with(**fields: Any) -> Edit:
+    return lambda header, members: header["measurement"]["choices"][0].update(fields)
+
+
+CHOICES, CHOICE = "measurement, field choices", "a list of 1 to 9 tables of count, step"
+FORGED_CHOICES: dict[str, tuple[Edit, *tuple[str, ...]]] = {
+    "no choices": (setting("measurement", "choices", to=[]), CHOICES, CHOICE),
+    "a number": (setting("measurement", "choices", to=3), CHOICES, CHOICE),
+    "a choice that is a number": (setting("measurement", "choices", to=[3]), CHOICES, CHOICE),
+    "another field": (choice_with(more=1), CHOICES, CHOICE),
+    "a field less": (lambda header, members: header["measurement"]["choices"][0].pop("step"), CHOICES, CHOICE),
+    "a count of 0": (choice_with(count=0), CHOICES, CHOICE),
+    "a count that is a float": (choice_with(count=3.0), CHOICES, CHOICE),
+    "a count above the pairs": (choice_with(count=4), CHOICES, "more pairs were drawn than there are"),
+    "a step of 0": (choice_with(step=0), CHOICES, CHOICE),
+    "a step above the grid": (choice_with(step=2**30 + 1), CHOICES, CHOICE),
+    "a scale of 0": (choice_with(scale=0), CHOICES, CHOICE),
+    "a scale below 0": (choice_with(scale=-1.0), CHOICES, CHOICE),
+    "a scale that is a text": (choice_with(scale="1"), CHOICES, CHOICE),
+    "fewer draws": (choice_with(count=1), CLAIM, NOT_THESE, NO_FIX),
+    "less noise": (
+        lambda header, members: scaling("measurement", "choices", 0, "scale", by=0.5)(header), CLAIM, NOT_THESE, NO_FIX,
+    ),
+    "a choice left out": (dropping("measurement", "choices"), CLAIM, NOT_THESE, NO_FIX),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FORGED_CHOICES)
+def test_choices_other_than_declared_are_refused(case: str, drawn_path: Path, tmp_path: Path):
+    edit, *words = FORGED_CHOICES[case]
+    refused(forged(drawn_path, edit), tmp_path, *words)
+
+
+def test_choices_of_other_features_are_refused(mixed_path: Path, mixed_release: Release, tmp_path: Path):
+    added = setting("measurement", "choices", to=[{"count": 1, "step": 1, "scale": 1.0}])
+    refused(
+        forged(mixed_path, added), tmp_path, CHOICES, "choices go with margins of chosen pairs, under Gaussian noise"
+    )
+    with pytest.raises(ValueError, match="choices go with margins of chosen pairs"):
+        replace(mixed_release.measurement, choices=(Choice(1, 1, 1.0),))
+
+
+@pytest.mark.parametrize("choice", [Choice(4, 1, 1.0), Choice(0, 1, 1.0), Choice(1, 0, 1.0), Choice(1, 1, math.inf)])
+def test_a_choice_that_fits_no_measurement_is_refused(choice: Choice, drawn_path: Path):
+    with pytest.raises(ValueError, match="a choice is of chosen pairs"):
+        replace(read(drawn_path).measurement, choices=(choice,))
+
+
 # ---------------------------------------------------------------------- made in memory
 
 
@@ -259,6 +344,6 @@ def test_steps_are_written_in_the_order_of_the_rounds(scored_path: Path):
 
 def test_scores_of_other_features_are_refused(mixed_release: Release):
     with pytest.raises(
-        ValueError, match=r"scores go with margins of chosen pairs, under Gaussian noise\. Leave them out"
+        ValueError, match=r"scores and choices go with margins of chosen pairs, under Gaussian noise\. Leave them out"
     ):
         replace(mixed_release.measurement, scores=(Scores(np.zeros(10, dtype=int), 1000),))
