@@ -10,6 +10,7 @@ together they cost what one round with this sensitivity does (PROOF.md §12). Th
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -68,6 +69,7 @@ class TableRounds:
     rounded: bool = True
     _round: int = field(default=0, init=False)
     _drawn: int = field(default=0, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def __post_init__(self) -> None:
         if is_pure(self.noise.name):
@@ -90,6 +92,11 @@ class TableRounds:
     def deviation(self) -> float:
         """Standard deviation of the noise of every round, in steps of the grid."""
         return self.noise.deviation(self.sensitivity)
+
+    @property
+    def made(self) -> int:
+        """How many rounds were made: the number of the next one, counted from 0."""
+        return self._round
 
     def measure(self, wanted: Array, heights: Array) -> Array:
         """The noisy cells (int64) of tables, one table after the other.
@@ -132,7 +139,12 @@ class TableRounds:
         )
 
     def _noisy(self, moved: float, exact: Callable[[Array], Array]) -> Array:
-        """The next round: refused unless its allowance covers how far a row can move it."""
+        """The next round; of threads that ask at once, one after the other."""
+        with self._lock:
+            return self._next_round(moved, exact)
+
+    def _next_round(self, moved: float, exact: Callable[[Array], Array]) -> Array:
+        """Refused unless its allowance covers how far a row can move it."""
         if self.counts is None:
             raise PublishError("all rounds were made: one more would be a spend that was not counted.")
         if not moved <= self.allowances[self._round]:
