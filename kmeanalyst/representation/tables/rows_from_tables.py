@@ -25,10 +25,14 @@ def rows_from_tables(
     measurement: Measurement, domain: Domain, n: int, rng: np.random.Generator, *, effort: Effort = FULL,
     progress: Progress = silent,
 ) -> Array:  # fmt: skip
-    """n encoded rows (n, d) of equal weight that fit a measurement of MarginFeatures."""
+    """n encoded rows (n, d) of equal weight that fit a measurement of MarginFeatures.
+
+    Errors   ValueError unless it has the one-way tables that `publish` always measures, and pairs as `publish` crosses them.
+    """
     features = measurement.feature_map
     assert isinstance(features, MarginFeatures)
     kernel = features.kernel
+    _check_tables(kernel)
     estimates = estimate_tables(measurement)
     if noise_of_all_pairs(measurement) < _SEEN_WELL:
         model = _classes(measurement, kernel, estimates, rng, effort, progress)
@@ -40,6 +44,17 @@ def rows_from_tables(
     return np.column_stack(
         [values_in_cells(kernel, domain, j, cells[:, j], target, fine.get(j), rng) for j in range(len(domain))]
     )
+
+
+def _check_tables(kernel: Margins) -> None:
+    alone, by_target, pairs, _, _, target = (share > 0 for share in kernel.shares)
+    known = by_target and (alone or target) and not pairs if kernel.target >= 0 else alone
+    if not known:
+        raise ValueError(
+            "rows are drawn from one-way tables and from pairs, all crossed with the target if there is one, and this "
+            "measurement was made of other tables: no release of release_side is. Ask questions of the release as it is; "
+            "for new rows, ask its maker for the tables of single columns."
+        )
 
 
 def _classes(
