@@ -62,7 +62,7 @@ def _classes(
     progress: Progress,
 ) -> LatentClasses:  # fmt: skip
     """Latent classes fitted to the noisy tables, and to the tree's for pairs that were not measured."""
-    shares = completed_shares(measurement, kernel, Observed.of(measurement), estimates)
+    shares = completed_shares(measurement, Observed.of(measurement), estimates)
     return fit_classes_to(
         kernel, shares, rng, classes=_CLASSES, deviation=_DEVIATION, effort=effort, progress=progress
     )  # fmt: skip
