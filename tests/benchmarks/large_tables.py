@@ -8,9 +8,9 @@ wide    20,000 rows × 100 columns, with a target
 adult   the training half of the protocol of synthesis.py, where ../shared has it
 
 A made-up table (half of its columns numbers, some with a spike and some cells missing, the others levels) is written as CSV to
-a temporary folder and published at ε = 1 with default settings. "processor" adds up the time of all threads; "read" is reading and encoding the rows alone, "door" the exact
-counts of encoded rows, and "ratio" the door's time over that of counting the same cells without a bound enforced (one thread
-both). Some 190 MB of the peak are imports.
+a temporary folder and published at ε = 1 with default settings. "processor" adds up the time of all threads; "read" is reading
+and encoding the rows alone, "door" the exact counts of encoded rows, and "ratio" the door's time over that of counting the
+same cells without a bound enforced (one thread both). Some 190 MB of the peak are imports.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ def report(path: Path, domain: Domain, rows: int, target: str | None = None) -> 
         reading, door, bare = pool.submit(door_and_bare, path, domain, feature_map).result()
     print(
         f"{rows:9,} rows × {len(domain):3} columns, {path.stat().st_size / 1e6:.0f} MB, {feature_map.dimension:,} cells: "
-        f"published in {seconds:.0f} s (processor {busy:.0f} s), peak {peak:.0f} MB; read {reading:.1f} s, door {door:.1f} s ({rows / door:,.0f} "
-        f"rows/s, one thread), ratio {door / bare:.2f}",
+        f"published in {seconds:.0f} s (processor {busy:.0f} s), peak {peak:.0f} MB; read {reading:.1f} s, "
+        f"door {door:.1f} s ({rows / door:,.0f} rows/s, one thread), ratio {door / bare:.2f}",
         flush=True,
     )
 
