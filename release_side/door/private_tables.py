@@ -11,6 +11,7 @@ together they cost what one round with this sensitivity does (PROOF.md §12). Th
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -69,6 +70,7 @@ class TableRounds:
     rounded: bool = True
     _round: int = field(default=0, init=False)
     _drawn: int = field(default=0, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def __post_init__(self) -> None:
         if is_pure(self.noise.name):
@@ -91,6 +93,11 @@ class TableRounds:
     def deviation(self) -> float:
         """Standard deviation of the noise of every round, in steps of the grid."""
         return self.noise.deviation(self.sensitivity)
+
+    @property
+    def made(self) -> int:
+        """How many rounds were made: the number of the next one, counted from 0."""
+        return self._round
 
     def measure(self, wanted: Array, heights: Array) -> Array:
         """The noisy cells (int64) of tables, one table after the other.
@@ -135,12 +142,13 @@ class TableRounds:
             raise PublishError("a draw of tables needs a cost for each, from 0 to 2^61. Correct them.")
         if type(count) is not int or not 0 < count <= len(sizes):
             raise PublishError("a draw takes one table at least, and no more than there are. Correct the count.")
-        scale = choice_constant(sizes, step, count, self.deviation) / self._allowance() * _ROUNDED
-        if not 0 < scale < math.inf:
-            raise PublishError("the noise of a draw cannot be held. Raise epsilon.")
-        noise, counts = self._next()
-        # scores are at most 2^61 and a little, so that no difference wraps
-        return noise.largest(exact(counts) - costs, count=count, scale=scale), scale
+        with self._lock:
+            scale = choice_constant(sizes, step, count, self.deviation) / self._allowance() * _ROUNDED
+            if not 0 < scale < math.inf:
+                raise PublishError("the noise of a draw cannot be held. Raise epsilon.")
+            noise, counts = self._next()
+            # scores are at most 2^61 and a little, so that no difference wraps
+            return noise.largest(exact(counts) - costs, count=count, scale=scale), scale
 
     def _scored(self, wanted: Array, guesses: Array, step: int) -> tuple[Callable[[Array], Array], list[int]]:
         """Counts → exact scores, and the number of cells of each table; PublishError if 64 bits do not hold them."""
@@ -161,7 +169,12 @@ class TableRounds:
         )  # fmt: skip
 
     def _noisy(self, moved: float, exact: Callable[[Array], Array]) -> Array:
-        """The next round: refused unless its allowance covers how far a row can move it."""
+        """The next round; of threads that ask at once, one after the other."""
+        with self._lock:
+            return self._next_round(moved, exact)
+
+    def _next_round(self, moved: float, exact: Callable[[Array], Array]) -> Array:
+        """Refused unless its allowance covers how far a row can move it."""
         allowance = self._allowance()
         if not moved <= allowance:
             raise PublishError(

@@ -40,7 +40,7 @@ from release_side.budget.spending import weakness
 from release_side.choices.options import processors, public_generator
 from release_side.door.mechanism import RehearsalNoise
 from release_side.door.private_mean import private_mean
-from release_side.door.private_tables import TableRounds
+from release_side.door.private_tables import TableRounds, count_tables
 from release_side.errors import PublishError
 from release_side.private_rows.rows import Table
 from release_side.publishing.methods import ReleaseMethod, chosen_method, method_class
@@ -316,10 +316,13 @@ class SimulatedDoor:
 
 
 def _seconds_per_row(rows: Array, feature_map: FeatureMap, mechanism: RehearsalNoise) -> float:
-    """Seconds that the door needs for a row, with all the threads that publish would use."""
+    """Seconds that the door needs for a row, with all the threads that publish would use; tables are counted."""
     timed = rows[:_TIMED_ROWS]
     started = time.perf_counter()
-    private_mean([timed], feature_map, mechanism, n_rows=len(timed), workers=processors())
+    if isinstance(feature_map, CellFeatures):
+        count_tables([timed], feature_map, n_rows=len(timed), workers=processors())
+    else:
+        private_mean([timed], feature_map, mechanism, n_rows=len(timed), workers=processors())
     return (time.perf_counter() - started) / len(timed)
 
 

@@ -68,7 +68,7 @@ def bare_loop(rows: Array, feature_map: FeatureMap) -> Array:
     blocks, total = _blocks(len(rows), feature_map), np.zeros(feature_map.dimension)
     if isinstance(feature_map, CellFeatures):
         for block in blocks:
-            total += np.bincount(feature_map.places(rows[block]).ravel(), minlength=len(total))
+            total += np.bincount(feature_map.cell_indices(rows[block]).ravel(), minlength=len(total))
         return total * np.repeat(feature_map.heights, np.diff(feature_map.starts)) / len(rows)
     features = bare_features(feature_map)
     for block in blocks:

@@ -1,11 +1,16 @@
 """Publishing long and wide tables from disk: seconds, rows per second and peak memory, each in a process of its own.
 
-    python tests/benchmarks/large_tables.py [--rows 1000000] [--columns 20] [--wide-rows 20000] [--wide-columns 100]
+    python tests/benchmarks/large_tables.py [--parts long fine wide adult]
 
-A made-up table (half of its columns numbers, some with a spike and some cells missing, the others levels, one of them the
-target) is written as CSV to a temporary folder and published at ε = 1 with default settings and the target. "read" is
-reading and encoding the rows alone, "door" the exact sums of encoded rows, and "ratio" the door's time over that of
-counting the same cells without a bound enforced (one thread both). Some 190 MB of the peak are imports.
+long    1,000,000 rows × 20 columns
+fine    50,000 rows × 60 columns of 30 cells each, 1.6 million counts
+wide    20,000 rows × 100 columns, with a target
+adult   the training half of the protocol of synthesis.py, where ../shared has it
+
+A made-up table (half of its columns numbers, some with a spike and some cells missing, the others levels) is written as CSV to
+a temporary folder and published at ε = 1 with default settings. "processor" adds up the time of all threads; "read" is reading
+and encoding the rows alone, "door" the exact counts of encoded rows, and "ratio" the door's time over that of counting the
+same cells without a bound enforced (one thread both). Some 190 MB of the peak are imports.
 """
 
 from __future__ import annotations
@@ -17,30 +22,51 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from door_throughput import NoNoise, bare_loop
+import synthesis
+from door_throughput import bare_loop
 from threadpoolctl import threadpool_limits
 
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
+from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from release_side import publish
-from release_side.door.private_mean import private_mean
+from release_side.door.private_tables import count_tables
 from release_side.private_rows.rows import open_private
 
 PIECE = 50_000  # rows written at a time
 
 
-def domain_of(columns: int) -> Domain:
-    """Numbers and levels in turn; the last column, of two levels, is the target."""
+@dataclass(frozen=True)
+class Size:
+    """Of a made-up table; cells of each column, None for a mix; the column that is named as target, if any."""
+
+    rows: int
+    columns: int
+    cells: int | None = None
+    target: str | None = None
+
+
+PARTS = {"long": Size(1_000_000, 20), "fine": Size(50_000, 60, cells=30), "wide": Size(20_000, 100, target="target")}
+
+
+def domain_of(size: Size) -> Domain:
+    """Numbers and levels in turn; in a mix the last column has two levels."""
+    if size.cells:
+        levels, edges = tuple(f"{i:02}" for i in range(size.cells)), tuple(np.arange(1, size.cells) / size.cells)
+        return Domain(tuple(
+            Categorical(name=f"level {i}", levels=levels) if i % 2 else Real(name=f"number {i}", lower=0, upper=1, edges=edges)
+            for i in range(size.columns)
+        ))  # fmt: skip
     made: list[Column] = []
-    for i in range(columns - 1):
+    for i in range(size.columns - 1):
         if i % 2:
             made.append(Categorical(name=f"level {i}", levels=tuple("abcdefghij"[: 2 + i % 9])))
         elif i % 4:
@@ -68,24 +94,27 @@ def write_table(path: Path, domain: Domain, rows: int, rng: np.random.Generator)
         pd.DataFrame(frame).to_csv(path, mode="w" if start == 0 else "a", header=start == 0, index=False)
 
 
-def published(path: Path, domain: Domain) -> tuple[float, float]:
-    """Seconds, and the peak memory in MB of this process."""
-    started = time.perf_counter()
-    publish(path, domain, epsilon=1.0, delta=1e-7, target="target", output=path.with_suffix(".kme"), force=True)
-    seconds = time.perf_counter() - started
-    return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+def published(path: Path, domain: Domain, target: str | None) -> tuple[float, float, float]:
+    """Seconds, those of the processor, and the peak memory in MB of this process."""
+    started, busy = time.perf_counter(), time.process_time()
+    publish(path, domain, epsilon=1.0, delta=1e-7, target=target, output=path.with_suffix(".kme"), uncounted=True)
+    seconds, busy = time.perf_counter() - started, time.process_time() - busy
+    return (
+        seconds,
+        busy,
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10),
+    )
 
 
-def door_and_bare(path: Path, domain: Domain, rows: int) -> tuple[float, float, float]:
+def door_and_bare(path: Path, domain: Domain, feature_map: MarginFeatures) -> tuple[float, float, float]:
     """Seconds of reading, of the door, and of counting alone."""
-    feature_map = MarginFeatures(margin_kernel(domain, "target"))
     reading = door = bare = 0.0
     started = time.perf_counter()
     with threadpool_limits(1):
         for piece in open_private(path).encoded(domain):
             reading += time.perf_counter() - started
             started = time.perf_counter()
-            private_mean([piece], feature_map, NoNoise(), n_rows=len(piece))  # type: ignore[arg-type]
+            count_tables([piece], feature_map, n_rows=len(piece))
             door += time.perf_counter() - started
             started = time.perf_counter()
             bare_loop(piece, feature_map)
@@ -94,29 +123,36 @@ def door_and_bare(path: Path, domain: Domain, rows: int) -> tuple[float, float, 
     return reading, door, bare
 
 
-def report(folder: Path, rows: int, columns: int) -> None:
-    domain, path = domain_of(columns), folder / f"{columns}.csv"
-    write_table(path, domain, rows, np.random.default_rng(0))
-    features = MarginFeatures(margin_kernel(domain, "target")).dimension
+def report(path: Path, domain: Domain, rows: int, target: str | None = None) -> None:
+    feature_map = MarginFeatures(kernel_from_spec("margins" if target else "adaptive", domain, target))  # type: ignore[arg-type]
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("forkserver")) as pool:
-        seconds, peak = pool.submit(published, path, domain).result()
-        reading, door, bare = pool.submit(door_and_bare, path, domain, rows).result()
+        seconds, busy, peak = pool.submit(published, path, domain, target).result()
+        reading, door, bare = pool.submit(door_and_bare, path, domain, feature_map).result()
     print(
-        f"{rows:9,} rows × {columns:3} columns, {path.stat().st_size / 1e6:.0f} MB, {features:,} features: published in "
-        f"{seconds:.0f} s, peak {peak:.0f} MB; read {reading:.1f} s, door {door:.1f} s ({rows / door:,.0f} rows/s, one "
-        f"thread), ratio {door / bare:.2f}",
+        f"{rows:9,} rows × {len(domain):3} columns, {path.stat().st_size / 1e6:.0f} MB, {feature_map.dimension:,} cells: "
+        f"published in {seconds:.0f} s (processor {busy:.0f} s), peak {peak:.0f} MB; read {reading:.1f} s, "
+        f"door {door:.1f} s ({rows / door:,.0f} rows/s, one thread), ratio {door / bare:.2f}",
         flush=True,
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, size in (("rows", 1_000_000), ("columns", 20), ("wide-rows", 20_000), ("wide-columns", 100)):
-        parser.add_argument(f"--{name}", type=int, default=size)
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        report(Path(folder), asked.rows, asked.columns)
-        report(Path(folder), asked.wide_rows, asked.wide_columns)
+    parser.add_argument("--parts", nargs="+", choices=[*PARTS, "adult"], default=[*PARTS, "adult"])
+    for part in parser.parse_args().parts:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"{part}.csv"
+            if part != "adult":
+                size = PARTS[part]
+                domain = domain_of(size)
+                write_table(path, domain, size.rows, np.random.default_rng(0))
+                report(path, domain, size.rows, size.target)
+            elif synthesis.SHARED.exists():
+                table = synthesis.adult()
+                table.train.to_csv(path, index=False)
+                report(path, table.domain, len(table.train))
+            else:
+                print(f"the data and the protocol are not at {synthesis.SHARED}: Adult is skipped.")
 
 
 if __name__ == "__main__":

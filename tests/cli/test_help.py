@@ -36,7 +36,7 @@ from release_side.publishing import plan
 
 MAINS: dict[str, click.Group] = {"kmeanalyst": analyst, "release-side": curator}
 QUICK = {"info", "init", "show", "verify"}  # over at once, whatever the table's size
-PARSED_ONLY = {"demo"}  # a minute long, and run by test_cli.py
+PARSED_ONLY = {"demo"}  # ten seconds or more, and run by test_cli.py
 
 
 def commands(program: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:

@@ -146,6 +146,7 @@ def _coordinates(rows: Array, kernel: Kernel, rng: np.random.Generator) -> Array
 _FUNCTIONS = 8  # functions of each side's columns
 _PRODUCTS = 24
 _MOST_POINTS = 4000
+_METHOD = "noise-aware independence test (HSIC) along leading products of functions"
 
 
 def independence_test(
@@ -163,7 +164,8 @@ def independence_test(
     columns_a, columns_b   a name or several; distinct.
     permutations, rng, kernel   for plain rows only: kernel is one for both sides, or one for each.
     Returns        TestResult; mmd_squared is the criterion over the leading functions. For a release the contributions of
-                   the noise and of the table's sampling are subtracted; random variation of its points is not.
+                   the noise and of the table's sampling are subtracted; random variation of its points is not. Where no
+                   pair of these columns was chosen to be counted, nothing is tested: p = 1, with a statistic of 0.
     Assumes        for a release, that its points represent the population where the features see nothing. Plain
                    rows are permuted, and the test is exact.
 
@@ -182,12 +184,11 @@ def independence_test(
             "Test rows of your own, or a release with a measurement."
         )
     sides = two_sides(data.domain.names, columns_a, columns_b)
-    found = _noise_aware_test(data, sides)
-    return _among_chosen(data.measurement, sides, found) if data.measurement.chosen_by_rows else found
+    return _among_chosen(data, data.measurement, sides) if data.measurement.chosen_by_rows else _noise_aware_test(data, sides)
 
 
 def _among_chosen(
-    measurement: Measurement, sides: tuple[tuple[int, ...], tuple[int, ...]], found: TestResult
+    release: ReleaseData, measurement: Measurement, sides: tuple[tuple[int, ...], tuple[int, ...]]
 ) -> TestResult:
     """The result where pairs of columns were chosen by scores: p = 1 where none of them was counted.
 
@@ -197,8 +198,13 @@ def _among_chosen(
     pairs = [(i, j) for i in sides[0] for j in sides[1]]
     counted = sum(measurement.counted_together(i, j) for i, j in pairs)
     note = f"{counted} of {len(pairs)} pairs of these columns were counted together; they were chosen by scores of the same rows"
-    pvalue = min(1.0, len(pairs) * found.pvalue) if counted else 1.0
-    return replace(found, pvalue=pvalue, notes=(*found.notes, note))
+    if not counted:
+        return result_about(
+            release, statistic=0.0, pvalue=1.0, mmd_squared=0.0, estimator="biased", method=_METHOD, n_sample_rows=0,
+            notes=(note,),
+        )  # fmt: skip
+    found = _noise_aware_test(release, sides)
+    return replace(found, pvalue=min(1.0, len(pairs) * found.pvalue), notes=(*found.notes, note))
 
 
 class _Points:
@@ -265,7 +271,7 @@ def _noise_aware_test(release: ReleaseData, sides: tuple[tuple[int, ...], tuple[
         pvalue=pvalue,
         mmd_squared=float(products.variances @ (estimates**2 - bias)),
         estimator="biased",
-        method="noise-aware independence test (HSIC) along leading products of functions",
+        method=_METHOD,
         n_sample_rows=0,
         notes=_notes(seen),
     )

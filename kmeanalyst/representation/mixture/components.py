@@ -27,14 +27,14 @@ def slope_in_logits(p: Array, slope: Array) -> Array:
     return p * (slope - p @ slope)
 
 
-def block_softmax(logits: Array, starts: Array) -> Array:
-    """Probabilities (..., T): the softmax of each block of the last axis; blocks begin at `starts`."""
-    sizes = np.diff(starts, append=logits.shape[-1])
+def block_softmax(logits: Array, sizes: Array) -> Array:
+    """Probabilities (..., T): the softmax of each block of the last axis, which has blocks of these sizes."""
+    starts = np.cumsum(sizes) - sizes
     p = np.exp(logits - np.repeat(np.maximum.reduceat(logits, starts, axis=-1), sizes, axis=-1))
     return p / np.repeat(np.add.reduceat(p, starts, axis=-1), sizes, axis=-1)
 
 
-def block_slope_in_logits(p: Array, pull: Array, starts: Array) -> Array:
-    """The slope in the logits of p = block_softmax(logits, starts), from `pull`: p times the slope in p."""
-    sizes = np.diff(starts, append=p.shape[-1])
+def block_slope_in_logits(p: Array, pull: Array, sizes: Array) -> Array:
+    """The slope in the logits of p = block_softmax(logits, sizes), from `pull`: p times the slope in p."""
+    starts = np.cumsum(sizes) - sizes
     return pull - p * np.repeat(np.add.reduceat(pull, starts, axis=-1), sizes, axis=-1)

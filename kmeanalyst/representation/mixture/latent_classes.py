@@ -181,7 +181,7 @@ class _Search:
         options = {"maxiter": self.steps, "maxcor": _MEMORY}
         found = scales * minimize(scaled, start / scales, jac=True, method="L-BFGS-B", options=options).x
         weights, common, by_value, own = self._split(found)
-        inside = block_softmax(own + common + by_value[:, None], self.starts)
+        inside = block_softmax(own + common + by_value[:, None], self.sizes)
         return LatentClasses(weights.ravel(), self._with_target(inside))
 
     def _common_start(self) -> Array:
@@ -222,7 +222,7 @@ class _Search:
     def objective(self, flat: Array) -> tuple[float, Array]:
         """The objective and its slope."""
         weights, common, by_value, own = self._split(flat)
-        p = block_softmax(own + common + by_value[:, None], self.starts)
+        p = block_softmax(own + common + by_value[:, None], self.sizes)
         weighted = p * weights[:, :, None]
         loss, slope_ones, slope_twos, slope_target = self._misfit(
             weights.sum(axis=1), weighted.sum(axis=1), p.transpose(0, 2, 1) @ weighted
@@ -230,7 +230,7 @@ class _Search:
         along = p @ slope_twos
         by_weight = np.einsum("ykt,ykt->yk", 0.5 * along + slope_ones[:, None], p) + slope_target[:, None]
         by_weight = weights * (by_weight - (weights * by_weight).sum())
-        by_logit = block_slope_in_logits(p, weighted * (along + slope_ones[:, None]), self.starts)
+        by_logit = block_slope_in_logits(p, weighted * (along + slope_ones[:, None]), self.sizes)
         precision = self.precision
         prior = sum(float((a**2).sum()) for a in (common, by_value, own))
         slopes = [

@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.margins import Margins
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.mixture.latent_classes import ObservedShares
 from kmeanalyst.representation.tables.estimates import Observed, TableEstimates
@@ -24,13 +23,13 @@ _SMALLEST = 1e-4  # share of a cell in the deviation of its pseudo-observation: 
 
 
 def completed_shares(
-    measurement: Measurement, kernel: Margins, observed: Observed, estimates: TableEstimates
+    measurement: Measurement, observed: Observed, estimates: TableEstimates
 ) -> dict[str, ObservedShares]:
     """Observations and pseudo-observations of all tables of one and two columns, for `fit_classes_to`."""
     ends = np.concatenate([[0], np.cumsum(observed.sizes)])
     width, values = int(ends[-1]), observed.values
     twos, precision = np.zeros((values, width, width)), np.zeros((values, width, width))
-    distances = _scored_distances(measurement, len(observed.sizes))
+    distances = _scored_distances(measurement)
     implied = implied_tables(estimates.tree, estimates.pairs)
     for n, (pair, guess) in enumerate(sorted(implied.items())):
         shares, weight = _completed(guess, observed.pairs.get(pair), distances[n] if len(distances) else 0.0)
@@ -62,7 +61,7 @@ def _completed(guess: Array, measured: tuple[Array, float] | None, distance: flo
     return (shares / variance + prior * guess) / precision, precision
 
 
-def _scored_distances(measurement: Measurement, columns: int) -> Array:
+def _scored_distances(measurement: Measurement) -> Array:
     """For all pairs √(score² − noise²) of the last scores, in shares; empty without scores."""
     if not measurement.scores:
         return np.zeros(0)

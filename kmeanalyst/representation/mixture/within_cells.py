@@ -86,23 +86,22 @@ def _probabilities(observed: Array, noise: float, cell_shares: Array, cell: Arra
     cell_shares   (Y, R) the share of each range's cell.
     sizes         (R,) of the ranges: the prior mode within a cell is proportional to them.
     """
-    starts = np.flatnonzero(np.diff(cell, prepend=-1))
-    which = np.cumsum(np.diff(cell, prepend=-1) > 0) - 1
+    _, starts, which, ranges = np.unique(cell, return_index=True, return_inverse=True, return_counts=True)
     with np.errstate(divide="ignore"):
         base = np.maximum(np.log(sizes / np.add.reduceat(sizes, starts).clip(1e-300)[which]), _EMPTY)
 
     def objective(flat: Array) -> tuple[float, Array]:
         common, own = flat[: len(cell)], flat[len(cell) :].reshape(observed.shape)
-        p = block_softmax(base + common + own, starts)
+        p = block_softmax(base + common + own, ranges)
         residual = (cell_shares * p - observed) / noise
-        pull = block_slope_in_logits(p, p * residual * cell_shares / noise, starts)
+        pull = block_slope_in_logits(p, p * residual * cell_shares / noise, ranges)
         loss = (residual**2).sum() + (common**2).sum() / _DEVIATION**2 + (own**2).sum() / _DEVIATION_BY_TARGET**2
         slope = pull.sum(axis=0) + common / _DEVIATION**2, (pull + own / _DEVIATION_BY_TARGET**2).ravel()
         return 0.5 * float(loss), np.concatenate(slope)
 
     flat = np.zeros(len(cell) + observed.size)
     flat = minimize(objective, flat, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS}).x
-    return block_softmax(base + flat[: len(cell)] + flat[len(cell) :].reshape(observed.shape), starts)
+    return block_softmax(base + flat[: len(cell)] + flat[len(cell) :].reshape(observed.shape), ranges)
 
 
 def values_in_cells(

@@ -25,10 +25,14 @@ def rows_from_tables(
     measurement: Measurement, domain: Domain, n: int, rng: np.random.Generator, *, effort: Effort = FULL,
     progress: Progress = silent,
 ) -> Array:  # fmt: skip
-    """n encoded rows (n, d) of equal weight that fit a measurement of MarginFeatures."""
+    """n encoded rows (n, d) of equal weight that fit a measurement of MarginFeatures.
+
+    Errors   ValueError unless it has the one-way tables that `publish` always measures, and pairs as `publish` crosses them.
+    """
     features = measurement.feature_map
     assert isinstance(features, MarginFeatures)
     kernel = features.kernel
+    _check_tables(kernel)
     estimates = estimate_tables(measurement)
     if noise_of_all_pairs(measurement) < _SEEN_WELL:
         model = _classes(measurement, kernel, estimates, rng, effort, progress)
@@ -42,12 +46,23 @@ def rows_from_tables(
     )
 
 
+def _check_tables(kernel: Margins) -> None:
+    alone, by_target, pairs, _, _, target = (share > 0 for share in kernel.shares)
+    known = by_target and (alone or target) and not pairs if kernel.target >= 0 else alone
+    if not known:
+        raise ValueError(
+            "rows are drawn from one-way tables and from pairs, all crossed with the target if there is one, and this "
+            "measurement was made of other tables: no release of release_side is. Ask questions of the release as it is; "
+            "for new rows, ask its maker for the tables of single columns."
+        )
+
+
 def _classes(
     measurement: Measurement, kernel: Margins, estimates: TableEstimates, rng: np.random.Generator, effort: Effort,
     progress: Progress,
 ) -> LatentClasses:  # fmt: skip
     """Latent classes fitted to the noisy tables, and to the tree's for pairs that were not measured."""
-    shares = completed_shares(measurement, kernel, Observed.of(measurement), estimates)
+    shares = completed_shares(measurement, Observed.of(measurement), estimates)
     return fit_classes_to(
         kernel, shares, rng, classes=_CLASSES, deviation=_DEVIATION, effort=effort, progress=progress
     )  # fmt: skip

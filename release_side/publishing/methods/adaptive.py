@@ -147,7 +147,6 @@ class _Rounds:
     found: dict[str, list[tuple[tuple[int, ...], float, Array]]] = field(default_factory=dict)
     scores: list[Scores] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
-    number: int = 0
 
     @classmethod
     def of(cls, door: Door[Noise | RehearsalNoise], everything: MarginFeatures, size: PopulationSize) -> _Rounds:
@@ -248,21 +247,19 @@ class _Rounds:
         ends = np.cumsum(np.diff(self.everything.starts)[wanted])
         for (kind, t), square, own in zip(tables, squares, np.split(noisy, ends[:-1]), strict=True):
             self.found.setdefault(kind, []).append((self._columns(kind, t), square, own))
-        self.number += 1
 
     def _measure_pairs(self, pairs: list[int]) -> None:
         self._measure([(self._kind_of_pairs, p) for p in pairs], self._squares_of_pairs(pairs))
 
     def _score(self, guesses: list[Array]) -> Array:
         """The noisy distances Σ|share − guess| of all pairs' tables from guesses (Y, a, b)."""
-        allowance = self.shares.allowances()[self.number]
+        allowance = self.shares.allowances()[self.door.made]
         cells = self._cells_of_pairs().tolist()
         step = min(math.floor((allowance / math.sqrt(self.n_pairs) - max(cells)) / 2), self._largest_step)
         if step < 1:
             raise PublishError("the tables have too many cells to be scored. Name fewer levels or edges.")
         noisy = self.door.scores(self._every_pair(), self._whole(guesses, step), step)
         self.scores.append(Scores(noisy, step))
-        self.number += 1
         return noisy / (step * self.size.count)
 
     def _choose(self, guesses: list[Array], count: int, costs: Array) -> list[int]:
@@ -273,7 +270,6 @@ class _Rounds:
             self._every_pair(), self._whole(guesses, step), step, costs=whole, count=count
         )  # fmt: skip
         self.choices.append(Choice(count, step, scale))
-        self.number += 1
         return chosen.tolist()
 
     @property
@@ -328,12 +324,12 @@ class _Rounds:
     def _squares_of_pairs(self, pairs: list[int]) -> list[float]:
         """Squared heights of the tables of these pairs in the coming round."""
         powers = self._cells_of_pairs()[pairs] ** _POWER
-        return (self.shares.squares(self.number) * powers / powers.sum()).tolist()
+        return (self.shares.squares(self.door.made) * powers / powers.sum()).tolist()
 
     def _noise_of_pairs(self, count: int) -> Array:
         """For each pair the |noise| to expect, summed over its table, if that many pairs are measured in a later round."""
         cells = self._cells_of_pairs().astype(float)
-        share = self.shares.squares(self.number if self.number not in self.shares.scores else self.number + 1)
+        share = self.shares.squares(self.door.made if self.door.made not in self.shares.scores else self.door.made + 1)
         return (
             NOISE_IN_DISTANCE * self.unit * math.sqrt(count / share) * np.median(cells) ** (_POWER / 2)
             * cells ** (1 - _POWER / 2)
@@ -351,7 +347,7 @@ class _Rounds:
         chosen = tuple(columns[-2:] for kind in ("pairs", "pairs by target") for columns, _, _ in tables[kind])
         parts = (
             tuple(tuple(square / total for square in own) for own in squares)
-            if self.number < len(self.shares.parts)
+            if self.door.made < len(self.shares.parts)
             else (tuple(tuple(own) for own in squares))
         )
         kernel = ChosenMargins(
@@ -360,7 +356,7 @@ class _Rounds:
         )  # fmt: skip
         features = MarginFeatures(kernel)
         noisy_sum = np.concatenate([cells for kind in KINDS for _, _, cells in tables[kind]])
-        if self.number < len(self.shares.parts):
+        if self.door.made < len(self.shares.parts):
             unit = 1 / (GRID * SHRINK * self.size.count * math.sqrt(total))
             return Measurement(
                 vector=noisy_sum * unit, noise_scale=self.door.deviation * unit, noise_law=self.noise.name,

@@ -133,6 +133,13 @@ def test_independence_has_p_1_where_the_pair_was_not_counted(release: Release, p
     assert note.startswith("1 of 4 pairs of these columns were counted together")
 
 
+def test_nothing_is_computed_where_no_pair_was_counted(partial: Release, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr(independence, "_noise_aware_test")
+    found = ka.independence_test(partial, "p", ["r", "s"])
+    assert (found.statistic, found.pvalue, found.mmd_squared, found.epsilon) == (0.0, 1.0, 0.0, 1.0)
+    assert found.notes[-1].startswith("0 of 2 pairs of these columns were counted together")
+
+
 def test_several_pairs_count_as_several_tests(release: Release):
     alone = independence._noise_aware_test(release, ((1, 3), (2, 4)))
     found = ka.independence_test(release, ["p", "r"], ["q", "s"])

@@ -9,7 +9,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -680,6 +682,23 @@ def test_rounds_are_made_as_often_as_was_declared_and_counts_are_gone_after_the_
             ask()
     noise = recorder_of(rounds)
     assert noise.events == ["spend", "noise", "noise", "noise"] and noise.numbers == [0, 1, 2]
+
+
+def test_threads_that_ask_at_once_get_one_round_each_and_record_one_spend() -> None:
+    """Recording takes its time, and the other thread asks meanwhile: each round has noise and an allowance of its own."""
+    recorder = RoundRecorder()
+
+    def record_spend() -> None:
+        time.sleep(0.1)
+        recorder.record_spend()
+
+    rounds = opened(np.vstack([FIRST, LAST]), ROOM, noise=recorder, record_spend=record_spend)
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(rounds.measure, ALL, HEIGHTS) for _ in range(4)]
+    refusals = [one.exception() for one in asked]
+    assert recorder.events == ["spend", "noise", "noise"] and recorder.numbers == [0, 1]
+    assert sum(error is None for error in refusals) == 2
+    assert all(error is None or "all rounds were made" in str(error) for error in refusals)
 
 
 LAPLACE = LaplaceNoise(1.0, 0.0)

@@ -17,6 +17,7 @@ from curator_calls import call
 import release_side
 from kmeanalyst.kernels import Gaussian, KernelMean
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.release import Release, read_release
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
@@ -28,7 +29,7 @@ from kmeanalyst.representation import wanted
 from kmeanalyst.representation.wanted import Effort
 from release_side.choices.options import public_generator
 from release_side.cli.main import main
-from release_side.door.mechanism import PublishError
+from release_side.door.mechanism import GaussianNoise, PublishError, RehearsalNoise
 from release_side.publishing import plan as planning
 from release_side.publishing import publish as publishing
 from release_side.publishing.methods import MeanMethod
@@ -509,3 +510,22 @@ def test_all_kernels_have_the_same_population(square):
         return SyntheticPopulation.of(square, kernel_from_spec(kernel, square), PopulationSize(500), public=None).rows
 
     np.testing.assert_array_equal(rows("gaussian:lengthscale=1"), rows("laplacian:lengthscale=2"))
+
+
+def many_levels() -> Domain:
+    wide = [Categorical(name=name, levels=tuple(map(str, range(600)))) for name in "abc"]
+    return Domain((*wide, *(Categorical(name=name, levels=("no", "yes")) for name in "xyz")))
+
+
+def test_more_tables_than_a_mean_may_have_are_timed_by_counting_them():
+    """Adaptive margins count up to four million cells, and measure few of them."""
+    features = MarginFeatures(kernel_from_spec("adaptive", many_levels(), None))  # type: ignore[arg-type]
+    noise = RehearsalNoise(GaussianNoise(1.0, 1e-6), 0)
+    assert features.dimension > 10**6
+    assert planning._seconds_per_row(many_levels().draw(20, 0), features, noise) > 0
+
+
+@pytest.mark.slow
+def test_more_tables_than_a_mean_may_have_are_planned_as_they_are_published():
+    row = plan(many_levels(), **BUDGET, points=40).iloc[0]
+    assert row.features < 10**6 and row.seconds > 0

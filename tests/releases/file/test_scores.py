@@ -36,6 +36,7 @@ from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.measurement import GRID, SHRINK, Choice, Scores
+from kmeanalyst.representation.redraw import redraw
 
 DOMAIN = Domain((*WORKERS.columns, Categorical(name="car", levels=("none", "one", "more"))))
 
@@ -347,3 +348,33 @@ def test_scores_of_other_features_are_refused(mixed_release: Release):
         ValueError, match=r"scores and choices go with margins of chosen pairs, under Gaussian noise\. Leave them out"
     ):
         replace(mixed_release.measurement, scores=(Scores(np.zeros(10, dtype=int), 1000),))
+
+
+def of_pairs_alone(header: dict[str, Any], members: Members) -> None:
+    """A valid file, though no release is like it: the tables of pairs, scaled to norm 1, without those of single columns."""
+    kernel = header["kernel"]
+    sizes = [
+        len(edges) + 1 + len(atoms) + missing for edges, atoms, missing in zip(*(kernel[f] for f in CELLS), strict=True)
+    ]
+    first, total = sum(sizes), kernel["shares"][2]
+    last = first + sum(sizes[i] * sizes[j] for i, j in kernel["chosen"])
+    kernel["squares"] = [
+        [square / total for square in each] if k == 2 else [] for k, each in enumerate(kernel["squares"])
+    ]
+    kernel["shares"] = [float(k == 2) for k in range(6)]
+    kernel["fine"] = [[] for _ in sizes]
+    header["measurement"]["feature_map"]["dimension"] = last - first
+    array("noisy_sum", lambda a: a[first:last])(header, members)
+
+
+CELLS = ("edges", "atoms", "missing")
+
+
+def test_a_file_without_tables_of_single_columns_answers_and_says_why_it_has_no_rows(scored_path: Path, tmp_path: Path):
+    (path := tmp_path / "pairs.kme").write_bytes(forged(scored_path, of_pairs_alone))
+    release = read(path)
+    assert 0 < release.probability("car == 'none'").value < 1
+    with pytest.raises(
+        ValueError, match=r"drawn from one-way tables.*made of other tables.*ask its maker for the tables"
+    ):
+        redraw(release, rng=0)

@@ -15,19 +15,19 @@ from kmeanalyst.representation.mixture.components import (
     slope_in_logits,
 )
 
-STARTS = np.array([0, 3, 4])  # blocks of 3, 1 and 2 of 6 logits
+SIZES = np.array([3, 1, 2])  # of the blocks of 6 logits
 LOGITS, SLOPE = np.random.default_rng(0).normal(size=(2, 6))
 
 
 def test_each_block_has_the_softmax_of_its_own_logits_however_large():
     moved = LOGITS + 800 * np.array([1, 1, 1, -1, 1, 1])
-    expected = np.concatenate([softmax(part) for part in np.split(LOGITS, STARTS[1:])])
-    assert np.allclose(block_softmax(np.stack([LOGITS, moved]), STARTS), expected)
+    expected = np.concatenate([softmax(part) for part in np.split(LOGITS, np.cumsum(SIZES[:-1]))])
+    assert np.allclose(block_softmax(np.stack([LOGITS, moved]), SIZES), expected)
 
 
 def test_the_slope_in_logits_is_that_of_differences():
-    in_blocks = block_slope_in_logits(p := block_softmax(LOGITS, STARTS), p * SLOPE, STARTS)
-    assert np.allclose(in_blocks, approx_fprime(LOGITS, lambda at: SLOPE @ block_softmax(at, STARTS)), atol=1e-6)
+    in_blocks = block_slope_in_logits(p := block_softmax(LOGITS, SIZES), p * SLOPE, SIZES)
+    assert np.allclose(in_blocks, approx_fprime(LOGITS, lambda at: SLOPE @ block_softmax(at, SIZES)), atol=1e-6)
     in_one = slope_in_logits(softmax(LOGITS), SLOPE)
     assert np.allclose(in_one, approx_fprime(LOGITS, lambda at: SLOPE @ softmax(at)), atol=1e-6)
 

@@ -70,7 +70,7 @@ def test_the_loss_is_the_distance_of_the_models_own_features(target: str | None)
     n = search.values * search.each
     flat = np.random.default_rng(3).normal(size=n + search.width * (1 + search.values + n))
     weights, common, by_value, own = search._split(flat)
-    inside = block_softmax(own + common + by_value[:, None], search.starts)
+    inside = block_softmax(own + common + by_value[:, None], search.sizes)
     model = LatentClasses(weights.ravel(), search._with_target(inside))
     rows = draw_rows(model, measurement, PEOPLE, 200_000, np.random.default_rng(4))
     fitted = np.concatenate([group.by_target().ravel() for group in features.groups if group.kind != "finer"])

@@ -260,9 +260,7 @@ def test_the_noise_of_all_pairs_is_that_of_ten_tables_of_equal_heights():
 
 def completed(measurement: Measurement) -> tuple[dict[str, Any], Any]:
     estimates = estimate_tables(measurement)
-    kernel = measurement.feature_map.kernel
-    assert isinstance(kernel, ChosenMargins)
-    return completed_shares(measurement, kernel, Observed.of(measurement), estimates), estimates
+    return completed_shares(measurement, Observed.of(measurement), estimates), estimates
 
 
 def blocks(array: Array, sizes: tuple[int, ...]) -> dict[Pair, Array]:
