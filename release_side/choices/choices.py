@@ -77,6 +77,12 @@ class Choices:
         "A column that models will predict: everything else is measured together with it, and for each of its classes.",
         metavar="COLUMN",
     )
+    workload: Any = _option(
+        None,
+        "A text file of what will be asked, a question on each line: adaptive margins measure these questions best. An "
+        'expression, "age | income == \'>50K\'", corr(a, b), table(a, b), quantile(a, 0.5); see the tutorial on publishing.',
+        type="path", metavar="FILE",
+    )  # fmt: skip
     weights: str = _option(
         "probability",
         "Weights of the points: probabilities; signed with Σ|w| at most --bound; the best signed ones; 1/M each; "

@@ -38,6 +38,7 @@ from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.representation.progress import Progress, silent
 from release_side.budget.spending import weakness
 from release_side.choices.options import processors, public_generator
+from release_side.choices.workload import Source
 from release_side.door.mechanism import RehearsalNoise
 from release_side.door.private_mean import private_mean
 from release_side.door.private_tables import TableRounds
@@ -78,6 +79,7 @@ def plan(
     family: str | None = None,
     kernel: Kernel | str | None = None,
     target: str | None = None,
+    workload: Source | None = None,
     weights: str = "probability",
     bound: float | None = None,
     float32: bool = False,
@@ -121,7 +123,7 @@ def plan(
         raise PublishError(kind.no_plan)
     choices = kind.options(
         public_points=public_points, points=points, features=features, family=family, kernel=kernel, target=target,
-        weights=weights, bound=bound, float32=float32, noise=noise, calibration=calibration,
+        workload=workload, weights=weights, bound=bound, float32=float32, noise=noise, calibration=calibration,
     )  # fmt: skip
     mechanisms = [kind(choices).mechanism(e, delta, _SEED) for e in _as_list(epsilon)]
     size = PopulationSize(_as_whole(rows))

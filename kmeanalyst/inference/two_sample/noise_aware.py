@@ -289,9 +289,13 @@ def release_against_sample(release: ReleaseData, measurement: Measurement, sampl
 
 def notes_on_choice(*releases: ReleaseData) -> tuple[str, ...]:
     """A note where tables were chosen by scores, and the test looks at the others alone."""
-    chosen = any(release.measurement is not None and release.measurement.scores for release in releases)
-    note = "tables of pairs were chosen by scores of the same rows, so the test is of the one-way tables; see compare for pairs"
-    return (note,) if chosen else ()
+    measurements = [release.measurement for release in releases if release.measurement and release.measurement.scores]
+    if not measurements:
+        return ()
+    named = " and pairs that a workload names" if any(found.beforehand for found in measurements) else ""
+    return (
+        f"tables of pairs were chosen by scores of the same rows, so the test is of the one-way tables{named}; see compare for pairs",
+    )
 
 
 def squared_mean_norm(release: ReleaseData) -> float:

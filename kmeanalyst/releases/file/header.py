@@ -106,6 +106,16 @@ _SCORES_RULE: dict[str, _Rule] = {
         lambda value: isinstance(value, list) and 1 <= len(value) <= _MOST_SCORES and all(map(_is_step, value)),
     )
 }
+_BEFOREHAND_RULE: dict[str, _Rule] = {
+    "beforehand": (
+        "a list of pairs of columns' numbers, at least one",
+        lambda value: (
+            isinstance(value, list)
+            and bool(value)
+            and all(isinstance(pair, list) and len(pair) == 2 and all(map(is_whole, pair)) for pair in value)
+        ),
+    )
+}
 _FUNCTION_MEASUREMENT_RULES = {
     "noise_law": _one_of(*(law for law in NOISE_LAWS if not is_pure(law))),
     "n_pivots": _COUNT,
@@ -188,7 +198,8 @@ def check_header(header: dict[str, Any]) -> None:
         raise refusal("fit_distance", "there is no measurement that the points could be at a distance from")
     if measurement is not None:
         scored = _SCORES_RULE if "scores" in measurement else {}
-        _check_fields("measurement", measurement, _MEASUREMENT_RULES | scored)
+        named = _BEFOREHAND_RULE if "beforehand" in measurement else {}
+        _check_fields("measurement", measurement, _MEASUREMENT_RULES | scored | named)
         _check_fields("feature_map", measurement["feature_map"], _FEATURE_MAP_RULES)
 
 

@@ -5,12 +5,19 @@ a tree of pairs; scores again, the distance from what the tree implies; further 
 with it, and scores are distances from independence given the target. Where noise is large, three pairs take the place of
 tree and further pairs; where there are three columns or fewer, all pairs are measured.
 
+A workload, the questions that will be asked, counts as much as everything else. Squared heights ∝ c ** ⅔ minimise the sum over
+tables of c / height, c being the number of cells. The sum of c over the tables of a round is doubled if all questions are
+of these tables, and each question has its part of that for its column. The tables of pairs that a question names are measured
+in the first round, before any score, with three tenths of what all tables have. There c is √cells for each question: the noise of
+its answer, in standard errors of sampling, is about √cells / height whatever the question is.
+
 The rule follows MST and AIM (McKenna, Miklau & Sheldon 2021; McKenna, Mullins, Sheldon & Miklau 2022): score, then measure.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -31,6 +38,7 @@ from kmeanalyst.releases.statement import is_pure
 from kmeanalyst.representation.tables.estimates import NOISE_IN_DISTANCE, estimate_tables
 from kmeanalyst.representation.tables.tree import Pair, independent_table, spanning_tree
 from release_side.choices.options import check_readable, drawn_rows, fitting, most_rows
+from release_side.choices.workload import Workload
 from release_side.door.door import Door
 from release_side.door.mechanism import Noise, RehearsalNoise, check_int64_range
 from release_side.door.private_tables import TableRounds
@@ -54,26 +62,35 @@ _OF_TARGET = 0.07  # the target's own table, relative to the other one-way table
 _WORTH_MEASURING = 0.3  # least distance of a further pair, relative to the noise that its table would have
 _CHEAP = 0.1  # share of the last round for tables that are measured because they are small
 _USUAL_PAIRS = 15  # further pairs, when their noise is first guessed
+_ASKED = 0.3  # of what tables have: for pairs that a workload names
 
 
 @dataclass(frozen=True)
 class _Shares:
-    """The budget: each round's part of 1/m², and whether it is of tables or of scores."""
+    """The budget: each round's part of 1/m², and whether it is of tables or of scores.
+
+    asked   of what tables have, the part for pairs that a workload names; the tables of all rounds make room for it.
+    """
 
     parts: tuple[float, ...]
     scores: tuple[int, ...]
+    asked: float = 0.0
 
     @property
     def of_tables(self) -> float:
         return sum(part for r, part in enumerate(self.parts) if r not in self.scores)
 
     def squares(self, number: int) -> float:
-        """The part of k(x, x) that the tables of a round have."""
-        return self.parts[number] / self.of_tables
+        """The part of k(x, x) that the tables of a round have, those of pairs in the first round left out."""
+        return self.parts[number] / self.of_tables * (1 - self.asked)
 
     def allowances(self) -> list[float]:
         """How far a row may move each round, in steps of the grid: tables move by √2 of their norm."""
-        return [math.sqrt(2 * part / self.of_tables) * GRID for part in self.parts]
+        squares = [
+            part / self.of_tables if r in self.scores else self.squares(r) + (0.0 if r else self.asked)
+            for r, part in enumerate(self.parts)
+        ]
+        return [math.sqrt(2 * square) * GRID for square in squares]
 
 
 class AdaptiveMargins(Margins):
@@ -97,17 +114,45 @@ class AdaptiveMargins(Margins):
         with fitting():
             everything = self.features(self.kernel(domain, size, noise), domain)
         _check_pairs(everything.kernel)
+        self._check_workload(everything.kernel)
         check_readable(self.most_points(everything.kernel, domain), domain, _largest(everything))
         return everything
 
     def measure(self, door: Door[Noise | RehearsalNoise], domain: Domain, size: PopulationSize) -> Measured:
         everything = self.prepare(domain, size, door.noise)
         assert isinstance(everything, MarginFeatures)
-        rounds = _Rounds.of(door, everything, size)
+        rounds = _Rounds.of(door, everything, size, self.choices.workload)
         rounds.measure_one_way()
         if rounds.n_pairs:
             rounds.measure_pairs()
         return Measured((rounds.measurement(),))
+
+    def _check_workload(self, kernel: Kernel) -> None:
+        """PublishError if the tables of the pairs that a workload names have too many cells."""
+        assert isinstance(kernel, MarginsKernel)
+        cells = cells_of_all_pairs(kernel)
+        asked = sum(cells[p] for p in _asked_pairs(kernel, _questions(kernel, self.choices.workload)))
+        if asked > _MOST_CELLS // 4:
+            raise PublishError(
+                f"the tables of the pairs of columns that the workload names have {asked:,} cells, and at most "
+                f"{_MOST_CELLS // 4:,} are measured before all others. Ask of fewer pairs, or name fewer levels or edges."
+            )
+
+    def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
+        """With a workload: that it sets heights, and how many pairs it names."""
+        named = "a workload, the questions that will be asked: it sets heights of tables and names pairs of columns to measure"
+        return (*super().taken_as_public(measured, n_points), *([named] if self.choices.workload else []))
+
+
+def _questions(kernel: MarginsKernel, workload: Workload | None) -> Counter[tuple[int, ...]]:
+    """How many questions of a workload name each set of columns; none without one."""
+    return Counter() if workload is None else workload.by_columns(kernel.target)
+
+
+def _asked_pairs(kernel: MarginsKernel, questions: Counter[tuple[int, ...]]) -> dict[int, int]:
+    """The pairs that questions name, by their index among all pairs, with the number of questions."""
+    pairs = enumerate(combinations(kernel.others, 2))
+    return {p: questions[pair] for p, pair in pairs if pair in questions}
 
 
 def _most_of_a_pair(kernel: Kernel) -> float:
@@ -135,7 +180,11 @@ def _largest(everything: FeatureMap) -> FeatureMap:
 
 @dataclass(eq=False)
 class _Rounds:
-    """The rounds of one release: what has been measured, and what is asked next."""
+    """The rounds of one release: what has been measured, and what is asked next.
+
+    questions   how many questions of the workload name each set of columns.
+    asked       the pairs among them, by their index among all pairs.
+    """
 
     door: TableRounds
     everything: MarginFeatures
@@ -143,15 +192,26 @@ class _Rounds:
     size: PopulationSize
     noise: Noise | RehearsalNoise
     shares: _Shares
+    questions: Counter[tuple[int, ...]]
+    asked: dict[int, int]
     found: dict[str, list[tuple[tuple[int, ...], float, Array]]] = field(default_factory=dict)
     scores: list[Scores] = field(default_factory=list)
     number: int = 0
 
     @classmethod
-    def of(cls, door: Door[Noise | RehearsalNoise], everything: MarginFeatures, size: PopulationSize) -> _Rounds:
+    def of(
+        cls,
+        door: Door[Noise | RehearsalNoise],
+        everything: MarginFeatures,
+        size: PopulationSize,
+        workload: Workload | None,
+    ) -> _Rounds:
         kernel = everything.kernel
-        shares = shares_of_rounds(kernel, size, door.noise)
-        return cls(door.rounds(everything, shares.allowances()), everything, kernel, size, door.noise, shares)
+        questions = _questions(kernel, workload)
+        asked = _asked_pairs(kernel, questions)
+        shares = shares_of_rounds(kernel, size, door.noise, len(asked))
+        opened = door.rounds(everything, shares.allowances())
+        return cls(opened, everything, kernel, size, door.noise, shares, questions, asked)
 
     @property
     def n_pairs(self) -> int:
@@ -167,7 +227,7 @@ class _Rounds:
         return self.door.deviation / (GRID * SHRINK * self.size.count)
 
     def measure_one_way(self) -> None:
-        """All one-way tables: coarse, crossed with the target, finer, and the target's own."""
+        """All one-way tables: coarse, crossed with the target, finer, and the target's own; and pairs that a workload names."""
         kinds = [kind for kind in KINDS if not kind.startswith("pairs")]
         groups = [group for group in self.everything.groups if group.kind in kinds]
         finer = _FINER_SMALL if self.shares.parts == _SHARES["small"] else _FINER
@@ -180,10 +240,16 @@ class _Rounds:
         if "target" in worth:
             worth["one-way"] = [_ALONE * each for each in worth["one-way"]]
             worth["target"] = [_OF_TARGET * sum(sum(each) for kind, each in worth.items() if kind != "target")]
+        if self.questions:
+            worth = self._with_questions(worth)
         total = sum(map(sum, worth.values()))
         squares = {kind: [self.shares.squares(0) * each / total for each in own] for kind, own in worth.items()}
-        self._measure([(group.kind, t) for group in groups for t in range(len(group.tables))],
-                      [square for group in groups for square in squares[group.kind]])  # fmt: skip
+        tables = [(group.kind, t) for group in groups for t in range(len(group.tables))]
+        heights = [square for group in groups for square in squares[group.kind]]
+        if self.shares.asked:
+            tables += [(self._kind_of_pairs, p) for p in self.asked]
+            heights += self._squares_of_asked()
+        self._measure(tables, heights)
 
     def measure_pairs(self) -> None:
         """The rounds after the first one."""
@@ -196,30 +262,32 @@ class _Rounds:
         ]
         distances = self._score(independent)
         if len(self.shares.parts) == len(_SHARES_LARGE):
-            count = min(_PAIRS_LARGE, self.n_pairs)
-            worth = distances - self._noise_of_pairs(count)
-            self._measure_pairs(np.argsort(-worth)[:count].tolist())
+            worth = distances - self._noise_of_pairs(min(_PAIRS_LARGE, self.n_pairs))
+            self._measure_pairs([int(p) for p in np.argsort(-worth) if p not in self.asked][:_PAIRS_LARGE])
             return
         d = len(self.kernel.others)
         worth = distances - self._noise_of_pairs(d - 1)
+        worth[list(self.asked)] = distances[list(self.asked)]
         square = np.full((d, d), -np.inf)
         small = self._cells_of_pairs() <= _most_of_a_pair(self.kernel)
-        for (i, j), own, fits in zip(self._pairs(), worth, small, strict=True):
-            square[i, j] = square[j, i] = own if fits else -np.inf
+        for p, (i, j) in enumerate(self._pairs()):
+            square[i, j] = square[j, i] = worth[p] if small[p] or p in self.asked else -np.inf
         tree = {(i, j) for i, j in spanning_tree(square) if square[i, j] > -np.inf}
-        self._measure_pairs([p for p, pair in enumerate(self._pairs()) if pair in tree])
+        wanted = [p for p, pair in enumerate(self._pairs()) if pair in tree and p not in self.asked]
+        if not wanted:  # a workload names the whole tree
+            wanted = [int(p) for p in np.argsort(-np.where(small, worth, -np.inf)) if p not in self.asked][:1]
+        self._measure_pairs(wanted)
         implied = estimate_tables(self.measurement()).pairs
         distances = self._score([implied[pair] for pair in self._pairs()])
-        self._measure_pairs(self._further(distances, tree))
+        self._measure_pairs(self._further(distances, {*wanted, *self.asked}))
 
-    def _further(self, distances: Array, tree: set[Pair]) -> list[int]:
+    def _further(self, distances: Array, measured: set[int]) -> list[int]:
         """The pairs to measure in the last round: where the distance from the tree's tables exceeds its noise, and small ones."""
         noise, cells = self._noise_of_scores(), self._cells_of_pairs()
         worth = distances - self._noise_of_pairs(_USUAL_PAIRS)
-        pairs = self._pairs()
         chosen: list[int] = []
         for p in np.argsort(-worth):
-            if pairs[p] in tree or cells[[*chosen, int(p)]].sum() > self._room() / 2:
+            if p in measured or cells[[*chosen, int(p)]].sum() > self._room() / 2:
                 continue
             heights = self._squares_of_pairs([*chosen, int(p)])
             of_table = self.unit / math.sqrt(heights[-1])
@@ -227,12 +295,12 @@ class _Rounds:
             if chosen and distances[p] < least:
                 break
             chosen.append(int(p))
-        return chosen + self._cheap(chosen, tree)
+        return chosen + self._cheap(chosen, measured)
 
-    def _cheap(self, chosen: list[int], tree: set[Pair]) -> list[int]:
+    def _cheap(self, chosen: list[int], measured: set[int]) -> list[int]:
         """Further pairs that cost the chosen ones little, whatever their scores: the smallest tables of those left."""
         powers = self._cells_of_pairs() ** _POWER
-        left = [p for p, pair in enumerate(self._pairs()) if pair not in tree and p not in chosen]
+        left = [p for p in range(self.n_pairs) if p not in measured and p not in chosen]
         left.sort(key=lambda p: powers[p])
         spent = np.cumsum(powers[left])
         return [p for p, total in zip(left, spent, strict=True) if total <= _CHEAP * powers[chosen].sum()]
@@ -302,10 +370,31 @@ class _Rounds:
     def _cells_of_pairs(self) -> Array:
         return np.array([stop - start for start, stop in self._group(self._kind_of_pairs).ranges])
 
+    def _with_questions(self, worth: dict[str, list[float]]) -> dict[str, list[float]]:
+        """The worth c ** ⅔ of one-way tables, c raised for those of columns that questions name alone."""
+        d, asked = len(self.kernel.edges), sum(self.questions.values())
+        columns = {kind: [self._columns(kind, t)[-1] for t in range(len(own))] for kind, own in worth.items()}
+        columns = {kind: [self.kernel.finer[j - d] if j >= d else j for j in own] for kind, own in columns.items()}
+        of_column = np.zeros(d)
+        for kind, own in worth.items():
+            np.add.at(of_column, columns[kind], np.array(own) ** (1 / _POWER))
+        counts = np.array([self.questions[(j,)] for j in range(d)])
+        raised = (1 + counts / asked * of_column.sum() / of_column) ** _POWER
+        return {kind: (np.array(own) * raised[columns[kind]]).tolist() for kind, own in worth.items()}
+
     def _squares_of_pairs(self, pairs: list[int]) -> list[float]:
-        """Squared heights of the tables of these pairs in the coming round."""
-        powers = self._cells_of_pairs()[pairs] ** _POWER
+        """Squared heights of the tables of these pairs in the coming round; raised, if it has pairs that questions name."""
+        cells = self._cells_of_pairs().astype(float)
+        named = sum(self.questions.values())
+        for p in set(pairs) & set(self.asked):
+            cells[p] += cells.sum() * self.asked[p] / named
+        powers = cells[pairs] ** _POWER
         return (self.shares.squares(self.number) * powers / powers.sum()).tolist()
+
+    def _squares_of_asked(self) -> list[float]:
+        """Squared heights of the pairs that a workload names: they minimise the sum over questions of √cells / height."""
+        powers = (np.sqrt(self._cells_of_pairs()[list(self.asked)]) * list(self.asked.values())) ** _POWER
+        return (self.shares.asked * powers / powers.sum()).tolist()
 
     def _noise_of_pairs(self, count: int) -> Array:
         """For each pair the |noise| to expect, summed over its table, if that many pairs are measured in a later round."""
@@ -347,21 +436,29 @@ class _Rounds:
             noisy_sum, grid_scale=self.door.deviation, n_rows=self.size.count, feature_map=features,
             noise_law=self.noise.name,
         )  # fmt: skip
-        return replace(measured, scores=tuple(self.scores))
+        pairs = list(combinations(self.kernel.others, 2))
+        beforehand = tuple(pairs[p] for p in self.asked) if self.scores else ()
+        return replace(measured, scores=tuple(self.scores), beforehand=beforehand)
 
 
-def shares_of_rounds(kernel: MarginsKernel, size: PopulationSize, noise: Noise | RehearsalNoise) -> _Shares:
-    """The rounds and their budget, from public facts: the domain, N, ε and δ."""
+def shares_of_rounds(
+    kernel: MarginsKernel, size: PopulationSize, noise: Noise | RehearsalNoise, n_asked: int = 0
+) -> _Shares:
+    """The rounds and their budget, from public facts: the domain, N, ε, δ, and how many pairs a workload names.
+
+    All pairs are measured, and none scored, where fewer are left than a tree and one further pair may need.
+    """
     columns = len(kernel.others)
     if columns < 2:
         return _Shares((1.0,), ())
-    if columns <= _FEW_COLUMNS:
+    if columns <= _FEW_COLUMNS or kernel.n_pairs - n_asked < columns:
         return _Shares(_SHARES_FEW, ())
+    asked = _ASKED if n_asked else 0.0
     alone = math.sqrt(2) * noise.deviation(1.0) / size.count
     spread = alone * math.sqrt(kernel.n_pairs)
     if spread > _LARGE_NOISE:
-        return _Shares(_SHARES_LARGE, (1,))
-    return _Shares(_SHARES["small" if spread <= _SMALL_NOISE else "middle"], (1, 3))
+        return _Shares(_SHARES_LARGE, (1,), asked)
+    return _Shares(_SHARES["small" if spread <= _SMALL_NOISE else "middle"], (1, 3), asked)
 
 
 __all__ = ["AdaptiveMargins", "shares_of_rounds"]
