@@ -101,7 +101,9 @@ class Measurement:
             if score.noisy.shape != (columns * (columns - 1) // 2,) or not 0 < score.step <= GRID:
                 raise ValueError("scores have a number for each pair of columns, and a step from 1 to 2^30.")
         if self.beforehand and not (self.scores and set(self.beforehand) <= set(kernel.chosen)):
-            raise ValueError("pairs of columns measured before any score are chosen ones, and go with scores. Leave them out.")
+            raise ValueError(
+                "pairs of columns measured before any score are chosen ones, and go with scores. Leave them out."
+            )
 
     @classmethod
     def from_sum(

@@ -79,9 +79,7 @@ class Counting:
         workload  the path of a text of questions, if there is one: messages may quote it.
         """
         self._check_ledger()
-        check_output(
-            self.output, private=private, ledger=self.ledger, others=(*others, workload), force=self.force
-        )
+        check_output(self.output, private=private, ledger=self.ledger, others=(*others, workload), force=self.force)
         samples = () if self.rehearsal is not None else domain.samples
         refuse_private_as_public(private, public, columns, samples)
         if isinstance(workload, str | Path):

@@ -9,21 +9,23 @@
     table(sex, income)                                      every cell; or table(sex)
 
 A question of one column raises the heights of its one-way tables, and the table of two columns that a question names is
-measured in any case. Of three columns or more nothing is fixed beforehand. All is checked against the domain, before a row is
+measured in any case. Ranges of a number end where questions cut it (at 25, above). Of three columns or more nothing else is fixed
+beforehand. All is checked against the domain, before a row is
 read. The workload is public: like the domain, it may depend on no private value.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Date, Number, Real
 from kmeanalyst.releases.expressions import Expression, ExpressionError, parse
 from kmeanalyst.releases.expressions.syntax import NUMBER, Parser
 from release_side.errors import PublishError
@@ -32,6 +34,7 @@ Source: TypeAlias = str | Path | Sequence[str]
 _ARGUMENTS = {  # fewest and most
     "mean": (1, 1), "var": (1, 1), "std": (1, 1), "cov": (2, 2), "corr": (2, 2), "quantile": (2, 2), "table": (1, 2),
 }  # fmt: skip
+_MOST_CUTS = 11  # of a column; finer tables answer more
 _PIECES = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|.")  # quoted texts and names, and single characters
 
 
@@ -44,6 +47,7 @@ class WorkloadQuestion:
     arguments   expressions; of a table names of columns, of a quantile its order as well.
     where       the condition; None for none.
     columns     the columns that it names, by their numbers, increasing.
+    compared    columns with signs and values, as `Expression.compared` has them.
     """
 
     text: str
@@ -51,13 +55,19 @@ class WorkloadQuestion:
     arguments: tuple[str, ...]
     where: str | None
     columns: tuple[int, ...]
+    compared: tuple[tuple[str, str, Any], ...]
 
 
 @dataclass(frozen=True)
 class Workload:
-    """The questions of a workload, checked against a domain."""
+    """The questions of a workload, checked against a domain.
+
+    cuts   for columns of numbers, by their index, the values with which questions compare them, in encoded units and between
+           two values of a whole number; for columns with more than eleven none.
+    """
 
     questions: tuple[WorkloadQuestion, ...]
+    cuts: Mapping[int, tuple[float, ...]]
 
     def by_columns(self, target: int = -1) -> Counter[tuple[int, ...]]:
         """How many questions name each set of columns, by their numbers.
@@ -86,10 +96,32 @@ def read_workload(source: Source, domain: Domain) -> Workload:
     """
     lines = _lines(source)
     asked = ((number, *_parts(line)) for number, line in enumerate(lines, 1))
-    questions = tuple(_question(number, text, where, domain) for number, text, where in asked if text or where is not None)
+    questions = tuple(
+        _question(number, text, where, domain) for number, text, where in asked if text or where is not None
+    )
     if not questions:
         raise PublishError("the workload asks nothing: it has no line with a question. Write one, such as age > 50.")
-    return Workload(questions)
+    return Workload(questions, _all_cuts(questions, domain))
+
+
+def _all_cuts(questions: Sequence[WorkloadQuestion], domain: Domain) -> dict[int, tuple[float, ...]]:
+    found: dict[int, set[float]] = {}
+    for question in questions:
+        for name, sign, value in question.compared:
+            column = domain[name]
+            if isinstance(column, Number):
+                found.setdefault(domain.names.index(name), set()).update(_cuts(column, sign, value))
+    return {j: tuple(sorted(own)) for j, own in found.items() if len(own) <= _MOST_CUTS}
+
+
+def _cuts(column: Number, sign: str, value: Any) -> list[float]:
+    """Where a comparison with this value changes, between two values of a column of whole numbers or days."""
+    if isinstance(column, Real):
+        return column.cuts([value]).tolist() if sign in ("<", "<=", ">", ">=") else []
+    below = column.cuts([value])
+    above = below + 1 if isinstance(column, Date) else column.cuts([math.floor(value) + 1])
+    wanted = {"<": [below], ">=": [below], "<=": [above], ">": [above]}.get(sign, [below, above])
+    return [float(cut[0]) for cut in wanted]
 
 
 def _lines(source: Source) -> list[str]:
@@ -127,15 +159,19 @@ def _question(number: int, text: str, where: str | None, domain: Domain) -> Work
             _check_order(arguments[1])
         given = None if where is None else parse(where)
         if given is not None and given.check(domain) != "condition":
-            raise ExpressionError(f"after | stands a condition, and {where} is a number. Compare it, as in {where} > 0.")
-        names = set(chain.from_iterable(each.columns for each in (*expressions, *([given] if given else []))))
+            raise ExpressionError(
+                f"after | stands a condition, and {where} is a number. Compare it, as in {where} > 0."
+            )
+        every = [*expressions, *([given] if given else [])]
+        names = {name for each in every for name in each.columns}
         if not names:
             raise ExpressionError("a question names a column, and this one names none. Name one.")
     except ExpressionError as error:
         raise PublishError(f"line {number} of the workload: {error}") from None
     columns = tuple(sorted(domain.names.index(name) for name in names))
     shown = text if where is None else f"{text} | {where}"
-    return WorkloadQuestion(shown, statistic, arguments, where, columns)
+    compared = tuple(comparison for each in every for comparison in each.compared)
+    return WorkloadQuestion(shown, statistic, arguments, where, columns, compared)
 
 
 def _statistic(text: str) -> tuple[str, tuple[str, ...]]:

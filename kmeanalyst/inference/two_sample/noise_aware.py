@@ -292,9 +292,9 @@ def notes_on_choice(*releases: ReleaseData) -> tuple[str, ...]:
     measurements = [release.measurement for release in releases if release.measurement and release.measurement.scores]
     if not measurements:
         return ()
-    named = " and pairs that a workload names" if any(found.beforehand for found in measurements) else ""
+    alone = "the one-way tables" + " and pairs of the workload" * any(found.beforehand for found in measurements)
     return (
-        f"tables of pairs were chosen by scores of the same rows, so the test is of the one-way tables{named}; see compare for pairs",
+        f"tables of pairs were chosen by scores of the same rows, so the test is of {alone}; see compare for pairs",
     )
 
 

@@ -85,7 +85,8 @@ def _check_beforehand(beforehand: Sequence[tuple[int, int]], kernel: Kernel, sco
     chosen = set(kernel.chosen) if isinstance(kernel, ChosenMargins) and scores else set()
     if not set(beforehand) <= chosen or len(set(beforehand)) < len(beforehand):
         raise refusal(
-            "measurement, field beforehand", "it goes with scores, and names different pairs of those that the kernel has"
+            "measurement, field beforehand",
+            "it goes with scores, and names different pairs of those that the kernel has",
         )
 
 

@@ -5,11 +5,11 @@ a tree of pairs; scores again, the distance from what the tree implies; further 
 with it, and scores are distances from independence given the target. Where noise is large, three pairs take the place of
 tree and further pairs; where there are three columns or fewer, all pairs are measured.
 
-A workload, the questions that will be asked, counts as much as everything else. Squared heights ∝ c ** ⅔ minimise the sum over
-tables of c / height, c being the number of cells. The sum of c over the tables of a round is doubled if all questions are
-of these tables, and each question has its part of that for its column. The tables of pairs that a question names are measured
-in the first round, before any score, with three tenths of what all tables have. There c is √cells for each question: the noise of
-its answer, in standard errors of sampling, is about √cells / height whatever the question is.
+A workload names questions that will be asked. Three tenths of what tables have go to the tables that hold their answers, the
+one-way tables of one column or the table of two, with squared heights ∝ (questions · √cells) ** ⅔. This minimises the sum over
+questions of √cells / height: the noise of an answer, in standard errors of sampling, whatever of an even table is asked.
+(Three tenths is about what makes the mean of these noises as small as that of all others, for one pair as for thirty.) Pairs
+that are named are measured in the first round, before any score.
 
 The rule follows MST and AIM (McKenna, Miklau & Sheldon 2021; McKenna, Mullins, Sheldon & Miklau 2022): score, then measure.
 """
@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -62,32 +63,33 @@ _OF_TARGET = 0.07  # the target's own table, relative to the other one-way table
 _WORTH_MEASURING = 0.3  # least distance of a further pair, relative to the noise that its table would have
 _CHEAP = 0.1  # share of the last round for tables that are measured because they are small
 _USUAL_PAIRS = 15  # further pairs, when their noise is first guessed
-_ASKED = 0.3  # of what tables have: for pairs that a workload names
+_ASKED = 0.3  # of what tables have: for those that a workload names
 
 
 @dataclass(frozen=True)
 class _Shares:
     """The budget: each round's part of 1/m², and whether it is of tables or of scores.
 
-    asked   of what tables have, the part for pairs that a workload names; the tables of all rounds make room for it.
+    asked   of what tables have, the parts of the first rounds for tables that a workload names; all others make room for them.
     """
 
     parts: tuple[float, ...]
     scores: tuple[int, ...]
-    asked: float = 0.0
+    asked: tuple[float, ...] = ()
 
     @property
     def of_tables(self) -> float:
         return sum(part for r, part in enumerate(self.parts) if r not in self.scores)
 
     def squares(self, number: int) -> float:
-        """The part of k(x, x) that the tables of a round have, those of pairs in the first round left out."""
-        return self.parts[number] / self.of_tables * (1 - self.asked)
+        """The part of k(x, x) that the tables of a round have, what they have for a workload left out."""
+        return self.parts[number] / self.of_tables * (1 - sum(self.asked))
 
     def allowances(self) -> list[float]:
         """How far a row may move each round, in steps of the grid: tables move by √2 of their norm."""
+        asked = (*self.asked, *[0.0] * len(self.parts))
         squares = [
-            part / self.of_tables if r in self.scores else self.squares(r) + (0.0 if r else self.asked)
+            part / self.of_tables if r in self.scores else self.squares(r) + asked[r]
             for r, part in enumerate(self.parts)
         ]
         return [math.sqrt(2 * square) * GRID for square in squares]
@@ -98,7 +100,8 @@ class AdaptiveMargins(Margins):
 
     def kernel(self, domain: Domain, size: PopulationSize, noise: Noise | RehearsalNoise) -> Kernel:
         """Of every table that a round could ask for."""
-        return adaptive_kernel(domain, self.choices.target)
+        workload = self.choices.workload
+        return adaptive_kernel(domain, self.choices.target, *([workload.cuts] if workload else []))
 
     def default_points(self, measurement: Measurement, domain: Domain) -> int:
         """As many rows as the table has, and enough for error bars, within limits."""
@@ -130,8 +133,8 @@ class AdaptiveMargins(Margins):
     def _check_workload(self, kernel: Kernel) -> None:
         """PublishError if the tables of the pairs that a workload names have too many cells."""
         assert isinstance(kernel, MarginsKernel)
-        cells = cells_of_all_pairs(kernel)
-        asked = sum(cells[p] for p in _asked_pairs(kernel, _questions(kernel, self.choices.workload)))
+        cells = dict(zip(combinations(kernel.others, 2), cells_of_all_pairs(kernel), strict=True))
+        asked = sum(cells.get(columns, 0) for columns in _asked_squares(kernel, self.choices.workload))
         if asked > _MOST_CELLS // 4:
             raise PublishError(
                 f"the tables of the pairs of columns that the workload names have {asked:,} cells, and at most "
@@ -144,15 +147,17 @@ class AdaptiveMargins(Margins):
         return (*super().taken_as_public(measured, n_points), *([named] if self.choices.workload else []))
 
 
-def _questions(kernel: MarginsKernel, workload: Workload | None) -> Counter[tuple[int, ...]]:
-    """How many questions of a workload name each set of columns; none without one."""
-    return Counter() if workload is None else workload.by_columns(kernel.target)
+def _asked_squares(kernel: MarginsKernel, workload: Workload | None) -> dict[tuple[int, ...], float]:
+    """Squared heights for each column and pair of columns that a workload names, none without one; of sum `_ASKED`.
 
-
-def _asked_pairs(kernel: MarginsKernel, questions: Counter[tuple[int, ...]]) -> dict[int, int]:
-    """The pairs that questions name, by their index among all pairs, with the number of questions."""
-    pairs = enumerate(combinations(kernel.others, 2))
-    return {p: questions[pair] for p, pair in pairs if pair in questions}
+    With a target all tables are crossed with it, and it is left out of names.
+    """
+    if workload is None:
+        return {}
+    questions = workload.by_columns(kernel.target).items()
+    cells = {columns: math.prod(kernel.sizes[j] for j in columns) for columns, _ in questions if len(columns) < 3}
+    worth = {columns: (n * math.sqrt(cells[columns])) ** _POWER for columns, n in questions if columns in cells}
+    return {columns: _ASKED * own / sum(worth.values()) for columns, own in worth.items()}
 
 
 def _most_of_a_pair(kernel: Kernel) -> float:
@@ -182,8 +187,7 @@ def _largest(everything: FeatureMap) -> FeatureMap:
 class _Rounds:
     """The rounds of one release: what has been measured, and what is asked next.
 
-    questions   how many questions of the workload name each set of columns.
-    asked       the pairs among them, by their index among all pairs.
+    asked   squared heights for the columns and pairs of columns that a workload names.
     """
 
     door: TableRounds
@@ -192,8 +196,7 @@ class _Rounds:
     size: PopulationSize
     noise: Noise | RehearsalNoise
     shares: _Shares
-    questions: Counter[tuple[int, ...]]
-    asked: dict[int, int]
+    asked: dict[tuple[int, ...], float]
     found: dict[str, list[tuple[tuple[int, ...], float, Array]]] = field(default_factory=dict)
     scores: list[Scores] = field(default_factory=list)
     number: int = 0
@@ -207,11 +210,9 @@ class _Rounds:
         workload: Workload | None,
     ) -> _Rounds:
         kernel = everything.kernel
-        questions = _questions(kernel, workload)
-        asked = _asked_pairs(kernel, questions)
-        shares = shares_of_rounds(kernel, size, door.noise, len(asked))
-        opened = door.rounds(everything, shares.allowances())
-        return cls(opened, everything, kernel, size, door.noise, shares, questions, asked)
+        asked = _asked_squares(kernel, workload)
+        shares = shares_of_rounds(kernel, size, door.noise, asked)
+        return cls(door.rounds(everything, shares.allowances()), everything, kernel, size, door.noise, shares, asked)
 
     @property
     def n_pairs(self) -> int:
@@ -240,16 +241,12 @@ class _Rounds:
         if "target" in worth:
             worth["one-way"] = [_ALONE * each for each in worth["one-way"]]
             worth["target"] = [_OF_TARGET * sum(sum(each) for kind, each in worth.items() if kind != "target")]
-        if self.questions:
-            worth = self._with_questions(worth)
         total = sum(map(sum, worth.values()))
         squares = {kind: [self.shares.squares(0) * each / total for each in own] for kind, own in worth.items()}
         tables = [(group.kind, t) for group in groups for t in range(len(group.tables))]
-        heights = [square for group in groups for square in squares[group.kind]]
-        if self.shares.asked:
-            tables += [(self._kind_of_pairs, p) for p in self.asked]
-            heights += self._squares_of_asked()
-        self._measure(tables, heights)
+        heights = self._with_asked(tables, [square for group in groups for square in squares[group.kind]])
+        named = self._named_pairs()
+        self._measure([*tables, *[(self._kind_of_pairs, p) for p in named]], [*heights, *named.values()])
 
     def measure_pairs(self) -> None:
         """The rounds after the first one."""
@@ -261,25 +258,26 @@ class _Rounds:
             independent_table(estimates.ones[i], estimates.ones[j], estimates.target) for i, j in self._pairs()
         ]
         distances = self._score(independent)
+        named = list(self._named_pairs())
         if len(self.shares.parts) == len(_SHARES_LARGE):
             worth = distances - self._noise_of_pairs(min(_PAIRS_LARGE, self.n_pairs))
-            self._measure_pairs([int(p) for p in np.argsort(-worth) if p not in self.asked][:_PAIRS_LARGE])
+            self._measure_pairs([int(p) for p in np.argsort(-worth) if p not in named][:_PAIRS_LARGE])
             return
         d = len(self.kernel.others)
         worth = distances - self._noise_of_pairs(d - 1)
-        worth[list(self.asked)] = distances[list(self.asked)]
+        worth[named] = distances[named]
         square = np.full((d, d), -np.inf)
         small = self._cells_of_pairs() <= _most_of_a_pair(self.kernel)
         for p, (i, j) in enumerate(self._pairs()):
-            square[i, j] = square[j, i] = worth[p] if small[p] or p in self.asked else -np.inf
+            square[i, j] = square[j, i] = worth[p] if small[p] or p in named else -np.inf
         tree = {(i, j) for i, j in spanning_tree(square) if square[i, j] > -np.inf}
-        wanted = [p for p, pair in enumerate(self._pairs()) if pair in tree and p not in self.asked]
+        wanted = [p for p, pair in enumerate(self._pairs()) if pair in tree and p not in named]
         if not wanted:  # a workload names the whole tree
-            wanted = [int(p) for p in np.argsort(-np.where(small, worth, -np.inf)) if p not in self.asked][:1]
+            wanted = [int(p) for p in np.argsort(-np.where(small, worth, -np.inf)) if p not in named][:1]
         self._measure_pairs(wanted)
         implied = estimate_tables(self.measurement()).pairs
         distances = self._score([implied[pair] for pair in self._pairs()])
-        self._measure_pairs(self._further(distances, {*wanted, *self.asked}))
+        self._measure_pairs(self._further(distances, {*wanted, *named}))
 
     def _further(self, distances: Array, measured: set[int]) -> list[int]:
         """The pairs to measure in the last round: where the distance from the tree's tables exceeds its noise, and small ones."""
@@ -370,31 +368,28 @@ class _Rounds:
     def _cells_of_pairs(self) -> Array:
         return np.array([stop - start for start, stop in self._group(self._kind_of_pairs).ranges])
 
-    def _with_questions(self, worth: dict[str, list[float]]) -> dict[str, list[float]]:
-        """The worth c ** ⅔ of one-way tables, c raised for those of columns that questions name alone."""
-        d, asked = len(self.kernel.edges), sum(self.questions.values())
-        columns = {kind: [self._columns(kind, t)[-1] for t in range(len(own))] for kind, own in worth.items()}
-        columns = {kind: [self.kernel.finer[j - d] if j >= d else j for j in own] for kind, own in columns.items()}
-        of_column = np.zeros(d)
-        for kind, own in worth.items():
-            np.add.at(of_column, columns[kind], np.array(own) ** (1 / _POWER))
-        counts = np.array([self.questions[(j,)] for j in range(d)])
-        raised = (1 + counts / asked * of_column.sum() / of_column) ** _POWER
-        return {kind: (np.array(own) * raised[columns[kind]]).tolist() for kind, own in worth.items()}
+    def _with_asked(self, tables: list[tuple[str, int]], squares: list[float]) -> list[float]:
+        """Squared heights of one-way tables, raised for the columns that a workload names alone."""
+        columns = [self._columns(kind, t)[-1] for kind, t in tables]
+        columns = [self.kernel.finer[j - len(self.kernel.edges)] if j >= len(self.kernel.edges) else j for j in columns]
+        own = Counter[int]()
+        for j, square in zip(columns, squares, strict=True):
+            own[j] += square  # type: ignore[assignment]
+        return [square * (1 + self.asked.get((j,), 0.0) / own[j]) for j, square in zip(columns, squares, strict=True)]
+
+    def _named_pairs(self) -> dict[int, float]:
+        """The pairs that a workload names, with their squared heights, by their index; none if all pairs are measured later."""
+        if len(self.shares.parts) == len(_SHARES_FEW):
+            return {}
+        pairs = enumerate(combinations(self.kernel.others, 2))
+        return {p: self.asked[pair] for p, pair in pairs if pair in self.asked}
 
     def _squares_of_pairs(self, pairs: list[int]) -> list[float]:
-        """Squared heights of the tables of these pairs in the coming round; raised, if it has pairs that questions name."""
-        cells = self._cells_of_pairs().astype(float)
-        named = sum(self.questions.values())
-        for p in set(pairs) & set(self.asked):
-            cells[p] += cells.sum() * self.asked[p] / named
-        powers = cells[pairs] ** _POWER
-        return (self.shares.squares(self.number) * powers / powers.sum()).tolist()
-
-    def _squares_of_asked(self) -> list[float]:
-        """Squared heights of the pairs that a workload names: they minimise the sum over questions of √cells / height."""
-        powers = (np.sqrt(self._cells_of_pairs()[list(self.asked)]) * list(self.asked.values())) ** _POWER
-        return (self.shares.asked * powers / powers.sum()).tolist()
+        """Squared heights of the tables of these pairs in the coming round."""
+        powers = self._cells_of_pairs()[pairs] ** _POWER
+        squares = self.shares.squares(self.number) * powers / powers.sum()
+        named = list(combinations(self.kernel.others, 2))
+        return [square + self.asked.get(named[p], 0.0) for p, square in zip(pairs, squares.tolist(), strict=True)]
 
     def _noise_of_pairs(self, count: int) -> Array:
         """For each pair the |noise| to expect, summed over its table, if that many pairs are measured in a later round."""
@@ -437,28 +432,32 @@ class _Rounds:
             noise_law=self.noise.name,
         )  # fmt: skip
         pairs = list(combinations(self.kernel.others, 2))
-        beforehand = tuple(pairs[p] for p in self.asked) if self.scores else ()
+        beforehand = tuple(pairs[p] for p in self._named_pairs())
         return replace(measured, scores=tuple(self.scores), beforehand=beforehand)
 
 
 def shares_of_rounds(
-    kernel: MarginsKernel, size: PopulationSize, noise: Noise | RehearsalNoise, n_asked: int = 0
+    kernel: MarginsKernel,
+    size: PopulationSize,
+    noise: Noise | RehearsalNoise,
+    asked: Mapping[tuple[int, ...], float] = MappingProxyType({}),
 ) -> _Shares:
-    """The rounds and their budget, from public facts: the domain, N, ε, δ, and how many pairs a workload names.
+    """The rounds and their budget, from public facts: the domain, N, ε, δ, and what a workload asks for.
 
-    All pairs are measured, and none scored, where fewer are left than a tree and one further pair may need.
+    asked   squared heights for columns and pairs of columns. Where fewer other pairs are left than there are columns, all pairs
+            are measured, and none is scored.
     """
     columns = len(kernel.others)
+    alone, together = (sum(square for own, square in asked.items() if len(own) == n) for n in (1, 2))
     if columns < 2:
-        return _Shares((1.0,), ())
-    if columns <= _FEW_COLUMNS or kernel.n_pairs - n_asked < columns:
-        return _Shares(_SHARES_FEW, ())
-    asked = _ASKED if n_asked else 0.0
-    alone = math.sqrt(2) * noise.deviation(1.0) / size.count
-    spread = alone * math.sqrt(kernel.n_pairs)
+        return _Shares((1.0,), (), (alone,))
+    named = sum(len(own) == 2 for own in asked)
+    if columns <= _FEW_COLUMNS or kernel.n_pairs - named < columns:
+        return _Shares(_SHARES_FEW, (), (alone, together))
+    spread = math.sqrt(2) * noise.deviation(1.0) / size.count * math.sqrt(kernel.n_pairs)
     if spread > _LARGE_NOISE:
-        return _Shares(_SHARES_LARGE, (1,), asked)
-    return _Shares(_SHARES["small" if spread <= _SMALL_NOISE else "middle"], (1, 3), asked)
+        return _Shares(_SHARES_LARGE, (1,), (alone + together,))
+    return _Shares(_SHARES["small" if spread <= _SMALL_NOISE else "middle"], (1, 3), (alone + together,))
 
 
 __all__ = ["AdaptiveMargins", "shares_of_rounds"]
