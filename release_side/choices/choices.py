@@ -79,8 +79,9 @@ class Choices:
     )
     workload: Any = _option(
         None,
-        "A text file of what will be asked, a question on each line: adaptive margins measure these questions best. An "
-        'expression, "age | income == \'>50K\'", corr(a, b), table(a, b), quantile(a, 0.5); see the tutorial on publishing.',
+        "What will be asked: a text file with a question on each line, as \"age > 50\", \"age | income == '>50K'\" (given), "
+        '"corr(a, b)", "table(a, b)", "quantile(a, 0.5)". Pairs of columns that it names are measured in any case, with three '
+        "tenths of the budget for tables; everything else has the rest. The file must be public.",
         type="path", metavar="FILE",
     )  # fmt: skip
     weights: str = _option(

@@ -133,8 +133,9 @@ class AdaptiveMargins(Margins):
     def _check_workload(self, kernel: Kernel) -> None:
         """PublishError if the tables of the pairs that a workload names have too many cells."""
         assert isinstance(kernel, MarginsKernel)
-        cells = dict(zip(combinations(kernel.others, 2), cells_of_all_pairs(kernel), strict=True))
-        asked = sum(cells.get(columns, 0) for columns in _asked_squares(kernel, self.choices.workload))
+        named = _asked_squares(kernel, self.choices.workload)
+        pairs = zip(combinations(kernel.others, 2), cells_of_all_pairs(kernel), strict=True)
+        asked = sum(cells for pair, cells in pairs if pair in named)
         if asked > _MOST_CELLS // 4:
             raise PublishError(
                 f"the tables of the pairs of columns that the workload names have {asked:,} cells, and at most "
