@@ -167,7 +167,7 @@ def test_questions_are_counted_by_columns_without_the_target():
     ("question", "cuts"),
     [
         ("n < 25", {0: (24.5,)}), ("n <= 25", {0: (25.5,)}), ("n > 25", {0: (25.5,)}), ("25 < n", {0: (25.5,)}),
-        ("n >= 24.5", {0: (24.5,)}), ("n == 40", {0: (39.5, 40.5)}), ("n in [40, 41]", {0: (39.5, 40.5, 41.5)}),
+        ("n >= 24.5", {0: (24.5,)}), ("n <= 25.5", {0: (25.5,)}), ("n == 40", {0: (39.5, 40.5)}), ("n in [40, 41]", {0: (39.5, 40.5, 41.5)}),
         ("10 <= n < 20", {0: (9.5, 19.5)}), ("x <= 0.5", {1: (0.5,)}), ("x == 0.5", {1: ()}),
         ("day <= '2003-01-01'", {2: (12053.5,)}), ("day < '2003-01-01'", {2: (12052.5,)}),
         ("wage > 1000", {3: (math.log(1000.5),)}), ("x | n < 25", {0: (24.5,)}), ("n + 1 < 3", {}), ("n", {}),
@@ -183,6 +183,11 @@ def test_ranges_end_where_questions_cut_them(question: str, cuts: dict[int, tupl
         assert set(found.get(j, ())) <= set(kernel.edges[j]) and (j in found or kernel.edges[j] == plain.edges[j])
         assert len(kernel.edges[j]) <= len(plain.edges[j]) + len(found.get(j, ()))
         assert not kernel.fine[j] or set(kernel.edges[j]) <= set(kernel.fine[j])
+
+
+def test_a_cut_replaces_the_even_edge_that_is_near():
+    kernel, plain = (adaptive_kernel(KINDS, None, cuts) for cuts in (read("n < 27", domain=KINDS).cuts, {}))
+    assert len(kernel.edges[0]) == len(plain.edges[0]) and {24.5, 26.5} == set(kernel.edges[0]) ^ set(plain.edges[0])
 
 
 def test_declared_edges_stay():
@@ -261,6 +266,22 @@ def test_heights_minimise_the_sum_over_questions_of_root_cells_over_height(monke
     assert len(by_index) == 2
     weights = np.array([math.sqrt(4), 2 * math.sqrt(sizes[0] * 4), math.sqrt(16)])
     np.testing.assert_allclose(weights / asked**1.5 / (weights[0] / asked[0] ** 1.5), 1.0, rtol=1e-4)
+
+
+@rough
+def test_a_tree_that_the_workload_names_is_not_measured_again(monkeypatch: pytest.MonkeyPatch):
+    rounds: list[set[int]] = []
+    honest = TableRounds.measure
+
+    def measure(self: TableRounds, wanted: Any, heights: Any) -> Any:
+        rounds.append(set(wanted.tolist()))
+        return honest(self, wanted, heights)
+
+    monkeypatch.setattr(TableRounds, "measure", measure)
+    published([each for each in ALL_PAIRS if "age" in each])
+    one_way, tree, further = rounds
+    assert len(one_way) == 6 + 2 + 5 and len(tree) == 1 and further
+    assert not one_way & tree and not one_way & further and not tree & further
 
 
 ALL_PAIRS = [f"table({a}, {b})" for a, b in combinations(["age", *"pqrs", "`hours-per-week`"], 2)]
