@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Date, Number, Real
 from kmeanalyst.releases.expressions import Expression, ExpressionError, parse
@@ -63,7 +65,7 @@ class Workload:
     """The questions of a workload, checked against a domain.
 
     cuts   for columns of numbers, by their index, the values with which questions compare them, in encoded units and between
-           two values of a whole number; for columns with more than eleven none.
+           two values of a whole number; none for columns with more than eleven.
     """
 
     questions: tuple[WorkloadQuestion, ...]
@@ -110,8 +112,11 @@ def _all_cuts(questions: Sequence[WorkloadQuestion], domain: Domain) -> dict[int
         for name, sign, value in question.compared:
             column = domain[name]
             if isinstance(column, Number):
-                found.setdefault(domain.names.index(name), set()).update(_cuts(column, sign, value))
-    return {j: tuple(sorted(own)) for j, own in found.items() if len(own) <= _MOST_CUTS}
+                low, high = column.ends
+                with np.errstate(all="ignore"):  # a value that has no logarithm
+                    inside = {cut for cut in _cuts(column, sign, value) if low < cut < high}
+                found.setdefault(domain.names.index(name), set()).update(inside)
+    return {j: tuple(sorted(own)) for j, own in found.items() if 0 < len(own) <= _MOST_CUTS}
 
 
 def _cuts(column: Number, sign: str, value: Any) -> list[float]:
@@ -132,7 +137,7 @@ def _lines(source: Source) -> list[str]:
         return lines
     path = Path(source)
     if not path.is_file():
-        raise PublishError(f"no workload at {path}: it is a text file with a question on each line. Check the path.")
+        raise PublishError(f"no workload at {path}: it is a text file with a question on each line. Check it.")
     try:
         return path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError:
