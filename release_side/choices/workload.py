@@ -9,9 +9,9 @@
     table(sex, income)                                      every cell; or table(sex)
 
 A question of one column raises the heights of its one-way tables, and the table of two columns that a question names is
-measured in any case. Ranges of a number end where questions cut it (at 25, above). Of three columns or more nothing else is fixed
-beforehand. All is checked against the domain, before a row is
-read. The workload is public: like the domain, it may depend on no private value.
+measured in any case. Ranges of a number end where questions cut it (at 25, above). Of three columns or more nothing else is
+fixed beforehand. All is checked against the domain, before a row is read. The workload is public: like the domain, it may depend
+on no private value.
 """
 
 from __future__ import annotations

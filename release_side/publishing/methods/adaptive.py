@@ -17,7 +17,6 @@ The rule follows MST and AIM (McKenna, Miklau & Sheldon 2021; McKenna, Mullins, 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -143,8 +142,8 @@ class AdaptiveMargins(Margins):
             )
 
     def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
-        """With a workload: that it sets heights, and how many pairs it names."""
-        named = "a workload, the questions that will be asked: it sets heights of tables and names pairs of columns to measure"
+        """With a workload: that there was one, and what it sets."""
+        named = "a workload, the questions that will be asked: it sets ends of ranges, heights, and pairs of columns to measure"
         return (*super().taken_as_public(measured, n_points), *([named] if self.choices.workload else []))
 
 
@@ -286,7 +285,7 @@ class _Rounds:
         worth = distances - self._noise_of_pairs(_USUAL_PAIRS)
         chosen: list[int] = []
         for p in np.argsort(-worth):
-            if p in measured or cells[[*chosen, int(p)]].sum() > self._room() / 2:
+            if p in measured or cells[[*chosen, int(p)]].sum() > self._room() / 2 * (1 - sum(self.shares.asked)):
                 continue
             heights = self._squares_of_pairs([*chosen, int(p)])
             of_table = self.unit / math.sqrt(heights[-1])
@@ -373,9 +372,9 @@ class _Rounds:
         """Squared heights of one-way tables, raised for the columns that a workload names alone."""
         columns = [self._columns(kind, t)[-1] for kind, t in tables]
         columns = [self.kernel.finer[j - len(self.kernel.edges)] if j >= len(self.kernel.edges) else j for j in columns]
-        own = Counter[int]()
+        own = dict.fromkeys(columns, 0.0)
         for j, square in zip(columns, squares, strict=True):
-            own[j] += square  # type: ignore[assignment]
+            own[j] += square
         return [square * (1 + self.asked.get((j,), 0.0) / own[j]) for j, square in zip(columns, squares, strict=True)]
 
     def _named_pairs(self) -> dict[int, float]:
