@@ -11,10 +11,10 @@ a table is these tables, each in units of its height.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import combinations, pairwise
+from itertools import combinations, compress, pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -298,21 +298,22 @@ class ChosenMargins(Margins):
             if abs(sum(each) - share) > _ROUNDING:
                 raise ValueError(f"the squares of a share must add up to it, got {sum(each)!r} for {share!r}.")
 
-    def without_pairs(self) -> ChosenMargins:
-        """The same of single columns alone, with heights in proportion.
+    def with_pairs(self, kept: Collection[tuple[int, int]]) -> ChosenMargins:
+        """The same of single columns and of these of the chosen pairs alone, with heights in proportion.
 
         >>> squares = ((0.3, 0.1), (), (0.6,), (), (), ())
         >>> both = ka.kernels.ChosenMargins(
         ...     ((0.0,),) * 2, ((),) * 2, (False,) * 2, (0.4, 0, 0.6, 0, 0, 0), chosen=((0, 1),), squares=squares
         ... )
-        >>> both.without_pairs().squares, both.squared_heights == squares
+        >>> both.with_pairs(()).squares, both.squared_heights == squares
         (((0.75, 0.25), (), (), (), (), ()), True)
         """
-        squares = [() if k in (2, 3) else each for k, each in enumerate(self.squares)]
+        own = [pair in kept for pair in self.chosen]
+        squares = [tuple(compress(each, own)) if k in (2, 3) else each for k, each in enumerate(self.squares)]
         total = math.fsum(square for each in squares for square in each)
         scaled = tuple(tuple(square / total for square in each) for each in squares)
         shares: Any = tuple(math.fsum(each) for each in scaled)
-        return replace(self, shares=shares, chosen=(), squares=scaled)
+        return replace(self, shares=shares, chosen=tuple(compress(self.chosen, own)), squares=scaled)
 
     @property
     def n_pairs(self) -> int:

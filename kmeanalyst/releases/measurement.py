@@ -96,6 +96,7 @@ class Measurement:
     noisy_sum     (F,) int64: the released integers, of which `vector` is the rescaled reading.
     scores        rounds of scores by which the tables of φ were chosen, with noise of the same deviation on the grid.
     choices       rounds in which the exponential mechanism drew pairs of columns, whose tables are in φ.
+    beforehand    pairs of columns whose tables were measured before any score, because a public workload names them.
 
     >>> measurement = release.measurement
     >>> measurement.vector.shape, measurement.noise_law, measurement.sensitivity
@@ -110,6 +111,7 @@ class Measurement:
     noisy_sum: Array
     scores: tuple[Scores, ...] = ()
     choices: tuple[Choice, ...] = ()
+    beforehand: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         if self.vector.shape != (self.feature_map.dimension,) or self.noisy_sum.shape != self.vector.shape:
@@ -117,7 +119,7 @@ class Measurement:
                 f"a measurement has one number per feature: {self.feature_map.dimension} features, "
                 f"vector {self.vector.shape}, sum {self.noisy_sum.shape}."
             )
-        if self.chosen_by_rows:
+        if self.chosen_by_rows or self.beforehand:
             self._check_chosen()
         if not 0 < self.noise_scale < np.inf:
             raise ValueError(f"noise_scale must be positive and finite, got {self.noise_scale!r}.")
@@ -135,6 +137,10 @@ class Measurement:
         for choice in self.choices:
             if not (0 < choice.count <= len(kernel.chosen) and 0 < choice.step <= GRID and 0 < choice.scale < math.inf):
                 raise ValueError("a choice is of chosen pairs, with a step from 1 to 2^30 and a positive finite scale.")
+        if self.beforehand and not (self.chosen_by_rows and set(self.beforehand) <= set(kernel.chosen)):
+            raise ValueError(
+                "pairs of columns measured before any score are chosen ones, and go with scores or choices. Leave them out."
+            )
 
     @classmethod
     def from_sum(
@@ -197,7 +203,8 @@ class Measurement:
 
     @property
     def decided_beforehand(self) -> Measurement:
-        """What was measured before anything was chosen by scores: the one-way tables of `ChosenMargins`, else all of it.
+        """What was measured before anything was chosen by scores: all of it, or of `ChosenMargins` with scores the one-way
+        tables and those of pairs that a workload names.
 
         The sampling errors of a table chosen because its columns seemed related were chosen as well, and a test that takes
         its features as fixed rejects a true hypothesis too often.
@@ -212,14 +219,19 @@ class Measurement:
             or not isinstance(features.kernel, ChosenMargins)
         ):
             return self
-        kernel = features.kernel.without_pairs()
-        kept = np.concatenate(
-            [np.arange(group.start, group.stop) for group in features.groups if not group.kind.startswith("pairs")]
-        )
-        scale = 1 / math.sqrt(1 - features.kernel.shares[2] - features.kernel.shares[3])
+        kept, left = [], 1.0  # the squared heights of what is kept
+        for group in features.groups:
+            of_pairs = group.kind.startswith("pairs")
+            left -= sum(group.squares) if of_pairs else 0.0
+            for table, square, (start, stop) in zip(group.tables, group.squares, group.ranges, strict=True):
+                if not of_pairs or table[-2:] in self.beforehand:
+                    kept.append(np.arange(start, stop))
+                    left += square if of_pairs else 0.0
+        indices, scale = np.concatenate(kept), 1 / math.sqrt(left)
         return Measurement(
-            vector=self.vector[kept] * scale, noise_scale=self.noise_scale * scale, noise_law=self.noise_law,
-            n_rows=self.n_rows, feature_map=MarginFeatures(kernel), noisy_sum=self.noisy_sum[kept],
+            vector=self.vector[indices] * scale, noise_scale=self.noise_scale * scale, noise_law=self.noise_law,
+            n_rows=self.n_rows, feature_map=MarginFeatures(features.kernel.with_pairs(self.beforehand)),
+            noisy_sum=self.noisy_sum[indices],
         )  # fmt: skip
 
     def counted_together(self, i: int, j: int) -> bool:
@@ -253,6 +265,8 @@ class Measurement:
             fields["scores"] = [score.step for score in self.scores]
         if self.choices:
             fields["choices"] = [asdict(choice) for choice in self.choices]
+        if self.beforehand:
+            fields["beforehand"] = [list(pair) for pair in self.beforehand]
         return fields
 
 

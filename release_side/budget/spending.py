@@ -20,7 +20,7 @@ from kmeanalyst.releases.population_size import PopulationSize
 from release_side.budget.composition import Spend
 from release_side.budget.ledger import Ledger
 from release_side.choices.output_file import check_output
-from release_side.choices.public_inputs import refuse_private_as_public
+from release_side.choices.public_inputs import refuse_private_as_public, refuse_private_as_workload
 from release_side.door.exponential_mechanism import ExponentialMechanism
 from release_side.door.mechanism import Noise
 from release_side.errors import SPENT, PublishError
@@ -63,18 +63,27 @@ class Counting:
     force: bool = False
 
     def check_before_opening(
-        self, private: Table, public: Table | None, columns: Domain, domain: Domain, others: tuple[object, ...]
+        self,
+        private: Table,
+        public: Table | None,
+        columns: Domain,
+        domain: Domain,
+        others: tuple[object, ...],
+        workload: object = None,
     ) -> None:
         """PublishError for every fault that can be found before the private table is opened for publishing.
 
         public    rows that are given as public; compared with the private rows in these columns.
         domain    the whole domain, with the digests of the samples that it was drafted from.
         others    other input files, which the output may not replace.
+        workload  the path of a text of questions, if there is one: messages may quote it.
         """
         self._check_ledger()
-        check_output(self.output, private=private, ledger=self.ledger, others=others, force=self.force)
+        check_output(self.output, private=private, ledger=self.ledger, others=(*others, workload), force=self.force)
         samples = () if self.rehearsal is not None else domain.samples
         refuse_private_as_public(private, public, columns, samples)
+        if isinstance(workload, str | Path):
+            refuse_private_as_workload(private, workload)
 
     def _check_ledger(self) -> None:
         if (self.ledger is None) != (self.table is None):

@@ -77,6 +77,13 @@ class Choices:
         "A column that models will predict: everything else is measured together with it, and for each of its classes.",
         metavar="COLUMN",
     )
+    workload: Any = _option(
+        None,
+        "What will be asked: a text file with a question on each line, as \"age > 50\", \"age | income == '>50K'\" (given), "
+        '"corr(a, b)", "table(a, b)", "quantile(a, 0.5)". Pairs of columns that it names are measured in any case, with three '
+        "tenths of the budget for tables; everything else has the rest. The file must be public.",
+        type="path", metavar="FILE",
+    )  # fmt: skip
     weights: str = _option(
         "probability",
         "Weights of the points: probabilities; signed with Σ|w| at most --bound; the best signed ones; 1/M each; "

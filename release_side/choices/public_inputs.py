@@ -64,6 +64,15 @@ def refuse_private_as_public(
             )
 
 
+def refuse_private_as_workload(private: Table, workload: str | Path) -> None:
+    """PublishError if the text of questions is a file of the private table: messages would show its lines."""
+    with _comparable():
+        if found := _which_is_private(private, workload):
+            raise PublishError(
+                f"the workload is the private table itself ({found}). Name a text file with a question on each line."
+            )
+
+
 def samples_of(sample: Table) -> tuple[SampleDigest, ...]:
     """The digests that identify a public sample: one for each of its files, or one of a DataFrame's cells."""
     if isinstance(sample, pd.DataFrame):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Any
 import click
 
 from kmeanalyst.cli.terminal import completion_help, json_option, print_json, say, working
-from kmeanalyst.releases.texts import escaped
+from kmeanalyst.releases.texts import escaped, one_line
 from release_side.choices.choices import METHOD_NAMES, Choices
 from release_side.cli.function import publish_function_command
 from release_side.cli.ledger import ledger
@@ -220,9 +221,13 @@ def plan_command(domain_path: str, as_json: bool, rows: int, epsilon: tuple[floa
       ± mean          standard error of a column's mean, as a fraction of its range
       ± probability   standard error of a probability near one half
 
+    With --workload a second table has each question's standard error at each ε, and its parts: privacy noise, sampling (at
+    the shares of the synthetic table), and resolution, what the measured tables do not show of it.
+
     \b
-    Example:
+    Examples:
       release-side plan --rows 100000 --domain domain.toml --epsilon 0.1 1 10 --delta 1e-6
+      release-side plan --rows 100000 --domain domain.toml --delta 1e-6 --workload questions.txt
     """
     from kmeanalyst.releases.domain.domain import read_domain
     from release_side.publishing.plan import EPSILONS, NOTE, plan
@@ -236,6 +241,8 @@ def plan_command(domain_path: str, as_json: bool, rows: int, epsilon: tuple[floa
         print_json({"rows": rows, "columns": domain.to_dict(), "plans": records})
         return
     say(_plan_table(rows, records))
+    if "questions" in plans:
+        say(_question_table(records))
 
 
 def _plan_table(rows: int, plans: list[dict[str, Any]]) -> str:
@@ -248,11 +255,31 @@ def _plan_table(rows: int, plans: list[dict[str, Any]]) -> str:
             f"{p['epsilon']:g}", f"{p['noise_scale']:.3g}", *errors, f"{p['seconds']:.0f}",
             f"{p['file_bytes'] / 1000:,.0f} kB",
         ))  # fmt: skip
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    table = ["  ".join(cell.rjust(w) for cell, w in zip(line, widths, strict=True)) for line in lines]
     same = plans[0]
     facts = f"{rows:,} rows, delta {same['delta']:g}, {same['method']}, {same['points']:,} points"
-    return "\n".join([*table, f"({facts}, {same['features']:,} features)"])
+    return "\n".join([*_aligned(lines), f"({facts}, {same['features']:,} features)"])
+
+
+def _question_table(plans: list[dict[str, Any]]) -> str:
+    """For each question of the workload a line for each ε."""
+    lines: list[tuple[str, ...]] = [("question", "epsilon", "± error", "privacy", "sampling", "resolution", "measured")]
+    for each in zip(*(plan["questions"] for plan in plans), strict=True):
+        for plan, asked in zip(plans, each, strict=True):
+            errors = (asked[name] for name in ("standard_error", "privacy", "sampling", "resolution"))
+            numbers = ("unknown" if math.isnan(error) else f"{error:.2g}" for error in errors)
+            lines.append((one_line(asked["question"]), f"{plan['epsilon']:g}", *numbers, asked["measured"]))
+    return "\n".join(["", *_aligned(lines, texts=(0, 6))])
+
+
+def _aligned(lines: list[tuple[str, ...]], texts: tuple[int, ...] = ()) -> list[str]:
+    """Lines of columns of equal width: to the right, and those of texts to the left."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(
+            c.ljust(w) if i in texts else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
 
 
 @main.command(short_help="Publish a private table as a release.")

@@ -143,7 +143,7 @@ class TableRounds:
         if type(count) is not int or not 0 < count <= len(sizes):
             raise PublishError("a draw takes one table at least, and no more than there are. Correct the count.")
         with self._lock:
-            scale = choice_constant(sizes, step, count, self.deviation) / self._allowance() * _ROUNDED
+            scale = choice_constant(self._sizes().tolist(), step, count, self.deviation) / self._allowance() * _ROUNDED
             if not 0 < scale < math.inf:
                 raise PublishError("the noise of a draw cannot be held. Raise epsilon.")
             noise, counts = self._next()

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.kernels import Kernel, KernelMean
+from kmeanalyst.kernels import Kernel, KernelMean, Margins
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
 from kmeanalyst.release import Release
@@ -32,12 +32,14 @@ from kmeanalyst.releases.domain.domain import Domain, read_domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Number, Real
+from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.measurement import GRID, Measurement, feature_mean, grid_sensitivity, mean_unit
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.representation.progress import Progress, silent
 from release_side.budget.spending import weakness
 from release_side.choices.options import processors, public_generator
+from release_side.choices.workload import Source, WorkloadQuestion, without
 from release_side.door.mechanism import RehearsalNoise
 from release_side.door.private_mean import private_mean
 from release_side.door.private_tables import TableRounds, count_tables
@@ -78,6 +80,7 @@ def plan(
     family: str | None = None,
     kernel: Kernel | str | None = None,
     target: str | None = None,
+    workload: Source | None = None,
     weights: str = "probability",
     bound: float | None = None,
     float32: bool = False,
@@ -103,6 +106,10 @@ def plan(
                 se_probability   standard error of a probability near one half; the median over one question per column.
                 seconds          the time that publishing takes on this machine, once the table is read.
                 file_bytes       size of the file.
+                questions        with a workload only: for each of its questions a dictionary of the standard error that the
+                                 analyst sees and its parts, privacy, sampling (at the shares of the synthetic table) and
+                                 resolution (NaN where there is none, and the median over the cells of a table); and under
+                                 `measured` which tables hold the answer.
     Limits      The table is synthetic, drawn from a public seed: clusters spread over the domain or, where public points
                 are given, a population of which they could be a sample. It is one of many possible tables: the real
                 rkhs_errors of seven very different ones (ε = 0.1 and 1) were 0.3 (one small cluster) to 2.5 times the
@@ -121,7 +128,7 @@ def plan(
         raise PublishError(kind.no_plan)
     choices = kind.options(
         public_points=public_points, points=points, features=features, family=family, kernel=kernel, target=target,
-        weights=weights, bound=bound, float32=float32, noise=noise, calibration=calibration,
+        workload=workload, weights=weights, bound=bound, float32=float32, noise=noise, calibration=calibration,
     )  # fmt: skip
     mechanisms = [kind(choices).mechanism(e, delta, _SEED) for e in _as_list(epsilon)]
     size = PopulationSize(_as_whole(rows))
@@ -162,7 +169,9 @@ def _simulate(
         file_bytes = _file_bytes(release)
         seconds = drawing + per_row * size.count + time.perf_counter() - started
         errors = _errors(release, truths[name], size)
-        return _facts(release) | errors | {"seconds": seconds, "file_bytes": file_bytes}
+        found = _facts(release) | errors | {"seconds": seconds, "file_bytes": file_bytes}
+        workload = method.choices.workload
+        return found | ({"questions": [_predicted(release, asked) for asked in workload.questions]} if workload else {})
 
     pairs = zip(mechanisms, names, strict=True)
     table = pd.DataFrame([simulated(mechanism, name, done) for done, (mechanism, name) in enumerate(pairs)])
@@ -380,6 +389,50 @@ def _mean_error(release: Release, column: Real | Integer) -> float:
 
     error = release.expectation(value, where=present if column.missing else None).standard_error
     return error / (column.upper - column.lower)
+
+
+def _predicted(release: Release, asked: WorkloadQuestion) -> dict[str, Any]:
+    """The errors of a question, asked of the simulated release; NaN where that gives no answer."""
+    try:
+        errors = _ERRORS[asked.statistic](release, asked.arguments, asked.where)
+    except ValueError:  # no simulated row meets the condition, say
+        errors = {}
+    numbers = {name: errors.get(name, math.nan) for name in ("standard_error", "privacy", "sampling", "resolution")}
+    return {"question": asked.text, **numbers, "measured": _measured(release, asked)}
+
+
+def _of_estimate(estimate: Any) -> dict[str, float]:
+    return {"standard_error": estimate.standard_error} | {n: e for n, e in estimate.parts.items() if e is not None}
+
+
+def _of_table(release: Release, columns: tuple[str, ...], where: str | None) -> dict[str, float]:
+    """Medians over the table's cells."""
+    names = [parse(column).columns[0] for column in columns]
+    cells = release.table(*names, where=where)
+    return dict(cells[["standard_error", "privacy", "sampling", "resolution"]].median())
+
+
+_ERRORS: dict[str, Callable[[Release, tuple[str, ...], str | None], dict[str, float]]] = {
+    "mean": lambda release, asked, where: _of_estimate(release.expectation(asked[0], where=where)),
+    "var": lambda release, asked, where: _of_estimate(release.var(asked[0], where=where)),
+    "std": lambda release, asked, where: _of_estimate(release.std(asked[0], where=where)),
+    "cov": lambda release, asked, where: _of_estimate(release.cov(asked, where=where).estimates[1]),
+    "corr": lambda release, asked, where: _of_estimate(release.corr(asked, where=where).estimates[1]),
+    "quantile": lambda release, asked, where: _of_estimate(release.quantile(asked[0], float(asked[1]), where=where)),
+    "table": _of_table,
+}
+
+
+def _measured(release: Release, asked: WorkloadQuestion) -> str:
+    """Which tables hold the answer, whatever the private rows are, in words."""
+    kernel = release.kernel
+    assert isinstance(kernel, Margins)
+    columns = without(kernel.target, asked.columns)
+    names = " × ".join(words.written(release.domain.names[j]) for j in columns)
+    if len(columns) > 2:
+        scored = release.measurement is not None and release.measurement.scores
+        return "not measured jointly" + ": depends on the choice made from scores" * bool(scored)
+    return f"table of {names}, in any case" if len(columns) == 2 else f"one-way tables of {names}"
 
 
 def _near_half(column: Column, cells: Array) -> Callable[[pd.DataFrame], Array]:

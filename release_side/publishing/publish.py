@@ -21,6 +21,7 @@ from kmeanalyst.representation.progress import Progress
 from release_side.budget.spending import Counting
 from release_side.choices.choices import check_whole
 from release_side.choices.options import processors
+from release_side.choices.workload import Source
 from release_side.door.door import Door
 from release_side.errors import PublishError
 from release_side.private_rows.rows import Table, open_private
@@ -41,6 +42,7 @@ def publish(
     family: str | None = None,
     kernel: Kernel | str | None = None,
     target: str | None = None,
+    workload: Source | None = None,
     weights: str = "probability",
     bound: float | None = None,
     float32: bool = False,
@@ -83,6 +85,10 @@ def publish(
                     levels, atoms and missing cells.
     target          a column that models will predict: its relations to pairs of others are measured as well. With a
                     generator: the label; everything else is measured for each of its classes.
+    workload        what will be asked: the path of a text file with a question on each line, or a list of such lines (see
+                    `release_side.choices.workload`). Adaptive margins, the default with it, then measure the pairs of columns
+                    that a question names in any case, and single columns that it names better than others. Public: it must
+                    not be taken from the private table.
     weights         "probability", "bounded" (Σ|w| ≤ bound, 1 by default), "signed" (2), "uniform" (1/M each; random
                     features), or "published" (subspace).
     float32         real columns of the points hold single precision numbers, and the weights are fitted to these.
@@ -120,7 +126,7 @@ def publish(
     kind = method_class(method)
     choices = kind.options(
         public_points=public_points, points=points, features=features, family=family, kernel=kernel, target=target,
-        weights=weights, bound=bound, float32=float32, noise=noise, calibration=calibration,
+        workload=workload, weights=weights, bound=bound, float32=float32, noise=noise, calibration=calibration,
     )  # fmt: skip
     mechanism = kind(choices).mechanism(epsilon, delta, rehearsal)
     check_whole("workers", workers, 1)
@@ -129,7 +135,7 @@ def publish(
     counting = Counting(
         ledger=ledger, table=table, uncounted=uncounted, weak=weak, rehearsal=rehearsal, output=output, force=force
     )
-    counting.check_before_opening(private, public_points, domain, domain, (domain_path, public_points))
+    counting.check_before_opening(private, public_points, domain, domain, (domain_path, public_points), workload)
     chosen = chosen_method(method, choices, domain)
     rows = open_private(private)
     rows.check_columns(domain)

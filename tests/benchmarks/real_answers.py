@@ -1,7 +1,7 @@
 """Answers on a real table: are intervals of the released answers honest, and how wide are they?
 
     python tests/benchmarks/real_answers.py [--table adult] [--releases 10] [--epsilon 1 0.1]
-        [--kernels margins target default] [--workers 2] [--view VIEW]
+        [--kernels margins target default] [--workers 2] [--view VIEW] [--workload QUESTIONS.txt]
 
 Reads ../shared/data/adult or ../shared/data/housing, and says so when it is not there. The population is all rows (of both
 files of Adult, 48,842; of housing 20,640); for each release N = 20,000 rows are drawn from it with replacement, so that
@@ -200,14 +200,16 @@ TABLES = {
 }  # fmt: skip
 
 
-def answers(setting: tuple[str, str, float, int, str | None]) -> dict[str, Any]:
+def answers(setting: tuple[str, str, float, int, str | None, str | None]) -> dict[str, Any]:
     """What one release answers to all questions."""
-    name, kernel, epsilon, seed, view = setting
+    name, kernel, epsilon, seed, view, workload = setting
     warnings.simplefilter("ignore")
     table = TABLES[name]
     domain = draft_domain(table.as_text(table.population), this_sample_is_public=True).domain
     rows_as_text = table.as_text(table.drawn(seed))
-    release = publish(rows_as_text, domain, epsilon=epsilon, delta=DELTA, uncounted=True, **table.options(kernel))
+    release = publish(
+        rows_as_text, domain, epsilon=epsilon, delta=DELTA, uncounted=True, workload=workload, **table.options(kernel)
+    )
     rows, seconds = [], []
     for asked in table.questions:
         start = time.perf_counter()
@@ -259,6 +261,7 @@ def main() -> None:
     parser.add_argument("--kernels", nargs="+", choices=KERNELS, default=KERNELS)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--view", choices=["signed", "probability", "fitted"])
+    parser.add_argument("--workload", help="of adaptive margins: a file of questions that the releases are made for")
     options = parser.parse_args()
     table = TABLES[options.table]
     if absent := [file for file in table.files if not (DATA / table.folder / file).exists()]:
@@ -267,7 +270,10 @@ def main() -> None:
     with ProcessPoolExecutor(options.workers, mp_context=get_context("forkserver")) as pool:
         for kernel in options.kernels:
             for epsilon in options.epsilon:
-                settings = [(options.table, kernel, epsilon, seed, options.view) for seed in range(options.releases)]
+                settings = [
+                    (options.table, kernel, epsilon, seed, options.view, options.workload)
+                    for seed in range(options.releases)
+                ]
                 summarised(list(pool.map(answers, settings)), truth, error)
 
 

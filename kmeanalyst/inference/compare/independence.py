@@ -184,7 +184,11 @@ def independence_test(
             "Test rows of your own, or a release with a measurement."
         )
     sides = two_sides(data.domain.names, columns_a, columns_b)
-    return _among_chosen(data, data.measurement, sides) if data.measurement.chosen_by_rows else _noise_aware_test(data, sides)
+    return (
+        _among_chosen(data, data.measurement, sides)
+        if data.measurement.chosen_by_rows
+        else _noise_aware_test(data, sides)
+    )
 
 
 def _among_chosen(

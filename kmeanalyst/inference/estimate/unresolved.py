@@ -95,7 +95,8 @@ def _missing(release: ReleaseData, columns: list[str], together: str) -> str:
     target = feature_map.kernel.target
     places = [release.domain.names.index(name) for name in columns]
     if not all(release.measurement.counted_together(i, j) for i, j in combinations(places, 2)):
-        return f"{together} was not counted, as scores did not show a relation. A release with --kernel margins counts all pairs"
+        which = "A release with --workload counts the pairs that it names, one with --kernel margins all"
+        return f"{together} was not counted, as scores did not show a relation. {which}"
     others = [name for name in columns if target < 0 or name != release.domain.names[target]]
     if len(others) > 2 and target < 0:
         return f"{together} was not counted together. A release with one of them as --target counts pairs of the others with it"

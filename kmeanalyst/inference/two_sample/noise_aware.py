@@ -289,9 +289,14 @@ def release_against_sample(release: ReleaseData, measurement: Measurement, sampl
 
 def notes_on_choice(*releases: ReleaseData) -> tuple[str, ...]:
     """A note where tables were chosen by scores, and the test looks at the others alone."""
-    chosen = any(release.measurement is not None and release.measurement.chosen_by_rows for release in releases)
-    note = "tables of pairs were chosen by scores of the same rows, so the test is of the one-way tables; see compare for pairs"
-    return (note,) if chosen else ()
+    every = [release.measurement for release in releases]
+    measurements = [measurement for measurement in every if measurement and measurement.chosen_by_rows]
+    if not measurements:
+        return ()
+    alone = "the one-way tables" + " and pairs of the workload" * any(found.beforehand for found in measurements)
+    return (
+        f"tables of pairs were chosen by scores of the same rows, so the test is of {alone}; see compare for pairs",
+    )
 
 
 def squared_mean_norm(release: ReleaseData) -> float:

@@ -6,8 +6,9 @@ Everything here depends only on the domain and on the noise there will be (N, ε
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ _SHARE_OF_TARGET = 0.07  # the target's own table, relative to the others' squar
 _MOST_FEATURES = 10**6  # cells of all tables
 _MOST_COUNTED = 4 * 10**6  # cells of all tables that may be chosen
 _MOST_COLUMNS = 1000
+_NO_CUTS: Mapping[int, Sequence[float]] = MappingProxyType({})
 USUAL_NOISE = 1e-3  # noise on a share that is measured alone
 # of a cell one way, if one of two ways has 1: in steps, so that releases of similar size share a kernel
 _HEIGHTS = (1.0, 1.5, 2.0, 3.0, 4.0)
@@ -80,8 +82,16 @@ def _first_small_enough(domain: Domain, target: str | None, made: Callable[[int,
     )
 
 
-def _margins(domain: Domain, target: int, ranges: int, noise: float, *, finer: bool) -> Margins:
-    cuts = [_cuts(column, ranges) for column in domain.columns]
+def _margins(
+    domain: Domain,
+    target: int,
+    ranges: int,
+    noise: float,
+    *,
+    finer: bool,
+    asked: Mapping[int, Sequence[float]] = _NO_CUTS,
+) -> Margins:
+    cuts = [_cuts(column, ranges, asked.get(j, ())) for j, column in enumerate(domain.columns)]
     numbers = sum(column.is_number for column in domain.columns)
     finely = min(_FINE_RANGES, _MOST_FINE_RANGES // max(numbers, 1)) if finer else 0
     fine = tuple(_fine_edges(column, edges, finely) for column, (edges, _) in zip(domain.columns, cuts, strict=True))
@@ -105,15 +115,18 @@ def _margins(domain: Domain, target: int, ranges: int, noise: float, *, finer: b
         raise DomainError(f'{error} Name fewer levels or edges, or use the kernel "table".') from None
 
 
-def adaptive_kernel(domain: Domain, target: str | None = None) -> Margins:
+def adaptive_kernel(
+    domain: Domain, target: str | None = None, asked: Mapping[int, Sequence[float]] = _NO_CUTS
+) -> Margins:
     """Margins of all columns and all pairs, crossed with the target if there is one: what tables may be chosen from.
 
     Numbers without edges are cut as for `margin_kernel`. The shares mean nothing until tables are chosen.
+    asked    for columns of numbers, by their index, values where questions cut them, in encoded units: there ranges end.
     Errors   DomainError if there is no such column, or if the tables have more than four million cells.
     """
 
     def every_table(target_index: int, ranges: int) -> Margins:
-        kernel = _margins(domain, target_index, ranges, USUAL_NOISE, finer=True)
+        kernel = _margins(domain, target_index, ranges, USUAL_NOISE, finer=True, asked=asked)
         pairs, few = float(len(kernel.others) > 1), float(len(kernel.others) > 0)
         crossed = target_index >= 0
         wanted = (1.0, few * crossed, pairs * (not crossed), pairs * crossed, float(bool(kernel.finer)), float(crossed))
@@ -133,8 +146,8 @@ def _heights(with_target: bool, noise: float) -> tuple[float, ...]:
     return (alone, min(alone, 2.0), 0.0, 1.0, 1.0) if with_target else (alone, 0.0, 1.0, 0.0, 1.0)
 
 
-def _cuts(column: Column, ranges: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Inner edges of the column's ranges, and its atoms, in encoded units."""
+def _cuts(column: Column, ranges: int, asked: Sequence[float] = ()) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Inner edges of the column's ranges, and its atoms, in encoded units; asked ones replace even ones that are near."""
     if isinstance(column, Categorical):
         return tuple(np.arange(len(column.levels) - 1) + 0.5), ()
     assert isinstance(column, Number)
@@ -145,6 +158,9 @@ def _cuts(column: Column, ranges: int) -> tuple[tuple[float, ...], tuple[float, 
         edges = np.arange(low, high)
     else:
         edges = _even_edges(column, ranges)
+        if len(asked):
+            edges = edges[np.abs(edges[:, None] - np.array(asked)).min(axis=1) > (high - low) / ranges / 2]
+    edges = np.append(edges, asked)
     inner = np.unique(edges[(edges > low) & (edges < high)])
     return tuple(inner.tolist()), tuple(column.atom_codes.tolist())
 

@@ -42,6 +42,7 @@ from kmeanalyst.releases.expressions.syntax import (
     LONGEST,
     Comparison,
     Constant,
+    Items,
     Name,
     Node,
     Parser,
@@ -49,6 +50,8 @@ from kmeanalyst.releases.expressions.syntax import (
     reads_as_condition,
 )
 from kmeanalyst.releases.expressions.words import ExpressionError
+
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}  # of a comparison that is read from the right
 
 __all__ = ["DEEPEST", "LONGEST", "Expression", "ExpressionError", "Extent", "parse"]
 
@@ -113,19 +116,28 @@ class Expression:
         >>> parse("age == 40 and 20 == 2 * hours").equated
         (('age', 40.0),)
         """
-        pairs = [
-            (left, right)
-            for part in parts_of(self._root)
-            if isinstance(part, Comparison)
-            for left, (op, right) in zip((part.first, *(each for _, each in part.rest)), part.rest, strict=False)
-            if op == "=="
-        ]
         return tuple(
-            (name.name, float(number.value))
-            for a, b in pairs
-            for name, number in ((a, b), (b, a))
-            if isinstance(name, Name) and isinstance(number, Constant) and type(number.value) in (int, float)
+            (name, float(value)) for name, sign, value in self.compared if sign == "==" and type(value) in (int, float)
         )
+
+    @property
+    def compared(self) -> tuple[tuple[str, str, float | str | bool], ...]:
+        """Columns with the sign and the value that they are compared with, values of lists one by one.
+
+        >>> parse("17 <= age < 30 and sex in ['F']").compared
+        (('age', '>=', 17.0), ('age', '<', 30.0), ('sex', 'in', 'F'))
+        """
+        found: list[tuple[str, str, float | str | bool]] = []
+        for part in parts_of(self._root):
+            if not isinstance(part, Comparison):
+                continue
+            for left, (sign, right) in zip((part.first, *(each for _, each in part.rest)), part.rest, strict=False):
+                values = right.items if isinstance(right, Items) else (right,)
+                if isinstance(left, Name):
+                    found += [(left.name, sign, value.value) for value in values if isinstance(value, Constant)]
+                elif isinstance(left, Constant) and isinstance(right, Name):
+                    found.append((right.name, _TURNED.get(sign, sign), left.value))
+        return tuple(found)
 
     def check(self, domain: Domain) -> Literal["number", "condition"]:
         """What `evaluate` gives on this domain; ExpressionError if columns, levels and operations do not fit.

@@ -118,6 +118,16 @@ _CHOICES_RULE: dict[str, _Rule] = {
         lambda value: isinstance(value, list) and 1 <= len(value) <= _MOST_SCORES and all(map(_is_choice, value)),
     )
 }
+_BEFOREHAND_RULE: dict[str, _Rule] = {
+    "beforehand": (
+        "a list of pairs of columns' numbers, at least one",
+        lambda value: (
+            isinstance(value, list)
+            and bool(value)
+            and all(isinstance(pair, list) and len(pair) == 2 and all(map(is_whole, pair)) for pair in value)
+        ),
+    )
+}
 _FUNCTION_MEASUREMENT_RULES = {
     "noise_law": _one_of(*(law for law in NOISE_LAWS if not is_pure(law))),
     "n_pivots": _COUNT,
@@ -199,9 +209,12 @@ def check_header(header: dict[str, Any]) -> None:
     if measurement is None and header["fit_distance"] is not None:
         raise refusal("fit_distance", "there is no measurement that the points could be at a distance from")
     if measurement is not None:
-        scored = _SCORES_RULE if "scores" in measurement else {}
-        drew = _CHOICES_RULE if "choices" in measurement else {}
-        _check_fields("measurement", measurement, _MEASUREMENT_RULES | scored | drew)
+        also = {
+            name: rule
+            for name, rule in (_SCORES_RULE | _CHOICES_RULE | _BEFOREHAND_RULE).items()
+            if name in measurement
+        }
+        _check_fields("measurement", measurement, _MEASUREMENT_RULES | also)
         _check_fields("feature_map", measurement["feature_map"], _FEATURE_MAP_RULES)
 
 

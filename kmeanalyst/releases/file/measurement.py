@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -71,11 +71,23 @@ def measurement_of(header: dict[str, Any], kernel: Kernel, domain: Domain, membe
     if not math.isclose(fields["grid_noise_scale"] * unit, fields["noise_scale"], rel_tol=CLOSE):
         raise refusal("grid_noise_scale", "it is not the noise scale in steps of the grid: one of the two is wrong")
     scores, choices = _scores_of(fields, feature_map, members), _choices_of(fields, feature_map)
+    beforehand = tuple(map(tuple, fields.get("beforehand", [])))
+    _check_beforehand(beforehand, feature_map.kernel, chosen=bool(scores or choices))
     return Measurement(
         vector=noisy_sum * unit, noise_scale=float(fields["noise_scale"]), noise_law=fields["noise_law"],
-        n_rows=fields["n_rows"], feature_map=feature_map, noisy_sum=noisy_sum, scores=scores,
-        choices=choices,
+        n_rows=fields["n_rows"], feature_map=feature_map, noisy_sum=noisy_sum, scores=scores, choices=choices,
+        beforehand=beforehand,
     )  # fmt: skip
+
+
+def _check_beforehand(beforehand: Sequence[tuple[int, int]], kernel: Kernel, *, chosen: bool) -> None:
+    """FileRefused unless these are different pairs of those that the kernel has, and the others were chosen by rows."""
+    pairs = set(kernel.chosen) if isinstance(kernel, ChosenMargins) and chosen else set()
+    if not set(beforehand) <= pairs or len(set(beforehand)) < len(beforehand):
+        raise refusal(
+            "measurement, field beforehand",
+            "it goes with scores or choices, and names different pairs of those that the kernel has",
+        )
 
 
 def _scores_of(fields: dict[str, Any], feature_map: FeatureMap, members: Members) -> tuple[Scores, ...]:

@@ -9,11 +9,14 @@ exponential       a small database, drawn as a whole
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kmeanalyst.kernels import Margins as MarginsKernel
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
 from release_side.choices.choices import METHOD_NAMES, Choices, check_one_of
 from release_side.choices.options import public_rows
+from release_side.choices.workload import read_workload
 from release_side.errors import PublishError
 from release_side.publishing.methods.adaptive import AdaptiveMargins
 from release_side.publishing.methods.base import MeanMethod, Measured, ReleaseMethod
@@ -42,7 +45,7 @@ def method_class(method: str) -> type[ReleaseMethod]:
 def chosen_method(method: str, choices: Choices, domain: Domain) -> ReleaseMethod:
     """The method with its choices, the public rows read; PublishError or DomainError if they do not go with the domain.
 
-    Margins where random features are asked for under a kernel of margins.
+    Margins where random features are asked for under a kernel of margins. The workload is read too.
     """
     kind = method_class(method)
     _check_strings(kind, choices, domain)
@@ -52,6 +55,13 @@ def chosen_method(method: str, choices: Choices, domain: Domain) -> ReleaseMetho
         kind = AdaptiveMargins
     elif kind is RandomFeatures and isinstance(kernel_from_spec(spec, domain, choices.target), MarginsKernel):
         kind = Margins
+    if choices.workload is not None:
+        if kind is not AdaptiveMargins:
+            raise PublishError(
+                "a workload says what adaptive margins measure, and this release measures something else. Leave the workload "
+                'out, or choose the kernel "adaptive" and no choice that goes with other features.'
+            )
+        choices = replace(choices, workload=read_workload(choices.workload, domain))
     return kind(choices, public)
 
 

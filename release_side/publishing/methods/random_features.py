@@ -70,7 +70,7 @@ class RandomFeatures(MeanMethod):
         of_features = (choices.features, choices.family, choices.public_points, choices.bound)
         placed = choices.weights not in ("probability", "uniform")
         others = any(column.is_text or isinstance(column, Cyclic) for column in domain.columns)
-        few = len(domain) <= _SEEN_JOINTLY
+        few = len(domain) <= _SEEN_JOINTLY and choices.workload is None
         if any(choice is not None for choice in of_features) or few or placed or others or choices.noise == "laplace":
             return "table"
         try:

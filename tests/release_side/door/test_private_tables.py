@@ -890,8 +890,10 @@ def test_hostile_neighbours_take_the_same_path_and_differ_by_no_more_than_the_ex
 
 FRAME = DOMAIN.decode(DOMAIN.draw(600, 1))
 UNITS = FRAME.assign(who=[str(i // 2) for i in range(1200)][:600])
+WORKLOAD = ["table(a, b)", "c == 'x'"]
 RELEASES: dict[str, dict[str, Any]] = {
     "pairs": {}, "target": {"target": "flag"}, "zcdp": {"calibration": "zcdp"}, "units": {"unit": "who", "epsilon": 2.0},
+    "workload": {"workload": WORKLOAD}, "workload of units": {"workload": WORKLOAD, "unit": "who", "epsilon": 2.0},
 }  # fmt: skip
 rough = pytest.mark.usefixtures("rough_representation")
 

@@ -410,8 +410,8 @@ def test_epsilon_takes_one_value_several_or_none(words, epsilons, toml, asked):
 def test_the_command_passes_every_choice_on(toml, asked):
     options = {
         "rows": 1234, "delta": 1e-7, "method": "subspace", "public_points": "p.csv", "points": 12, "features": 34,
-        "family": "maclaurin", "kernel": "margins", "target": "city", "weights": "signed", "bound": 1.5, "noise": "laplace",
-        "calibration": "zcdp",
+        "family": "maclaurin", "kernel": "margins", "target": "city", "workload": "q.txt", "weights": "signed", "bound": 1.5,
+        "noise": "laplace", "calibration": "zcdp",
     }  # fmt: skip
     words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     assert call("plan", "--domain", toml, *words, "--epsilon", "2").exit_code == 1

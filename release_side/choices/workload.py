@@ -1,0 +1,228 @@
+"""What analysts will ask, as a public text: a question on each line, in the grammar of expressions.
+
+    # one line for each question; what follows a # is a comment
+    age                                                     its mean
+    `marital-status` == 'Never-married' and age < 25        its probability
+    `hours-per-week` | income == '>50K'                     the mean, given a condition
+    corr(age, `education-num`)                              also cov(a, b), var(a), std(a), mean(a)
+    quantile(age, 0.5)
+    table(sex, income)                                      every cell; or table(sex)
+
+A question of one column raises the heights of its one-way tables, and the table of two columns that a question names is
+measured in any case. Ranges of a number end where questions cut it (at 25, above). Of three columns or more nothing else is
+fixed beforehand. All is checked against the domain, before a row is read. The workload is public: like the domain, it may depend
+on no private value.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Date, Number, Real
+from kmeanalyst.releases.expressions import Expression, ExpressionError, parse
+from kmeanalyst.releases.expressions.syntax import NUMBER, Parser
+from release_side.errors import PublishError
+
+Source: TypeAlias = str | Path | Sequence[str]
+_ARGUMENTS = {  # fewest and most
+    "mean": (1, 1), "var": (1, 1), "std": (1, 1), "cov": (2, 2), "corr": (2, 2), "quantile": (2, 2), "table": (1, 2),
+}  # fmt: skip
+_MOST_CUTS = 11  # of a column; finer tables answer more
+_PIECES = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|.")  # quoted texts and names, and single characters
+
+
+@dataclass(frozen=True)
+class WorkloadQuestion:
+    """A question that analysts will ask of the release.
+
+    text        as it is written.
+    statistic   one of mean (a probability, of a condition), var, std, cov, corr, quantile, table.
+    arguments   expressions; of a table names of columns, of a quantile its order as well.
+    where       the condition; None for none.
+    columns     the columns that it names, by their numbers, increasing.
+    compared    columns with signs and values, as `Expression.compared` has them.
+    """
+
+    text: str
+    statistic: str
+    arguments: tuple[str, ...]
+    where: str | None
+    columns: tuple[int, ...]
+    compared: tuple[tuple[str, str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The questions of a workload, checked against a domain.
+
+    cuts   for columns of numbers, by their index, the values with which questions compare them, in encoded units and between
+           two values of a whole number; none for columns with more than eleven.
+    """
+
+    questions: tuple[WorkloadQuestion, ...]
+    cuts: Mapping[int, tuple[float, ...]]
+
+    def by_columns(self, target: int = -1) -> Counter[tuple[int, ...]]:
+        """How many questions name each set of columns, by their numbers.
+
+        target   a column that all tables are crossed with, which is left out of sets of several; −1 for none.
+        """
+        return Counter(without(target, question.columns) for question in self.questions)
+
+
+def without(target: int, columns: tuple[int, ...]) -> tuple[int, ...]:
+    """The columns but the target, if there are others.
+
+    >>> without(1, (0, 1)), without(1, (1,))
+    ((0,), (1,))
+    """
+    return tuple(j for j in columns if j != target) or columns
+
+
+def read_workload(source: Source, domain: Domain) -> Workload:
+    """The questions of a file, or of a list of lines; PublishError, with the line's number, for the first that is none.
+
+    >>> domain = ka.Domain((ka.Integer(name="age", lower=17, upper=90), ka.Boolean(name="rich")))
+    >>> workload = read_workload(["age > 50  # one half?", "", "corr(age, rich)"], domain)
+    >>> dict(workload.by_columns())
+    {(0,): 1, (0, 1): 1}
+    """
+    lines = _lines(source)
+    asked = ((number, *_parts(line)) for number, line in enumerate(lines, 1))
+    questions = tuple(
+        _question(number, text, where, domain) for number, text, where in asked if text or where is not None
+    )
+    if not questions:
+        raise PublishError("the workload asks nothing: it has no line with a question. Write one, such as age > 50.")
+    return Workload(questions, _all_cuts(questions, domain))
+
+
+def _all_cuts(questions: Sequence[WorkloadQuestion], domain: Domain) -> dict[int, tuple[float, ...]]:
+    found: dict[int, set[float]] = {}
+    for question in questions:
+        for name, sign, value in question.compared:
+            column = domain[name]
+            if isinstance(column, Number):
+                low, high = column.ends
+                with np.errstate(all="ignore"):  # a value that has no logarithm
+                    inside = {cut for cut in _cuts(column, sign, value) if low < cut < high}
+                found.setdefault(domain.names.index(name), set()).update(inside)
+    return {j: tuple(sorted(own)) for j, own in found.items() if 0 < len(own) <= _MOST_CUTS}
+
+
+def _cuts(column: Number, sign: str, value: Any) -> list[float]:
+    """Where a comparison with this value changes, between two values of a column of whole numbers or days."""
+    if isinstance(column, Real):
+        return column.cuts([value]).tolist() if sign in ("<", "<=", ">", ">=") else []
+    below = column.cuts([value])
+    above = below + 1 if isinstance(column, Date) else column.cuts([math.floor(value) + 1])
+    wanted = {"<": [below], ">=": [below], "<=": [above], ">": [above]}.get(sign, [below, above])
+    return [float(cut[0]) for cut in wanted]
+
+
+def _lines(source: Source) -> list[str]:
+    if not isinstance(source, str | Path):
+        lines = list(source)
+        if not all(isinstance(line, str) for line in lines):
+            raise PublishError("workload must be a list of questions as texts, or the path of a file of them.")
+        return lines
+    path = Path(source)
+    if not path.is_file():
+        raise PublishError(f"no workload at {path}: it is a text file with a question on each line. Check it.")
+    try:
+        return path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise PublishError(f"{path} is not text in UTF-8, as a workload is. Save it as UTF-8.") from None
+
+
+def _parts(line: str) -> tuple[str, str | None]:
+    """The question and its condition, without the comment."""
+    pieces = _PIECES.findall(line)
+    pieces = pieces[: pieces.index("#")] if "#" in pieces else pieces
+    if "|" not in pieces:
+        return "".join(pieces).strip(), None
+    bar = pieces.index("|")
+    return "".join(pieces[:bar]).strip(), "".join(pieces[bar + 1 :]).strip()
+
+
+def _question(number: int, text: str, where: str | None, domain: Domain) -> WorkloadQuestion:
+    try:
+        statistic, arguments = _statistic(text)
+        expressions = [parse(argument) for argument in (arguments[:1] if statistic == "quantile" else arguments)]
+        for expression in expressions:
+            _check(expression, statistic, domain)
+        if statistic == "quantile":
+            _check_order(arguments[1])
+        given = None if where is None else parse(where)
+        if given is not None and given.check(domain) != "condition":
+            raise ExpressionError(
+                f"after | stands a condition, and {where} is a number. Compare it, as in {where} > 0."
+            )
+        every = [*expressions, *([given] if given else [])]
+        names = {name for each in every for name in each.columns}
+        if not names:
+            raise ExpressionError("a question names a column, and this one names none. Name one.")
+    except ExpressionError as error:
+        raise PublishError(f"line {number} of the workload: {error}") from None
+    columns = tuple(sorted(domain.names.index(name) for name in names))
+    shown = text if where is None else f"{text} | {where}"
+    compared = tuple(comparison for each in every for comparison in each.compared)
+    return WorkloadQuestion(shown, statistic, arguments, where, columns, compared)
+
+
+def _statistic(text: str) -> tuple[str, tuple[str, ...]]:
+    """The statistic that a question asks for, and the texts of its arguments."""
+    parser = Parser(text)
+    name = parser.token.text
+    if name not in _ARGUMENTS or len(parser.tokens) < 2 or parser.tokens[1].text != "(":
+        return "mean", (text,)
+    parser.advance()
+    opening, arguments = parser.advance(), []
+    while not parser.takes(")"):
+        start = parser.token.start
+        parser.expression(1)
+        arguments.append(text[start : parser.tokens[parser.at - 1].end])
+        if not parser.takes(",") and parser.token.text != ")":
+            raise parser.unclosed(opening, "an operator, a comma or )")
+    if parser.token.kind != "end":
+        raise parser.unexpected("the end of the line")
+    fewest, most = _ARGUMENTS[name]
+    if not fewest <= len(arguments) <= most:
+        wanted = f"{fewest} or {most}" if fewest < most else str(most)
+        raise ExpressionError(
+            f"{name} takes {wanted} argument{'s' * (most > 1)}, got {len(arguments)}. Write {_USAGE[name]}."
+        )
+    return name, tuple(arguments)
+
+
+_USAGE = {
+    "mean": "mean(a)", "var": "var(a)", "std": "std(a)", "cov": "cov(a, b)", "corr": "corr(a, b)",
+    "quantile": "quantile(a, 0.5)", "table": "table(a) or table(a, b)",
+}  # fmt: skip
+
+
+def _check(expression: Expression, statistic: str, domain: Domain) -> None:
+    """ExpressionError unless the argument fits the domain; of a table it is a column of any kind."""
+    name = next(iter(expression.columns), "")
+    is_column = expression.text in (name, "`" + name.replace("`", "``") + "`")
+    if statistic == "table" and not is_column:
+        raise ExpressionError(f"a table is of columns, and {expression.text} is an expression. Write table(a, b).")
+    if statistic != "table" or name not in domain.names:
+        expression.check(domain)
+
+
+def _check_order(text: str) -> None:
+    if not NUMBER.fullmatch(text) or not 0 <= float(text) <= 1:
+        raise ExpressionError(f"the order of a quantile is a number from 0 to 1, got {text}. Write quantile(a, 0.5).")
+
+
+__all__ = ["Source", "Workload", "WorkloadQuestion", "read_workload", "without"]

@@ -1,0 +1,528 @@
+"""A workload: questions as a text, the tables that they ask for, and the errors that a plan predicts for them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from curator_calls import call
+from file_tools import SCHEMA_TEST, Edit, forged, members_of, refused, setting
+
+import kmeanalyst as ka
+import release_side
+from kmeanalyst.inference.two_sample import noise_aware
+from kmeanalyst.kernels import ChosenMargins
+from kmeanalyst.release import Release
+from kmeanalyst.releases.domain.domain import Domain, domain_toml
+from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Date, Integer, Real
+from kmeanalyst.releases.measurement import GRID, Measurement
+from kmeanalyst.releases.population_size import PopulationSize
+from release_side.choices.choices import Choices
+from release_side.choices.workload import Workload, read_workload
+from release_side.door.mechanism import GaussianNoise, PublishError
+from release_side.door.private_tables import TableRounds
+from release_side.publishing import plan as planning
+from release_side.publishing.methods import METHODS, chosen_method
+from release_side.publishing.methods import adaptive as adaptive_method
+from release_side.publishing.methods.adaptive import shares_of_rounds
+from release_side.publishing.plan import plan
+
+LEVELS = ("a", "b", "c", "d")
+DOMAIN = Domain((
+    Integer(name="age", lower=0, upper=99), *(Categorical(name=name, levels=LEVELS) for name in "pqrs"),
+    Integer(name="hours-per-week", lower=0, upper=99),
+))  # fmt: skip
+KINDS = Domain((
+    Integer(name="n", lower=0, upper=99), Real(name="x", lower=0.0, upper=1.0),
+    Date(name="day", lower="2000-01-01", upper="2009-12-31"),
+    Integer(name="wage", lower=1, upper=10**6, scale="log"), Categorical(name="c | #", levels=LEVELS),
+))  # fmt: skip
+QUESTIONS = ["p == 'a' and age < 25", "table(r, s)", "age > 60"]
+ASKED = ((0, 1), (3, 4))
+rough = pytest.mark.usefixtures("rough_representation")
+
+
+def table(n: int = 3000, seed: int = 0) -> pd.DataFrame:
+    """q repeats p; all else is independent."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({name: rng.choice(LEVELS, n) for name in "pqrs"})
+    frame["q"] = np.where(rng.random(n) < 0.9, frame["p"], frame["q"])
+    return frame.assign(age=rng.integers(0, 100, n), **{"hours-per-week": rng.integers(0, 100, n)}).astype(str)
+
+
+def published(workload: Any = tuple(QUESTIONS), frame: pd.DataFrame | None = None, **choice: Any) -> Release:
+    usual: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "kernel": "adaptive", "rehearsal": 1, "points": 50}
+    frame = table() if frame is None else frame
+    return release_side.publish(frame, DOMAIN, workload=workload, **(usual | choice))
+
+
+def measured(release: Release) -> tuple[Measurement, ChosenMargins]:
+    measurement = release.measurement
+    assert measurement is not None and isinstance(measurement.feature_map.kernel, ChosenMargins)
+    return measurement, measurement.feature_map.kernel
+
+
+def read(*lines: str, domain: Domain = DOMAIN) -> Workload:
+    return read_workload(lines, domain)
+
+
+# ---------------------------------------------------------------------- the text
+
+
+@pytest.mark.parametrize(
+    ("line", "statistic", "arguments", "where", "columns"),
+    [
+        ("age", "mean", ("age",), None, (0,)),
+        ("mean(age)", "mean", ("age",), None, (0,)),
+        ("  p == 'a' and age < 25  # young", "mean", ("p == 'a' and age < 25",), None, (0, 1)),
+        ("age | p in ['a', 'b']", "mean", ("age",), "p in ['a', 'b']", (0, 1)),
+        ("std(age) | q == 'a' and r == 'b'", "std", ("age",), "q == 'a' and r == 'b'", (0, 2, 3)),
+        ("corr(`hours-per-week`, age)", "corr", ("`hours-per-week`", "age"), None, (0, 5)),
+        ("cov((age + 1) * 2, log1p(age))", "cov", ("(age + 1) * 2", "log1p(age)"), None, (0,)),
+        ("quantile(min(age, 50), 0.5)", "quantile", ("min(age, 50)", "0.5"), None, (0,)),
+        ("table(s, `r`)", "table", ("s", "`r`"), None, (3, 4)),
+        ("var(age)", "var", ("age",), None, (0,)),
+    ],
+)  # fmt: skip
+def test_a_line_is_a_question_in_the_grammar_of_expressions(line, statistic, arguments, where, columns):
+    (question,) = read(line).questions
+    assert (question.statistic, question.arguments) == (statistic, arguments)
+    assert (question.where, question.columns) == (where, columns)
+    assert question.text == line.partition("#")[0].strip()
+
+
+def test_signs_in_quotes_are_no_comments_and_no_conditions():
+    (question,) = read("`c | #` == 'a' | n > 3 # x | y", domain=KINDS).questions
+    assert (question.arguments, question.where, question.columns) == (("`c | #` == 'a'",), "n > 3", (0, 4))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("agee > 3", r"no column agee: the columns are age.*Did you mean age\?\s+agee > 3\s+\^\^\^\^"),
+        ("p == 'z'", r"p has no level 'z': its levels are .*Use one of these"),
+        ("age >", r"expected a number.*got the end.*Write what follows >"),
+        ("corr(age)", r"corr takes 2 arguments, got 1\. Write corr\(a, b\)"),
+        ("table(p, q, r)", r"table takes 1 or 2 arguments, got 3\. Write table\(a\) or table\(a, b\)"),
+        ("corr(age, p)", r"p is a column of levels, and a number is needed here\. Compare it with a level"),
+        ("corr(age, `hours-per-week`", r"this \( is never closed.*Add \)"),
+        ("mean(age) + 1", r"expected the end of the line, got \+"),
+        ("table(age + 1, p)", r"a table is of columns, and age \+ 1 is an expression\. Write table"),
+        ("table(agee)", r"no column agee"),
+        ("quantile(age, 2)", r"the order of a quantile is a number from 0 to 1, got 2\. Write quantile"),
+        ("quantile(age, age)", r"the order of a quantile is a number from 0 to 1, got age"),
+        ("age | p", r"p is a column of levels, and a number is needed here"),
+        ("age | age", r"after \| stands a condition, and age is a number\. Compare it, as in age > 0"),
+        ("age |", r"the expression is empty\. Write one"),
+        ("| age > 3", r"the expression is empty\. Write one"),
+        ("1 + 1", r"a question names a column, and this one names none\. Name one"),
+    ],
+)  # fmt: skip
+def test_a_wrong_line_ends_in_its_number_what_why_and_how_to_fix_it(line: str, message: str, tmp_path: Path):
+    path = tmp_path / "q.txt"
+    path.write_text(f"# a comment\n\nage > 50\n{line}\n", encoding="utf-8")
+    with pytest.raises(PublishError) as caught:
+        read_workload(path, DOMAIN)
+    assert re.match(r"line 4 of the workload: ", str(caught.value))
+    assert re.search(message, str(caught.value), flags=re.DOTALL), caught.value
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, r"no workload at .*q\.txt: it is a text file with a question on each line\. Check it"),
+        (b"# nothing\n\n", r"the workload asks nothing: .*Write one"),
+        (b"\xff\xfe", r"q\.txt is not text in UTF-8, as a workload is\. Save it"),
+    ],
+)
+def test_a_file_without_questions_is_refused(content: bytes | None, message: str, tmp_path: Path):
+    if content is not None:
+        (tmp_path / "q.txt").write_bytes(content)
+    with pytest.raises(PublishError, match=message):
+        read_workload(tmp_path / "q.txt", DOMAIN)
+    with pytest.raises(PublishError, match="a list of questions as texts"):
+        read_workload([3], DOMAIN)  # type: ignore[list-item]
+
+
+def test_questions_are_counted_by_columns_without_the_target():
+    workload = read(
+        "age", "age > 3", "corr(age, `hours-per-week`)", "p == 'a' and q == 'b'", "p == 'a' and age > 3 and r == 'b'"
+    )
+    assert workload.by_columns() == {(0,): 2, (0, 5): 1, (1, 2): 1, (0, 1, 3): 1}
+    assert workload.by_columns(target=1) == {(0,): 2, (0, 5): 1, (2,): 1, (0, 3): 1}
+    assert read("p == 'a'").by_columns(target=1) == {(1,): 1}
+
+
+@pytest.mark.parametrize(
+    ("question", "cuts"),
+    [
+        ("n < 25", {0: (24.5,)}), ("n <= 25", {0: (25.5,)}), ("n > 25", {0: (25.5,)}), ("25 < n", {0: (25.5,)}),
+        ("n >= 24.5", {0: (24.5,)}),
+        ("n <= 25.5", {0: (25.5,)}), ("n == 40", {0: (39.5, 40.5)}), ("n in [40, 41]", {0: (39.5, 40.5, 41.5)}),
+        ("10 <= n < 20", {0: (9.5, 19.5)}), ("x <= 0.5", {1: (0.5,)}), ("x == 0.5", {}), ("n < 500", {}), ("n >= 0", {}),
+        ("day <= '2003-01-01'", {2: (12053.5,)}), ("day < '2003-01-01'", {2: (12052.5,)}),
+        ("wage > 1000", {3: (math.log(1000.5),)}),
+        ("wage >= 0 or wage > -7", {}), ("x | n < 25", {0: (24.5,)}), ("n + 1 < 3", {}), ("n", {}),
+        (" or ".join(f"n < {k}" for k in range(1, 12)), {0: tuple(k - 0.5 for k in range(1, 12))}),
+        (" or ".join(f"n < {k}" for k in range(1, 13)), {}),
+    ],
+)  # fmt: skip
+def test_ranges_end_where_questions_cut_them(question: str, cuts: dict[int, tuple[float, ...]]):
+    found = read(question, domain=KINDS).cuts
+    assert {j: pytest.approx(own) for j, own in cuts.items()} == dict(found)
+    kernel, plain = adaptive_kernel(KINDS, None, found), adaptive_kernel(KINDS)
+    for j in range(len(KINDS)):
+        assert set(found.get(j, ())) <= set(kernel.edges[j]) and (j in found or kernel.edges[j] == plain.edges[j])
+        assert len(kernel.edges[j]) <= len(plain.edges[j]) + len(found.get(j, ()))
+        assert not kernel.fine[j] or set(kernel.edges[j]) <= set(kernel.fine[j])
+
+
+def test_a_cut_replaces_the_even_edge_that_is_near():
+    kernel, plain = (adaptive_kernel(KINDS, None, cuts) for cuts in (read("n < 27", domain=KINDS).cuts, {}))
+    assert len(kernel.edges[0]) == len(plain.edges[0]) and {24.5, 26.5} == set(kernel.edges[0]) ^ set(plain.edges[0])
+
+
+def test_declared_edges_stay():
+    domain = Domain((Integer(name="n", lower=0, upper=99, edges=(20, 50)), Integer(name="m", lower=0, upper=99)))
+    assert adaptive_kernel(domain, None, read("n < 22", domain=domain).cuts).edges[0] == (19.5, 21.5, 49.5)
+
+
+# ---------------------------------------------------------------------- what is measured
+
+
+@pytest.mark.parametrize("choices", [{}, {"kernel": "adaptive"}, {"target": "p"}])
+def test_a_workload_asks_for_adaptive_margins(choices: dict[str, Any]):
+    few = Domain(DOMAIN.columns[:3])
+    method = chosen_method("random-features", Choices(**choices, workload=["age"]), few)
+    assert type(method) is METHODS["adaptive"] and isinstance(method.choices.workload, Workload)
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"kernel": "table"}, {"kernel": "margins"}, {"features": 100}, {"noise": "laplace", "delta": 0.0},
+        {"weights": "signed"}, {"method": "subspace", "points": 20},
+    ],
+)  # fmt: skip
+def test_a_workload_is_refused_where_something_else_is_measured(choices: dict[str, Any]):
+    with pytest.raises(
+        PublishError, match=r'what adaptive margins measure, .*Leave the workload out, or choose the kernel "adapt'
+    ):
+        published(**({"kernel": None, "points": None} | choices))
+    with pytest.raises(PublishError, match="what adaptive margins measure"):
+        plan(DOMAIN, rows=2000, workload=QUESTIONS, **({"delta": 1e-6} | choices))
+
+
+@rough
+def test_pairs_that_a_question_names_are_measured_before_any_score():
+    release = published()
+    measurement, kernel = measured(release)
+    assert len(measurement.scores) == 2 and measurement.beforehand == ASKED and set(ASKED) <= set(kernel.chosen)
+    assert (1, 2) in kernel.chosen, "the pair that is related is still chosen"
+    assert sum(kernel.squares[2][kernel.chosen.index(pair)] for pair in ASKED) < adaptive_method._ASKED
+    plain = measured(published(None))[0]
+    assert plain.beforehand == ()
+    assert plain.noise_scale == pytest.approx(measurement.noise_scale, rel=1e-6), "the budget is the same"
+    assert any("a workload, the questions" in text for text in release.statement.taken_as_public)  # type: ignore[union-attr]
+
+
+@rough
+def test_heights_minimise_the_sum_over_questions_of_root_cells_over_height(monkeypatch: pytest.MonkeyPatch):
+    """h² ∝ (questions · √cells) ** ⅔, so that the derivative questions · √cells / h³ is the same for all of them."""
+    first: list[tuple[Any, Any]] = []
+    honest = TableRounds.measure
+
+    def measure(self: TableRounds, wanted: Any, heights: Any) -> Any:
+        if not self._round:
+            first.append((wanted, heights))
+        return honest(self, wanted, heights)
+
+    monkeypatch.setattr(TableRounds, "measure", measure)
+    published(["table(r, s)", "p == 'a' and age < 25", "p == 'b' and age < 25", "q == 'a'"])
+    published(["table(r, s)", "p == 'a' and age < 25", "p == 'b' and age < 25", "q == 'a'"], table(seed=5))
+    published(["p == 'a' and q == 'a' and age < 25"])  # nothing is fixed of three columns; the range ends at 25
+    (wanted, heights), (again, same), (plain, before) = first
+    np.testing.assert_array_equal(wanted, again)
+    np.testing.assert_array_equal(heights, same)  # whatever the rows are
+    squares = (heights / GRID) ** 2
+    of_one_way = len(plain)
+    np.testing.assert_array_equal(wanted[:of_one_way], plain)
+    others = [0, *range(3, of_one_way)]
+    taken = squares[others] / (before[others] / GRID) ** 2
+    np.testing.assert_allclose(taken, 1 - adaptive_method._ASKED, rtol=1e-6)
+    raised = squares[2] - taken[0] * (before[2] / GRID) ** 2
+    asked = np.array([raised, *squares[of_one_way:]])
+    np.testing.assert_allclose(asked.sum(), adaptive_method._ASKED, rtol=1e-5)
+    sizes = adaptive_kernel(DOMAIN, None, read("age < 25").cuts).sizes
+    by_index = dict(zip(wanted[of_one_way:] - (wanted[of_one_way:].min()), asked[1:], strict=True))
+    assert len(by_index) == 2
+    weights = np.array([math.sqrt(4), 2 * math.sqrt(sizes[0] * 4), math.sqrt(16)])
+    np.testing.assert_allclose(weights / asked**1.5 / (weights[0] / asked[0] ** 1.5), 1.0, rtol=1e-4)
+
+
+@rough
+def test_a_tree_that_the_workload_names_is_not_measured_again(monkeypatch: pytest.MonkeyPatch):
+    rounds: list[set[int]] = []
+    honest = TableRounds.measure
+
+    def measure(self: TableRounds, wanted: Any, heights: Any) -> Any:
+        rounds.append(set(wanted.tolist()))
+        return honest(self, wanted, heights)
+
+    monkeypatch.setattr(TableRounds, "measure", measure)
+    published([each for each in ALL_PAIRS if "age" in each])
+    one_way, tree, further = rounds
+    assert len(one_way) == 6 + 2 + 5 and len(tree) == 1 and further
+    assert not one_way & tree and not one_way & further and not tree & further
+
+
+ALL_PAIRS = [f"table({a}, {b})" for a, b in combinations(["age", *"pqrs", "`hours-per-week`"], 2)]
+
+
+@rough
+@pytest.mark.parametrize(
+    ("workload", "choice", "rounds", "beforehand"),
+    [
+        (QUESTIONS, {"epsilon": 0.05}, 1, 2),  # much noise: three further pairs
+        (QUESTIONS, {"target": "q"}, 2, 2),
+        ([*QUESTIONS, "p == 'a' and q == 'b' and s == 'a'"], {"target": "q"}, 2, 3),
+        (["q == 'a'", "age > 3 and q == 'b'"], {"target": "q"}, 2, 0),
+        (["q == 'a' and r == 'a' and s == 'b'"], {}, 2, 0),
+        ([each for each in ALL_PAIRS if "age" in each], {}, 2, 5),  # a tree
+        (ALL_PAIRS[:9], {}, 2, 9),
+        (ALL_PAIRS[:10], {}, 0, 0),  # fewer than six are left: all are measured
+        (ALL_PAIRS, {}, 0, 0),
+    ],
+)  # fmt: skip
+def test_every_workload_can_be_measured(workload, choice: dict[str, Any], rounds: int, beforehand: int, tmp_path: Path):
+    release = published(workload, output=tmp_path / "r.kme", **choice)
+    measurement, kernel = measured(release)
+    assert (len(measurement.scores), len(measurement.beforehand)) == (rounds, beforehand)
+    assert rounds or kernel.n_pairs == 15
+    assert ka.validate_release(tmp_path / "r.kme", allow_rehearsal=True) == []
+    assert math.fsum(map(math.fsum, kernel.squares)) == pytest.approx(1.0, abs=1e-12)
+
+
+@rough
+def test_where_all_pairs_are_measured_those_of_the_workload_are_measured_best():
+    domain = Domain(DOMAIN.columns[1:4])
+
+    def squares(workload: list[str] | None) -> tuple[float, ...]:
+        found = release_side.publish(
+            table()[list("pqr")], domain, epsilon=1, delta=1e-6, kernel="adaptive", rehearsal=1, workload=workload
+        )
+        kernel = measured(found)[1]
+        return (*kernel.squares[0], *kernel.squares[2])
+
+    plain = squares(None)
+    np.testing.assert_allclose(plain, [1 / 6] * 6)
+    asked = squares(["q == 'a' and r == 'b'", "p == 'a'"])
+    np.testing.assert_allclose(np.array(asked)[[1, 2, 3, 4]], 0.7 / 6, rtol=1e-6)
+    worth = np.array([math.sqrt(4), math.sqrt(16)]) ** (2 / 3)
+    np.testing.assert_allclose(np.array(asked)[[0, 5]] - 0.7 / 6, 0.3 * worth / worth.sum(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("rows", "parts"), [(10**6, 5), (10**4, 5), (300, 3)])
+def test_the_rounds_spend_the_same_with_a_workload(rows: int, parts: int):
+    kernel, noise = adaptive_kernel(DOMAIN), GaussianNoise(1.0, 1e-6)
+    plain = shares_of_rounds(kernel, PopulationSize(rows), noise)
+    asked = shares_of_rounds(kernel, PopulationSize(rows), noise, {(0,): 0.1, (0, 1): 0.2})
+    assert len(plain.parts) == len(asked.parts) == parts and plain.scores == asked.scores
+    assert math.hypot(*asked.allowances()) == pytest.approx(math.hypot(*plain.allowances()), rel=1e-12)
+    for r in plain.scores:
+        assert asked.allowances()[r] == plain.allowances()[r]
+    assert plain.allowances() == [math.sqrt(2 * part / plain.of_tables) * GRID for part in plain.parts]
+
+
+def test_tables_of_too_many_cells_are_refused_before_the_door():
+    levels = tuple(f"level {i}" for i in range(600))
+    domain = Domain(tuple(Categorical(name=name, levels=levels if name in "ab" else LEVELS) for name in "abcdefg"))
+    with pytest.raises(PublishError, match=r"names have 360,000 cells, and at most 250,000 .*Ask of fewer pairs"):
+        plan(domain, rows=10_000, delta=1e-6, workload=["table(a, b)"])
+
+
+# ---------------------------------------------------------------------- what tests and files make of it
+
+
+@rough
+def test_what_was_decided_beforehand_has_the_pairs_of_the_workload():
+    release = published()
+    measurement = measured(release)[0]
+    before = measurement.decided_beforehand
+    assert before.feature_map.kernel.chosen == ASKED  # type: ignore[attr-defined]
+    assert before.scores == before.beforehand == () and before.feature_map.norm_bound == 1.0
+    for pair in ASKED:
+        shares = []
+        for one in (before, measurement):
+            group = next(g for g in one.feature_map.groups if g.kind == "pairs")  # type: ignore[attr-defined]
+            t = group.tables.index(pair)
+            height = math.sqrt(group.squares[t])
+            shares.append((one.vector[slice(*group.ranges[t])] / height, one.noise_scale / height))
+        np.testing.assert_allclose(shares[0][0], shares[1][0])
+        np.testing.assert_allclose(shares[0][1], shares[1][1])
+    without = dataclasses.replace(measurement, beforehand=())
+    assert without.decided_beforehand.feature_map.kernel.n_pairs == 0  # type: ignore[attr-defined]
+    notes = [noise_aware.notes_on_choice(one)[0] for one in (release, published(None))]
+    assert notes[0].endswith("is of the one-way tables and pairs of the workload; see compare for pairs")
+    assert notes[1].endswith("is of the one-way tables; see compare for pairs")
+
+
+def test_a_two_sample_test_sees_a_pair_that_the_workload_names():
+    """r and s are related in the sample alone. Single columns say nothing of it, and scores of the release would choose no pair."""
+    sample = table(1500, seed=7)
+    sample["s"] = np.where(np.arange(1500) % 2 == 0, sample["r"], sample["s"])
+    sample = sample.astype({"age": int, "hours-per-week": int})
+    asked, plain = (ka.mmd_test(published(workload, points=None), sample) for workload in (QUESTIONS, None))
+    assert asked.pvalue < 1e-6 and plain.pvalue > 1e-3
+
+
+@pytest.fixture(scope="module")
+def asked_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("workload") / "asked.kme"
+    published(output=path)
+    return path
+
+
+def test_a_file_says_which_pairs_were_measured_before_any_score(asked_path: Path, tmp_path: Path):
+    header = json.loads(members_of(asked_path)["release.json"])
+    SCHEMA_TEST.validate(header)
+    assert header["measurement"]["beforehand"] == [list(pair) for pair in ASKED]
+    release = ka.read_release(asked_path, allow_rehearsal=True)
+    assert measured(release)[0].beforehand == ASKED
+    release.write(tmp_path / "again.kme")
+    assert (tmp_path / "again.kme").read_bytes() == asked_path.read_bytes()
+    assert ka.validate_release(asked_path, allow_rehearsal=True) == []
+
+
+def without_scores(header: dict[str, Any], members: Any) -> None:
+    for number in range(1, 1 + len(header["measurement"].pop("scores"))):
+        members.pop(f"measurement/scores_{number}.npy")
+
+
+PAIRS = "measurement, field beforehand"
+FORGED: dict[str, tuple[Edit, str]] = {
+    "a pair that is not there": (setting("measurement", "beforehand", to=[[0, 99]]), "different pairs of those that"),
+    "a pair twice": (setting("measurement", "beforehand", to=[[0, 1], [0, 1]]), "different pairs of those that"),
+    "no scores": (without_scores, "it goes with scores"),
+    "no pair": (setting("measurement", "beforehand", to=[]), "a list of pairs of columns' numbers, at least one"),
+    "three columns": (setting("measurement", "beforehand", to=[[0, 1, 2]]), "a list of pairs of columns' numbers"),
+    "a name": (setting("measurement", "beforehand", to=[["age", "p"]]), "a list of pairs of columns' numbers"),
+    "null": (setting("measurement", "beforehand", to=None), "a list of pairs of columns' numbers"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FORGED)
+def test_other_pairs_than_those_of_the_kernel_are_refused(case: str, asked_path: Path, tmp_path: Path):
+    edit, why = FORGED[case]
+    refused(forged(asked_path, edit), tmp_path, PAIRS, why)
+
+
+def test_a_measurement_in_memory_holds_to_the_same_rule(asked_path: Path):
+    measurement = measured(ka.read_release(asked_path, allow_rehearsal=True))[0]
+    for wrong in ({"beforehand": ((0, 99),)}, {"scores": ()}):
+        with pytest.raises(ValueError, match=r"are chosen ones, and go with scores\. Leave them out"):
+            dataclasses.replace(measurement, **wrong)
+
+
+# ---------------------------------------------------------------------- privacy
+
+
+def test_a_workload_that_is_the_private_table_is_refused_and_not_quoted(tmp_path: Path):
+    (tmp_path / "private.csv").write_text(table(50).to_csv(index=False))
+    (tmp_path / "copy.txt").write_bytes((tmp_path / "private.csv").read_bytes())
+    (tmp_path / "d.toml").write_text(domain_toml(DOMAIN), encoding="utf-8")
+    for name in ("private.csv", "copy.txt"):
+        found = call(
+            "publish", tmp_path / "private.csv", "--domain", tmp_path / "d.toml", "--epsilon", 1, "--delta", 1e-6, "--uncounted",
+            "--output", tmp_path / "r.kme", "--workload", tmp_path / name,
+        )  # fmt: skip
+        assert found.exit_code == 1 and "the workload is the private table itself" in found.stderr
+        assert "line 1" not in found.stderr and not (tmp_path / "r.kme").exists()
+
+
+def test_a_wrong_workload_is_refused_before_a_private_row_is_read(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(release_side.publishing.publish, "open_private", lambda source: pytest.fail("opened"))
+    with pytest.raises(PublishError, match="line 1 of the workload: no column agee"):
+        published(["agee > 3"])
+
+
+def test_the_output_does_not_replace_the_workload(tmp_path: Path):
+    (tmp_path / "q.txt").write_text("age > 3\n")
+    with pytest.raises(PublishError, match=r"q\.txt"):
+        published(tmp_path / "q.txt", output=tmp_path / "q.txt", force=True)
+    assert (tmp_path / "q.txt").read_text() == "age > 3\n"
+
+
+# ---------------------------------------------------------------------- plans
+
+
+EVERY_KIND = [
+    "age", "var(age)", "std(age) | p == 'a'", "cov(age, `hours-per-week`)", "corr(age, `hours-per-week`)", "quantile(age, 0.5)",
+    "table(p, q)", "table(`hours-per-week`)", "p == 'a' and q == 'a' and r == 'a'",
+]  # fmt: skip
+
+
+@rough
+def test_a_plan_has_the_errors_that_an_analyst_of_the_simulated_release_would_see(monkeypatch: pytest.MonkeyPatch):
+    seen: list[Release] = []
+    honest = planning.to_release
+
+    def to_release(*args: Any, **options: Any) -> Release:
+        seen.append(honest(*args, **options))
+        return seen[-1]
+
+    monkeypatch.setattr(planning, "to_release", to_release)
+    found = plan(DOMAIN, rows=5000, delta=1e-6, epsilon=[0.1, 1.0], workload=EVERY_KIND)
+    for questions, release in zip(found["questions"], seen, strict=True):
+        assert [asked["question"] for asked in questions] == EVERY_KIND
+        by_name = {asked["question"]: asked for asked in questions}
+        corr = release.corr(["age", "hours-per-week"])["age", "hours-per-week"]
+        cells = release.table("p", "q")
+        for estimate, asked in (
+            (release.mean("age"), by_name["age"]), (release.std("age", where="p == 'a'"), by_name["std(age) | p == 'a'"]),
+            (corr, by_name["corr(age, `hours-per-week`)"]), (release.quantile("age", 0.5), by_name["quantile(age, 0.5)"]),
+        ):  # fmt: skip
+            wanted = {"standard_error": estimate.standard_error, **estimate.parts}
+            assert {name: asked[name] for name in wanted} == pytest.approx(wanted)
+        assert by_name["table(p, q)"]["privacy"] == pytest.approx(cells["privacy"].median())
+        assert all(math.isfinite(asked["standard_error"]) for asked in questions)
+        assert by_name["age"]["measured"] == "one-way tables of age"
+        assert by_name["corr(age, `hours-per-week`)"]["measured"] == "table of age × `hours-per-week`, in any case"
+        assert by_name[EVERY_KIND[-1]]["measured"] == "not measured jointly: depends on the choice made from scores"
+    assert found["questions"][0][0]["privacy"] > 2 * found["questions"][1][0]["privacy"]
+    assert "questions" not in plan(DOMAIN, rows=5000, delta=1e-6, epsilon=1.0)
+
+
+@rough
+def test_a_question_without_an_answer_in_the_simulated_release_has_none():
+    rare = "age | p == 'a' and q == 'a' and r == 'a' and s == 'a' and age == 7 and `hours-per-week` == 3"
+    (asked,) = plan(DOMAIN, rows=1000, delta=1e-6, epsilon=1.0, workload=[rare])["questions"][0]
+    assert math.isnan(asked["standard_error"]) and math.isnan(asked["privacy"])
+
+
+@rough
+def test_the_command_prints_a_line_for_each_question_and_budget(tmp_path: Path):
+    (tmp_path / "d.toml").write_text(domain_toml(DOMAIN), encoding="utf-8")
+    (tmp_path / "q.txt").write_text("age > 50\ntable(p, q)  # all cells\n", encoding="utf-8")
+    words = ("plan", "--rows", 2000, "--domain", tmp_path / "d.toml", "--delta", 1e-6, "--epsilon", "0.1", "1")
+    found = call(*words, "--workload", tmp_path / "q.txt")
+    assert found.exit_code == 0
+    head, *lines = found.stdout.split("\n\n")[1].splitlines()
+    heads = "question, epsilon, ± error, privacy, sampling, resolution, measured"
+    assert re.split(r"\s{2,}", head) == heads.split(", ")
+    cells = [re.split(r"\s{2,}", line) for line in lines]
+    assert [row[:2] for row in cells] == [[q, e] for q in ("age > 50", "table(p, q)") for e in ("0.1", "1")]
+    assert cells[0][-1] == "one-way tables of age" and cells[2][-1] == "table of p × q, in any case"
+    as_json = json.loads(call(*words, "--workload", tmp_path / "q.txt", "--json").stdout)
+    rows = [asked for entry in as_json["plans"] for asked in entry["questions"]]
+    assert [f"{row['standard_error']:.2g}" for row in (rows[0], rows[2])] == [cells[0][2], cells[1][2]]
