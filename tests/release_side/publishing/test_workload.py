@@ -307,7 +307,7 @@ ALL_PAIRS = [f"table({a}, {b})" for a, b in combinations(["age", *"pqrs", "`hour
 def test_every_workload_can_be_measured(workload, choice: dict[str, Any], rounds: int, beforehand: int, tmp_path: Path):
     release = published(workload, output=tmp_path / "r.kme", **choice)
     measurement, kernel = measured(release)
-    assert (len(measurement.scores), len(measurement.beforehand)) == (rounds, beforehand)
+    assert (len(measurement.scores) + len(measurement.choices), len(measurement.beforehand)) == (rounds, beforehand)
     assert rounds or kernel.n_pairs == 15
     assert ka.validate_release(tmp_path / "r.kme", allow_rehearsal=True) == []
     assert math.fsum(map(math.fsum, kernel.squares)) == pytest.approx(1.0, abs=1e-12)
@@ -430,7 +430,7 @@ def test_other_pairs_than_those_of_the_kernel_are_refused(case: str, asked_path:
 def test_a_measurement_in_memory_holds_to_the_same_rule(asked_path: Path):
     measurement = measured(ka.read_release(asked_path, allow_rehearsal=True))[0]
     for wrong in ({"beforehand": ((0, 99),)}, {"scores": ()}):
-        with pytest.raises(ValueError, match=r"are chosen ones, and go with scores\. Leave them out"):
+        with pytest.raises(ValueError, match=r"are chosen ones, and go with scores or choices\. Leave them out"):
             dataclasses.replace(measurement, **wrong)
 
 
