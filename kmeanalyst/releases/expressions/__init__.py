@@ -12,7 +12,7 @@ The grammar, loosest first; precedence and associativity are Python's:
     powers        a ** b, from the right
     parts         numbers, 'texts' or "texts", true, false, columns, `names in backticks`, (a), f(a)
     functions     abs log log1p exp sqrt floor ceil round min(a, b) max(a, b) where(condition, a, b)
-                  missing(column) year(date column) month(date column)
+                  missing(column) year(date column) month(date column) number(column of levels)
 
 A quote inside quotes of its own kind is written twice; there are no backslashes. An expression is a number
 or a condition; a condition counts as 0 or 1 in arithmetic, a boolean column does not before it is compared.
@@ -20,7 +20,7 @@ or a condition; a condition counts as 0 or 1 in arithmetic, a boolean column doe
 A missing cell is neither equal nor unequal to anything: arithmetic on it gives NaN, every comparison with it
 is False (`!=` and `not in` too), and a missing boolean is no true condition. NaN of any origin, log(-1) say,
 behaves the same. `not` is plain negation, so `not age > 50` holds where age is missing and `age <= 50` does
-not; ask for the cells themselves with missing(age).
+not; ask for the cells themselves with missing(age). number(grade) is the number that a level is written as, NaN if none.
 """
 
 from __future__ import annotations
@@ -40,11 +40,13 @@ from kmeanalyst.releases.expressions.meaning import Interpreter
 from kmeanalyst.releases.expressions.syntax import (
     DEEPEST,
     LONGEST,
+    Call,
     Comparison,
     Constant,
     Name,
     Node,
     Parser,
+    number_written,
     parts_of,
     reads_as_condition,
 )
@@ -127,6 +129,12 @@ class Expression:
             if isinstance(name, Name) and isinstance(number, Constant) and type(number.value) in (int, float)
         )
 
+    def undefined_at(self, frame: pd.DataFrame) -> Array:
+        """Where a cell that it names is missing, or a level that it reads as a number is none, (n,) bool."""
+        read = {part.arguments[0].name for part in parts_of(self._root) if _reads_a_number(part)}  # type: ignore[attr-defined]
+        none = [frame[name].astype(object).map(number_written, na_action="ignore").isna() for name in sorted(read)]
+        return np.logical_or.reduce([frame[list(self.columns)].isna().any(axis=1), *none])
+
     def check(self, domain: Domain) -> Literal["number", "condition"]:
         """What `evaluate` gives on this domain; ExpressionError if columns, levels and operations do not fit.
 
@@ -177,3 +185,7 @@ class Expression:
         with np.errstate(all="ignore"):
             values = np.asarray(run(frame), dtype=bool if kind == "condition" else np.float64)
         return np.array(np.broadcast_to(values, len(frame)))
+
+
+def _reads_a_number(part: Node) -> bool:
+    return isinstance(part, Call) and part.function == "number" and isinstance(part.arguments[0], Name)

@@ -31,6 +31,7 @@ from kmeanalyst.releases.expressions.syntax import (
     Node,
     Not,
     Sign,
+    number_written,
 )
 from kmeanalyst.releases.expressions.words import ExpressionError
 
@@ -159,6 +160,8 @@ class Interpreter:
             return self.missing(node)
         if node.function in ("year", "month"):
             return self.calendar(node)
+        if node.function == "number":
+            return self.number(node)
         arguments = [self.meaning(argument) for argument in node.arguments]
         if node.function == "where":
             return self.where(node, *arguments)
@@ -185,6 +188,23 @@ class Interpreter:
         if node.function == "year":
             return Meaning(node, "number", lambda frame: _calendar(days.run(frame), "Y") + 1970)
         return Meaning(node, "number", lambda frame: _calendar(days.run(frame), "M") % 12 + 1)
+
+    def number(self, node: Call) -> Meaning:
+        levels = self.meaning(node.arguments[0])
+        column = levels.column
+        if not isinstance(column, Categorical) or isinstance(column, Boolean):
+            what = "a boolean" if levels.is_boolean_column else _KINDS[levels.kind]
+            raise self.error(
+                f"number reads the levels of a column, and {self.part(levels.node)} is {what}. Write number(column) of a column "
+                "of levels, or leave number out.", levels.node
+            )  # fmt: skip
+        numbers = np.array([*map(number_written, column.levels), np.nan])
+        if np.isnan(numbers).all():
+            raise self.error(
+                f"no level of {words.written(column.name)} is a number: they are {words.listed(list(map(words.quoted, column.levels)))}. "
+                "Name a column whose levels are written in digits.", levels.node
+            )  # fmt: skip
+        return Meaning(node, "number", lambda frame: numbers[np.where(np.isnan(c := levels.run(frame)), -1, c).astype(int)])
 
     def where(self, node: Call, test: Meaning, then: Meaning, otherwise: Meaning) -> Meaning:
         condition, branches = self.as_condition(test), (then, otherwise)
