@@ -107,10 +107,11 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
     influence = found.influence
     if not isinstance(population, Population) or influence is None or np.nanmax(np.abs(influence)) > 0:
         return found
-    mass = unresolved_mass(population.release, question, population.model.frame, population.weights)
+    frame, weights = population.model.frame, population.weights
+    mass = unresolved_mass(population.release, question, frame, weights, population.probability)
     if mass == 0:
         return found
-    note = f"no row of the release has this value: its probability may be up to {mass:.3g}, that of all values measured with it"
+    note = f"no row of the release has this value: its probability may be up to {mass:.3g} by what was measured"
     return replace(found, influence=np.append(influence, mass / _Z), notes=(*found.notes, note))
 
 

@@ -43,6 +43,7 @@ from kmeanalyst.releases.expressions.syntax import (
     Call,
     Comparison,
     Constant,
+    Items,
     Name,
     Node,
     Parser,
@@ -128,6 +129,22 @@ class Expression:
             for name, number in ((a, b), (b, a))
             if isinstance(name, Name) and isinstance(number, Constant) and type(number.value) in (int, float)
         )
+
+    @property
+    def asked_of(self) -> tuple[str, tuple[str, ...]] | None:
+        """The column and the texts of a question that is one comparison with texts, by == or in; None of any other.
+
+        >>> parse("city in ['Basel', 'Genf']").asked_of, parse("city == 'Basel' and age > 3").asked_of
+        (('city', ('Basel', 'Genf')), None)
+        """
+        root = self._root
+        if not isinstance(root, Comparison) or len(root.rest) != 1 or root.rest[0][0] not in ("==", "in"):
+            return None
+        sides = (root.first, root.rest[0][1])
+        name, other = sides if isinstance(sides[0], Name) else sides[::-1]
+        items = other.items if isinstance(other, Items) else (other,)
+        texts = tuple(item.value for item in items if isinstance(item, Constant) and isinstance(item.value, str))
+        return (name.name, texts) if isinstance(name, Name) and len(texts) == len(items) else None
 
     def undefined_at(self, frame: pd.DataFrame) -> Array:
         """Where a cell that it names is missing, or a level that it reads as a number is none, (n,) bool."""
