@@ -90,7 +90,9 @@ class Margins(UnitDiagonal):
             raise ValueError(f"margins of two columns are for at most {_MOST_IN_PAIRS} columns, got {d}.")
 
     def _check_deeper(self) -> None:
-        if not (isinstance(self.deeper, tuple) and all(isinstance(one, tuple) and len(one) == 2 for one in self.deeper)):
+        if not (
+            isinstance(self.deeper, tuple) and all(isinstance(one, tuple) and len(one) == 2 for one in self.deeper)
+        ):
             raise ValueError(f"deeper must be pairs of a column and edges, got {self.deeper!r:.80}. Write (0, (0.5,)).")
         last = dict(enumerate(self.fine))
         for j, edges in self.deeper:

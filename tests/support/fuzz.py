@@ -392,7 +392,8 @@ _FRAME = DOMAIN.decode(DOMAIN.draw(20, 0))
 _TOKENS = [
     *DOMAIN.names, "`age`", "age", "wage", "1", "0", "2.5", "1e308", "'13'", '"Zürich"', "'2000-01-01'", "true", "false",
     "and", "or", "not", "in", "not in", "==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "**", "(", ")", "[", "]", ",",
-    "abs(", "log(", "log1p(", "exp(", "sqrt(", "floor(", "ceil(", "round(", "min(", "max(", "where(", "missing(", "year(", "month(", "number(",
+    "abs(", "log(", "log1p(", "exp(", "sqrt(", "floor(", "ceil(", "round(", "min(", "max(", "where(", "missing(", "year(", "month(",
+    "number(",
     "\n", "\x1b", "``", "'", "\x00", "\u202e", "_", "lambda", "__import__", ".", "**", "é",
 ]  # fmt: skip
 

@@ -79,7 +79,7 @@ def _mass_near(release: ReleaseData, column: Number, value: float, frame: pd.Dat
 
 
 def _mass_of_levels(release: ReleaseData, measurement: Measurement, question: str) -> float:
-    """The most that levels' probabilities may add up to by their noisy counts, at 95 % each, where a question asks for them alone."""
+    """The most that levels may add up to by their noisy counts, at 95 % each; 0 for a question that asks for more than levels."""
     try:
         asked = parse(question).asked_of
     except ExpressionError:

@@ -34,10 +34,9 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Number
 from kmeanalyst.releases.domain.text_column import Text
-from kmeanalyst.releases.domain.tree_column import Tree
+from kmeanalyst.releases.domain.tree_column import USUAL_NODES, Tree
 
 _RANGES = (12, 9, 6, 4)  # ranges of a column of numbers: the first of these with which all tables have few enough cells
-_NODES_OF_A_RANGE = 5  # nodes of a tree in tables of pairs, at most, for each range that a number has there
 _FEW_VALUES = 16  # a column of whole numbers with no more has a cell for each
 _FINE_RANGES, _MOST_FINE_RANGES = 300, 20_000  # most ranges of a number column's finer table; of all those tables
 _LOST = 0.15  # with more noise than this in a cell of a pair's table, pairs are left out, and these are the heights:
@@ -146,7 +145,7 @@ def _heights(with_target: bool, noise: float) -> tuple[float, ...]:
 def _cuts(column: Column, ranges: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Inner edges of the column's ranges, and its atoms, in encoded units; of a tree the deepest nodes that are few enough."""
     if isinstance(column, Tree):
-        return _edges_at(column, column.deepest(_NODES_OF_A_RANGE * ranges)), ()
+        return _edges_at(column, column.deepest(USUAL_NODES * ranges // _RANGES[0])), ()
     if isinstance(column, Categorical):
         return tuple(np.arange(len(column.levels) - 1) + 0.5), ()
     assert isinstance(column, Number)

@@ -23,6 +23,7 @@ from kmeanalyst.releases.domain.column import DomainError, check_name
 from kmeanalyst.releases.domain.levels import Categorical
 
 MOST_CODES, MOST_DEPTHS = 20_000, 12
+USUAL_NODES = 60  # groups that a column is divided into, at most, where no number is named
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +106,11 @@ class Tree(Categorical):
         """The first level of each of these groups: a node above the depth that rows may hold is a group of its own."""
         return np.array([self._spans[code][0] for code in self.groups(depth)])
 
-    def deepest(self, most: int) -> int:
+    def group_of(self, codes: Array, depth: int) -> Array:
+        """The group at a depth of each encoded value (n,); NaN for a missing one."""
+        return np.where(np.isnan(codes), np.nan, np.searchsorted(self.starts(depth), codes, side="right") - 1)
+
+    def deepest(self, most: int = USUAL_NODES) -> int:
         """The largest depth with at most so many groups; the top if it has more."""
         few = [depth for depth in range(self.depths) if len(self.groups(depth)) <= most]
         return max(few, default=0)
@@ -136,7 +141,7 @@ def _parent_of(name: str, parents: Any) -> dict[str, str]:
     if not whole or not given:
         raise DomainError(
             f'column {name}: parents must give the parent of each code, got {parents!r:.80}. Write code = "parent" for each, '
-            'or name a CSV file with the columns code and parent.'
+            "or name a CSV file with the columns code and parent."
         )
     found: dict[str, str] = {}
     for code, up in ((text_of(code), text_of(up)) for code, up in given):

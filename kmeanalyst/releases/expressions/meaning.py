@@ -202,11 +202,14 @@ class Interpreter:
             )  # fmt: skip
         numbers = np.array([*map(number_written, column.levels), np.nan])
         if np.isnan(numbers).all():
+            there = words.listed([words.quoted(level) for level in column.levels])
             raise self.error(
-                f"no level of {words.written(column.name)} is a number: they are {words.listed(list(map(words.quoted, column.levels)))}. "
+                f"no level of {words.written(column.name)} is a number: they are {there}. "
                 "Name a column whose levels are written in digits.", levels.node
             )  # fmt: skip
-        return Meaning(node, "number", lambda frame: numbers[np.where(np.isnan(c := levels.run(frame)), -1, c).astype(int)])
+        return Meaning(
+            node, "number", lambda frame: numbers[np.where(np.isnan(c := levels.run(frame)), -1, c).astype(int)]
+        )
 
     def where(self, node: Call, test: Meaning, then: Meaning, otherwise: Meaning) -> Meaning:
         condition, branches = self.as_condition(test), (then, otherwise)
@@ -287,11 +290,10 @@ class Interpreter:
             ("levels", self.onto_levels), ("date", self.onto_days), ("strings", self.onto_strings),
             ("text", self.onto_text), ("condition", self.onto_truth),
         ]  # fmt: skip
-        for tree, other in ((left, right), (right, left)):
-            if isinstance(tree.column, Tree) and isinstance(other.node, Constant) and sign in ("==", "!="):
-                start, stop = self.span(tree.column, other.node)
-                below, node = _first_of(start, stop), np.float64(start)
-                return (below, lambda _: node) if tree is left else (lambda _: node, below)
+        if sign in ("==", "!=") and isinstance(left.column, Tree) and isinstance(right.node, Constant):
+            return self.onto_node(left.column, right.node)
+        if sign in ("==", "!=") and isinstance(right.column, Tree) and isinstance(left.node, Constant):
+            return self.onto_node(right.column, left.node)[::-1]
         for kind, onto in onto_kinds:
             if left.kind == kind:
                 return _unchanged, onto(sign, left, right)
@@ -318,6 +320,11 @@ class Interpreter:
             f"{words.written(column.name)} has levels, and {self.part(other.node)} is {_KINDS[other.kind]}: they share no "
             f"scale. Compare it with a level: {words.example(column)}.", other.node
         )  # fmt: skip
+
+    def onto_node(self, column: Tree, literal: Constant) -> tuple[_Convert, _Convert]:
+        """Codes with those at and below a node as its first, and the literal as that code."""
+        start, stop = self.span(column, literal)
+        return _first_of(start, stop), lambda _: np.float64(start)
 
     def level_code(self, column: Categorical, literal: Constant) -> float:
         """The code of the level a literal stands for: as it is written, or as the cell it would be."""

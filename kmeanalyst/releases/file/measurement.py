@@ -325,7 +325,8 @@ def _margins(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Featur
         low, high = column.ends if isinstance(column, Number | Tree) else (math.inf, -math.inf)
         if fine and not low < fine[0] <= fine[-1] < high:
             raise refusal(
-                "the kernel", f"it has finer ranges of column {column.name} that are no ranges of numbers or codes in it"
+                "the kernel",
+                f"it has finer ranges of column {column.name} that are no ranges of numbers or codes in it",
             )
     if arrays or not isinstance(kernel, Margins):
         raise refusal("feature_map, field arrays", "margins are features of the margins kernel, which have no arrays")

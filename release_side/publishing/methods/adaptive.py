@@ -50,7 +50,9 @@ _SHARES_FEW = (0.5, 0.5)
 _PAIRS_LARGE = 3
 _POWER = 2 / 3  # squared heights ∝ cells ** ⅔, which minimises the sum over tables of cells / height
 _FINER, _FINER_SMALL = 0.05, 0.12  # of a finer table, relative to the power of its cells; where noise is small
-_NODES = 0.5  # of a tree's table at a depth below that of pairs, with squared heights ∝ √nodes, relative to that depth's
+_NODES = (
+    0.5  # of a tree's table at a depth below that of pairs, with squared heights ∝ √nodes, relative to that depth's
+)
 _ALONE = 0.2  # of one-way tables where they are crossed with the target as well
 _OF_TARGET = 0.07  # the target's own table, relative to the other one-way tables
 _WORTH_MEASURING = 0.3  # least distance of a further pair, relative to the noise that its table would have
