@@ -86,14 +86,13 @@ _HOMES: dict[str, tuple[str, ...]] = {
 }
 __version__ = "0.1.0"
 __all__ = [
-    "Association", "Boolean", "Categorical", "Comparison", "ConditionalLaw", "Cyclic", "Date", "Domain", "DomainError", "Estimate",
-    "Estimates", "FileRefused", "GroupBy", "Integer", "KernelMean", "MatrixEstimate", "Ordinal", "PrivacyStatement",
-    "RandomVariable", "Real", "RegressionEstimate", "Release", "ReleasedFunction", "TestResult", "Text",
-    "TrainedPipeline", "Tree", "UnboundedWeights", "WeightSupport", "associations", "calibration", "compare",
-    "expected_calibration_error", "feature_importance", "fit", "fit_embedding", "from_frame", "independence_test", "kernels", "median_lengthscale",
-    "mmd", "mmd_squared", "mmd_test", "plots", "pushforward", "read_domain", "read_function", "read_model", "read_release",
-    "refit", "score", "shrunk_mean", "shrunk_vector", "thin", "validate_release", "weight_support", "write_function",
-    "write_model",
+    "Association", "Boolean", "Categorical", "Comparison", "ConditionalLaw", "Cyclic", "Date", "Domain", "DomainError",
+    "Estimate", "Estimates", "FileRefused", "GroupBy", "Integer", "KernelMean", "MatrixEstimate", "Ordinal", "PrivacyStatement",
+    "RandomVariable", "Real", "RegressionEstimate", "Release", "ReleasedFunction", "TestResult", "Text", "TrainedPipeline",
+    "Tree", "UnboundedWeights", "WeightSupport", "associations", "calibration", "compare", "expected_calibration_error",
+    "feature_importance", "fit", "fit_embedding", "from_frame", "independence_test", "kernels", "median_lengthscale", "mmd",
+    "mmd_squared", "mmd_test", "plots", "pushforward", "read_domain", "read_function", "read_model", "read_release", "refit",
+    "score", "shrunk_mean", "shrunk_vector", "thin", "validate_release", "weight_support", "write_function", "write_model",
 ]  # fmt: skip
 __getattr__ = lazy_names(__name__, _HOMES)
 

@@ -64,16 +64,15 @@ class RandomFeatures(MeanMethod):
 
     @classmethod
     def usual_kernel(cls, choices: Choices, domain: Domain) -> str:
-        """Adaptive margins; the table kernel for a few columns without a tree, seen jointly by its features, and for some choices:
+        """Adaptive margins; the table kernel for a few columns without a tree, and where a choice demands it.
 
-        those of random features or placed points, and Laplace noise.
+        Its features see a few columns jointly, and few nodes of a tree. Choices that demand it are those of random features or
+        placed points, and Laplace noise.
         """
         of_features = (choices.features, choices.family, choices.public_points, choices.bound)
         placed = choices.weights not in ("probability", "uniform")
         others = any(column.is_text or isinstance(column, Cyclic) for column in domain.columns)
-        trees = any(
-            isinstance(column, Tree) for column in domain.columns
-        )  # nodes are counted; features see few of them
+        trees = any(isinstance(column, Tree) for column in domain.columns)
         few = len(domain) <= _SEEN_JOINTLY and not trees
         if any(choice is not None for choice in of_features) or few or placed or others or choices.noise == "laplace":
             return "table"
