@@ -27,7 +27,7 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Integer, Number, Real
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.file import FileRefused
-from kmeanalyst.releases.file.kernel import check_kernel
+from kmeanalyst.releases.file.kernel import check_kernel, kernel_work
 from kmeanalyst.releases.file.measurement import FEATURE_MAPS as MAPS_IN_FILES
 from release_side.door import door
 from release_side.door.mechanism import PublishError
@@ -365,6 +365,7 @@ def test_deeper_tables_are_in_a_header_where_there_are_some():
     assert "deeper" not in kernel.to_dict() and kernel_from_dict(kernel.to_dict()) == kernel
     deeper = replace(kernel, deeper=((0, (0.5, 0.7, 0.9)), (0, (0.5, 0.6, 0.7, 0.9))))
     assert kernel_from_dict(deeper.to_dict()) == deeper
+    assert kernel_work(deeper, 2) == kernel_work(kernel, 2) + 2
     assert deeper.finer == (0, 0, 0) and deeper.fine_sizes == (3, 4, 5) and deeper.n_tables == 5
 
 

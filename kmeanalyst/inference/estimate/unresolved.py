@@ -95,9 +95,9 @@ def _mass_of_levels(release: ReleaseData, measurement: Measurement, question: st
     for text in texts:
         code = column.parse(text)
         span = column.span(text) if isinstance(column, Tree) else None if code is None else (int(code), int(code) + 1)
-        if span is not None:
-            ends = np.array([*span, len(column.levels)]) - 0.5
-            share, deviation = min(_noisy_shares(measurement, features, j, ends), key=lambda found: found[1])
+        ends = np.array([*(span or (0, 0)), len(column.levels)]) - 0.5  # a text that is no level is an empty range
+        if known := list(_noisy_shares(measurement, features, j, ends)):
+            share, deviation = min(known, key=lambda found: found[1])
             mass += share + deviation * float(norm.isf(_RARELY * norm.sf(-share / deviation)))  # a share is at least 0
     return mass
 
@@ -117,9 +117,9 @@ def _noisy_shares(
             if group.kind.startswith("pairs") or table[-1] not in edges_of:
                 continue
             bounds = np.array([-0.5, *edges_of[table[-1]], ends[2]])
-            a, b = np.searchsorted(bounds, ends[:2])
-            if bounds[a] == ends[0] and bounds[b] == ends[1]:
-                cells = measurement.vector[first:last].reshape(-1, group.sizes[table[-1]])[:, a:b]
+            inside = np.flatnonzero((bounds[:-1] >= ends[0]) & (bounds[1:] <= ends[1]))
+            if len(inside) and bounds[inside[0]] == ends[0] and bounds[inside[-1] + 1] == ends[1]:
+                cells = measurement.vector[first:last].reshape(-1, group.sizes[table[-1]])[:, inside]
                 height = np.sqrt(square)
                 yield float(cells.sum()) / height, measurement.noise_scale / height * np.sqrt(cells.size)
 
