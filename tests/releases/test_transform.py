@@ -361,6 +361,10 @@ def test_a_column_of_numbers_that_levels_are_written_as_has_their_bounds(levels,
     assert (column.kind, column.lower, column.upper, column.missing) == ("integer", low, 2, missing)
     known = parse("where(code == 'other', 0, number(code))").extent(release.columns) if missing else None
     assert known is None or (known.low, known.high) == (0, 2)
+    if missing:
+        with pytest.raises(ValueError, match=r'Exclude them with where, such as "number\(code\) == number\(code\)"'):
+            release.expectation("number(code)")
+        assert release.expectation("number(code)", where="number(code) == number(code)").value == pytest.approx(1.5)
     write_release(release.transform({"x": "number(code)"}), tmp_path / "numbers.kme")
     assert read_release(tmp_path / "numbers.kme").to_frame()["x"].isna().sum() == 3 * missing
 

@@ -147,10 +147,22 @@ class Expression:
         texts = tuple(item.value for item in items if isinstance(item, Constant) and isinstance(item.value, str))
         return (name.name, texts) if isinstance(name, Name) and len(texts) == len(items) else None
 
+    @property
+    def read_as_numbers(self) -> tuple[str, ...]:
+        """The columns whose levels it reads as numbers.
+
+        >>> parse("2 * number(size) + age").read_as_numbers
+        ('size',)
+        """
+        calls = [part for part in parts_of(self._root) if isinstance(part, Call) and part.function == "number"]
+        named = (part.arguments[0] for part in calls)
+        return tuple(dict.fromkeys(name.name for name in named if isinstance(name, Name)))
+
     def undefined_at(self, frame: pd.DataFrame) -> Array:
         """Where a cell that it names is missing, or a level that it reads as a number is none, (n,) bool."""
-        read = {part.arguments[0].name for part in parts_of(self._root) if _reads_a_number(part)}  # type: ignore[attr-defined]
-        none = [frame[name].astype(object).map(number_written, na_action="ignore").isna() for name in sorted(read)]
+        none = [
+            frame[name].astype(object).map(number_written, na_action="ignore").isna() for name in self.read_as_numbers
+        ]
         return np.logical_or.reduce([frame[list(self.columns)].isna().any(axis=1), *none])
 
     def check(self, domain: Domain) -> Literal["number", "condition"]:
@@ -203,7 +215,3 @@ class Expression:
         with np.errstate(all="ignore"):
             values = np.asarray(run(frame), dtype=bool if kind == "condition" else np.float64)
         return np.array(np.broadcast_to(values, len(frame)))
-
-
-def _reads_a_number(part: Node) -> bool:
-    return isinstance(part, Call) and part.function == "number" and isinstance(part.arguments[0], Name)
