@@ -197,7 +197,11 @@ class Margins(UnitDiagonal):
 
     @property
     def finer_tables(self) -> tuple[tuple[int, tuple[float, ...]], ...]:
-        """Column and inner edges of each finer table: those of `fine`, then the deeper ones."""
+        """Column and inner edges of each finer table: those of `fine`, then the deeper ones.
+
+        >>> ka.kernels.Margins(((0.0,),), ((),), (False,), (0.5, 0, 0, 0, 0.5, 0), fine=((-1.0, 0.0, 1.0),)).finer_tables
+        ((0, (-1.0, 0.0, 1.0)),)
+        """
         return (*((j, self.fine[j]) for j in self.others if self.fine[j]), *self.deeper)
 
     def cells(self, X: Array) -> Array:

@@ -84,34 +84,62 @@ class Tree(Categorical):
         return spans
 
     def span(self, code: str) -> tuple[int, int] | None:
-        """The levels at or below a node: the first, and one past the last; None for a text that is no node."""
+        """The levels at or below a node: the first, and one past the last; None for a text that is no node.
+
+        >>> ka.Tree(name="x", parents={"a1": "a", "a2": "a", "b1": "b"}).span("a")
+        (0, 2)
+        """
         return self._spans.get(code, self._spans.get(code.strip()))
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """All codes of the tree, in depth-first order."""
+        """All codes of the tree, in depth-first order.
+
+        >>> ka.Tree(name="x", parents={"a1": "a", "a2": "a", "b1": "b"}).nodes
+        ('a', 'a1', 'a2', 'b', 'b1')
+        """
         return tuple(self._depth_of)
 
     @property
     def depths(self) -> int:
-        """The number of codes from the top to the deepest one."""
+        """The number of codes from the top to the deepest one.
+
+        >>> ka.Tree(name="x", parents={"a1": "a", "a2": "a", "b1": "b"}).depths
+        2
+        """
         return 1 + max(self._depth_of.values())
 
     def groups(self, depth: int) -> list[str]:
-        """The nodes that the levels are divided into at a depth, 0 at the top: those of this depth, and leaves above it."""
+        """The nodes that the levels are divided into at a depth, 0 at the top: those of this depth, and leaves above it.
+
+        >>> ka.Tree(name="x", parents={"a1": "a", "a2": "a", "b": ""}).groups(1)
+        ['a1', 'a2', 'b']
+        """
         held = set(self.levels)
         return [code for code, own in self._depth_of.items() if own == depth or (own < depth and code in held)]
 
     def starts(self, depth: int) -> Array:
-        """The first level of each of these groups: a node above the depth that rows may hold is a group of its own."""
+        """The first level of each of these groups: a node above the depth that rows may hold is a group of its own.
+
+        >>> ka.Tree(name="x", parents={"a1": "a", "a2": "a", "b": ""}).starts(0)
+        array([0, 2])
+        """
         return np.array([self._spans[code][0] for code in self.groups(depth)])
 
     def group_of(self, codes: Array, depth: int) -> Array:
-        """The group at a depth of each encoded value (n,); NaN for a missing one."""
+        """The group at a depth of each encoded value (n,); NaN for a missing one.
+
+        >>> ka.Tree(name="x", parents={"a1": "a", "a2": "a", "b": ""}).group_of(np.array([0.0, 1, 2]), 0)
+        array([0., 0., 1.])
+        """
         return np.where(np.isnan(codes), np.nan, np.searchsorted(self.starts(depth), codes, side="right") - 1)
 
     def deepest(self, most: int = USUAL_NODES) -> int:
-        """The largest depth with at most so many groups; the top if it has more."""
+        """The largest depth with at most so many groups; the top if it has more.
+
+        >>> ka.Tree(name="x", parents={"a1": "a", "a2": "a", "b": ""}).deepest(2)
+        0
+        """
         few = [depth for depth in range(self.depths) if len(self.groups(depth)) <= most]
         return max(few, default=0)
 
